@@ -13,9 +13,9 @@ from scheduling.specs.yaml_cursor import YamlCursor
 
 
 def read_exit_actions(place: YamlCursor | None, pool: Mapping[str, str], faults: Faults) -> dict[str, ExitCodes]:
-    """The task's own actions, then the pool's for codes that the task left open; the first one named has a code.
+    """The task's own actions, then the pool's for codes that the task leaves open. The first action that names a code has it.
 
-    The pool's are somebody else's text: what cannot be read there is left out with a warning.
+    The author of the file cannot correct the pool's actions: unreadable ones are left out with a warning.
     """
     codes: dict[str, int] = {}
     taken = 0
@@ -24,7 +24,7 @@ def read_exit_actions(place: YamlCursor | None, pool: Mapping[str, str], faults:
         if action not in EXIT_ACTIONS:
             entry.add_fault(
                 "unknown_key",
-                f"{quote(name)} is no exit action.{entry.faults.suggestion(name, EXIT_ACTIONS)} "
+                f"{quote(name)} is not an exit action.{entry.faults.suggestion(name, EXIT_ACTIONS)} "
                 f"Allowed are {', '.join(EXIT_ACTIONS)}.",
             )
             continue
@@ -35,7 +35,7 @@ def read_exit_actions(place: YamlCursor | None, pool: Mapping[str, str], faults:
                 "bad_exit_codes", f"The exit codes are {entry.value_text}; allowed are {EXIT_CODES_RULE}. Change them."
             )
         elif action in codes:
-            entry.add_fault("duplicate_key", f"The action {action} stands here twice. Write all its codes in one line.")
+            entry.add_fault("duplicate_key", f"The action {action} is given twice. Write all its codes in one line.")
         else:
             codes[action] = _mask(ranges) & ~taken
             taken |= codes[action]

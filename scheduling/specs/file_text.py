@@ -1,4 +1,4 @@
-"""From what arrived to text that can be read: size, encoding marks, characters that no YAML file may hold."""
+"""The text of a file, checked for size, byte order marks and characters that YAML does not allow."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_printable(text: str, faults: Faults, line_of: Callable[[int], int]) -> bo
     for number, line in enumerate(text.split("\n")):
         if found := _FORBIDDEN.search(line):
             message = (
-                f"The character U+{ord(found[0]):04X} stands at column {found.start() + 1}; YAML allows only printable "
+                f"The character U+{ord(found[0]):04X} is in column {found.start() + 1}; YAML allows only printable "
                 "characters. Remove it."
             )
             faults.add("file", "bad_character", message, line_of(number))

@@ -1,4 +1,4 @@
-"""Which group waits for which, from the tasks' inputs."""
+"""Cycles among groups that wait for each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 
 def find_cycle(waits_for: Mapping[str, Sequence[str]]) -> list[str]:
-    """One circle of groups, each waiting for the next and the last for the first; empty if there is none.
+    """One cycle of groups, each waiting for the next and the last for the first; empty if there is none.
 
     Groups that are not keys wait for nothing. Walks without recursion: a chain may be as long as a file can be.
     """

@@ -1,4 +1,4 @@
-"""Labels of a workflow: they are copied to pods, so they keep Kubernetes' rule."""
+"""Labels of a workflow. They are copied to pods, so the rules of Kubernetes apply."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RULE = "1 to 63 letters, digits, `-`, `_` and `.`, a letter or digit first and 
 def check_labels(
     labels: Mapping[str, str], path: str = "labels", lines: Mapping[str, int] | None = None
 ) -> list[Violation]:
-    """All that is wrong with these labels, wherever they were given. `lines`: key -> line in the file."""
+    """All faults of these labels. `lines`: key -> line in the file, if they come from one."""
     found = []
     if len(labels) > MAX_LABELS:
         message = f"There are {len(labels)} labels; at most {MAX_LABELS} are allowed. Remove some."
@@ -42,7 +42,7 @@ def _fault(key: str, value: str) -> tuple[str, str] | None:
         return "bad_label", f"The label {quote(key)} has the value {quote(value)}; allowed are {_RULE}. Change it."
     if key == SIMULATED_RUNTIME_LABEL and parse_duration(value) is None:
         return "bad_duration", (
-            f"The label {quote(key)} has the value {quote(value)}; it takes a time like "
+            f"The label {quote(key)} has the value {quote(value)}; it needs a time like "
             f"30s, 5m, 1h30m or a number of seconds, at most {MAX_DURATION.days} days. Change it."
         )
     return None

@@ -1,4 +1,4 @@
-"""The rule for names of workflows, groups and tasks, and for their being told apart."""
+"""The rules for names of workflows, groups and tasks, and for their uniqueness."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _RESERVED = "osmo-ctrl"
 
 
 class UniqueNames:
-    """Tasks and groups share one set of names; case does not count, and `-` is `_` (pods are named after both)."""
+    """Tasks and groups share one set of names; case does not count, and `-` equals `_` (pods are named after both)."""
 
     def __init__(self) -> None:
         self.cursor_by_name: dict[str, YamlCursor] = {}
 
     def claim_name(self, place: YamlCursor | None) -> str:
-        """The valid, free name at this place; an empty text after a fault."""
+        """The valid, unused name at this place; an empty text after a fault."""
         name = read_name(place)
         if not name or place is None:
             return ""
@@ -38,7 +38,7 @@ class UniqueNames:
 
 
 def read_name(place: YamlCursor | None) -> str:
-    """The name at this place; an empty text after a fault (a missing one is noted by whoever asked for the key)."""
+    """The name at this place; an empty text after a fault (a missing name is noted by the reader of the map)."""
     name = place.text() if place is not None else None
     if place is None or name is None:
         return ""
@@ -54,5 +54,5 @@ def read_name(place: YamlCursor | None) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether `text` keeps the rule."""
+    """Whether `text` follows the rule."""
     return len(text) <= MAX_NAME_LENGTH and _NAME.fullmatch(text) is not None

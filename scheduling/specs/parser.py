@@ -1,4 +1,4 @@
-"""The way of a file: clean text, sections, variables, template, YAML, schema; each step only if the one before held."""
+"""The steps of reading a file: clean text, sections, variables, template, YAML, schema. A fault ends the sequence."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from scheduling.structured_yaml.nodes import MapNode
 
 @dataclass(frozen=True, slots=True)
 class ParsedSpec:
-    """`spec` if the file is good, else all `violations`, each with its line. `rendered` is the file without templates.
+    """`spec` if the file is valid, else all `violations`, each with its line. `rendered_text` is the file without templates.
 
-    `rendered` (the answer of a dry run, and what is stored) is YAML as its author wrote it, comments and all, with the
-    template carried out and `default-values` gone. If there are violations it is as far as rendering came, and empty
-    if the text is none that can be kept.
+    `rendered_text` (answered by a dry run, and stored) is YAML as its author wrote it, comments and all, with the
+    template rendered and `default-values` removed. If there are violations, it is the result of the last step, and empty
+    if the text cannot be stored.
     """
 
     spec: WorkflowSpec | None
@@ -45,7 +45,7 @@ def parse(
     bounded (3 s, 1 MiB, 50,000 nodes).
 
     `is_rendered`: the text is what a dry run answered (the client then sends `uploaded_templated_spec` beside it);
-    braces in it are what `{% raw %}` protected and must not be taken for templates again.
+    braces in it are what `{% raw %}` protected and must not be read as templates again.
 
     Raises `pools.domain.errors.Busy` if no process for rendering can be had, never because of the text.
     """
@@ -74,10 +74,10 @@ def parse(
 def _of_manifest(
     found: podgroup_manifest.PodGroupManifest, source: str, rules: SpecRules, variables_given: Sequence[str]
 ) -> ParsedSpec:
-    """A PodGroup is no template: it is read as it stands, and kept so."""
+    """A PodGroup is not a template: it is read and stored as it is."""
     spec = podgroup_manifest.read_manifest(found.node, rules, found.faults) if found.node is not None else None
     if variables_given:
-        found.faults.add_warning("A PodGroup manifest is no template; the variables given beside it are not used.")
+        found.faults.add_warning("A PodGroup manifest is not a template; the variables given beside it are not used.")
     return _parsed(spec, found.faults, template.RenderedFile(source))
 
 
@@ -89,7 +89,7 @@ def _render(
         faults.add(
             sections.DEFAULT_VALUES_KEY,
             "duplicate_key",
-            f"`{sections.DEFAULT_VALUES_KEY}` stands twice in the file, in lines "
+            f"`{sections.DEFAULT_VALUES_KEY}` is given twice in the file, in lines "
             f"{parts.defaults_line} and {parts.repeated_line}. Keep one.",
             parts.repeated_line,
         )
@@ -101,10 +101,10 @@ def _render(
 
 
 def _defaults(parts: sections.Sections, faults: Faults) -> Mapping[str, Any] | None:
-    """The file's own variables; None if they cannot be read, for then every use of one would look like a fault."""
+    """The file's own variables; None if they cannot be read, because then every use of one would look like a fault."""
     text, first, sink = parts.defaults, parts.defaults_line, faults
     if parts.is_json:
-        text, sink = parts.body, Faults(maximum=MAX_FAULTS)  # what is wrong in it is told when the whole file is read
+        text, sink = parts.body, Faults(maximum=MAX_FAULTS)  # its faults are reported when the whole file is read
     if text is None or sections.DEFAULT_VALUES_KEY not in text:
         return {}
     node = node_reader.read_yaml(

@@ -1,6 +1,6 @@
-"""The annotations of a PodGroup manifest that say what its pods are: for all SubGroups alike, or by SubGroup.
+"""The annotations of a PodGroup manifest that describe its pods, for all SubGroups alike or by SubGroup.
 
-Kubernetes keeps annotations as texts, so a number, a map or a list may also stand in quotes, as YAML or JSON.
+Kubernetes keeps annotations as texts, so a number, a map or a list may also be quoted, as YAML or JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SubGroupPods:
-    """The pods of one SubGroup: how many, and what each of them is."""
+    """The pods of one SubGroup: their number and their description."""
 
     count: int
     gpu: int = 0
@@ -89,7 +89,7 @@ class _Annotations:
         return {name: count for name, count in read.items() if count}
 
     def _each(self, name: str, read: Callable[[YamlCursor], T]) -> dict[str, T]:
-        """What the annotation says, by SubGroup. One value alone is for every SubGroup."""
+        """The value of the annotation by SubGroup. A single value holds for every SubGroup."""
         place = _unfolded(self._found.get(name))
         if place is None:
             return {}
@@ -112,7 +112,7 @@ class _Annotations:
         short = [f"{name} {count} of {least[name]}" for name, count in counts.items() if count < least.get(name, 0)]
         if short:
             message = (
-                f"Fewer pods than minMember, which could so never be reached: {join_words(short)}. Ask for more pods."
+                f"Fewer pods than minMember, which could never be reached: {join_words(short)}. Ask for more pods."
             )
             self._fail(PODS_ANNOTATION, "pods_below_minimum", message)
 
@@ -120,7 +120,7 @@ class _Annotations:
         without = [name for name in self._least or () if name not in images]
         if self._rules.on_cluster and without:
             message = (
-                "The pool runs its work on a Kubernetes cluster, where a pod needs a container image. Say which in "
+                "The pool runs its work on a Kubernetes cluster, where a pod needs a container image. Name it in "
                 f"the annotation {IMAGE_ANNOTATION}, as one text or by SubGroup; it is missing for {join_words(without)}."
             )
             self._fail(IMAGE_ANNOTATION, "missing", message)
@@ -139,18 +139,18 @@ class _Annotations:
             self._fail(PLATFORM_ANNOTATION, "no_platform", message)
 
     def _fail(self, name: str, code: str, message: str) -> None:
-        """A fault of the annotation as a whole, whether it is there or missing."""
+        """Note a fault of the annotation as a whole, present or missing."""
         self._faults.add(f"metadata.annotations.{name}", code, message, self._found.get(name, self._metadata).line)
 
     def _warn_without_gpus(self, gpus: Mapping[str, int]) -> None:
         without = [name for name in self._least or () if name not in gpus]
         if without:
-            who = "Its pods" if len(without) == len(self._least or ()) else f"The pods of {join_words(without)}"
-            self._faults.add_warning(f"{who} ask for no GPUs: the annotation {GPUS_ANNOTATION} says nothing of them.")
+            pods = "Its pods" if len(without) == len(self._least or ()) else f"The pods of {join_words(without)}"
+            self._faults.add_warning(f"{pods} request no GPUs: the annotation {GPUS_ANNOTATION} does not name them.")
 
 
 def _unfolded(place: YamlCursor | None) -> YamlCursor | None:
-    """The place with what its text spells, if that is a map or a list in quotes."""
+    """The cursor of the value that a quoted text spells, if that is a map or a list."""
     if place is None or not isinstance(place.node, ScalarNode) or place.node.text.lstrip()[:1] not in {"{", "["}:
         return place
     node = node_reader.read_yaml(place.node.text, place.faults, path=place.path, line_of=lambda _line: place.file_line)

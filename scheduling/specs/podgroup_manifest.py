@@ -1,6 +1,7 @@
-"""A PodGroup manifest -> `WorkflowSpec`: one gang whose tree the manifest is (api.md, "Waiting and what-if"; D13).
+"""A PodGroup manifest -> `WorkflowSpec`: one gang with the tree of the manifest (api.md, "Waiting and what-if"; D13).
 
-A manifest names minimums and no pods; its annotations say how many there are and what each is (`annotations`).
+A manifest names minimums and no pods; its annotations give the number and the description of the pods
+(`pod_annotations`).
 """
 
 from __future__ import annotations
@@ -34,25 +35,25 @@ _STEP = re.compile(r"\[(\d+)\]|[^.\[\]]+")
 _TOP = ("apiVersion", "kind", "metadata", "spec", "status")
 _SPEC = ("minMember", "minSubGroup", "subGroups", "priorityClassName")
 _SUB_GROUP = ("name", "parent", "minMember", "minSubGroup")
-_WHY_NOT_USED = {
+_REASON_NOT_USED = {
     "queue": ": the work goes into the queue of the pool it is submitted to",
-    "preemptibility": ": work of priority LOW may be taken back, other work may not",
+    "preemptibility": ": work of priority LOW may be preempted, other work may not",
     "namespace": ": the work runs in the namespace of the pool's backend",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class PodGroupManifest:
-    """A file that is a PodGroup. `node` is None if it is no YAML; what is wrong with it as such is in `faults`."""
+    """A file that is a PodGroup. `node` is None if the text is not valid YAML; the faults of the text are in `faults`."""
 
     node: Node | None
     faults: Faults
 
 
 def find_manifest(text: str) -> PodGroupManifest | None:
-    """The manifest that this file is, if it is one: it has `kind: PodGroup` at its top.
+    """The manifest of this file, if it has `kind: PodGroup` at its top.
 
-    Where the text is no YAML, and so has no top, a line that says so at the left margin has to do.
+    If the text is not valid YAML, a line `kind: PodGroup` at the left margin is enough.
     """
     if KIND not in text:
         return None
@@ -67,12 +68,12 @@ def find_manifest(text: str) -> PodGroupManifest | None:
 
 
 def read_manifest(node: Node, rules: SpecRules, faults: Faults) -> WorkflowSpec:
-    """The spec; it is good only if no fault was noted."""
+    """The spec; it is valid only if no fault was noted."""
     return _ManifestReader(node, rules, faults).spec()
 
 
 class _ManifestReader:
-    """One manifest. `meta`, `written` and `sub_groups` are the fields of its parts that are known and have a value."""
+    """The reader of one manifest. `meta`, `written` and `sub_groups` are the known fields with a value of its parts."""
 
     def __init__(self, node: Node, rules: SpecRules, faults: Faults) -> None:
         self.node, self.rules, self.faults = node, rules, faults
@@ -105,12 +106,12 @@ class _ManifestReader:
             _warn_unused(self.meta["namespace"], "namespace")
         place = self.meta.get("name")
         if place is None:
-            sentence = "The manifest has no name, and the workflow is called after it. Add `metadata.name`."
-            self.faults.add("metadata.name", "missing", sentence, self.metadata.line)
+            message = "The manifest has no name, which the workflow needs. Add `metadata.name`."
+            self.faults.add("metadata.name", "missing", message, self.metadata.line)
         return read_name(place)
 
     def _pod_group(self) -> PodGroup | None:
-        """The PodGroup with all that breaks its rules noted; None if its structure is broken."""
+        """The PodGroup, with every violation noted; None if its structure is broken."""
         group, violations = read_podgroup(plain_value(self.node))
         for violation in violations:
             line = _line_of(self.node, violation.path)
@@ -121,32 +122,32 @@ class _ManifestReader:
         return None if is_structural(violations) else group
 
     def _check_names(self) -> None:
-        """Pods are called after their SubGroup, so its name must do for a task, and for a cluster that shall have it.
-        What is no name at all, and a name that stands twice, was noted with the structure."""
-        told = {fault.path for fault in self.faults.violations}
+        """Pods are named after their SubGroup, so its name must be valid for a task, and on a cluster for Kubernetes.
+        Names that are missing, invalid or given twice were noted with the structure."""
+        noted = {fault.path for fault in self.faults.violations}
         names = UniqueNames()
         for fields in self.sub_groups:
             place = fields.get("name")
-            if place is None or place.path in told:
+            if place is None or place.path in noted:
                 continue
             name = names.claim_name(place)
             if name and self.rules.on_cluster and not _LABEL.fullmatch(name):
                 place.add_fault(
                     "bad_name",
-                    f"The name {quote(name)} is none that a cluster takes for a SubGroup: at most 63 lower-case "
+                    f"The name {quote(name)} is not valid for a SubGroup on a cluster: at most 63 lower-case "
                     "letters, digits and `-`. Change it.",
                 )
 
     def _gang(self, name: str, group: PodGroup, pods: Mapping[str, SubGroupPods]) -> GroupSpec:
-        tasks = tuple(self._tasks(name, group, pods)) if self._is_bearable(group, pods) else ()
+        tasks = tuple(self._tasks(name, group, pods)) if self._is_within_bounds(group, pods) else ()
         if any(task.name == name for task in tasks):
-            sentence = f"{quote(name)} is also the name of one of the pods. Choose another."
-            self.meta["name"].add_fault("duplicate_name", sentence)
+            message = f"{quote(name)} is also the name of one of the pods. Choose another."
+            self.meta["name"].add_fault("duplicate_name", message)
         tree = tree_to_json(group.min_member, group.min_sub_group, group.groups)
         return GroupSpec(name, tasks, barrier=False, ignore_nonlead_status=False, gang=tree)
 
-    def _is_bearable(self, group: PodGroup, pods: Mapping[str, SubGroupPods]) -> bool:
-        """Whether it has no more pods, and no more SubGroups, than scheduling is to walk over at every step."""
+    def _is_within_bounds(self, group: PodGroup, pods: Mapping[str, SubGroupPods]) -> bool:
+        """Whether the numbers of its pods and SubGroups are within the bounds of scheduling."""
         asked = sum(each.count for each in pods.values())
         bounds = (
             ("spec", asked, self.rules.max_pods, "pods"),
@@ -154,8 +155,8 @@ class _ManifestReader:
         )
         for path, count, most, what in bounds:
             if count > most:
-                sentence = f"The PodGroup has {count} {what}; at most {most} are allowed. Split it."
-                self.faults.add(path, "too_many_tasks", sentence, _line_of(self.node, path))
+                message = f"The PodGroup has {count} {what}; at most {most} are allowed. Split it."
+                self.faults.add(path, "too_many_tasks", message, _line_of(self.node, path))
         return all(count <= most for _, count, most, _ in bounds)
 
     def _tasks(self, name: str, group: PodGroup, pods: Mapping[str, SubGroupPods]) -> Iterator[TaskSpec]:
@@ -202,7 +203,7 @@ def _least(group: PodGroup) -> dict[str, int]:
 
 
 def _used(place: YamlCursor, known: Collection[str]) -> dict[str, YamlCursor]:
-    """The fields of a map that are known and have a value; of the others the author is told that they do nothing."""
+    """The known fields of a map that have a value. Each other field gets a warning that it has no effect."""
     found = place.map_entries("") if place.is_map else {}
     for name in found:
         if name not in known:
@@ -212,11 +213,11 @@ def _used(place: YamlCursor, known: Collection[str]) -> dict[str, YamlCursor]:
 
 def _warn_unused(place: YamlCursor, name: str, known: Collection[str] = ()) -> None:
     near = place.faults.suggestion(name, known)
-    place.add_warning(f"{quote(name)} is not used here{_WHY_NOT_USED.get(name, '')}.{near}")
+    place.add_warning(f"{quote(name)} is not used here{_REASON_NOT_USED.get(name, '')}.{near}")
 
 
 def _line_of(node: Node, path: str) -> int:
-    """The line of the value at `spec.subGroups[2].minSubGroup`, or of the nearest that is there around it."""
+    """The line of the value at `spec.subGroups[2].minSubGroup`, or of the nearest value around it."""
     line = node.line
     for step in _STEP.finditer(path):
         if isinstance(node, SequenceNode) and step[1] and int(step[1]) < len(node.items):

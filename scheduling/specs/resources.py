@@ -1,4 +1,4 @@
-"""`resources`: what a task may ask for, and whether its platform grants it."""
+"""`resources`: the requests of tasks, checked against their platforms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIELDS = ("cpu", "gpu", "memory", "storage", "platform", "nodesExcluded", "topo
 
 @dataclass(frozen=True, slots=True)
 class ResourceEntry:
-    """One entry of `resources`, and where it stands (None: the default one that nobody wrote)."""
+    """One entry of `resources` with its cursor (None: the default entry of a file without the section)."""
 
     cursor: YamlCursor | None
     cpu: int = 0
@@ -28,7 +28,7 @@ class ResourceEntry:
 
 
 def read_resources(place: YamlCursor | None, rules: SpecRules) -> dict[str, ResourceEntry]:
-    """All resources by name. Without the section there is one, `default`, that asks for nothing."""
+    """All resources by name. Without the section there is one, `default`, that requests nothing."""
     if place is None:
         return {"default": ResourceEntry(None, platform=rules.default_platform)}
     return {name: _read(entry, rules) for name, entry in place.map_entries("a name for each resource").items()}
@@ -42,7 +42,7 @@ def find_platform_rules(resource: ResourceEntry, task: YamlCursor, rules: SpecRu
     if resource.platform is None:
         at.add_fault(
             "no_platform",
-            "The resource names no platform, and the pool has no default one. "
+            "The resource names no platform, and the pool has no default platform. "
             f"Add `platform:` with one of {join_words(rules.platforms)}.",
         )
         return None
@@ -57,7 +57,7 @@ def find_platform_rules(resource: ResourceEntry, task: YamlCursor, rules: SpecRu
 
 
 def warn_of_unused_resources(resources: dict[str, ResourceEntry], used: Iterable[str]) -> None:
-    """A resource that no task asks for is no fault, but often a typing error elsewhere."""
+    """Warn of resources that no task uses: that is allowed, but often a typing error elsewhere."""
     asked = set(used)
     for name, resource in resources.items():
         if name not in asked and name != "default" and resource.cursor is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class PlatformRules:
-    """What a platform of the pool lets a task do. `allowed_mounts`: host paths, its default ones included."""
+    """The rights that a platform of the pool gives to a task. `allowed_mounts`: host paths, its default ones included."""
 
     privileged_allowed: bool = False
     host_network_allowed: bool = False
@@ -19,12 +19,12 @@ class PlatformRules:
 
 @dataclass(frozen=True, slots=True)
 class SpecRules:
-    """A pool, as far as a workflow file meets it. None means: not known here, not checked.
+    """The rules of a pool for workflow files. None means: not known here, not checked.
 
     A time above `max_…` is cut to it with a warning, as OSMO does; an absent one is `default_…`. `default_variables`
     (the pool's `common_default_variables`) are the weakest values a template has. `exit_actions` is the pool's
     `default_exit_actions`, for codes that a task does not name itself. `max_pods` is for a PodGroup what `max_tasks` is
-    for a workflow file; `on_cluster` says that its pods are real ones, on a Kubernetes cluster.
+    for a workflow file; `on_cluster` says that its pods run on a Kubernetes cluster.
     """
 
     max_tasks: int = 20

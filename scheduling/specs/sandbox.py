@@ -1,8 +1,8 @@
-"""Our side of `sandbox_worker`: a few processes kept ready, a clock over each render, and an answer in every case.
+"""The server's side of `sandbox_worker`: a few processes kept ready, a time limit for each render, and always an answer.
 
-Templates are other people's programs. Sandboxing inside our own process cannot bound their time and memory (a loop in a
-loop, a string times a billion); a process with limits can, and when it dies only the template has failed. OSMO's own
-service does it the same way.
+Templates are programs of their authors. A sandbox inside the server's process cannot bound their time and memory (a loop
+in a loop, a string times a billion); a process with limits can, and if it dies, only the template has failed. OSMO's own
+service works the same way.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pools.domain.errors import Busy
 RENDER_SECONDS = 3.0
 """Most processor time one render may take; real ones take milliseconds. The worker's own timer ends it."""
 _PATIENCE = 5
-"""How many times longer we wait by the clock on the wall: a busy machine must not refuse a good template."""
+"""How many times longer the server waits by the wall clock: a busy node must not refuse a valid template."""
 _START_SECONDS = 30.0
 _MOST_AT_ONCE = 4
 _RENDERS_BEFORE_RENEWAL = 500
@@ -34,7 +34,7 @@ _TOO_SLOW: dict[str, Any] = {"error": {"code": "too_slow", "message": "", "line"
 
 
 class _ProcessDied(Exception):
-    """The process is gone."""
+    """The process has died."""
 
 
 class _NoAnswerInTime(Exception):
@@ -43,7 +43,7 @@ class _NoAnswerInTime(Exception):
 
 class _RenderProcess:
     def __init__(self) -> None:
-        # Only where to find Jinja is handed on: a template has no business with our environment and its secrets.
+        # Only the path to Jinja is passed on: a template must not see the environment and its secrets.
         environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self.process = subprocess.Popen(
             [sys.executable, "-P", str(_WORKER)],
@@ -95,7 +95,7 @@ class _RenderProcess:
         self.process.communicate()
 
     def exceeded_time_limit(self) -> bool:
-        """Of one that has died: was it the timer?"""
+        """Whether the timer ended a process that has died."""
         try:
             return self.process.wait(1.0) == -signal.SIGPROF
         except subprocess.TimeoutExpired:
@@ -142,10 +142,10 @@ _pools: dict[int, _RenderProcessPool] = {}
 
 
 def render_in_sandbox(template: str, variables: Any, largest: int) -> dict[str, Any]:
-    """The worker's answer (see `sandbox_worker`); error codes `too_slow` and `too_large` are also given from here.
+    """The worker's answer (see `sandbox_worker`); this side adds the error codes `too_slow` and `too_large`.
 
-    `variables` is what `variables.encode` made. Raises `Busy` if no worker can be had: that is our fault, not the
-    template's.
+    `variables` is what `variables.encode` made. Raises `Busy` if no worker is available: that is not a fault of the
+    template.
     """
     request = {"template": template, "variables": variables, "largest": largest, "seconds": RENDER_SECONDS}
     pool = _current_pool()
@@ -170,10 +170,10 @@ def _render(pool: _RenderProcessPool, request: dict[str, Any]) -> dict[str, Any]
         worker.close()
         if slow:
             return _TOO_SLOW
-        # One that waited idle may have been killed by somebody; only a fresh one surely died of this template.
+        # Another process may have killed an idle one; only the death of a fresh one is surely due to this template.
         return {"error": {"code": "too_large", "message": "", "line": None}} if fresh else _render(pool, request)
     except BaseException:
-        worker.close()  # interrupted in the middle of a frame: what comes next from it belongs to nobody
+        worker.close()  # interrupted in the middle of a frame: its next bytes have no reader
         raise
     pool.release(worker)
     return answer

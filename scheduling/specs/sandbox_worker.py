@@ -1,6 +1,6 @@
-"""A process of its own that renders templates: whatever a template does, only this process can run out of anything.
+"""A process that renders templates: only this process can run out of time and memory, whatever a template does.
 
-It is run as a file, not imported by us, and knows Jinja alone. On standard input: frames of JSON
+It is run as a file, never imported by the server, and imports Jinja alone. On standard input: frames of JSON
 `{"template", "variables", "largest", "seconds"}`; on standard output one frame for each: `{"text", "lines", "used",
 "undefined": [{"name", "line", "inside"}]}`, or `{"error": {"code", "message", "line"}}` beside `undefined`. A frame is
 four bytes of length (big-endian) and the JSON. The process ends with its standard input.
@@ -38,11 +38,11 @@ UndefinedValues = dict[tuple[str, int, str], None]
 
 
 class TooLarge(Exception):
-    """The result has outgrown what was allowed."""
+    """The result is larger than allowed."""
 
 
 class TypedBoolean(str):
-    """`true` or `false` as typed, that tests as what it says."""
+    """`true` or `false` as typed, which tests as that value."""
 
     __slots__ = ("value",)
     value: bool
@@ -131,19 +131,19 @@ def answer_request(request: dict[str, Any]) -> dict[str, Any]:
         answer["error"] = error_body("too_large", "", None)
     except RecursionError:
         answer["error"] = error_body("too_deep", "", None)
-    except Exception as error:  # noqa: BLE001  # a template can call anything its values offer, and so raise anything
+    except Exception as error:  # noqa: BLE001  # a template can call methods of its values, and so raise anything
         answer["error"] = error_body("failed", f"{type(error).__name__}: {error}", error_line(error))
     answer["undefined"] = [{"name": name, "line": line, "inside": inside} for name, line, inside in missing]
     return answer
 
 
 def make_environment(missing: UndefinedValues, *extensions: type[Extension]) -> SandboxedEnvironment:
-    """OSMO's Jinja (sandboxed, strict), only that a variable without value is noted and printed as a hole."""
+    """OSMO's Jinja (sandboxed, strict), except that a variable without value is noted and printed as `UNDEFINED_TEXT`."""
 
     class Missing(jinja2.StrictUndefined):
         __slots__ = ()
 
-        def __str__(self) -> str:  # type: ignore[override]  # strict ones never return; ours leaves a hole
+        def __str__(self) -> str:  # type: ignore[override]  # strict ones never return; this one leaves a text
             if self._undefined_exception is not jinja2.UndefinedError:  # withheld by the sandbox, not absent
                 self._fail_with_undefined_error()
             inside = "" if self._undefined_obj is nothing else self._undefined_message
@@ -157,7 +157,7 @@ def make_environment(missing: UndefinedValues, *extensions: type[Extension]) -> 
 
 
 def render_text(environment: SandboxedEnvironment, source: str, variables: dict[str, Any], largest: int) -> str:
-    """The rendered text, given up as soon as it is larger than `largest` bytes."""
+    """The rendered text, ended as soon as it is larger than `largest` bytes."""
     pieces, size = [], 0
     template = environment.from_string(source)
     CURRENT_TEMPLATE.clear()
@@ -193,7 +193,7 @@ def error_line(error: Exception) -> int | None:
 
 
 def source_lines(marked: str, text: str) -> list[int]:
-    """For each line of `text` its source line; empty if the marks changed what the template does."""
+    """For each line of `text` its source line; empty if the markers changed the result of the template."""
     if _MARKER.sub("", marked) != text:
         return []
     lines, current = [], 1
@@ -221,13 +221,13 @@ def limit_memory() -> None:
 
 def main() -> None:
     """Answer frames until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes our input
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes the input
     limit_memory()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     write_frame(sink, {"ready": True})
     while len(head := source.read(4)) == 4:
         request = json.loads(source.read(struct.unpack(">I", head)[0]))
-        # Counts our processor time, so a busy machine changes nothing, and ends us even inside C code. It also stops a
+        # Counts processor time, so a busy node changes nothing, and ends the process even inside C code. It also stops a
         # render whose server has died meanwhile.
         signal.setitimer(signal.ITIMER_PROF, request["seconds"])
         reply = answer_request(request)

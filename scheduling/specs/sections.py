@@ -1,4 +1,4 @@
-"""The text of a file before any YAML is read: its `default-values` apart, OSMO's own marks hidden from Jinja.
+"""The text of a file before any YAML is read: `default-values` taken out, OSMO's own tokens hidden from Jinja.
 
 The part with the templates need not be YAML at all (`{% for %}` lines), so `default-values` is found by its lines: from
 the key at the left margin to the next thing at the margin that is not its own. Every other line keeps its number.
@@ -17,9 +17,9 @@ _DEFAULTS_KEY = re.compile(rf"""(["']?){DEFAULT_VALUES_KEY}\1\s*:""")
 _TOP_KEY = re.compile(r"""["']?[A-Za-z][\w-]{0,100}["']?\s{0,20}:""", re.ASCII)
 _ENDS = ("{%", "{#", "{{", "---", "...")
 
-# OSMO's own marks, filled in when a task starts: `{{output}}`, `{{input:0}}`, `{{host:master}}`. The last two are no
-# Jinja at all. With blanks inside they are taken too unless a variable has that name.
-_MARK = re.compile(
+# OSMO's own tokens, filled in when a task starts: `{{output}}`, `{{input:0}}`, `{{host:master}}`. The last two are
+# not valid Jinja. With blanks inside they count, too, unless a variable has that name.
+_TOKEN = re.compile(
     r"\{\{([ \t]{0,4})((?:workflow_id|output|uuid)|(?:input|host):[\w.:-]{1,200})[ \t]{0,4}\}\}", re.ASCII
 )
 _TEMPLATE = re.compile(r"\{\{|\{%|(?<!\$)\{#")
@@ -30,7 +30,7 @@ class Sections:
     """A file in parts: `body` has as many lines as the file, `defaults` begins at line `defaults_line` of it.
 
     `header` are the comments it opens with (blank in the body). `repeated_line` is that of a second `default-values`,
-    which only its author can resolve.
+    which only the author can resolve.
     """
 
     body: str
@@ -73,9 +73,9 @@ def has_template(text: str) -> bool:
 
 
 def hide_tokens(text: str, variables: frozenset[str]) -> tuple[str, dict[str, str]]:
-    """`text` with OSMO's marks as plain words, and what to put back for each word."""
+    """`text` with OSMO's tokens as plain words, and the token for each word."""
     hidden: dict[str, str] = {}
-    stem = f"osmo-{secrets.token_hex(8)}"  # a word that nobody's text can hold on purpose
+    stem = f"osmo-{secrets.token_hex(8)}"  # a word that a text cannot contain on purpose
 
     def hide(found: re.Match[str]) -> str:
         if found[1] and found[2] in variables:
@@ -84,11 +84,11 @@ def hide_tokens(text: str, variables: frozenset[str]) -> tuple[str, dict[str, st
         hidden[word] = found[0]
         return word
 
-    return _MARK.sub(hide, text), hidden
+    return _TOKEN.sub(hide, text), hidden
 
 
 def restore_tokens(text: str, hidden: dict[str, str]) -> str:
-    """The marks back in their places."""
+    """`text` with the tokens back in their places."""
     if not hidden:
         return text
     stem = next(iter(hidden)).rsplit("-", 1)[0]

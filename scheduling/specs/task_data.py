@@ -1,4 +1,4 @@
-"""What a task reads, writes and is given: inputs, outputs, files, credentials, mounts, and what is only passed on."""
+"""The data of a task: inputs, outputs, files, credentials, mounts, and fields that are only passed on."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def read_files(place: YamlCursor | None) -> tuple[dict[str, Any], ...]:
         seen.add(path)
         if "contents" not in found and "localpath" in found:
             found["localpath"].add_warning(
-                "the client reads this file from its own disk and sends what is in it; "
-                "this was sent without, so the file will be missing."
+                "the client reads this file from its own disk and sends the contents; "
+                "this file was sent without its contents, so it will be missing."
             )
         elif "contents" not in found and found and "contents" not in item.map_entries(""):
             item.add_fault(
@@ -71,7 +71,7 @@ def read_environment(place: YamlCursor | None) -> dict[str, str]:
         if not name or "=" in name or name != name.strip():
             entry.add_fault(
                 "bad_name",
-                f"{quote(name)} is no name for an environment variable: it may not be empty, hold `=`, or "
+                f"{quote(name)} is not a valid name for an environment variable: it may not be empty, hold `=`, or "
                 "begin or end with a blank. Change it.",
             )
     return found
@@ -111,7 +111,7 @@ def read_mounts(place: YamlCursor | None) -> tuple[tuple[YamlCursor, str], ...]:
 
 
 def read_extra(found: dict[str, YamlCursor]) -> dict[str, Any]:
-    """checkpoint, kpis, downloadType, cacheSize: looked at only as far as a typing error would go unseen."""
+    """checkpoint, kpis, downloadType, cacheSize: checked only so far that a typing error is seen."""
     for item in iterate_items(found.get("checkpoint"), "checkpoints"):
         fields = item.known_fields(("path", "url", "frequency", "regex"), required=("path", "url", "frequency"))
         _check_texts(fields, ("path", "url"))
@@ -162,7 +162,7 @@ def _source(item: YamlCursor, kind: str) -> dict[str, Any]:
         if kind == "task" and text and not all(is_name(part) for part in text.split(":", 1)):
             what.add_fault(
                 "bad_name",
-                f"{quote(text)} names no task; write the name of a task, or workflow:task for one of "
+                f"{quote(text)} does not name a task; write the name of a task, or workflow:task for one of "
                 "an earlier workflow.",
             )
             text = ""
@@ -191,7 +191,9 @@ def _check_pattern(place: YamlCursor | None) -> None:
             warnings.simplefilter("ignore")  # a doubtful pattern is still a pattern
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        place.add_fault("bad_regex", f"{quote(pattern)} is no regular expression: {shorten(str(error))}. Correct it.")
+        place.add_fault(
+            "bad_regex", f"{quote(pattern)} is not a regular expression: {shorten(str(error))}. Correct it."
+        )
 
 
 def _may_be_written(path: str) -> bool:

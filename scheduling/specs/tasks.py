@@ -36,7 +36,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class ParsedTask:
-    """A task, and the places that rules about several tasks complain at."""
+    """A task, with the cursors for faults of rules about several tasks."""
 
     spec: TaskSpec
     cursor: YamlCursor
@@ -46,7 +46,7 @@ class ParsedTask:
 def read_task(
     place: YamlCursor, resources: dict[str, ResourceEntry], names: UniqueNames, rules: SpecRules
 ) -> ParsedTask:
-    """Everything of one task; after faults its spec is only good for finding further ones."""
+    """One task; after faults its spec serves only to find further ones."""
     found = place.known_fields(_FIELDS, required=("name", "image", "command"))
     name = names.claim_name(found.get("name"))
     asked, resource = _resource(found.get("resource"), resources, place)
@@ -137,7 +137,7 @@ def read_image(place: YamlCursor | None) -> str:
     image = (place.text() if place is not None else None) or ""
     if place is not None and any(character.isspace() for character in image):
         place.add_fault(
-            "bad_image", f"{quote(image)} is no container image: it holds a blank. Write for example ubuntu:24.04."
+            "bad_image", f"{quote(image)} is not a container image: it holds a blank. Write for example ubuntu:24.04."
         )
     return image
 

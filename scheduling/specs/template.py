@@ -1,4 +1,4 @@
-"""The template of a file carried out, with the way back from each line of the result to the line its author wrote."""
+"""The rendered template of a file, with the line of the author for each line of the result."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from scheduling.specs.file_text import MAX_FILE_BYTES
 from scheduling.specs.variables import encode_variables, unknown_variable_message
 
 _RAW = "Put `{% raw %}` before and `{% endraw %}` behind text whose braces are not meant for the template."
-_SENTENCES = {
+_MESSAGES = {
     "too_large": f"The template makes more than {MAX_FILE_BYTES} bytes or needs too much memory. Make its loops smaller.",
-    "too_slow": f"The template is not done after {sandbox.RENDER_SECONDS:g} seconds. Make its loops smaller.",
+    "too_slow": f"The template has not finished after {sandbox.RENDER_SECONDS:g} seconds. Make its loops smaller.",
     "too_deep": "The template is nested too deep or calls itself without end. Make it flatter.",
 }
 
-# What is said about several places at once, or about what is absent: with a hole in the file it may be untrue.
+# Faults about several places, or about something absent: with an undefined variable in the file they may be wrong.
 _DOUBTFUL = {
     "unknown_task",
     "unknown_resource",
@@ -33,7 +33,8 @@ _DOUBTFUL = {
 
 @dataclass(frozen=True, slots=True)
 class RenderedFile:
-    """The result; `lines[n]` is the source line of its line n (from 0); `holes` are source lines without a value."""
+    """The result; `lines[n]` is the source line of its line n (from 0); `undefined_lines` are source lines with a variable
+    that has no value."""
 
     text: str
     lines: list[int] = field(default_factory=list)
@@ -41,25 +42,25 @@ class RenderedFile:
     is_stopped: bool = False
 
     def line_of(self, line: int) -> int:
-        """Line of the result (from 0) -> line of the file (from 1); the same number where nothing better is known."""
+        """Line of the result (from 0) -> line of the file (from 1); the same number if the line is not known."""
         if not self.lines:
             return line + 1
         return self.lines[min(line, len(self.lines) - 1)]
 
     def add_certain_faults(self, late: Faults, faults: Faults) -> None:
-        """Take over the faults found in the result, but none that a missing variable may have caused."""
+        """Add the faults of the result, without those that an undefined variable may have caused."""
         for fault in late.violations:
             if not self.undefined_lines or (fault.code not in _DOUBTFUL and fault.line not in self.undefined_lines):
                 faults.add(fault.path, fault.code, fault.message, fault.line)
         faults.unlisted_count += late.unlisted_count
-        for sentence in late.warnings:
-            faults.add_warning(sentence)
+        for message in late.warnings:
+            faults.add_warning(message)
 
 
 def render_template(
     parts: sections.Sections, values: Mapping[str, Any], given: set[str], faults: Faults
 ) -> RenderedFile:
-    """The body with its template carried out; if it holds none, as it is."""
+    """The body with its template rendered; unchanged if it has none."""
     body = sections.restore_header(parts.body, parts.header)
     masked, hidden = sections.hide_tokens(parts.body, frozenset(values))
     if not sections.has_template(masked):
@@ -75,7 +76,10 @@ def render_template(
     if error := answer.get("error"):
         if error["code"] != "stopped":
             faults.add(
-                "file", f"template_{error['code']}", _sentence(error["code"], error["message"], hidden), error["line"]
+                "file",
+                f"template_{error['code']}",
+                _error_message(error["code"], error["message"], hidden),
+                error["line"],
             )
         return RenderedFile(body, is_stopped=True)
     _warn_unused(given, set(answer["used"]), faults)
@@ -84,20 +88,20 @@ def render_template(
     return RenderedFile(text, answer["lines"], holes)
 
 
-def _sentence(code: str, message: str, hidden: dict[str, str]) -> str:
-    if code in _SENTENCES:
-        return _SENTENCES[code]
-    said = shorten(sections.restore_tokens(message, hidden), 200)
+def _error_message(code: str, message: str, hidden: dict[str, str]) -> str:
+    if code in _MESSAGES:
+        return _MESSAGES[code]
+    problem = shorten(sections.restore_tokens(message, hidden), 200)
     if code == "forbidden":
-        return f"The template does what a template may not: {said} Remove it."
+        return f"The template uses a forbidden operation: {problem} Remove it."
     if code != "syntax":
-        return f"The template cannot be carried out: {said}. Correct the expression."
-    if "comment" in said:
+        return f"The template cannot be rendered: {problem}. Correct the expression."
+    if "comment" in problem:
         return (
-            f"The template cannot be read: {said.rstrip('.')}. `{{#` begins a comment of the template, also in "
+            f"The template cannot be read: {problem.rstrip('.')}. `{{#` begins a comment of the template, also in "
             f"shell text like `${{#array[@]}}`. {_RAW}"
         )
-    return f"The template cannot be read: {said.rstrip('.')}. {_RAW}"
+    return f"The template cannot be read: {problem.rstrip('.')}. {_RAW}"
 
 
 def _warn_unused(given: set[str], used: set[str], faults: Faults) -> None:

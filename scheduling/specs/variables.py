@@ -1,8 +1,8 @@
-"""The variables of a template: the pool's, then the file's `default-values`, then what `--set` says.
+"""The variables of a template: the pool's, then the file's `default-values`, then those of `--set`.
 
 A value given with `--set` has a type for tests, loops and sums, and still prints exactly as it was typed: OSMO reads
 integers and fractions and leaves everything else text, so `--set verbose=false` must print `false` (Python's word would
-be `False`), and a JSON object must stay JSON. `false` and lists that behave as such are ours, on top.
+be `False`), and a JSON object must stay JSON. `false` and lists that behave as such are an addition.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def merge_variables(
 
 
 def parse_typed_value(text: str) -> Any:
-    """What `--set name=text` means: an int or a fraction, true/false, a list or map on one line of YAML, or text."""
+    """The value of `--set name=text`: an int or a fraction, true/false, a list or map on one line of YAML, or text."""
     for number in (int, float):
         try:
             value = number(text)
@@ -95,7 +95,7 @@ def encode_variables(value: Any) -> Any:
 
 
 def unknown_variable_message(name: str, known: Mapping[str, Any], faults: Faults) -> str:
-    """What to say of a variable that nobody gave a value."""
+    """The message for a variable without a value."""
     return (
         f"The template uses {quote(name)}, which has no value.{faults.suggestion(name, known)} Give it one under "
         f"`default-values:`, or with `--set {shorten(name)}=…`."
@@ -115,7 +115,7 @@ def _assignments(typed: Sequence[object], strings: Sequence[object], faults: Fau
         for index, assignment in enumerate(values):
             path = f"{field}[{index}]"
             if not isinstance(assignment, str):
-                faults.add(path, "wrong_type", "Here stands no text. Write it as the text `name=value`.")
+                faults.add(path, "wrong_type", "This is not a text. Write it as the text `name=value`.")
             elif is_too_large(assignment):
                 faults.add(path, "too_large", "This value is larger than a whole file may be. Put it into storage.")
             else:
@@ -131,11 +131,11 @@ def _assign(variables: dict[str, Any], parts: list[str], value: Any, path: str, 
             faults.add(
                 path,
                 "bad_assignment",
-                f"{quote('.'.join(parts))} reaches into {quote(name)}, which is no "
+                f"{quote('.'.join(parts))} reaches into {quote(name)}, which is not a "
                 f"map but {quote(str(inner))}. Set {quote(name)} itself.",
             )
             return
-        here[part] = dict(inner)  # a copy: the pool's and the file's own maps are not ours to change
+        here[part] = dict(inner)  # a copy: the maps of the pool and of the file must not change
         here = here[part]
     here[parts[-1]] = value
 

@@ -1,4 +1,4 @@
-"""Text -> whole amounts. Sizes are read as the ledger reads them (:mod:`pools.domain.byte_sizes`)."""
+"""Text -> whole amounts. Sizes are read as in pool configurations (:mod:`pools.domain.byte_sizes`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole file -> `WorkflowSpec`: top level, groups, times, and the rules that look at several tasks."""
+"""The whole file -> `WorkflowSpec`: top level, groups, times, and the rules about several tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scheduling.specs.yaml_cursor import YamlCursor, iterate_items
 from scheduling.structured_yaml.nodes import Node
 
 _TOP = ("workflow", "version", DEFAULT_VALUES_KEY)
-# `pool` and `backend` may stand in a file; the server overwrites them (OSMO contract, 7.3).
+# `pool` and `backend` may be in a file; the server overwrites them (OSMO contract, 7.3).
 _WORKFLOW = ("name", "tasks", "groups", "resources", "timeout", "labels", "pool", "backend")
 _GROUP = ("name", "tasks", "barrier", "ignoreNonleadStatus")
 
@@ -27,7 +27,7 @@ ParsedGroup = tuple[GroupSpec, YamlCursor, list[ParsedTask]]
 
 
 def read_workflow_file(node: Node, rules: SpecRules, faults: Faults) -> WorkflowSpec:
-    """The spec; it is good only if no fault was noted."""
+    """The spec; it is valid only if no fault was noted."""
     found = YamlCursor(node, "", node.line, faults).known_fields(_TOP, required=("workflow",))
     version = found.get("version")
     if version is not None and version.plain_value not in (2, "2"):
@@ -69,14 +69,16 @@ def _groups(
         place.add_fault(
             "tasks_or_groups",
             f"The workflow has {'both' if given else 'neither'} `tasks` {'and' if given else 'nor'} "
-            "`groups`; exactly one is needed. Write `tasks` for tasks that stand alone.",
+            "`groups`; exactly one is needed. Write `tasks` for tasks without a group.",
         )
     names = UniqueNames()
     read: list[ParsedGroup] = []
     for name in given:
         items = found[name].list_items(name)
         if not items and found[name].is_empty_list:
-            found[name].add_fault("empty", f"The list of {name} is empty. Add one, or see why the template made none.")
+            found[name].add_fault(
+                "empty", f"The list of {name} is empty. Add one, or correct the template that made none."
+            )
         for item in items:
             if name == "groups":
                 read.append(_group(item, resources, names, rules))
@@ -94,10 +96,10 @@ def _group(place: YamlCursor, resources: dict[str, ResourceEntry], names: Unique
     if "tasks" in found and found["tasks"].is_empty_list:
         found["tasks"].add_fault("empty", f"The group {quote(name)} has no task. Add one, or remove the group.")
     elif len(tasks) > 1 and len(leads) != 1:
-        who = f" ({join_words(task.spec.name for task in leads)})" if leads else ""
+        lead_names = f" ({join_words(task.spec.name for task in leads)})" if leads else ""
         found["tasks"].add_fault(
             "leads",
-            f"The group {quote(name)} has {len(leads)} lead tasks{who}; exactly one of its "
+            f"The group {quote(name)} has {len(leads)} lead tasks{lead_names}; exactly one of its "
             f"{len(tasks)} tasks needs `lead: true`.",
         )
     specs = [_leading(tasks[0].spec)] if len(tasks) == 1 else [task.spec for task in tasks]
@@ -107,12 +109,12 @@ def _group(place: YamlCursor, resources: dict[str, ResourceEntry], names: Unique
 
 
 def _leading(task: TaskSpec) -> TaskSpec:
-    """The only task of a group leads it, whatever is written."""
+    """The only task of a group leads it, whatever the file says."""
     return replace(task, lead=True)
 
 
 def _with_inputs(groups: list[ParsedGroup]) -> tuple[GroupSpec, ...]:
-    """The groups with the groups they wait for; unknown tasks, a group waiting for itself and circles are faults."""
+    """The groups with the groups they wait for; unknown tasks, a group waiting for itself and cycles are faults."""
     home = {task.spec.name: group.name for group, _, members in groups for task in members if task.spec.name}
     made = []
     for group, place, members in groups:
@@ -135,11 +137,11 @@ def _with_inputs(groups: list[ParsedGroup]) -> tuple[GroupSpec, ...]:
                 else:
                     upstream[home[name]] = None
         made.append(replace(group, inputs=tuple(upstream)))
-    circle = find_cycle({group.name: group.inputs for group in made})
-    if circle:
-        at = next(place for group, place, _ in groups if group.name == circle[0])
-        way = shorten(" → ".join(f'"{name}"' for name in (*circle, circle[0])), 300)
-        at.add_fault("cycle", f"These groups wait for each other in a circle: {way}. Remove one of the inputs.")
+    cycle = find_cycle({group.name: group.inputs for group in made})
+    if cycle:
+        at = next(place for group, place, _ in groups if group.name == cycle[0])
+        path = shorten(" → ".join(f'"{name}"' for name in (*cycle, cycle[0])), 300)
+        at.add_fault("cycle", f"These groups wait for each other in a cycle: {path}. Remove one of the inputs.")
     return tuple(made)
 
 
@@ -164,7 +166,7 @@ def _timeout(place: YamlCursor | None, default: timedelta | None, longest: timed
         )
         return default
     if not asked:
-        place.add_warning("0 means no time of its own; the pool's default holds.")
+        place.add_warning("0 means no limit of its own; the pool's default applies.")
         return default
     if longest is not None and asked > longest:
         place.add_warning(f"{shorten(text)} is more than the pool allows; it is cut to {longest}.")

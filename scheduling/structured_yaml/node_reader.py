@@ -1,8 +1,4 @@
-"""YAML text -> nodes that know their line, with a bound on everything a file can make grow.
-
-PyYAML does the scanning; the nodes are put together here from its events, so that depth, number and shared (aliased)
-parts are bounded while reading, a key given twice is seen, and no Python object is ever built from a tag.
-"""
+"""YAML text -> nodes with their lines. Scalars are read by the rules of YAML 1.1; a key given twice is reported."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ LineOf = Callable[[int], int]
 
 
 def read_yaml(text: str, faults: Faults, *, path: str, line_of: LineOf, string_keys: bool = True) -> Node | None:
-    """The one document in `text`; None (and a fault) if it is no YAML, too much of it, or no single document."""
+    """The one document in `text`; None (and a fault) if the text is not valid YAML, too large, or not a single document."""
     try:
         return _single_document(_NodeComposer(text, faults, path, line_of, string_keys))
     except CompositionStopped as problem:
@@ -44,11 +40,11 @@ def read_yaml(text: str, faults: Faults, *, path: str, line_of: LineOf, string_k
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         if "end of stream" in (error.problem or "") and error.context_mark:
-            mark = error.context_mark  # a quote or bracket that is never closed: where it opens helps, the end does not
+            mark = error.context_mark  # for a quote or bracket that is never closed, the line where it opens helps
         at = mark.line if mark is not None else 0
-        faults.add(path, "yaml_syntax", _syntax_sentence(error, text, at), line_of(at))
+        faults.add(path, "yaml_syntax", _syntax_message(error, text, at), line_of(at))
     except yaml.YAMLError as error:
-        faults.add(path, "yaml_syntax", f"This is no YAML: {shorten(str(error), 200)}.", line_of(0))
+        faults.add(path, "yaml_syntax", f"This is not valid YAML: {shorten(str(error), 200)}.", line_of(0))
     return None
 
 
@@ -123,7 +119,7 @@ class _NodeComposer(YamlComposer):
             return
         before = made.entries.get(key.text)
         if before is not None:
-            where = f"The key {quote(key.text)} stands twice in the same map, in lines {before.line} and {key.line}"
+            where = f"The key {quote(key.text)} is given twice in the same map, in lines {before.line} and {key.line}"
             if plain_value(before.node) == plain_value(value):
                 self.faults.add_warning(f"{where}, with the same value; one of them can go.")
             else:
@@ -137,7 +133,7 @@ class _NodeComposer(YamlComposer):
             self.faults.add(
                 self.path,
                 "bad_merge",
-                "`<<` merges maps; here stands something else. Name an anchor of a map, as in `<<: *common`.",
+                "`<<` merges maps; this is something else. Name an anchor of a map, as in `<<: *common`.",
                 value.line,
             )
         return maps
@@ -148,7 +144,7 @@ class _NodeComposer(YamlComposer):
             self.faults.add(
                 self.path,
                 "bad_character",
-                f"The escape for U+{ord(bad):04X} makes a character that no container can be given. Remove it.",
+                f"The escape for U+{ord(bad):04X} makes a character that a container cannot receive. Remove it.",
                 line,
             )
             return ScalarNode(line, "", "")
@@ -163,14 +159,14 @@ class _NodeComposer(YamlComposer):
     def value(self, tag: str, text: str, line: int, explicit: bool) -> Any:
         if tag in (_STRING, f"{CORE_TAG}merge", f"{CORE_TAG}value"):
             return text
-        if len(text) > MAX_NUMBER_LENGTH:  # sixty to the thousandth is quickly written, and slow to work out
+        if len(text) > MAX_NUMBER_LENGTH:  # sixty to the thousandth is short to write and slow to work out
             return text
         build = getattr(self.constructor, f"construct_yaml_{tag.removeprefix(CORE_TAG)}")
         try:
             return build(yaml.ScalarNode(tag, text))
         except (ValueError, LookupError, OverflowError, AttributeError):
-            # `2024-13-45` looks like a date and is none; a number of 5,000 digits is none Python reads. As text it
-            # can still be right (an argument), and where a number is asked for it is refused there.
+            # `2024-13-45` only looks like a date, and Python does not read a number of 5,000 digits. The text can
+            # still be right (as an argument); the reader of a number refuses it.
             if explicit:
                 self.faults.add(
                     self.path, "bad_value", f"{quote(text)} is not what its tag says. Remove the tag.", line
@@ -196,16 +192,16 @@ def _is_nothing(node: Node) -> bool:
     return isinstance(node, ScalarNode) and node.value is None
 
 
-def _syntax_sentence(error: yaml.MarkedYAMLError, text: str, at: int) -> str:
-    """What the scanner said, the line it said it of, and the usual cure."""
+def _syntax_message(error: yaml.MarkedYAMLError, text: str, at: int) -> str:
+    """The problem of the scanner, its line, and the usual correction."""
     lines = text.split("\n")
     row = lines[at] if at < len(lines) else ""
-    said = ", ".join(shorten(part, 120) for part in (error.context, error.problem) if part)
-    sentence = f"This is no YAML: {said}, at {quote(row.strip())}."
-    if "\t" in row[: len(row) - len(row.lstrip())] or "'\\t'" in said:
-        return sentence + " Indent with spaces, not with tabs."
-    if "mapping values are not allowed" in said:
-        return sentence + " Check the indentation; a value that holds `: ` needs quotes."
+    problem = ", ".join(shorten(part, 120) for part in (error.context, error.problem) if part)
+    message = f"This is not valid YAML: {problem}, at {quote(row.strip())}."
+    if "\t" in row[: len(row) - len(row.lstrip())] or "'\\t'" in problem:
+        return message + " Indent with spaces, not with tabs."
+    if "mapping values are not allowed" in problem:
+        return message + " Check the indentation; a value that holds `: ` needs quotes."
     if row.lstrip().startswith(("{%", "{#")) or "{{" in row:
-        return sentence + " Put quotes around a value that begins with `{`."
-    return sentence + " Check the indentation and the quotes around it."
+        return message + " Put quotes around a value that begins with `{`."
+    return message + " Check the indentation and the quotes around it."

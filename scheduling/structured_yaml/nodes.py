@@ -1,4 +1,4 @@
-"""A YAML file as nodes that know the line their author wrote them in."""
+"""A YAML file as nodes with the lines of their author."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class ScalarNode:
-    """One value: its text as written and what YAML reads it as."""
+    """One value: its text as written, and the value that YAML reads from it."""
 
     line: int
     text: str
@@ -26,7 +26,7 @@ class SequenceNode:
 
 @dataclass(slots=True)
 class MapEntry:
-    """A key of a map (its line and what YAML reads it as) with its value."""
+    """A key of a map (its line and the value that YAML reads from it) with its value."""
 
     key: Any
     line: int
@@ -45,7 +45,7 @@ Node = ScalarNode | SequenceNode | MapNode
 
 
 def plain_value(node: Node) -> Any:
-    """The node as lists, dicts and values that JSON can hold; what JSON has no word for (dates, NaN) as its text."""
+    """The node as lists, dicts and values that JSON can hold; values that JSON does not have (dates, NaN) as their text."""
     if isinstance(node, SequenceNode):
         return [plain_value(item) for item in node.items]
     if isinstance(node, MapNode):
@@ -56,7 +56,7 @@ def plain_value(node: Node) -> Any:
 
 
 def key_kind_text(value: Any) -> str:
-    """What YAML reads a key as, when that is not text."""
+    """The type of a key that YAML does not read as text, for a message."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

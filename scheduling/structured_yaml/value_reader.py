@@ -20,7 +20,7 @@ from pools.domain.errors import Violation
 from scheduling.structured_yaml.composer import CORE_TAG, CompositionStopped, OpenCollection, YamlComposer
 
 MAX_CHARACTERS = 64 * 2**20
-MAX_REPEATED_KEYS = 100  # keys given twice that one map tells of
+MAX_REPEATED_KEYS = 100  # keys of one map that are reported as given twice
 MAX_VALUES = 3_000_000
 MAX_LEVELS = 64
 
@@ -31,14 +31,14 @@ _SCALAR_TAGS = frozenset(f"{CORE_TAG}{name}" for name in ("str", "int", "float",
 
 
 class DocumentMap(dict[str, Any]):
-    """A map as written; `repeated` are the keys that stand in it more than once."""
+    """A map as written; `repeated_keys` are the keys that are given more than once."""
 
     repeated_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableScalar:
-    """A scalar that is none of ours: not-a-number, a number of too many digits, a tag."""
+    """A scalar that no reader can use: not-a-number, a number of too many digits, an unknown tag."""
 
     text: str
     reason: str
@@ -46,7 +46,7 @@ class UnreadableScalar:
 
 @dataclass(slots=True)
 class YamlDocument:
-    """One document: its value, or what keeps it from being read at all. `lines`: path → line, from 1, if asked for."""
+    """One document: its value, or the faults that keep it from being read. `lines`: path → line, from 1, if asked for."""
 
     value: Any = None
     faults: list[Violation] = field(default_factory=list)
@@ -66,14 +66,14 @@ def read_documents(text: str, *, record_lines: bool = False) -> list[YamlDocumen
     try:
         found.extend(_documents(text, record_lines=record_lines))
     except UnicodeEncodeError:
-        found.append(YamlDocument(faults=[Violation("", "bad_value", "The text holds characters that are none.")]))
+        found.append(YamlDocument(faults=[Violation("", "bad_value", "The text holds invalid characters.")]))
     except CompositionStopped as stop:
         found.append(YamlDocument(faults=[Violation("", "bad_value", str(stop), stop.line + 1)]))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it breaks off"
         line = None if mark is None else mark.line + 1
-        found.append(YamlDocument(faults=[Violation("", "bad_value", f"This is no YAML: {problem}.", line)]))
+        found.append(YamlDocument(faults=[Violation("", "bad_value", f"This is not valid YAML: {problem}.", line)]))
     if not found:
         found.append(YamlDocument(faults=[Violation("", "bad_value", "The file is empty.")]))
     return found

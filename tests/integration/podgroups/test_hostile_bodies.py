@@ -19,10 +19,10 @@ LONG_KEY = json.dumps({"k" * 2**20: [0] * 1000})
 REFUSED = {
     "no-utf8": (b"spec: \xff", "UTF-8"),
     "surrogate-in-a-tag": (b"spec: !%ED%A0%80 3", "UTF-8"),
-    "no-yaml": ("spec: [", "no YAML"),
-    "no-json": ('{"spec": {"minMember": 1}', "no YAML"),
+    "no-yaml": ("spec: [", "not valid YAML"),
+    "no-json": ('{"spec": {"minMember": 1}', "not valid YAML"),
     "two-documents": ("spec: {}\n---\nspec: {}\n", "several documents"),
-    "second-broken": ("spec: {}\n---\nspec: [\n", "no YAML"),
+    "second-broken": ("spec: {}\n---\nspec: [\n", "not valid YAML"),
     "only-a-comment": ("# nothing\n", "empty"),
     "nan": ('{"spec": {"minMember": NaN}}', "'NaN' is not a number"),
     "infinity": ('{"spec": {"minMember": -Infinity}}', "'-Infinity' is not a number"),
@@ -30,8 +30,8 @@ REFUSED = {
     "many-digits": ("spec: {minMember: " + "9" * 5000 + "}", "too many digits"),
     "huge-exponent": ("spec: {minMember: 1e999999999}", "too many digits"),
     "python-tag": ("spec: !!python/object/apply:os.system [ls]", "is not known here"),
-    "twice-in-json": ('{"spec": {}, "spec": {"minMember": 1}}', "'spec' stands here twice"),
-    "twice-in-yaml": ("spec: {minMember: 1, minMember: 2}", "'minMember' stands here twice"),
+    "twice-in-json": ('{"spec": {}, "spec": {"minMember": 1}}', "'spec' is given twice"),
+    "twice-in-yaml": ("spec: {minMember: 1, minMember: 2}", "'minMember' is given twice"),
     "laughs": ("a0: &a0 lol\n" + LAUGHS, "values"),
     "alias-stairs": ("spec:\n- &a0 x\n" + STAIRS, "levels deep"),
     "itself": ("spec: &a [*a]", "alias"),
@@ -114,4 +114,4 @@ def test_a_gang_too_large_for_one_answer_is_refused_before_it_is_planned(post: P
 def test_keys_given_often_are_told_soon(post: PostPodGroup) -> None:
     status, answer = post("validate", "a: 1\n" * 20_000)
     assert status == 400
-    assert "stands here twice" in answer["message"]
+    assert "is given twice" in answer["message"]
