@@ -161,8 +161,8 @@ def test_warnings_pass_through():
         (two().replace("minMember: 2", "minMember: 2, topologyConstraint: {}"), "spec.subGroups[0].topologyConstraint"),
         (plain() + "extra: 1\n", 'extra (line 4): "extra" is not used here.'),
         (plain().replace("{name: job,", "{name: job, namespace: ns,"), "metadata.namespace (line 2)"),
-        (plain(), "Its pods ask for no GPUs: the annotation osmo/gpus-per-pod says nothing of them."),
-        (two(gpus_per_pod={"a": 1}), "The pods of b ask for no GPUs"),
+        (plain(), "Its pods request no GPUs: the annotation osmo/gpus-per-pod does not name them."),
+        (two(gpus_per_pod={"a": 1}), "The pods of b request no GPUs"),
     ],
 )
 def test_what_is_not_used_is_said(text, warning):
@@ -180,7 +180,7 @@ def test_what_a_cluster_adds_is_passed_over():
 def test_variables_beside_it_do_nothing_and_are_told():
     parsed = parse(INFERENCE, set_variables=["a=1"])
     assert parsed.spec is not None
-    assert parsed.warnings == ("A PodGroup manifest is no template; the variables given beside it are not used.",)
+    assert parsed.warnings == ("A PodGroup manifest is not a template; the variables given beside it are not used.",)
     assert parsed.rendered_text == INFERENCE
 
 
