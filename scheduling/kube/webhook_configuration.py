@@ -79,43 +79,43 @@ def webhook_configuration(spec: WebhookSpec) -> Object:
     }
 
 
-def _gpu_webhooks(wish: WebhookSpec) -> list[Object]:
+def _gpu_webhooks(spec: WebhookSpec) -> list[Object]:
     """GPU quota is checked when a worker's pod is created, and when any pod is bound: a binding does not show its pod's
     labels. While we do not answer, bindings are allowed; their pods are counted when they are observed."""
-    pods = _webhook(wish, "gpu_quota", "", "v1", "pods", "")
+    pods = _webhook(spec, "gpu_quota", "", "v1", "pods", "")
     pods["rules"][0]["operations"] = ["CREATE"]
     pods["objectSelector"] = {"matchLabels": {WORKER_LABEL: WORKER_VALUE}}
-    bindings = _webhook(wish, "gpu_quota", "", "v1", "pods/binding", "")
+    bindings = _webhook(spec, "gpu_quota", "", "v1", "pods/binding", "")
     bindings["rules"][0]["operations"] = ["CREATE"]
     bindings["failurePolicy"] = "Ignore"
     for name, webhook in (("gpu-quota", pods), (_BINDING, bindings)):
-        webhook["name"] = f"{name}.{wish.backend}.osmo-admin.local"
-        _set_path(webhook["clientConfig"], f"/webhooks/gpu_quota/{wish.backend}/{wish.gpu_quota_token}", wish)
+        webhook["name"] = f"{name}.{spec.backend}.osmo-admin.local"
+        _set_path(webhook["clientConfig"], f"/webhooks/gpu_quota/{spec.backend}/{spec.gpu_quota_token}", spec)
     return [pods, bindings]
 
 
-def _set_path(client: Object, path: str, wish: WebhookSpec) -> None:
+def _set_path(client: Object, path: str, spec: WebhookSpec) -> None:
     if "service" in client:
         client["service"]["path"] = path
     else:
-        client["url"] = wish.address.url.rstrip("/") + path
+        client["url"] = spec.address.url.rstrip("/") + path
 
 
-def _webhook(wish: WebhookSpec, what: str, group: str, version: str, plural: str, condition: str) -> Object:
-    path = f"/webhooks/{what}/{wish.backend}"
-    client: Object = {"caBundle": base64.b64encode(wish.address.ca_certificate.encode()).decode()}
-    if wish.address.service is not None:
-        namespace, service = wish.address.service
-        client["service"] = {"namespace": namespace, "name": service, "path": path, "port": wish.address.port}
+def _webhook(spec: WebhookSpec, what: str, group: str, version: str, plural: str, condition: str) -> Object:
+    path = f"/webhooks/{what}/{spec.backend}"
+    client: Object = {"caBundle": base64.b64encode(spec.address.ca_certificate.encode()).decode()}
+    if spec.address.service is not None:
+        namespace, service = spec.address.service
+        client["service"] = {"namespace": namespace, "name": service, "path": path, "port": spec.address.port}
     else:
-        client["url"] = wish.address.url.rstrip("/") + path
+        client["url"] = spec.address.url.rstrip("/") + path
     outside = {
         "matchExpressions": [
             {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(SYSTEM_NAMESPACES)}
         ]
     }
     webhook: Object = {
-        "name": f"{what}.{wish.backend}.osmo-admin.local",
+        "name": f"{what}.{spec.backend}.osmo-admin.local",
         "clientConfig": client,
         "rules": [
             {
@@ -126,9 +126,9 @@ def _webhook(wish: WebhookSpec, what: str, group: str, version: str, plural: str
                 "scope": "Namespaced",
             }
         ],
-        "failurePolicy": "Fail" if wish.fails_closed else "Ignore",
+        "failurePolicy": "Fail" if spec.fails_closed else "Ignore",
         "matchPolicy": "Equivalent",
-        "namespaceSelector": dict(wish.namespace_selector) if wish.namespace_selector is not None else outside,
+        "namespaceSelector": dict(spec.namespace_selector) if spec.namespace_selector is not None else outside,
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": TIMEOUT_SECONDS,
         "admissionReviewVersions": ["v1"],

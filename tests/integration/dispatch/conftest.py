@@ -1,4 +1,4 @@
-"""A house with one pool on one cluster: the twin in memory, and the real API server wherever `room` is asked for."""
+"""One pool on one cluster with its agent: on the fake cluster, and with `harness` also on a real API server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scheduling.kube.fake import FakeCluster
 from tests.support.agent_harness import AgentHarness
 
 
-@pytest.fixture(params=[pytest.param("twin"), pytest.param("real", marks=pytest.mark.k8s)])
-def room(request: pytest.FixtureRequest, db: None) -> Iterator[AgentHarness]:
-    """On both clusters alike."""
+@pytest.fixture(params=[pytest.param("fake"), pytest.param("real", marks=pytest.mark.k8s)])
+def harness(request: pytest.FixtureRequest, db: None) -> Iterator[AgentHarness]:
+    """On both clusters."""
     if request.param == "real":
         kube = request.getfixturevalue("kube")
         yield AgentHarness.make(kube.cluster, kube.namespace)
@@ -21,6 +21,6 @@ def room(request: pytest.FixtureRequest, db: None) -> Iterator[AgentHarness]:
 
 
 @pytest.fixture
-def twin(db: None) -> AgentHarness:
-    """On the twin alone, for what is about our own rows."""
+def fake_harness(db: None) -> AgentHarness:
+    """On the fake cluster alone, for tests of our own rows."""
     return AgentHarness.make(FakeCluster(namespaces=["osmo"]), "osmo")

@@ -20,7 +20,7 @@ from scheduling.models import ClusterState, Workflow
 from scheduling.services.kubernetes import connections as kube_connections
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.verify import verify
-from tests.integration.dispatch.test_cluster_workers import becomes, empty, living, to_the_end
+from tests.integration.dispatch.test_cluster_workers import is_empty, run_agents, run_to_end, wait_for_status
 from tests.support import factories
 from tests.support.agent_harness import AgentHarness, find_group, gang_file
 from tests.support.flaky_cluster import FlakyCluster
@@ -39,14 +39,14 @@ LIMITS = Timeouts(connect=2, call=20, watch_silence=60)
 
 @pytest.fixture
 def mortal(own_kube_server: KubeServer, ledger: None) -> Iterator[tuple[KubeServer, AgentHarness, FlakyCluster]]:
-    """A server of this test's own, a room on it beside others, and the connection that the agent gets."""
+    """A server of this test's own, a harness on it beside others, and the connection that the agent gets."""
     own_kube_server.install(*PINNED)
     cluster = own_kube_server.connect(limits=LIMITS)
-    room = AgentHarness.make(cluster, create_namespace(cluster))
-    shaky = FlakyCluster(cluster)
-    room.agent = ClusterAgent(room.backend.pk, connect=lambda _: shaky, intervals=RHYTHM)  # type: ignore[arg-type, return-value]
-    others = ForeignObjects(cluster, room.backend.namespace)
-    yield own_kube_server, room, shaky
+    harness = AgentHarness.make(cluster, create_namespace(cluster))
+    flaky = FlakyCluster(cluster)
+    harness.agent = ClusterAgent(harness.backend.pk, connect=lambda _: flaky, intervals=RHYTHM)  # type: ignore[arg-type, return-value]
+    others = ForeignObjects(cluster, harness.backend.namespace)
+    yield own_kube_server, harness, flaky
     others.assert_untouched()
     cluster.close()
 
@@ -57,19 +57,19 @@ def place(kube: KubeNamespace, ledger: None) -> KubeNamespace:
     return kube
 
 
-def many(room: AgentHarness, count: int) -> list[Workflow]:
-    return [room.submit(gang_file("lead", "other", name=f"job-{number}")) for number in range(count)]
+def many(harness: AgentHarness, count: int) -> list[Workflow]:
+    return [harness.submit(gang_file("lead", "other", name=f"job-{number}")) for number in range(count)]
 
 
-def all_end(room: AgentHarness, workflows: list[Workflow]) -> None:
-    wait_for(lambda: len(room.list_pods()) == 2 * len(workflows), seconds=120, description="all pods are made")
-    room.run_pods(*room.list_pods())
+def all_end(harness: AgentHarness, workflows: list[Workflow]) -> None:
+    wait_for(lambda: len(harness.list_pods()) == 2 * len(workflows), seconds=120, description="all pods are made")
+    harness.run_pods(*harness.list_pods())
     for workflow in workflows:
-        becomes(workflow, "RUNNING")
-    room.finish_pods(*room.list_pods())
+        wait_for_status(workflow, "RUNNING")
+    harness.finish_pods(*harness.list_pods())
     for workflow in workflows:
-        becomes(workflow, "COMPLETED")
-    wait_for(lambda: empty(room), seconds=120, description="nothing is left behind")
+        wait_for_status(workflow, "COMPLETED")
+    wait_for(lambda: is_empty(harness), seconds=120, description="nothing is left behind")
 
 
 def patiently(look: Callable[[], Any]) -> Callable[[], Any]:
@@ -87,23 +87,23 @@ def patiently(look: Callable[[], Any]) -> Callable[[], Any]:
 def test_an_api_server_is_killed_in_the_middle_of_dispatch_and_comes_back(
     mortal: tuple[KubeServer, AgentHarness, FlakyCluster],
 ) -> None:
-    server, room, shaky = mortal
+    server, harness, flaky = mortal
     killed = threading.Event()
 
     def trouble(call: str, _: int) -> None:
-        if call == "create" and sum(shaky.created.values()) >= 5 and not killed.is_set():
+        if call == "create" and sum(flaky.created.values()) >= 5 and not killed.is_set():
             killed.set()
             server.kill()
 
-    shaky.failure = trouble
-    workflows = many(room, 5)
-    with living(room.agent):
+    flaky.failure = trouble
+    workflows = many(harness, 5)
+    with run_agents(harness.agent):
         wait_for(killed.is_set)
         wait_for(lambda: "cluster_fault" in str([find_group(each).waiting_reason for each in workflows]))
         server.restart()
-        wait_for(patiently(room.list_pods), seconds=120)
-        all_end(room, workflows)
-        assert set(shaky.created.values()) == {1}
+        wait_for(patiently(harness.list_pods), seconds=120)
+        all_end(harness, workflows)
+        assert set(flaky.created.values()) == {1}
         wait_for(lambda: ClusterState.objects.get().error == "")
     assert verify() == []
 
@@ -111,21 +111,21 @@ def test_an_api_server_is_killed_in_the_middle_of_dispatch_and_comes_back(
 def test_etcd_and_api_server_are_restarted_while_work_runs(
     mortal: tuple[KubeServer, AgentHarness, FlakyCluster],
 ) -> None:
-    server, room, shaky = mortal
-    (workflow,) = many(room, 1)
-    with living(room.agent):
-        wait_for(lambda: len(room.list_pods()) == 2)
-        room.run_pods(*room.list_pods())
-        becomes(workflow, "RUNNING")
+    server, harness, flaky = mortal
+    (workflow,) = many(harness, 1)
+    with run_agents(harness.agent):
+        wait_for(lambda: len(harness.list_pods()) == 2)
+        harness.run_pods(*harness.list_pods())
+        wait_for_status(workflow, "RUNNING")
         server.stop()
         wait_for(lambda: ClusterState.objects.get().error != "")
         server.start()
-        wait_for(patiently(room.list_pods), seconds=120)
-        room.finish_pods(*room.list_pods())
-        becomes(workflow, "COMPLETED")
-        wait_for(lambda: empty(room))
-        to_the_end(room, room.submit())
-    assert set(shaky.created.values()) == {1}
+        wait_for(patiently(harness.list_pods), seconds=120)
+        harness.finish_pods(*harness.list_pods())
+        wait_for_status(workflow, "COMPLETED")
+        wait_for(lambda: is_empty(harness))
+        run_to_end(harness, harness.submit())
+    assert set(flaky.created.values()) == {1}
     assert verify() == []
 
 
@@ -134,10 +134,10 @@ def test_a_watch_that_dies_in_silence_is_noticed(kube_server: KubeServer, place:
     proxy = FaultyProxy(kube_server.address, kube_server.certificate)
     proxy.add_rule("watch=true", delay=3600, times=None)
     cluster = kube_server.connect(address=proxy.address, limits=Timeouts(connect=5, call=20, watch_silence=1))
-    room = AgentHarness.make(place.cluster, place.namespace)
+    harness = AgentHarness.make(place.cluster, place.namespace)
     try:
-        with living(ClusterAgent(room.backend.pk, connect=lambda _: cluster, intervals=RHYTHM)):
-            to_the_end(room, room.submit())
+        with run_agents(ClusterAgent(harness.backend.pk, connect=lambda _: cluster, intervals=RHYTHM)):
+            run_to_end(harness, harness.submit())
     finally:
         proxy.close()
         cluster.close()
@@ -153,33 +153,33 @@ def test_a_token_expires_and_a_new_one_is_taken_up(kube_server: KubeServer, plac
     backend = put(kube_server.kubeconfig_text())
     pool = factories.make_pool("team", 100, on=backend)
     agent = ClusterAgent(backend.pk, intervals=RHYTHM)
-    room = AgentHarness(place.cluster, backend, pool, agent)
-    with living(agent):
-        to_the_end(room, room.submit())
+    harness = AgentHarness(place.cluster, backend, pool, agent)
+    with run_agents(agent):
+        run_to_end(harness, harness.submit())
         put(kube_server.kubeconfig_text("a-token-that-nobody-knows"))
         wait_for(lambda: "expired" in ClusterState.objects.get().error)
-        workflow = room.submit()
+        workflow = harness.submit()
         wait_for(lambda: (find_group(workflow).waiting_reason or {}).get("code") == "cluster_fault")
-        assert room.list_pods() == []
+        assert harness.list_pods() == []
         put(kube_server.kubeconfig_text())
-        to_the_end(room, workflow)
+        run_to_end(harness, workflow)
     kube_connections.connect(backend).close()
 
 
 def test_kai_is_installed_after_the_work_came(own_kube_server: KubeServer, ledger: None) -> None:
     cluster = own_kube_server.connect(limits=LIMITS)
-    room = AgentHarness.make(cluster, create_namespace(cluster))
-    workflow = room.submit()
-    with living(ClusterAgent(room.backend.pk, connect=lambda _: cluster, intervals=RHYTHM)):
+    harness = AgentHarness.make(cluster, create_namespace(cluster))
+    workflow = harness.submit()
+    with run_agents(ClusterAgent(harness.backend.pk, connect=lambda _: cluster, intervals=RHYTHM)):
         wait_for(lambda: "install KAI" in (find_group(workflow).waiting_reason or {}).get("message", ""))
-        assert room.list_pods() == []
+        assert harness.list_pods() == []
         own_kube_server.install(*PINNED)
-        to_the_end(room, workflow)
+        run_to_end(harness, workflow)
         own_kube_server.uninstall(POD_GROUP)
-        waits = room.submit()
+        waits = harness.submit()
         wait_for(lambda: "install KAI" in (find_group(waits).waiting_reason or {}).get("message", ""))
         own_kube_server.install(*PINNED)
-        to_the_end(room, waits)
+        run_to_end(harness, waits)
     cluster.close()
 
 
@@ -199,27 +199,27 @@ spec:
 
 def test_an_older_kai_does_not_get_a_gang_it_would_misread(place: KubeNamespace) -> None:
     """Its API server would drop `minSubGroup` in silence, and the gang would start as another one."""
-    room = AgentHarness.make(place.cluster, place.namespace)
-    workflow = room.submit(ELASTIC)
-    room.run_agent()
+    harness = AgentHarness.make(place.cluster, place.namespace)
+    workflow = harness.submit(ELASTIC)
+    harness.run_agent()
     workflow.refresh_from_db()
     assert workflow.status == "FAILED_BACKEND_ERROR"
     assert "spec.minSubGroup" in workflow.failure_message
-    assert (room.list_pods(), room.list_pod_groups()) == ([], [])
+    assert (harness.list_pods(), harness.list_pod_groups()) == ([], [])
 
 
 def test_a_newer_one_gets_it_as_it_is(newer_kube_server: KubeServer, ledger: None) -> None:
     cluster = newer_kube_server.connect()
-    room = AgentHarness.make(cluster, create_namespace(cluster))
-    workflow = room.submit(ELASTIC)
-    room.run_agent()
-    (pod_group,) = room.list_pod_groups()
+    harness = AgentHarness.make(cluster, create_namespace(cluster))
+    workflow = harness.submit(ELASTIC)
+    harness.run_agent()
+    (pod_group,) = harness.list_pod_groups()
     assert pod_group["spec"]["minSubGroup"] == 1
-    assert [pod["metadata"]["labels"]["kai.scheduler/subgroup-name"] for pod in room.list_pods()] == ["a", "b"]
-    room.run_pods(room.find_pod(workflow, "a-0"))
-    room.finish_pods(room.find_pod(workflow, "a-0"))
-    room.run_agent()
+    assert [pod["metadata"]["labels"]["kai.scheduler/subgroup-name"] for pod in harness.list_pods()] == ["a", "b"]
+    harness.run_pods(harness.find_pod(workflow, "a-0"))
+    harness.finish_pods(harness.find_pod(workflow, "a-0"))
+    harness.run_agent()
     workflow.refresh_from_db()
     assert workflow.status == "COMPLETED"  # one of two was enough
-    assert room.list_pods() == []
+    assert harness.list_pods() == []
     cluster.close()

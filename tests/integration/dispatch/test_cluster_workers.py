@@ -1,4 +1,4 @@
-"""Agents as they live: in threads, woken by events, several at once, with databases and clusters that go away."""
+"""Running agents: in threads, woken by events, several at once, with databases and clusters that fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduling.kube import errors
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.informer import InformerTiming
 from scheduling.models import ClusterState, Workflow
-from scheduling.services.kubernetes import agent as agents_module
+from scheduling.services.kubernetes import agent as agent_module
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.cluster_workers import ClusterWorkers
 from scheduling.services.verify import verify
@@ -31,13 +31,13 @@ QUICK = AgentIntervals(
 
 
 @pytest.fixture
-def house(ledger: None) -> AgentHarness:
+def harness(ledger: None) -> AgentHarness:
     """Committed rows, seen by every thread."""
     return AgentHarness.make(FakeCluster(namespaces=["osmo"]), "osmo")
 
 
 @contextmanager
-def living(*agents: ClusterAgent) -> Iterator[list[threading.Event]]:
+def run_agents(*agents: ClusterAgent) -> Iterator[list[threading.Event]]:
     """These agents run; each stops when its event is set."""
     stops = [threading.Event() for _ in agents]
 
@@ -61,11 +61,11 @@ def living(*agents: ClusterAgent) -> Iterator[list[threading.Event]]:
         assert not any(thread.is_alive() for thread in threads)
 
 
-def agent_of(room: AgentHarness, cluster: Any = None, rhythm: AgentIntervals = QUICK) -> ClusterAgent:
-    return ClusterAgent(room.backend.pk, connect=lambda _: cluster or room.cluster, intervals=rhythm)
+def agent_of(harness: AgentHarness, cluster: Any = None, rhythm: AgentIntervals = QUICK) -> ClusterAgent:
+    return ClusterAgent(harness.backend.pk, connect=lambda _: cluster or harness.cluster, intervals=rhythm)
 
 
-def becomes(workflow: Workflow, status: str) -> None:
+def wait_for_status(workflow: Workflow, status: str) -> None:
     def there() -> bool:
         workflow.refresh_from_db()
         return workflow.status == status
@@ -73,126 +73,127 @@ def becomes(workflow: Workflow, status: str) -> None:
     wait_for(there, description=f"{workflow.name} is {status}")
 
 
-def empty(room: AgentHarness) -> bool:
-    return not room.list_pods() and not room.list_pod_groups()
+def is_empty(harness: AgentHarness) -> bool:
+    return not harness.list_pods() and not harness.list_pod_groups()
 
 
-def to_the_end(room: AgentHarness, workflow: Workflow, pods: int = 1) -> None:
+def run_to_end(harness: AgentHarness, workflow: Workflow, pods: int = 1) -> None:
     """The cluster does its part while the agents do theirs."""
-    wait_for(lambda: len(room.list_pods(workflow)) == pods, description="all pods are made")
-    room.run_pods(*room.list_pods(workflow))
-    becomes(workflow, "RUNNING")
-    room.finish_pods(*room.list_pods(workflow))
-    becomes(workflow, "COMPLETED")
-    wait_for(lambda: empty(room), description="nothing is left behind")
+    wait_for(lambda: len(harness.list_pods(workflow)) == pods, description="all pods are made")
+    harness.run_pods(*harness.list_pods(workflow))
+    wait_for_status(workflow, "RUNNING")
+    harness.finish_pods(*harness.list_pods(workflow))
+    wait_for_status(workflow, "COMPLETED")
+    wait_for(lambda: is_empty(harness), description="nothing is left behind")
 
 
-def test_events_are_followed(house: AgentHarness) -> None:
-    with living(agent_of(house)):
-        to_the_end(house, house.submit(gang_file("lead", "other")), pods=2)
-        wait_for(lambda: not Backend.objects.get(pk=house.backend.pk).offline)
+def test_events_are_followed(harness: AgentHarness) -> None:
+    with run_agents(agent_of(harness)):
+        run_to_end(harness, harness.submit(gang_file("lead", "other")), pods=2)
+        wait_for(lambda: not Backend.objects.get(pk=harness.backend.pk).offline)
     assert verify() == []
 
 
-def test_one_works_and_the_other_stands_by_until_it_is_needed(house: AgentHarness) -> None:
-    first, second = FlakyCluster(house.cluster), FlakyCluster(house.cluster)
-    with living(agent_of(house, first)) as (stop_first,):
-        to_the_end(house, house.submit())
-        with living(agent_of(house, second)):
-            to_the_end(house, house.submit())
+def test_one_works_and_the_other_stands_by_until_it_is_needed(harness: AgentHarness) -> None:
+    first, second = FlakyCluster(harness.cluster), FlakyCluster(harness.cluster)
+    with run_agents(agent_of(harness, first)) as (stop_first,):
+        run_to_end(harness, harness.submit())
+        with run_agents(agent_of(harness, second)):
+            run_to_end(harness, harness.submit())
             assert not second.calls
             stop_first.set()
-            to_the_end(house, house.submit())
+            run_to_end(harness, harness.submit())
             assert second.calls["create"]
     assert verify() == []
 
 
-def test_a_lease_of_the_dead_ends_by_itself(house: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    dead = agent_of(house)
-    agents_module.heartbeats.cluster_state(house.backend)
+def test_a_lease_of_the_dead_ends_by_itself(harness: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = agent_of(harness)
+    agent_module.heartbeats.cluster_state(harness.backend)
     dead._lease.claim()
-    shaky = FlakyCluster(house.cluster)
-    with living(agent_of(house, shaky)):
-        workflow = house.submit()
+    flaky = FlakyCluster(harness.cluster)
+    with run_agents(agent_of(harness, flaky)):
+        workflow = harness.submit()
         wait_for(lambda: ClusterState.objects.get().lease_holder is not None)
-        assert not shaky.calls
+        assert not flaky.calls
         with connection.cursor() as cursor:
             cursor.execute("UPDATE scheduling_clusterstate SET lease_expires_at = now() - interval '1 second'")
-        to_the_end(house, workflow)
+        run_to_end(harness, workflow)
 
 
-def test_two_that_both_think_the_backend_is_theirs_make_nothing_twice(house: AgentHarness) -> None:
+def test_two_that_both_think_the_backend_is_theirs_make_nothing_twice(harness: AgentHarness) -> None:
     """The lease taken away: both look at the same moment, many times, from submission to the end."""
-    shaky = FlakyCluster(house.cluster)
-    two = [agent_of(house, shaky), agent_of(house, shaky)]
-    workflows = [house.submit(gang_file("lead", "other", name=f"job-{number}")) for number in range(6)]
+    flaky = FlakyCluster(harness.cluster)
+    two = [agent_of(harness, flaky), agent_of(harness, flaky)]
+    workflows = [harness.submit(gang_file("lead", "other", name=f"job-{number}")) for number in range(6)]
 
     def both_look() -> None:
         for outcome in run_concurrently([agent.relist_and_reconcile for agent in two]):
             assert outcome is None
 
     both_look()
-    house.run_pods(*house.list_pods())
+    harness.run_pods(*harness.list_pods())
     both_look()
-    house.finish_pods(*house.list_pods())
+    harness.finish_pods(*harness.list_pods())
     for _ in range(3):
         both_look()
-    assert set(shaky.created.values()) == {1}
-    assert len(shaky.created) == 6 * 3
-    assert empty(house)
+    assert set(flaky.created.values()) == {1}
+    assert len(flaky.created) == 6 * 3
+    assert is_empty(harness)
     assert {Workflow.objects.get(pk=each.pk).status for each in workflows} == {"COMPLETED"}
     assert verify() == []
 
 
-def test_an_agent_that_was_frozen_finds_its_lease_gone(house: AgentHarness) -> None:
+def test_an_agent_that_was_frozen_finds_its_lease_gone(harness: AgentHarness) -> None:
     """It wakes in the middle of its work, somebody else has taken over meanwhile; it lets go and stands by."""
     rhythm = AgentIntervals(reconcile=0.1, standby=0.1, debounce=0.0, informer_timing=QUICK.informer_timing)
-    frozen = agent_of(house, rhythm=rhythm)
+    frozen = agent_of(harness, rhythm=rhythm)
     frozen._lease._renew_after = 0.0
-    with living(frozen):
+    with run_agents(frozen):
         wait_for(lambda: frozen._is_leased)
         with connection.cursor() as cursor:
             cursor.execute(
-                "UPDATE scheduling_clusterstate SET lease_holder = gen_random_uuid(), lease_expires_at = now() + interval '1 hour'"
+                "UPDATE scheduling_clusterstate"
+                " SET lease_holder = gen_random_uuid(), lease_expires_at = now() + interval '1 hour'"
             )
         wait_for(lambda: not frozen._is_leased)
-        workflow = house.submit()
+        workflow = harness.submit()
         frozen.wake()
         for _ in range(3):
             seen = frozen.last_alive_at
             wait_for(lambda seen=seen: frozen.last_alive_at > seen)  # type: ignore[misc]
-        assert not house.list_pods(workflow)
+        assert not harness.list_pods(workflow)
 
 
-def test_a_lost_database_is_waited_for(house: AgentHarness) -> None:
-    with living(agent_of(house)):
-        to_the_end(house, house.submit())
+def test_a_lost_database_is_waited_for(harness: AgentHarness) -> None:
+    with run_agents(agent_of(harness)):
+        run_to_end(harness, harness.submit())
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
-        to_the_end(house, house.submit())
+        run_to_end(harness, harness.submit())
     assert verify() == []
 
 
-def test_a_fault_of_our_own_does_not_end_an_agent(house: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, left = agents_module.diff_gangs, [3]
+def test_a_fault_of_our_own_does_not_end_an_agent(harness: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, left = agent_module.diff_gangs, [3]
 
-    def stumble(*args: Any, **kwargs: Any) -> Any:
+    def fail_at_first(*args: Any, **kwargs: Any) -> Any:
         if left[0]:
             left[0] -= 1
             raise RuntimeError("a mistake of ours")
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(agents_module, "diff_gangs", stumble)
-    with living(agent_of(house)):
-        to_the_end(house, house.submit())
+    monkeypatch.setattr(agent_module, "diff_gangs", fail_at_first)
+    with run_agents(agent_of(harness)):
+        run_to_end(harness, harness.submit())
     assert left == [0]
 
 
-class Silent:
-    """A cluster whose every call hangs until the test is over."""
+class SilentCluster:
+    """A cluster whose calls all hang until the test is over."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
@@ -207,17 +208,17 @@ class Silent:
         return call
 
 
-def test_a_dead_cluster_holds_up_no_other(house: AgentHarness) -> None:
+def test_a_dead_cluster_holds_up_no_other(harness: AgentHarness) -> None:
     dead = kubernetes_backend("dead", name="dead")
-    silent = Silent()
-    clusters: dict[int, Any] = {dead.pk: silent, house.backend.pk: house.cluster}
+    silent = SilentCluster()
+    clusters: dict[int, Any] = {dead.pk: silent, harness.backend.pk: harness.cluster}
     agents = ClusterWorkers(
         lambda backend: ClusterAgent(backend, connect=lambda row: clusters[row.pk], intervals=QUICK)
     )
     try:
         agents.start_missing()
         wait_for(silent.asked.is_set)
-        to_the_end(house, house.submit())
+        run_to_end(harness, harness.submit())
         assert not silent.over.is_set()
         assert agents.are_alive
     finally:
@@ -226,7 +227,7 @@ def test_a_dead_cluster_holds_up_no_other(house: AgentHarness) -> None:
         wait_for(lambda: not any(thread.name.startswith("cluster-") for thread in threading.enumerate()))
 
 
-def test_backends_come_and_go(house: AgentHarness) -> None:
+def test_backends_come_and_go(harness: AgentHarness) -> None:
     started: list[int] = []
 
     class Idle(ClusterAgent):
@@ -237,11 +238,11 @@ def test_backends_come_and_go(house: AgentHarness) -> None:
     agents = ClusterWorkers(Idle)
     try:
         agents.start_missing()
-        wait_for(lambda: started == [house.backend.pk])
+        wait_for(lambda: started == [harness.backend.pk])
         more = kubernetes_backend("more", name="more")
         agents.start_missing()
         agents.start_missing()
-        wait_for(lambda: started == [house.backend.pk, more.pk])
+        wait_for(lambda: started == [harness.backend.pk, more.pk])
         more.delete()
         agents.start_missing()
         wait_for(lambda: sum(thread.name.startswith("cluster-") for thread in threading.enumerate()) == 1)
@@ -250,7 +251,7 @@ def test_backends_come_and_go(house: AgentHarness) -> None:
     wait_for(lambda: not any(thread.name.startswith("cluster-") for thread in threading.enumerate()))
 
 
-def test_one_whose_thread_ended_is_started_again(house: AgentHarness) -> None:
+def test_one_whose_thread_ended_is_started_again(harness: AgentHarness) -> None:
     started: list[int] = []
 
     class Mortal(ClusterAgent):
@@ -261,5 +262,5 @@ def test_one_whose_thread_ended_is_started_again(house: AgentHarness) -> None:
     agents.start_missing()
     wait_for(lambda: not any(thread.name.startswith("cluster-") for thread in threading.enumerate()))
     agents.start_missing()
-    wait_for(lambda: started == [house.backend.pk] * 2)
+    wait_for(lambda: started == [harness.backend.pk] * 2)
     agents.stop()

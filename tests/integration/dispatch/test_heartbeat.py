@@ -23,22 +23,22 @@ from tests.support.agent_harness import AgentHarness, kubernetes_backend
 from tests.support.flaky_cluster import FlakyCluster
 
 
-def is_offline(room: AgentHarness) -> bool:
-    return Backend.objects.get(pk=room.backend.pk).offline
+def is_offline(harness: AgentHarness) -> bool:
+    return Backend.objects.get(pk=harness.backend.pk).offline
 
 
-def test_a_backend_nobody_has_met_is_offline_until_somebody_has(twin: AgentHarness) -> None:
+def test_a_backend_nobody_has_met_is_offline_until_somebody_has(fake_harness: AgentHarness) -> None:
     assert set_silent_offline() == ["lab"]
-    assert is_offline(twin)
-    twin.run_agent(1)
-    assert not is_offline(twin)
+    assert is_offline(fake_harness)
+    fake_harness.run_agent(1)
+    assert not is_offline(fake_harness)
     assert set_silent_offline() == []
     told = AuditEntry.objects.filter(object="backend/lab", action="backend.updated").order_by("id")
     assert [entry.description for entry in told] == ["the cluster was not heard for 0:02:00", "the cluster answers"]
 
 
-def test_an_old_heartbeat_is_none(twin: AgentHarness) -> None:
-    twin.run_agent(1)
+def test_an_old_heartbeat_is_none(fake_harness: AgentHarness) -> None:
+    fake_harness.run_agent(1)
     heard = timezone.now() - HEARTBEAT_LIFETIME
     ClusterState.objects.update(heartbeat_at=heard + timedelta(seconds=30))
     assert set_silent_offline() == []
@@ -47,18 +47,20 @@ def test_an_old_heartbeat_is_none(twin: AgentHarness) -> None:
     assert set_silent_offline() == []
 
 
-def test_a_cluster_that_does_not_answer_has_no_heartbeat(twin: AgentHarness) -> None:
-    shaky = FlakyCluster(twin.cluster)
-    agent = ClusterAgent(twin.backend.pk, connect=lambda _: shaky, intervals=AgentIntervals(recount=0, heartbeat=0))  # type: ignore[arg-type, return-value]
+def test_a_cluster_that_does_not_answer_has_no_heartbeat(fake_harness: AgentHarness) -> None:
+    flaky = FlakyCluster(fake_harness.cluster)
+    agent = ClusterAgent(
+        fake_harness.backend.pk, connect=lambda _: flaky, intervals=AgentIntervals(recount=0, heartbeat=0)
+    )  # type: ignore[arg-type, return-value]
     agent.relist_and_reconcile()
     heard = ClusterState.objects.get().heartbeat_at
     assert heard is not None
-    shaky.failure = lambda call, number: errors.Unauthorized("token expired", status=401)
+    flaky.failure = lambda call, number: errors.Unauthorized("token expired", status=401)
     agent.relist_and_reconcile()
     state = ClusterState.objects.get()
     assert state.heartbeat_at == heard
     assert state.error.endswith("Send the backend a new one. (token expired)")
-    shaky.failure = lambda call, number: None
+    flaky.failure = lambda call, number: None
     agent._due.clear()
     agent.relist_and_reconcile()
     agent._due.clear()
@@ -69,11 +71,11 @@ def test_a_cluster_that_does_not_answer_has_no_heartbeat(twin: AgentHarness) -> 
     assert state.error == ""
 
 
-def test_what_is_wrong_beside_the_answer_is_told(twin: AgentHarness) -> None:
+def test_what_is_wrong_beside_the_answer_is_told(fake_harness: AgentHarness) -> None:
     bare = FakeCluster(
         served_kinds=[resource_kinds.NAMESPACE, resource_kinds.POD, resource_kinds.NODE], namespaces=["osmo"]
     )
-    agent = ClusterAgent(twin.backend.pk, connect=lambda _: bare, intervals=AgentIntervals(heartbeat=0))
+    agent = ClusterAgent(fake_harness.backend.pk, connect=lambda _: bare, intervals=AgentIntervals(heartbeat=0))
     agent.relist_and_reconcile()
     state = ClusterState.objects.get()
     assert state.heartbeat_at is not None
@@ -92,11 +94,11 @@ def test_a_credential_that_cannot_be_tried_is_a_fault_too(db: None) -> None:
     assert "The kubeconfig is no YAML object." in state.error
 
 
-def test_the_agent_of_a_backend_that_is_gone_retires(twin: AgentHarness) -> None:
+def test_the_agent_of_a_backend_that_is_gone_retires(fake_harness: AgentHarness) -> None:
     Backend.objects.create(name="simulated-one")
     for pk in (Backend.objects.get(name="simulated-one").pk, 10**9):
         with pytest.raises(BackendRemoved):
-            ClusterAgent(pk, connect=lambda _: twin.cluster).relist_and_reconcile()
+            ClusterAgent(pk, connect=lambda _: fake_harness.cluster).relist_and_reconcile()
 
 
 class TestRequestedOffline:
@@ -106,52 +108,52 @@ class TestRequestedOffline:
     def _wish(offline: bool) -> None:
         put_backend(actor=SYSTEM, name="lab", body={"offline": offline})
 
-    def test_a_heartbeat_does_not_undo_it(self, twin: AgentHarness) -> None:
-        twin.run_agent(1)
+    def test_a_heartbeat_does_not_undo_it(self, fake_harness: AgentHarness) -> None:
+        fake_harness.run_agent(1)
         self._wish(True)
-        twin.agent._due.clear()
-        twin.run_agent(1)
-        assert is_offline(twin)
+        fake_harness.agent._due.clear()
+        fake_harness.run_agent(1)
+        assert is_offline(fake_harness)
         self._wish(False)
-        twin.agent._due.clear()
-        twin.run_agent(1)
-        assert not is_offline(twin)
+        fake_harness.agent._due.clear()
+        fake_harness.run_agent(1)
+        assert not is_offline(fake_harness)
 
-    def test_nor_does_taking_it_back_make_a_dead_cluster_heard(self, twin: AgentHarness) -> None:
+    def test_nor_does_taking_it_back_make_a_dead_cluster_heard(self, fake_harness: AgentHarness) -> None:
         set_silent_offline()
         self._wish(True)
         self._wish(False)
-        assert is_offline(twin)
+        assert is_offline(fake_harness)
 
-    def test_silence_is_nobodys_wish(self, twin: AgentHarness) -> None:
+    def test_silence_is_nobodys_wish(self, fake_harness: AgentHarness) -> None:
         """What was read and is put back unchanged stays what it was."""
         set_silent_offline()
         shown = backend_body(Backend.objects.get(name="lab"))
         assert shown["offline"] is False
         self._wish(shown["offline"])
-        twin.run_agent(1)
-        assert not is_offline(twin)
+        fake_harness.run_agent(1)
+        assert not is_offline(fake_harness)
 
-    def test_work_waits_and_what_is_there_goes_on(self, twin: AgentHarness) -> None:
-        runs = twin.submit()
-        twin.run_agent()
+    def test_work_waits_and_what_is_there_goes_on(self, fake_harness: AgentHarness) -> None:
+        runs = fake_harness.submit()
+        fake_harness.run_agent()
         self._wish(True)
-        twin.agent._due.clear()
-        waits = twin.submit()
-        twin.run_pods(*twin.list_pods(runs))
-        twin.run_agent()
+        fake_harness.agent._due.clear()
+        waits = fake_harness.submit()
+        fake_harness.run_pods(*fake_harness.list_pods(runs))
+        fake_harness.run_agent()
         assert Workflow.objects.get(pk=runs.pk).status == "RUNNING"
-        assert twin.list_pods(waits) == []
+        assert fake_harness.list_pods(waits) == []
         (entry,) = list_waiting_gangs(SYSTEM, limit=10)[0]
         assert entry.reason.code == "backend_offline"
-        twin.finish_pods(*twin.list_pods(runs))
-        twin.run_agent()
+        fake_harness.finish_pods(*fake_harness.list_pods(runs))
+        fake_harness.run_agent()
         assert Workflow.objects.get(pk=runs.pk).status == "COMPLETED"
         self._wish(False)
-        twin.agent._due.clear()
-        twin.run_agent()
-        assert len(twin.list_pods(waits)) == 1
+        fake_harness.agent._due.clear()
+        fake_harness.run_agent()
+        assert len(fake_harness.list_pods(waits)) == 1
 
-    def test_raw_sql_cannot_make_one_offline_that_is_shown_online(self, twin: AgentHarness) -> None:
+    def test_raw_sql_cannot_make_one_offline_that_is_shown_online(self, fake_harness: AgentHarness) -> None:
         with pytest.raises(IntegrityError, match="offline"):
             Backend.objects.filter(name="lab").update(offline_requested=True, offline=False)

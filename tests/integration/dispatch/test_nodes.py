@@ -17,20 +17,20 @@ ALLOCATABLE = {"cpu": "63500m", "memory": "512Gi", "ephemeral-storage": "1Ti", "
 
 
 def add_node(
-    room: AgentHarness, name: str, *, ready: str = "True", labels: dict[str, str] | None = None, **spec: Any
+    harness: AgentHarness, name: str, *, ready: str = "True", labels: dict[str, str] | None = None, **spec: Any
 ) -> None:
     body = {"metadata": {"name": name, "labels": labels or {}}, "spec": spec}
-    room.cluster.create(resource_kinds.NODE, body, field_manager="kubelet")
+    harness.cluster.create(resource_kinds.NODE, body, field_manager="kubelet")
     conditions = [{"type": "Ready", "status": ready, "reason": "KubeletReady"}]
     status = {"status": {"allocatable": ALLOCATABLE, "conditions": conditions}}
-    room.cluster.merge(resource_kinds.NODE, name, status, field_manager="kubelet", status=True)
+    harness.cluster.merge(resource_kinds.NODE, name, status, field_manager="kubelet", status=True)
 
 
-def others_pod(room: AgentHarness, name: str, node: str, gpus: int) -> None:
+def others_pod(harness: AgentHarness, name: str, node: str, gpus: int) -> None:
     asked = {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"cpu": "1500m", "memory": "1Gi"}}
     spec = {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": asked}]}
-    body = {"metadata": {"name": name, "namespace": room.backend.namespace}, "spec": spec}
-    room.cluster.create(resource_kinds.POD, body, field_manager="somebody")
+    body = {"metadata": {"name": name, "namespace": harness.backend.namespace}, "spec": spec}
+    harness.cluster.create(resource_kinds.POD, body, field_manager="somebody")
 
 
 def usage(pool: str) -> dict[str, str]:
@@ -48,39 +48,41 @@ def entry(node: str) -> dict[str, Any]:
     return found
 
 
-def test_nodes_come_change_and_go(room: AgentHarness) -> None:
-    mine, other = room.backend.namespace + "-n1", room.backend.namespace + "-n2"
-    add_node(room, mine)
-    add_node(room, other, labels={"osmo.platform": "h100"})
-    room.run_agent(1)
-    rows = Node.objects.filter(backend=room.backend, name__in=[mine, other])
+def test_nodes_come_change_and_go(harness: AgentHarness) -> None:
+    mine, other = harness.backend.namespace + "-n1", harness.backend.namespace + "-n2"
+    add_node(harness, mine)
+    add_node(harness, other, labels={"osmo.platform": "h100"})
+    harness.run_agent(1)
+    rows = Node.objects.filter(backend=harness.backend, name__in=[mine, other])
     assert list(rows.values_list("name", "platform", "gpus", "cpu", "memory_bytes")) == [
         (mine, "default", 8, 63, 512 * 2**30),
         (other, "h100", 8, 63, 512 * 2**30),
     ]
     told = AuditEntry.objects.filter(action="node.created").count()
-    room.run_agent(2)
+    harness.run_agent(2)
     assert AuditEntry.objects.filter(action="node.created").count() == told
-    room.cluster.merge(
+    harness.cluster.merge(
         resource_kinds.NODE, mine, {"status": {"allocatable": {"nvidia.com/gpu": "7"}}}, field_manager="k", status=True
     )
-    room.cluster.delete(resource_kinds.NODE, other)
-    room.run_agent(1)
+    harness.cluster.delete(resource_kinds.NODE, other)
+    harness.run_agent(1)
     assert list(rows.values_list("name", "gpus")) == [(mine, 7)]
-    room.cluster.delete(resource_kinds.NODE, mine)
+    harness.cluster.delete(resource_kinds.NODE, mine)
 
 
-def test_capacity_is_what_the_nodes_have_and_free_what_nobody_holds(twin: AgentHarness) -> None:
-    add_node(twin, "n1")
-    add_node(twin, "n2")
-    others_pod(twin, "a-service", "n1", 3)
-    workflow = twin.submit(gpus=2)
-    twin.run_agent()
-    (pod,) = twin.list_pods(workflow)
+def test_capacity_is_what_the_nodes_have_and_free_what_nobody_holds(fake_harness: AgentHarness) -> None:
+    add_node(fake_harness, "n1")
+    add_node(fake_harness, "n2")
+    others_pod(fake_harness, "a-service", "n1", 3)
+    workflow = fake_harness.submit(gpus=2)
+    fake_harness.run_agent()
+    (pod,) = fake_harness.list_pods(workflow)
     name = pod["metadata"]["name"]
-    twin.cluster.merge(resource_kinds.POD, name, {"spec": {"nodeName": "n1"}}, field_manager="kai", namespace="osmo")
-    twin.run_pods(pod)
-    twin.run_agent()
+    fake_harness.cluster.merge(
+        resource_kinds.POD, name, {"spec": {"nodeName": "n1"}}, field_manager="kai", namespace="osmo"
+    )
+    fake_harness.run_pods(pod)
+    fake_harness.run_agent()
     assert (usage("team")["total_capacity"], usage("team")["total_free"]) == ("16", "11")
     assert (usage("team")["quota_used"], usage("team")["total_usage"]) == ("2", "2")
     found = entry("n1")
@@ -94,37 +96,37 @@ def test_capacity_is_what_the_nodes_have_and_free_what_nobody_holds(twin: AgentH
     assert (found["conditions"], found["backend"]) == (["Ready"], "lab")
 
 
-def test_a_node_that_takes_nothing_new_has_nothing_free(twin: AgentHarness) -> None:
-    add_node(twin, "well")
-    add_node(twin, "sick", ready="Unknown")
-    add_node(twin, "kept-clear", unschedulable=True, taints=[{"key": "maintenance", "effect": "NoSchedule"}])
-    others_pod(twin, "still-there", "kept-clear", 5)
-    twin.run_agent()
+def test_a_node_that_takes_nothing_new_has_nothing_free(fake_harness: AgentHarness) -> None:
+    add_node(fake_harness, "well")
+    add_node(fake_harness, "sick", ready="Unknown")
+    add_node(fake_harness, "kept-clear", unschedulable=True, taints=[{"key": "maintenance", "effect": "NoSchedule"}])
+    others_pod(fake_harness, "still-there", "kept-clear", 5)
+    fake_harness.run_agent()
     assert (usage("team")["total_capacity"], usage("team")["total_free"]) == ("13", "8")
     assert entry("kept-clear")["conditions"] == ["Ready", "SchedulingDisabled"]
     assert entry("kept-clear")["taints"] == [{"key": "maintenance", "effect": "NoSchedule"}]
     assert entry("sick")["conditions"] == []
 
 
-def test_without_the_right_to_see_others_the_rest_is_known(twin: AgentHarness) -> None:
+def test_without_the_right_to_see_others_the_rest_is_known(fake_harness: AgentHarness) -> None:
     """A namespace's own rights let us list pods there and nodes, and nothing of others."""
     from scheduling.kube import errors
     from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 
-    add_node(twin, "n1")
-    others_pod(twin, "unseen", "n1", 3)
+    add_node(fake_harness, "n1")
+    others_pod(fake_harness, "unseen", "n1", 3)
 
     class Narrow:
         def __getattr__(self, name: str) -> Any:
-            return getattr(twin.cluster, name)
+            return getattr(fake_harness.cluster, name)
 
         def list(self, kind: Any, *, namespace: str | None = None, **more: Any) -> Any:
             if kind == resource_kinds.POD and namespace is None:
                 raise errors.AccessDenied("pods is forbidden", status=403)
-            return twin.cluster.list(kind, namespace=namespace, **more)
+            return fake_harness.cluster.list(kind, namespace=namespace, **more)
 
     narrow = Narrow()
-    agent = ClusterAgent(twin.backend.pk, connect=lambda _: narrow, intervals=AgentIntervals(recount=0))  # type: ignore[arg-type, return-value]
+    agent = ClusterAgent(fake_harness.backend.pk, connect=lambda _: narrow, intervals=AgentIntervals(recount=0))  # type: ignore[arg-type, return-value]
     agent.relist_and_reconcile()
     assert NodeState.objects.get().other_gpus == 0
     assert Node.objects.get().gpus == 8

@@ -18,21 +18,21 @@ from tests.support import factories
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses, task_uuid_of
 
 
-def running(room: AgentHarness, file: str, **submission: Priority) -> Workflow:
+def running(harness: AgentHarness, file: str, **submission: Priority) -> Workflow:
     """A workflow all of whose pods run."""
-    workflow = room.submit(file, **submission)
-    room.run_agent()
-    room.run_pods(*room.list_pods(workflow))
-    room.run_agent()
+    workflow = harness.submit(file, **submission)
+    harness.run_agent()
+    harness.run_pods(*harness.list_pods(workflow))
+    harness.run_agent()
     return workflow
 
 
-def test_a_preempted_gang_waits_again_with_new_pods(room: AgentHarness) -> None:
-    workflow = running(room, gang_file("lead", "other", gpus=2), priority=Priority.LOW)
-    old = room.list_pods(workflow)
+def test_a_preempted_gang_waits_again_with_new_pods(harness: AgentHarness) -> None:
+    workflow = running(harness, gang_file("lead", "other", gpus=2), priority=Priority.LOW)
+    old = harness.list_pods(workflow)
     submitted = Workflow.objects.get().submit_time
-    room.evict_pods(old[1])
-    room.run_agent()
+    harness.evict_pods(old[1])
+    harness.run_agent()
     assert task_statuses(workflow) == [
         ("lead", 0, "FAILED_PREEMPTED", 3006),
         ("lead", 1, "SCHEDULING", None),
@@ -43,128 +43,130 @@ def test_a_preempted_gang_waits_again_with_new_pods(room: AgentHarness) -> None:
     workflow.refresh_from_db()
     assert (workflow.status, workflow.submit_time) == ("PENDING", submitted)
     assert Reservation.objects.get().held_gpus == 0
-    new = room.list_pods(workflow)
+    new = harness.list_pods(workflow)
     assert [pod["metadata"]["labels"]["osmo.retry_id"] for pod in new] == ["1", "1"]
     assert not {task_uuid_of(pod) for pod in new} & {task_uuid_of(pod) for pod in old}
-    assert [each["metadata"]["name"] for each in room.list_pod_groups()] == [str(find_group(workflow).pk)]
+    assert [each["metadata"]["name"] for each in harness.list_pod_groups()] == [str(find_group(workflow).pk)]
     assert verify() == []
-    room.run_pods(*new)
-    room.run_agent()
+    harness.run_pods(*new)
+    harness.run_agent()
     assert Reservation.objects.get().held_gpus == 4
 
 
-def test_exit_actions_may_say_that_a_preemption_is_the_end(twin: AgentHarness) -> None:
-    workflow = running(twin, gang_file("lead", task_fields="exitActions: {FAIL: '3006'}"), priority=Priority.LOW)
-    twin.evict_pods(*twin.list_pods())
-    twin.run_agent()
+def test_exit_actions_may_say_that_a_preemption_is_the_end(fake_harness: AgentHarness) -> None:
+    workflow = running(
+        fake_harness, gang_file("lead", task_fields="exitActions: {FAIL: '3006'}"), priority=Priority.LOW
+    )
+    fake_harness.evict_pods(*fake_harness.list_pods())
+    fake_harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, "FAILED_PREEMPTED", 3006)]
     assert Workflow.objects.get().status == "FAILED_PREEMPTED"
-    assert twin.list_pods() == []
+    assert fake_harness.list_pods() == []
 
 
-def test_an_image_that_is_not_there(room: AgentHarness) -> None:
-    workflow = room.submit()
-    room.run_agent()
-    room.set_container_waiting(room.list_pods()[0], "ImagePullBackOff", 'Back-off pulling image "ubuntu"')
-    room.run_agent()
+def test_an_image_that_is_not_there(harness: AgentHarness) -> None:
+    workflow = harness.submit()
+    harness.run_agent()
+    harness.set_container_waiting(harness.list_pods()[0], "ImagePullBackOff", 'Back-off pulling image "ubuntu"')
+    harness.run_agent()
     assert task_statuses(workflow) == [("train", 0, "FAILED_IMAGE_PULL", None)]
     workflow.refresh_from_db()
     assert workflow.status == "FAILED_IMAGE_PULL"
     assert "Back-off pulling" in workflow.failure_message
-    assert (room.list_pods(), room.list_pod_groups()) == ([], [])
+    assert (harness.list_pods(), harness.list_pod_groups()) == ([], [])
 
 
-def test_a_pod_that_was_put_out(twin: AgentHarness) -> None:
-    workflow = running(twin, gang_file("lead"))
-    twin.set_pod_status(
-        twin.list_pods()[0], phase="Failed", reason="Evicted", message="The node was low on resource: memory."
+def test_a_pod_that_was_put_out(fake_harness: AgentHarness) -> None:
+    workflow = running(fake_harness, gang_file("lead"))
+    fake_harness.set_pod_status(
+        fake_harness.list_pods()[0], phase="Failed", reason="Evicted", message="The node was low on resource: memory."
     )
-    twin.run_agent()
+    fake_harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, "FAILED_EVICTED", 3004)]
 
 
-def test_a_machine_that_is_lost(room: AgentHarness) -> None:
-    workflow = running(room, gang_file("lead"))
-    room.evict_pods(
-        *room.list_pods(), reason="DeletionByTaintManager", message="Taint manager: deleting due to NoExecute taint"
+def test_a_machine_that_is_lost(harness: AgentHarness) -> None:
+    workflow = running(harness, gang_file("lead"))
+    harness.evict_pods(
+        *harness.list_pods(), reason="DeletionByTaintManager", message="Taint manager: deleting due to NoExecute taint"
     )
-    room.run_agent()
+    harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, "FAILED_BACKEND_ERROR", 3001)]
-    assert room.list_pods() == []
+    assert harness.list_pods() == []
 
 
-def test_a_pod_that_somebody_deleted_is_not_made_again(room: AgentHarness) -> None:
-    workflow = running(room, gang_file("lead"))
-    room.delete_pod(room.list_pods()[0])
-    assert room.list_pods(), "our finalizer keeps it until its end was seen"
-    room.run_agent()
+def test_a_pod_that_somebody_deleted_is_not_made_again(harness: AgentHarness) -> None:
+    workflow = running(harness, gang_file("lead"))
+    harness.delete_pod(harness.list_pods()[0])
+    assert harness.list_pods(), "our finalizer keeps it until its end was seen"
+    harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, "FAILED_BACKEND_ERROR", 3001)]
-    assert room.list_pods() == []
+    assert harness.list_pods() == []
 
 
-def test_nor_is_one_that_was_torn_out_without_a_trace(room: AgentHarness) -> None:
-    workflow = running(room, gang_file("lead"))
-    room.force_delete_pod(room.list_pods()[0])
-    assert room.list_pods() == []
-    room.run_agent()
+def test_nor_is_one_that_was_torn_out_without_a_trace(harness: AgentHarness) -> None:
+    workflow = running(harness, gang_file("lead"))
+    harness.force_delete_pod(harness.list_pods()[0])
+    assert harness.list_pods() == []
+    harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, "FAILED_BACKEND_ERROR", 3001)]
     assert "gone" in Task.objects.get().failure_message
-    assert room.list_pods() == []
+    assert harness.list_pods() == []
 
 
-def test_what_ended_while_nobody_looked_is_seen_all_the_same(room: AgentHarness) -> None:
-    workflow = room.submit(gang_file("lead", "other"))
-    room.run_agent()
-    lead, other = room.list_pods()
-    room.run_pods(lead, other)
-    room.finish_pods(other, code=7)
-    room.delete_pod(other)
-    room.finish_pods(lead)
-    room.delete_pod(lead)
-    room.run_agent()
+def test_what_ended_while_nobody_looked_is_seen_all_the_same(harness: AgentHarness) -> None:
+    workflow = harness.submit(gang_file("lead", "other"))
+    harness.run_agent()
+    lead, other = harness.list_pods()
+    harness.run_pods(lead, other)
+    harness.finish_pods(other, code=7)
+    harness.delete_pod(other)
+    harness.finish_pods(lead)
+    harness.delete_pod(lead)
+    harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, "COMPLETED", 0), ("other", 0, "FAILED", 7)]
     assert Workflow.objects.get().status == "COMPLETED"
-    assert room.list_pods() == []
+    assert harness.list_pods() == []
 
 
-def test_a_gang_that_lost_a_helper_asks_for_no_more_than_it_has(room: AgentHarness) -> None:
+def test_a_gang_that_lost_a_helper_asks_for_no_more_than_it_has(harness: AgentHarness) -> None:
     """KAI would put down a gang below its minimum, although its lead goes on."""
-    workflow = running(room, gang_file("lead", "helper"))
-    room.finish_pods(room.find_pod(workflow, "helper"), code=1)
-    room.run_agent()
-    assert [each["spec"]["minMember"] for each in room.list_pod_groups()] == [1]
-    assert len(room.list_pods()) == 1
+    workflow = running(harness, gang_file("lead", "helper"))
+    harness.finish_pods(harness.find_pod(workflow, "helper"), code=1)
+    harness.run_agent()
+    assert [each["spec"]["minMember"] for each in harness.list_pod_groups()] == [1]
+    assert len(harness.list_pods()) == 1
     assert verify() == []
 
 
-def test_every_status_may_count(twin: AgentHarness) -> None:
-    workflow = running(twin, gang_file("lead", "helper", ignore_nonlead=False))
-    twin.finish_pods(twin.find_pod(workflow, "helper"), code=9)
-    twin.run_agent()
+def test_every_status_may_count(fake_harness: AgentHarness) -> None:
+    workflow = running(fake_harness, gang_file("lead", "helper", ignore_nonlead=False))
+    fake_harness.finish_pods(fake_harness.find_pod(workflow, "helper"), code=9)
+    fake_harness.run_agent()
     assert Workflow.objects.get().status == "FAILED"
     assert ("helper", 0, "FAILED", 9) in task_statuses(workflow)
-    assert twin.list_pods() == []
+    assert fake_harness.list_pods() == []
 
 
-def test_a_task_is_tried_again_as_often_as_the_house_allows(room: AgentHarness) -> None:
+def test_a_task_is_tried_again_as_often_as_the_house_allows(harness: AgentHarness) -> None:
     WorkflowConfig.objects.update_or_create(pk=1, defaults={"max_retry_per_task": 1})
-    workflow = running(room, gang_file("lead", task_fields="exitActions: {RESCHEDULE: '1-9'}"))
-    room.finish_pods(*room.list_pods(), code=5)
-    room.run_agent()
+    workflow = running(harness, gang_file("lead", task_fields="exitActions: {RESCHEDULE: '1-9'}"))
+    harness.finish_pods(*harness.list_pods(), code=5)
+    harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, "RESCHEDULED", 5), ("lead", 1, "SCHEDULING", None)]
-    (pod,) = room.list_pods()
-    room.run_pods(pod)
-    room.finish_pods(pod, code=6)
-    room.run_agent()
+    (pod,) = harness.list_pods()
+    harness.run_pods(pod)
+    harness.finish_pods(pod, code=6)
+    harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, "RESCHEDULED", 5), ("lead", 1, "FAILED", 6)]
-    assert room.list_pods() == []
+    assert harness.list_pods() == []
 
 
 @pytest.mark.parametrize(("code", "action", "end"), [(4, "COMPLETE: '4'", "COMPLETED"), (0, "FAIL: '0'", "FAILED")])
-def test_exit_codes_mean_what_the_file_says(twin: AgentHarness, code: int, action: str, end: str) -> None:
-    workflow = running(twin, gang_file("lead", task_fields=f"exitActions: {{{action}}}"))
-    twin.finish_pods(*twin.list_pods(), code=code)
-    twin.run_agent()
+def test_exit_codes_mean_what_the_file_says(fake_harness: AgentHarness, code: int, action: str, end: str) -> None:
+    workflow = running(fake_harness, gang_file("lead", task_fields=f"exitActions: {{{action}}}"))
+    fake_harness.finish_pods(*fake_harness.list_pods(), code=code)
+    fake_harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, end, code)]
     assert Workflow.objects.get().status == end
 
@@ -181,11 +183,11 @@ spec:
 """
 
 
-def test_a_surplus_pod_is_lost_alone(twin: AgentHarness) -> None:
-    workflow = running(twin, ELASTIC)
+def test_a_surplus_pod_is_lost_alone(fake_harness: AgentHarness) -> None:
+    workflow = running(fake_harness, ELASTIC)
     assert Reservation.objects.get().held_gpus == 3
-    twin.evict_pods(twin.list_pods()[2])
-    twin.run_agent()
+    fake_harness.evict_pods(fake_harness.list_pods()[2])
+    fake_harness.run_agent()
     assert [status for *_, status, _ in task_statuses(workflow)] == [
         "RUNNING",
         "RUNNING",
@@ -193,59 +195,59 @@ def test_a_surplus_pod_is_lost_alone(twin: AgentHarness) -> None:
         "SCHEDULING",
     ]
     assert (Workflow.objects.get().status, Reservation.objects.get().held_gpus) == ("RUNNING", 2)
-    twin.evict_pods(twin.find_pod(workflow, "elastic-1"))
-    twin.run_agent()
+    fake_harness.evict_pods(fake_harness.find_pod(workflow, "elastic-1"))
+    fake_harness.run_agent()
     assert {status for *_, status, _ in task_statuses(workflow)} == {"FAILED_PREEMPTED", "SCHEDULING"}
     assert (Workflow.objects.get().status, Reservation.objects.get().held_gpus) == ("PENDING", 0)
     assert verify() == []
 
 
-def test_waiting_longer_than_allowed_takes_the_pods_away(room: AgentHarness) -> None:
-    workflow = room.submit(gang_file("lead", workflow_lines=["timeout: {queue_timeout: 1h}"]))
-    room.run_agent()
-    assert room.list_pods()
+def test_waiting_longer_than_allowed_takes_the_pods_away(harness: AgentHarness) -> None:
+    workflow = harness.submit(gang_file("lead", workflow_lines=["timeout: {queue_timeout: 1h}"]))
+    harness.run_agent()
+    assert harness.list_pods()
     group = find_group(workflow)
     group.ready_at = timezone.now() - timedelta(hours=2)
     group.due_at = group.ready_at + timedelta(hours=1)
     group.save()
-    room.run_agent()
+    harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, "FAILED_QUEUE_TIMEOUT", None)]
-    assert (room.list_pods(), room.list_pod_groups()) == ([], [])
+    assert (harness.list_pods(), harness.list_pod_groups()) == ([], [])
 
 
-def test_running_longer_than_allowed_takes_the_pods_away(room: AgentHarness) -> None:
-    workflow = running(room, gang_file("lead", workflow_lines=["timeout: {exec_timeout: 1h}"]))
+def test_running_longer_than_allowed_takes_the_pods_away(harness: AgentHarness) -> None:
+    workflow = running(harness, gang_file("lead", workflow_lines=["timeout: {exec_timeout: 1h}"]))
     past = timezone.now() - timedelta(hours=2)
     Workflow.objects.filter(pk=workflow.pk).update(start_time=past)
     group = find_group(workflow)
     group.due_at = past + timedelta(hours=1)
     group.save()
-    room.run_agent()
+    harness.run_agent()
     assert Workflow.objects.get().status == "FAILED_EXEC_TIMEOUT"
-    assert (room.list_pods(), room.list_pod_groups()) == ([], [])
+    assert (harness.list_pods(), harness.list_pod_groups()) == ([], [])
 
 
-def test_the_last_pod_of_a_draining_slice_archives_it(twin: AgentHarness) -> None:
+def test_the_last_pod_of_a_draining_slice_archives_it(fake_harness: AgentHarness) -> None:
     from pools.services.subpools import create_subpool
 
     create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
-    workflow = twin.submit(to="team--a")
-    twin.run_agent()
-    twin.run_pods(*twin.list_pods())
-    twin.run_agent()
+    workflow = fake_harness.submit(to="team--a")
+    fake_harness.run_agent()
+    fake_harness.run_pods(*fake_harness.list_pods())
+    fake_harness.run_agent()
     delete_subpool(actor=factories.admin_actor(), parent="team", subpool_name="a")
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
-    twin.finish_pods(*twin.list_pods(workflow))
-    twin.run_agent()
+    fake_harness.finish_pods(*fake_harness.list_pods(workflow))
+    fake_harness.run_agent()
     assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
 
 
-def test_why_it_waits_is_kai_s_own_answer(room: AgentHarness) -> None:
-    workflow = room.submit(gpus=8)
-    room.run_agent()
+def test_why_it_waits_is_kai_s_own_answer(harness: AgentHarness) -> None:
+    workflow = harness.submit(gpus=8)
+    harness.run_agent()
     assert find_group(workflow).waiting_reason is None
-    room.mark_unschedulable(
-        room.list_pod_groups()[0],
+    harness.mark_unschedulable(
+        harness.list_pod_groups()[0],
         "NonPreemptibleOverQuota",
         "over quota in queue osmo-pool-ns-team",
         name="osmo-pool-ns-team",
@@ -254,7 +256,7 @@ def test_why_it_waits_is_kai_s_own_answer(room: AgentHarness) -> None:
         queueAllocatedNonPreemptibleResources={"gpu": "1"},
         queueResourceLimits={"gpu": "-1"},
     )
-    room.run_agent()
+    harness.run_agent()
     assert find_group(workflow).waiting_reason == {
         "code": "over_quota",
         "message": "over quota in queue osmo-pool-ns-team",
@@ -265,36 +267,38 @@ def test_why_it_waits_is_kai_s_own_answer(room: AgentHarness) -> None:
         "used": 1,
         "limit": -1,
     }
-    room.run_pods(*room.list_pods())
-    room.run_agent()
+    harness.run_pods(*harness.list_pods())
+    harness.run_agent()
     assert find_group(workflow).waiting_reason is None
 
 
-def test_the_same_said_twice_late_and_backwards_moves_nothing(twin: AgentHarness) -> None:
-    workflow = running(twin, gang_file("lead"))
+def test_the_same_said_twice_late_and_backwards_moves_nothing(fake_harness: AgentHarness) -> None:
+    workflow = running(fake_harness, gang_file("lead"))
     task = Task.objects.get()
-    twin.set_pod_status(twin.list_pods()[0], phase="Pending", containerStatuses=[])
-    twin.run_agent()
+    fake_harness.set_pod_status(fake_harness.list_pods()[0], phase="Pending", containerStatuses=[])
+    fake_harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, "RUNNING", None)]
-    twin.finish_pods(*twin.list_pods())
-    twin.run_agent()
+    fake_harness.finish_pods(*fake_harness.list_pods())
+    fake_harness.run_agent()
     ended = Task.objects.get()
-    twin.run_agent()
+    fake_harness.run_agent()
     assert (Task.objects.get().end_time, ended.start_time) == (ended.end_time, task.start_time)
 
 
-def test_where_a_task_runs_is_told(twin: AgentHarness) -> None:
-    room = twin
-    workflow = room.submit()
-    room.run_agent()
-    (pod,) = room.list_pods()
+def test_where_a_task_runs_is_told(fake_harness: AgentHarness) -> None:
+    harness = fake_harness
+    workflow = harness.submit()
+    harness.run_agent()
+    (pod,) = harness.list_pods()
     name = pod["metadata"]["name"]
-    room.cluster.merge(resource_kinds.POD, name, {"spec": {"nodeName": "gpu-1"}}, field_manager="kai", namespace="osmo")
-    room.run_agent()
+    harness.cluster.merge(
+        resource_kinds.POD, name, {"spec": {"nodeName": "gpu-1"}}, field_manager="kai", namespace="osmo"
+    )
+    harness.run_agent()
     assert (Task.objects.get().status, Task.objects.get().node_name) == ("INITIALIZING", "gpu-1")
     assert find_group(workflow).status == "INITIALIZING"
-    room.run_pods(pod)
-    room.run_agent()
+    harness.run_pods(pod)
+    harness.run_agent()
     task = Task.objects.get()
     assert (task.status, task.node_name, task.pod_ip) == ("RUNNING", "gpu-1", "10.0.0.7")
     assert task.start_time is not None
@@ -306,51 +310,53 @@ def told(workflow: Workflow) -> list[tuple[str, list[str], int, str]]:
     return [(row.action, row.tasks, row.gpus, row.message) for row in rows]
 
 
-def test_what_the_cluster_decided_is_remembered_once(room: AgentHarness) -> None:
+def test_what_the_cluster_decided_is_remembered_once(harness: AgentHarness) -> None:
     """Starts and preemptions, each in the transaction that writes what was seen."""
-    workflow = running(room, gang_file("lead", "other", gpus=2), priority=Priority.LOW)
+    workflow = running(harness, gang_file("lead", "other", gpus=2), priority=Priority.LOW)
     name = workflow.name
     start = ("start", ["lead", "other"], 4, f"{name} starts in team with 4 GPUs.")
     assert told(workflow) == [start]
-    room.evict_pods(room.list_pods()[1])
-    room.run_agent()
+    harness.evict_pods(harness.list_pods()[1])
+    harness.run_agent()
     lost = ("preempt", ["lead", "other"], 4, f"The scheduler of the cluster took 4 GPUs in team from {name}.")
     assert told(workflow) == [start, lost]
-    room.run_pods(*room.list_pods(workflow))
-    room.run_agent()
-    room.new_agent().relist_and_reconcile()
+    harness.run_pods(*harness.list_pods(workflow))
+    harness.run_agent()
+    harness.new_agent().relist_and_reconcile()
     assert told(workflow) == [start, lost, start]
     rows = Decision.objects.filter(workflow=workflow)
-    assert {row.backend_id for row in rows} == {room.backend.pk}
+    assert {row.backend_id for row in rows} == {harness.backend.pk}
     assert all(row.for_workflow_id is None for row in rows)
     assert verify() == []
 
 
-def test_pods_that_follow_later_make_a_gang_grow(twin: AgentHarness) -> None:
-    workflow = twin.submit(gang_file("lead", "other"))
-    twin.run_agent()
-    lead, other = twin.list_pods(workflow)
+def test_pods_that_follow_later_make_a_gang_grow(fake_harness: AgentHarness) -> None:
+    workflow = fake_harness.submit(gang_file("lead", "other"))
+    fake_harness.run_agent()
+    lead, other = fake_harness.list_pods(workflow)
     for pod in (lead, other):
-        twin.run_pods(pod)
-        twin.run_agent()
+        fake_harness.run_pods(pod)
+        fake_harness.run_agent()
     assert [(action, tasks) for action, tasks, *_ in told(workflow)] == [("start", ["lead"]), ("start", ["other"])]
     assert told(workflow)[1][3] == f"{workflow.name} grows in team with 1 GPU."
 
 
-def test_one_that_ran_between_two_looks_did_start(twin: AgentHarness) -> None:
-    workflow = twin.submit()
-    twin.run_agent()
-    (pod,) = twin.list_pods()
+def test_one_that_ran_between_two_looks_did_start(fake_harness: AgentHarness) -> None:
+    workflow = fake_harness.submit()
+    fake_harness.run_agent()
+    (pod,) = fake_harness.list_pods()
     over = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": "2026-01-01T00:00:00Z"}}
-    twin.set_pod_status(
+    fake_harness.set_pod_status(
         pod, phase="Succeeded", containerStatuses=[{"name": pod["spec"]["containers"][0]["name"], "state": over}]
     )
-    twin.run_agent()
+    fake_harness.run_agent()
     assert [action for action, *_ in told(workflow)] == ["start"]
 
 
-def test_a_preemption_that_ends_the_gang_is_told_too(twin: AgentHarness) -> None:
-    workflow = running(twin, gang_file("lead", task_fields="exitActions: {FAIL: '3006'}"), priority=Priority.LOW)
-    twin.evict_pods(*twin.list_pods())
-    twin.run_agent()
+def test_a_preemption_that_ends_the_gang_is_told_too(fake_harness: AgentHarness) -> None:
+    workflow = running(
+        fake_harness, gang_file("lead", task_fields="exitActions: {FAIL: '3006'}"), priority=Priority.LOW
+    )
+    fake_harness.evict_pods(*fake_harness.list_pods())
+    fake_harness.run_agent()
     assert [(action, gpus) for action, _, gpus, _ in told(workflow)] == [("start", 1), ("preempt", 1)]

@@ -20,47 +20,49 @@ FILES = "files: [{path: /tmp/run.sh, contents: 'ping {{host:other}}'}]"
 
 
 @pytest.fixture
-def lawful(twin: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> RbacCluster:
-    """The room's agent, and every run of the worker, through a connection that has only these rights."""
-    granted = RbacCluster(twin.cluster, "osmo")
+def lawful(fake_harness: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> RbacCluster:
+    """The harness's agent, and every run of the worker, through a connection that has only these rights."""
+    granted = RbacCluster(fake_harness.cluster, "osmo")
     monkeypatch.setattr(connections, "connect", lambda _: granted)
-    twin.agent = ClusterAgent(twin.backend.pk, connect=lambda _: granted, intervals=AgentIntervals(recount=0))  # type: ignore[arg-type, return-value]
+    fake_harness.agent = ClusterAgent(
+        fake_harness.backend.pk, connect=lambda _: granted, intervals=AgentIntervals(recount=0)
+    )  # type: ignore[arg-type, return-value]
     return granted
 
 
-def test_the_rights_are_enough(twin: AgentHarness, lawful: RbacCluster) -> None:
-    twin.pool.config["topology_keys"] = [{"key": "rack", "label": "rack"}]
-    twin.pool.save()
-    run_connection_test(twin.backend.pk)
-    assert sync_backend_queues(twin.backend.pk, manual=True).synced == "True"
-    workflow = twin.submit(gang_file("lead", "other", task_fields=FILES))
-    twin.run_agent()
-    twin.run_pods(*twin.list_pods(workflow))
-    twin.run_agent()
-    twin.finish_pods(*twin.list_pods(workflow))
-    twin.run_agent()
+def test_the_rights_are_enough(fake_harness: AgentHarness, lawful: RbacCluster) -> None:
+    fake_harness.pool.config["topology_keys"] = [{"key": "rack", "label": "rack"}]
+    fake_harness.pool.save()
+    run_connection_test(fake_harness.backend.pk)
+    assert sync_backend_queues(fake_harness.backend.pk, manual=True).synced == "True"
+    workflow = fake_harness.submit(gang_file("lead", "other", task_fields=FILES))
+    fake_harness.run_agent()
+    fake_harness.run_pods(*fake_harness.list_pods(workflow))
+    fake_harness.run_agent()
+    fake_harness.finish_pods(*fake_harness.list_pods(workflow))
+    fake_harness.run_agent()
     assert {status for _, _, status, _ in task_statuses(workflow)} == {"COMPLETED"}
-    other = twin.submit(gang_file("lead", "other", task_fields=FILES))
-    twin.run_agent()
+    other = fake_harness.submit(gang_file("lead", "other", task_fields=FILES))
+    fake_harness.run_agent()
     cancel_workflow(actor=factories.admin_actor(), name=other.name)
-    twin.run_agent()
+    fake_harness.run_agent()
     assert Workflow.objects.get(pk=other.pk).status == "FAILED_CANCELED"
     for kind in (resource_kinds.POD, resource_kinds.POD_GROUP, resource_kinds.SECRET, resource_kinds.SERVICE):
-        assert twin.cluster.list(kind, namespace="osmo").items == [], kind
+        assert fake_harness.cluster.list(kind, namespace="osmo").items == [], kind
     assert KubernetesSettings.objects.get().backend.queue_sync.connection_test["ok"]
 
 
-def test_none_is_left_over(twin: AgentHarness, lawful: RbacCluster) -> None:
+def test_none_is_left_over(fake_harness: AgentHarness, lawful: RbacCluster) -> None:
     """Every right in the namespace is used by somebody; what only watches use an agent that follows would."""
-    test_the_rights_are_enough(twin, lawful)
-    twin.submit()
-    twin.run_agent()
-    (pod,), (pod_group,) = twin.list_pods(), twin.list_pod_groups()
+    test_the_rights_are_enough(fake_harness, lawful)
+    fake_harness.submit()
+    fake_harness.run_agent()
+    (pod,), (pod_group,) = fake_harness.list_pods(), fake_harness.list_pod_groups()
     bare = {"metadata": {"labels": {"osmo.house": None}}}
     moved = {"spec": {"queue": "elsewhere"}}
     for kind, there, change in ((resource_kinds.POD, pod, bare), (resource_kinds.POD_GROUP, pod_group, moved)):
-        twin.cluster.merge(kind, there["metadata"]["name"], change, field_manager="somebody", namespace="osmo")
-    twin.run_agent()
+        fake_harness.cluster.merge(kind, there["metadata"]["name"], change, field_manager="somebody", namespace="osmo")
+    fake_harness.run_agent()
     given = {(kind.plural, verb) for kind, verbs in rbac.NAMESPACE_RULES for verb in verbs}
     watched = {(kind.plural, "watch") for kind in (resource_kinds.POD, resource_kinds.POD_GROUP)}
     taken = {

@@ -13,7 +13,7 @@ from tests.support.agent_harness import AgentHarness
 
 
 @pytest.fixture
-def client(twin: AgentHarness) -> Client:
+def client(fake_harness: AgentHarness) -> Client:
     factories.admin_actor()
     client = Client()
     client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
@@ -25,26 +25,26 @@ def entry(client: Client) -> dict[str, Any]:
     return dict(found)
 
 
-def test_the_pod_of_a_task_is_named_once_it_is_made(twin: AgentHarness, client: Client) -> None:
-    workflow = twin.submit()
+def test_the_pod_of_a_task_is_named_once_it_is_made(fake_harness: AgentHarness, client: Client) -> None:
+    workflow = fake_harness.submit()
 
     def task() -> dict[str, Any]:
         return dict(client.get(f"/api/workflow/{workflow.name}").json()["groups"][0]["tasks"][0])
 
     assert (task()["pod_name"], task()["pod_ip"]) == (None, None)
-    twin.run_agent()
-    assert (task()["pod_name"], task()["pod_ip"]) == (twin.list_pods()[0]["metadata"]["name"], None)
-    twin.run_pods(*twin.list_pods())
-    twin.run_agent()
+    fake_harness.run_agent()
+    assert (task()["pod_name"], task()["pod_ip"]) == (fake_harness.list_pods()[0]["metadata"]["name"], None)
+    fake_harness.run_pods(*fake_harness.list_pods())
+    fake_harness.run_agent()
     assert (task()["pod_ip"], task()["status"]) == ("10.0.0.7", "RUNNING")
 
 
-def test_the_queue_tells_the_scheduler_s_own_reason(twin: AgentHarness, client: Client) -> None:
-    twin.submit(gpus=8)
-    twin.run_agent()
+def test_the_queue_tells_the_scheduler_s_own_reason(fake_harness: AgentHarness, client: Client) -> None:
+    fake_harness.submit(gpus=8)
+    fake_harness.run_agent()
     assert entry(client)["reason"]["code"] == "waiting_for_cluster"
-    twin.mark_unschedulable(
-        twin.list_pod_groups()[0],
+    fake_harness.mark_unschedulable(
+        fake_harness.list_pod_groups()[0],
         "NonPreemptibleOverQuota",
         "Non-preemptible workload is over quota",
         name="osmo-pool-osmo-team---shared",
@@ -52,7 +52,7 @@ def test_the_queue_tells_the_scheduler_s_own_reason(twin: AgentHarness, client: 
         queueDeservedResources={"gpu": "100"},
         queueAllocatedNonPreemptibleResources={"gpu": "95"},
     )
-    twin.run_agent()
+    fake_harness.run_agent()
     found = entry(client)
     assert found["reason"] == {
         "code": "over_quota",
@@ -68,13 +68,13 @@ def test_the_queue_tells_the_scheduler_s_own_reason(twin: AgentHarness, client: 
     ]
 
 
-def test_room_is_a_matter_of_the_cluster(twin: AgentHarness, client: Client) -> None:
-    twin.submit()
-    twin.run_agent()
-    twin.mark_unschedulable(
-        twin.list_pod_groups()[0], "PodSchedulingErrors", "no nodes with enough resources were found"
+def test_room_is_a_matter_of_the_cluster(fake_harness: AgentHarness, client: Client) -> None:
+    fake_harness.submit()
+    fake_harness.run_agent()
+    fake_harness.mark_unschedulable(
+        fake_harness.list_pod_groups()[0], "PodSchedulingErrors", "no nodes with enough resources were found"
     )
-    twin.run_agent()
+    fake_harness.run_agent()
     found = entry(client)
     assert (found["reason"]["code"], found["reason"]["requested"]) == ("no_room", None)
     assert found["reason"]["message"] == "no nodes with enough resources were found"
@@ -99,7 +99,7 @@ DATA = """workflow:
 
 
 @pytest.mark.parametrize("query", ["", "?dry_run=true", "?validation_only=true"])
-def test_that_data_is_not_moved_is_said_at_once(twin: AgentHarness, client: Client, query: str) -> None:
+def test_that_data_is_not_moved_is_said_at_once(fake_harness: AgentHarness, client: Client, query: str) -> None:
     body = {"file": DATA, "set_variables": [], "set_string_variables": []}
     answer = client.post(f"/api/pool/team/workflow{query}", body, "application/json")
     assert answer.status_code == 200, answer.content
@@ -107,8 +107,8 @@ def test_that_data_is_not_moved_is_said_at_once(twin: AgentHarness, client: Clie
     assert warning.startswith("Data is not moved on backend lab: the inputs and outputs of read, train are neither")
 
 
-def test_where_nothing_is_read_or_written_nothing_is_said(twin: AgentHarness, client: Client) -> None:
-    assert twin.submit().warnings == []
+def test_where_nothing_is_read_or_written_nothing_is_said(fake_harness: AgentHarness, client: Client) -> None:
+    assert fake_harness.submit().warnings == []
     factories.make_pool("elsewhere", 4, on=factories.make_backend())
     body = {"file": DATA, "set_variables": [], "set_string_variables": []}
     answer = client.post("/api/pool/elsewhere/workflow", body, "application/json")

@@ -1,4 +1,4 @@
-"""A cluster with GPU quota objects and worker pods: the twin in memory, and a real API server."""
+"""A cluster with GPU quota objects and worker pods: the fake cluster in memory, and a real API server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOMEBODY = "somebody"
 
 @dataclass
 class GpuClusterHarness:
-    """A backend, its cluster, and the keeper between them, worked by hand."""
+    """A backend, its cluster, and the GPU quota controller between them, run step by step."""
 
     cluster: Cluster
     backend: Backend
@@ -78,30 +78,30 @@ class GpuClusterHarness:
         return (0, 0) if row is None else (int(row.requests_tflops), row.workers)
 
 
-def _fleet(cluster: Cluster, namespace: str) -> GpuClusterHarness:
+def _make_harness(cluster: Cluster, namespace: str) -> GpuClusterHarness:
     backend = kubernetes_backend(namespace)
     return GpuClusterHarness(cluster, backend, namespace, GpuQuotaController(backend.pk, connect=lambda _: cluster))
 
 
-def _on_twin() -> GpuClusterHarness:
+def _fake_harness() -> GpuClusterHarness:
     cluster = FakeCluster(namespaces=["team-a"])
     cluster.install_kinds(resource_kinds.GPU_RESOURCE_QUOTA)
-    return _fleet(cluster, "team-a")
+    return _make_harness(cluster, "team-a")
 
 
-@pytest.fixture(params=[pytest.param("twin"), pytest.param("real", marks=pytest.mark.k8s)])
-def fleet(request: pytest.FixtureRequest, ledger: None) -> Iterator[GpuClusterHarness]:
-    """On both clusters alike."""
+@pytest.fixture(params=[pytest.param("fake"), pytest.param("real", marks=pytest.mark.k8s)])
+def gpu_cluster(request: pytest.FixtureRequest, ledger: None) -> Iterator[GpuClusterHarness]:
+    """On both clusters."""
     if request.param == "real":
         server: KubeServer = request.getfixturevalue("kube_server")
         server.install(TENSOR_FUSION)
         place = request.getfixturevalue("kube")
-        yield _fleet(place.cluster, place.namespace)
+        yield _make_harness(place.cluster, place.namespace)
     else:
-        yield _on_twin()
+        yield _fake_harness()
 
 
 @pytest.fixture
-def twin(ledger: None) -> GpuClusterHarness:
-    """On the twin alone, for what is about our own rows."""
-    return _on_twin()
+def fake_gpu_cluster(ledger: None) -> GpuClusterHarness:
+    """On the fake cluster alone, for tests of our own rows."""
+    return _fake_harness()

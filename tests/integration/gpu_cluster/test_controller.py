@@ -1,5 +1,5 @@
-"""Quota objects are read, their status is written by us, and usage follows the pods: on the twin, and the same on a
-real API server."""
+"""Quota objects are read, their statuses are written, and usage follows the pods, on the fake cluster and on a real
+API server."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from tests.unit.gpu_quota.builders import make_amounts
 CAPS = {"total": {"requests": {"tflops": "100", "vram": "10Gi"}, "maxWorkers": 5}}
 
 
-def test_an_object_becomes_the_quota_and_hears_how_it_stands(fleet: GpuClusterHarness) -> None:
-    fleet.quota(**CAPS)
-    fleet.pod("w1")
-    fleet.controller.relist_and_reconcile()
-    row = GpuQuota.objects.get(namespace=fleet.namespace)
+def test_an_object_becomes_the_quota_and_hears_how_it_stands(gpu_cluster: GpuClusterHarness) -> None:
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.pod("w1")
+    gpu_cluster.controller.relist_and_reconcile()
+    row = GpuQuota.objects.get(namespace=gpu_cluster.namespace)
     assert row.source == "kubernetes:lab/team-quota"
-    status = fleet.status()
+    status = gpu_cluster.status()
     assert status["used"]["requests"] == {"tflops": "20", "vram": "2Gi"}
     assert status["used"]["workers"] == 1
     assert status["availablePercent"]["requests.tflops"] == "80.00"
@@ -54,165 +54,165 @@ def test_an_object_becomes_the_quota_and_hears_how_it_stands(fleet: GpuClusterHa
     assert status["lastUpdateTime"]
 
 
-def test_a_look_with_nothing_new_writes_nothing(fleet: GpuClusterHarness) -> None:
-    fleet.quota(**CAPS)
-    fleet.pod("w1")
-    fleet.controller.relist_and_reconcile()
-    there = fleet.cluster.get(resource_kinds.GPU_RESOURCE_QUOTA, "team-quota", namespace=fleet.namespace)
-    fleet.controller.relist_and_reconcile()
-    again = fleet.cluster.get(resource_kinds.GPU_RESOURCE_QUOTA, "team-quota", namespace=fleet.namespace)
+def test_a_look_with_nothing_new_writes_nothing(gpu_cluster: GpuClusterHarness) -> None:
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.pod("w1")
+    gpu_cluster.controller.relist_and_reconcile()
+    there = gpu_cluster.cluster.get(resource_kinds.GPU_RESOURCE_QUOTA, "team-quota", namespace=gpu_cluster.namespace)
+    gpu_cluster.controller.relist_and_reconcile()
+    again = gpu_cluster.cluster.get(resource_kinds.GPU_RESOURCE_QUOTA, "team-quota", namespace=gpu_cluster.namespace)
     assert again["metadata"]["resourceVersion"] == there["metadata"]["resourceVersion"]
 
 
-def test_what_somebody_writes_into_the_status_is_put_right(fleet: GpuClusterHarness) -> None:
-    fleet.quota(**CAPS)
-    fleet.controller.relist_and_reconcile()
-    told = fleet.status()
+def test_what_somebody_writes_into_the_status_is_put_right(gpu_cluster: GpuClusterHarness) -> None:
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.controller.relist_and_reconcile()
+    told = gpu_cluster.status()
     bent = {"status": {"used": {"workers": 99}, "conditions": []}}
-    fleet.cluster.merge(
+    gpu_cluster.cluster.merge(
         resource_kinds.GPU_RESOURCE_QUOTA,
         "team-quota",
         bent,
         field_manager=SOMEBODY,
-        namespace=fleet.namespace,
+        namespace=gpu_cluster.namespace,
         status=True,
     )
-    fleet.controller.relist_and_reconcile()
-    assert fleet.status() == told
+    gpu_cluster.controller.relist_and_reconcile()
+    assert gpu_cluster.status() == told
 
 
-def test_a_spec_moves_with_its_object_and_goes_with_it(fleet: GpuClusterHarness) -> None:
-    fleet.quota(**CAPS)
-    fleet.controller.relist_and_reconcile()
-    fleet.quota(total={"maxWorkers": 7})
-    fleet.controller.relist_and_reconcile()
-    body = current_gpu_quota_body(fleet.namespace)
+def test_a_spec_moves_with_its_object_and_goes_with_it(gpu_cluster: GpuClusterHarness) -> None:
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.controller.relist_and_reconcile()
+    gpu_cluster.quota(total={"maxWorkers": 7})
+    gpu_cluster.controller.relist_and_reconcile()
+    body = current_gpu_quota_body(gpu_cluster.namespace)
     assert body is not None
     assert body["spec"]["total"]["maxWorkers"] == 7
-    fleet.cluster.delete(resource_kinds.GPU_RESOURCE_QUOTA, "team-quota", namespace=fleet.namespace)
-    fleet.controller.relist_and_reconcile()
-    assert current_gpu_quota_body(fleet.namespace) is None
+    gpu_cluster.cluster.delete(resource_kinds.GPU_RESOURCE_QUOTA, "team-quota", namespace=gpu_cluster.namespace)
+    gpu_cluster.controller.relist_and_reconcile()
+    assert current_gpu_quota_body(gpu_cluster.namespace) is None
 
 
-def test_an_invalid_change_leaves_the_old_spec_in_force_and_says_so(fleet: GpuClusterHarness) -> None:
-    fleet.quota(**CAPS)
-    fleet.controller.relist_and_reconcile()
-    fleet.quota(total={"requests": {"tflops": "1n", "vram": "1"}, "maxWorkers": -1})
-    fleet.controller.relist_and_reconcile()
-    body = current_gpu_quota_body(fleet.namespace)
+def test_an_invalid_change_leaves_the_old_spec_in_force_and_says_so(gpu_cluster: GpuClusterHarness) -> None:
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.controller.relist_and_reconcile()
+    gpu_cluster.quota(total={"requests": {"tflops": "1n", "vram": "1"}, "maxWorkers": -1})
+    gpu_cluster.controller.relist_and_reconcile()
+    body = current_gpu_quota_body(gpu_cluster.namespace)
     assert body is not None
     assert body["spec"]["total"]["maxWorkers"] == 5
-    assert fleet.ready() == ("False", "InvalidSpec")
-    assert "maxWorkers" in fleet.status()["conditions"][0]["message"]
-    fleet.quota(**CAPS)
-    fleet.controller.relist_and_reconcile()
-    assert fleet.ready() == ("True", "QuotaReady")
+    assert gpu_cluster.ready() == ("False", "InvalidSpec")
+    assert "maxWorkers" in gpu_cluster.status()["conditions"][0]["message"]
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.controller.relist_and_reconcile()
+    assert gpu_cluster.ready() == ("True", "QuotaReady")
 
 
-def test_an_object_that_was_never_valid_limits_nothing(fleet: GpuClusterHarness) -> None:
-    fleet.quota(total={"maxWorkers": -1})
-    fleet.controller.relist_and_reconcile()
-    assert current_gpu_quota_body(fleet.namespace) is None
-    assert fleet.ready() == ("False", "InvalidSpec")
-    assert "maxWorkers is -1" in fleet.status()["conditions"][0]["message"], "it says what is wrong"
+def test_an_object_that_was_never_valid_limits_nothing(gpu_cluster: GpuClusterHarness) -> None:
+    gpu_cluster.quota(total={"maxWorkers": -1})
+    gpu_cluster.controller.relist_and_reconcile()
+    assert current_gpu_quota_body(gpu_cluster.namespace) is None
+    assert gpu_cluster.ready() == ("False", "InvalidSpec")
+    assert "maxWorkers must be" in gpu_cluster.status()["conditions"][0]["message"], "it says what is wrong"
 
 
-def test_a_namespace_has_one_quota(fleet: GpuClusterHarness) -> None:
-    fleet.quota("b-first", **CAPS)
-    fleet.controller.relist_and_reconcile()
-    fleet.quota("a-second", total={"maxWorkers": 1})
-    fleet.controller.relist_and_reconcile()
-    (in_force,) = [name for name in ("a-second", "b-first") if fleet.ready(name)[0] == "True"]
+def test_a_namespace_has_one_quota(gpu_cluster: GpuClusterHarness) -> None:
+    gpu_cluster.quota("b-first", **CAPS)
+    gpu_cluster.controller.relist_and_reconcile()
+    gpu_cluster.quota("a-second", total={"maxWorkers": 1})
+    gpu_cluster.controller.relist_and_reconcile()
+    (in_force,) = [name for name in ("a-second", "b-first") if gpu_cluster.ready(name)[0] == "True"]
     (other,) = {"a-second", "b-first"} - {in_force}
-    assert fleet.ready(other) == ("False", "Duplicate")
-    assert in_force in fleet.status(other)["conditions"][0]["message"]
-    fleet.cluster.delete(resource_kinds.GPU_RESOURCE_QUOTA, in_force, namespace=fleet.namespace)
-    fleet.controller.relist_and_reconcile()
-    assert fleet.ready(other) == ("True", "QuotaReady")
+    assert gpu_cluster.ready(other) == ("False", "Duplicate")
+    assert in_force in gpu_cluster.status(other)["conditions"][0]["message"]
+    gpu_cluster.cluster.delete(resource_kinds.GPU_RESOURCE_QUOTA, in_force, namespace=gpu_cluster.namespace)
+    gpu_cluster.controller.relist_and_reconcile()
+    assert gpu_cluster.ready(other) == ("True", "QuotaReady")
 
 
-def test_what_is_not_taken_yet_is_not_called_invalid(fleet: GpuClusterHarness) -> None:
+def test_what_is_not_taken_yet_is_not_called_invalid(gpu_cluster: GpuClusterHarness) -> None:
     """Statuses are written beside the reading of objects: one that is read but not taken says nothing yet."""
-    fleet.quota(**CAPS)
-    fleet.controller.relist_and_reconcile()
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.controller.relist_and_reconcile()
     GpuQuota.objects.all().delete()
-    told = fleet.status()
-    fleet.controller.write_statuses()
-    assert fleet.status() == told
+    told = gpu_cluster.status()
+    gpu_cluster.controller.write_statuses()
+    assert gpu_cluster.status() == told
 
 
-def test_a_quota_that_people_keep_stays_theirs(fleet: GpuClusterHarness) -> None:
-    put_gpu_quota(actor=SYSTEM, namespace=fleet.namespace, spec={"total": {"maxWorkers": 3}})
-    fleet.quota(**CAPS)
-    fleet.controller.relist_and_reconcile()
-    assert GpuQuota.objects.get(namespace=fleet.namespace).source == "api"
-    assert fleet.ready() == ("False", "NotInForce")
+def test_a_quota_that_people_keep_stays_theirs(gpu_cluster: GpuClusterHarness) -> None:
+    put_gpu_quota(actor=SYSTEM, namespace=gpu_cluster.namespace, spec={"total": {"maxWorkers": 3}})
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.controller.relist_and_reconcile()
+    assert GpuQuota.objects.get(namespace=gpu_cluster.namespace).source == "api"
+    assert gpu_cluster.ready() == ("False", "NotInForce")
 
 
-def test_the_alert_reaches_the_object(fleet: GpuClusterHarness) -> None:
-    fleet.quota(total={"requests": {"tflops": "20", "vram": "1Ti"}})
-    fleet.pod("w1")
-    fleet.controller.relist_and_reconcile()
-    (alert,) = [each for each in fleet.status()["conditions"] if each["type"] == "AlertThresholdReached"]
+def test_the_alert_reaches_the_object(gpu_cluster: GpuClusterHarness) -> None:
+    gpu_cluster.quota(total={"requests": {"tflops": "20", "vram": "1Ti"}})
+    gpu_cluster.pod("w1")
+    gpu_cluster.controller.relist_and_reconcile()
+    (alert,) = [each for each in gpu_cluster.status()["conditions"] if each["type"] == "AlertThresholdReached"]
     assert alert["status"] == "True"
     assert "requests.tflops 0.00" in alert["message"]
 
 
-def test_which_pods_count(fleet: GpuClusterHarness) -> None:
+def test_which_pods_count(gpu_cluster: GpuClusterHarness) -> None:
     """The rules of the reference, section 10."""
-    fleet.quota(**CAPS)
-    fleet.pod("counts")
-    fleet.pod("no-node", bound=False)
-    fleet.pod("no-gpus", gpu_ids="")
-    fleet.pod("bad-count", gpu_count="129")
-    fleet.pod("no-amounts", tflops_request="lots", vram_request="")
-    fleet.pod("both", compute_percent_request="50")
-    fleet.pod("ours", labels={"osmo.task_uuid": "11111111-2222-3333-4444-555555555555"})
-    fleet.pod("no-worker", labels={f"{PREFIX}component": "client"})
-    fleet.controller.relist_and_reconcile()
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.pod("counts")
+    gpu_cluster.pod("no-node", bound=False)
+    gpu_cluster.pod("no-gpus", gpu_ids="")
+    gpu_cluster.pod("bad-count", gpu_count="129")
+    gpu_cluster.pod("no-amounts", tflops_request="lots", vram_request="")
+    gpu_cluster.pod("both", compute_percent_request="50")
+    gpu_cluster.pod("ours", labels={"osmo.task_uuid": "11111111-2222-3333-4444-555555555555"})
+    gpu_cluster.pod("no-worker", labels={f"{PREFIX}component": "client"})
+    gpu_cluster.controller.relist_and_reconcile()
     rows = {row.request_tflops for row in GpuAllocation.objects.exclude(state="released")}
-    assert fleet.used() == (20, 3)
+    assert gpu_cluster.used() == (20, 3)
     assert rows == {10, 0}
 
 
-def test_pods_come_and_go_between_looks(fleet: GpuClusterHarness) -> None:
-    fleet.quota(**CAPS)
-    fleet.pod("w1")
-    fleet.controller.relist_and_reconcile()
-    fleet.pod("w2")
-    fleet.remove("w1")
-    fleet.controller.relist_and_reconcile()
-    assert fleet.used() == (20, 1)
-    assert fleet.status()["used"]["workers"] == 1
+def test_pods_come_and_go_between_looks(gpu_cluster: GpuClusterHarness) -> None:
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.pod("w1")
+    gpu_cluster.controller.relist_and_reconcile()
+    gpu_cluster.pod("w2")
+    gpu_cluster.remove("w1")
+    gpu_cluster.controller.relist_and_reconcile()
+    assert gpu_cluster.used() == (20, 1)
+    assert gpu_cluster.status()["used"]["workers"] == 1
     assert verify() == []
 
 
-def test_a_rebuild_equals_the_ledger_after_a_crash_between_check_and_commit(fleet: GpuClusterHarness) -> None:
+def test_a_rebuild_equals_the_ledger_after_a_crash_between_check_and_commit(gpu_cluster: GpuClusterHarness) -> None:
     """Reserved, then everything of ours dies; the pod is bound meanwhile, another one's never comes."""
-    fleet.quota(**CAPS)
-    fleet.controller.relist_and_reconcile()
-    bound = fleet.pod("bound")["metadata"]["uid"]
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.controller.relist_and_reconcile()
+    bound = gpu_cluster.pod("bound")["metadata"]["uid"]
     for name in (bound, "never-made"):
-        _reserve(fleet, name)
-    assert fleet.used() == (0, 0)
-    reborn = fleet.another_controller()
+        _reserve(gpu_cluster, name)
+    assert gpu_cluster.used() == (0, 0)
+    reborn = gpu_cluster.another_controller()
     assert {(each.path, each.code) for each in reborn.relist_and_reconcile()} == {(bound, "committed")}
-    assert fleet.used() == (20, 1)
+    assert gpu_cluster.used() == (20, 1)
     rows = GpuAllocation.objects.filter(state="assumed").values_list("name", flat=True)
     assert list(rows) == ["never-made"], "it is kept until it expires"
     GpuAllocation.objects.filter(state="assumed").update(expires_at=timezone.now() - timedelta(seconds=1))
     assert expire_assumed() == 1
-    assert rebuild_from_clusters({fleet.backend.pk: fleet.cluster}) == []
+    assert rebuild_from_clusters({gpu_cluster.backend.pk: gpu_cluster.cluster}) == []
     assert verify() == []
 
 
-def _reserve(fleet: GpuClusterHarness, name: str) -> None:
+def _reserve(gpu_cluster: GpuClusterHarness, name: str) -> None:
     GpuAllocation.objects.create(
-        namespace=fleet.namespace,
+        namespace=gpu_cluster.namespace,
         name=name,
         workload="infer",
         source="pod",
-        backend=fleet.backend,
+        backend=gpu_cluster.backend,
         state="assumed",
         expires_at=timezone.now() + timedelta(minutes=30),
         request_tflops=10,
@@ -221,134 +221,153 @@ def _reserve(fleet: GpuClusterHarness, name: str) -> None:
     )
 
 
-def test_a_rebuild_keeps_what_people_allocated_and_repairs_the_rest(fleet: GpuClusterHarness) -> None:
-    fleet.pod("w1")
-    allocate(actor=SYSTEM, namespace=fleet.namespace, request=AllocationRequest("mine", "", GpuWorker(make_amounts(1))))
-    found = rebuild_from_clusters({fleet.backend.pk: fleet.cluster}, only_namespace=fleet.namespace)
+def test_a_rebuild_keeps_what_people_allocated_and_repairs_the_rest(gpu_cluster: GpuClusterHarness) -> None:
+    gpu_cluster.pod("w1")
+    allocate(
+        actor=SYSTEM, namespace=gpu_cluster.namespace, request=AllocationRequest("mine", "", GpuWorker(make_amounts(1)))
+    )
+    found = rebuild_from_clusters({gpu_cluster.backend.pk: gpu_cluster.cluster}, only_namespace=gpu_cluster.namespace)
     assert [each.code for each in found] == ["added"]
-    assert fleet.used() == (21, 2)
+    assert gpu_cluster.used() == (21, 2)
     uid = found[0].path
-    release(actor=SYSTEM, namespace=fleet.namespace, name=uid)
+    release(actor=SYSTEM, namespace=gpu_cluster.namespace, name=uid)
     assert [
-        each.code for each in rebuild_from_clusters({fleet.backend.pk: fleet.cluster}, only_namespace=fleet.namespace)
+        each.code
+        for each in rebuild_from_clusters(
+            {gpu_cluster.backend.pk: gpu_cluster.cluster}, only_namespace=gpu_cluster.namespace
+        )
     ] == ["added"]
 
 
-class TestOnTheTwin:
+class TestOnTheFakeCluster:
     """What is about our own rows."""
 
-    def test_a_followed_pod_counts_without_a_rebuild(self, twin: GpuClusterHarness) -> None:
-        keeper = twin.controller
-        keeper.relist_and_reconcile()
-        unbound = twin.pod("w1", bound=False)
-        twin.pod("w2")
-        _catch_up(keeper)
-        assert twin.used() == (20, 1)
+    def test_a_followed_pod_counts_without_a_rebuild(self, fake_gpu_cluster: GpuClusterHarness) -> None:
+        quota_controller = fake_gpu_cluster.controller
+        quota_controller.relist_and_reconcile()
+        unbound = fake_gpu_cluster.pod("w1", bound=False)
+        fake_gpu_cluster.pod("w2")
+        _catch_up(quota_controller)
+        assert fake_gpu_cluster.used() == (20, 1)
         change: Any = {"metadata": {"annotations": {f"{PREFIX}gpu-ids": "a"}}, "spec": {"nodeName": "n1"}}
-        twin.cluster.merge(resource_kinds.POD, "w1", change, field_manager=SOMEBODY, namespace=twin.namespace)
-        _catch_up(keeper)
-        assert twin.used() == (40, 2)
-        twin.remove("w1")
-        _catch_up(keeper)
-        assert twin.used() == (20, 1)
+        fake_gpu_cluster.cluster.merge(
+            resource_kinds.POD, "w1", change, field_manager=SOMEBODY, namespace=fake_gpu_cluster.namespace
+        )
+        _catch_up(quota_controller)
+        assert fake_gpu_cluster.used() == (40, 2)
+        fake_gpu_cluster.remove("w1")
+        _catch_up(quota_controller)
+        assert fake_gpu_cluster.used() == (20, 1)
         row = GpuAllocation.objects.get(name=unbound["metadata"]["uid"])
         assert (row.state, row.reason) == ("released", "gone")
 
-    def test_a_pod_that_names_its_gpus_again_counts_again(self, twin: GpuClusterHarness) -> None:
-        twin.controller.relist_and_reconcile()
-        twin.pod("w1")
-        _catch_up(twin.controller)
+    def test_a_pod_that_names_its_gpus_again_counts_again(self, fake_gpu_cluster: GpuClusterHarness) -> None:
+        fake_gpu_cluster.controller.relist_and_reconcile()
+        fake_gpu_cluster.pod("w1")
+        _catch_up(fake_gpu_cluster.controller)
         for gpus, used in (("", (0, 0)), ("a", (20, 1)), ("", (0, 0)), ("a,b", (20, 1))):
             change: Any = {"metadata": {"annotations": {f"{PREFIX}gpu-ids": gpus}}}
-            twin.cluster.merge(resource_kinds.POD, "w1", change, field_manager=SOMEBODY, namespace=twin.namespace)
-            _catch_up(twin.controller)
-            assert twin.used() == used
+            fake_gpu_cluster.cluster.merge(
+                resource_kinds.POD, "w1", change, field_manager=SOMEBODY, namespace=fake_gpu_cluster.namespace
+            )
+            _catch_up(fake_gpu_cluster.controller)
+            assert fake_gpu_cluster.used() == used
 
-    def test_what_a_pod_does_not_say_is_the_default(self, twin: GpuClusterHarness) -> None:
+    def test_what_a_pod_does_not_say_is_the_default(self, fake_gpu_cluster: GpuClusterHarness) -> None:
         """Judged, followed and rebuilt alike; what was counted stays when the default changes."""
-        twin.quota(single={"defaultRequests": {"tflops": "7", "vram": "2Gi"}})
-        twin.controller.relist_and_reconcile()
-        twin.pod("w1", tflops_request="", vram_request="1Gi")
-        _catch_up(twin.controller)
-        assert twin.used() == (14, 1)
-        assert rebuild_from_clusters({twin.backend.pk: twin.cluster}) == []
-        twin.quota(single={"defaultRequests": {"tflops": "9", "vram": "2Gi"}})
-        assert twin.controller.relist_and_reconcile() == []
-        assert twin.used() == (14, 1)
-        twin.pod("w2", tflops_request="")
-        (added,) = rebuild_from_clusters({twin.backend.pk: twin.cluster})
+        fake_gpu_cluster.quota(single={"defaultRequests": {"tflops": "7", "vram": "2Gi"}})
+        fake_gpu_cluster.controller.relist_and_reconcile()
+        fake_gpu_cluster.pod("w1", tflops_request="", vram_request="1Gi")
+        _catch_up(fake_gpu_cluster.controller)
+        assert fake_gpu_cluster.used() == (14, 1)
+        assert rebuild_from_clusters({fake_gpu_cluster.backend.pk: fake_gpu_cluster.cluster}) == []
+        fake_gpu_cluster.quota(single={"defaultRequests": {"tflops": "9", "vram": "2Gi"}})
+        assert fake_gpu_cluster.controller.relist_and_reconcile() == []
+        assert fake_gpu_cluster.used() == (14, 1)
+        fake_gpu_cluster.pod("w2", tflops_request="")
+        (added,) = rebuild_from_clusters({fake_gpu_cluster.backend.pk: fake_gpu_cluster.cluster})
         assert (added.code, added.after["request"]) == ("added", {"tflops": "9", "vram": "1Gi"})
-        assert twin.used() == (32, 2)
-        assert rebuild_from_clusters({twin.backend.pk: twin.cluster}) == []
+        assert fake_gpu_cluster.used() == (32, 2)
+        assert rebuild_from_clusters({fake_gpu_cluster.backend.pk: fake_gpu_cluster.cluster}) == []
 
-    def test_what_is_in_line_is_not_locked(self, twin: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-        twin.quota(**CAPS)
-        twin.controller.relist_and_reconcile()
+    def test_what_is_in_line_is_not_locked(
+        self, fake_gpu_cluster: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fake_gpu_cluster.quota(**CAPS)
+        fake_gpu_cluster.controller.relist_and_reconcile()
         monkeypatch.setattr(controller, "apply_cluster_quota", lambda **_: pytest.fail("there was nothing to take"))
-        twin.controller.relist_and_reconcile()
+        fake_gpu_cluster.controller.relist_and_reconcile()
 
-    def test_a_worker_of_a_pod_is_given_back_by_its_cluster_or_the_house(self, twin: GpuClusterHarness) -> None:
-        uid = twin.pod("w1")["metadata"]["uid"]
-        twin.controller.relist_and_reconcile()
+    def test_a_worker_of_a_pod_is_given_back_by_its_cluster_or_the_house(
+        self, fake_gpu_cluster: GpuClusterHarness
+    ) -> None:
+        uid = fake_gpu_cluster.pod("w1")["metadata"]["uid"]
+        fake_gpu_cluster.controller.relist_and_reconcile()
         factories.make_pool("team")
-        Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": twin.namespace})
+        Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": fake_gpu_cluster.namespace})
         boss = Actor("boss", roles=frozenset({"osmo-team-admin"}))
         with pytest.raises(Forbidden):
-            release(actor=boss, namespace=twin.namespace, name=uid)
+            release(actor=boss, namespace=fake_gpu_cluster.namespace, name=uid)
         with pytest.raises(Conflict, match="annotations"):
-            adjust(actor=boss, namespace=twin.namespace, name=uid, body={"request": {"tflops": "1"}})
-        assert twin.used() == (20, 1)
-        assert release(actor=SYSTEM, namespace=twin.namespace, name=uid).state == "released"
+            adjust(actor=boss, namespace=fake_gpu_cluster.namespace, name=uid, body={"request": {"tflops": "1"}})
+        assert fake_gpu_cluster.used() == (20, 1)
+        assert release(actor=SYSTEM, namespace=fake_gpu_cluster.namespace, name=uid).state == "released"
 
-    def test_a_reservation_goes_with_its_pod(self, twin: GpuClusterHarness) -> None:
-        twin.controller.relist_and_reconcile()
-        uid = twin.pod("w1", bound=False)["metadata"]["uid"]
-        _reserve(twin, uid)
-        _catch_up(twin.controller)
+    def test_a_reservation_goes_with_its_pod(self, fake_gpu_cluster: GpuClusterHarness) -> None:
+        fake_gpu_cluster.controller.relist_and_reconcile()
+        uid = fake_gpu_cluster.pod("w1", bound=False)["metadata"]["uid"]
+        _reserve(fake_gpu_cluster, uid)
+        _catch_up(fake_gpu_cluster.controller)
         assert GpuAllocation.objects.get().state == "assumed"
-        twin.remove("w1")
-        _catch_up(twin.controller)
+        fake_gpu_cluster.remove("w1")
+        _catch_up(fake_gpu_cluster.controller)
         assert GpuAllocation.objects.get().state == "released"
 
-    def test_a_write_that_fails_is_made_later(self, twin: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-        twin.quota(**CAPS)
+    def test_a_write_that_fails_is_made_later(
+        self, fake_gpu_cluster: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fake_gpu_cluster.quota(**CAPS)
         real = controller._write_status
         monkeypatch.setattr(controller, "_write_status", lambda *_: controller.errors.ServerError("not now"))
-        twin.controller.relist_and_reconcile()
-        assert twin.status() == {}
+        fake_gpu_cluster.controller.relist_and_reconcile()
+        assert fake_gpu_cluster.status() == {}
         monkeypatch.setattr(controller, "_write_status", real)
-        twin.controller.relist_and_reconcile()
-        assert twin.ready() == ("True", "QuotaReady")
+        fake_gpu_cluster.controller.relist_and_reconcile()
+        assert fake_gpu_cluster.ready() == ("True", "QuotaReady")
 
-    def test_pods_alone_are_followed_where_the_cluster_knows_no_quota_objects(self, twin: GpuClusterHarness) -> None:
-        assert isinstance(twin.cluster, FakeCluster)
-        twin.cluster.uninstall_kinds(resource_kinds.GPU_RESOURCE_QUOTA)
-        twin.pod("w1")
-        twin.controller.relist_and_reconcile()
-        assert twin.used() == (20, 1)
+    def test_pods_alone_are_followed_where_the_cluster_knows_no_quota_objects(
+        self, fake_gpu_cluster: GpuClusterHarness
+    ) -> None:
+        assert isinstance(fake_gpu_cluster.cluster, FakeCluster)
+        fake_gpu_cluster.cluster.uninstall_kinds(resource_kinds.GPU_RESOURCE_QUOTA)
+        fake_gpu_cluster.pod("w1")
+        fake_gpu_cluster.controller.relist_and_reconcile()
+        assert fake_gpu_cluster.used() == (20, 1)
 
 
-def test_it_follows_by_itself_until_told_to_stop(fleet: GpuClusterHarness) -> None:
+def test_it_follows_by_itself_until_told_to_stop(gpu_cluster: GpuClusterHarness) -> None:
     """List, watch and write in its own threads; a second one stands by."""
     rhythm = GpuControllerIntervals(reconcile=0.1, rebuild=3600, standby=0.1)
     keepers = [
-        GpuQuotaController(fleet.backend.pk, connect=lambda _: fleet.cluster, intervals=rhythm) for _ in range(2)
+        GpuQuotaController(gpu_cluster.backend.pk, connect=lambda _: gpu_cluster.cluster, intervals=rhythm)
+        for _ in range(2)
     ]
     stop = threading.Event()
-    threads = [threading.Thread(target=keeper.run, args=[stop]) for keeper in keepers]
+    threads = [threading.Thread(target=quota_controller.run, args=[stop]) for quota_controller in keepers]
     for thread in threads:
         thread.start()
     try:
-        fleet.quota(**CAPS)
-        wait_for(lambda: fleet.status() and fleet.ready() == ("True", "QuotaReady"))
-        fleet.pod("w1")
-        wait_for(lambda: fleet.status()["used"]["workers"] == 1)
-        fleet.remove("w1")
-        wait_for(lambda: fleet.status()["used"]["workers"] == 0)
-        fleet.quota(total={"maxWorkers": 9})
+        gpu_cluster.quota(**CAPS)
+        wait_for(lambda: gpu_cluster.status() and gpu_cluster.ready() == ("True", "QuotaReady"))
+        gpu_cluster.pod("w1")
+        wait_for(lambda: gpu_cluster.status()["used"]["workers"] == 1)
+        gpu_cluster.remove("w1")
+        wait_for(lambda: gpu_cluster.status()["used"]["workers"] == 0)
+        gpu_cluster.quota(total={"maxWorkers": 9})
         wait_for(
             lambda: (
-                (current_gpu_quota_body(fleet.namespace) or {}).get("spec", {}).get("total", {}).get("maxWorkers") == 9
+                (current_gpu_quota_body(gpu_cluster.namespace) or {}).get("spec", {}).get("total", {}).get("maxWorkers")
+                == 9
             )
         )
     finally:
@@ -359,61 +378,71 @@ def test_it_follows_by_itself_until_told_to_stop(fleet: GpuClusterHarness) -> No
 
 
 @contextmanager
-def living(keeper: GpuQuotaController) -> Iterator[None]:
+def living(quota_controller: GpuQuotaController) -> Iterator[None]:
     """It runs by itself."""
     stop = threading.Event()
-    thread = threading.Thread(target=keeper.run, args=[stop])
+    thread = threading.Thread(target=quota_controller.run, args=[stop])
     thread.start()
     try:
         yield
     finally:
         stop.set()
-        keeper.wake()
+        quota_controller.wake()
         thread.join(60)
         assert not thread.is_alive()
 
 
-def test_a_lease_of_the_dead_ends_by_itself(twin: GpuClusterHarness) -> None:
-    twin.quota(**CAPS)
+def test_a_lease_of_the_dead_ends_by_itself(fake_gpu_cluster: GpuClusterHarness) -> None:
+    fake_gpu_cluster.quota(**CAPS)
     GpuControllerLease.objects.create(
-        backend=twin.backend, lease_holder=uuid.uuid4(), lease_expires_at=timezone.now() + timedelta(hours=1)
+        backend=fake_gpu_cluster.backend,
+        lease_holder=uuid.uuid4(),
+        lease_expires_at=timezone.now() + timedelta(hours=1),
     )
-    keeper = GpuQuotaController(
-        twin.backend.pk, connect=lambda _: twin.cluster, intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1)
+    quota_controller = GpuQuotaController(
+        fake_gpu_cluster.backend.pk,
+        connect=lambda _: fake_gpu_cluster.cluster,
+        intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1),
     )
-    with living(keeper):
-        seen = keeper.last_alive_at
-        wait_for(lambda: keeper.last_alive_at > seen)
-        assert twin.status() == {}
+    with living(quota_controller):
+        seen = quota_controller.last_alive_at
+        wait_for(lambda: quota_controller.last_alive_at > seen)
+        assert fake_gpu_cluster.status() == {}
         GpuControllerLease.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
-        wait_for(lambda: twin.status() and twin.ready() == ("True", "QuotaReady"))
+        wait_for(lambda: fake_gpu_cluster.status() and fake_gpu_cluster.ready() == ("True", "QuotaReady"))
 
 
-def test_a_keeper_that_was_frozen_finds_its_lease_gone(twin: GpuClusterHarness) -> None:
-    twin.quota(**CAPS)
-    keeper = GpuQuotaController(
-        twin.backend.pk, connect=lambda _: twin.cluster, intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1)
+def test_a_keeper_that_was_frozen_finds_its_lease_gone(fake_gpu_cluster: GpuClusterHarness) -> None:
+    fake_gpu_cluster.quota(**CAPS)
+    quota_controller = GpuQuotaController(
+        fake_gpu_cluster.backend.pk,
+        connect=lambda _: fake_gpu_cluster.cluster,
+        intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1),
     )
-    keeper._lease._renew_after = 0.0
-    with living(keeper):
-        wait_for(twin.status)
+    quota_controller._lease._renew_after = 0.0
+    with living(quota_controller):
+        wait_for(fake_gpu_cluster.status)
         GpuControllerLease.objects.update(
             lease_holder=uuid.uuid4(), lease_expires_at=timezone.now() + timedelta(hours=1)
         )
-        wait_for(lambda: not keeper._lease.may_write())
-        twin.quota(total={"maxWorkers": 9})
+        wait_for(lambda: not quota_controller._lease.may_write())
+        fake_gpu_cluster.quota(total={"maxWorkers": 9})
         for _ in range(3):
-            seen = keeper.last_alive_at
-            wait_for(lambda seen=seen: keeper.last_alive_at > seen)  # type: ignore[misc]
-        assert (current_gpu_quota_body(twin.namespace) or {})["spec"]["total"]["maxWorkers"] == 5
+            seen = quota_controller.last_alive_at
+            wait_for(lambda seen=seen: quota_controller.last_alive_at > seen)  # type: ignore[misc]
+        assert (current_gpu_quota_body(fake_gpu_cluster.namespace) or {})["spec"]["total"]["maxWorkers"] == 5
         GpuControllerLease.objects.update(lease_holder=None, lease_expires_at=None)
-        wait_for(lambda: (current_gpu_quota_body(twin.namespace) or {})["spec"]["total"].get("maxWorkers") == 9)
+        wait_for(
+            lambda: (current_gpu_quota_body(fake_gpu_cluster.namespace) or {})["spec"]["total"].get("maxWorkers") == 9
+        )
 
 
-def test_a_status_does_not_wait_for_a_long_rebuild(fleet: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_status_does_not_wait_for_a_long_rebuild(
+    gpu_cluster: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While the pods are still being listed, what people allocate reaches the object."""
-    fleet.quota(**CAPS)
-    fleet.controller.relist_and_reconcile()
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.controller.relist_and_reconcile()
     begun, on = threading.Event(), threading.Event()
 
     def slowly(*_: Any) -> list[Any]:
@@ -422,18 +451,22 @@ def test_a_status_does_not_wait_for_a_long_rebuild(fleet: GpuClusterHarness, mon
         return []
 
     monkeypatch.setattr(controller, "rebuild_from_clusters", slowly)
-    keeper = GpuQuotaController(
-        fleet.backend.pk, connect=lambda _: fleet.cluster, intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1)
+    quota_controller = GpuQuotaController(
+        gpu_cluster.backend.pk,
+        connect=lambda _: gpu_cluster.cluster,
+        intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1),
     )
     stop = threading.Event()
-    thread = threading.Thread(target=keeper.run, args=[stop])
+    thread = threading.Thread(target=quota_controller.run, args=[stop])
     thread.start()
     try:
         assert begun.wait(60)
         allocate(
-            actor=SYSTEM, namespace=fleet.namespace, request=AllocationRequest("mine", "", GpuWorker(make_amounts(1)))
+            actor=SYSTEM,
+            namespace=gpu_cluster.namespace,
+            request=AllocationRequest("mine", "", GpuWorker(make_amounts(1))),
         )
-        wait_for(lambda: fleet.status()["used"]["workers"] == 1)
+        wait_for(lambda: gpu_cluster.status()["used"]["workers"] == 1)
         assert not on.is_set()
     finally:
         on.set()
@@ -442,9 +475,9 @@ def test_a_status_does_not_wait_for_a_long_rebuild(fleet: GpuClusterHarness, mon
     assert not thread.is_alive()
 
 
-def test_rebuilding_over_http(fleet: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "connect", lambda _: fleet.cluster)
-    fleet.pod("w1")
+def test_rebuilding_over_http(gpu_cluster: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "connect", lambda _: gpu_cluster.cluster)
+    gpu_cluster.pod("w1")
     client = Client()
     factories.admin_actor()
     client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
@@ -453,9 +486,9 @@ def test_rebuilding_over_http(fleet: GpuClusterHarness, monkeypatch: pytest.Monk
         answer = client.post("/api/gpu_quota/rebuild", body, content_type="application/json")
         return answer.status_code, answer.json()
 
-    status, body = post({"namespace": fleet.namespace})
+    status, body = post({"namespace": gpu_cluster.namespace})
     assert (status, [each["code"] for each in body["differences"]]) == (200, ["added"])
-    assert post({"namespace": fleet.namespace}) == (200, {"differences": []})
+    assert post({"namespace": gpu_cluster.namespace}) == (200, {"differences": []})
     assert post({"namespace": "Bad_"})[0] == 400
     assert post({"namespace": 5})[0] == 400
     assert post({"namespaces": "x"})[0] == 400
@@ -467,10 +500,10 @@ def test_rebuilding_over_http(fleet: GpuClusterHarness, monkeypatch: pytest.Monk
     monkeypatch.setattr(connections, "connect", silent)
     status, body = post({})
     assert (status, "nothing was rebuilt" in body["message"]) == (503, True)
-    assert fleet.used() == (20, 1)
+    assert gpu_cluster.used() == (20, 1)
 
 
-def _catch_up(keeper: controller.GpuQuotaController) -> None:
+def _catch_up(quota_controller: controller.GpuQuotaController) -> None:
     """What the watch would have told, without its thread; no rebuild is due."""
-    keeper._pods.relist()
-    assert keeper.reconcile() == []
+    quota_controller._pods.relist()
+    assert quota_controller.reconcile() == []

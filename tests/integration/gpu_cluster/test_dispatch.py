@@ -1,4 +1,4 @@
-"""Gangs on a cluster under the GPU quota of their pool's namespace: given to the cluster only while there is room."""
+"""Gangs on a cluster under the GPU quota of their pool's namespace: dispatched only while its caps permit."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def room() -> AgentHarness:
-    """A pool on the twin whose work counts in namespace team-a."""
+def harness() -> AgentHarness:
+    """A pool on the fake cluster whose work counts in namespace team-a."""
     made = AgentHarness.make(FakeCluster(namespaces=["osmo"]), "osmo")
     config: dict[str, Any] = {"gpu_quota_namespace": "team-a", "platforms": {"default": {"gpu_tflops": "10"}}}
     Pool.objects.filter(pk=made.pool.pk).update(config=config)
@@ -45,39 +45,41 @@ def reason(work: Workflow) -> str:
     return entry.reason.code
 
 
-def test_a_gang_counts_from_its_dispatch_to_its_end(room: AgentHarness) -> None:
+def test_a_gang_counts_from_its_dispatch_to_its_end(harness: AgentHarness) -> None:
     caps(1)
-    first, second = room.submit(gpus=2), room.submit(gpus=2)
-    room.run_agent()
+    first, second = harness.submit(gpus=2), harness.submit(gpus=2)
+    harness.run_agent()
     assert used() == (20, 1)
-    assert len(room.list_pods()) == 1
-    (pod,) = room.list_pods()
-    dispatched, other = (first, second) if room.list_pods(first) else (second, first)
+    assert len(harness.list_pods()) == 1
+    (pod,) = harness.list_pods()
+    dispatched, other = (first, second) if harness.list_pods(first) else (second, first)
     assert reason(other) == "gpu_quota"
-    room.run_pods(pod)
-    room.run_agent()
+    harness.run_pods(pod)
+    harness.run_agent()
     assert used() == (20, 1), "nothing is counted twice"
-    assert rebuild_from_clusters({room.backend.pk: room.cluster}) == [], "our own pods are counted with their workflow"
-    room.finish_pods(pod)
-    room.run_agent()
-    assert len(room.list_pods(other)) == 1
+    assert rebuild_from_clusters({harness.backend.pk: harness.cluster}) == [], (
+        "our own pods are counted with their workflow"
+    )
+    harness.finish_pods(pod)
+    harness.run_agent()
+    assert len(harness.list_pods(other)) == 1
     assert used() == (20, 1)
     assert GpuAllocation.objects.filter(workload__startswith=dispatched.name).get().state == "released"
     assert verify() == []
 
 
-def test_what_is_cancelled_before_its_pods_run_gives_back(room: AgentHarness) -> None:
+def test_what_is_cancelled_before_its_pods_run_gives_back(harness: AgentHarness) -> None:
     caps(1)
-    work = room.submit(priority=Priority.HIGH)
-    room.run_agent()
+    work = harness.submit(priority=Priority.HIGH)
+    harness.run_agent()
     assert used() == (10, 1)
     cancel_workflow(actor=factories.admin_actor(), name=work.name)
     assert used() == (0, 0)
 
 
-def test_dispatched_again_after_a_crash_it_counts_once(room: AgentHarness) -> None:
+def test_dispatched_again_after_a_crash_it_counts_once(harness: AgentHarness) -> None:
     caps(5)
-    room.submit()
-    room.run_agent()
-    room.new_agent().relist_and_reconcile()
+    harness.submit()
+    harness.run_agent()
+    harness.new_agent().relist_and_reconcile()
     assert used() == (10, 1)

@@ -1,4 +1,4 @@
-"""A Kubernetes backend `lab` with its cluster: the twin in memory, or a real API server."""
+"""A Kubernetes backend `lab` with its cluster: the fake cluster in memory, or a real API server."""
 
 from __future__ import annotations
 
@@ -73,31 +73,31 @@ class SyncHarness:
 
 
 @pytest.fixture
-def lab(place: KubeNamespace, ledger: None, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
+def lab(kube_namespace: KubeNamespace, ledger: None, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
     """A Kubernetes backend on the cluster of this test."""
-    return _lab(place, monkeypatch)
+    return _lab(kube_namespace, monkeypatch)
 
 
 @pytest.fixture
-def twin_lab(ledger: None, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
-    """The same on the twin alone."""
+def fake_lab(ledger: None, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
+    """The same on the fake cluster alone."""
     return _lab(KubeNamespace(FakeCluster(namespaces=["t1"]), "t1"), monkeypatch)
 
 
-def _lab(place: KubeNamespace, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
-    cluster = RecordingCluster(place.cluster)
+def _lab(kube_namespace: KubeNamespace, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
+    cluster = RecordingCluster(kube_namespace.cluster)
     monkeypatch.setattr(connections, "connect", lambda _: cluster)
-    body = {"type": "kubernetes", "namespace": place.namespace, "kubeconfig": yaml.safe_dump(KUBECONFIG)}
+    body = {"type": "kubernetes", "namespace": kube_namespace.namespace, "kubeconfig": yaml.safe_dump(KUBECONFIG)}
     backend = put_backend(actor=SYSTEM, name="lab", body=body).row
-    return SyncHarness(backend, cluster, place.namespace)
+    return SyncHarness(backend, cluster, kube_namespace.namespace)
 
 
-@pytest.fixture(params=[pytest.param("twin"), pytest.param("real", marks=pytest.mark.k8s)])
-def place(request: pytest.FixtureRequest) -> Iterator[KubeNamespace]:
-    """A cluster: first the twin, then a real one."""
+@pytest.fixture(params=[pytest.param("fake"), pytest.param("real", marks=pytest.mark.k8s)])
+def kube_namespace(request: pytest.FixtureRequest) -> Iterator[KubeNamespace]:
+    """A cluster: first the fake cluster, then a real one."""
     if request.param == "real":
         yield request.getfixturevalue("kube")
     else:
-        twin = FakeCluster(namespaces=["t1"])
-        twin.install_kinds(CONFIG_MAP)
-        yield KubeNamespace(twin, "t1")
+        fake = FakeCluster(namespaces=["t1"])
+        fake.install_kinds(CONFIG_MAP)
+        yield KubeNamespace(fake, "t1")

@@ -1,4 +1,4 @@
-"""A cluster that never answers: no door of the house waits for it, because none of them asks it."""
+"""A cluster that never answers: no entry point waits for it, because none of them calls it."""
 
 from __future__ import annotations
 

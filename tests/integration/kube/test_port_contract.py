@@ -1,4 +1,4 @@
-"""What the port promises, on the twin and on a real API server alike."""
+"""What the port promises, on the fake cluster and on a real API server alike."""
 
 from __future__ import annotations
 
@@ -33,218 +33,233 @@ def managers_of(item: Mapping[str, Any], path: FieldPath) -> list[str]:
     return found
 
 
-def _queue(place: KubeNamespace, short: str, **spec: Any) -> dict[str, Any]:
+def _queue(kube_namespace: KubeNamespace, short: str, **spec: Any) -> dict[str, Any]:
     return {
-        "metadata": {"name": place.object_name(short), "labels": {"osmo.namespace": place.namespace}},
+        "metadata": {"name": kube_namespace.object_name(short), "labels": {"osmo.namespace": kube_namespace.namespace}},
         "spec": {"priority": 100, "resources": {"gpu": {"quota": 1, "limit": -1, "overQuotaWeight": 1}}} | spec,
     }
 
 
-def _config(place: KubeNamespace, name: str, **data: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": place.namespace}, "data": data}
+def _config(kube_namespace: KubeNamespace, name: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": kube_namespace.namespace}, "data": data}
 
 
-def _ours(place: KubeNamespace) -> str:
-    return f"osmo.namespace={place.namespace}"
+def _ours(kube_namespace: KubeNamespace) -> str:
+    return f"osmo.namespace={kube_namespace.namespace}"
 
 
-def test_it_names_its_version(place: KubeNamespace) -> None:
-    assert place.cluster.version().startswith("v1.")
+def test_it_names_its_version(kube_namespace: KubeNamespace) -> None:
+    assert kube_namespace.cluster.version().startswith("v1.")
 
 
-def test_create_then_get(place: KubeNamespace) -> None:
-    made = place.cluster.create(QUEUE, _queue(place, "a"), field_manager=US)
-    found = place.cluster.get(QUEUE, place.object_name("a"))
-    assert found["spec"] == made["spec"] == _queue(place, "a")["spec"]
+def test_create_then_get(kube_namespace: KubeNamespace) -> None:
+    made = kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
+    found = kube_namespace.cluster.get(QUEUE, kube_namespace.object_name("a"))
+    assert found["spec"] == made["spec"] == _queue(kube_namespace, "a")["spec"]
     assert (found["apiVersion"], found["kind"]) == ("scheduling.run.ai/v2", "Queue")
     assert found["metadata"]["uid"] == made["metadata"]["uid"]
     assert found["metadata"]["generation"] == 1
 
 
-def test_a_name_is_taken_once(place: KubeNamespace) -> None:
-    place.cluster.create(QUEUE, _queue(place, "a"), field_manager=US)
+def test_a_name_is_taken_once(kube_namespace: KubeNamespace) -> None:
+    kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
     with pytest.raises(errors.AlreadyExists) as refused:
-        place.cluster.create(QUEUE, _queue(place, "a"), field_manager=US)
+        kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
     assert refused.value.status == 409
-    assert place.object_name("a") in refused.value.message
+    assert kube_namespace.object_name("a") in refused.value.message
 
 
-def test_what_is_not_there(place: KubeNamespace) -> None:
+def test_what_is_not_there(kube_namespace: KubeNamespace) -> None:
     with pytest.raises(errors.ObjectNotFound) as missing:
-        place.cluster.get(QUEUE, place.object_name("nobody"))
+        kube_namespace.cluster.get(QUEUE, kube_namespace.object_name("nobody"))
     assert not isinstance(missing.value, errors.KindMissing)
     with pytest.raises(errors.ObjectNotFound):
-        place.cluster.delete(QUEUE, place.object_name("nobody"))
+        kube_namespace.cluster.delete(QUEUE, kube_namespace.object_name("nobody"))
     with pytest.raises(errors.ObjectNotFound):
-        place.cluster.merge(QUEUE, place.object_name("nobody"), {"spec": {"priority": 1}}, field_manager=US)
+        kube_namespace.cluster.merge(
+            QUEUE, kube_namespace.object_name("nobody"), {"spec": {"priority": 1}}, field_manager=US
+        )
 
 
-def test_a_kind_that_is_not_served(place: KubeNamespace) -> None:
+def test_a_kind_that_is_not_served(kube_namespace: KubeNamespace) -> None:
     for call in (
-        lambda: place.cluster.list(UNKNOWN),
-        lambda: place.cluster.get(UNKNOWN, "a"),
-        lambda: place.cluster.create(UNKNOWN, _queue(place, "a"), field_manager=US),
-        lambda: place.cluster.apply(UNKNOWN, _queue(place, "a"), field_manager=US),
-        lambda: place.cluster.delete(UNKNOWN, "a"),
-        lambda: list(place.cluster.watch(UNKNOWN, resource_version="1", timeout_seconds=1)),
+        lambda: kube_namespace.cluster.list(UNKNOWN),
+        lambda: kube_namespace.cluster.get(UNKNOWN, "a"),
+        lambda: kube_namespace.cluster.create(UNKNOWN, _queue(kube_namespace, "a"), field_manager=US),
+        lambda: kube_namespace.cluster.apply(UNKNOWN, _queue(kube_namespace, "a"), field_manager=US),
+        lambda: kube_namespace.cluster.delete(UNKNOWN, "a"),
+        lambda: list(kube_namespace.cluster.watch(UNKNOWN, resource_version="1", timeout_seconds=1)),
     ):
         with pytest.raises(errors.KindMissing):
             call()
 
 
-def test_a_namespace_that_is_not_there(place: KubeNamespace) -> None:
-    body = _config(place, "a", x="1")
-    body["metadata"]["namespace"] = place.object_name("elsewhere")
+def test_a_namespace_that_is_not_there(kube_namespace: KubeNamespace) -> None:
+    body = _config(kube_namespace, "a", x="1")
+    body["metadata"]["namespace"] = kube_namespace.object_name("elsewhere")
     with pytest.raises(errors.ObjectNotFound) as missing:
-        place.cluster.create(CONFIG_MAP, body, field_manager=US)
+        kube_namespace.cluster.create(CONFIG_MAP, body, field_manager=US)
     assert not isinstance(missing.value, errors.KindMissing)
-    assert place.object_name("elsewhere") in missing.value.message
+    assert kube_namespace.object_name("elsewhere") in missing.value.message
 
 
-def test_a_name_that_no_object_may_have(place: KubeNamespace) -> None:
+def test_a_name_that_no_object_may_have(kube_namespace: KubeNamespace) -> None:
     with pytest.raises(errors.InvalidObject) as refused:
-        place.cluster.create(QUEUE, _queue(place, "team--_shared"), field_manager=US)
+        kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "team--_shared"), field_manager=US)
     assert [fault.field for fault in refused.value.field_errors] == ["metadata.name"]
 
 
-def test_a_list_has_all_pages_and_only_what_was_asked(place: KubeNamespace) -> None:
+def test_a_list_has_all_pages_and_only_what_was_asked(kube_namespace: KubeNamespace) -> None:
     for number in range(7):
-        place.cluster.create(CONFIG_MAP, _config(place, f"c{number}", n=str(number)), field_manager=US)
-    marked = _config(place, "marked", n="x")
+        kube_namespace.cluster.create(
+            CONFIG_MAP, _config(kube_namespace, f"c{number}", n=str(number)), field_manager=US
+        )
+    marked = _config(kube_namespace, "marked", n="x")
     marked["metadata"]["labels"] = {"colour": "red"}
-    place.cluster.create(CONFIG_MAP, marked, field_manager=US)
+    kube_namespace.cluster.create(CONFIG_MAP, marked, field_manager=US)
 
     def names(**how: Any) -> list[str]:
-        found = place.cluster.list(CONFIG_MAP, **how).items
+        found = kube_namespace.cluster.list(CONFIG_MAP, **how).items
         assert {item["kind"] for item in found} == {"ConfigMap"}
         return sorted(item["metadata"]["name"] for item in found)
 
     everything = [f"c{number}" for number in range(7)] + ["marked"]
-    assert names(namespace=place.namespace, page_size=3) == everything
+    assert names(namespace=kube_namespace.namespace, page_size=3) == everything
     assert set(everything) <= set(names(page_size=2))
-    assert names(namespace=place.namespace, labels="colour=red") == ["marked"]
-    assert names(namespace=place.namespace, labels="!colour") == everything[:-1]
-    assert names(namespace=place.namespace, labels="colour in (red, blue)") == ["marked"]
-    assert names(namespace=place.namespace, fields="metadata.name=c3") == ["c3"]
-    kept = place.cluster.list(
-        CONFIG_MAP, namespace=place.namespace, page_size=3, transform=lambda item: item["data"]["n"]
+    assert names(namespace=kube_namespace.namespace, labels="colour=red") == ["marked"]
+    assert names(namespace=kube_namespace.namespace, labels="!colour") == everything[:-1]
+    assert names(namespace=kube_namespace.namespace, labels="colour in (red, blue)") == ["marked"]
+    assert names(namespace=kube_namespace.namespace, fields="metadata.name=c3") == ["c3"]
+    kept = kube_namespace.cluster.list(
+        CONFIG_MAP, namespace=kube_namespace.namespace, page_size=3, transform=lambda item: item["data"]["n"]
     )
     assert sorted(kept.items) == ["0", "1", "2", "3", "4", "5", "6", "x"]
 
 
-def test_apply_makes_changes_and_takes_away_what_it_no_longer_says(place: KubeNamespace) -> None:
-    body = _queue(place, "a", displayName="A")
-    made = place.cluster.apply(QUEUE, body, field_manager=US)
+def test_apply_makes_changes_and_takes_away_what_it_no_longer_says(kube_namespace: KubeNamespace) -> None:
+    body = _queue(kube_namespace, "a", displayName="A")
+    made = kube_namespace.cluster.apply(QUEUE, body, field_manager=US)
     assert made["spec"]["displayName"] == "A"
-    without = _queue(place, "a", priority=50)
-    after = place.cluster.apply(QUEUE, without, field_manager=US)
+    without = _queue(kube_namespace, "a", priority=50)
+    after = kube_namespace.cluster.apply(QUEUE, without, field_manager=US)
     assert after["spec"] == without["spec"]
     assert after["metadata"]["generation"] == 2
     assert managers_of(after, ("spec", "priority")) == [US]
 
 
-def test_apply_of_the_same_changes_nothing(place: KubeNamespace) -> None:
-    first = place.cluster.apply(QUEUE, _queue(place, "a"), field_manager=US)
-    again = place.cluster.apply(QUEUE, _queue(place, "a"), field_manager=US)
+def test_apply_of_the_same_changes_nothing(kube_namespace: KubeNamespace) -> None:
+    first = kube_namespace.cluster.apply(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
+    again = kube_namespace.cluster.apply(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
     assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-def test_apply_leaves_the_fields_of_others(place: KubeNamespace) -> None:
-    place.cluster.apply(QUEUE, _queue(place, "a"), field_manager=US)
-    theirs = {"metadata": {"name": place.object_name("a"), "labels": {"team": "x"}}, "spec": {"displayName": "theirs"}}
-    place.cluster.apply(QUEUE, theirs, field_manager=THEM)
-    after = place.cluster.apply(QUEUE, _queue(place, "a", priority=7), field_manager=US)
+def test_apply_leaves_the_fields_of_others(kube_namespace: KubeNamespace) -> None:
+    kube_namespace.cluster.apply(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
+    theirs = {
+        "metadata": {"name": kube_namespace.object_name("a"), "labels": {"team": "x"}},
+        "spec": {"displayName": "theirs"},
+    }
+    kube_namespace.cluster.apply(QUEUE, theirs, field_manager=THEM)
+    after = kube_namespace.cluster.apply(QUEUE, _queue(kube_namespace, "a", priority=7), field_manager=US)
     assert after["spec"]["displayName"] == "theirs"
     assert after["spec"]["priority"] == 7
-    assert after["metadata"]["labels"] == {"osmo.namespace": place.namespace, "team": "x"}
+    assert after["metadata"]["labels"] == {"osmo.namespace": kube_namespace.namespace, "team": "x"}
 
 
-def test_somebody_elses_field_is_a_conflict_unless_forced(place: KubeNamespace) -> None:
-    place.cluster.apply(QUEUE, _queue(place, "a"), field_manager=US)
-    place.cluster.merge(QUEUE, place.object_name("a"), {"spec": {"priority": 1}}, field_manager=THEM)
+def test_somebody_elses_field_is_a_conflict_unless_forced(kube_namespace: KubeNamespace) -> None:
+    kube_namespace.cluster.apply(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
+    kube_namespace.cluster.merge(QUEUE, kube_namespace.object_name("a"), {"spec": {"priority": 1}}, field_manager=THEM)
     with pytest.raises(errors.WriteConflict) as refused:
-        place.cluster.apply(QUEUE, _queue(place, "a"), field_manager=US)
+        kube_namespace.cluster.apply(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
     assert [fault.field for fault in refused.value.field_errors] == [".spec.priority"]
     assert THEM in refused.value.field_errors[0].message
-    assert place.cluster.get(QUEUE, place.object_name("a"))["spec"]["priority"] == 1
-    assert managers_of(place.cluster.get(QUEUE, place.object_name("a")), ("spec", "priority")) == [THEM]
-    after = place.cluster.apply(QUEUE, _queue(place, "a"), field_manager=US, force=True)
+    assert kube_namespace.cluster.get(QUEUE, kube_namespace.object_name("a"))["spec"]["priority"] == 1
+    assert managers_of(kube_namespace.cluster.get(QUEUE, kube_namespace.object_name("a")), ("spec", "priority")) == [
+        THEM
+    ]
+    after = kube_namespace.cluster.apply(QUEUE, _queue(kube_namespace, "a"), field_manager=US, force=True)
     assert after["spec"]["priority"] == 100
     assert managers_of(after, ("spec", "priority")) == [US]
 
 
-def test_a_dry_run_writes_nothing(place: KubeNamespace) -> None:
-    shown = place.cluster.apply(QUEUE, _queue(place, "a"), field_manager=US, dry_run=True)
+def test_a_dry_run_writes_nothing(kube_namespace: KubeNamespace) -> None:
+    shown = kube_namespace.cluster.apply(QUEUE, _queue(kube_namespace, "a"), field_manager=US, dry_run=True)
     assert shown["spec"]["priority"] == 100
     with pytest.raises(errors.ObjectNotFound):
-        place.cluster.get(QUEUE, place.object_name("a"))
+        kube_namespace.cluster.get(QUEUE, kube_namespace.object_name("a"))
 
 
-def test_a_merge_changes_only_its_keys(place: KubeNamespace) -> None:
-    place.cluster.create(CONFIG_MAP, _config(place, "c", x="1", y="2"), field_manager=US)
-    after = place.cluster.merge(
-        CONFIG_MAP, "c", {"data": {"x": None, "z": "3"}}, field_manager=THEM, namespace=place.namespace
+def test_a_merge_changes_only_its_keys(kube_namespace: KubeNamespace) -> None:
+    kube_namespace.cluster.create(CONFIG_MAP, _config(kube_namespace, "c", x="1", y="2"), field_manager=US)
+    after = kube_namespace.cluster.merge(
+        CONFIG_MAP, "c", {"data": {"x": None, "z": "3"}}, field_manager=THEM, namespace=kube_namespace.namespace
     )
     assert after["data"] == {"y": "2", "z": "3"}
     assert managers_of(after, ("data", "y")) == [US]
     assert managers_of(after, ("data", "z")) == [THEM]
 
 
-def test_a_merge_may_ask_for_the_version_it_saw(place: KubeNamespace) -> None:
-    place.cluster.create(CONFIG_MAP, _config(place, "c", x="1"), field_manager=US)
-    seen = place.cluster.get(CONFIG_MAP, "c", namespace=place.namespace)["metadata"]["resourceVersion"]
+def test_a_merge_may_ask_for_the_version_it_saw(kube_namespace: KubeNamespace) -> None:
+    kube_namespace.cluster.create(CONFIG_MAP, _config(kube_namespace, "c", x="1"), field_manager=US)
+    seen = kube_namespace.cluster.get(CONFIG_MAP, "c", namespace=kube_namespace.namespace)["metadata"][
+        "resourceVersion"
+    ]
     change = {"metadata": {"resourceVersion": seen}, "data": {"x": "2"}}
-    place.cluster.merge(CONFIG_MAP, "c", change, field_manager=US, namespace=place.namespace)
+    kube_namespace.cluster.merge(CONFIG_MAP, "c", change, field_manager=US, namespace=kube_namespace.namespace)
     with pytest.raises(errors.WriteConflict):
-        place.cluster.merge(CONFIG_MAP, "c", change | {"data": {"x": "3"}}, field_manager=US, namespace=place.namespace)
-    assert place.cluster.get(CONFIG_MAP, "c", namespace=place.namespace)["data"] == {"x": "2"}
+        kube_namespace.cluster.merge(
+            CONFIG_MAP, "c", change | {"data": {"x": "3"}}, field_manager=US, namespace=kube_namespace.namespace
+        )
+    assert kube_namespace.cluster.get(CONFIG_MAP, "c", namespace=kube_namespace.namespace)["data"] == {"x": "2"}
 
 
-def test_the_status_has_its_own_door(place: KubeNamespace) -> None:
-    place.cluster.create(QUEUE, _queue(place, "a") | {"status": {"childQueues": ["x"]}}, field_manager=US)
-    assert not place.cluster.get(QUEUE, place.object_name("a")).get("status")
-    through_the_wrong_one = {"status": {"childQueues": ["x"]}, "spec": {"priority": 3}}
-    assert not place.cluster.merge(QUEUE, place.object_name("a"), through_the_wrong_one, field_manager=THEM).get(
-        "status"
+def test_the_status_has_its_own_door(kube_namespace: KubeNamespace) -> None:
+    kube_namespace.cluster.create(
+        QUEUE, _queue(kube_namespace, "a") | {"status": {"childQueues": ["x"]}}, field_manager=US
     )
+    assert not kube_namespace.cluster.get(QUEUE, kube_namespace.object_name("a")).get("status")
+    through_the_wrong_one = {"status": {"childQueues": ["x"]}, "spec": {"priority": 3}}
+    assert not kube_namespace.cluster.merge(
+        QUEUE, kube_namespace.object_name("a"), through_the_wrong_one, field_manager=THEM
+    ).get("status")
     right = {"status": {"childQueues": ["x"]}, "spec": {"priority": 4}}
-    after = place.cluster.merge(QUEUE, place.object_name("a"), right, field_manager=THEM, status=True)
+    after = kube_namespace.cluster.merge(QUEUE, kube_namespace.object_name("a"), right, field_manager=THEM, status=True)
     assert (after["status"], after["spec"]["priority"]) == ({"childQueues": ["x"]}, 3)
     assert after["metadata"]["generation"] == 2
-    applied = {"metadata": {"name": place.object_name("a")}, "status": {"childQueues": ["y"]}}
-    assert place.cluster.apply(QUEUE, applied, field_manager=THEM, status=True, force=True)["status"][
+    applied = {"metadata": {"name": kube_namespace.object_name("a")}, "status": {"childQueues": ["y"]}}
+    assert kube_namespace.cluster.apply(QUEUE, applied, field_manager=THEM, status=True, force=True)["status"][
         "childQueues"
     ] == ["y"]
 
 
-def test_a_delete_may_name_the_one_it_means(place: KubeNamespace) -> None:
-    first = place.cluster.create(QUEUE, _queue(place, "a"), field_manager=US)["metadata"]
+def test_a_delete_may_name_the_one_it_means(kube_namespace: KubeNamespace) -> None:
+    first = kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "a"), field_manager=US)["metadata"]
     with pytest.raises(errors.WriteConflict):
-        place.cluster.delete(QUEUE, first["name"], uid="11111111-1111-1111-1111-111111111111")
-    place.cluster.merge(QUEUE, first["name"], {"spec": {"priority": 1}}, field_manager=THEM)
+        kube_namespace.cluster.delete(QUEUE, first["name"], uid="11111111-1111-1111-1111-111111111111")
+    kube_namespace.cluster.merge(QUEUE, first["name"], {"spec": {"priority": 1}}, field_manager=THEM)
     with pytest.raises(errors.WriteConflict):
-        place.cluster.delete(QUEUE, first["name"], resource_version=first["resourceVersion"])
-    place.cluster.delete(QUEUE, first["name"], uid=first["uid"])
+        kube_namespace.cluster.delete(QUEUE, first["name"], resource_version=first["resourceVersion"])
+    kube_namespace.cluster.delete(QUEUE, first["name"], uid=first["uid"])
     with pytest.raises(errors.ObjectNotFound):
-        place.cluster.get(QUEUE, first["name"])
+        kube_namespace.cluster.get(QUEUE, first["name"])
 
 
-def test_a_pod_group_stands_in_its_namespace(place: KubeNamespace) -> None:
-    body = {"metadata": {"name": "g", "namespace": place.namespace}, "spec": {"minMember": 2, "queue": "q"}}
-    place.cluster.create(POD_GROUP, body, field_manager=US)
-    assert place.cluster.get(POD_GROUP, "g", namespace=place.namespace)["spec"]["minMember"] == 2
-    place.cluster.delete(POD_GROUP, "g", namespace=place.namespace, grace_seconds=0)
-    assert place.cluster.list(POD_GROUP, namespace=place.namespace).items == []
+def test_a_pod_group_stands_in_its_namespace(kube_namespace: KubeNamespace) -> None:
+    body = {"metadata": {"name": "g", "namespace": kube_namespace.namespace}, "spec": {"minMember": 2, "queue": "q"}}
+    kube_namespace.cluster.create(POD_GROUP, body, field_manager=US)
+    assert kube_namespace.cluster.get(POD_GROUP, "g", namespace=kube_namespace.namespace)["spec"]["minMember"] == 2
+    kube_namespace.cluster.delete(POD_GROUP, "g", namespace=kube_namespace.namespace, grace_seconds=0)
+    assert kube_namespace.cluster.list(POD_GROUP, namespace=kube_namespace.namespace).items == []
 
 
 def _told(events: list[WatchEvent]) -> list[tuple[WatchEventType, str]]:
     return [(event.type, event.object["metadata"]["name"]) for event in events if event.type != WatchEventType.BOOKMARK]
 
 
-def _watched(place: KubeNamespace, since: str, wanted: int, **how: Any) -> list[WatchEvent]:
+def _watched(kube_namespace: KubeNamespace, since: str, wanted: int, **how: Any) -> list[WatchEvent]:
     """The next events; the watch is left when it has told as many as are wanted."""
     found: list[WatchEvent] = []
-    watch = place.cluster.watch(QUEUE, resource_version=since, timeout_seconds=60, **how)
+    watch = kube_namespace.cluster.watch(QUEUE, resource_version=since, timeout_seconds=60, **how)
     for event in watch:
         if event.type != WatchEventType.BOOKMARK:
             found.append(event)
@@ -254,98 +269,117 @@ def _watched(place: KubeNamespace, since: str, wanted: int, **how: Any) -> list[
     return found
 
 
-def test_what_has_a_finalizer_goes_when_the_last_one_lets_go(place: KubeNamespace) -> None:
+def test_what_has_a_finalizer_goes_when_the_last_one_lets_go(kube_namespace: KubeNamespace) -> None:
     pod = {
-        "metadata": {"name": "p", "namespace": place.namespace, "finalizers": ["osmo-admin/seen", "other/one"]},
+        "metadata": {
+            "name": "p",
+            "namespace": kube_namespace.namespace,
+            "finalizers": ["osmo-admin/seen", "other/one"],
+        },
         "spec": {"containers": [{"name": "c", "image": "ubuntu"}]},
     }
-    uid = place.cluster.create(resource_kinds.POD, pod, field_manager=US)["metadata"]["uid"]
-    since = place.cluster.list(resource_kinds.POD, namespace=place.namespace).resource_version
-    place.cluster.delete(resource_kinds.POD, "p", namespace=place.namespace, uid=uid, grace_seconds=0)
-    place.cluster.delete(resource_kinds.POD, "p", namespace=place.namespace, uid=uid, grace_seconds=0)
-    going = place.cluster.get(resource_kinds.POD, "p", namespace=place.namespace)
+    uid = kube_namespace.cluster.create(resource_kinds.POD, pod, field_manager=US)["metadata"]["uid"]
+    since = kube_namespace.cluster.list(resource_kinds.POD, namespace=kube_namespace.namespace).resource_version
+    kube_namespace.cluster.delete(resource_kinds.POD, "p", namespace=kube_namespace.namespace, uid=uid, grace_seconds=0)
+    kube_namespace.cluster.delete(resource_kinds.POD, "p", namespace=kube_namespace.namespace, uid=uid, grace_seconds=0)
+    going = kube_namespace.cluster.get(resource_kinds.POD, "p", namespace=kube_namespace.namespace)
     assert going["metadata"]["deletionTimestamp"]
     failed = {"status": {"phase": "Failed"}}
-    place.cluster.merge(resource_kinds.POD, "p", failed, field_manager=US, namespace=place.namespace, status=True)
+    kube_namespace.cluster.merge(
+        resource_kinds.POD, "p", failed, field_manager=US, namespace=kube_namespace.namespace, status=True
+    )
     for left in (["other/one"], []):
-        place.cluster.merge(
-            resource_kinds.POD, "p", {"metadata": {"finalizers": left}}, field_manager=US, namespace=place.namespace
+        kube_namespace.cluster.merge(
+            resource_kinds.POD,
+            "p",
+            {"metadata": {"finalizers": left}},
+            field_manager=US,
+            namespace=kube_namespace.namespace,
         )
     with pytest.raises(errors.ObjectNotFound):
-        place.cluster.get(resource_kinds.POD, "p", namespace=place.namespace)
+        kube_namespace.cluster.get(resource_kinds.POD, "p", namespace=kube_namespace.namespace)
     events = list(
-        place.cluster.watch(resource_kinds.POD, resource_version=since, timeout_seconds=1, namespace=place.namespace)
+        kube_namespace.cluster.watch(
+            resource_kinds.POD, resource_version=since, timeout_seconds=1, namespace=kube_namespace.namespace
+        )
     )
     *_, last = (event for event in events if event.type is not WatchEventType.BOOKMARK)
     assert (last.type, last.object["status"]["phase"]) == (WatchEventType.DELETED, "Failed")
 
 
-def test_a_watch_goes_on_from_the_list(place: KubeNamespace) -> None:
-    labels = _ours(place)
-    place.cluster.create(QUEUE, _queue(place, "old"), field_manager=US)
-    since = place.cluster.list(QUEUE, labels=labels).resource_version
-    place.cluster.create(QUEUE, _queue(place, "new"), field_manager=US)
-    place.cluster.merge(QUEUE, place.object_name("old"), {"spec": {"priority": 5}}, field_manager=US)
-    place.cluster.delete(QUEUE, place.object_name("new"))
-    events = _watched(place, since, 3, labels=labels)
+def test_a_watch_goes_on_from_the_list(kube_namespace: KubeNamespace) -> None:
+    labels = _ours(kube_namespace)
+    kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "old"), field_manager=US)
+    since = kube_namespace.cluster.list(QUEUE, labels=labels).resource_version
+    kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "new"), field_manager=US)
+    kube_namespace.cluster.merge(QUEUE, kube_namespace.object_name("old"), {"spec": {"priority": 5}}, field_manager=US)
+    kube_namespace.cluster.delete(QUEUE, kube_namespace.object_name("new"))
+    events = _watched(kube_namespace, since, 3, labels=labels)
     assert _told(events) == [
-        (WatchEventType.ADDED, place.object_name("new")),
-        (WatchEventType.MODIFIED, place.object_name("old")),
-        (WatchEventType.DELETED, place.object_name("new")),
+        (WatchEventType.ADDED, kube_namespace.object_name("new")),
+        (WatchEventType.MODIFIED, kube_namespace.object_name("old")),
+        (WatchEventType.DELETED, kube_namespace.object_name("new")),
     ]
-    resumed = _watched(place, events[0].resource_version, 2, labels=labels)
+    resumed = _watched(kube_namespace, events[0].resource_version, 2, labels=labels)
     assert _told(resumed) == _told(events)[1:]
 
 
-def test_a_watch_hears_what_happens_while_it_waits(place: KubeNamespace) -> None:
-    labels = _ours(place)
-    since = place.cluster.list(QUEUE, labels=labels).resource_version
+def test_a_watch_hears_what_happens_while_it_waits(kube_namespace: KubeNamespace) -> None:
+    labels = _ours(kube_namespace)
+    since = kube_namespace.cluster.list(QUEUE, labels=labels).resource_version
     heard: list[WatchEvent] = []
-    listener = threading.Thread(target=lambda: heard.extend(_watched(place, since, 1, labels=labels)))
+    listener = threading.Thread(target=lambda: heard.extend(_watched(kube_namespace, since, 1, labels=labels)))
     listener.start()
-    place.cluster.create(QUEUE, _queue(place, "a"), field_manager=US)
+    kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
     listener.join(60)
-    assert _told(heard) == [(WatchEventType.ADDED, place.object_name("a"))]
+    assert _told(heard) == [(WatchEventType.ADDED, kube_namespace.object_name("a"))]
 
 
-def test_what_leaves_the_selection_of_a_watch_is_deleted_there(place: KubeNamespace) -> None:
-    labels = _ours(place)
-    place.cluster.create(QUEUE, _queue(place, "a"), field_manager=US)
-    since = place.cluster.list(QUEUE, labels=labels).resource_version
-    place.cluster.merge(
-        QUEUE, place.object_name("a"), {"metadata": {"labels": {"osmo.namespace": None}}}, field_manager=US
+def test_what_leaves_the_selection_of_a_watch_is_deleted_there(kube_namespace: KubeNamespace) -> None:
+    labels = _ours(kube_namespace)
+    kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
+    since = kube_namespace.cluster.list(QUEUE, labels=labels).resource_version
+    kube_namespace.cluster.merge(
+        QUEUE, kube_namespace.object_name("a"), {"metadata": {"labels": {"osmo.namespace": None}}}, field_manager=US
     )
-    place.cluster.merge(
-        QUEUE, place.object_name("a"), {"metadata": {"labels": {"osmo.namespace": place.namespace}}}, field_manager=US
+    kube_namespace.cluster.merge(
+        QUEUE,
+        kube_namespace.object_name("a"),
+        {"metadata": {"labels": {"osmo.namespace": kube_namespace.namespace}}},
+        field_manager=US,
     )
-    name = place.object_name("a")
-    assert _told(_watched(place, since, 2, labels=labels)) == [
+    name = kube_namespace.object_name("a")
+    assert _told(_watched(kube_namespace, since, 2, labels=labels)) == [
         (WatchEventType.DELETED, name),
         (WatchEventType.ADDED, name),
     ]
 
 
-def test_a_watch_ends_by_itself_and_says_how_far_it_came(place: KubeNamespace) -> None:
-    since = place.cluster.list(QUEUE, labels=_ours(place)).resource_version
-    place.cluster.create(QUEUE, _queue(place, "a"), field_manager=US)
-    (added,) = _watched(place, since, 1, labels=_ours(place))
+def test_a_watch_ends_by_itself_and_says_how_far_it_came(kube_namespace: KubeNamespace) -> None:
+    since = kube_namespace.cluster.list(QUEUE, labels=_ours(kube_namespace)).resource_version
+    kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
+    (added,) = _watched(kube_namespace, since, 1, labels=_ours(kube_namespace))
     quiet = list(
-        place.cluster.watch(QUEUE, resource_version=added.resource_version, timeout_seconds=1, labels=_ours(place))
+        kube_namespace.cluster.watch(
+            QUEUE, resource_version=added.resource_version, timeout_seconds=1, labels=_ours(kube_namespace)
+        )
     )
     assert _told(quiet) == []
     behind = quiet[-1].resource_version if quiet else added.resource_version
-    place.cluster.delete(QUEUE, place.object_name("a"))
-    assert _told(_watched(place, behind, 1, labels=_ours(place))) == [(WatchEventType.DELETED, place.object_name("a"))]
+    kube_namespace.cluster.delete(QUEUE, kube_namespace.object_name("a"))
+    assert _told(_watched(kube_namespace, behind, 1, labels=_ours(kube_namespace))) == [
+        (WatchEventType.DELETED, kube_namespace.object_name("a"))
+    ]
 
 
 def test_a_place_that_is_forgotten_is_gone() -> None:
-    twin = FakeCluster()
-    since = twin.list(QUEUE).resource_version
-    twin.create(resource_kinds.NAMESPACE, {"metadata": {"name": "x"}}, field_manager=US)
-    twin.expire_history()
+    fake = FakeCluster()
+    since = fake.list(QUEUE).resource_version
+    fake.create(resource_kinds.NAMESPACE, {"metadata": {"name": "x"}}, field_manager=US)
+    fake.expire_history()
     with pytest.raises(errors.ResourceVersionExpired):
-        list(twin.watch(QUEUE, resource_version=since, timeout_seconds=1))
+        list(fake.watch(QUEUE, resource_version=since, timeout_seconds=1))
     assert (
-        list(twin.watch(QUEUE, resource_version=twin.list(QUEUE).resource_version, timeout_seconds=0.1))[-1].type
+        list(fake.watch(QUEUE, resource_version=fake.list(QUEUE).resource_version, timeout_seconds=0.1))[-1].type
         == WatchEventType.BOOKMARK
     )

@@ -1,4 +1,4 @@
-"""The queues of a cluster follow the ledger: on the twin, and the same on a real API server."""
+"""The queues of a cluster follow the ledger: on the fake cluster, and the same on a real API server."""
 
 from __future__ import annotations
 
@@ -220,12 +220,12 @@ def test_priority_classes_are_made_where_they_are_missing(lab: SyncHarness) -> N
     assert values == {"high": 125, "normal": 100, "low": 50}
 
 
-def test_a_priority_class_of_another_value_is_left_and_said(twin_lab: SyncHarness) -> None:
-    twin_lab.cluster.cluster.create(PRIORITY_CLASS, {"metadata": {"name": "osmo-low"}, "value": 7}, field_manager="kim")
-    outcome = twin_lab.sync()
+def test_a_priority_class_of_another_value_is_left_and_said(fake_lab: SyncHarness) -> None:
+    fake_lab.cluster.cluster.create(PRIORITY_CLASS, {"metadata": {"name": "osmo-low"}, "value": 7}, field_manager="kim")
+    outcome = fake_lab.sync()
     assert outcome.synced == "True"
     assert outcome.untouched == ("osmo-low: this PriorityClass has the value 7 instead of 50, which cannot be changed",)
-    assert twin_lab.row.untouched[0]["name"] == "osmo-low"
+    assert fake_lab.row.untouched[0]["name"] == "osmo-low"
 
 
 # --- drift ------------------------------------------------------------------------------------------------------------
@@ -298,8 +298,8 @@ def test_a_sync_that_reports_shows_drift_and_applies_on_demand(lab: SyncHarness)
     assert not QueueDrift.objects.filter(reapplied_at=None).exists(), "put right by hand is right too"
 
 
-def test_drift_moves_with_what_they_write_and_is_forgotten_in_the_end(twin_lab: SyncHarness) -> None:
-    lab = twin_lab
+def test_drift_moves_with_what_they_write_and_is_forgotten_in_the_end(fake_lab: SyncHarness) -> None:
+    lab = fake_lab
     pool(lab)
     lab.sync()
     settings(lab, sync_mode="report")
@@ -388,53 +388,53 @@ def test_a_preview_says_what_would_be_done_and_does_nothing(lab: SyncHarness) ->
     assert lab.sync().written == shown.remaining
 
 
-def test_one_that_is_off_is_left_alone(twin_lab: SyncHarness) -> None:
-    settings(twin_lab, sync_mode="off")
-    pool(twin_lab)
-    assert sync_backend_queues(twin_lab.backend.pk).reason == "Off"
-    assert twin_lab.cluster.calls == []
+def test_one_that_is_off_is_left_alone(fake_lab: SyncHarness) -> None:
+    settings(fake_lab, sync_mode="off")
+    pool(fake_lab)
+    assert sync_backend_queues(fake_lab.backend.pk).reason == "Off"
+    assert fake_lab.cluster.calls == []
     assert backends_due_for_sync() == []
-    assert needs_no_sync(twin_lab.backend.pk)
-    assert twin_lab.sync().synced == "True", "by hand it may be asked for"
+    assert needs_no_sync(fake_lab.backend.pk)
+    assert fake_lab.sync().synced == "True", "by hand it may be asked for"
 
 
-def test_which_backends_are_due(twin_lab: SyncHarness) -> None:
-    assert backends_due_for_sync() == [twin_lab.backend.pk]
-    twin_lab.sync()
-    assert backends_due_for_sync() == [twin_lab.backend.pk], "every tick looks for drift"
-    Backend.objects.filter(pk=twin_lab.backend.pk).update(kind="kubernetes")
+def test_which_backends_are_due(fake_lab: SyncHarness) -> None:
+    assert backends_due_for_sync() == [fake_lab.backend.pk]
+    fake_lab.sync()
+    assert backends_due_for_sync() == [fake_lab.backend.pk], "every tick looks for drift"
+    Backend.objects.filter(pk=fake_lab.backend.pk).update(kind="kubernetes")
     KubernetesSettings.objects.all().delete()
     assert backends_due_for_sync() == []
 
 
-def test_what_a_hint_has_to_do(twin_lab: SyncHarness) -> None:
-    assert not needs_no_sync(twin_lab.backend.pk)
-    twin_lab.sync()
-    assert needs_no_sync(twin_lab.backend.pk)
-    pool(twin_lab)
-    assert not needs_no_sync(twin_lab.backend.pk)
+def test_what_a_hint_has_to_do(fake_lab: SyncHarness) -> None:
+    assert not needs_no_sync(fake_lab.backend.pk)
+    fake_lab.sync()
+    assert needs_no_sync(fake_lab.backend.pk)
+    pool(fake_lab)
+    assert not needs_no_sync(fake_lab.backend.pk)
     simulated = Backend.objects.exclude(name="lab").first()
     assert simulated is not None
     assert needs_no_sync(simulated.pk)
 
 
 def test_the_generation_that_is_reached_is_the_one_that_was_read(
-    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change that comes while a run writes is the next run's."""
-    pool(twin_lab)
+    pool(fake_lab)
     raced = []
 
     def once(verb: str, *_: Any) -> None:
         if verb == "apply" and not raced:
             raced.append(True)
-            pool(twin_lab, "late", 5)
+            pool(fake_lab, "late", 5)
 
-    twin_lab.cluster.before_call = once
-    twin_lab.sync()
-    assert is_cluster_behind(twin_lab.backend.pk)
-    assert "late" not in twin_lab.queues()
-    twin_lab.sync()
-    assert not is_cluster_behind(twin_lab.backend.pk)
-    assert "late" in twin_lab.queues()
+    fake_lab.cluster.before_call = once
+    fake_lab.sync()
+    assert is_cluster_behind(fake_lab.backend.pk)
+    assert "late" not in fake_lab.queues()
+    fake_lab.sync()
+    assert not is_cluster_behind(fake_lab.backend.pk)
+    assert "late" in fake_lab.queues()
     assert Pool.objects.filter(name="late").exists()

@@ -37,7 +37,7 @@ def pool(name: str = "team", guarantee: int = 100) -> None:
 
 
 @pytest.fixture
-def at_once(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def at_once(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked of a worker from now on is done on the spot."""
 
     def send(task: str, arguments: list[Any], **_: Any) -> None:
@@ -57,7 +57,7 @@ NAMES = {
 
 
 @pytest.fixture
-def caller(twin_lab: SyncHarness) -> Callable[[str, str], ApiCaller]:
+def caller(fake_lab: SyncHarness) -> Callable[[str, str], ApiCaller]:
     def make(name: str, role: str) -> ApiCaller:
         create_user(actor=SYSTEM, username=name, roles=[role])
         return ApiCaller(create_token(actor=SYSTEM, owner=name, name=f"t{AccessToken.objects.count()}")[0])
@@ -81,37 +81,37 @@ def browser(at_once: None) -> Client:
 # --- the hint and the tick --------------------------------------------------------------------------------------------
 
 
-def test_a_change_of_the_ledger_reaches_the_cluster_by_itself(twin_lab: SyncHarness, at_once: None) -> None:
+def test_a_change_of_the_ledger_reaches_the_cluster_by_itself(fake_lab: SyncHarness, at_once: None) -> None:
     pool()
-    assert twin_lab.queues() == {"": -1, "team": 100, "team---shared": 100}
-    twin_lab.cluster.clear_calls()
+    assert fake_lab.queues() == {"": -1, "team": 100, "team---shared": 100}
+    fake_lab.cluster.clear_calls()
     create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
-    assert twin_lab.queues()["team--a"] == 30
-    assert len(twin_lab.cluster.writes) == 2
+    assert fake_lab.queues()["team--a"] == 30
+    assert len(fake_lab.cluster.writes) == 2
 
 
-def test_a_hint_that_changes_no_queue_asks_the_cluster_nothing(twin_lab: SyncHarness, at_once: None) -> None:
+def test_a_hint_that_changes_no_queue_asks_the_cluster_nothing(fake_lab: SyncHarness, at_once: None) -> None:
     pool()
-    twin_lab.cluster.clear_calls()
-    tasks.follow_ledger(twin_lab.backend.pk)
-    assert twin_lab.cluster.calls == []
+    fake_lab.cluster.clear_calls()
+    tasks.follow_ledger(fake_lab.backend.pk)
+    assert fake_lab.cluster.calls == []
 
 
 def test_the_tick_finds_what_a_lost_hint_left(
-    twin_lab: SyncHarness, at_once: None, monkeypatch: pytest.MonkeyPatch
+    fake_lab: SyncHarness, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(notifications, "_enqueue", lambda *_: None)
         pool()
-    assert twin_lab.queues() == {}
+    assert fake_lab.queues() == {}
     tasks.sync_all_queues()
-    assert twin_lab.queues() == {"": -1, "team": 100, "team---shared": 100}
+    assert fake_lab.queues() == {"": -1, "team": 100, "team---shared": 100}
 
 
 # --- API --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_state_of_the_queues(twin_lab: SyncHarness, admin: ApiCaller) -> None:
+def test_the_state_of_the_queues(fake_lab: SyncHarness, admin: ApiCaller) -> None:
     path = "/api/backend/lab/sync"
     pool()
     body = admin("GET", path).body
@@ -120,31 +120,31 @@ def test_the_state_of_the_queues(twin_lab: SyncHarness, admin: ApiCaller) -> Non
     assert body["condition"]["status"] == "True"
     assert body["condition"]["reason"] == "InStep"
     assert (body["mode"], body["drift"], body["connection"]) == ("apply", [], None)
-    twin_lab.edit("team", {"spec": {"priority": 1}})
+    fake_lab.edit("team", {"spec": {"priority": 1}})
     body = admin("POST", path).body
     (drift,) = body["drift"]
     assert (drift["queue"], drift["field"], drift["theirs"], drift["ours"], drift["by"]) == (
-        twin_lab.name("team"), "spec.priority", 1, 100, "kim",
+        fake_lab.name("team"), "spec.priority", 1, 100, "kim",
     )  # fmt: skip
     assert drift["reapplied_at"] is not None
 
 
-def test_reapplying_where_the_sync_only_reports(twin_lab: SyncHarness, admin: ApiCaller) -> None:
+def test_reapplying_where_the_sync_only_reports(fake_lab: SyncHarness, admin: ApiCaller) -> None:
     path = "/api/backend/lab/sync"
     pool()
     put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
     for short in ("team", "team---shared"):
-        twin_lab.edit(short, {"spec": {"priority": 1}})
+        fake_lab.edit(short, {"spec": {"priority": 1}})
     assert {each["reapplied_at"] for each in admin("POST", path).body["drift"]} == {None}
-    named = admin("POST", path, {"reapply": [twin_lab.name("team")]}).body["drift"]
-    assert [each["queue"] for each in named if each["reapplied_at"] is None] == [twin_lab.name("team---shared")]
+    named = admin("POST", path, {"reapply": [fake_lab.name("team")]}).body["drift"]
+    assert [each["queue"] for each in named if each["reapplied_at"] is None] == [fake_lab.name("team---shared")]
     everything = admin("POST", path, {"reapply": True}).body["drift"]
     assert [each for each in everything if each["reapplied_at"] is None] == []
     assert admin("POST", path, {"reapply": "x"}).codes == {("reapply", "bad_value")}
     assert admin("POST", path, {"colour": 1}).status == 400
 
 
-def test_who_may_ask(twin_lab: SyncHarness, admin: ApiCaller, caller: Callable[[str, str], ApiCaller]) -> None:
+def test_who_may_ask(fake_lab: SyncHarness, admin: ApiCaller, caller: Callable[[str, str], ApiCaller]) -> None:
     pool()
     viewer, user = caller("vera", "osmo-viewer"), caller("ann", "osmo-team-user")
     assert viewer("GET", "/api/backend/lab/sync").status == 200
@@ -160,7 +160,7 @@ def test_who_may_ask(twin_lab: SyncHarness, admin: ApiCaller, caller: Callable[[
 # --- the connection's test --------------------------------------------------------------------------------------------
 
 
-def test_a_cluster_that_has_everything(twin_lab: SyncHarness, admin: ApiCaller) -> None:
+def test_a_cluster_that_has_everything(fake_lab: SyncHarness, admin: ApiCaller) -> None:
     body = admin("POST", "/api/backend/lab/test").body
     report = body["connection"]
     assert report["ok"] is True
@@ -169,7 +169,7 @@ def test_a_cluster_that_has_everything(twin_lab: SyncHarness, admin: ApiCaller) 
     )
     assert {check["ok"] for check in report["checks"]} == {True}
     assert body["connection_at"] >= body["connection_asked_at"]
-    assert twin_lab.queues() == {}, "it leaves nothing behind"
+    assert fake_lab.queues() == {}, "it leaves nothing behind"
 
 
 @pytest.mark.parametrize(
@@ -181,21 +181,21 @@ def test_a_cluster_that_has_everything(twin_lab: SyncHarness, admin: ApiCaller) 
     ],
 )
 def test_what_a_cluster_lacks_is_said(
-    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, lacks: Any, names: list[str], said: str
+    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, lacks: Any, names: list[str], said: str
 ) -> None:
     cluster = FakeCluster(namespaces=["t1"])
     cluster.uninstall_kinds(lacks)
     monkeypatch.setattr(connections, "connect", lambda _: cluster)
-    report = run_connection_test(twin_lab.backend.pk)
+    report = run_connection_test(fake_lab.backend.pk)
     assert report is not None
     assert report.is_ok is (not names)
     assert [check.name for check in report.checks if not check.is_ok and check.is_required] == names
     assert said in report.message
 
 
-def test_a_namespace_that_is_not_there(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_namespace_that_is_not_there(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "connect", lambda _: FakeCluster(namespaces=["elsewhere"]))
-    report = run_connection_test(twin_lab.backend.pk)
+    report = run_connection_test(fake_lab.backend.pk)
     assert report is not None
     assert report.message.startswith("Namespace t1 does not exist; create it: kubectl create namespace t1.")
     failed = [check.name for check in report.checks if not check.is_ok]
@@ -211,34 +211,34 @@ def test_a_namespace_that_is_not_there(twin_lab: SyncHarness, monkeypatch: pytes
     ],
 )
 def test_a_cluster_that_cannot_be_asked(
-    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, error: errors.ClusterError, said: str
+    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, error: errors.ClusterError, said: str
 ) -> None:
     class Deaf(FakeCluster):
         def version(self) -> str:
             raise error
 
     monkeypatch.setattr(connections, "connect", lambda _: Deaf())
-    report = run_connection_test(twin_lab.backend.pk)
+    report = run_connection_test(fake_lab.backend.pk)
     assert report is not None
     assert said in report.message
     assert [check.name for check in report.checks] == ["connection"]
 
 
-def test_a_cluster_that_falls_silent_is_not_asked_on(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_falls_silent_is_not_asked_on(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(FakeCluster):
         def get(self, *_: Any, **__: Any) -> Any:
             raise errors.Unreachable("Connected, but no answer in time.")
 
     monkeypatch.setattr(connections, "connect", lambda _: Silent())
-    report = run_connection_test(twin_lab.backend.pk)
+    report = run_connection_test(fake_lab.backend.pk)
     assert report is not None
     assert [check.name for check in report.checks] == ["connection", "queues"]
 
 
-def test_a_backend_without_a_cluster_or_that_is_gone(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_without_a_cluster_or_that_is_gone(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     KubernetesSettings.objects.all().delete()
-    report = run_connection_test(twin_lab.backend.pk)
+    report = run_connection_test(fake_lab.backend.pk)
     assert report is not None
     assert "has no cluster configured" in report.message
     assert run_connection_test(10**9) is None
@@ -305,23 +305,23 @@ def test_a_cluster_that_has_lost_its_settings_gets_new_ones(browser: Client) -> 
     assert KubernetesSettings.objects.get().access == "in_cluster"
 
 
-def test_the_page_of_a_clusters_queues(browser: Client, twin_lab: SyncHarness) -> None:
+def test_the_page_of_a_clusters_queues(browser: Client, fake_lab: SyncHarness) -> None:
     address = "/scheduling/queuesync/lab/change/"
     assert "not checked yet" in browser.get(address).content.decode()
     pool()
     assert "The queues are in sync" in browser.get(address).content.decode()
     put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
-    twin_lab.edit("team", {"spec": {"priority": 77}})
+    fake_lab.edit("team", {"spec": {"priority": 77}})
     answer = browser.post(address, {"do": "sync"}, follow=True).content.decode()
     assert "The queues are out of sync" in answer
     assert "77" in answer
     assert "kim" in answer
     assert "Revert" in answer
-    browser.post(address, {"do": "reapply", "queue": twin_lab.name("team")})
-    assert twin_lab.get("team")["spec"]["priority"] == 100
-    twin_lab.edit("team", {"spec": {"priority": 78}})
+    browser.post(address, {"do": "reapply", "queue": fake_lab.name("team")})
+    assert fake_lab.get("team")["spec"]["priority"] == 100
+    fake_lab.edit("team", {"spec": {"priority": 78}})
     browser.post(address, {"do": "reapply"})
-    assert twin_lab.get("team")["spec"]["priority"] == 100
+    assert fake_lab.get("team")["spec"]["priority"] == 100
     tested = browser.post(address, {"do": "test"}, follow=True).content.decode()
     assert "Connected to Kubernetes v1.36.4" in tested
     listed = browser.get("/scheduling/queuesync/").content.decode()
@@ -330,17 +330,17 @@ def test_the_page_of_a_clusters_queues(browser: Client, twin_lab: SyncHarness) -
 
 
 def test_a_test_that_was_asked_for_and_not_made_yet(
-    browser: Client, twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+    browser: Client, fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifications, "_enqueue", lambda *_: None)
     browser.post("/scheduling/queuesync/lab/change/", {"do": "test"})
     assert "A worker is testing the connection" in browser.get("/scheduling/queuesync/lab/change/").content.decode()
-    assert QueueSync.objects.get(backend=twin_lab.backend).connection_test is None
-    assert connection_test.run_connection_test(twin_lab.backend.pk)
+    assert QueueSync.objects.get(backend=fake_lab.backend).connection_test is None
+    assert connection_test.run_connection_test(fake_lab.backend.pk)
     assert "is testing" not in browser.get("/scheduling/queuesync/lab/change/").content.decode()
 
 
-def test_viewers_look_and_do_not_touch(twin_lab: SyncHarness) -> None:
+def test_viewers_look_and_do_not_touch(fake_lab: SyncHarness) -> None:
     create_user(actor=SYSTEM, username="vera", roles=["osmo-viewer"])
     client = Client()
     client.force_login(User.objects.get(username="vera"))
@@ -359,33 +359,33 @@ def _run(*words: str) -> tuple[int, str]:
 
 
 def test_osmo_admin_sync_prints_the_plan_and_carries_it_out(
-    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
     pool()
     code, said = _run("--dry-run")
     assert code == 0
-    assert f"  + create {twin_lab.name('team')}: 100 GPUs below {twin_lab.root}" in said
+    assert f"  + create {fake_lab.name('team')}: 100 GPUs below {fake_lab.root}" in said
     assert "6 writes would be made." in said
-    assert twin_lab.queues() == {}
+    assert fake_lab.queues() == {}
     code, said = _run()
-    assert (code, twin_lab.queues()) == (0, {"": -1, "team": 100, "team---shared": 100})
+    assert (code, fake_lab.queues()) == (0, {"": -1, "team": 100, "team---shared": 100})
     assert "3 queues follow the ledger's generation" in said
-    twin_lab.edit("team", {"spec": {"priority": 1}})
+    fake_lab.edit("team", {"spec": {"priority": 1}})
     code, said = _run("--dry-run", "--backend", "lab")
-    assert f"  ! kim changed {twin_lab.name('team')} spec.priority: 1 instead of 100" in said
+    assert f"  ! kim changed {fake_lab.name('team')} spec.priority: 1 instead of 100" in said
     assert "1 write would be made." in said
     _run()
     assert "Nothing to do." in _run("--dry-run")[1]
 
 
-def test_osmo_admin_sync_says_what_is_wrong(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_osmo_admin_sync_says_what_is_wrong(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
 
     def fails(verb: str, *_: Any) -> None:
         raise errors.Unauthorized("Unauthorized")
 
-    twin_lab.cluster.before_call = fails
+    fake_lab.cluster.before_call = fails
     for words in ((), ("--dry-run",)):
         code, said = _run(*words)
         assert code == 1
@@ -393,18 +393,18 @@ def test_osmo_admin_sync_says_what_is_wrong(twin_lab: SyncHarness, monkeypatch: 
 
 
 def test_osmo_admin_sync_takes_over_what_a_lost_house_left(
-    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
     pool()
     labels = {"osmo.namespace": "t1", "osmo.house": "lost"}
-    body = {"metadata": {"name": twin_lab.name("team"), "labels": labels}, "spec": {}}
-    twin_lab.cluster.cluster.create(QUEUE, body, field_manager="kim")
+    body = {"metadata": {"name": fake_lab.name("team"), "labels": labels}, "spec": {}}
+    fake_lab.cluster.cluster.create(QUEUE, body, field_manager="kim")
     code, said = _run()
     assert code == 1
     assert "left alone" in said
     code, said = _run("--take-over")
-    assert (code, twin_lab.queues()) == (0, {"": -1, "team": 100, "team---shared": 100})
+    assert (code, fake_lab.queues()) == (0, {"": -1, "team": 100, "team---shared": 100})
 
 
 def test_osmo_admin_sync_without_a_cluster(ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,19 +415,19 @@ def test_osmo_admin_sync_without_a_cluster(ledger: None, monkeypatch: pytest.Mon
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_scraper_sees_which_cluster_is_behind(twin_lab: SyncHarness) -> None:
+def test_a_scraper_sees_which_cluster_is_behind(fake_lab: SyncHarness) -> None:
     from scheduling.selectors.queue_sync_state import read_sync_metrics
 
     pool()
     behind = read_sync_metrics()["lab"]
     assert (behind["in_step"], behind["generations_behind"] > 0) == (0, True)
-    twin_lab.sync()
+    fake_lab.sync()
     assert read_sync_metrics()["lab"] == {
         "in_step": 1, "generations_behind": 0, "drift_fields": 0, "sync_failures": 0,
     }  # fmt: skip
     put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
-    twin_lab.edit("team", {"spec": {"priority": 1}})
-    tasks.sync_backend_queues(twin_lab.backend.pk)
+    fake_lab.edit("team", {"spec": {"priority": 1}})
+    tasks.sync_backend_queues(fake_lab.backend.pk)
     assert read_sync_metrics()["lab"]["drift_fields"] == 1
     create_user(actor=SYSTEM, username="prometheus", roles=["osmo-viewer"])
     secret = create_token(actor=SYSTEM, owner="prometheus", name="scrape")[1]

@@ -39,7 +39,7 @@ from tests.support.threads import run_concurrently
 @pytest.fixture(autouse=True)
 def beside(request: pytest.FixtureRequest) -> Iterator[None]:
     """Whatever happens in these tests, nothing of others is touched."""
-    labs = [name for name in ("lab", "twin_lab") if name in request.fixturenames]
+    labs = [name for name in ("lab", "fake_lab") if name in request.fixturenames]
     lab: SyncHarness | None = request.getfixturevalue(labs[0]) if labs else None
     if "real" in request.fixturenames:
         lab = request.getfixturevalue("real")[0]
@@ -105,9 +105,9 @@ def heals(lab: SyncHarness) -> None:
     ],
 )
 def test_a_cluster_that_cannot_be_listed_is_left_in_peace_for_a_while(
-    twin_lab: SyncHarness, error: errors.ClusterError, reason: str
+    fake_lab: SyncHarness, error: errors.ClusterError, reason: str
 ) -> None:
-    lab = twin_lab
+    lab = fake_lab
     pool("team")
     fails(lab, error, at=lambda verb, kind, name: verb == "list")
     outcome = lab.sync()
@@ -129,30 +129,30 @@ def test_a_cluster_that_cannot_be_listed_is_left_in_peace_for_a_while(
     assert (lab.row.failures, lab.row.retry_at) == (0, None)
 
 
-def test_pauses_grow_up_to_five_minutes(twin_lab: SyncHarness) -> None:
-    fails(twin_lab, errors.Unreachable("gone"), at=lambda *_: True)
+def test_pauses_grow_up_to_five_minutes(fake_lab: SyncHarness) -> None:
+    fails(fake_lab, errors.Unreachable("gone"), at=lambda *_: True)
     for attempt in range(12):
-        twin_lab.sync()
-        row = twin_lab.row
+        fake_lab.sync()
+        row = fake_lab.row
         assert row.retry_at is not None
         assert row.attempted_at is not None
         assert row.retry_at - row.attempted_at >= timedelta(seconds=min(300, 2**attempt))
         assert row.retry_at - timezone.now() <= timedelta(minutes=5)
 
 
-def test_since_moves_only_with_the_reason(twin_lab: SyncHarness) -> None:
-    fails(twin_lab, errors.Unreachable("gone"), at=lambda *_: True)
-    twin_lab.sync()
-    first = twin_lab.row.since
-    twin_lab.sync()
-    assert twin_lab.row.since == first
-    heals(twin_lab)
-    twin_lab.sync()
-    assert twin_lab.row.since > first
+def test_since_moves_only_with_the_reason(fake_lab: SyncHarness) -> None:
+    fails(fake_lab, errors.Unreachable("gone"), at=lambda *_: True)
+    fake_lab.sync()
+    first = fake_lab.row.since
+    fake_lab.sync()
+    assert fake_lab.row.since == first
+    heals(fake_lab)
+    fake_lab.sync()
+    assert fake_lab.row.since > first
 
 
-def test_one_object_that_is_refused_keeps_only_its_own_tree_waiting(twin_lab: SyncHarness) -> None:
-    lab = twin_lab
+def test_one_object_that_is_refused_keeps_only_its_own_tree_waiting(fake_lab: SyncHarness) -> None:
+    lab = fake_lab
     for name in ("bad", "good"):
         pool(name)
     lab.sync()
@@ -175,8 +175,8 @@ def test_one_object_that_is_refused_keeps_only_its_own_tree_waiting(twin_lab: Sy
     assert lab.queues()["bad--a"] == 4
 
 
-def test_when_nothing_works_any_more_the_rest_is_left(twin_lab: SyncHarness) -> None:
-    lab = twin_lab
+def test_when_nothing_works_any_more_the_rest_is_left(fake_lab: SyncHarness) -> None:
+    lab = fake_lab
     for number in range(10):
         pool(f"p{number}")
     fails(lab, errors.ServerError("failed calling webhook"), at=lambda verb, *_: verb == "apply")
@@ -186,31 +186,31 @@ def test_when_nothing_works_any_more_the_rest_is_left(twin_lab: SyncHarness) -> 
     assert "writes are left" in outcome.message
 
 
-def test_the_api_server_asks_for_pauses_and_gets_them(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_api_server_asks_for_pauses_and_gets_them(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     slept = no_pauses(monkeypatch)
     pool("team")
     busy = errors.TooManyRequests("slow down", status=429, retry_after=2)
-    fails(twin_lab, busy, at=lambda verb, *_: verb == "apply", times=3)
-    assert twin_lab.sync().synced == "True"
+    fails(fake_lab, busy, at=lambda verb, *_: verb == "apply", times=3)
+    assert fake_lab.sync().synced == "True"
     assert len(slept) == 3
     assert min(slept) >= 2
-    assert twin_lab.queues() == {"": -1, "team": 10, "team---shared": 10}
+    assert fake_lab.queues() == {"": -1, "team": 10, "team---shared": 10}
 
 
-def test_a_pause_that_is_too_long_is_made_outside(twin_lab: SyncHarness) -> None:
+def test_a_pause_that_is_too_long_is_made_outside(fake_lab: SyncHarness) -> None:
     pool("team")
-    fails(twin_lab, errors.TooManyRequests("slow down", retry_after=120), at=lambda verb, *_: verb == "apply")
-    assert twin_lab.sync().reason == "TooManyRequests"
-    row = twin_lab.row
+    fails(fake_lab, errors.TooManyRequests("slow down", retry_after=120), at=lambda verb, *_: verb == "apply")
+    assert fake_lab.sync().reason == "TooManyRequests"
+    row = fake_lab.row
     assert row.retry_at is not None
     assert row.attempted_at is not None
     assert row.retry_at - row.attempted_at > timedelta(seconds=119)
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(twin_lab: SyncHarness, number: int) -> None:
+def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(fake_lab: SyncHarness, number: int) -> None:
     """A worker that dies is an exception that nobody catches."""
-    lab = twin_lab
+    lab = fake_lab
     pool("team", 100)
     create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
     lab.sync()
@@ -247,35 +247,35 @@ def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(twin_lab: Sy
 # --- the lease --------------------------------------------------------------------------------------------------------
 
 
-def test_a_lease_is_one_workers_until_it_ends(twin_lab: SyncHarness) -> None:
-    backend = twin_lab.backend.pk
+def test_a_lease_is_one_workers_until_it_ends(fake_lab: SyncHarness) -> None:
+    backend = fake_lab.backend.pk
     QueueSync.objects.get_or_create(pk=backend)
     with hold_lease(backend) as mine:
         with pytest.raises(AlreadyClaimed):
             sync_backend_queues(backend, manual=True)
         sync_while_requested(backend)  # finds somebody at work and goes
-        assert twin_lab.cluster.calls == []
+        assert fake_lab.cluster.calls == []
         mine.renew()
-    assert twin_lab.sync().synced == "True"
-    row = twin_lab.row
+    assert fake_lab.sync().synced == "True"
+    row = fake_lab.row
     assert (row.lease_holder, row.lease_expires_at) == (None, None)
 
 
-def test_a_worker_that_died_loses_its_lease(twin_lab: SyncHarness) -> None:
-    backend = twin_lab.backend.pk
+def test_a_worker_that_died_loses_its_lease(fake_lab: SyncHarness) -> None:
+    backend = fake_lab.backend.pk
     QueueSync.objects.get_or_create(pk=backend)
     dead = leases.Lease(backend)
     dead.claim()
     with pytest.raises(AlreadyClaimed):
         sync_backend_queues(backend, manual=True)
     QueueSync.objects.update(lease_expires_at=Now() - timedelta(seconds=1))
-    assert twin_lab.sync().synced == "True"
+    assert fake_lab.sync().synced == "True"
 
 
 def test_a_worker_that_was_too_slow_stops_before_its_next_write(
-    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = twin_lab
+    lab = fake_lab
     pool("team")
     monkeypatch.setattr(leases, "RENEW_AFTER_SECONDS", 0.0)
     others = leases.Lease(lab.backend.pk)
@@ -293,22 +293,22 @@ def test_a_worker_that_was_too_slow_stops_before_its_next_write(
 
 
 def test_a_run_that_may_not_go_on_leaves_the_rest_to_the_next(
-    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its database did not answer for so long that the lease may be over."""
     pool("team")
     monkeypatch.setattr(leases, "SAFE_WRITE_SECONDS", -1.0)
-    outcome = twin_lab.sync()
+    outcome = fake_lab.sync()
     assert (outcome.synced, outcome.reason) == ("False", "Interrupted")
     assert len(outcome.remaining) == 3 + 3
-    assert twin_lab.row.retry_at is None
+    assert fake_lab.row.retry_at is None
     monkeypatch.setattr(leases, "SAFE_WRITE_SECONDS", 40.0)
-    assert twin_lab.sync().synced == "True"
+    assert fake_lab.sync().synced == "True"
 
 
 @pytest.mark.race
 def test_two_workers_at_once_without_the_lease_write_twice(
-    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The race, shown with the lease off."""
     pool("team")
@@ -316,10 +316,10 @@ def test_two_workers_at_once_without_the_lease_write_twice(
     monkeypatch.setattr(leases.Lease, "renew", lambda self: None)
     monkeypatch.setattr(leases.Lease, "may_write", lambda self: True)
     Rendezvous(2).after_call(monkeypatch, queue_sync, "compare_with_ledger")
-    twin_lab.cluster.clear_calls()
-    outcome = run_concurrently([lambda: sync_backend_queues(twin_lab.backend.pk, manual=True) for _ in range(2)])
+    fake_lab.cluster.clear_calls()
+    outcome = run_concurrently([lambda: sync_backend_queues(fake_lab.backend.pk, manual=True) for _ in range(2)])
     assert not [each for each in outcome if isinstance(each, Exception)], outcome
-    assert len(twin_lab.cluster.writes) == 2 * 6
+    assert len(fake_lab.cluster.writes) == 2 * 6
 
 
 @pytest.mark.race
@@ -336,12 +336,12 @@ def test_two_workers_at_once_write_once(lab: SyncHarness, monkeypatch: pytest.Mo
     assert sorted(writes) == sorted(f"apply {name}" for name in (lab.root, lab.name("team"), lab.name("team---shared")))
 
 
-def test_a_dead_cluster_holds_up_no_other(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_cluster_holds_up_no_other(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each backend has its own lease, condition and pause."""
     content = {**yaml.safe_load(KUBECONFIG), "clusters": [{"name": "c", "cluster": {"server": "https://other"}}]}
     body = {"type": "kubernetes", "namespace": "t1", "kubeconfig": yaml.safe_dump(content)}
     dead = put_backend(actor=SYSTEM, name="dead", body=body).row
-    alive = twin_lab.cluster
+    alive = fake_lab.cluster
 
     def connect(backend: Backend) -> RecordingCluster:
         if backend.pk == dead.pk:
@@ -350,8 +350,8 @@ def test_a_dead_cluster_holds_up_no_other(twin_lab: SyncHarness, monkeypatch: py
 
     monkeypatch.setattr(connections, "connect", connect)
     assert sync_backend_queues(dead.pk).reason == "Unreachable"
-    assert sync_backend_queues(twin_lab.backend.pk).synced == "True"
-    assert backends_due_for_sync() == [twin_lab.backend.pk]
+    assert sync_backend_queues(fake_lab.backend.pk).synced == "True"
+    assert backends_due_for_sync() == [fake_lab.backend.pk]
 
 
 KUBECONFIG = yaml.safe_dump(

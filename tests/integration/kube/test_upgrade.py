@@ -63,7 +63,7 @@ class EarlierOsmo:
 
 
 @pytest.fixture(params=["pinned", "newer"])
-def place(request: pytest.FixtureRequest) -> Any:
+def kube_namespace(request: pytest.FixtureRequest) -> Any:
     """Real API servers with both versions of the PodGroup's definition."""
     from tests.support.kube_server import KubeNamespace, create_namespace
 
@@ -74,27 +74,27 @@ def place(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
-def house(lab: SyncHarness) -> EarlierOsmo:
+def earlier_osmo(lab: SyncHarness) -> EarlierOsmo:
     put_pool(actor=SYSTEM, name="team", body={"backend": "lab", "resources": {"gpu": {"guarantee": 100}}})
     return EarlierOsmo(lab)
 
 
 @pytest.mark.k8s
-def test_what_waits_is_pointed_at_the_leaf_and_what_runs_stays(lab: SyncHarness, house: EarlierOsmo) -> None:
-    old, new = house.old, house.new
-    house.gang("nothing-yet")
-    house.gang("waiting", "waits", "waits")
-    house.gang("running", "runs", "runs")
-    house.gang("partly", "runs", "waits")
-    house.gang("ending", "done", "runs")
-    house.gang("elsewhere", "waits", queue="somebody-elses")
+def test_what_waits_is_pointed_at_the_leaf_and_what_runs_stays(lab: SyncHarness, earlier_osmo: EarlierOsmo) -> None:
+    old, new = earlier_osmo.old, earlier_osmo.new
+    earlier_osmo.gang("nothing-yet")
+    earlier_osmo.gang("waiting", "waits", "waits")
+    earlier_osmo.gang("running", "runs", "runs")
+    earlier_osmo.gang("partly", "runs", "waits")
+    earlier_osmo.gang("ending", "done", "runs")
+    earlier_osmo.gang("elsewhere", "waits", queue="somebody-elses")
     untouched = {name: lab.cluster.cluster.get(POD, name, namespace=lab.ns) for name in ("running-0", "partly-0")}
 
     outcome = lab.sync()
 
     assert outcome.synced == "True"
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
-    assert house.queues_of(POD_GROUP) == {
+    assert earlier_osmo.queues_of(POD_GROUP) == {
         "nothing-yet": new,
         "waiting": new,
         "running": old,
@@ -102,7 +102,7 @@ def test_what_waits_is_pointed_at_the_leaf_and_what_runs_stays(lab: SyncHarness,
         "ending": old,
         "elsewhere": "somebody-elses",
     }
-    pods = house.queues_of(POD)
+    pods = earlier_osmo.queues_of(POD)
     assert {name for name, queue in pods.items() if queue == new} == {"waiting-0", "waiting-1", "partly-1"}
     for name, before in untouched.items():
         assert lab.cluster.cluster.get(POD, name, namespace=lab.ns) == before
@@ -113,8 +113,8 @@ def test_what_waits_is_pointed_at_the_leaf_and_what_runs_stays(lab: SyncHarness,
 
 
 @pytest.mark.k8s
-def test_a_crash_between_the_leaf_and_the_pointing_is_healed(lab: SyncHarness, house: EarlierOsmo) -> None:
-    house.gang("waiting", "waits")
+def test_a_crash_between_the_leaf_and_the_pointing_is_healed(lab: SyncHarness, earlier_osmo: EarlierOsmo) -> None:
+    earlier_osmo.gang("waiting", "waits")
 
     def dies(verb: str, kind: ResourceKind, name: str) -> None:
         if kind is POD_GROUP and verb == "merge":
@@ -123,14 +123,14 @@ def test_a_crash_between_the_leaf_and_the_pointing_is_healed(lab: SyncHarness, h
     lab.cluster.before_call = dies
     assert lab.sync().synced == "False"
     assert lab.queues()["team---shared"] == 100
-    assert house.queues_of(POD_GROUP) == {"waiting": house.old}
+    assert earlier_osmo.queues_of(POD_GROUP) == {"waiting": earlier_osmo.old}
     lab.cluster.before_call = lambda *_: None
-    assert lab.sync().written == (f"point PodGroup waiting from {house.old} to {house.new}",)
-    assert house.queues_of(POD_GROUP) == {"waiting": house.new}
+    assert lab.sync().written == (f"point PodGroup waiting from {earlier_osmo.old} to {earlier_osmo.new}",)
+    assert earlier_osmo.queues_of(POD_GROUP) == {"waiting": earlier_osmo.new}
 
 
 @pytest.mark.k8s
-def test_work_that_comes_to_the_old_queue_later_is_pointed_too(lab: SyncHarness, house: EarlierOsmo) -> None:
+def test_work_that_comes_to_the_old_queue_later_is_pointed_too(lab: SyncHarness, earlier_osmo: EarlierOsmo) -> None:
     lab.sync()
-    house.gang("late", "waits")
-    assert lab.sync().written == (f"point PodGroup late from {house.old} to {house.new}",)
+    earlier_osmo.gang("late", "waits")
+    assert lab.sync().written == (f"point PodGroup late from {earlier_osmo.old} to {earlier_osmo.new}",)

@@ -1,4 +1,4 @@
-"""The API server itself asks, over TLS: pods and PodGroups around the house are refused, ours are taken."""
+"""A real API server calls the webhooks over TLS: foreign pods and PodGroups in our queues are refused, ours pass."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Create = Callable[..., httpx.Response]
 
 @pytest.fixture(scope="module")
 def listener(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ServerCertificate]]:
-    """The house's webhook server over TLS."""
+    """The webhook server of the running installation, over TLS."""
     folder = tmp_path_factory.mktemp("webhook")
     certificate = ensure_certificate(folder / "certificates", ["127.0.0.1"])
     port = find_free_port()
@@ -65,8 +65,8 @@ def _trust(certificate: ServerCertificate) -> ssl.SSLContext:
 
 
 @pytest.fixture
-def house(stack: Stack, kube_server: KubeServer, kube: KubeNamespace) -> Iterator[Backend]:
-    """A backend of the running house on the cluster; its webhook is taken out at the end."""
+def guarded_backend(stack: Stack, kube_server: KubeServer, kube: KubeNamespace) -> Iterator[Backend]:
+    """A backend of the running installation on the cluster; its webhook is removed at the end."""
     name = stack.unique_name("cluster")
     with stack.orm():
         body = {
@@ -81,7 +81,7 @@ def house(stack: Stack, kube_server: KubeServer, kube: KubeNamespace) -> Iterato
 
 @pytest.fixture
 def install(
-    stack: Stack, house: Backend, kube: KubeNamespace, listener: tuple[str, ServerCertificate]
+    stack: Stack, guarded_backend: Backend, kube: KubeNamespace, listener: tuple[str, ServerCertificate]
 ) -> Callable[..., None]:
     """Put the webhook into the cluster and wait until it is in force."""
     url, certificate = listener
@@ -91,7 +91,12 @@ def install(
         with stack.orm():
             address = WebhookAddress(certificate.authority, url=url)
             install_webhook(
-                actor=SYSTEM, backend=house.name, address=address, mode=mode, identity=US, namespace_selector=only_here
+                actor=SYSTEM,
+                backend=guarded_backend.name,
+                address=address,
+                mode=mode,
+                identity=US,
+                namespace_selector=only_here,
             )
 
     return installed
@@ -143,7 +148,7 @@ def in_force(create: Create, queue: str) -> None:
 
 
 def test_pods_and_pod_groups_around_the_house_are_refused(
-    house: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace, stack: Stack
+    guarded_backend: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace, stack: Stack
 ) -> None:
     queue = f"osmo-pool-{kube.namespace}-team--a"
     install("enforce")
@@ -160,8 +165,8 @@ def test_pods_and_pod_groups_around_the_house_are_refused(
     assert create("pods", pod("ours", queue), who=US).status_code == 201
     assert create("podgroups", pod_group("ours", queue), who=US).status_code == 201
     with stack.orm():
-        counted = {row.kind: row.refused for row in Bypass.objects.filter(backend=house, code="foreign_work")}
-        put_queue_guard(actor=SYSTEM, backend=house.name, body={"accounts": ["team:runners"]})
+        counted = {row.kind: row.refused for row in Bypass.objects.filter(backend=guarded_backend, code="foreign_work")}
+        put_queue_guard(actor=SYSTEM, backend=guarded_backend.name, body={"accounts": ["team:runners"]})
     assert counted["Pod"] >= 2
     assert counted["PodGroup"] == 1
     allowed = create("pods", pod("let-in", queue), who="runner", groups=("team:runners", "system:masters"))
@@ -169,7 +174,7 @@ def test_pods_and_pod_groups_around_the_house_are_refused(
 
 
 def test_all_violations_in_one_answer(
-    house: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace
+    guarded_backend: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace
 ) -> None:
     install("enforce")
     in_force(create, f"osmo-pool-{kube.namespace}-x")
@@ -185,7 +190,7 @@ def test_all_violations_in_one_answer(
 
 
 def test_audit_lets_pass_and_warns(
-    house: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace, stack: Stack
+    guarded_backend: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace, stack: Stack
 ) -> None:
     queue = f"osmo-pool-{kube.namespace}-team"
     install("audit")
@@ -197,12 +202,12 @@ def test_audit_lets_pass_and_warns(
 
     assert "OSMO Admin would refuse this" in wait_for(warned, description="a warning")
     with stack.orm():
-        row = Bypass.objects.get(backend=house, kind="Pod")
+        row = Bypass.objects.get(backend=guarded_backend, kind="Pod")
     assert (row.username, row.refused) == ("mallory", 0)
 
 
 def test_the_scheduler_may_change_what_we_dispatched(
-    house: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace
+    guarded_backend: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace
 ) -> None:
     queue = f"osmo-pool-{kube.namespace}-team--a"
     install("enforce")
@@ -227,7 +232,7 @@ def test_the_scheduler_may_change_what_we_dispatched(
 
 
 def test_workers_ask_the_quota_of_their_namespace(
-    house: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace, stack: Stack
+    guarded_backend: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace, stack: Stack
 ) -> None:
     """Reserved before they are made: of two workers on a cap of one the second is refused, until there is room."""
     with stack.orm():
@@ -253,7 +258,7 @@ def test_workers_ask_the_quota_of_their_namespace(
 
 
 def test_standing(
-    house: Backend,
+    guarded_backend: Backend,
     install: Callable[..., None],
     stack: Stack,
     listener: tuple[str, ServerCertificate],
@@ -263,40 +268,42 @@ def test_standing(
 
     def faults(authority: str) -> tuple[str, ...]:
         with stack.orm():
-            return read_webhook_status(SYSTEM, house.name, ca_certificate=authority).problems
+            return read_webhook_status(SYSTEM, guarded_backend.name, ca_certificate=authority).problems
 
     assert "no webhook configuration" in faults("")[0]
     install("enforce")
     assert faults(certificate.authority) == ()
     assert "another certificate authority" in faults("other")[0]
     with stack.orm():
-        assert remove_webhook(actor=SYSTEM, backend=house.name)
-        assert not remove_webhook(actor=SYSTEM, backend=house.name)
+        assert remove_webhook(actor=SYSTEM, backend=guarded_backend.name)
+        assert not remove_webhook(actor=SYSTEM, backend=guarded_backend.name)
 
 
 def test_a_cluster_that_does_not_tell_who_we_are(
-    house: Backend, stack: Stack, listener: tuple[str, ServerCertificate]
+    guarded_backend: Backend, stack: Stack, listener: tuple[str, ServerCertificate]
 ) -> None:
     url, certificate = listener
     with stack.orm(), pytest.raises(Conflict, match="--identity"):
-        install_webhook(actor=SYSTEM, backend=house.name, address=WebhookAddress(certificate.authority, url=url))
+        install_webhook(
+            actor=SYSTEM, backend=guarded_backend.name, address=WebhookAddress(certificate.authority, url=url)
+        )
 
 
 def test_the_commands(
-    house: Backend, stack: Stack, listener: tuple[str, ServerCertificate], tmp_path: Path, kube: KubeNamespace
+    guarded_backend: Backend, stack: Stack, listener: tuple[str, ServerCertificate], tmp_path: Path, kube: KubeNamespace
 ) -> None:
     url, _ = listener
     runner = CliRunner()
     with stack.orm():
         at = ["--data-dir", str(tmp_path)]
-        wrong = runner.invoke(app, ["webhook", "status", house.name, *at], env=stack.env)
+        wrong = runner.invoke(app, ["webhook", "status", guarded_backend.name, *at], env=stack.env)
         assert wrong.exit_code == 1
         assert "no webhook configuration" in wrong.output
-        options = [house.name, *at, "--url", url]
+        options = [guarded_backend.name, *at, "--url", url]
         done = runner.invoke(app, ["webhook", "install", *options, "--identity", US], env=stack.env)
         assert done.exit_code == 0, done.output
         assert "mode audit" in done.output
-        right = runner.invoke(app, ["webhook", "status", house.name, *at], env=stack.env)
+        right = runner.invoke(app, ["webhook", "status", guarded_backend.name, *at], env=stack.env)
         assert right.exit_code == 0, right.output
         printed = runner.invoke(app, ["webhook", "manifest", *options], env=stack.env)
         kinds_printed = [item["kind"] for item in yaml.safe_load_all(printed.output)]
@@ -304,7 +311,7 @@ def test_the_commands(
             "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
             "ValidatingWebhookConfiguration",
         ]  # fmt: skip
-        gone = runner.invoke(app, ["webhook", "remove", house.name, *at], env=stack.env)
+        gone = runner.invoke(app, ["webhook", "remove", guarded_backend.name, *at], env=stack.env)
         assert "is removed" in gone.output
 
 
@@ -317,7 +324,7 @@ def test_the_port_for_clusters_serves_nothing_else(listener: tuple[str, ServerCe
 
 
 def test_a_cluster_that_is_away_is_said_so(
-    house: Backend, stack: Stack, listener: tuple[str, ServerCertificate]
+    guarded_backend: Backend, stack: Stack, listener: tuple[str, ServerCertificate]
 ) -> None:
     url, certificate = listener
     gone = {"clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{find_free_port()}"}}],
