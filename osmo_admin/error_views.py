@@ -19,7 +19,7 @@ from pools.transactions import request_id
 def not_found_view(request: HttpRequest, exception: Any = None) -> HttpResponse:
     """404."""
     if _is_api_request(request):
-        return _json_response(NotFound("This address does not exist."), 404)
+        return _json_response(NotFound("There is nothing at this address."), 404)
     return defaults.page_not_found(request, exception)
 
 

@@ -99,7 +99,7 @@ def _resized(old: Any, new: Any) -> str:
 
 
 def _subpool_created(entry: _Entry) -> str:
-    return f"created slice {entry.name} with {_gpus(entry.after.get('last_quota'))}"
+    return f"created subpool {entry.name} with {_gpus(entry.after.get('last_quota'))}"
 
 
 def _subpool_updated(entry: _Entry) -> str:
@@ -110,17 +110,17 @@ def _subpool_updated(entry: _Entry) -> str:
 
 
 def _subpool_deleting(entry: _Entry) -> str:
-    return f"deleted slice {entry.name}, which drains its {_gpus(entry.before.get('last_quota'))} first"
+    return f"deleted subpool {entry.name}, which is draining {_gpus(entry.before.get('last_quota'))}"
 
 
 def _subpool_archived(entry: _Entry) -> str:
     if entry.before.get("subpool_state") == "DELETING":
         return f"archived {entry.name}: drained"
-    return f"deleted slice {entry.name}, which held nothing and is archived"
+    return f"deleted subpool {entry.name}, which held no GPUs and is archived"
 
 
 def _subpool_reactivated(entry: _Entry) -> str:
-    return f"brought slice {entry.name} back with {_gpus(entry.after.get('last_quota'))}"
+    return f"brought subpool {entry.name} back with {_gpus(entry.after.get('last_quota'))}"
 
 
 def _pool_created(entry: _Entry) -> str:

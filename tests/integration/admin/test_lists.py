@@ -170,7 +170,7 @@ def test_audit_by_its_filters(as_person: Callable[[str], Client]) -> None:
     assert created not in shown("pool=other")
     assert shown("until=2000-01-01T00:00") == []
     page = root.get("/pools/auditentry/?q=pool/team--c").content.decode()
-    assert "chief created slice team--c with 7 GPUs: for a test" in page
+    assert "chief created subpool team--c with 7 GPUs: for a test" in page
     own = as_person("chief").get("/pools/auditentry/").content.decode()
     assert "team--c" in own
     assert "pool/other" not in own

@@ -128,7 +128,7 @@ def test_an_address_below_what_is_offered(nobody: ApiCaller, path: str) -> None:
     for method in ("GET", "DELETE"):
         answer = nobody(method, f"/api/configs/{path}")
         assert (answer.status, answer.body["error_code"]) == (404, "NOTFOUND")
-        assert answer.body["message"] == "This address does not exist."
+        assert answer.body["message"] == "There is nothing at this address."
 
 
 def test_configuration_that_is_not_offered(nobody: ApiCaller) -> None:

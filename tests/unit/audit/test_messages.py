@@ -36,7 +36,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "bob",
         None,
         SLICE | {"last_quota": 30},
-        "bob created slice team--a with 30 GPUs",
+        "bob created subpool team--a with 30 GPUs",
     ),
     "one GPU": (
         "subpool.created",
@@ -44,7 +44,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "bob",
         None,
         SLICE | {"last_quota": 1},
-        "bob created slice team--a with 1 GPU",
+        "bob created subpool team--a with 1 GPU",
     ),
     "deleting": (
         "subpool.deleting",
@@ -52,7 +52,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "bob",
         SLICE,
         SLICE | {"subpool_state": "DELETING"},
-        "bob deleted slice team--b, which drains its 50 GPUs first",
+        "bob deleted subpool team--b, which is draining 50 GPUs",
     ),
     "drained": (
         "subpool.archived",
@@ -68,7 +68,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "bob",
         SLICE,
         SLICE | {"subpool_state": "ARCHIVED"},
-        "bob deleted slice team--a, which held nothing and is archived",
+        "bob deleted subpool team--a, which held no GPUs and is archived",
     ),
     "recreated": (
         "subpool.reactivated",
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "bob",
         SLICE | {"subpool_state": "ARCHIVED"},
         SLICE | {"last_quota": 10},
-        "bob brought slice team--b back with 10 GPUs",
+        "bob brought subpool team--b back with 10 GPUs",
     ),
     "slice renamed with its pool": (
         "subpool.renamed",
