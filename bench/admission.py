@@ -15,7 +15,7 @@ LIVE = (0, 100_000)
 
 
 def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
-    """Every combination of clients, pools and live workflows."""
+    """Every combination of clients, pools and active workflows."""
     from pools.models import Pool
 
     fill.offset_pool_ids()

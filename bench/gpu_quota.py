@@ -1,8 +1,8 @@
 """GPU quota by namespace: allocate and release, over HTTP and as a service call, beside pgbench of the same
 transactions; and rebuilding 1,000 namespaces from 50,000 pods.
 
-`python -m bench.gpu_quota NAMESPACES SECONDS PREFIX` is one process of the service load; it prints how many pairs it
-did.
+`python -m bench.gpu_quota NAMESPACES SECONDS PREFIX` is one process of the service load; it prints the number of its
+pairs.
 """
 
 from __future__ import annotations

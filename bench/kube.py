@@ -9,7 +9,7 @@ from typing import Any
 
 
 def measure_on_api_server(measure: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """What `measure` finds on a fresh server (tests.support.kube_server.KubeServer), or why it was not asked."""
+    """The result of `measure` on a fresh server (tests.support.kube_server.KubeServer), or why it was not run."""
     from tests.support.kube_server import ENVTEST, PINNED, KubeServer
 
     if not ENVTEST.exists():

@@ -1,4 +1,4 @@
-"""The limit beside an admission: pgbench running the very SQL of one submission, captured from the service itself."""
+"""The limit beside an admission: pgbench running the SQL of one submission, captured from the service itself."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def pgbench_script(statements: Sequence[str], *, pool_id: int, last_pool_id: int
 
     Each has fresh ids, the name that the recording statement gives it, a pool between `pool_id` (the one they were
     captured on) and `last_pool_id`, and names as in the load: of each client on one pool, of each pool where there are
-    many. What varies stands inside literals too, so those are wrapped in `replace`.
+    many. Varying values occur inside literals too, so literals are wrapped in `replace`.
     """
     writer = ":client_id" if pool_id == last_pool_id else ":p"
     together = "\n".join(statements)

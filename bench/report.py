@@ -1,5 +1,5 @@
-"""`python -m bench.report docs/performance.json > docs/performance.md`: what was measured, as a page, beside its
-targets."""
+"""`python -m bench.report docs/performance.json > docs/performance.md`: the measurements as a page, beside
+their targets."""
 
 from __future__ import annotations
 

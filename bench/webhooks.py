@@ -1,4 +1,4 @@
-"""How long a cluster waits for our answer to an admission review: over TLS on kept connections, as API servers ask."""
+"""Latency of our answers to admission reviews: over TLS on kept connections, like API servers."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def elastic(pods: int, least: int) -> str:
     return f"kind: PodGroup\nmetadata: {{name: job, annotations: {notes}}}\nspec: {{minMember: {least}}}\n"
 
 
-class Scene:
+class ReconciledScene:
     """Two pools that share two nodes, and the checks after each cycle."""
 
     def __init__(self) -> None:
@@ -188,7 +188,7 @@ def test_a_reconciled_backend_is_consistent(request: pytest.FixtureRequest) -> N
     @given(DAYS)
     def run_days(days: list[tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], tuple[Any, ...]]]) -> None:
         with transaction.atomic():
-            scene = Scene()
+            scene = ReconciledScene()
             for coming, changes, cycle in days:
                 for what, *how in (*coming, *changes, cycle):
                     scene.do(what, *how)

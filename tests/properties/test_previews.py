@@ -37,7 +37,7 @@ from tests.support import factories
 
 SUBPOOLS = (("team", "a"), ("team", "b"), ("other", "x"))
 LEAVES = ("team", "other", *(f"{pool}--{short}" for pool, short in SUBPOOLS))
-Change = Callable[[], object]
+Operation = Callable[[], object]
 FEWER = settings.default.max_examples * 2 // 5  # every example is a scene in the database
 
 
@@ -51,7 +51,7 @@ class GangRequest:
 
 
 @dataclass(frozen=True)
-class Scene:
+class PreviewScene:
     """Two pools on the same nodes, perhaps in one cohort. LOW work is submitted first and starts where it can; HIGH and
     NORMAL work is submitted while the backend is offline; then quotas are cut, and the backend is online again. So firm
     work waits for quota, and LOW work holds the nodes. `spare` is the quota of the pools beside their subpools."""
@@ -73,7 +73,7 @@ def _works(
 
 
 SCENES = st.builds(
-    Scene,
+    PreviewScene,
     nodes=st.sampled_from([(8,), (4, 4), (8, 2), (4, 2, 2)]),
     spare=st.tuples(st.integers(0, 2), st.integers(0, 2)),
     quotas=st.tuples(st.integers(2, 4), st.integers(0, 2), st.integers(0, 2)),
@@ -84,7 +84,7 @@ SCENES = st.builds(
 )
 
 
-def build(scene: Scene) -> Backend:
+def build(scene: PreviewScene) -> Backend:
     """The scene after a scheduling cycle."""
     backend = factories.make_backend(nodes=0)
     Node.objects.bulk_create(
@@ -124,28 +124,28 @@ def send(works: Sequence[GangRequest]) -> None:
             continue
 
 
-def _resize(where: tuple[str, str], quota: int) -> Change:
+def _resize(where: tuple[str, str], quota: int) -> Operation:
     return lambda: resize_subpool(actor=SYSTEM, parent=where[0], subpool_name=where[1], quota=quota)
 
 
-def _restore(quotas: Sequence[int]) -> Change:
+def _restore(quotas: Sequence[int]) -> Operation:
     return lambda: [_resize(where, quota)() for where, quota in zip(SUBPOOLS, quotas, strict=True)]
 
 
-def _delete(where: tuple[str, str], cancel: bool) -> Change:
+def _delete(where: tuple[str, str], cancel: bool) -> Operation:
     return lambda: delete_subpool(actor=SYSTEM, parent=where[0], subpool_name=where[1], cancel_pending=cancel)
 
 
-def _create(pool: str, quota: int) -> Change:
+def _create(pool: str, quota: int) -> Operation:
     return lambda: create_subpool(actor=SYSTEM, parent=pool, subpool_name="new", quota=quota)
 
 
-def _pool(pool: str, guarantee: int, maximum: int) -> Change:
+def _pool(pool: str, guarantee: int, maximum: int) -> Operation:
     gpu = {"guarantee": guarantee, "maximum": max(guarantee, maximum) if maximum >= 0 else -1}
     return lambda: patch_pool(actor=SYSTEM, name=pool, patch={"resources": {"gpu": gpu}})
 
 
-def _cohort(nominal: int) -> Change:
+def _cohort(nominal: int) -> Operation:
     quota = {"flavor": "default", "resource": "gpu", "nominal": nominal}
     return lambda: put_cohort(actor=SYSTEM, name="org", body={"quotas": [quota]})
 
@@ -172,22 +172,22 @@ def rolled_back_scene() -> Iterator[None]:
 @pytest.mark.timeout(3600)
 @settings(max_examples=FEWER)
 @given(SCENES, st.booleans(), CHANGES)
-def test_the_preview_equals_the_later_effect(scene: Scene, restores: bool, change: Change) -> None:
+def test_the_preview_equals_the_later_effect(scene: PreviewScene, restores: bool, operation: Operation) -> None:
     """Preview, apply, reconcile, compare. Half of the changes restore the quotas that were cut."""
     with rolled_back_scene():
-        _compare(build(scene), _restore(scene.quotas) if restores else change)
+        _compare(build(scene), _restore(scene.quotas) if restores else operation)
 
 
-def _compare(backend: Backend, change: Change) -> None:
+def _compare(backend: Backend, operation: Operation) -> None:
     running, waiting = set(_running_firm_work()), set(_waiting())
-    effect = read_effect(change, read_state=lambda: None, actor=SYSTEM)
+    effect = read_effect(operation, read_state=lambda: None, actor=SYSTEM)
     last = Decision.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
     if effect["violations"]:
         assert [effect[key] for key in IMPACT_KEYS] == [[], [], []]
         with pytest.raises((BadInput, Conflict)):
-            change()
+            operation()
         return
-    change()
+    operation()
     assert reconcile_backend(backend.pk)["settled"]
     taken = Decision.objects.filter(pk__gt=last, action__in=[Decision.Action.RECLAIM, Decision.Action.PREEMPT])
     assert effect["may_be_reclaimed"] == list(
@@ -221,7 +221,7 @@ def _running_firm_work() -> list[str]:
 @pytest.mark.timeout(3600)
 @settings(max_examples=FEWER)
 @given(SCENES)
-def test_the_reason_of_waiting_work_is_true(scene: Scene) -> None:
+def test_the_reason_of_waiting_work_is_true(scene: PreviewScene) -> None:
     """A waiting gang starts when exactly the amounts that its reason names become available."""
     with rolled_back_scene():
         facts = read_live_facts(build(scene)).facts
@@ -244,7 +244,7 @@ def test_the_reason_of_waiting_work_is_true(scene: Scene) -> None:
 @pytest.mark.timeout(3600)
 @settings(max_examples=FEWER)
 @given(SCENES, _works(list(Priority), LEAVES, 1))
-def test_new_work_starts_with_totals_as_with_full_facts(scene: Scene, works: tuple[GangRequest, ...]) -> None:
+def test_new_work_starts_with_totals_as_with_full_facts(scene: PreviewScene, works: tuple[GangRequest, ...]) -> None:
     """Whether and where one gang starts on free nodes does not depend on the list of other gangs."""
     with rolled_back_scene():
         backend = build(scene)

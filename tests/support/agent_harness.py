@@ -24,7 +24,7 @@ KUBELET = "kubelet"
 
 
 def kubernetes_backend(namespace: str, name: str = "lab") -> Backend:
-    """A backend of type kubernetes; tests bring its connection."""
+    """A backend of type kubernetes; tests supply its connection."""
     row = Backend.objects.create(name=name, namespace=namespace, kind=Backend.Kind.KUBERNETES)
     KubernetesSettings.objects.create(backend=row, access=KubernetesSettings.Access.IN_CLUSTER, server=f"test:{name}")
     return row
@@ -102,7 +102,7 @@ class AgentHarness:
         )
 
     def run_pods(self, *pods: Object) -> None:
-        """The pods run."""
+        """The kubelet starts these pods."""
         for pod in pods:
             started = {"running": {"startedAt": _now()}}
             self.set_pod_status(pod, phase="Running", podIP="10.0.0.7", containerStatuses=[_container(pod, started)])

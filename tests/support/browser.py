@@ -68,7 +68,7 @@ class Tab:
         return self.page
 
     def login(self, username: str, password: str) -> Page:
-        """Enter through the login form."""
+        """Log in by the login form."""
         page = self.open("/login/?next=/")
         page.fill("input[name=username]", username)
         page.fill("input[name=password]", password)
@@ -77,7 +77,7 @@ class Tab:
         return page
 
     def screenshot(self, name: str) -> Path:
-        """Keep a picture under `artifacts/`."""
+        """Store a screenshot under `artifacts/`."""
         ARTIFACTS.mkdir(exist_ok=True)
         path = ARTIFACTS / f"{self._test}-{name}.png"
         self.page.screenshot(path=path, full_page=True)

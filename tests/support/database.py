@@ -1,7 +1,7 @@
 """A migrated template made once a session, a copy of it for each pytest worker, and a reset that triggers allow.
 
 The ledger refuses DELETE and TRUNCATE where history must stay, so Django's flush cannot clean up between tests. The
-reset switches triggers off for one transaction, empties what was filled, and puts back the rows migrations made.
+reset switches triggers off for one transaction, empties the filled tables, and restores the rows that migrations made.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ END $$;
 
 
 def restore_pristine() -> None:
-    """The current database as it was right after the migrations."""
+    """Restore the current database to its state after the migrations."""
     connection.close()  # a test may have left it inside a broken transaction
     with connection.cursor() as cursor:
         cursor.execute("SELECT pristine.restore()")
@@ -97,7 +97,7 @@ def ensure_template(services: Services) -> None:
 
 
 def _template_name(services: Services) -> str:
-    """A server given by address outlives the session, so each session brings its own template there."""
+    """A server given by address outlives the session, so each session has a template of its own there."""
     return f"template_{services.folder.name.removeprefix('osmo-test-').lower()}"
 
 
@@ -125,5 +125,5 @@ def drop_database(services: Services, name: str) -> None:
 
 
 def drop_template(services: Services) -> None:
-    """On a server that outlives the session: leave nothing behind."""
+    """Drop the template on a server that outlives the session."""
     drop_database(services, _template_name(services))

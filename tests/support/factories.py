@@ -75,7 +75,7 @@ def make_reservation(leaf: str, gpus: int, *, priority: Priority = Priority.LOW,
 def set_gang_tree(
     workflow: str, gang: dict[str, Any], *, gpus: int, sub_groups: Mapping[str, str] | None = None
 ) -> None:
-    """Give the one gang of a waiting workflow a tree (as its row keeps it) whose minimum asks for `gpus`; `sub_groups`
+    """Give the one gang of a waiting workflow a tree (as its row keeps it) whose minimum requests `gpus`; `sub_groups`
     names the leaf of each task."""
     row = Group.objects.get(workflow__name=workflow)
     Group.objects.filter(pk=row.pk).update(gang=gang, gpus=gpus)
@@ -85,7 +85,7 @@ def set_gang_tree(
 
 
 def admin_actor() -> Actor:
-    """The platform admin, as a user with work of the own."""
+    """The platform admin, as a user with work of its own."""
     user = User.objects.filter(username="root-admin").first()
     return user.as_actor() if user else make_user("root-admin", "osmo-admin")
 

@@ -1,4 +1,4 @@
-"""A connection to a cluster that breaks on purpose, and keeps a record of what was made and taken away through it."""
+"""A connection to a cluster that fails on purpose, and records the objects created and deleted through it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ class ProcessKilled(BaseException):
 
 @dataclass
 class FlakyCluster:
-    """Passes calls on to `real`. `trouble` is asked before each call with its name and its number among all calls that
-    came so far (from 1); what it returns is raised: before the call, or (`after` is true) when the cluster has done it
-    already and only the answer is lost."""
+    """Passes calls on to `real`. `failure` gets the name of each call and its number among all calls so far (from 1);
+    a returned exception is raised before the call, or, if `fails_after`, after it (then only the answer is lost)."""
 
     real: Cluster
     failure: Callable[[str, int], BaseException | None] = lambda call, number: None
@@ -64,7 +63,7 @@ class FlakyCluster:
 
 
 def fail_nth_write(number: int, error: Callable[[], BaseException]) -> Callable[[str, int], BaseException | None]:
-    """Trouble at the n-th write, once."""
+    """A failure of the n-th write, once."""
     seen = Counter[str]()
     lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Somebody else's objects beside ours, with names like ours: whatever goes wrong, nobody touches them."""
+"""Foreign objects beside ours, with names like ours: no failure may ever change them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOREIGN_OWNER = "somebody"
 
 @dataclass
 class ForeignObjects:
-    """A queue, a PodGroup, a pod and a Secret, made when this is."""
+    """A queue, a PodGroup, a pod and a Secret, created together with this value."""
 
     cluster: Cluster
     namespace: str
@@ -30,7 +30,7 @@ class ForeignObjects:
         self._make(resource_kinds.SECRET, "theirs", type="Opaque", data={"key": "dGhlaXJz"})
 
     def assert_untouched(self) -> None:
-        """Each stands as it was made, at the version it had."""
+        """Each object is unchanged, with its version."""
         for kind, namespace, made in self._made:
             assert self.cluster.get(kind, made["metadata"]["name"], namespace=namespace) == made
 

@@ -142,12 +142,12 @@ spec:
 
 
 def mutated_scenarios(count: int, seed: int) -> Iterator[str]:
-    """The documented examples, with something put in or taken out here and there."""
+    """The documented examples with random insertions and deletions."""
     return _mutated([path.read_text() for path in EXAMPLES], count, seed)
 
 
 def mutated_manifests(count: int, seed: int) -> Iterator[str]:
-    """A manifest, with something put in or taken out here and there."""
+    """A manifest with random insertions and deletions."""
     return _mutated([_MANIFEST], count, seed)
 
 
@@ -162,7 +162,7 @@ def _mutated(texts: list[str], count: int, seed: int) -> Iterator[str]:
 
 
 def read_scenario(text: str) -> list[dict[str, Any]]:
-    """What `osmo simulate -` prints for the text, without the parts that tell nothing here."""
+    """The output of `osmo simulate -` for the text, reduced to errors and convergence."""
     from scheduling.scenario import simulate_sources
 
     lines = list(simulate_sources(["-"], stdin=text).output_objects())
@@ -172,7 +172,7 @@ def read_scenario(text: str) -> list[dict[str, Any]]:
 
 
 def read_manifest(text: str) -> dict[str, Any]:
-    """What `osmo podgroup validate -` says, and what a submission would find in the text."""
+    """The output of `osmo podgroup validate -`, and the violations of a submission of the text."""
     from scheduling.scenario.podgroup_batches import validate_files
     from scheduling.specs import parse
 
@@ -189,7 +189,7 @@ _CLIENTS: dict[str, Any] = {}
 
 
 def run_away(_case: int) -> None:
-    """Never comes back: what the limits are for."""
+    """Never return; the limits must end it."""
     while True:
         pass
 
@@ -200,7 +200,7 @@ def submission(text: str) -> str:
 
 
 def knock(case: dict[str, str]) -> dict[str, Any]:
-    """POST `text` to `path` as the user `name`, in this process; the environment tells Django of a database."""
+    """POST `text` to `path` as the user `name`, in this process; the environment names the database."""
     client = _client(case["name"])
     body = case["text"].encode("utf-8", "surrogatepass")
     answer = client.post(case["path"], body, content_type=case["kind"])

@@ -18,8 +18,9 @@ ProxyRequest = tuple[str, str]  # method, path with its query
 
 @dataclass
 class ProxyRule:
-    """What happens to requests that match: an answer in place of the server's, after `delay` seconds; `times` of
-    them (None: all). `drip` sends the body byte by byte, that many seconds apart; `drop` hangs up without a word."""
+    """A rule for matching requests: an answer in place of the server's, after `delay` seconds; for `times` requests
+    (None: all). `drip` sends the body byte by byte, that many seconds apart; `drop` closes the connection without an
+    answer."""
 
     matches: Callable[[ProxyRequest], bool]
     status: int = 0
@@ -99,11 +100,11 @@ class FaultyProxy:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address of the proxy."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def add_rule(self, matches: str | Callable[[ProxyRequest], bool], **how: Any) -> None:
-        """Another rule; a text matches requests whose path holds it."""
+        """Add a rule; a text matches requests whose path contains it."""
         test = matches if callable(matches) else lambda request: matches in request[1]
         self.rules.append(ProxyRule(test, **how))
 

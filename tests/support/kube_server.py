@@ -1,7 +1,7 @@
 """A real Kubernetes API server for tests: started from `OSMO_ENVTEST`, with KAI's CRDs from the folder beside it.
 
 A server belongs to one pytest worker and is shared by its tests, each in a namespace of its own; names of cluster-wide
-objects begin with what a test makes of that namespace. Tests that kill a server take one of their own.
+objects begin with that namespace. Tests that kill a server use one of their own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Found = TypeVar("Found")
 
 
 def wait_for(condition: Callable[[], Found], *, seconds: float = 60, description: str = "") -> Found:
-    """What `condition` finds as soon as it finds something; fails when it never does."""
+    """The first true result of `condition`; AssertionError after the timeout."""
     end = time.monotonic() + seconds
     while True:
         found = condition()
@@ -64,7 +64,7 @@ class KubeServer:
 
     @property
     def kubeconfig(self) -> Path:
-        """The admin's."""
+        """The kubeconfig of the admin."""
         return self.folder / "kubeconfig"
 
     def start(self) -> None:
@@ -89,7 +89,7 @@ class KubeServer:
             os.kill(pid, signal.SIGKILL)
 
     def restart(self) -> None:
-        """Both anew, on the data they had."""
+        """Stop and start both, with the same data."""
         self.stop()
         self.start()
 
@@ -116,7 +116,7 @@ class KubeServer:
         return yaml.safe_dump(content)
 
     def connect(self, user: str = "admin", *, limits: Timeouts | None = None, address: str = "") -> KubernetesCluster:
-        """A connection; `address` puts somebody in between."""
+        """A connection; `address` is that of a proxy."""
         content = self.kubeconfig_body(user)
         if address:
             content["clusters"][0]["cluster"] = {"server": address}
@@ -134,7 +134,7 @@ class KubeServer:
                 wait_for(lambda kind=kind: is_served(cluster, kind), description=f"{name} is served")
 
     def uninstall(self, kind: ResourceKind) -> None:
-        """Remove a kind with all its objects; the server serves it no more when this returns."""
+        """Remove a kind with all its objects; the server no longer serves it when this returns."""
         with closing(self.connect()) as cluster:
             cluster.delete(CRD, f"{kind.plural}.{kind.group}")
             wait_for(lambda: not is_served(cluster, kind), description=f"{kind} is gone")
@@ -142,7 +142,7 @@ class KubeServer:
 
 @dataclass(frozen=True)
 class KubeNamespace:
-    """A connection as admin, and a namespace that nobody else uses."""
+    """A connection as admin, and a namespace of one test."""
 
     cluster: Cluster
     namespace: str
@@ -162,7 +162,7 @@ def is_served(cluster: Cluster, kind: ResourceKind) -> bool:
 
 
 def create_namespace(cluster: Cluster) -> str:
-    """A new namespace of a name that no other test has."""
+    """Create a namespace with a fresh name."""
     name = f"t{os.getpid()}-{next(_numbers)}"
     cluster.create(resource_kinds.NAMESPACE, {"metadata": {"name": name}}, field_manager="tests")
     return name
@@ -181,8 +181,8 @@ def run_server(folder: Path, *crds: str) -> Iterator[KubeServer]:
 
 @dataclass
 class RecordingCluster:
-    """A connection that remembers what was asked of it. `before` may look at a call before it is made (verb, kind,
-    name), and raise in its place."""
+    """A connection that records its calls. `before_call` gets verb, kind and name of each call before it is made, and
+    may raise."""
 
     cluster: Cluster
     before_call: Callable[[str, ResourceKind, str], None] = lambda verb, kind, name: None
@@ -203,11 +203,11 @@ class RecordingCluster:
 
     @property
     def writes(self) -> list[str]:
-        """What was asked to be written, as `apply osmo-pool-ns-team`."""
+        """The write calls, as `apply osmo-pool-ns-team`."""
         return [f"{verb} {name}" for verb, _, name in self.calls if verb in WRITES]
 
     def clear_calls(self) -> None:
-        """Listen anew."""
+        """Forget the recorded calls."""
         self.calls.clear()
 
 

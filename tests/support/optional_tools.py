@@ -1,4 +1,4 @@
-"""Tests whose tool is not on this machine: named at the end with the command that brings it, never silent.
+"""Tests whose tool is missing on this machine are named at the end, with the command that installs it.
 
 With `CI=true` a missing tool is a failure: a pipeline that skips has tested nothing.
 """
@@ -20,7 +20,7 @@ PREFIX = "not run: "
 
 @dataclass(frozen=True, slots=True)
 class OptionalTool:
-    """What a group of tests (a marker) needs, and how a person gets it."""
+    """A tool that a group of tests (a marker) needs, and the way to install it."""
 
     marker: str
     description: str
@@ -43,17 +43,17 @@ _NIGHTLY = PREFIX + "nightly tests (minutes of work); run them by: make test-nig
 
 
 def find_chromium() -> str | None:
-    """The browser to drive."""
+    """The path of the browser."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def is_ci() -> bool:
-    """Is a pipeline running us?"""
+    """Whether a pipeline runs the tests."""
     return os.environ.get("CI", "").lower() in {"1", "true"}
 
 
 def mark_missing(items: list[pytest.Item], *, nightly: bool) -> None:
-    """Skip, with its reason, what cannot or shall not run here; in CI only nightly tests may be skipped."""
+    """Skip tests that cannot run here, with the reason; in CI only nightly tests may be skipped."""
     absent = {tool.marker: tool for tool in TOOLS if not tool.is_present()}
     for item in items:
         if not nightly and item.get_closest_marker("nightly"):

@@ -1,7 +1,7 @@
 """A PostgreSQL and a Valkey that belong to one group of tests, which may kill and restart them.
 
-PostgreSQL commits here as in production, since what was acknowledged must outlive its death; only the machine itself
-is trusted not to fail.
+PostgreSQL commits here as in production, because acknowledged data must survive a crash; only failures of the machine
+itself are excluded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class KillableServers(Services):
         return f"unix://{self.folder}/valkey.sock?db={int(stack)}"
 
     def start_database(self) -> None:
-        """Start it on the data it has; it answers when this returns."""
+        """Start it on its data; it answers when this returns."""
         home, log = self.folder / "postgres", self.folder / "postgres.log"
         self._running["database"] = postgres.launch_postgres(
             home, self.folder, find_database_account(), log=log, settings=SETTINGS, durable=False
@@ -58,18 +58,18 @@ class KillableServers(Services):
         self._stop("database", how)
 
     def start_broker(self) -> None:
-        """Start it, with what it had queued."""
+        """Start it with its queued messages."""
         self._running["broker"] = valkey.launch_valkey(
             self.folder / "valkey", self.folder, log=self.folder / "valkey.log"
         )
 
     def stop_broker(self, how: signal.Signals) -> None:
-        """End it."""
+        """Stop the broker."""
         self._stop("broker", how)
 
     @contextmanager
     def frozen_broker(self) -> Iterator[None]:
-        """It takes connections and does not answer."""
+        """The broker accepts connections and does not answer."""
         child = self._running["broker"].child
         child.popen.send_signal(signal.SIGSTOP)
         try:
@@ -78,7 +78,7 @@ class KillableServers(Services):
             child.popen.send_signal(signal.SIGCONT)
 
     def start_missing(self) -> None:
-        """Start what does not run."""
+        """Start the servers that do not run."""
         for name, start in (("database", self.start_database), ("broker", self.start_broker)):
             if name not in self._running:
                 start()

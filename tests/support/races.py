@@ -1,5 +1,5 @@
-"""Making a race happen on purpose: writers that meet between the check and the write, and the lock or the floor taken
-away to show what they keep from happening."""
+"""Causing a race on purpose: writers that wait for each other between check and write, with the lock or the database
+triggers removed to show what they prevent."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pools.models import Pool
 
 class Rendezvous:
     """Lets `parties` callers of a function wait for one another after it has returned, so that all have read before any
-    writes. Who waits alone (because a lock holds the others) goes on after a moment; where the lock was taken away
-    everybody comes, and a busy machine is waited for. `seconds` says how long in a test of another kind."""
+    writes. A caller that waits alone (because a lock holds the others) continues after a short timeout; without the
+    lock all callers arrive, and the timeout is long enough for a busy machine. `seconds` overrides the timeout."""
 
     timeout_seconds = 1.0
 
@@ -27,12 +27,12 @@ class Rendezvous:
         self._seconds = seconds
 
     def wait(self) -> None:
-        """Meet the others here, or go on alone after a moment."""
+        """Wait for the other parties, or continue alone after the timeout."""
         with suppress(threading.BrokenBarrierError):
             self._barrier.wait(self.timeout_seconds if self._seconds is None else self._seconds)
 
     def after_call(self, patch: pytest.MonkeyPatch, where: Any, name: str) -> Rendezvous:
-        """Hold this meeting after `where.name`."""
+        """Let callers of `where.name` wait for each other after its return."""
         real = getattr(where, name)
 
         def read_then_meet(*args: Any, **kwargs: Any) -> Any:
@@ -58,7 +58,7 @@ def remove_tree_lock(patch: pytest.MonkeyPatch, *modules: Any) -> None:
 
 @contextmanager
 def without_triggers(table: str, *triggers: str) -> Iterator[None]:
-    """Switch named database triggers off for everybody, and on again."""
+    """Disable named database triggers for all sessions, and enable them again."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND tgname ~ %s",

@@ -1,4 +1,4 @@
-"""A connection with the rights that the manifests give and no others, as a cluster's RBAC would judge each call."""
+"""A connection with exactly the rights of the manifests, checked like RBAC of a cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VERBS = {
 
 @dataclass
 class RbacCluster:
-    """Work happens in `namespace`. `used` is what was needed: (resource, verb)."""
+    """Work runs in `namespace`. `used_rights` are the needed rights: (resource, verb)."""
 
     real: Cluster
     namespace: str

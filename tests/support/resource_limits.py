@@ -1,7 +1,7 @@
-"""A function put to many inputs in a process of its own, with limits of memory and processor time for each of them.
+"""A function called with many inputs in a process of its own, with limits of memory and processor time for each.
 
-What runs away is ended by the kernel and fails the test with the number of the input; no clock on the wall is asked, so
-a busy machine changes nothing.
+The kernel ends a call beyond its limits, and the test fails with the number of the input. Wall-clock time does not
+count, so a busy machine changes nothing.
 """
 
 from __future__ import annotations
