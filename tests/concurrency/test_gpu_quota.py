@@ -49,12 +49,12 @@ def used() -> int:
     return int(GpuUsage.objects.get(pk="ns").requests_tflops)
 
 
-def patiently(deed: Callable[[], Any]) -> Any:
+def patiently(operation: Callable[[], Any]) -> Any:
     """A lock that is not had in time is asked for again, as clients do."""
     for _ in range(50):
         with suppress(Busy):
-            return deed()
-    return deed()
+            return operation()
+    return operation()
 
 
 def unlocked(patch: pytest.MonkeyPatch) -> None:
@@ -100,8 +100,8 @@ class TestTwoWorkersThatGrow:
 
     def grow(self) -> list[Any]:
         body = {"request": {"tflops": "40"}}
-        deeds = [lambda n=name: adjust(actor=SYSTEM, namespace="ns", name=n, body=body) for name in "ab"]  # type: ignore[misc]
-        return run_concurrently(deeds)
+        operations = [lambda n=name: adjust(actor=SYSTEM, namespace="ns", name=n, body=body) for name in "ab"]  # type: ignore[misc]
+        return run_concurrently(operations)
 
     def test_without_the_lock_both_do(self, monkeypatch: pytest.MonkeyPatch) -> None:
         unlocked(monkeypatch)

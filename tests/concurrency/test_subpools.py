@@ -29,7 +29,7 @@ def _create(name: str, quota: int) -> SubpoolResult:
 class TestTwoCreatesThatTogetherExceedTheParent:
     def _race(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
         factories.make_pool("team", 100)
-        Rendezvous(2).after_call(monkeypatch, subpools, "balance")
+        Rendezvous(2).after_call(monkeypatch, subpools, "read_balance")
         return list(run_concurrently([lambda: _create("a", 60), lambda: _create("b", 60)]))
 
     def test_without_lock_and_floor_both_win(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,14 +57,14 @@ class TestTwoCreatesThatTogetherExceedTheParent:
 
 
 class TestCreateAgainstParentCut:
-    """A slice of 60 is created while the pool of 100 is cut to 50: both have read the pool before either writes."""
+    """A subpool of 60 is created while the pool of 100 is cut to 50: both have read the pool before either writes."""
 
     def _race(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
         factories.make_pool("team", 100)
         meeting = (
             Rendezvous(2)
-            .after_call(monkeypatch, subpools, "balance")
-            .after_call(monkeypatch, pool_configuration, "balances")
+            .after_call(monkeypatch, subpools, "read_balance")
+            .after_call(monkeypatch, pool_configuration, "read_balances")
         )
         assert isinstance(meeting, Rendezvous)
         patch = {"resources": {"gpu": {"guarantee": 50}}}
@@ -124,7 +124,7 @@ class TestTwoDeletes:
 
 
 class TestDeleteAgainstRecreate:
-    """Somebody deletes the slice as it was read (version 1) while somebody else deletes and recreates it."""
+    """Somebody deletes the subpool as it was read (version 1) while somebody else deletes and recreates it."""
 
     def _race(self, monkeypatch: pytest.MonkeyPatch) -> tuple[object, object]:
         factories.make_pool("team", 100, a=60)
@@ -155,17 +155,17 @@ class TestDeleteAgainstRecreate:
         )
         return first, second
 
-    def test_without_the_lock_the_new_slice_is_deleted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_the_lock_the_new_subpool_is_deleted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         remove_tree_lock(monkeypatch, subpools)
         deleted, made = self._race(monkeypatch)
         assert isinstance(deleted, SubpoolResult)
         assert isinstance(made, SubpoolResult)
         assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
 
-    def test_with_the_lock_the_new_slice_stands(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_with_the_lock_the_new_subpool_stands(self, monkeypatch: pytest.MonkeyPatch) -> None:
         deleted, made = self._race(monkeypatch)
         assert isinstance(deleted, SubpoolResult), "it came first"
-        assert isinstance(made, Conflict), "the replacement's own delete met an ARCHIVED slice"
+        assert isinstance(made, Conflict), "the replacement's own delete met an ARCHIVED subpool"
         made = _create("a", 80)
         with pytest.raises(Stale):
             delete_subpool(actor=SYSTEM, parent="team", subpool_name="a", expected_version=1)
@@ -174,12 +174,12 @@ class TestDeleteAgainstRecreate:
 
 
 @pytest.mark.parametrize("locked", [False, True], ids=["lock off", "lock on"])
-def test_32_one_gpu_slices_on_20_free_gpus(locked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_32_one_gpu_subpools_on_20_free_gpus(locked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exactly 20 win. Without lock and floor more do."""
     factories.make_pool("team", 32, others=12)
     if not locked:
         remove_tree_lock(monkeypatch, subpools)
-        Rendezvous(32, seconds=10).after_call(monkeypatch, subpools, "balance")
+        Rendezvous(32, seconds=10).after_call(monkeypatch, subpools, "read_balance")
     with nullcontext() if locked else without_triggers("pools_pool", "subpools_within_guarantee"):
         results = run_concurrently([lambda n=n: _create(f"s{n}", 1) for n in range(32)])  # type: ignore[misc]
     won = [result for result in results if isinstance(result, SubpoolResult)]

@@ -31,13 +31,13 @@ def _submit_one(name: str = "job", to: str = "team--a") -> SubmissionReceipt:
 
 
 class TestSubmitAgainstDelete:
-    """The submission has seen an ACTIVE slice, the delete has seen nothing live on it; then both write."""
+    """The submission has seen an ACTIVE subpool, the delete has seen nothing live on it; then both write."""
 
     def _race(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
         factories.make_pool("team", 100, a=60)
         factories.admin_actor()
         meeting = Rendezvous(2)
-        meeting.after_call(monkeypatch, submission, "_judge")
+        meeting.after_call(monkeypatch, submission, "_refuse_or_accept")
         real = subpools.subpool_lifecycle.state_after_delete
 
         def decide_then_meet(*, live_workflows: int) -> SubpoolState:
@@ -50,7 +50,7 @@ class TestSubmitAgainstDelete:
             run_concurrently([_submit_one, lambda: delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")])  # type: ignore[list-item]
         )
 
-    def test_without_lock_and_floor_work_is_left_on_an_archived_slice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_lock_and_floor_work_is_left_on_an_archived_subpool(self, monkeypatch: pytest.MonkeyPatch) -> None:
         remove_tree_lock(monkeypatch, subpools)
         with (
             without_triggers("pools_reservation", "leaf_takes_work"),
@@ -64,7 +64,7 @@ class TestSubmitAgainstDelete:
     def test_with_the_lock_they_follow_one_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
         sent, deleted = self._race(monkeypatch)
         assert isinstance(deleted, SubpoolResult)
-        if isinstance(sent, SubmissionReceipt):  # it came first, so the slice drains
+        if isinstance(sent, SubmissionReceipt):  # it came first, so the subpool drains
             assert deleted.subpool.state is SubpoolState.DELETING
         else:
             assert isinstance(sent, DomainError)
@@ -74,7 +74,7 @@ class TestSubmitAgainstDelete:
 
 def test_the_last_workflow_ending_against_the_monitor() -> None:
     """Both may archive, one does, and the trail says it once. The archiving statement asks for the state again under
-    the row's lock, so it is safe by itself; the tree's lock keeps a recreate from coming between (test_slices)."""
+    the row's lock, so it is safe by itself; the tree's lock keeps a recreate from coming between (test_subpools)."""
     admin = factories.admin_actor()
     root = factories.make_pool("team", 100, **{f"s{number}": 5 for number in range(8)})
     for number in range(8):

@@ -23,9 +23,9 @@ class Cluster:
         self.backend = Backend.objects.create(name="sim", namespace="ns", auto_end=False)
         Node.objects.bulk_create([Node(backend=self.backend, name=name, gpus=gpus) for name, gpus in nodes.items()])
         for name, quota in pools.items():
-            slices = quota if isinstance(quota, dict) else {}
+            subpools = quota if isinstance(quota, dict) else {}
             factories.make_pool(
-                name, slices.pop("", sum(slices.values())) if slices else quota, on=self.backend, **slices
+                name, subpools.pop("", sum(subpools.values())) if subpools else quota, on=self.backend, **subpools
             )
         self.admin = self.client("root", "osmo-admin")
 
@@ -50,15 +50,17 @@ class Cluster:
         )
         assert answer.status_code == 200, answer.content
 
-    def settle(self) -> list[tuple[str, str]]:
+    def reconcile(self) -> list[tuple[str, str]]:
         """Run scheduling; (action, workflow without its number) of every step."""
         answer = reconcile_backend(self.backend.pk)
         assert answer["settled"]
-        assert reconcile_backend(self.backend.pk) == {"steps": [], "settled": True}, "settling again changes nothing"
+        assert reconcile_backend(self.backend.pk) == {"steps": [], "settled": True}, (
+            "a second reconciliation changes nothing"
+        )
         assert verify() == []
         return [(step["action"], step["workflow"].rpartition("-")[0]) for step in answer["steps"]]
 
-    def running(self, *names: str) -> None:
+    def assert_running(self, *names: str) -> None:
         """Submit nothing more: these run now, and nobody else."""
         rows = Workflow.objects.filter(status="RUNNING").values_list("spec_name", flat=True)
         assert sorted(rows) == sorted(names)
@@ -77,7 +79,7 @@ class Cluster:
         return answer.json()
 
     @staticmethod
-    def tries(name: str) -> list[tuple[str, int, str, int | None]]:
+    def attempts(name: str) -> list[tuple[str, int, str, int | None]]:
         """(task, retry, status, exit code) of every try of a workflow."""
         rows = Task.objects.filter(group__workflow__name=f"{name}-1").order_by("position", "name", "retry_id")
         return list(rows.values_list("name", "retry_id", "status", "exit_code"))
@@ -85,7 +87,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(db: None) -> Callable[..., Cluster]:
-    """`cluster({"n": 4}, pool1=2, pool2=2)`; a pool with slices is `team={"": 10, "a": 4}`."""
+    """`cluster({"n": 4}, pool1=2, pool2=2)`; a pool with subpools is `team={"": 10, "a": 4}`."""
 
     def make(nodes: Mapping[str, int], **pools: Any) -> Cluster:
         return Cluster(nodes, pools)

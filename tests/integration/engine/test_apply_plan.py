@@ -1,4 +1,4 @@
-"""Between a plan and its deeds the house goes on: what is not right any more is dropped, and nothing is half done."""
+"""Between a plan and its operations the house goes on: what is not right any more is dropped, and nothing is half done."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
-    """`meanwhile(deed)`: somebody does that right after the next plan was made."""
+    """`meanwhile(operation)`: somebody does that right after the next plan was made."""
 
-    def arrange(deed: Callable[[], object]) -> None:
-        waiting, real = [deed], reconcile.run_cycle
+    def arrange(operation: Callable[[], object]) -> None:
+        waiting, real = [operation], reconcile.run_cycle
 
         def plan_then(facts: Any) -> Any:
             planned = real(facts)
@@ -45,7 +45,7 @@ def borrowed(cluster: Make) -> Any:
     sim.submit("wf1", "pool1", gpus=2)
     sim.submit("wf4", "pool2")
     sim.submit("wf3", "pool1", "LOW")
-    sim.settle()
+    sim.reconcile()
     sim.submit("wf5", "pool2")
     return sim
 
@@ -59,13 +59,13 @@ class TestTaking:
     def test_nothing_is_taken_for_somebody_who_has_gone(self, cluster: Make, meanwhile: Meanwhile) -> None:
         sim = borrowed(cluster)
         meanwhile(lambda: cancel("wf5"))
-        assert sim.settle() == []
-        sim.running("wf1", "wf3", "wf4")
+        assert sim.reconcile() == []
+        sim.assert_running("wf1", "wf3", "wf4")
 
     def test_nothing_is_taken_from_somebody_who_has_left(self, cluster: Make, meanwhile: Meanwhile) -> None:
         sim = borrowed(cluster)
         meanwhile(lambda: sim.end("wf3"))
-        assert sim.settle() == [("start", "wf5")]
+        assert sim.reconcile() == [("start", "wf5")]
         assert Workflow.objects.get(name="wf3-1").status == "COMPLETED"
 
     def test_nothing_is_taken_from_a_pool_that_is_inside_its_quota_now(
@@ -73,8 +73,8 @@ class TestTaking:
     ) -> None:
         sim = borrowed(cluster)
         meanwhile(lambda: Pool.objects.filter(name="pool1").update(guarantee=3))
-        assert sim.settle() == []
-        sim.running("wf1", "wf3", "wf4")
+        assert sim.reconcile() == []
+        sim.assert_running("wf1", "wf3", "wf4")
 
     def test_a_pool_that_gave_something_up_by_itself_is_judged_anew(self, cluster: Make, meanwhile: Meanwhile) -> None:
         sim = cluster({"n": 4}, pool1=2, pool2=2)
@@ -82,20 +82,20 @@ class TestTaking:
         sim.submit("wf2", "pool1", "LOW")
         sim.submit("wf3", "pool1", "LOW")
         sim.submit("wf4", "pool2")
-        sim.settle()
+        sim.reconcile()
         sim.submit("wf5", "pool2")
         meanwhile(lambda: sim.end("wf1"))  # pool1 is inside its quota now, and there is room
-        assert sim.settle() == [("start", "wf5")]
-        sim.running("wf2", "wf3", "wf4", "wf5")
+        assert sim.reconcile() == [("start", "wf5")]
+        sim.assert_running("wf2", "wf3", "wf4", "wf5")
 
     def test_a_preemption_needs_the_quota_it_was_planned_with(self, cluster: Make, meanwhile: Meanwhile) -> None:
         sim = cluster({"n": 2}, pool=2)
         sim.submit("wf1", "pool", "LOW", gpus=2)
-        sim.settle()
+        sim.reconcile()
         sim.submit("wf2", "pool", gpus=2)
         meanwhile(lambda: Pool.objects.filter(name="pool").update(guarantee=1))
-        assert sim.settle() == []
-        sim.running("wf1")
+        assert sim.reconcile() == []
+        sim.assert_running("wf1")
 
 
 class TestStarting:
@@ -104,13 +104,13 @@ class TestStarting:
         sim.submit("wf1", "team--a", gpus=2)
         sim.submit("wf2", "team--a", gpus=2)
         meanwhile(lambda: resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=3))
-        assert sim.settle() == [("start", "wf1")]
+        assert sim.reconcile() == [("start", "wf1")]
 
     def test_a_maximum_that_was_cut_holds(self, cluster: Make, meanwhile: Meanwhile) -> None:
         sim = cluster({"n": 8}, pool=4)
         sim.submit("wf1", "pool", "LOW", gpus=6)
         meanwhile(lambda: Pool.objects.filter(name="pool").update(maximum=5))
-        assert sim.settle() == []
+        assert sim.reconcile() == []
 
     def test_the_others_start_all_the_same(self, cluster: Make, meanwhile: Meanwhile) -> None:
         sim = cluster({"n": 8}, pool=4, other=4)
@@ -118,11 +118,11 @@ class TestStarting:
             sim.submit(name, "pool")
         sim.submit("wf4", "other")
         meanwhile(lambda: cancel("wf2"))
-        assert sorted(sim.settle()) == [("start", "wf1"), ("start", "wf3"), ("start", "wf4")]
+        assert sorted(sim.reconcile()) == [("start", "wf1"), ("start", "wf3"), ("start", "wf4")]
 
 
 class TestCrash:
-    def test_a_deed_over_two_trees_is_done_whole_or_not_at_all(
+    def test_a_step_over_two_trees_is_done_whole_or_not_at_all(
         self, cluster: Make, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The process dies after the victim's tree was written and before the other one is."""
@@ -139,21 +139,21 @@ class TestCrash:
         with monkeypatch.context() as patch:
             patch.setattr(apply_plan.WorkflowTransition, "save", save_one_and_die)
             with pytest.raises(KeyboardInterrupt):
-                sim.settle()
+                sim.reconcile()
         assert len(written) == 1
-        sim.running("wf1", "wf3", "wf4")
+        sim.assert_running("wf1", "wf3", "wf4")
         assert Task.objects.count() == 4
         assert Decision.objects.count() == decisions
         assert verify() == []
 
-        assert sim.settle() == [("reclaim", "wf3"), ("start", "wf5")]
+        assert sim.reconcile() == [("reclaim", "wf3"), ("start", "wf5")]
 
     def test_many_starts_are_written_in_portions(self, cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(apply_plan, "MAX_STARTS_TOGETHER", 2)
         sim = cluster({"n": 8}, pool=8)
         for number in range(5):
             sim.submit(f"wf{number}", "pool")
-        assert len(sim.settle()) == 5
+        assert len(sim.reconcile()) == 5
         assert Reservation.objects.filter(held_gpus=1).count() == 5
 
 
@@ -164,17 +164,17 @@ class TestMoving:
         sim = cluster({"n1": 4, "n2": 4}, pool=8)
         for name in ("wf1", "wf2", "wf3"):
             sim.submit(name, "pool", "LOW", gpus=2)
-        sim.settle()
+        sim.reconcile()
         sim.end("wf1")
-        sim.settle()  # wf2 on n1, wf3 on n2
+        sim.reconcile()  # wf2 on n1, wf3 on n2
         assert len(set(Task.objects.filter(status="RUNNING").values_list("node_name", flat=True))) == 2
         sim.submit("wide", "pool", "LOW", gpus=4)
-        (move, start) = sim.settle()
+        (move, start) = sim.reconcile()
         assert (move[0], start) == ("move", ("start", "wide"))
-        first, second = sim.tries(move[1])
+        first, second = sim.attempts(move[1])
         assert (first[2:], second[2:]) == (("FAILED_PREEMPTED", 3006), ("RUNNING", None))
         assert Workflow.objects.get(name=f"{move[1]}-1").status == "RUNNING"
         decision = Decision.objects.get(action="move")
         assert decision.for_workflow is not None
         assert decision.for_workflow.name == "wide-1"
-        sim.running("wf2", "wf3", "wide")
+        sim.assert_running("wf2", "wf3", "wide")

@@ -55,13 +55,13 @@ def test_everybody_reads_what_concerns_their_own_work_and_their_pools(team: Pool
 def test_history_does_not_change_and_young_history_does_not_go(team: Pool) -> None:
     decision = told(factories.submit_workflow(factories.admin_actor(), "team"))
     old = told(decision.workflow, time=timezone.now() - timedelta(days=2))
-    for deed in (
+    for operation in (
         lambda: Decision.objects.filter(pk=decision.pk).update(message="x"),
         lambda: Decision.objects.filter(pk=decision.pk).delete(),
         lambda: Decision.objects.filter(pk=old.pk).update(message="x"),
     ):
         with pytest.raises(DatabaseError, match="Decisions are history"), transaction.atomic():
-            deed()
+            operation()
     Decision.objects.filter(pk=old.pk).delete()
     assert Decision.objects.get() == decision
 

@@ -20,7 +20,7 @@ from scheduling.domain.plan_units import PlanUnit
 from scheduling.domain.priorities import Priority
 from scheduling.models import BackendDirtyMark, BackendSchedulingState, Group, Workflow
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
-from scheduling.services.simulated import reconcile as settling
+from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.apply_plan import PlanExecution
 from scheduling.services.simulated.dirty import FULL_CYCLE_PACE, MAX_STATE_AGE, Scope
 from scheduling.services.simulated.reconcile import reconcile_backend
@@ -52,7 +52,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[LiveFacts]:
         found.append(read_live_facts(*args, **more))
         return found[-1]
 
-    monkeypatch.setattr(settling, "read_live_facts", read)
+    monkeypatch.setattr(reconciliation, "read_live_facts", read)
     return found
 
 
@@ -70,7 +70,7 @@ def hinted(team: Pool, look: Scope = Scope.HINT) -> list[tuple[str, str]]:
 
 
 def killed_after_one_deed(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settle as after a hint; the process dies when the first deed of the plan is committed."""
+    """Settle as after a hint; the process dies when the first operation of the plan is committed."""
     once = PlanExecution._apply_together
 
     def dies(self: PlanExecution, asked: Sequence[PlanUnit]) -> None:
@@ -132,14 +132,14 @@ def test_who_dies_after_ending_what_was_due_leaves_word_of_it(team: Pool, monkey
         raise SystemExit
 
     with monkeypatch.context() as killed:
-        killed.setattr(settling, "read_live_facts", dies)
+        killed.setattr(reconciliation, "read_live_facts", dies)
         with pytest.raises(SystemExit):
             hinted(team)
     assert Workflow.objects.get(name="old-1").status == "COMPLETED"
     assert ("start", "next-1") in hinted(team)
 
 
-def test_killed_in_the_middle_of_a_plan_the_next_hint_does_the_rest_of_it(
+def test_killed_in_the_middle_of_a_plan_the_next_request_does_the_rest_of_it(
     team: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin = factories.admin_actor()
@@ -157,7 +157,7 @@ def test_killed_in_the_middle_of_a_plan_the_next_hint_does_the_rest_of_it(
 
 
 def test_a_submission_that_commits_late_is_not_missed(team: Pool, looks: list[LiveFacts]) -> None:
-    """It was made before somebody else's, and could not be seen when that one was settled."""
+    """It was made before somebody else's, and could not be seen when the other submission was reconciled."""
     admin = factories.admin_actor()
     factories.make_pool("other", 6, on=team.backend)
     reconcile_backend(team.backend_id or 0)
@@ -184,15 +184,17 @@ def test_a_submission_that_commits_late_is_not_missed(team: Pool, looks: list[Li
 
 @pytest.mark.parametrize("what", ["end", "cancel", "quota", "nodes"])
 def test_whatever_else_moves_everything_is_looked_at(team: Pool, looks: list[LiveFacts], what: str) -> None:
-    deeds: dict[str, Callable[[], object]] = {
-        "end": lambda: end_workflow(actor=factories.admin_actor(), name="old-1", status=settling.TaskStatus.COMPLETED),
+    operations: dict[str, Callable[[], object]] = {
+        "end": lambda: end_workflow(
+            actor=factories.admin_actor(), name="old-1", status=reconciliation.TaskStatus.COMPLETED
+        ),
         "cancel": lambda: cancel_workflow(actor=factories.admin_actor(), name="old-1"),
         "quota": lambda: patch_pool(
             actor=SYSTEM, name="team", patch={"resources": {"gpu": {"guarantee": 7, "maximum": -1}}}
         ),
         "nodes": lambda: Node.objects.filter(name="sim-n1").update(cpu=129),
     }
-    deeds[what]()
+    operations[what]()
     assert BackendDirtyMark.objects.count() == 1
     hinted(team)
     assert "waits-1" in names(looks[0])
@@ -222,7 +224,7 @@ def test_what_has_to_take_something_is_judged_beside_everybody(team: Pool, looks
     assert not rest(team).full_cycle_due
 
 
-def test_the_beat_pays_what_is_owed_at_its_pace(team: Pool, looks: list[LiveFacts]) -> None:
+def test_the_periodic_task_pays_what_is_owed_at_its_pace(team: Pool, looks: list[LiveFacts]) -> None:
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
     hinted(team)
     looks.clear()
@@ -251,7 +253,7 @@ def test_new_work_does_not_wait_for_a_look_at_everything(team: Pool, monkeypatch
             assert go_on.wait(60)
         return found
 
-    monkeypatch.setattr(settling, "read_live_facts", slowly)
+    monkeypatch.setattr(reconciliation, "read_live_facts", slowly)
 
     def tick() -> list[tuple[str, str]]:
         try:
@@ -289,7 +291,7 @@ def test_what_a_look_at_everything_finds_is_done(team: Pool) -> None:
     assert hinted(team, Scope.TICK) == [("start", "waits-1")]
 
 
-def test_new_work_that_waits_for_its_namespace_is_what_the_beat_looks_at(team: Pool) -> None:
+def test_new_work_that_waits_for_its_namespace_is_what_the_periodic_task_looks_at(team: Pool) -> None:
     """Headroom in a namespace leaves no dirty mark, so every beat plans the work that waits for it."""
     worth = {"default": {"gpu_tflops": "100", "gpu_vram": "80Gi"}}
     patch_pool(actor=SYSTEM, name="team", patch={"gpu_quota_namespace": "team-a", "platforms": worth})
@@ -313,7 +315,7 @@ def test_new_work_that_waits_for_its_namespace_is_what_the_beat_looks_at(team: P
 @pytest.mark.parametrize(
     "change", [{"waits_for_external": True}, {"full_cycle_at": timezone.now() - timedelta(minutes=2)}]
 )
-def test_the_beat_looks_at_everything_where_it_cannot_know(
+def test_the_periodic_task_looks_at_everything_where_it_cannot_know(
     team: Pool, looks: list[LiveFacts], change: dict[str, Any]
 ) -> None:
     BackendSchedulingState.objects.update(**change)
@@ -321,7 +323,7 @@ def test_the_beat_looks_at_everything_where_it_cannot_know(
     assert len(looks) == 1
 
 
-def test_a_submission_leaves_the_look_at_everything_to_the_beat_while_there_is_one(
+def test_a_submission_leaves_the_look_at_everything_to_the_periodic_task_while_there_is_one(
     team: Pool, looks: list[LiveFacts]
 ) -> None:
     """After the longest time without one the beat takes it; when even that is long over, whoever comes next does."""
@@ -340,11 +342,11 @@ def test_work_that_is_due_ends_first(team: Pool, looks: list[LiveFacts]) -> None
 
 
 def test_a_person_who_asks_gets_everything_looked_at(team: Pool, looks: list[LiveFacts]) -> None:
-    assert settling.reconcile_now(actor=factories.admin_actor(), backend="sim") == {"steps": [], "settled": True}
+    assert reconciliation.reconcile_now(actor=factories.admin_actor(), backend="sim") == {"steps": [], "settled": True}
     assert "waits-1" in names(looks[0])
 
 
-def test_killed_between_the_pods_of_new_work_the_next_hint_starts_the_rest(
+def test_killed_between_the_pods_of_new_work_the_next_request_starts_the_rest(
     team: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One transaction does not hold all starts of a large elastic gang."""

@@ -39,18 +39,18 @@ class TestInferenceService:
     def test_it_runs_whole_and_completes(self, cluster: Make) -> None:
         sim = cluster({f"n{i}": 8 for i in range(4)}, pool=32)
         sim.submit("inference-service", "pool", file=INFERENCE)
-        assert sim.settle()[0] == ("start", "inference-service")
+        assert sim.reconcile()[0] == ("start", "inference-service")
         assert set(by_sub_group().values()) == {8}
         assert (len(by_sub_group()), held("inference-service")) == (4, 32)
         sim.end("inference-service")
-        assert sim.settle() == []
+        assert sim.reconcile() == []
         assert Workflow.objects.get().status == "COMPLETED"
         assert set(Task.objects.values_list("status", flat=True)) == {"COMPLETED"}
 
     def test_it_completes_with_one_replica_that_cannot_be_placed(self, cluster: Make) -> None:
         sim = cluster({f"n{i}": 8 for i in range(3)}, pool=32)
         sim.submit("inference-service", "pool", file=INFERENCE)
-        assert sim.settle() == [("start", "inference-service")]
+        assert sim.reconcile() == [("start", "inference-service")]
         assert by_sub_group() == {"prefill-0": 8, "prefill-1": 8, "prefill-2": 8}
         assert by_sub_group(status="SCHEDULING") == {"prefill-3": 8}
         assert (Workflow.objects.get().status, Group.objects.get().status, held("inference-service")) == (
@@ -65,18 +65,18 @@ class TestInferenceService:
     def test_too_few_replicas_start_nothing(self, cluster: Make) -> None:
         sim = cluster({"n0": 8, "n1": 8}, pool=32)
         sim.submit("inference-service", "pool", file=INFERENCE)
-        assert sim.settle() == []
+        assert sim.reconcile() == []
         assert by_sub_group() == {}
 
     def test_the_missing_replica_joins_when_there_is_room(self, cluster: Make) -> None:
         sim = cluster({f"n{i}": 8 for i in range(4)}, pool=32)
         sim.submit("wf1", "pool", gpus=8)
-        sim.settle()
+        sim.reconcile()
         sim.submit("inference-service", "pool", file=INFERENCE)
-        sim.settle()
+        sim.reconcile()
         assert len(by_sub_group()) == 4  # three replicas and wf1
         sim.end("wf1")
-        assert sim.settle() == [("start", "inference-service")]
+        assert sim.reconcile() == [("start", "inference-service")]
         assert held("inference-service") == 32
         assert Decision.objects.first().message == "inference-service-1 grows in pool with 8 GPUs."
 
@@ -87,18 +87,18 @@ class TestTrainingJob:
     def test_it_runs_and_completes(self, cluster: Make) -> None:
         sim = cluster({f"n{i}": 8 for i in range(12)}, pool=96)
         sim.submit("training-job", "pool", file=TRAINING)
-        sim.settle()
+        sim.reconcile()
         assert Workflow.objects.get().status == "RUNNING"
         assert by_sub_group(status="SCHEDULING") == {}
         sim.end("training-job")
-        assert sim.settle() == []
+        assert sim.reconcile() == []
         assert set(Task.objects.values_list("status", flat=True)) == {"COMPLETED"}
 
     def test_it_completes_with_a_surplus_worker_that_cannot_be_placed(self, cluster: Make) -> None:
         sim = cluster({f"n{i}": 8 for i in range(8)}, pool=96)
         more = TRAINING.replace("annotations: {", "annotations: {osmo/pods: {decode-workers: 5}, ")
         sim.submit("training-job", "pool", file=more)
-        sim.settle()
+        sim.reconcile()
         assert Workflow.objects.get().status == "RUNNING"
         assert held("training-job") == Group.objects.get().gpus == 64
         assert by_sub_group(status="SCHEDULING") == {"decode-workers": 1}
@@ -116,52 +116,52 @@ class TestGrowingAndShrinking:
         sim = cluster({"n": 5}, pool=8)
         sim.submit("wf1", "pool", "LOW")
         sim.submit("flex", "pool", "LOW", file=flexible("flex", 6, 2))
-        sim.settle()
+        sim.reconcile()
         assert (held("flex"), held("wf1")) == (4, 1)
         sim.end("wf1")
-        assert sim.settle() == [("start", "flex")]
+        assert sim.reconcile() == [("start", "flex")]
         assert held("flex") == 5
 
     def test_surplus_is_given_up_first_and_comes_back(self, cluster: Make) -> None:
         sim = cluster({"n": 6}, pool=6)
         sim.submit("flex", "pool", "LOW", file=flexible("flex", 6, 2))
-        sim.settle()
+        sim.reconcile()
         started = Group.objects.get().start_time
         sim.submit("wf1", "pool", gpus=3)
-        assert sim.settle() == [("preempt", "flex"), ("start", "wf1")]
+        assert sim.reconcile() == [("preempt", "flex"), ("start", "wf1")]
         assert (held("flex"), Group.objects.get(name="flex").status) == (3, "RUNNING")
         assert Group.objects.get(name="flex").start_time == started
-        assert Counter(status for _, _, status, _ in sim.tries("flex")) == {
+        assert Counter(status for _, _, status, _ in sim.attempts("flex")) == {
             "RUNNING": 3,
             "FAILED_PREEMPTED": 3,
             "SCHEDULING": 3,
         }
         sim.end("wf1")
-        sim.settle()
+        sim.reconcile()
         assert held("flex") == 6
 
     def test_below_its_minimum_it_gives_up_everything(self, cluster: Make) -> None:
         sim = cluster({"n": 4}, pool=4)
         sim.submit("flex", "pool", "LOW", file=flexible("flex", 4, 2))
-        sim.settle()
+        sim.reconcile()
         sim.submit("wf1", "pool", gpus=3)
-        assert ("start", "wf1") in sim.settle()
+        assert ("start", "wf1") in sim.reconcile()
         assert (held("flex"), Workflow.objects.get(name="flex-1").status) == (0, "PENDING")
         assert by_sub_group(status="SCHEDULING").total() == 4
 
     def test_a_gang_that_lost_what_it_needs_gives_up_the_rest(self, cluster: Make) -> None:
-        """Rows that no deed of ours leaves behind, as after a repair by hand."""
+        """Rows that no operation of ours leaves behind, as after a repair by hand."""
         sim = cluster({"n": 4}, pool=4)
         sim.submit("flex", "pool", "LOW", file=flexible("flex", 4, 3))
-        sim.settle()
+        sim.reconcile()
         lost = Task.objects.filter(status="RUNNING")[:2]
         Task.objects.filter(pk__in=[task.pk for task in lost]).update(status="FAILED", exit_code=1)
         Reservation.objects.update(held_gpus=2)
-        assert sim.settle()[0] == ("give_up", "flex")
+        assert sim.reconcile()[0] == ("give_up", "flex")
         assert held("flex") == 0
 
     def test_firm_elastic_work_grows_inside_its_quota_only(self, cluster: Make) -> None:
         sim = cluster({"n": 8}, pool=5)
         sim.submit("flex", "pool", file=flexible("flex", 6, 2))
-        sim.settle()
+        sim.reconcile()
         assert held("flex") == 5

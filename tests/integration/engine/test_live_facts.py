@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def team() -> Pool:
-    """100 GPUs, slices a and b."""
+    """100 GPUs, subpools a and b."""
     return factories.make_pool("team", 100, a=30, b=20)
 
 
@@ -69,7 +69,7 @@ def test_a_pool_without_numbers_is_unlimited_and_an_archived_one_is_not_told() -
     assert told["osmo-pool-ns-team"].limit == {}
 
 
-def test_a_draining_slice_keeps_what_its_live_work_needs(team: Pool) -> None:
+def test_a_draining_subpool_keeps_what_its_live_work_needs(team: Pool) -> None:
     factories.submit_workflow(factories.admin_actor(), "team--a", 12)
     factories.submit_workflow(factories.admin_actor(), "team--a", 25, priority=Priority.LOW)
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
@@ -123,7 +123,7 @@ def test_work_bears_the_names_people_know_and_leads_back_to_its_rows(team: Pool)
     assert (live.gangs["job-1"].leaf, live.gangs["job-1"].root) == (single.pool_id, team.pk)
 
 
-def test_only_the_latest_try_counts(team: Pool) -> None:
+def test_only_the_latest_attempt_counts(team: Pool) -> None:
     factories.submit_workflow(factories.admin_actor(), "team", 1)
     first = Task.objects.get()
     Task.objects.filter(pk=first.pk).update(status="FAILED_PREEMPTED")

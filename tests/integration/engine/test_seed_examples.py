@@ -18,16 +18,16 @@ def test_priority_queueing_order(cluster: Make) -> None:
     sim = cluster({"n": 2}, pool=2)
     sim.submit("wf1", "pool")
     sim.submit("wf2", "pool")
-    assert sim.settle() == [("start", "wf1"), ("start", "wf2")]
+    assert sim.reconcile() == [("start", "wf1"), ("start", "wf2")]
     sim.submit("wf3", "pool", "LOW")
     sim.submit("wf4", "pool")
     sim.submit("wf5", "pool", "HIGH")
     sim.submit("wf6", "pool")
-    assert sim.settle() == []
+    assert sim.reconcile() == []
     order = []
     for ended in ("wf1", "wf2", "wf5", "wf4"):
         sim.end(ended)
-        order += sim.settle()
+        order += sim.reconcile()
     assert order == [("start", "wf5"), ("start", "wf4"), ("start", "wf6"), ("start", "wf3")]
 
 
@@ -36,10 +36,10 @@ def preemption(cluster: Make) -> Any:
     sim = cluster({"n": 2}, pool=2)
     sim.submit("wf1", "pool", "LOW")
     sim.submit("wf2", "pool")
-    sim.settle()
+    sim.reconcile()
     sim.submit("wf3", "pool", "LOW")
     sim.submit("wf4", "pool", "LOW")
-    assert sim.settle() == []
+    assert sim.reconcile() == []
     return sim
 
 
@@ -48,25 +48,25 @@ def test_preemption(cluster: Make) -> None:
     sim = preemption(cluster)
     submitted = Workflow.objects.get(name="wf1-1").submit_time
     sim.submit("wf5", "pool")
-    assert sim.settle() == [("preempt", "wf1"), ("start", "wf5")]
-    sim.running("wf2", "wf5")
-    assert sim.tries("wf1") == [("train", 0, "FAILED_PREEMPTED", 3006), ("train", 1, "SCHEDULING", None)]
+    assert sim.reconcile() == [("preempt", "wf1"), ("start", "wf5")]
+    sim.assert_running("wf2", "wf5")
+    assert sim.attempts("wf1") == [("train", 0, "FAILED_PREEMPTED", 3006), ("train", 1, "SCHEDULING", None)]
     wf1 = Workflow.objects.get(name="wf1-1")
     assert (wf1.status, wf1.submit_time) == ("PENDING", submitted)
 
     sim.end("wf2")
-    assert sim.settle() == [("start", "wf1")]
-    assert sim.tries("wf1") == [("train", 0, "FAILED_PREEMPTED", 3006), ("train", 1, "RUNNING", None)]
+    assert sim.reconcile() == [("start", "wf1")]
+    assert sim.attempts("wf1") == [("train", 0, "FAILED_PREEMPTED", 3006), ("train", 1, "RUNNING", None)]
     sim.end("wf5")
     sim.end("wf1")
-    assert sim.settle() == [("start", "wf3"), ("start", "wf4")]
+    assert sim.reconcile() == [("start", "wf3"), ("start", "wf4")]
     assert Workflow.objects.get(name="wf1-1").status == "COMPLETED"
 
 
 def test_the_api_shows_the_attempt_that_was_preempted(cluster: Make) -> None:
     sim = preemption(cluster)
     sim.submit("wf5", "pool")
-    sim.settle()
+    sim.reconcile()
     latest = sim.get("/api/workflow/wf1-1")
     assert latest["status"] == "PENDING"
     assert [task["status"] for task in latest["groups"][0]["tasks"]] == ["SCHEDULING"]
@@ -81,7 +81,7 @@ def test_the_api_shows_the_attempt_that_was_preempted(cluster: Make) -> None:
 def test_it_is_remembered_who_lost_its_place_and_for_whom(cluster: Make) -> None:
     sim = preemption(cluster)
     sim.submit("wf5", "pool")
-    sim.settle()
+    sim.reconcile()
     preempted, started = Decision.objects.order_by("id")[2:]
     assert (preempted.action, preempted.workflow.name, preempted.for_workflow.name) == ("preempt", "wf1-1", "wf5-1")
     assert (preempted.tasks, preempted.nodes, preempted.gpus) == (["train"], ["n"], 1)
@@ -108,11 +108,11 @@ def test_the_spec_s_exit_actions_say_what_becomes_of_it(
   tasks: [{{name: train, image: i, command: [sh], exitActions: {{{actions}}}}}]
 """
     sim.submit("wf1", "pool", "LOW", file=file)
-    sim.settle()
+    sim.reconcile()
     sim.submit("wf5", "pool")
-    assert sim.settle() == [("preempt", "wf1"), ("start", "wf5")]
+    assert sim.reconcile() == [("preempt", "wf1"), ("start", "wf5")]
     assert Workflow.objects.get(name="wf1-1").status == status
-    assert sim.tries("wf1") == tries
+    assert sim.attempts("wf1") == tries
 
 
 def borrowing(cluster: Make) -> Any:
@@ -121,8 +121,8 @@ def borrowing(cluster: Make) -> Any:
     sim.submit("wf1", "pool1")
     sim.submit("wf2", "pool1", "LOW")
     sim.submit("wf4", "pool2")
-    sim.settle()
-    sim.running("wf1", "wf2", "wf4")
+    sim.reconcile()
+    sim.assert_running("wf1", "wf2", "wf4")
     return sim
 
 
@@ -130,29 +130,29 @@ def test_borrowing(cluster: Make) -> None:
     """pool2 uses 1 of its 2 GPUs, so WF3 (LOW) of pool1 borrows the other."""
     sim = borrowing(cluster)
     sim.submit("wf3", "pool1", "LOW")
-    assert sim.settle() == [("start", "wf3")]
+    assert sim.reconcile() == [("start", "wf3")]
 
 
 def test_reclaiming(cluster: Make) -> None:
     """WF5 (NORMAL) of pool2 takes back the GPU that WF3 had borrowed; WF2, inside pool1's quota, is left alone."""
     sim = borrowing(cluster)
     sim.submit("wf3", "pool1", "LOW")
-    sim.settle()
+    sim.reconcile()
     sim.submit("wf5", "pool2")
-    assert sim.settle() == [("reclaim", "wf3"), ("start", "wf5")]
-    sim.running("wf1", "wf2", "wf4", "wf5")
-    assert sim.tries("wf3") == [("train", 0, "FAILED_PREEMPTED", 3006), ("train", 1, "SCHEDULING", None)]
+    assert sim.reconcile() == [("reclaim", "wf3"), ("start", "wf5")]
+    sim.assert_running("wf1", "wf2", "wf4", "wf5")
+    assert sim.attempts("wf3") == [("train", 0, "FAILED_PREEMPTED", 3006), ("train", 1, "SCHEDULING", None)]
     sim.end("wf4")
-    assert sim.settle() == [("start", "wf3")]
+    assert sim.reconcile() == [("start", "wf3")]
 
 
 def test_only_low_borrows(cluster: Make) -> None:
     sim = borrowing(cluster)
     sim.submit("wf3", "pool1")
-    assert sim.settle() == [("start", "wf3")]  # inside the quota, for LOW work does not count against it
+    assert sim.reconcile() == [("start", "wf3")]  # inside the quota, for LOW work does not count against it
     sim.end("wf2")
     sim.submit("wf6", "pool1")
-    assert sim.settle() == []  # pool1 has its 2 GPUs of firm work; the idle one is for nobody but LOW
+    assert sim.reconcile() == []  # pool1 has its 2 GPUs of firm work; the idle one is for nobody but LOW
 
 
 def test_a_pool_under_its_quota_never_loses_low_work_to_another_pool(cluster: Make) -> None:
@@ -160,29 +160,29 @@ def test_a_pool_under_its_quota_never_loses_low_work_to_another_pool(cluster: Ma
     sim = cluster({"n": 4}, pool1=2, pool2=4)
     sim.submit("wf1", "pool1", "LOW", gpus=2)
     sim.submit("wf2", "pool2", gpus=2)
-    sim.settle()
+    sim.reconcile()
     sim.submit("wf3", "pool2", "HIGH", gpus=2)
-    assert sim.settle() == []
-    sim.running("wf1", "wf2")
+    assert sim.reconcile() == []
+    sim.assert_running("wf1", "wf2")
 
 
-def test_slices_of_one_pool_lend_and_take_back_as_pools_do(cluster: Make) -> None:
+def test_subpools_of_one_pool_lend_and_take_back_as_pools_do(cluster: Make) -> None:
     sim = cluster({"n": 4}, team={"": 4, "a": 2})
     sim.submit("wf1", "team--a", "LOW", gpus=1)
     sim.submit("wf2", "team--a", "LOW", gpus=3)
-    sim.settle()
-    sim.running("wf1", "wf2")
+    sim.reconcile()
+    sim.assert_running("wf1", "wf2")
     sim.submit("wf3", "team", gpus=2)  # the shared queue
-    assert sim.settle() == [("reclaim", "wf2"), ("start", "wf3")]
-    sim.running("wf1", "wf3")
+    assert sim.reconcile() == [("reclaim", "wf2"), ("start", "wf3")]
+    sim.assert_running("wf1", "wf3")
 
 
 def test_the_owner_is_not_told_whose_work_took_its_place(cluster: Make) -> None:
     sim = cluster({"n": 2}, pool1=1, pool2=1)
     sim.submit("wf3", "pool1", "LOW", gpus=2, by=sim.client("alice", "osmo-pool1-user"))
-    sim.settle()
+    sim.reconcile()
     sim.submit("secret", "pool2")
-    sim.settle()
+    sim.reconcile()
     told = sim.get("/api/workflow/wf3-1?verbose=True", sim.client("alice"))
     assert "Another pool takes back 2 GPUs" in str(told)
     assert "secret" not in str(told)

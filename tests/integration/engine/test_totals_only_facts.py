@@ -52,7 +52,7 @@ def _maximum_with_low_work() -> tuple[str, Priority, int]:
     return "team", LOW, 3
 
 
-def _maximum_with_firm_work_of_a_slice() -> tuple[str, Priority, int]:
+def _maximum_with_firm_work_of_a_subpool() -> tuple[str, Priority, int]:
     factories.make_pool("team", 4, a=4)
     patch_pool(actor=SYSTEM, name="team", patch={"resources": {"gpu": {"maximum": 6}}})
     run("team--a", 4, NORMAL)
@@ -96,7 +96,7 @@ def _cohort_over_two_backends() -> tuple[str, Priority, int]:
 @pytest.mark.parametrize(
     "bound",
     [
-        _quota, _low_work_in_a_quota, _maximum_with_low_work, _maximum_with_firm_work_of_a_slice, _node,
+        _quota, _low_work_in_a_quota, _maximum_with_low_work, _maximum_with_firm_work_of_a_subpool, _node,
         _node_shared_by_pools, _node_of_the_same_name_elsewhere, _cohort_over_two_backends,
     ],
 )  # fmt: skip

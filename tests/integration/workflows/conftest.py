@@ -74,7 +74,7 @@ def admin(caller: Callable[..., Caller]) -> Caller:
 
 @pytest.fixture
 def team(db: None) -> Any:
-    """Pool `team` of 100 GPUs on a simulated backend of 4 × 32, nothing ends by itself; slice `a` has 30."""
+    """Pool `team` of 100 GPUs on a simulated backend of 4 × 32, nothing ends by itself; subpool `a` has 30."""
     return factories.make_pool("team", 100, a=30)
 
 
@@ -85,7 +85,7 @@ def alice(team: Any, caller: Callable[..., Caller]) -> Caller:
 
 
 @pytest.fixture
-def settled(team: Any) -> Callable[[], list[dict[str, Any]]]:
+def reconcile_pool(team: Any) -> Callable[[], list[dict[str, Any]]]:
     """Runs scheduling and tells its steps."""
 
     def run() -> list[dict[str, Any]]:

@@ -89,7 +89,7 @@ def held() -> int:
 
 class TestPreempted:
     @pytest.mark.parametrize("actions", ["", "RESCHEDULE: '3006'", "FAIL: '1'"])
-    def test_the_try_ends_and_the_gang_waits_again(self, team: Pool, actions: str) -> None:
+    def test_the_attempt_ends_and_the_gang_waits_again(self, team: Pool, actions: str) -> None:
         running_pair(team, actions)
         before = Workflow.objects.get()
         assert preempt(team)
@@ -203,12 +203,12 @@ class TestReported:
         assert tries() == [("one", 0, "FAILED", 0), ("two", 0, "FAILED", 0)]
         assert "exit code 0" in Workflow.objects.get().failure_message
 
-    def test_a_retry_needs_the_house_s_leave(self, team: Pool) -> None:
+    def test_a_retry_needs_the_installation_s_leave(self, team: Pool) -> None:
         running_pair(team, "RESCHEDULE: '1'")
         self.end()
         assert Workflow.objects.get().status == "FAILED"
 
-    def test_it_is_retried_as_often_as_the_house_allows_and_preemptions_do_not_count(self, team: Pool) -> None:
+    def test_it_is_retried_as_often_as_the_installation_allows_and_preemptions_do_not_count(self, team: Pool) -> None:
         WorkflowConfig.objects.update_or_create(pk=1, defaults={"max_retry_per_task": 2})
         running_pair(team, "RESCHEDULE: '1'")
         for _ in range(2):

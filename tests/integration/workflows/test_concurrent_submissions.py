@@ -92,7 +92,7 @@ def test_a_busy_tree_does_not_hold_up_the_others(team: Pool) -> None:
     assert set(Workflow.objects.values_list("status", flat=True)) == {"RUNNING"}
 
 
-def test_a_hint_that_came_meanwhile_is_followed(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_came_meanwhile_is_followed(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = iter([True, True, False])
     rounds: list[tuple[int | None, Scope]] = []
     monkeypatch.setattr(notifications, "is_reconcile_requested", lambda _: next(asked))
@@ -102,7 +102,7 @@ def test_a_hint_that_came_meanwhile_is_followed(team: Pool, monkeypatch: pytest.
     assert rounds == [(team.backend_id, look) for look in (Scope.TICK, Scope.HINT, Scope.HINT)]
 
 
-def test_beside_a_settling_under_way_nothing_is_done_and_the_hint_stays(
+def test_beside_a_reconciliation_under_way_nothing_is_done_and_the_request_stays(
     team: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[int] = []
@@ -119,7 +119,7 @@ def test_beside_a_settling_under_way_nothing_is_done_and_the_hint_stays(
     assert taken == [team.backend_id]
 
 
-def test_a_settling_inside_a_transaction_that_fails_leaves_nothing(team: Pool) -> None:
+def test_a_reconciliation_inside_a_transaction_that_fails_leaves_nothing(team: Pool) -> None:
     alice = factories.make_user("alice", "osmo-team-user")
     factories.submit_workflow(alice, "team", 1)
     with transaction.atomic():

@@ -19,7 +19,7 @@ from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Task as TaskRow
 from scheduling.models import Workflow
 from scheduling.selectors.visible_queue import WaitingGang, list_waiting_gangs
-from scheduling.services.simulated import reconcile as settling
+from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.submission import Submission, check_submission, submit, submit_many
@@ -50,7 +50,7 @@ def caps(total: dict[str, Any] | None = None, single: dict[str, Any] | None = No
     put_gpu_quota(actor=SYSTEM, namespace=NAMESPACE, spec={"total": total, "single": single})
 
 
-def settled(on: str = "team") -> dict[str, Any]:
+def reconcile_pool(on: str = "team") -> dict[str, Any]:
     backend = Pool.objects.get(name=on).backend_id
     assert backend is not None
     return reconcile_backend(backend)
@@ -102,7 +102,7 @@ def test_each_task_is_a_worker_while_it_runs() -> None:
     work = submit(actor=factories.admin_actor(), pool="team", submission=Submission(gang(2, 1))).workflow
     assert work is not None
     assert used() == (0, 0), "waiting work counts nothing"
-    assert settled()["settled"]
+    assert reconcile_pool()["settled"]
     assert used() == (300, 2)
     rows = {row.workload: row for row in GpuAllocation.objects.all()}
     assert set(rows) == {f"{work.name}/t0", f"{work.name}/t1"}
@@ -118,16 +118,16 @@ def test_tasks_without_gpus_are_no_workers() -> None:
     pool()
     caps({"maxWorkers": 1})
     submit(actor=factories.admin_actor(), pool="team", submission=Submission(gang(1, 0, 0)))
-    settled()
+    reconcile_pool()
     assert used() == (100, 1)
 
 
 def test_a_file_that_breaks_a_cap_on_one_worker_is_refused_at_once() -> None:
     pool()
     caps(None, {"maxRequests": {"tflops": "99"}, "maxGPUCount": 1})
-    for deed in (submit, check_submission):
+    for operation in (submit, check_submission):
         with pytest.raises(BadInput) as refusal:
-            deed(actor=factories.admin_actor(), pool="team", submission=Submission(gang(2, 0)))
+            operation(actor=factories.admin_actor(), pool="team", submission=Submission(gang(2, 0)))
         assert refusal.value.error_code == "RESOURCE"
         assert [(fault.path, fault.code) for fault in refusal.value.details] == [
             ("tasks.t0", "single.max.tflops.request"),
@@ -148,7 +148,7 @@ def test_what_would_break_a_total_waits_with_the_reason_and_starts_when_there_is
     first = factories.submit_workflow(factories.admin_actor(), "team", 2)
     second = factories.submit_workflow(factories.admin_actor(), "team", 2)
     small = factories.submit_workflow(factories.admin_actor(), "team", 1)
-    assert settled()["settled"]
+    assert reconcile_pool()["settled"]
     assert (status(first), status(second), status(small)) == ("RUNNING", "PENDING", "RUNNING")
     entry = told(second)
     assert entry.reason.code == "gpu_quota"
@@ -158,7 +158,7 @@ def test_what_would_break_a_total_waits_with_the_reason_and_starts_when_there_is
     assert (entry.reason.queue, entry.reason.limit) == ("team-a", "total.max.tflops.request")
     assert "until 200 fit under 300" in entry.unblock[0]
     end_workflow(actor=factories.admin_actor(), name=first.name, status=TaskStatus.COMPLETED)
-    settled()
+    reconcile_pool()
     assert status(second) == WorkflowStatus.RUNNING
     assert used() == (300, 2)
 
@@ -167,11 +167,11 @@ def test_a_raised_cap_lets_it_start_and_the_reason_follows_the_quota() -> None:
     pool()
     caps({"maxWorkers": 0})
     work = factories.submit_workflow(factories.admin_actor(), "team", 1)
-    settled()
+    reconcile_pool()
     assert "limit 0" in told(work).reason.message
     caps({"maxWorkers": 1})
     assert told(work).reason.code == "next_pass"
-    settled()
+    reconcile_pool()
     assert status(work) == WorkflowStatus.RUNNING
 
 
@@ -182,10 +182,10 @@ def test_others_in_the_namespace_count() -> None:
     caps({"maxWorkers": 2})
     allocate(actor=SYSTEM, namespace=NAMESPACE, request=AllocationRequest("mine", "", GpuWorker(make_amounts(1))))
     works = [factories.submit_workflow(factories.admin_actor(), name, 1) for name in ("team", "else")]
-    assert settled()["settled"]
+    assert reconcile_pool()["settled"]
     assert sorted(status(work) for work in works) == ["PENDING", "RUNNING"]
     release(actor=SYSTEM, namespace=NAMESPACE, name="mine")
-    settled()
+    reconcile_pool()
     assert [status(work) for work in works] == ["RUNNING", "RUNNING"]
     assert used() == (200, 2)
 
@@ -194,7 +194,7 @@ def test_who_came_between_the_plan_and_the_start_is_seen_under_the_lock(monkeypa
     pool()
     caps({"maxWorkers": 1})
     work = factories.submit_workflow(factories.admin_actor(), "team", 1)
-    real = settling.read_live_facts
+    real = reconciliation.read_live_facts
     came: list[str] = []
 
     def somebody_comes(backend: Any) -> Any:
@@ -206,8 +206,8 @@ def test_who_came_between_the_plan_and_the_start_is_seen_under_the_lock(monkeypa
             )
         return found
 
-    monkeypatch.setattr(settling, "read_live_facts", somebody_comes)
-    assert settled()["settled"]
+    monkeypatch.setattr(reconciliation, "read_live_facts", somebody_comes)
+    assert reconcile_pool()["settled"]
     assert status(work) == WorkflowStatus.PENDING
     assert used()[1] == 1
 
@@ -220,7 +220,7 @@ def test_work_that_loses_its_place_gives_back_and_counts_again() -> None:
         file = Submission(gang(32, 32, 32, 32), priority=priority)
         work = submit(actor=factories.admin_actor(), pool="team", submission=file).workflow
         assert work is not None
-        settled()
+        reconcile_pool()
         return work
 
     low = whole(Priority.LOW)
@@ -229,7 +229,7 @@ def test_work_that_loses_its_place_gives_back_and_counts_again() -> None:
     assert (status(low), status(high)) == ("PENDING", "RUNNING")
     assert used() == (12_800, 4)
     cancel_workflow(actor=factories.admin_actor(), name=high.name)
-    settled()
+    reconcile_pool()
     assert status(low) == WorkflowStatus.RUNNING
     assert used() == (12_800, 4)
     assert verify() == []
@@ -253,11 +253,11 @@ spec:
 """
     work = submit(actor=factories.admin_actor(), pool="team", submission=Submission(manifest)).workflow
     assert work is not None
-    assert settled()["settled"]
+    assert reconcile_pool()["settled"]
     assert status(work) == WorkflowStatus.RUNNING
     assert used()[1] == 2
     caps({"maxWorkers": 3})
-    settled()
+    reconcile_pool()
     assert used()[1] == 3
     cancel_workflow(actor=factories.admin_actor(), name=work.name)
     assert used() == (0, 0)
@@ -281,7 +281,7 @@ spec:
 """
     work = submit(actor=factories.admin_actor(), pool="team", submission=Submission(manifest)).workflow
     assert work is not None
-    assert settled()["settled"]
+    assert reconcile_pool()["settled"]
     assert told(work).reason.code == "gpu_quota"
     assert "requested 2, limit 1" in told(work).reason.message
 
@@ -310,7 +310,7 @@ spec:
     small, large = works
     assert small is not None
     assert large is not None
-    assert settled()["settled"]
+    assert reconcile_pool()["settled"]
     assert status(small) == WorkflowStatus.RUNNING
     assert used()[1] == 1
     assert (told(large).reason.code, told(large).reason.limit) == ("gpu_quota", "single.max.gpuCount.limit")
@@ -323,7 +323,7 @@ def _low_on_every_machine() -> tuple[Workflow, Workflow]:
         file = Submission(gang(32, 32, 32, 32), priority=priority)
         works.append(submit(actor=factories.admin_actor(), pool="team", submission=file).workflow)
         if priority is Priority.LOW:
-            settled()
+            reconcile_pool()
     low, high = works
     assert low is not None
     assert high is not None
@@ -336,12 +336,12 @@ def test_work_that_its_namespace_holds_back_takes_no_machine_from_others() -> No
     pool(resources={"gpu": {"guarantee": 128}})
     low, high = _low_on_every_machine()
     caps({"maxWorkers": 7})  # 4 of LOW and 4 of HIGH are 8, until LOW gives back
-    assert settled()["settled"]
+    assert reconcile_pool()["settled"]
     assert (status(low), status(high)) == ("RUNNING", "PENDING")
     assert told(high).reason.code == "gpu_quota"
     assert not TaskRow.objects.filter(group__workflow=low).exclude(status=TaskStatus.RUNNING).exists()
     caps({"maxWorkers": 8})
-    settled()
+    reconcile_pool()
     assert (status(low), status(high)) == ("PENDING", "RUNNING")
 
 
@@ -350,7 +350,7 @@ def test_room_that_goes_between_plan_and_preemption_ends_nobody(monkeypatch: pyt
     pool(resources={"gpu": {"guarantee": 128}})
     caps({"maxWorkers": 8})
     low, high = _low_on_every_machine()
-    real, came = settling.read_live_facts, list[str]()
+    real, came = reconciliation.read_live_facts, list[str]()
 
     def somebody_comes(*args: Any, **more: Any) -> Any:
         found = real(*args, **more)
@@ -363,8 +363,8 @@ def test_room_that_goes_between_plan_and_preemption_ends_nobody(monkeypatch: pyt
                 caps({"maxWorkers": 8})
         return found
 
-    monkeypatch.setattr(settling, "read_live_facts", somebody_comes)
-    assert settled()["settled"]
+    monkeypatch.setattr(reconciliation, "read_live_facts", somebody_comes)
+    assert reconcile_pool()["settled"]
     assert len(came) == 5
     assert (status(low), status(high)) == ("RUNNING", "PENDING")
     assert not TaskRow.objects.filter(group__workflow=low).exclude(status=TaskStatus.RUNNING).exists()
@@ -376,15 +376,15 @@ def test_a_worker_of_a_workflow_is_not_released_by_hand() -> None:
     pool()
     caps({"maxWorkers": 1})
     work = factories.submit_workflow(factories.admin_actor(), "team", 1)
-    settled()
+    reconcile_pool()
     name = GpuAllocation.objects.get().name
-    deeds: list[Any] = [
+    operations: list[Any] = [
         lambda: release(actor=SYSTEM, namespace=NAMESPACE, name=name),
         lambda: adjust(actor=SYSTEM, namespace=NAMESPACE, name=name, body={"request": {"tflops": "1"}}),
     ]
-    for deed in deeds:
+    for operation in operations:
         with pytest.raises(Conflict, match=f"is the workflow task {work.name}/") as refusal:
-            deed()
+            operation()
         assert refusal.value.details[0].code == "kept_by_workflow"
     assert used() == (100, 1)
     cancel_workflow(actor=factories.admin_actor(), name=work.name)
@@ -396,7 +396,7 @@ def test_a_cap_that_was_cut_below_waiting_work_is_told() -> None:
     caps({"maxWorkers": 0})
     work = factories.submit_workflow(factories.admin_actor(), "team", 2)
     caps({"maxWorkers": 0}, {"maxGPUCount": 1})
-    settled()
+    reconcile_pool()
     assert told(work).reason.limit == "single.max.gpuCount.limit"
 
 
@@ -404,7 +404,7 @@ def test_a_pool_without_a_namespace_knows_nothing_of_it() -> None:
     pool(gpu_quota_namespace="")
     caps({"maxWorkers": 0})
     work = factories.submit_workflow(factories.admin_actor(), "team", 1)
-    settled()
+    reconcile_pool()
     assert status(work) == WorkflowStatus.RUNNING
     assert not GpuAllocation.objects.exists()
 
@@ -413,7 +413,7 @@ def test_work_counts_where_it_was_counted_when_its_pool_moves_to_another_namespa
     row = pool()
     caps({"maxWorkers": 5})
     work = factories.submit_workflow(factories.admin_actor(), "team", 1)
-    settled()
+    reconcile_pool()
     Pool.objects.filter(pk=row.pk).update(config={"platforms": {"default": WORTH}})
     cancel_workflow(actor=factories.admin_actor(), name=work.name)
     assert used() == (0, 0)

@@ -1,5 +1,5 @@
 """PodGroups on the simulated backend, from the manifest to the end: the seed's two examples, also with a replica that
-cannot be placed (seed 001; `team` has 70 GPUs of its own and slice a 30, on four nodes of 32)."""
+cannot be placed (seed 001; `team` has 70 GPUs of its own and subpool a 30, on four nodes of 32)."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def end(admin: Any, name: str = "inference-service-1") -> str:
     return str(answer["status"])
 
 
-def test_inference_service_runs_to_its_end(alice: Any, admin: Any, settled: Settled) -> None:
+def test_inference_service_runs_to_its_end(alice: Any, admin: Any, reconcile_pool: Settled) -> None:
     alice.submit("team", INFERENCE)
-    settled()
+    reconcile_pool()
 
     assert standing(alice) == ("RUNNING", 4, True)
     assert pods(RUNNING) == WHOLE
@@ -59,9 +59,9 @@ def test_inference_service_runs_to_its_end(alice: Any, admin: Any, settled: Sett
     assert standing(alice) == (COMPLETED, 4, True)
 
 
-def test_training_job_runs_to_its_end(alice: Any, admin: Any, settled: Settled) -> None:
+def test_training_job_runs_to_its_end(alice: Any, admin: Any, reconcile_pool: Settled) -> None:
     alice.submit("team", TRAINING)
-    settled()
+    reconcile_pool()
 
     assert standing(alice, "training-job-1") == ("RUNNING", 2, True)
     assert pods(RUNNING) == {
@@ -73,16 +73,16 @@ def test_training_job_runs_to_its_end(alice: Any, admin: Any, settled: Settled) 
 
 @pytest.mark.parametrize("lost", range(4))
 def test_inference_service_runs_without_the_replica_that_fits_no_node(
-    alice: Any, admin: Any, settled: Settled, lost: int
+    alice: Any, admin: Any, reconcile_pool: Settled, lost: int
 ) -> None:
     gpus = {f"prefill-{number}": 64 if number == lost else 1 for number in range(4)}
     alice.submit("team", manifest(gpus_per_pod=gpus).replace("'", ""))
-    settled()
+    reconcile_pool()
 
     rest = {name: count for name, count in WHOLE.items() if name != f"prefill-{lost}"}
     assert standing(alice) == ("RUNNING", 3, True)
     assert (pods(RUNNING), pods(PENDING)) == (rest, {f"prefill-{lost}": 8})
-    assert settled() == []  # the optional one below its minimum takes nothing away
+    assert reconcile_pool() == []  # the optional one below its minimum takes nothing away
     assert standing(alice) == ("RUNNING", 3, True)
     (tree,) = [group["gang"] for group in alice.get("/api/workflow/inference-service-1")["groups"]]
     assert [sub["name"] for sub in tree["sub_groups"] if sub["optional"]] == [f"prefill-{lost}"]
@@ -93,79 +93,79 @@ def test_inference_service_runs_without_the_replica_that_fits_no_node(
 
 
 def test_inference_service_runs_without_the_replica_the_quota_leaves_no_room_for(
-    alice: Any, admin: Any, settled: Settled
+    alice: Any, admin: Any, reconcile_pool: Settled
 ) -> None:
     alice.submit("team--a", INFERENCE)
-    settled()
+    reconcile_pool()
     assert standing(alice) == ("RUNNING", 3, True)
     assert Reservation.objects.get().held_gpus == 24
 
     resize_subpool(actor=admin.actor, parent="team", subpool_name="a", quota=32)
-    settled()
+    reconcile_pool()
     assert standing(alice) == ("RUNNING", 4, True)
     assert Reservation.objects.get().held_gpus == 32
     assert end(admin) == COMPLETED
 
 
-def test_two_replicas_are_not_enough_and_none_starts(alice: Any, settled: Settled) -> None:
+def test_two_replicas_are_not_enough_and_none_starts(alice: Any, reconcile_pool: Settled) -> None:
     alice.submit(
         "team",
         manifest(gpus_per_pod="{prefill-0: 64, prefill-1: 64, prefill-2: 1, prefill-3: 1}"),
         query="priority=LOW",
     )
-    settled()
+    reconcile_pool()
 
     assert standing(alice) == ("PENDING", 0, False)
     assert pods(RUNNING) == {}
 
 
-def test_training_job_waits_whole_for_one_worker(alice: Any, settled: Settled) -> None:
+def test_training_job_waits_whole_for_one_worker(alice: Any, reconcile_pool: Settled) -> None:
     Node.objects.update(gpus=15)  # of each node one worker's 8 fit: 4 of 8
     alice.submit("team", TRAINING)
-    settled()
+    reconcile_pool()
     assert standing(alice, "training-job-1") == ("PENDING", 0, False)
 
     Node.objects.update(gpus=16)
-    settled()
+    reconcile_pool()
     assert standing(alice, "training-job-1") == ("RUNNING", 2, True)
 
 
-def test_pods_beyond_the_minimum_start_while_there_is_room(alice: Any, admin: Any, settled: Settled) -> None:
+def test_pods_beyond_the_minimum_start_while_there_is_room(alice: Any, admin: Any, reconcile_pool: Settled) -> None:
     alice.submit("team--a", workflow_file("other", gpus=4))
     alice.submit("team--a", manifest(gpus_per_pod=1, pods="{prefill-1: 12}"))
-    settled()
-    # 26 of the slice's 30 are left: three replicas and two pods more, one after the other.
+    reconcile_pool()
+    # 26 of the subpool's 30 are left: three replicas and two pods more, one after the other.
     assert standing(alice) == ("RUNNING", 3, True)
     assert pods(RUNNING) == {"": 1, "prefill-0": 8, "prefill-1": 10, "prefill-2": 8}
 
     end(admin, "other-1")
-    settled()
+    reconcile_pool()
     assert pods(RUNNING) == {"prefill-0": 8, "prefill-1": 12, "prefill-2": 8}
     assert Reservation.objects.get().held_gpus == 28
     assert standing(alice) == ("RUNNING", 3, True)
 
 
-def test_what_is_beyond_the_minimum_is_given_up_first(alice: Any, settled: Settled) -> None:
+def test_what_is_beyond_the_minimum_is_given_up_first(alice: Any, reconcile_pool: Settled) -> None:
     Node.objects.update(gpus=8)  # 32 in all
     alice.submit("team", manifest(gpus_per_pod=1), query="priority=LOW")
-    settled()
+    reconcile_pool()
     assert standing(alice) == ("RUNNING", 4, True)
 
     alice.submit("team", workflow_file("first", gpus=8), query="priority=HIGH")
-    settled()
+    reconcile_pool()
     assert standing(alice) == ("RUNNING", 3, True)
     assert Workflow.objects.get(name="first-1").status == "RUNNING"
     assert pods(RUNNING) == {"": 1, "prefill-0": 8, "prefill-1": 8, "prefill-2": 8}
     assert pods("FAILED_PREEMPTED") == pods(PENDING) == {"prefill-3": 8}
 
 
-def test_a_gang_that_loses_a_required_replica_loses_its_place_whole(alice: Any, settled: Settled) -> None:
+def test_a_gang_that_loses_a_required_replica_loses_its_place_whole(alice: Any, reconcile_pool: Settled) -> None:
     Node.objects.update(gpus=8)
     alice.submit("team", manifest(gpus_per_pod=1), query="priority=LOW")
-    settled()
+    reconcile_pool()
     alice.submit("team", workflow_file("first", gpus=8), query="priority=HIGH")
     alice.submit("team", workflow_file("second", gpus=8), query="priority=HIGH")
-    settled()
+    reconcile_pool()
 
     assert standing(alice) == ("PENDING", 0, False)
     assert pods(RUNNING) == {"": 2}

@@ -50,7 +50,7 @@ def test_one_workflow_tells_how_its_gang_stands(gang: Any) -> None:
     assert group["tasks"][0]["sub_group"] == "prefill-0"
 
 
-def test_earlier_tries_are_not_counted(gang: Any) -> None:
+def test_earlier_attempts_are_not_counted(gang: Any) -> None:
     first = Task.objects.get(name="prefill-1-0")
     first.status = "FAILED_PREEMPTED"
     first.save()

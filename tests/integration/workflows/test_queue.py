@@ -48,9 +48,9 @@ def standing(answer: Any) -> list[tuple[str, int, int, int]]:
     ]
 
 
-def test_an_entry_has_every_key_and_the_numbers_are_gpus(alice: Any, settled: Any) -> None:
+def test_an_entry_has_every_key_and_the_numbers_are_gpus(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("big", 28))
-    settled()
+    reconcile_pool()
     alice.submit("team--a", workflow_file("next", 5), query="priority=HIGH")
 
     answer = alice.get("/api/queue")
@@ -84,18 +84,18 @@ def test_an_entry_has_every_key_and_the_numbers_are_gpus(alice: Any, settled: An
     }
 
 
-def test_positions_follow_priority_then_age_and_pages_follow_positions(alice: Any, settled: Any) -> None:
+def test_positions_follow_priority_then_age_and_pages_follow_positions(alice: Any, reconcile_pool: Any) -> None:
     Backend.objects.update(offline=True)
     alice.submit("team", workflow_file("n"))
     alice.submit("team--a", workflow_file("l"), query="priority=LOW")
     alice.submit("team--a", workflow_file("h"), query="priority=HIGH")
     alice.submit("team--a", workflow_file("n"))
-    settled()
+    reconcile_pool()
 
     whole = alice.get("/api/queue")
-    in_slice = [each for each in standing(whole) if each[0] in {"h-1", "n-2", "l-1"}]
-    assert [name for name, *_ in in_slice] == ["h-1", "n-2", "l-1"]
-    assert [place for _, _, place, _ in in_slice] == [1, 2, 3]
+    in_subpool = [each for each in standing(whole) if each[0] in {"h-1", "n-2", "l-1"}]
+    assert [name for name, *_ in in_subpool] == ["h-1", "n-2", "l-1"]
+    assert [place for _, _, place, _ in in_subpool] == [1, 2, 3]
     assert [place for _, place, _, _ in standing(whole)] == [1, 2, 3, 4]
     assert {entry["reason"]["code"] for entry in whole["entries"]} == {"backend_offline"}
     assert {entry["unblock"][0] for entry in whole["entries"]} == {"Backend sim is set online again."}
@@ -103,7 +103,7 @@ def test_positions_follow_priority_then_age_and_pages_follow_positions(alice: An
     first, second = alice.get("/api/queue", limit=3), alice.get("/api/queue", limit=3, offset=3)
     assert first["entries"] + second["entries"] == whole["entries"]
     assert (first["more_entries"], second["more_entries"]) == (True, False)
-    assert standing(alice.get("/api/queue", pool="team--a")) == in_slice
+    assert standing(alice.get("/api/queue", pool="team--a")) == in_subpool
     assert standing(alice.get("/api/queue", pool="team")) == standing(whole)
     assert [name for name, *_ in standing(alice.get("/api/queue", pool="team--_shared"))] == ["n-1"]
     assert alice.get("/api/queue", pool="unknown") == {"entries": [], "more_entries": False}
@@ -114,13 +114,13 @@ def test_positions_follow_priority_then_age_and_pages_follow_positions(alice: An
     assert alice.status == 400
 
 
-def test_work_of_others_is_counted_and_never_named(team: Any, caller: Any, settled: Any) -> None:
+def test_work_of_others_is_counted_and_never_named(team: Any, caller: Any, reconcile_pool: Any) -> None:
     """Pools that share nodes: bob's work stands in olga's way, and neither may know the other's names."""
     Node.objects.filter(name__in=["sim-n2", "sim-n3", "sim-n4"]).delete()
     factories.make_pool("other", 100)
     bob, olga = caller("bob", "osmo-team-user"), caller("olga", "osmo-other-user")
     bob.submit("team", workflow_file("secret", 30))
-    settled()
+    reconcile_pool()
     bob.submit("team", workflow_file("hidden", 3), query="priority=HIGH")
     olga.submit("other", workflow_file("mine", 4))
 
@@ -140,16 +140,16 @@ def test_work_of_others_is_counted_and_never_named(team: Any, caller: Any, settl
     assert of_mine["unblock"] == ["2 GPUs more must be free on sim-n1 (secret-1)."]
 
 
-def test_one_who_lost_the_role_still_sees_what_is_his(alice: Any, caller: Any, settled: Any) -> None:
+def test_one_who_lost_the_role_still_sees_what_is_his(alice: Any, caller: Any, reconcile_pool: Any) -> None:
     Backend.objects.update(offline=True)
     alice.submit("team", workflow_file("w"))
     assert [name for name, *_ in standing(caller("alice").get("/api/queue"))] == ["w-1"]
     assert caller("stranger").get("/api/queue")["entries"] == []
 
 
-def test_a_gang_behind_other_groups_says_so(alice: Any, settled: Any) -> None:
+def test_a_gang_behind_other_groups_says_so(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", TWO_GROUPS)
-    settled()
+    reconcile_pool()
 
     (entry,) = alice.get("/api/queue")["entries"]
 
@@ -166,28 +166,28 @@ def test_a_gang_behind_other_groups_says_so(alice: Any, settled: Any) -> None:
     assert entry["unblock"] == ["Group first, which is RUNNING, completes."]
 
 
-def test_a_pool_in_maintenance_says_what_is_true(alice: Any, settled: Any) -> None:
+def test_a_pool_in_maintenance_says_what_is_true(alice: Any, reconcile_pool: Any) -> None:
     """Maintenance closes the door, not the house: what waits there waits for the same things as anywhere (D6)."""
     alice.submit("team--a", workflow_file("big", 30))
-    settled()
+    reconcile_pool()
     alice.submit("team--a", workflow_file("w", 4))
     Pool.objects.filter(name="team").update(enable_maintenance=True)
     (entry,) = alice.get("/api/queue")["entries"]
     assert (entry["reason"]["code"], entry["reason"]["missing"]) == ("over_quota", 4)
 
 
-def test_work_on_a_draining_slice_says_what_it_waits_for(alice: Any, settled: Any) -> None:
+def test_work_on_a_draining_subpool_says_what_it_waits_for(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("big", 30))
-    settled()
+    reconcile_pool()
     alice.submit("team--a", workflow_file("w", 20))
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     (entry,) = alice.get("/api/queue")["entries"]
     assert (entry["workflow"], entry["reason"]["code"], entry["reason"]["missing"]) == ("w-1", "over_quota", 20)
 
 
-def test_a_gang_that_is_too_large_for_every_node_is_told_so(alice: Any, settled: Any) -> None:
+def test_a_gang_that_is_too_large_for_every_node_is_told_so(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", workflow_file("wide", 40))
-    settled()
+    reconcile_pool()
     (entry,) = alice.get("/api/queue")["entries"]
     assert entry["reason"]["code"] == "never_fits"
     assert entry["reason"]["message"].startswith("It asks for 40 GPUs; the nodes could not")
@@ -205,7 +205,7 @@ def test_on_a_cluster_the_quota_is_ours_to_explain_and_the_place_is_not(alice: A
     assert entry["reason"]["code"] == "never_fits"
 
 
-def test_every_change_is_seen_at_once(alice: Any, admin: Any, settled: Any) -> None:
+def test_every_change_is_seen_at_once(alice: Any, admin: Any, reconcile_pool: Any) -> None:
     def codes() -> list[str]:
         return [entry["reason"]["code"] for entry in alice.get("/api/queue")["entries"]]
 
@@ -221,7 +221,7 @@ def test_every_change_is_seen_at_once(alice: Any, admin: Any, settled: Any) -> N
     Node.objects.update(gpus=10)
     assert codes() == ["never_fits"]
     Node.objects.update(gpus=32)
-    settled()
+    reconcile_pool()
     assert codes() == []
     alice.submit("team--a", workflow_file("w", 20))
     assert codes() == ["over_quota"]
@@ -231,7 +231,9 @@ def test_every_change_is_seen_at_once(alice: Any, admin: Any, settled: Any) -> N
     assert codes() == []
 
 
-def test_an_unchanged_queue_is_not_built_again(alice: Any, settled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_queue_is_not_built_again(
+    alice: Any, reconcile_pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     built: list[Backend] = []
     build = pending_queue_cache.build_pending_queue
     monkeypatch.setattr(
@@ -280,7 +282,7 @@ def test_a_change_of_anything_that_the_queue_is_made_from_is_seen(team: Pool, ch
     assert cache.get(team.backend) is not before
 
 
-def test_a_dry_run_leaves_nothing_in_the_cache(alice: Any, admin: Any, settled: Any) -> None:
+def test_a_dry_run_leaves_nothing_in_the_cache(alice: Any, admin: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("w", 20))
     before = alice.get("/api/queue")
     effect = alice.post("/api/workflow/w-1/cancel", query="dry_run=True")
@@ -406,9 +408,9 @@ def test_the_cache_of_specifications_drops_the_oldest(monkeypatch: pytest.Monkey
     assert cache.find([first]) == {}, "what cannot be read is not cached"
 
 
-def test_a_workflow_carries_its_reason(alice: Any, settled: Any) -> None:
+def test_a_workflow_carries_its_reason(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("big", 28))
-    settled()
+    reconcile_pool()
     alice.submit("team--a", workflow_file("w", 5))
     told = alice.get("/api/workflow/w-1")
     (entry,) = alice.get("/api/queue")["entries"]

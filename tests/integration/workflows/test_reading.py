@@ -38,7 +38,7 @@ def names(answer: Any) -> list[str]:
 
 @pytest.fixture
 def busy(alice: Any, caller: Any, team: Any) -> Any:
-    """Work of alice (HIGH x-1, LOW y-1 on the slice) and of bob (x-2), and somebody else's on another pool."""
+    """Work of alice (HIGH x-1, LOW y-1 on the subpool) and of bob (x-2), and somebody else's on another pool."""
     alice.submit("team", workflow_file("x", project="sim_a"), query="priority=HIGH")
     alice.submit("team--a", workflow_file("y", project="hil_b"), query="priority=LOW")
     caller("bob", "osmo-team-user").submit("team", workflow_file("x"))
@@ -162,9 +162,9 @@ def test_names_of_pools_are_not_prefixes(caller: Any, busy: Any) -> None:
         assert names(stranger.get("/api/workflow", all_users="True")) == []
 
 
-def test_a_workflow_with_groups_and_tasks(alice: Any, settled: Any) -> None:
+def test_a_workflow_with_groups_and_tasks(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", CHAIN)
-    settled()
+    reconcile_pool()
 
     detail = alice.get("/api/workflow/chain-1", verbose="True")
 
@@ -184,7 +184,7 @@ def test_a_workflow_with_groups_and_tasks(alice: Any, settled: Any) -> None:
     assert alice.get(f"/api/workflow/{detail['uuid']}")["name"] == "chain-1"
 
 
-def test_one_workflow_costs_the_same_however_large(alice: Any, settled: Any) -> None:
+def test_one_workflow_costs_the_same_however_large(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", CHAIN)
     alice.submit("team", workflow_file("small"))
     alice.get("/api/queue")  # the line of those who wait is found once for all that look at it
@@ -240,9 +240,9 @@ def test_logs_of_a_cluster_say_where_the_output_is(alice: Any, team: Any) -> Non
     assert "imulated" not in logs
 
 
-def test_texts_tell_what_is_known(alice: Any, admin: Any, settled: Any) -> None:
+def test_texts_tell_what_is_known(alice: Any, admin: Any, reconcile_pool: Any) -> None:
     alice.submit("team", CHAIN)
-    settled()
+    reconcile_pool()
     admin.post("/api/workflow/chain-1/end", {"status": "FAILED", "description": "out of memory"})
 
     logs = alice.get("/api/workflow/chain-1/logs")
@@ -279,7 +279,7 @@ def test_texts_tell_what_is_known(alice: Any, admin: Any, settled: Any) -> None:
     ],
     ids=["no number", "no task", "negative", "no such task", "two faults"],
 )
-def test_a_try_that_is_none_is_refused(alice: Any, call: str, query: dict[str, str], said: dict[str, str]) -> None:
+def test_a_attempt_that_is_none_is_refused(alice: Any, call: str, query: dict[str, str], said: dict[str, str]) -> None:
     alice.submit("team", CHAIN)
     refused = alice.get(f"/api/workflow/chain-1/{call}", **query)
     assert alice.status == 400
@@ -304,9 +304,9 @@ def test_tags(alice: Any, caller: Any) -> None:
     assert bob.status == 403
 
 
-def test_task_list(alice: Any, settled: Any) -> None:
+def test_task_list(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", CHAIN)
-    settled()
+    reconcile_pool()
 
     tasks = alice.get("/api/task", order="ASC")["tasks"]
     assert [task["task_name"] for task in tasks] == ["lead", "side", "after"]
@@ -325,10 +325,10 @@ def test_task_list(alice: Any, settled: Any) -> None:
     assert alice.status == 400
 
 
-def test_task_sums(alice: Any, settled: Any) -> None:
+def test_task_sums(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", CHAIN)
     alice.submit("team", CHAIN)
-    settled()
+    reconcile_pool()
 
     (row,) = alice.get("/api/task", statuses=["RUNNING"], summary="True")["summaries"]
     assert row == {

@@ -70,9 +70,9 @@ def test_a_scenario_here_is_as_large_as_a_thread_may_bear(alice: Any, monkeypatc
     assert (alice.status, refused["details"][0]["path"]) == (400, "workloads[0].tasks[0].count")
 
 
-def test_the_live_state_with_changes_and_nothing_is_written(alice: Any, chief: Any, settled: Any) -> None:
+def test_the_live_state_with_changes_and_nothing_is_written(alice: Any, chief: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("big", 28))
-    settled()
+    reconcile_pool()
     alice.submit("team--a", workflow_file("w", 5))
     before = AuditEntry.objects.count()
 
@@ -97,12 +97,12 @@ def test_the_live_state_with_changes_and_nothing_is_written(alice: Any, chief: A
     assert alice.get("/api/workflow/w-1")["status"] == "PENDING"
 
 
-def test_who_may_ask_and_what_is_told(alice: Any, chief: Any, caller: Any, settled: Any) -> None:
+def test_who_may_ask_and_what_is_told(alice: Any, chief: Any, caller: Any, reconcile_pool: Any) -> None:
     """The admin of a pool sees his pools; on shared nodes others keep their numbers and lose their names."""
     factories.make_pool("private", 8, secret=4)
     other = caller("olga", "osmo-private-user")
     other.submit("private--secret", workflow_file("hidden", 4))
-    settled()
+    reconcile_pool()
     alice.submit("team", workflow_file("mine", 2))
 
     seen = chief.post("/api/simulate", {"live": True})
@@ -121,11 +121,11 @@ def test_who_may_ask_and_what_is_told(alice: Any, chief: Any, caller: Any, settl
     assert alice.status == 403
 
 
-def test_one_who_administers_a_pool_sees_his_own_work_elsewhere(team: Any, caller: Any, settled: Any) -> None:
+def test_one_who_administers_a_pool_sees_his_own_work_elsewhere(team: Any, caller: Any, reconcile_pool: Any) -> None:
     factories.make_pool("private", 8)
     both = caller("both", "osmo-team-admin", "osmo-private-user")
     both.submit("private", workflow_file("w", 1))
-    settled()
+    reconcile_pool()
     assert both.post("/api/simulate", {"live": True})["workloads"]["w-1"]["state"] == "running"
 
 
@@ -153,12 +153,12 @@ def test_new_work_stands_on_the_platform_of_its_pool(admin: Any, team: Any) -> N
     assert tried["workloads"]["new"]["reason"]["code"] == "never_fits"
 
 
-def test_groups_that_wait_for_others_take_no_part(alice: Any, chief: Any, settled: Any) -> None:
+def test_groups_that_wait_for_others_take_no_part(alice: Any, chief: Any, reconcile_pool: Any) -> None:
     alice.submit(
         "team",
         "workflow:\n  name: chain\n  resources: {default: {gpu: 2}}\n  groups:\n"
         "  - {name: first, tasks: [{name: a, image: i, command: [sh], lead: true}]}\n"
         "  - {name: second, tasks: [{name: b, image: i, command: [sh], inputs: [{task: a}]}]}\n",
     )
-    settled()
+    reconcile_pool()
     assert set(chief.post("/api/simulate", {"live": True})["workloads"]) == {"chain-1/first"}

@@ -109,10 +109,10 @@ def test_profile(osmo: StockClient) -> None:
 
 
 @pytest.mark.parametrize("query", [{"all_pools": True}, {"pools": ["team--a", "team"], "all_pools": False}])
-def test_pool_list_in_both_modes(osmo: StockClient, settled: Any, query: dict[str, Any]) -> None:
+def test_pool_list_in_both_modes(osmo: StockClient, reconcile_pool: Any, query: dict[str, Any]) -> None:
     submit(osmo, factories.workflow_file("x", gpus=8), priority="HIGH")
     submit(osmo, factories.workflow_file("y", gpus=4), pool="team--a", priority="LOW")
-    settled()
+    reconcile_pool()
 
     answer = osmo.call("GET", "api/pool_quota", query)
 
@@ -188,9 +188,9 @@ def test_validate(osmo: StockClient) -> None:
     assert answer["warnings"] == []
 
 
-def test_workflow_list_and_query(osmo: StockClient, settled: Any) -> None:
+def test_workflow_list_and_query(osmo: StockClient, reconcile_pool: Any) -> None:
     submit(osmo, factories.workflow_file("x"), label=["project=a"])
-    settled()
+    reconcile_pool()
     query = {"limit": 20, "offset": 0, "order": "DESC", "all_pools": True, "statuses": ["RUNNING", "PENDING"]}
     answer = osmo.call("GET", "api/workflow", query)
     assert answer["more_entries"] is False
@@ -230,9 +230,9 @@ def test_cancel_spec_logs_events_tag_restart(osmo: StockClient) -> None:
     assert osmo.call("POST", f"api/pool/{pool}/workflow/x-1/restart")["name"] == "x-2"
 
 
-def test_task_list(osmo: StockClient, settled: Any) -> None:
+def test_task_list(osmo: StockClient, reconcile_pool: Any) -> None:
     submit(osmo, factories.workflow_file("x", gpus=2))
-    settled()
+    reconcile_pool()
     query = {
         "limit": 20, "offset": 0, "order": "ASC", "all_users": False, "all_pools": True,
         "statuses": ["PROCESSING", "SCHEDULING", "INITIALIZING", "RUNNING"],

@@ -50,7 +50,7 @@ def test_an_accepted_file_answers_id_queue_and_status(alice: Any) -> None:
     assert (row.priority, row.submitted_by.username) == ("HIGH", "alice")
 
 
-def test_a_slice_takes_the_work_into_its_own_queue(alice: Any) -> None:
+def test_a_subpool_takes_the_work_into_its_own_queue(alice: Any) -> None:
     assert alice.submit("team--a", workflow_file(gpus=30))["queue"] == "osmo-pool-ns-team--a"
     assert Reservation.objects.get().needed_gpus == 30
 
@@ -204,7 +204,7 @@ def test_use_never_refuses(alice: Any) -> None:
 
 
 @pytest.mark.parametrize("state", ["DELETING", "ARCHIVED"])
-def test_a_slice_that_is_not_active_takes_nothing(alice: Any, team: Pool, state: str) -> None:
+def test_a_subpool_that_is_not_active_takes_nothing(alice: Any, team: Pool, state: str) -> None:
     Pool.objects.filter(name="team--a").update(subpool_state=state)
 
     answer = alice.submit("team--a", workflow_file(), query="priority=LOW")
@@ -223,13 +223,13 @@ def test_maintenance_lets_only_osmo_admin_in(alice: Any, admin: Any, team: Pool)
     assert admin.status == 200
 
 
-def test_an_offline_backend_takes_work_that_waits(alice: Any, team: Pool, settled: Any) -> None:
+def test_an_offline_backend_takes_work_that_waits(alice: Any, team: Pool, reconcile_pool: Any) -> None:
     assert team.backend is not None
     team.backend.offline = True
     team.backend.save()
 
     assert alice.submit("team", workflow_file())["status"] == "PENDING"
-    assert settled() == []
+    assert reconcile_pool() == []
 
 
 @pytest.mark.parametrize("name", ["nowhere", "team--nowhere", "team--_shared", "team--", "--a", "TEAM"])

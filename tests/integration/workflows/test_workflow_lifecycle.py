@@ -16,7 +16,7 @@ from pools.services.subpools import create_subpool, delete_subpool, resize_subpo
 from scheduling import locking
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
-from scheduling.services.simulated import reconcile as settling
+from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.user_actions import end_workflow
@@ -76,61 +76,61 @@ def clean_ledger(db: None) -> Any:
     assert verify() == []
 
 
-def test_a_gang_starts_whole_and_counts_on_its_leaf(alice: Any, settled: Any) -> None:
+def test_a_gang_starts_whole_and_counts_on_its_leaf(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("hello", gpus=8), query="priority=HIGH")
-    steps = settled()
+    steps = reconcile_pool()
 
     assert [(step["action"], step["workflow"]) for step in steps] == [("start", "hello-1")]
     assert statuses() == {"hello-1": "RUNNING"}
     assert usage("team--a") == (8, 8, 1)
     assert usage("team") == (0, 0, 0)
-    assert settled() == []
+    assert reconcile_pool() == []
 
 
-def test_low_counts_as_total_but_not_as_used(alice: Any, settled: Any) -> None:
+def test_low_counts_as_total_but_not_as_used(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file(gpus=40), query="priority=LOW")
     alice.submit("team--a", workflow_file(gpus=30))
     Node.objects.update(gpus=100)
-    settled()
+    reconcile_pool()
 
     assert usage("team--a") == (30, 70, 2)
 
 
-def test_priority_then_submit_time_then_place(alice: Any, settled: Any) -> None:
+def test_priority_then_submit_time_then_place(alice: Any, reconcile_pool: Any) -> None:
     for name, priority in (("low", "LOW"), ("n1", "NORMAL"), ("n2", "NORMAL"), ("high", "HIGH")):
         alice.submit("team--a", workflow_file(name, gpus=20), query=f"priority={priority}")
     Node.objects.filter(name__in=["sim-n3", "sim-n4"]).delete()
 
-    assert [step["workflow"] for step in settled()] == ["high-1", "low-1"]
+    assert [step["workflow"] for step in reconcile_pool()] == ["high-1", "low-1"]
     assert statuses()["n1-1"] == "PENDING"
 
 
-def test_a_bulk_submission_is_served_in_its_order(alice: Any, settled: Any) -> None:
+def test_a_bulk_submission_is_served_in_its_order(alice: Any, reconcile_pool: Any) -> None:
     items = [{"file": workflow_file(f"w{number}", gpus=30)} for number in range(9)]
     alice.post("/api/pool/team--a/workflows", {"workflows": items})
 
     order = []
     for _ in range(3):
-        order += [step["workflow"] for step in settled()]
+        order += [step["workflow"] for step in reconcile_pool()]
         end(order[-1])
     assert order == ["w0-1", "w1-1", "w2-1"]
 
 
-def test_firm_work_waits_at_its_quota_and_smaller_work_may_pass(alice: Any, settled: Any) -> None:
+def test_firm_work_waits_at_its_quota_and_smaller_work_may_pass(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("one", gpus=20))
     alice.submit("team--a", workflow_file("two", gpus=20))
     alice.submit("team--a", workflow_file("three", gpus=10))
-    settled()
+    reconcile_pool()
 
     assert statuses() == {"one-1": "RUNNING", "two-1": "PENDING", "three-1": "RUNNING"}
 
 
-def test_machines_limit_what_quotas_allow(alice: Any, settled: Any) -> None:
+def test_machines_limit_what_quotas_allow(alice: Any, reconcile_pool: Any) -> None:
     Node.objects.update(gpus=8)
     alice.submit("team", workflow_file("wide", gpus=9))
     for number in range(5):
         alice.submit("team", workflow_file(f"w{number}", gpus=8))
-    settled()
+    reconcile_pool()
 
     running = [name for name, status in statuses().items() if status == "RUNNING"]
     assert len(running) == 4
@@ -139,69 +139,69 @@ def test_machines_limit_what_quotas_allow(alice: Any, settled: Any) -> None:
     assert len(set(nodes)) == 4
 
 
-def test_a_gang_of_tasks_starts_together_or_not_at_all(alice: Any, settled: Any) -> None:
+def test_a_gang_of_tasks_starts_together_or_not_at_all(alice: Any, reconcile_pool: Any) -> None:
     tasks = "".join(f"    - {{name: t{n}, image: i, command: [sh], lead: {str(n == 0).lower()}}}\n" for n in range(5))
     file = (
         f"workflow:\n  name: gang\n  resources: {{default: {{gpu: 32}}}}\n  groups:\n  - name: g\n    tasks:\n{tasks}"
     )
     Pool.objects.filter(name="team").update(guarantee=200)
     alice.submit("team", file)
-    assert settled() == []
+    assert reconcile_pool() == []
     assert set(Task.objects.values_list("status", flat=True)) == {"SCHEDULING"}
 
     Node.objects.create(backend=Backend.objects.get(name="sim"), name="sim-n5", gpus=32)
-    settled()
+    reconcile_pool()
     assert set(Task.objects.values_list("status", flat=True)) == {"RUNNING"}
 
 
-def test_the_whole_pool_s_guarantee_binds_firm_work(alice: Any, settled: Any, team: Pool) -> None:
-    """Work that was there before a slice was cut still holds the container's quota (seed, "Negative Available")."""
+def test_the_whole_pool_s_guarantee_binds_firm_work(alice: Any, reconcile_pool: Any, team: Pool) -> None:
+    """Work that was there before a subpool was cut still holds the container's quota (seed, "Negative Available")."""
     Node.objects.update(gpus=100)
     alice.submit("team", workflow_file("old", gpus=70))
-    settled()
+    reconcile_pool()
     create_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=60)
     alice.submit("team--b", workflow_file("new", gpus=60))
-    settled()
+    reconcile_pool()
 
     assert statuses() == {"old-1": "RUNNING", "new-1": "PENDING"}
     end("old-1")
-    settled()
+    reconcile_pool()
     assert statuses()["new-1"] == "RUNNING"
 
 
-def test_low_goes_up_to_the_maximum(alice: Any, settled: Any, team: Pool) -> None:
+def test_low_goes_up_to_the_maximum(alice: Any, reconcile_pool: Any, team: Pool) -> None:
     Node.objects.update(gpus=100)
     Pool.objects.filter(pk=team.pk).update(maximum=50)
     alice.submit("team", workflow_file("one", gpus=50), query="priority=LOW")
     alice.submit("team", workflow_file("two", gpus=1), query="priority=LOW")
-    settled()
+    reconcile_pool()
 
     assert statuses() == {"one-1": "RUNNING", "two-1": "PENDING"}
 
 
-def test_groups_follow_their_upstream(alice: Any, admin: Any, settled: Any) -> None:
+def test_groups_follow_their_upstream(alice: Any, admin: Any, reconcile_pool: Any) -> None:
     alice.submit("team", CHAIN)
-    settled()
+    reconcile_pool()
     assert list(groups("chain-1").values()) == ["RUNNING", "RUNNING", "WAITING", "WAITING"]
     assert usage("team") == (8, 8, 1)
 
     answer = admin.post("/api/workflow/chain-1/end", {"status": "COMPLETED", "group": "first"})
     assert (admin.status, answer["status"]) == (200, "RUNNING")
     assert list(groups("chain-1").values()) == ["COMPLETED", "RUNNING", "SCHEDULING", "WAITING"]
-    settled()
+    reconcile_pool()
     assert list(groups("chain-1").values()) == ["COMPLETED", "RUNNING", "RUNNING", "WAITING"]
     admin.post("/api/workflow/chain-1/end", {"status": "COMPLETED"})
     assert statuses() == {"chain-1": "PENDING"}
-    settled()
+    reconcile_pool()
     answer = admin.post("/api/workflow/chain-1/end", {"status": "COMPLETED"})
     assert answer["status"] == "COMPLETED"
     assert usage("team") == (0, 0, 0)
     assert not Reservation.objects.exists()
 
 
-def test_a_failed_upstream_fails_what_is_behind_it_all_the_way(alice: Any, admin: Any, settled: Any) -> None:
+def test_a_failed_upstream_fails_what_is_behind_it_all_the_way(alice: Any, admin: Any, reconcile_pool: Any) -> None:
     alice.submit("team", CHAIN)
-    settled()
+    reconcile_pool()
     admin.post("/api/workflow/chain-1/end", {"status": "FAILED", "group": "first"})
     assert list(groups("chain-1").values()) == ["FAILED", "RUNNING", "FAILED_UPSTREAM", "FAILED_UPSTREAM"]
     assert statuses() == {"chain-1": "RUNNING"}
@@ -211,12 +211,12 @@ def test_a_failed_upstream_fails_what_is_behind_it_all_the_way(alice: Any, admin
     assert statuses() == {"chain-1": "FAILED"}
 
 
-def test_end_refuses_what_does_not_run(alice: Any, admin: Any, caller: Any, settled: Any) -> None:
+def test_end_refuses_what_does_not_run(alice: Any, admin: Any, caller: Any, reconcile_pool: Any) -> None:
     alice.submit("team", CHAIN)
     path = "/api/workflow/chain-1/end"
     admin.post(path, {"status": "COMPLETED"})
     assert admin.status == 409
-    settled()
+    reconcile_pool()
     for body, status in (
         ({"status": "COMPLETED", "group": "second"}, 409),
         ({"status": "COMPLETED", "group": "nothing"}, 404),
@@ -254,32 +254,32 @@ def test_auto_end_ends_work_when_its_time_is_over(alice: Any, team: Pool) -> Non
     assert statuses() == {"short-1": "COMPLETED", "usual-1": "COMPLETED"}
 
 
-def test_without_auto_end_nothing_ends_by_itself(alice: Any, settled: Any) -> None:
+def test_without_auto_end_nothing_ends_by_itself(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", workflow_file(gpus=1), query="label=osmo/simulated-runtime=1s")
-    settled()
+    reconcile_pool()
     assert Group.objects.filter(due_at=None, ends_at=None).count() == 1
     later(days=100)
 
-    assert settled() == []
+    assert reconcile_pool() == []
 
 
-def test_queue_timeout_ends_what_waited_too_long(alice: Any, settled: Any) -> None:
+def test_queue_timeout_ends_what_waited_too_long(alice: Any, reconcile_pool: Any) -> None:
     Node.objects.all().delete()
     alice.submit("team", TIMED % "queue_timeout: 60s")
-    assert settled() == []
+    assert reconcile_pool() == []
     later(seconds=61)
-    settled()
+    reconcile_pool()
 
     assert statuses() == {"timed-1": "FAILED_QUEUE_TIMEOUT"}
     assert "queue_timeout" in alice.get("/api/workflow/timed-1")["failure_message"]
     assert usage("team") == (0, 0, 0)
 
 
-def test_exec_timeout_ends_the_whole_workflow(alice: Any, settled: Any) -> None:
+def test_exec_timeout_ends_the_whole_workflow(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", CHAIN.replace("  resources", "  timeout: {exec_timeout: 60s}\n  resources"))
-    settled()
+    reconcile_pool()
     later(seconds=61)
-    settled()
+    reconcile_pool()
 
     assert statuses() == {"chain-1": "FAILED_EXEC_TIMEOUT"}
     assert list(groups("chain-1").values()) == ["FAILED_EXEC_TIMEOUT"] * 2 + ["FAILED_UPSTREAM"] * 2
@@ -296,10 +296,10 @@ def test_work_done_before_its_timeout_has_completed_however_late_we_look(alice: 
     assert statuses() == {"timed-1": "COMPLETED"}
 
 
-def test_cancel_by_owner_and_by_the_pool_s_admin_only(alice: Any, caller: Any, settled: Any) -> None:
+def test_cancel_by_owner_and_by_the_pool_s_admin_only(alice: Any, caller: Any, reconcile_pool: Any) -> None:
     for name in ("one", "two", "three"):
         alice.submit("team", workflow_file(name, gpus=2))
-    settled()
+    reconcile_pool()
     bob = caller("bob", "osmo-team-user")
     bob.post("/api/workflow/one-1/cancel")
     assert bob.status == 403
@@ -323,9 +323,9 @@ def test_cancel_by_owner_and_by_the_pool_s_admin_only(alice: Any, caller: Any, s
     assert usage("team") == (2, 2, 1)
 
 
-def test_a_finished_workflow_is_cancelled_only_by_force_which_changes_nothing(alice: Any, settled: Any) -> None:
+def test_a_finished_workflow_is_cancelled_only_by_force_which_changes_nothing(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", workflow_file("one"))
-    settled()
+    reconcile_pool()
     end("one-1")
     alice.post("/api/workflow/one-1/cancel")
     assert alice.status == 400
@@ -333,9 +333,9 @@ def test_a_finished_workflow_is_cancelled_only_by_force_which_changes_nothing(al
     assert statuses() == {"one-1": "COMPLETED"}
 
 
-def test_dry_runs_tell_and_change_nothing(alice: Any, admin: Any, settled: Any) -> None:
+def test_dry_runs_tell_and_change_nothing(alice: Any, admin: Any, reconcile_pool: Any) -> None:
     alice.submit("team", workflow_file("one"))
-    settled()
+    reconcile_pool()
     effect = alice.post("/api/workflow/one-1/cancel", query="dry_run=True")
     assert (effect["dry_run"], effect["before"]["status"], effect["after"]["status"]) == (
         True,
@@ -352,7 +352,7 @@ def test_dry_runs_tell_and_change_nothing(alice: Any, admin: Any, settled: Any) 
     assert alice.get("/api/workflow/one-1")["tags"] == []
 
 
-def test_restart_is_for_failed_workflows(alice: Any, settled: Any) -> None:
+def test_restart_is_for_failed_workflows(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("hello", gpus=2), query="priority=HIGH&label=project=x")
     answer = alice.post("/api/pool/team--a/workflow/hello-1/restart")
     assert (alice.status, answer["error_code"], answer["workflow_id"]) == (400, "USAGE", "hello-1")
@@ -368,10 +368,10 @@ def test_restart_is_for_failed_workflows(alice: Any, settled: Any) -> None:
     assert alice.status == 404
 
 
-def test_the_last_workflow_that_ends_archives_a_draining_slice(alice: Any, settled: Any) -> None:
+def test_the_last_workflow_that_ends_archives_a_draining_subpool(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("one", gpus=10))
     alice.submit("team--a", workflow_file("two", gpus=10))
-    settled()
+    reconcile_pool()
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     end("one-1")
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
@@ -379,42 +379,42 @@ def test_the_last_workflow_that_ends_archives_a_draining_slice(alice: Any, settl
     assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
 
 
-def test_a_draining_workflow_with_gangs_still_to_start_can_finish(alice: Any, settled: Any) -> None:
+def test_a_draining_workflow_with_gangs_still_to_start_can_finish(alice: Any, reconcile_pool: Any) -> None:
     """D4: the leaf keeps what its live work needs, and the shared leaf gets only the rest."""
     Node.objects.update(gpus=100)
     file = CHAIN.replace("gpu: 4", "gpu: 15")
     alice.submit("team--a", file)
-    settled()
+    reconcile_pool()
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     end("chain-1")
     alice.submit("team", workflow_file("greedy", gpus=100), query="priority=HIGH")
-    settled()
+    reconcile_pool()
 
     assert groups("chain-1")["second"] == "RUNNING"
     assert statuses()["greedy-1"] == "PENDING"
     end("chain-1")
-    settled()
+    reconcile_pool()
     end("chain-1")
     assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
-    settled()
+    reconcile_pool()
     assert statuses() == {"chain-1": "COMPLETED", "greedy-1": "RUNNING"}
 
 
-def test_a_smaller_quota_touches_nothing_that_runs(alice: Any, settled: Any) -> None:
+def test_a_smaller_quota_touches_nothing_that_runs(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("one", gpus=30))
-    settled()
+    reconcile_pool()
     resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=5)
     alice.submit("team--a", workflow_file("two", gpus=5))
-    settled()
+    reconcile_pool()
     assert statuses() == {"one-1": "RUNNING", "two-1": "PENDING"}
     end("one-1")
-    settled()
+    reconcile_pool()
     assert statuses()["two-1"] == "RUNNING"
 
 
-def test_deleting_with_cancel_pending_ends_what_waits(alice: Any, settled: Any) -> None:
+def test_deleting_with_cancel_pending_ends_what_waits(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("one", gpus=30))
-    settled()
+    reconcile_pool()
     alice.submit("team--a", workflow_file("two", gpus=30))
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a", cancel_pending=True)
     assert statuses() == {"one-1": "RUNNING", "two-1": "FAILED_CANCELED"}
@@ -438,8 +438,8 @@ def test_settle_by_hand(alice: Any, admin: Any, caller: Any) -> None:
     assert admin.status == 409
 
 
-def test_another_settling_under_way_is_told_not_waited_for_ever(alice: Any, admin: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(settling, "MANUAL_LOCK_TIMEOUT", 0.2)
+def test_another_reconciliation_under_way_is_told_not_waited_for_ever(alice: Any, admin: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(reconciliation, "MANUAL_LOCK_TIMEOUT", 0.2)
     other = connections.create_connection("default")
     try:
         with other.cursor() as cursor:
@@ -472,19 +472,19 @@ def test_starting_and_ending_many_costs_the_statements_of_one(alice: Any, team: 
     assert statements(2) == statements(60)
 
 
-def test_a_backlog_is_searched_to_its_end(alice: Any, settled: Any) -> None:
+def test_a_backlog_is_searched_to_its_end(alice: Any, reconcile_pool: Any) -> None:
     Node.objects.update(gpus=4)
     for number in range(7):
         alice.submit("team", workflow_file(f"wide{number}", gpus=5))
     alice.submit("team", workflow_file("small", gpus=4))
-    settled()
+    reconcile_pool()
 
     assert [name for name, status in statuses().items() if status == "RUNNING"] == ["small-1"]
 
 
-def test_times_are_told_in_order(alice: Any, settled: Any) -> None:
+def test_times_are_told_in_order(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", workflow_file("one"))
-    settled()
+    reconcile_pool()
     end("one-1")
     row = Workflow.objects.get()
     assert row.start_time is not None
