@@ -1,4 +1,4 @@
-"""A small cluster whose pools share its nodes, used through the API as people use it."""
+"""A small cluster whose pools share its nodes, used through the API like users do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Cluster:
 
     @staticmethod
     def client(name: str, *roles: str) -> Client:
-        """Somebody at the API."""
+        """A user of the API."""
         client = Client()
         user = User.objects.filter(username=name).first() or User.objects.get(
             username=factories.make_user(name, *roles).username
@@ -51,7 +51,7 @@ class Cluster:
         assert answer.status_code == 200, answer.content
 
     def reconcile(self) -> list[tuple[str, str]]:
-        """Run scheduling; (action, workflow without its number) of every step."""
+        """Reconcile; returns (action, workflow without its number) of each step."""
         answer = reconcile_backend(self.backend.pk)
         assert answer["settled"]
         assert reconcile_backend(self.backend.pk) == {"steps": [], "settled": True}, (
@@ -61,12 +61,12 @@ class Cluster:
         return [(step["action"], step["workflow"].rpartition("-")[0]) for step in answer["steps"]]
 
     def assert_running(self, *names: str) -> None:
-        """Submit nothing more: these run now, and nobody else."""
+        """Exactly these workflows run."""
         rows = Workflow.objects.filter(status="RUNNING").values_list("spec_name", flat=True)
         assert sorted(rows) == sorted(names)
 
     def end(self, name: str, status: str = "COMPLETED") -> None:
-        """Report that a workflow is over."""
+        """Report the end of a workflow."""
         answer = self.admin.post(
             f"/api/workflow/{name}-1/end", json.dumps({"status": status}), content_type="application/json"
         )
@@ -80,7 +80,7 @@ class Cluster:
 
     @staticmethod
     def attempts(name: str) -> list[tuple[str, int, str, int | None]]:
-        """(task, retry, status, exit code) of every try of a workflow."""
+        """(task, retry, status, exit code) of each attempt of a workflow."""
         rows = Task.objects.filter(group__workflow__name=f"{name}-1").order_by("position", "name", "retry_id")
         return list(rows.values_list("name", "retry_id", "status", "exit_code"))
 

@@ -1,4 +1,5 @@
-"""Between a plan and its operations the house goes on: what is not right any more is dropped, and nothing is half done."""
+"""The state may change between a plan and its execution: units that are not valid any more are dropped, and nothing is
+half done."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
-    """`meanwhile(operation)`: somebody does that right after the next plan was made."""
+    """`meanwhile(operation)`: the operation runs right after the next plan was made."""
 
     def arrange(operation: Callable[[], object]) -> None:
         waiting, real = [operation], reconcile.run_cycle
@@ -40,7 +41,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
 
 
 def borrowed(cluster: Make) -> Any:
-    """WF3 (LOW) of pool1 stands on a GPU of pool2, which WF5 wants back."""
+    """WF3 (LOW) of pool1 runs on a GPU of pool2, which WF5 reclaims."""
     sim = cluster({"n": 4}, pool1=2, pool2=2)
     sim.submit("wf1", "pool1", gpus=2)
     sim.submit("wf4", "pool2")
@@ -51,7 +52,7 @@ def borrowed(cluster: Make) -> Any:
 
 
 def cancel(name: str) -> object:
-    """Its owner does not want it any more."""
+    """Cancel a workflow."""
     return cancel_workflow(actor=factories.admin_actor(), name=f"{name}-1")
 
 
@@ -125,7 +126,7 @@ class TestCrash:
     def test_a_step_over_two_trees_is_done_whole_or_not_at_all(
         self, cluster: Make, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The process dies after the victim's tree was written and before the other one is."""
+        """The process dies after the tree of the victim was written, before the other tree is written."""
         sim = borrowed(cluster)
         decisions = Decision.objects.count()
         real, written = apply_plan.WorkflowTransition.save, []
@@ -158,7 +159,7 @@ class TestCrash:
 
 
 class TestMoving:
-    """Two nodes of 4 with a LOW gang on each; a wide one fits when one of them moves over."""
+    """Two nodes of 4 with a LOW gang on each; a large gang fits when one of them moves."""
 
     def test_a_gang_moves_out_of_the_way_and_begins_again(self, cluster: Make) -> None:
         sim = cluster({"n1": 4, "n2": 4}, pool=8)

@@ -1,4 +1,4 @@
-"""Every change on which scheduling depends is noted by the database, whoever makes it."""
+"""The database notes every change on which scheduling depends, also a change by raw SQL."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def team() -> Pool:
-    """A pool of 6 GPUs, in a cohort with `other` on another backend, bound to GPU namespace `team-a`; a workflow runs."""
+    """A pool of 6 GPUs, in a cohort with `other` on another backend, bound to GPU namespace `team-a`; a workflow
+    runs."""
     pool = factories.make_pool("team", 6, on=factories.make_backend(nodes=2, gpus=4))
     factories.make_pool("other", 2, on=factories.make_backend("far", namespace="far", nodes=1))
     put_cohort(actor=SYSTEM, name="both", body={"quotas": []})

@@ -1,4 +1,4 @@
-"""The record of decisions: who may read it, and that it is history."""
+"""The record of decisions: the rights to read it, and that it does not change."""
 
 from __future__ import annotations
 

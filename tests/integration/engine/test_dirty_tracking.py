@@ -1,4 +1,4 @@
-"""Where all else is at rest, new work is looked at alone; and everything is looked at when that is not enough."""
+"""New work alone is planned where nothing else has changed; everything is planned where that is not enough."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def team() -> Pool:
-    """8 GPUs on 2 nodes, none of which is free for more than 2 at once: `old-1` and `old-2` hold 6."""
+    """8 GPUs on 2 nodes, one GPU of each is free: `old-1` and `old-2` hold 6."""
     backend = factories.make_backend(nodes=2, gpus=4)
     pool = factories.make_pool("team", 6, on=backend)
     for _ in range(2):
@@ -44,8 +44,8 @@ def team() -> Pool:
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[LiveFacts]:
-    """What was read from now on, in order."""
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[LiveFacts]:
+    """The facts that are read from now on, in order."""
     found: list[LiveFacts] = []
 
     def read(*args: Any, **more: Any) -> LiveFacts:
@@ -57,20 +57,20 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[LiveFacts]:
 
 
 def names(live: LiveFacts) -> set[str]:
-    """The gangs that were listed, each for itself."""
+    """The gangs that are listed one by one."""
     return {gang.name for gang in live.facts.gangs if gang.name in live.gangs}
 
 
-def hinted(team: Pool, look: Scope = Scope.HINT) -> list[tuple[str, str]]:
-    """Settle as after a hint; (action, workflow) of each step."""
+def reconcile_scope(team: Pool, scope: Scope = Scope.HINT) -> list[tuple[str, str]]:
+    """Reconcile as after a notification; returns (action, workflow) of each step."""
     assert team.backend_id is not None
-    answer = reconcile_backend(team.backend_id, scope=look)
+    answer = reconcile_backend(team.backend_id, scope=scope)
     assert answer["settled"]
     return [(step["action"], step["workflow"]) for step in answer["steps"]]
 
 
-def killed_after_one_deed(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settle as after a hint; the process dies when the first operation of the plan is committed."""
+def die_after_first_unit(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reconcile as after a notification; the process dies when the first unit of the plan is committed."""
     once = PlanExecution._apply_together
 
     def dies(self: PlanExecution, asked: Sequence[PlanUnit]) -> None:
@@ -80,51 +80,52 @@ def killed_after_one_deed(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as killed:
         killed.setattr(PlanExecution, "_apply_together", dies)
         with pytest.raises(SystemExit):
-            hinted(team)
+            reconcile_scope(team)
 
 
-def rest(team: Pool) -> BackendSchedulingState:
-    """What is known of the backend's rest."""
+def state_of(team: Pool) -> BackendSchedulingState:
+    """The scheduling state of the backend."""
     return BackendSchedulingState.objects.get(backend=team.backend_id)
 
 
-def test_new_work_starts_and_what_waits_is_not_even_read(team: Pool, looks: list[LiveFacts]) -> None:
+def test_new_work_starts_and_waiting_work_is_not_read(team: Pool, reads: list[LiveFacts]) -> None:
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
-    assert hinted(team) == [("start", "new-1")]
-    (live,) = looks
+    assert reconcile_scope(team) == [("start", "new-1")]
+    (live,) = reads
     assert names(live) == {"new-1"}
-    assert rest(team).full_cycle_due
+    assert state_of(team).full_cycle_due
 
 
-def test_new_work_for_which_nothing_is_free_is_looked_at_beside_who_runs(team: Pool, looks: list[LiveFacts]) -> None:
+def test_new_work_without_free_capacity_is_planned_beside_running_work(team: Pool, reads: list[LiveFacts]) -> None:
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
     factories.submit_workflow(factories.admin_actor(), "team", 3, name="waits-too", priority=Priority.LOW)
-    assert hinted(team) == [("start", "new-1")]
-    quick, live = looks
+    assert reconcile_scope(team) == [("start", "new-1")]
+    quick, live = reads
     assert names(quick) == {"new-1", "waits-too-1"}
     assert names(live) == {"old-1", "old-2", "new-1", "waits-too-1"}
     assert live.facts.demand["osmo-pool-ns-team--_shared"]["default/gpu"] == 3  # waits-1
-    assert rest(team).full_cycle_due
+    assert state_of(team).full_cycle_due
 
 
-def test_nothing_new_is_nothing_read(team: Pool, looks: list[LiveFacts]) -> None:
-    assert hinted(team) == []
-    assert hinted(team, Scope.TICK) == []
-    assert looks == []
+def test_without_new_work_nothing_is_read(team: Pool, reads: list[LiveFacts]) -> None:
+    assert reconcile_scope(team) == []
+    assert reconcile_scope(team, Scope.TICK) == []
+    assert reads == []
 
 
-def test_what_was_new_is_known_the_next_time(team: Pool, looks: list[LiveFacts]) -> None:
+def test_planned_work_is_not_new_the_next_time(team: Pool, reads: list[LiveFacts]) -> None:
     factories.submit_workflow(factories.admin_actor(), "team", 3, name="new", priority=Priority.LOW)
-    assert hinted(team) == []
+    assert reconcile_scope(team) == []
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="newer", priority=Priority.LOW)
-    assert hinted(team) == [("start", "newer-1")]
-    assert names(looks[-1]) == {"newer-1"}
+    assert reconcile_scope(team) == [("start", "newer-1")]
+    assert names(reads[-1]) == {"newer-1"}
 
 
-def test_who_dies_after_ending_what_was_due_leaves_word_of_it(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ends are committed before anything is planned: whoever comes next has to know that there is room now."""
+def test_a_process_that_dies_after_ending_due_work_leaves_a_mark(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ends are committed before the plan is made; the dirty mark tells the next reconciliation of the free
+    capacity."""
     factories.submit_workflow(factories.admin_actor(), "team", 2, name="next", priority=Priority.HIGH)
-    assert hinted(team) == []
+    assert reconcile_scope(team) == []
     now = timezone.now()
     Group.objects.filter(workflow__name="old-1").update(due_at=now, ends_at=now)
 
@@ -134,9 +135,9 @@ def test_who_dies_after_ending_what_was_due_leaves_word_of_it(team: Pool, monkey
     with monkeypatch.context() as killed:
         killed.setattr(reconciliation, "read_live_facts", dies)
         with pytest.raises(SystemExit):
-            hinted(team)
+            reconcile_scope(team)
     assert Workflow.objects.get(name="old-1").status == "COMPLETED"
-    assert ("start", "next-1") in hinted(team)
+    assert ("start", "next-1") in reconcile_scope(team)
 
 
 def test_killed_in_the_middle_of_a_plan_the_next_request_does_the_rest_of_it(
@@ -149,19 +150,19 @@ def test_killed_in_the_middle_of_a_plan_the_next_request_does_the_rest_of_it(
     Pool.objects.filter(name="team").update(guarantee=8)
     reconcile_backend(team.backend_id or 0)
     factories.submit_workflow(admin, "team", 2, name="firm")
-    killed_after_one_deed(team, monkeypatch)
+    die_after_first_unit(team, monkeypatch)
     assert Workflow.objects.get(name="firm-1").status == "RUNNING"
-    assert hinted(team) == [("start", "tiny-1")]  # in what firm-1 left of the room it took
+    assert reconcile_scope(team) == [("start", "tiny-1")]  # in what firm-1 left of the room it took
     assert not BackendDirtyMark.objects.exists()
-    assert not rest(team).full_cycle_due
+    assert not state_of(team).full_cycle_due
 
 
-def test_a_submission_that_commits_late_is_not_missed(team: Pool, looks: list[LiveFacts]) -> None:
-    """It was made before somebody else's, and could not be seen when the other submission was reconciled."""
+def test_a_submission_that_commits_late_is_not_missed(team: Pool, reads: list[LiveFacts]) -> None:
+    """Its transaction began before that of another submission, and committed after the other was reconciled."""
     admin = factories.admin_actor()
     factories.make_pool("other", 6, on=team.backend)
     reconcile_backend(team.backend_id or 0)
-    looks.clear()
+    reads.clear()
     made, go_on = Event(), Event()
 
     def late() -> None:
@@ -175,15 +176,15 @@ def test_a_submission_that_commits_late_is_not_missed(team: Pool, looks: list[Li
         waiting = pool.submit(late)
         assert made.wait(60)
         factories.submit_workflow(admin, "team", 1, name="quick", priority=Priority.LOW)
-        assert hinted(team) == [("start", "quick-1")]
+        assert reconcile_scope(team) == [("start", "quick-1")]
         go_on.set()
         waiting.result(60)
-    assert hinted(team) == [("start", "late-1")]
-    assert [("waits-1" in names(live)) for live in looks] == [False, False]
+    assert reconcile_scope(team) == [("start", "late-1")]
+    assert [("waits-1" in names(live)) for live in reads] == [False, False]
 
 
 @pytest.mark.parametrize("what", ["end", "cancel", "quota", "nodes"])
-def test_whatever_else_moves_everything_is_looked_at(team: Pool, looks: list[LiveFacts], what: str) -> None:
+def test_any_other_change_plans_everything(team: Pool, reads: list[LiveFacts], what: str) -> None:
     operations: dict[str, Callable[[], object]] = {
         "end": lambda: end_workflow(
             actor=factories.admin_actor(), name="old-1", status=reconciliation.TaskStatus.COMPLETED
@@ -196,13 +197,13 @@ def test_whatever_else_moves_everything_is_looked_at(team: Pool, looks: list[Liv
     }
     operations[what]()
     assert BackendDirtyMark.objects.count() == 1
-    hinted(team)
-    assert "waits-1" in names(looks[0])
+    reconcile_scope(team)
+    assert "waits-1" in names(reads[0])
     assert not BackendDirtyMark.objects.exists()
     assert Workflow.objects.get(name="waits-1").status == ("RUNNING" if what in {"end", "cancel"} else "PENDING")
-    looks.clear()
-    assert hinted(team) == []
-    assert looks == []
+    reads.clear()
+    assert reconcile_scope(team) == []
+    assert reads == []
 
 
 def test_a_change_that_is_rolled_back_leaves_no_mark(team: Pool) -> None:
@@ -212,33 +213,33 @@ def test_a_change_that_is_rolled_back_leaves_no_mark(team: Pool) -> None:
     assert not BackendDirtyMark.objects.exists()
 
 
-def test_what_has_to_take_something_is_judged_beside_everybody(team: Pool, looks: list[LiveFacts]) -> None:
+def test_a_start_that_evicts_is_planned_with_all_work(team: Pool, reads: list[LiveFacts]) -> None:
     factories.submit_workflow(factories.admin_actor(), "team", 2, name="low", priority=Priority.LOW)
     Pool.objects.filter(name="team").update(guarantee=8)
     Node.objects.create(backend=team.backend, name="small", gpus=2)
     reconcile_backend(team.backend_id or 0)
-    looks.clear()
+    reads.clear()
     factories.submit_workflow(factories.admin_actor(), "team", 2, name="firm")
-    assert hinted(team) == [("preempt", "low-1"), ("start", "firm-1")]
-    assert [("waits-1" in names(live)) for live in looks] == [False, False, True]
-    assert not rest(team).full_cycle_due
+    assert reconcile_scope(team) == [("preempt", "low-1"), ("start", "firm-1")]
+    assert [("waits-1" in names(live)) for live in reads] == [False, False, True]
+    assert not state_of(team).full_cycle_due
 
 
-def test_the_periodic_task_pays_what_is_owed_at_its_pace(team: Pool, looks: list[LiveFacts]) -> None:
+def test_the_periodic_task_pays_what_is_owed_at_its_pace(team: Pool, reads: list[LiveFacts]) -> None:
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
-    hinted(team)
-    looks.clear()
+    reconcile_scope(team)
+    reads.clear()
     BackendSchedulingState.objects.update(
         full_cycle_seconds=2, full_cycle_at=timezone.now() - timedelta(seconds=2 * FULL_CYCLE_PACE - 30)
     )
-    hinted(team, Scope.TICK)
-    assert looks == []
+    reconcile_scope(team, Scope.TICK)
+    assert reads == []
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - timedelta(seconds=2 * FULL_CYCLE_PACE))
-    hinted(team, Scope.HINT)  # it is not asked for
-    assert looks == []
-    hinted(team, Scope.TICK)
-    assert [("waits-1" in names(live)) for live in looks] == [True]
-    assert not rest(team).full_cycle_due
+    reconcile_scope(team, Scope.HINT)  # it is not asked for
+    assert reads == []
+    reconcile_scope(team, Scope.TICK)
+    assert [("waits-1" in names(live)) for live in reads] == [True]
+    assert not state_of(team).full_cycle_due
 
 
 def test_new_work_does_not_wait_for_a_look_at_everything(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +258,7 @@ def test_new_work_does_not_wait_for_a_look_at_everything(team: Pool, monkeypatch
 
     def tick() -> list[tuple[str, str]]:
         try:
-            return hinted(team, Scope.TICK)
+            return reconcile_scope(team, Scope.TICK)
         finally:
             connections.close_all()
 
@@ -265,34 +266,36 @@ def test_new_work_does_not_wait_for_a_look_at_everything(team: Pool, monkeypatch
         beat = pool.submit(tick)
         assert looking.wait(60)
         factories.submit_workflow(admin, "team", 1, name="new", priority=Priority.LOW)
-        assert hinted(team) == [("start", "new-1")]
-        assert hinted(team, Scope.TICK) == []  # one such look at a time
+        assert reconcile_scope(team) == [("start", "new-1")]
+        assert reconcile_scope(team, Scope.TICK) == []  # one such look at a time
         go_on.set()
         assert beat.result(60) == []
-    assert rest(team).full_cycle_at > timezone.now() - MAX_STATE_AGE
+    assert state_of(team).full_cycle_at > timezone.now() - MAX_STATE_AGE
 
 
-def test_a_look_at_everything_leaves_new_work_to_who_settles_it(team: Pool, looks: list[LiveFacts]) -> None:
+def test_a_look_at_everything_leaves_new_work_to_who_settles_it(team: Pool, reads: list[LiveFacts]) -> None:
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
-    before = rest(team).full_cycle_at
+    before = state_of(team).full_cycle_at
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
-    assert hinted(team, Scope.TICK) == [("start", "new-1")]
-    assert [("waits-1" in names(live)) for live in looks] == [True, False]
-    assert rest(team).full_cycle_at > before  # else under many submissions no look would ever be the last for a while
-    assert hinted(team, Scope.TICK) == []
-    assert len(looks) == 2
+    assert reconcile_scope(team, Scope.TICK) == [("start", "new-1")]
+    assert [("waits-1" in names(live)) for live in reads] == [True, False]
+    assert (
+        state_of(team).full_cycle_at > before
+    )  # else under many submissions no look would ever be the last for a while
+    assert reconcile_scope(team, Scope.TICK) == []
+    assert len(reads) == 2
 
 
 def test_what_a_look_at_everything_finds_is_done(team: Pool) -> None:
-    """A move that nobody told of."""
+    """A change without a dirty mark."""
     Node.objects.create(backend=team.backend, name="more", gpus=4)
     BackendDirtyMark.objects.all().delete()
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
-    assert hinted(team, Scope.TICK) == [("start", "waits-1")]
+    assert reconcile_scope(team, Scope.TICK) == [("start", "waits-1")]
 
 
 def test_new_work_that_waits_for_its_namespace_is_what_the_periodic_task_looks_at(team: Pool) -> None:
-    """Headroom in a namespace leaves no dirty mark, so every beat plans the work that waits for it."""
+    """Headroom in a namespace leaves no dirty mark, so each periodic run plans the work that waits for it."""
     worth = {"default": {"gpu_tflops": "100", "gpu_vram": "80Gi"}}
     patch_pool(actor=SYSTEM, name="team", patch={"gpu_quota_namespace": "team-a", "platforms": worth})
 
@@ -303,47 +306,48 @@ def test_new_work_that_waits_for_its_namespace_is_what_the_periodic_task_looks_a
 
     room_for(1)
     reconcile_backend(team.backend_id or 0)
-    assert not rest(team).waits_for_external
+    assert not state_of(team).waits_for_external
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="fits", priority=Priority.LOW)
-    assert hinted(team) == [("start", "fits-1")]
+    assert reconcile_scope(team) == [("start", "fits-1")]
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="held", priority=Priority.LOW)
-    assert hinted(team) == []
+    assert reconcile_scope(team) == []
     room_for(1)
-    assert hinted(team, Scope.TICK) == [("start", "held-1")]
+    assert reconcile_scope(team, Scope.TICK) == [("start", "held-1")]
 
 
 @pytest.mark.parametrize(
     "change", [{"waits_for_external": True}, {"full_cycle_at": timezone.now() - timedelta(minutes=2)}]
 )
 def test_the_periodic_task_looks_at_everything_where_it_cannot_know(
-    team: Pool, looks: list[LiveFacts], change: dict[str, Any]
+    team: Pool, reads: list[LiveFacts], change: dict[str, Any]
 ) -> None:
     BackendSchedulingState.objects.update(**change)
-    hinted(team, Scope.TICK)
-    assert len(looks) == 1
+    reconcile_scope(team, Scope.TICK)
+    assert len(reads) == 1
 
 
 def test_a_submission_leaves_the_look_at_everything_to_the_periodic_task_while_there_is_one(
-    team: Pool, looks: list[LiveFacts]
+    team: Pool, reads: list[LiveFacts]
 ) -> None:
-    """After the longest time without one the beat takes it; when even that is long over, whoever comes next does."""
+    """A full cycle that is overdue is left to the periodic task; if that task is down, the next notification runs
+    it."""
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
-    assert hinted(team) == [("start", "new-1")]
-    assert [names(live) for live in looks] == [{"new-1"}]
+    assert reconcile_scope(team) == [("start", "new-1")]
+    assert [names(live) for live in reads] == [{"new-1"}]
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - 2 * MAX_STATE_AGE)
-    hinted(team)
-    assert "waits-1" in names(looks[-1])
+    reconcile_scope(team)
+    assert "waits-1" in names(reads[-1])
 
 
-def test_work_that_is_due_ends_first(team: Pool, looks: list[LiveFacts]) -> None:
+def test_work_that_is_due_ends_first(team: Pool, reads: list[LiveFacts]) -> None:
     Group.objects.filter(workflow__name="old-1").update(ends_at=timezone.now(), due_at=timezone.now())
-    assert hinted(team) == [("end", "old-1"), ("start", "waits-1")]
+    assert reconcile_scope(team) == [("end", "old-1"), ("start", "waits-1")]
 
 
-def test_a_person_who_asks_gets_everything_looked_at(team: Pool, looks: list[LiveFacts]) -> None:
+def test_a_person_who_asks_gets_everything_looked_at(team: Pool, reads: list[LiveFacts]) -> None:
     assert reconciliation.reconcile_now(actor=factories.admin_actor(), backend="sim") == {"steps": [], "settled": True}
-    assert "waits-1" in names(looks[0])
+    assert "waits-1" in names(reads[0])
 
 
 def test_killed_between_the_pods_of_new_work_the_next_request_starts_the_rest(
@@ -353,6 +357,6 @@ def test_killed_between_the_pods_of_new_work_the_next_request_starts_the_rest(
     notes = "{osmo/gpus-per-pod: 1, osmo/pods: 2}"
     file = f"kind: PodGroup\nmetadata: {{name: new, annotations: {notes}}}\nspec: {{minMember: 1}}\n"
     submit(actor=factories.admin_actor(), pool="team", submission=Submission(file, Priority.LOW))
-    killed_after_one_deed(team, monkeypatch)
+    die_after_first_unit(team, monkeypatch)
     assert Workflow.objects.get(name="new-1").status == "RUNNING"
-    assert hinted(team) == [("start", "new-1")]
+    assert reconcile_scope(team) == [("start", "new-1")]

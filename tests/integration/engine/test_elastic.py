@@ -107,7 +107,7 @@ class TestTrainingJob:
 
 
 def flexible(name: str, pods: int, least: int) -> str:
-    """A PodGroup of so many pods of one GPU, of which `least` are needed."""
+    """A PodGroup of so many pods of one GPU, with `least` as its minimum."""
     return FLEXIBLE % (name, pods, least)
 
 
@@ -150,7 +150,7 @@ class TestGrowingAndShrinking:
         assert by_sub_group(status="SCHEDULING").total() == 4
 
     def test_a_gang_that_lost_what_it_needs_gives_up_the_rest(self, cluster: Make) -> None:
-        """Rows that no operation of ours leaves behind, as after a repair by hand."""
+        """Rows that no service writes, as after a repair by hand."""
         sim = cluster({"n": 4}, pool=4)
         sim.submit("flex", "pool", "LOW", file=flexible("flex", 4, 3))
         sim.reconcile()

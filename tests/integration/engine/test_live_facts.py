@@ -1,4 +1,4 @@
-"""The state of a backend as the engine is told it, and the way back to the rows."""
+"""The state of a backend as facts of the engine, and the rows that the facts stand for."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_borrowing(cluster: Make) -> None:
 
 
 def test_reclaiming(cluster: Make) -> None:
-    """WF5 (NORMAL) of pool2 takes back the GPU that WF3 had borrowed; WF2, inside pool1's quota, is left alone."""
+    """WF5 (NORMAL) of pool2 takes back the GPU that WF3 had borrowed; WF2, inside pool1's quota, is not touched."""
     sim = borrowing(cluster)
     sim.submit("wf3", "pool1", "LOW")
     sim.reconcile()

@@ -1,4 +1,5 @@
-"""Facts that list new work alone: all that runs is in them as sums, and each sum holds new work to what is free."""
+"""Facts that list new work alone: running work is in them as totals, and each total limits new work to free
+capacity."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ LOW, NORMAL = Priority.LOW, Priority.NORMAL
 
 
 def run(pool: str, gpus: int, priority: Priority) -> None:
-    """Work that runs."""
+    """Running work."""
     workflow = factories.submit_workflow(factories.admin_actor(), pool, gpus, name="old", priority=priority)
     reconcile_backend(workflow.root_pool.backend_id or 0)
     workflow.refresh_from_db()
@@ -107,7 +108,7 @@ def test_sums_leave_to_new_work_what_is_free(bound: Callable[[], tuple[str, Prio
 
 
 def started(leaf: str, gpus: int, priority: Priority) -> list[str]:
-    """Who would start, if this came."""
+    """The gangs that would start after this submission."""
     name = factories.submit_workflow(factories.admin_actor(), leaf, gpus, name="fits", priority=priority).name
     backend = Backend.objects.get(pk=Pool.objects.get(name=leaf).backend_id)
     live = read_live_facts(backend, new_workflows=[name], totals_only=True)

@@ -1,4 +1,4 @@
-"""A small house with people, and clients that speak its API as they do."""
+"""A small installation with users, and their API clients."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def caller(db: None) -> Callable[..., Caller]:
 
 @pytest.fixture
 def admin(caller: Callable[..., Caller]) -> Caller:
-    """Somebody who may everything."""
+    """A platform admin."""
     return caller("root", "osmo-admin")
 
 

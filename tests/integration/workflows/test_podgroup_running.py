@@ -33,7 +33,7 @@ def pods(status: str) -> dict[str, int]:
 
 
 def standing(alice: Any, name: str = "inference-service-1") -> tuple[str, int, bool]:
-    """Status of the workflow, satisfied SubGroups, whether it holds its minimum. Whatever runs, the house is right."""
+    """Status of the workflow, satisfied SubGroups, whether it holds its minimum. `verify` is clean."""
     assert verify() == []
     answer = alice.get(f"/api/workflow/{name}")
     gang = answer["groups"][0]["gang"]

@@ -1,4 +1,4 @@
-"""`/api/queue`: everybody who waits, at which place and why, and how much of it each reader is told."""
+"""`/api/queue`: all waiting gangs with positions and reasons, and what each reader may see of them."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_gang_behind_other_groups_says_so(alice: Any, reconcile_pool: Any) -> 
 
 
 def test_a_pool_in_maintenance_says_what_is_true(alice: Any, reconcile_pool: Any) -> None:
-    """Maintenance closes the door, not the house: what waits there waits for the same things as anywhere (D6)."""
+    """Maintenance refuses new work only: waiting work there waits for the same reasons as elsewhere (D6)."""
     alice.submit("team--a", workflow_file("big", 30))
     reconcile_pool()
     alice.submit("team--a", workflow_file("w", 4))

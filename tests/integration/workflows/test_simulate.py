@@ -98,7 +98,7 @@ def test_the_live_state_with_changes_and_nothing_is_written(alice: Any, chief: A
 
 
 def test_who_may_ask_and_what_is_told(alice: Any, chief: Any, caller: Any, reconcile_pool: Any) -> None:
-    """The admin of a pool sees his pools; on shared nodes others keep their numbers and lose their names."""
+    """The admin of a pool sees this pool; other work on shared nodes keeps its numbers and loses its names."""
     factories.make_pool("private", 8, secret=4)
     other = caller("olga", "osmo-private-user")
     other.submit("private--secret", workflow_file("hidden", 4))

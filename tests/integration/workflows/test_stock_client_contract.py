@@ -37,7 +37,7 @@ def osmo(team: Any) -> StockClient:
 
 @pytest.fixture
 def root(team: Any) -> StockClient:
-    """An admin of the house."""
+    """A platform admin."""
     return logged_in("root", "osmo-admin")
 
 
