@@ -90,7 +90,7 @@ def resize_subpool(
     seen = get_visible_root(actor, parent)
     with change(actor=actor, description=description):
         root = _open_tree(seen)
-        row = _slice_row(root, subpool_name)
+        row = _find_subpool(root, subpool_name)
         _check_version(row, expected_version)
         _require_active(row, "its quota cannot change")
         gpus = _quota_for(read_balance(root), subpool_name, quota, [])
@@ -114,7 +114,7 @@ def delete_subpool(
     seen = get_visible_root(actor, parent)
     with change(actor=actor, description=description):
         root = _open_tree(seen)
-        row = _slice_row(root, subpool_name)
+        row = _find_subpool(root, subpool_name)
         _check_version(row, expected_version)
         _require_active(row, "it cannot be deleted again")
         if cancel_pending:
@@ -169,7 +169,7 @@ def _open_tree(seen: Pool) -> Pool:
     return root
 
 
-def _slice_row(root: Pool, subpool_name: str) -> Pool:
+def _find_subpool(root: Pool, subpool_name: str) -> Pool:
     row = Pool.objects.filter(parent=root, subpool_name=subpool_name).select_related("usage").first()
     if row is None:
         raise NotFound(f"Pool {root.name} has no subpool {subpool_name}.")

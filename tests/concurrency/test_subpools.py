@@ -106,7 +106,7 @@ class TestTwoDeletes:
     def _race(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
         factories.make_pool("team", 100, a=60)
         factories.submit_workflow(factories.admin_actor(), "team--a")
-        Rendezvous(2).after_call(monkeypatch, subpools, "_slice_row")
+        Rendezvous(2).after_call(monkeypatch, subpools, "_find_subpool")
         call = lambda: delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")  # noqa: E731
         return list(run_concurrently([call, call]))
 

@@ -273,15 +273,13 @@ def test_new_work_does_not_wait_for_a_look_at_everything(team: Pool, monkeypatch
     assert state_of(team).full_cycle_at > timezone.now() - MAX_STATE_AGE
 
 
-def test_a_look_at_everything_leaves_new_work_to_who_settles_it(team: Pool, reads: list[LiveFacts]) -> None:
+def test_a_full_cycle_leaves_new_work_to_the_reconciliation(team: Pool, reads: list[LiveFacts]) -> None:
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
     before = state_of(team).full_cycle_at
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
     assert reconcile_scope(team, Scope.TICK) == [("start", "new-1")]
     assert [("waits-1" in names(live)) for live in reads] == [True, False]
-    assert (
-        state_of(team).full_cycle_at > before
-    )  # else under many submissions no look would ever be the last for a while
+    assert state_of(team).full_cycle_at > before  # else a full cycle would never end under many submissions
     assert reconcile_scope(team, Scope.TICK) == []
     assert len(reads) == 2
 

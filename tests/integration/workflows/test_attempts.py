@@ -1,4 +1,4 @@
-"""The door through which work moves: tries that lose their places, end by themselves, and are tried again (D11)."""
+"""The transitions of work: attempts that lose their places, end by themselves, and are retried (D11)."""
 
 from __future__ import annotations
 

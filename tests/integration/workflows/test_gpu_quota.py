@@ -212,7 +212,7 @@ def test_who_came_between_the_plan_and_the_start_is_seen_under_the_lock(monkeypa
     assert used()[1] == 1
 
 
-def test_work_that_loses_its_place_gives_back_and_counts_again() -> None:
+def test_work_that_loses_its_place_is_released_and_counts_again() -> None:
     pool(resources={"gpu": {"guarantee": 128}})
     caps({"maxWorkers": 8})
 
@@ -335,7 +335,7 @@ def test_work_that_its_namespace_holds_back_takes_no_machine_from_others() -> No
     """LOW work is not ended for a gang that could not start beside it."""
     pool(resources={"gpu": {"guarantee": 128}})
     low, high = _low_on_every_machine()
-    caps({"maxWorkers": 7})  # 4 of LOW and 4 of HIGH are 8, until LOW gives back
+    caps({"maxWorkers": 7})  # 4 of LOW and 4 of HIGH are 8, until LOW is released
     assert reconcile_pool()["settled"]
     assert (status(low), status(high)) == ("RUNNING", "PENDING")
     assert told(high).reason.code == "gpu_quota"

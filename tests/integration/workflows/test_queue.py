@@ -140,7 +140,7 @@ def test_work_of_others_is_counted_and_never_named(team: Any, caller: Any, recon
     assert of_mine["unblock"] == ["2 GPUs more must be free on sim-n1 (secret-1)."]
 
 
-def test_one_who_lost_the_role_still_sees_what_is_his(alice: Any, caller: Any, reconcile_pool: Any) -> None:
+def test_a_user_who_lost_the_role_still_sees_their_work(alice: Any, caller: Any, reconcile_pool: Any) -> None:
     Backend.objects.update(offline=True)
     alice.submit("team", workflow_file("w"))
     assert [name for name, *_ in standing(caller("alice").get("/api/queue"))] == ["w-1"]

@@ -121,7 +121,7 @@ def test_who_may_ask_and_what_is_told(alice: Any, chief: Any, caller: Any, recon
     assert alice.status == 403
 
 
-def test_one_who_administers_a_pool_sees_his_own_work_elsewhere(team: Any, caller: Any, reconcile_pool: Any) -> None:
+def test_a_pool_admin_sees_their_work_on_other_pools(team: Any, caller: Any, reconcile_pool: Any) -> None:
     factories.make_pool("private", 8)
     both = caller("both", "osmo-team-admin", "osmo-private-user")
     both.submit("private", workflow_file("w", 1))

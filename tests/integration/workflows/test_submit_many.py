@@ -33,7 +33,7 @@ def test_all_are_taken_in_their_order(alice: Any) -> None:
     assert Group.objects.count() == Task.objects.count() == 3
 
 
-def test_an_item_takes_what_the_single_door_takes(alice: Any) -> None:
+def test_an_item_takes_the_parameters_of_a_single_submission(alice: Any) -> None:
     item = {
         "file": "workflow:\n  name: '{{ n }}'\n  tasks:\n  - {name: t, image: i, command: [sh]}\n",
         "set_string_variables": ["n=mine"],
@@ -112,7 +112,7 @@ def test_a_closed_pool_says_so_once(alice: Any, team: Any) -> None:
     assert [fault["code"] for fault in answer["details"]] == ["pool_closed"]
 
 
-def test_roles_are_those_of_the_single_door(caller: Any, team: Any) -> None:
+def test_roles_are_those_of_a_single_submission(caller: Any, team: Any) -> None:
     make_pool("team2", 1)
     for role, status in (("osmo-viewer", 403), ("osmo-team2-user", 404), ("osmo-team-user", 200)):
         person = caller(f"p-{role}", role)

@@ -421,7 +421,7 @@ def test_deleting_with_cancel_pending_ends_what_waits(alice: Any, reconcile_pool
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
 
 
-def test_settle_by_hand(alice: Any, admin: Any, caller: Any) -> None:
+def test_reconcile_on_request(alice: Any, admin: Any, caller: Any) -> None:
     alice.submit("team", workflow_file("one"))
     path = "/api/backend/sim/settle"
     answer = admin.post(path)
