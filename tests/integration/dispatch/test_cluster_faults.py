@@ -144,7 +144,7 @@ def test_a_watch_that_dies_in_silence_is_noticed(kube_server: KubeServer, place:
 
 
 def test_a_token_expires_and_a_new_one_is_taken_up(kube_server: KubeServer, place: KubeNamespace) -> None:
-    """The whole way of a credential: sealed in the ledger, used, refused, replaced through the API's own door."""
+    """The life of a credential: sealed in the ledger, used, refused, replaced through the API."""
 
     def put(config: str) -> Backend:
         body = {"type": "kubernetes", "namespace": place.namespace, "kubeconfig": config}

@@ -93,7 +93,7 @@ def test_files_and_host_names_come_and_go_with_their_gang(harness: AgentHarness)
     assert [each for each in left if "gang-" in each["metadata"]["name"]] == []
 
 
-def test_a_slice_has_its_own_queue(fake_harness: AgentHarness) -> None:
+def test_a_subpool_has_its_own_queue(fake_harness: AgentHarness) -> None:
     harness = AgentHarness.make(fake_harness.cluster, "osmo-b", name="other", pool="split", a=40)
     harness.cluster.create(resource_kinds.NAMESPACE, {"metadata": {"name": "osmo-b"}}, field_manager="test")
     harness.submit(to="split--a")

@@ -104,7 +104,7 @@ def test_a_worker_is_killed_at_each_step_of_taking_it_away(
 
 
 @pytest.mark.parametrize("function", ["mark_dispatched", "set_waiting_reasons", "write_observations"])
-def test_a_worker_is_killed_before_it_writes_down_what_it_did(
+def test_a_worker_is_killed_before_it_writes_its_results(
     fake_harness: AgentHarness, function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_harness.submit(GANG)
@@ -203,7 +203,7 @@ def test_a_cluster_that_refuses_for_good_ends_the_gang_with_its_reason(fake_harn
     assert {code for *_, code in task_statuses(workflow)} == {3001}
 
 
-def test_a_name_that_somebody_else_has_is_left_to_him(harness: AgentHarness) -> None:
+def test_a_foreign_object_with_our_name_is_left_alone(harness: AgentHarness) -> None:
     workflow = harness.submit()
     name, here = str(find_group(workflow).pk), harness.backend.namespace
     theirs = {"metadata": {"name": name, "namespace": here, "labels": {"theirs": "yes"}}, "spec": {"minMember": 7}}

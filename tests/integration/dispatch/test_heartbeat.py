@@ -1,4 +1,4 @@
-"""A cluster that is heard is ONLINE; one that is not heard for two minutes is OFFLINE, whoever was to hear it."""
+"""A cluster with a recent heartbeat is ONLINE; after two minutes without one it is OFFLINE."""
 
 from __future__ import annotations
 
@@ -102,42 +102,42 @@ def test_the_agent_of_a_backend_that_is_gone_retires(fake_harness: AgentHarness)
 
 
 class TestRequestedOffline:
-    """What an admin wishes and what is heard are two things: a backend is OFFLINE if either says so."""
+    """An admin's request and the heartbeat are independent: a backend is OFFLINE if either says so."""
 
     @staticmethod
-    def _wish(offline: bool) -> None:
+    def _request_offline(offline: bool) -> None:
         put_backend(actor=SYSTEM, name="lab", body={"offline": offline})
 
     def test_a_heartbeat_does_not_undo_it(self, fake_harness: AgentHarness) -> None:
         fake_harness.run_agent(1)
-        self._wish(True)
+        self._request_offline(True)
         fake_harness.agent._due.clear()
         fake_harness.run_agent(1)
         assert is_offline(fake_harness)
-        self._wish(False)
+        self._request_offline(False)
         fake_harness.agent._due.clear()
         fake_harness.run_agent(1)
         assert not is_offline(fake_harness)
 
-    def test_nor_does_taking_it_back_make_a_dead_cluster_heard(self, fake_harness: AgentHarness) -> None:
+    def test_withdrawing_it_does_not_bring_a_dead_cluster_online(self, fake_harness: AgentHarness) -> None:
         set_silent_offline()
-        self._wish(True)
-        self._wish(False)
+        self._request_offline(True)
+        self._request_offline(False)
         assert is_offline(fake_harness)
 
-    def test_silence_is_nobodys_wish(self, fake_harness: AgentHarness) -> None:
-        """What was read and is put back unchanged stays what it was."""
+    def test_silence_is_nobodys_request_offline(self, fake_harness: AgentHarness) -> None:
+        """A body that is read and sent back unchanged changes nothing."""
         set_silent_offline()
         shown = backend_body(Backend.objects.get(name="lab"))
         assert shown["offline"] is False
-        self._wish(shown["offline"])
+        self._request_offline(shown["offline"])
         fake_harness.run_agent(1)
         assert not is_offline(fake_harness)
 
-    def test_work_waits_and_what_is_there_goes_on(self, fake_harness: AgentHarness) -> None:
+    def test_pending_work_waits_and_running_work_continues(self, fake_harness: AgentHarness) -> None:
         runs = fake_harness.submit()
         fake_harness.run_agent()
-        self._wish(True)
+        self._request_offline(True)
         fake_harness.agent._due.clear()
         waits = fake_harness.submit()
         fake_harness.run_pods(*fake_harness.list_pods(runs))
@@ -149,7 +149,7 @@ class TestRequestedOffline:
         fake_harness.finish_pods(*fake_harness.list_pods(runs))
         fake_harness.run_agent()
         assert Workflow.objects.get(pk=runs.pk).status == "COMPLETED"
-        self._wish(False)
+        self._request_offline(False)
         fake_harness.agent._due.clear()
         fake_harness.run_agent()
         assert len(fake_harness.list_pods(waits)) == 1

@@ -148,7 +148,7 @@ def test_every_status_may_count(fake_harness: AgentHarness) -> None:
     assert fake_harness.list_pods() == []
 
 
-def test_a_task_is_tried_again_as_often_as_the_house_allows(harness: AgentHarness) -> None:
+def test_a_task_is_tried_again_as_often_as_the_settings_allow(harness: AgentHarness) -> None:
     WorkflowConfig.objects.update_or_create(pk=1, defaults={"max_retry_per_task": 1})
     workflow = running(harness, gang_file("lead", task_fields="exitActions: {RESCHEDULE: '1-9'}"))
     harness.finish_pods(*harness.list_pods(), code=5)
@@ -227,7 +227,7 @@ def test_running_longer_than_allowed_takes_the_pods_away(harness: AgentHarness) 
     assert (harness.list_pods(), harness.list_pod_groups()) == ([], [])
 
 
-def test_the_last_pod_of_a_draining_slice_archives_it(fake_harness: AgentHarness) -> None:
+def test_the_last_pod_of_a_draining_subpool_archives_it(fake_harness: AgentHarness) -> None:
     from pools.services.subpools import create_subpool
 
     create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=10)

@@ -298,7 +298,7 @@ class TestOnTheFakeCluster:
         monkeypatch.setattr(controller, "apply_cluster_quota", lambda **_: pytest.fail("there was nothing to take"))
         fake_gpu_cluster.controller.relist_and_reconcile()
 
-    def test_a_worker_of_a_pod_is_given_back_by_its_cluster_or_the_house(
+    def test_a_worker_of_a_pod_is_released_by_its_cluster_or_an_admin(
         self, fake_gpu_cluster: GpuClusterHarness
     ) -> None:
         uid = fake_gpu_cluster.pod("w1")["metadata"]["uid"]
@@ -348,12 +348,12 @@ class TestOnTheFakeCluster:
 def test_it_follows_by_itself_until_told_to_stop(gpu_cluster: GpuClusterHarness) -> None:
     """List, watch and write in its own threads; a second one stands by."""
     rhythm = GpuControllerIntervals(reconcile=0.1, rebuild=3600, standby=0.1)
-    keepers = [
+    controllers = [
         GpuQuotaController(gpu_cluster.backend.pk, connect=lambda _: gpu_cluster.cluster, intervals=rhythm)
         for _ in range(2)
     ]
     stop = threading.Event()
-    threads = [threading.Thread(target=quota_controller.run, args=[stop]) for quota_controller in keepers]
+    threads = [threading.Thread(target=quota_controller.run, args=[stop]) for quota_controller in controllers]
     for thread in threads:
         thread.start()
     try:
@@ -412,7 +412,7 @@ def test_a_lease_of_the_dead_ends_by_itself(fake_gpu_cluster: GpuClusterHarness)
         wait_for(lambda: fake_gpu_cluster.status() and fake_gpu_cluster.ready() == ("True", "QuotaReady"))
 
 
-def test_a_keeper_that_was_frozen_finds_its_lease_gone(fake_gpu_cluster: GpuClusterHarness) -> None:
+def test_a_controller_that_was_frozen_finds_its_lease_gone(fake_gpu_cluster: GpuClusterHarness) -> None:
     fake_gpu_cluster.quota(**CAPS)
     quota_controller = GpuQuotaController(
         fake_gpu_cluster.backend.pk,

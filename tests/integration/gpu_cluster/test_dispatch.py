@@ -68,7 +68,7 @@ def test_a_gang_counts_from_its_dispatch_to_its_end(harness: AgentHarness) -> No
     assert verify() == []
 
 
-def test_what_is_cancelled_before_its_pods_run_gives_back(harness: AgentHarness) -> None:
+def test_work_that_is_cancelled_before_its_pods_run_is_released(harness: AgentHarness) -> None:
     caps(1)
     work = harness.submit(priority=Priority.HIGH)
     harness.run_agent()

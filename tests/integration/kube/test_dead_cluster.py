@@ -21,7 +21,7 @@ from tests.support import factories
 
 
 class UnansweringCluster:
-    """A connection that would hang for ever; whoever asks it anything is remembered and fails."""
+    """A connection that would hang for ever: every call is recorded and fails."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -213,7 +213,7 @@ def test_a_merge_may_ask_for_the_version_it_saw(kube_namespace: KubeNamespace) -
     assert kube_namespace.cluster.get(CONFIG_MAP, "c", namespace=kube_namespace.namespace)["data"] == {"x": "2"}
 
 
-def test_the_status_has_its_own_door(kube_namespace: KubeNamespace) -> None:
+def test_the_status_is_a_subresource(kube_namespace: KubeNamespace) -> None:
     kube_namespace.cluster.create(
         QUEUE, _queue(kube_namespace, "a") | {"status": {"childQueues": ["x"]}}, field_manager=US
     )

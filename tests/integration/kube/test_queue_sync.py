@@ -35,7 +35,7 @@ def pool(
     put_pool(actor=SYSTEM, name=name, body={"backend": lab.backend.name, "resources": {"gpu": gpu}} | more)
 
 
-def slices(**quotas: int) -> None:
+def subpools(**quotas: int) -> None:
     for name, quota in quotas.items():
         create_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=quota)
 
@@ -46,7 +46,7 @@ def settings(lab: SyncHarness, **change: Any) -> None:
 
 def test_the_first_sync_makes_the_whole_tree(lab: SyncHarness) -> None:
     pool(lab, maximum=120, weight=2)
-    slices(a=30)
+    subpools(a=30)
     outcome = lab.sync()
     assert (outcome.synced, outcome.reason) == ("True", "InStep")
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 70, "team--a": 30}
@@ -69,7 +69,7 @@ def test_the_first_sync_makes_the_whole_tree(lab: SyncHarness) -> None:
 
 def test_with_nothing_to_do_it_only_lists(lab: SyncHarness) -> None:
     pool(lab)
-    slices(a=30)
+    subpools(a=30)
     lab.sync()
     again = lab.sync()
     assert {verb for verb, _, _ in lab.cluster.calls} == {"list"}
@@ -81,7 +81,7 @@ def test_with_nothing_to_do_it_only_lists(lab: SyncHarness) -> None:
 def test_one_change_is_one_write(lab: SyncHarness) -> None:
     pool(lab)
     pool(lab, "other", 50)
-    slices(a=30)
+    subpools(a=30)
     lab.sync()
     pool(lab, weight=5)
     lab.sync()
@@ -92,7 +92,7 @@ def test_one_change_is_one_write(lab: SyncHarness) -> None:
 def test_quota_moves_by_shrinking_first(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()
-    slices(a=30)
+    subpools(a=30)
     lab.sync()
     assert lab.cluster.writes == [f"apply {lab.name('team---shared')}", f"apply {lab.name('team--a')}"]
     resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
@@ -101,22 +101,22 @@ def test_quota_moves_by_shrinking_first(lab: SyncHarness) -> None:
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 90, "team--a": 10}
 
 
-def test_an_archived_slice_goes_and_its_room_is_given_back(lab: SyncHarness) -> None:
+def test_an_archived_subpool_goes_and_its_quota_returns(lab: SyncHarness) -> None:
     pool(lab)
-    slices(a=30)
+    subpools(a=30)
     lab.sync()
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     lab.sync()
     assert lab.cluster.writes == [f"delete {lab.name('team--a')}", f"apply {lab.name('team---shared')}"]
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
-    slices(a=5)
+    subpools(a=5)
     lab.sync()
     assert lab.queues()["team--a"] == 5, "and comes back"
 
 
-def test_a_draining_slice_keeps_its_queue_until_it_is_archived(lab: SyncHarness) -> None:
+def test_a_draining_subpool_keeps_its_queue_until_it_is_archived(lab: SyncHarness) -> None:
     pool(lab)
-    slices(a=30)
+    subpools(a=30)
     work = factories.submit_workflow(factories.make_user("ann", "osmo-team-user"), "team--a", 12)
     lab.sync()
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
@@ -132,7 +132,7 @@ def test_a_draining_slice_keeps_its_queue_until_it_is_archived(lab: SyncHarness)
 def test_a_pool_that_is_deleted_or_renamed_takes_its_queues_along(lab: SyncHarness) -> None:
     pool(lab)
     pool(lab, "other", 50)
-    slices(a=30)
+    subpools(a=30)
     lab.sync()
     delete_pool(actor=SYSTEM, name="other")
     lab.sync()
@@ -360,9 +360,9 @@ def test_a_queue_of_our_name_with_anothers_mark_is_in_the_way(lab: SyncHarness) 
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 100, "other": 5, "other---shared": 5}
 
 
-def test_a_queue_under_which_somebody_has_put_his_own_stays(lab: SyncHarness) -> None:
+def test_a_queue_with_a_foreign_child_stays(lab: SyncHarness) -> None:
     pool(lab)
-    slices(a=30)
+    subpools(a=30)
     lab.sync()
     _foreign(lab, f"{lab.ns}-guest", lab.name("team--a"))
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
@@ -377,7 +377,7 @@ def test_a_queue_under_which_somebody_has_put_his_own_stays(lab: SyncHarness) ->
 def test_a_preview_says_what_would_be_done_and_does_nothing(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()
-    slices(a=30)
+    subpools(a=30)
     lab.cluster.clear_calls()
     shown = preview_sync(Backend.objects.get(name="lab"))
     assert shown.remaining == (

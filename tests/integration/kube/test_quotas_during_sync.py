@@ -75,7 +75,7 @@ def find_broken_promises(events: Iterable[WatchEvent]) -> list[str]:
 
 
 def _changes(dice: random.Random) -> Iterable[Callable[[], object]]:
-    """Deeds that a pool admin does all day; one that a rule forbids is simply not done."""
+    """Ordinary changes of a pool admin; a change that a rule forbids is skipped."""
     names = ["p0", "p1", "p2"]
     shorts = ["a", "b", "c", "d"]
     for _ in range(CHANGES):

@@ -392,7 +392,7 @@ def test_osmo_admin_sync_says_what_is_wrong(fake_lab: SyncHarness, monkeypatch: 
         assert "expired or was revoked" in said
 
 
-def test_osmo_admin_sync_takes_over_what_a_lost_house_left(
+def test_osmo_admin_sync_takes_over_the_queues_of_a_lost_installation(
     fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")

@@ -165,7 +165,7 @@ def test_one_object_that_is_refused_keeps_only_its_own_tree_waiting(fake_lab: Sy
     assert lab.queues() == {
         "": -1,
         "bad": 10,
-        "bad---shared": 10,  # could not shrink, so the new slice was not made: 14 of 10 would have been promised
+        "bad---shared": 10,  # could not shrink, so the new subpool was not created: the quotas would add up to 14 of 10
         "good": 10,
         "good---shared": 6,
         "good--a": 4,
@@ -429,7 +429,7 @@ def test_a_write_whose_answer_is_lost_is_not_done_twice(real: tuple[SyncHarness,
 
 
 @pytest.mark.k8s
-def test_slow_answers_end_the_run_and_not_the_house(
+def test_slow_answers_end_the_run_and_nothing_else(
     real: tuple[SyncHarness, FaultyProxy], kube_server: KubeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab, proxy = real

@@ -147,7 +147,7 @@ def in_force(create: Create, queue: str) -> None:
     wait_for(refused, description="the webhook is in force")
 
 
-def test_pods_and_pod_groups_around_the_house_are_refused(
+def test_foreign_pods_and_pod_groups_are_refused(
     guarded_backend: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace, stack: Stack
 ) -> None:
     queue = f"osmo-pool-{kube.namespace}-team--a"

@@ -20,7 +20,7 @@ def guarded(backend: Backend, mode: str, **more: Any) -> QueueGuard:
     return queue_guard.put_queue_guard(actor=factories.admin_actor(), backend=backend.name, body={"mode": mode, **more})
 
 
-def test_a_pod_around_the_house_is_refused_with_the_way_to_submit(cluster: Backend, ask: Ask) -> None:
+def test_a_foreign_pod_is_refused_with_the_way_to_submit(cluster: Backend, ask: Ask) -> None:
     guarded(cluster, "enforce")
     response = ask(pod())
     assert response["allowed"] is False
@@ -48,7 +48,7 @@ def test_modes(cluster: Backend, ask: Ask) -> None:
     assert (row.attempts, row.refused) == (2, 1)
 
 
-def test_the_house_and_those_let_in_pass(cluster: Backend, ask: Ask) -> None:
+def test_our_own_and_allowed_accounts_pass(cluster: Backend, ask: Ask) -> None:
     guarded(cluster, "enforce", identity="system:serviceaccount:osmo:us", accounts=["runners"])
     assert ask(pod(), who="system:serviceaccount:osmo:us")["allowed"]
     assert ask(pod(), userInfo={"username": "x", "groups": ["runners"]})["allowed"]
@@ -174,7 +174,7 @@ def test_every_fault_of_the_settings(cluster: Backend, admin: Client) -> None:
     assert [detail["path"] for detail in answer.json()["details"]] == ["mode", "identity", "accounts[1]", "accounts[2]"]
 
 
-def test_only_admins_set_it_and_only_readers_of_the_house_see_it(cluster: Backend, ask: Ask) -> None:
+def test_only_admins_set_it_and_only_platform_readers_see_it(cluster: Backend, ask: Ask) -> None:
     factories.make_pool("team", 10)
     person = factories.make_user("ann", "osmo-team-admin")
     client = Client()
