@@ -89,7 +89,7 @@ def _stream(username: str, token_id: int | None, place: StreamPosition, known: s
             if ended:
                 return
             if len(batch) < BATCH_SIZE:
-                _give_back()
+                _release_connection()
                 time.sleep(POLL_SECONDS)
     except (OperationalError, InterfaceError) as problem:
         logger.warning("an event stream lost its database: %s", problem)
@@ -113,7 +113,7 @@ def _still(username: str, token_id: int | None) -> Actor | None:
     return user.as_actor(token=token) if token else None
 
 
-def _give_back() -> None:
+def _release_connection() -> None:
     """Between two looks a stream must not hold a connection of the pool."""
     if connection.settings_dict["OPTIONS"].get("pool") and not connection.in_atomic_block:
         connection.close()

@@ -80,8 +80,8 @@ DRY_RUN_ANSWER = object_with(
 
 @dataclass(frozen=True, slots=True)
 class OperationDescription:
-    """What :func:`documented` keeps on a handler. `media` is the type of the answer, `anonymous` needs no login;
-    `unlike` names statuses of the house that this operation never gives."""
+    """The attribute that :func:`describe_operation` puts on a handler. `excluded_statuses` are error statuses that the
+    operation never answers, `extra_statuses` are further ones; `is_anonymous` means that no login is needed."""
 
     summary: str
     query_parameters: tuple[QueryParameter, ...] = ()

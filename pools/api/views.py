@@ -55,7 +55,7 @@ class View(APIView):
         from_stored: Callable[[Any], Any] = lambda stored: stored,
     ) -> Response:
         """Answer a POST that may carry an `Idempotency-Key`: the first success is kept with its change and given again
-        to whoever repeats the request. What must not be written down is kept as something else (`stored_from_rows`), from which
+        to repetitions of the request. An answer that must not be stored is kept in another form (`to_stored`), from which
         `rows_from_stored` makes the answer again."""
         key = self.request.headers.get("Idempotency-Key")
         if key is None:

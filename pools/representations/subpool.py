@@ -37,7 +37,7 @@ def subpool_body(
 
 
 def pool_tree_body(root: Pool, *, include_archived: bool = False) -> dict[str, Any]:
-    """A pool with its shared leaf and its slices as the API shows it (api.md, "Subpools")."""
+    """A pool with its shared leaf and its subpools as the API shows it (api.md, "Subpools")."""
     facts = read_balance(root)
     parts = {part.name: part for part in facts.subpools}
     rows = Pool.objects.filter(parent=root).select_related("parent__backend", "usage").order_by("subpool_name")

@@ -88,7 +88,7 @@ def _gang(draft: ScenarioDraft, entry: RecordReader) -> GangTree | None:
 
 
 class _Tasks:
-    """The task lines of one workload, as single tasks."""
+    """The tasks of one workload, as single tasks."""
 
     def __init__(
         self, draft: ScenarioDraft, entry: RecordReader, workload: str, state: str, tree: GangTree | None

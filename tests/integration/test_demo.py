@@ -1,4 +1,4 @@
-"""The demo is the house that the documentation promises, and its ledger is right."""
+"""The demo is the installation that the documentation describes, and its ledger is consistent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduling.services.verify import verify
 pytestmark = pytest.mark.django_db
 
 
-def test_the_house_is_as_large_and_as_lively_as_promised() -> None:
+def test_the_demo_is_as_large_and_as_lively_as_documented() -> None:
     seed_defaults()
     seed_demo()
     assert Pool.objects.roots().count() == 12

@@ -70,7 +70,7 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) ->
 
 @pytest.fixture
 def sign_in(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], dict[str, str]]]:
-    """A house with something of everything, and headers for its people."""
+    """An installation with objects of every kind, and headers for its users."""
     # The client fires Django's request signals; their receiver would close the connection after every request.
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
@@ -100,7 +100,7 @@ def sign_in(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 def _judge(case: Any, headers: dict[str, str]) -> None:
     response = case.call(headers=headers)
-    # Without a worker the house is honestly not ready, which is a 503 that the file knows.
+    # Without a worker the installation is not ready, which is a 503 that the file describes.
     checks = CHECKS if case.operation.path == "/ready" else [not_a_server_error, *CHECKS]
     case.validate_response(response, headers=headers, checks=checks)
 

@@ -1,4 +1,4 @@
-"""People at the API's door, each with a session of their own."""
+"""Callers of the API, each with a session of their own."""
 
 from __future__ import annotations
 

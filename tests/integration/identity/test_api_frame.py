@@ -28,7 +28,7 @@ SHAPE = {"message", "error_code", "workflow_id", "details"}
 
 @pytest.fixture
 def logged() -> Iterator[io.StringIO]:
-    """What the house writes to its log."""
+    """The log of the application."""
     text = io.StringIO()
     handler = logging.StreamHandler(text)
     handler.setFormatter(formatter("console"))
@@ -199,7 +199,7 @@ class TestRefusals:
         bob = caller("bob")
 
         def broken(*_: Any, **__: Any) -> None:
-            raise RuntimeError("a secret of the house")
+            raise RuntimeError("an internal secret")
 
         monkeypatch.setattr(audit, "AuditFilterSet", broken)
         client = Client(raise_request_exception=False)

@@ -19,8 +19,8 @@ Callers = Callable[..., ApiCaller]
 
 
 @pytest.fixture
-def house(db: None) -> None:
-    """Two pools whose names begin alike, with slices and work on each."""
+def installation(db: None) -> None:
+    """Two pools whose names begin alike, with subpools and work on each."""
     factories.make_pool("team", 100, a=30, b=50)
     factories.make_pool("team2", 100, a=10)
     ann, bob = (
@@ -32,12 +32,12 @@ def house(db: None) -> None:
     factories.submit_workflow(bob, "team2--a")
 
 
-@pytest.mark.usefixtures("house")
+@pytest.mark.usefixtures("installation")
 class TestWhoSeesWhat:
     def _objects(self, who: ApiCaller) -> set[str]:
         return {entry["object"] for entry in who("GET", f"{AUDIT}?limit=1000").body["entries"]}
 
-    def test_readers_of_the_house_see_all(self, admin: ApiCaller, caller: Callers) -> None:
+    def test_readers_of_the_platform_see_all(self, admin: ApiCaller, caller: Callers) -> None:
         for reader in (admin, caller("vera", "osmo-viewer")):
             assert self._objects(reader) >= {"pool/team", "pool/team2--a", "user/ann", "backend/sim", "workflow/job-2"}
 
@@ -46,7 +46,7 @@ class TestWhoSeesWhat:
         assert seen >= {"pool/team", "pool/team--a", "pool/team--b", "workflow/job-1", "user/ann"}
         assert not seen & {"pool/team2", "pool/team2--a", "workflow/job-2", "user/bob", "backend/sim"}
 
-    def test_a_user_sees_the_own_deeds_and_work(self, caller: Callers) -> None:
+    def test_a_user_sees_the_own_actions_and_work(self, caller: Callers) -> None:
         seen = self._objects(caller("bob"))
         assert seen >= {"workflow/job-1", "workflow/job-2", "user/bob"}
         assert not seen & {"pool/team", "pool/team--b", "user/ann"}
@@ -61,7 +61,7 @@ class TestWhoSeesWhat:
         assert anonymous("GET", AUDIT).status == 401
 
 
-@pytest.mark.usefixtures("house")
+@pytest.mark.usefixtures("installation")
 class TestEntry:
     def test_who_what_when_why_and_the_numbers(self, admin: ApiCaller) -> None:
         (entry,) = admin("GET", f"{AUDIT}?object=pool/team--b&action=subpool.updated").body["entries"]
@@ -76,7 +76,7 @@ class TestEntry:
             times = [entry["time"], *(v for v in (entry["after"] or {}).values() if str(v).startswith("2026-"))]
             assert not [time for time in times if "Z" in str(time) or "+" in str(time)]
 
-    def test_a_draining_slice_counts_for_nothing(self, admin: ApiCaller) -> None:
+    def test_a_draining_subpool_counts_for_nothing(self, admin: ApiCaller) -> None:
         delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
         (entry,) = admin("GET", f"{AUDIT}?action=subpool.deleting").body["entries"]
         assert (entry["before"]["quota"], entry["after"]["quota"], entry["after"]["last_quota"]) == (30, 0, 30)
@@ -105,7 +105,7 @@ class TestEntry:
         assert "ubuntu" not in text
 
 
-@pytest.mark.usefixtures("house")
+@pytest.mark.usefixtures("installation")
 class TestFilters:
     def _ids(self, admin: ApiCaller, query: str) -> list[int]:
         answer = admin("GET", f"{AUDIT}?limit=1000&{query}")

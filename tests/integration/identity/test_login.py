@@ -189,7 +189,7 @@ class TestTooManyFailures:
 
 
 class TestDevHeader:
-    def test_it_is_ignored_by_a_house_that_is_not_in_dev_mode(self, caller: Callable[..., ApiCaller]) -> None:
+    def test_it_is_ignored_by_an_installation_that_is_not_in_dev_mode(self, caller: Callable[..., ApiCaller]) -> None:
         caller("bob", "osmo-admin")
         assert ApiCaller()("GET", WHO, x_osmo_user="bob").status == 401
 

@@ -1,4 +1,4 @@
-"""/metrics: for those who read the house, or for everybody when the operator says so."""
+"""/metrics: for readers of the platform, or for all callers if the operator allows it."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_changes_can_be_tried_and_protected(document: dict[str, Any]) -> None:
             assert "If-Match" in headers, path
 
 
-def test_refusals_are_those_of_the_house(document: dict[str, Any]) -> None:
+def test_errors_are_those_that_all_operations_share(document: dict[str, Any]) -> None:
     for path, method, operation in _operations(document):
         statuses = set(operation["responses"])
         if path in {"/health", "/ready", "/client/version"}:

@@ -106,7 +106,7 @@ def test_a_field_that_somebody_else_filled_in_is_no_input(root: User, text: str)
     assert Client().post("/login/", typed).headers["Location"] == CREATE
 
 
-def test_it_leads_to_no_other_house(root: User) -> None:
+def test_it_leads_to_no_other_site(root: User) -> None:
     typed = {"username": "root", "password": PASSWORD, "next": "https://elsewhere.example/", "typed": _text()}
     assert Client().post("/login/", typed).context["address"] == "/"
     for address in ("https://elsewhere.example/", ""):
@@ -120,7 +120,7 @@ def test_too_much_is_not_carried_and_that_is_said(root: User) -> None:
     assert "too long to be kept" in page.content.decode()
 
 
-def test_a_page_from_before_a_login_gives_back_what_was_typed_for_copying(root: User) -> None:
+def test_a_page_from_before_a_login_shows_what_was_typed_for_copying(root: User) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(root, backend="django.contrib.auth.backends.ModelBackend")
     sent = {"username": "<b>typed", "password": "not-to-be-kept", "step": "preview", "csrfmiddlewaretoken": "old"}

@@ -63,7 +63,7 @@ class TestEvents:
 
 @pytest.mark.nightly
 def test_the_beat_follows_a_new_interval_without_a_restart(stack: Stack) -> None:
-    """A slice that no event will ever archive waits for the monitor, whose fifteen minutes have just begun."""
+    """A subpool that no event will ever archive waits for the monitor, whose fifteen minutes have just begun."""
     pool = stack.unique_name("team")
     configs = {"backend": "simulated", "resources": {"gpu": {"guarantee": 10, "maximum": -1, "weight": 1}}}
     assert stack.admin_client.put(f"/api/configs/pool/{pool}", json={"configs": configs}).status_code == 200

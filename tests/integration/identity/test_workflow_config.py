@@ -118,7 +118,7 @@ class TestOverHttp:
 
 @pytest.mark.django_db
 class TestSchedule:
-    def test_a_new_house_has_its_rows(self, settings: Any) -> None:
+    def test_a_new_installation_has_its_rows(self, settings: Any) -> None:
         assert {row.task for row in PeriodicTask.objects.filter(enabled=True)} >= {
             "scheduling.settle_all",
             "scheduling.archive_drained",
@@ -134,7 +134,7 @@ class TestSchedule:
         assert {row.task for row in PeriodicTask.objects.exclude(task__startswith="celery.")} <= set(app.tasks)
 
     @pytest.mark.parametrize("seconds", [0.1, 0.75, 1.0, 5.0, 90.0, 120.0])
-    def test_any_settle_interval(self, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_any_reconcile_interval(self, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
         periodic_tasks._ensure_periodic_task(
             periodic_tasks.RECONCILE, "scheduling.settle_all", timedelta(seconds=seconds)
         )

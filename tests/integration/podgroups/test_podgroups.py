@@ -1,4 +1,4 @@
-"""PodGroups at the API's door: the seed's examples, the codes, who may ask."""
+"""The PodGroup endpoints: the seed's examples, the codes, and the right to call them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People at the API's door, and a small house: backend `sim` (namespace `ns`, 4 nodes of 32 GPUs)."""
+"""Callers of the API, and a small installation: backend `sim` (namespace `ns`, 4 nodes of 32 GPUs)."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_all_faults_at_once(admin: ApiCaller, body: dict[str, Any], codes: set[t
     assert not Backend.objects.exists()
 
 
-def test_every_house_begins_with_a_backend_that_stays_as_it_was_left(admin: ApiCaller) -> None:
+def test_every_installation_begins_with_a_backend_that_stays_as_it_was_left(admin: ApiCaller) -> None:
     seed_defaults()
     seed_defaults()
     (row,) = admin("GET", BACKEND).body["backends"]

@@ -24,10 +24,10 @@ def kubeconfig(server: str = "https://kube.example:6443", **user: Any) -> str:
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "lab", "cluster": {"server": server, "certificate-authority-data": "Q0E="}}],
-        "users": [{"name": "house", "user": user or {"token": TOKEN}}],
+        "users": [{"name": "osmo", "user": user or {"token": TOKEN}}],
         "contexts": [
-            {"name": "main", "context": {"cluster": "lab", "user": "house"}},
-            {"name": "broken", "context": {"cluster": "nowhere", "user": "house"}},
+            {"name": "main", "context": {"cluster": "lab", "user": "osmo"}},
+            {"name": "broken", "context": {"cluster": "nowhere", "user": "osmo"}},
         ],
         "current-context": "main",
     }

@@ -360,7 +360,7 @@ def test_bodies_that_are_none(admin: ApiCaller, path: str) -> None:
             assert admin(method, path, body).status in {400, 404, 405}, (method, body)
 
 
-def test_a_quota_is_written_by_house_admins_only(caller: Any, admin: ApiCaller, viewer: ApiCaller) -> None:
+def test_a_quota_is_written_by_platform_admins_only(caller: Any, admin: ApiCaller, viewer: ApiCaller) -> None:
     factories.make_pool("team")
     Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
     factories.make_pool("else")

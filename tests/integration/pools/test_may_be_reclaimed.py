@@ -32,7 +32,7 @@ def _run() -> None:
 
 
 def _wait_on_b() -> None:
-    """2 GPUs of NORMAL work come to slice `b`, and its quota goes before they start."""
+    """2 GPUs of NORMAL work come to subpool `b`, and its quota goes before they start."""
     Backend.objects.update(offline=True)
     factories.submit_workflow(factories.admin_actor(), "team--b", 2, name="waits")
     resize_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=0)
@@ -42,8 +42,8 @@ def _wait_on_b() -> None:
 
 @pytest.fixture
 def lead(caller: Callable[..., ApiCaller]) -> ApiCaller:
-    """The admin of `team`: 8 GPUs on 8 GPUs of nodes, all held by LOW work of slice `a` (quota 4); a NORMAL gang of 2
-    waits on slice `b`, whose quota was cut to 0."""
+    """The admin of `team`: 8 GPUs on 8 GPUs of nodes, all held by LOW work of subpool `a` (quota 4); a NORMAL gang of 2
+    waits on subpool `b`, whose quota was cut to 0."""
     factories.make_pool("team", 8, on=factories.make_backend(nodes=1, gpus=8), a=4, b=2)
     for name in ("old", "new"):
         factories.submit_workflow(factories.admin_actor(), "team--a", 4, name=name, priority=Priority.LOW)
@@ -65,8 +65,8 @@ def test_a_refused_change_takes_nothing(lead: ApiCaller) -> None:
     assert (reclaimed_names(refused), bool(refused.body["violations"])) == (([], 0), True)
 
 
-def test_every_door_of_the_ledger_says_so(lead: ApiCaller, admin: ApiCaller) -> None:
-    """A new slice and a larger guarantee let nobody in here; a rollback and a smaller machine are asked as well."""
+def test_every_write_of_the_ledger_says_so(lead: ApiCaller, admin: ApiCaller) -> None:
+    """A new subpool and a larger guarantee let nobody in here; a rollback and a smaller machine are asked as well."""
     assert reclaimed_names(lead("POST", f"{TEAM}/subpool", {"subpool_name": "c", "quota": 1}, query=TRY)) == ([], 0)
     resources = {"resources": {"gpu": {"guarantee": 10, "maximum": -1, "weight": 1}}}
     assert reclaimed_names(admin("PATCH", TEAM, {"configs_dict": resources}, query=TRY)) == ([], 0)
@@ -98,8 +98,8 @@ def test_work_that_one_may_not_see_is_counted(caller: Callable[..., ApiCaller]) 
     assert reclaimed_names(caller("root", "osmo-admin")("PATCH", B, {"quota": 2}, query=TRY)) == (["secret-1"], 0)
 
 
-def test_the_quota_of_a_slice_that_goes_serves_those_who_wait(caller: Callable[..., ApiCaller]) -> None:
-    """LOW work gives a draining slice no claim, so its quota is the shared queue's at once, and its work borrows."""
+def test_the_quota_of_a_subpool_that_goes_serves_those_who_wait(caller: Callable[..., ApiCaller]) -> None:
+    """LOW work gives a draining subpool no claim, so its quota is the shared queue's at once, and its work borrows."""
     factories.make_pool("team", 8, on=factories.make_backend(nodes=1, gpus=8), a=0)
     factories.submit_workflow(factories.admin_actor(), "team--a", 8, name="low", priority=Priority.LOW)
     _run()

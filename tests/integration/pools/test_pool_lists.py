@@ -20,9 +20,9 @@ from tests.support import factories
 CONFIG = "/api/configs/pool"
 
 
-def put_pool(admin: ApiCaller, name: str, body: dict[str, Any], **slices: int) -> None:
+def put_pool(admin: ApiCaller, name: str, body: dict[str, Any], **subpools: int) -> None:
     assert admin("PUT", f"{CONFIG}/{name}", {"configs": body}).status == 200
-    for short, quota in slices.items():
+    for short, quota in subpools.items():
         create_subpool(actor=SYSTEM, parent=name, subpool_name=short, quota=quota)
 
 
@@ -88,7 +88,7 @@ def test_low_work_counts_as_usage_and_not_against_the_quota(sim: str, admin: Api
     assert row["resource_usage"]["total_free"] == "108"
 
 
-def test_draining_and_archived_slices(example: None, admin: ApiCaller) -> None:
+def test_draining_and_archived_subpools(example: None, admin: ApiCaller) -> None:
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="c")
     assert [row_texts(row)[0::2] for row in rows(admin("GET", "/api/pool_quota"))] == [
@@ -108,7 +108,7 @@ def test_draining_and_archived_slices(example: None, admin: ApiCaller) -> None:
     assert set(admin("GET", "/api/pool").body["pools"]) == {"team", "team--a", "team--b"}
 
 
-def test_a_pool_whose_slices_are_all_archived_shows_one_number(sim: str, admin: ApiCaller) -> None:
+def test_a_pool_whose_subpools_are_all_archived_shows_one_number(sim: str, admin: ApiCaller) -> None:
     put_pool(admin, "team", pool_config(100), a=30)
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     assert [row["gpu_quota"] for row in rows(admin("GET", "/api/pool_quota"))] == ["100"]
@@ -138,7 +138,7 @@ def test_without_a_guarantee_the_limit_is_what_the_nodes_have(sim: str, admin: A
 def test_node_sets_and_sums_that_count_nodes_once(sim: str, admin: ApiCaller) -> None:
     nodes = [{"name": f"{kind}{number}", "gpus": 8, "platform": kind} for kind in "abc" for number in (1, 2)]
     put_backend(actor=SYSTEM, name="mixed", body={"namespace": "m", "nodes": nodes, "auto_end": False})
-    put_backend(actor=SYSTEM, name="twin", body={"namespace": "t", "nodes": nodes, "auto_end": False})
+    put_backend(actor=SYSTEM, name="other", body={"namespace": "t", "nodes": nodes, "auto_end": False})
 
     def on(backend: str, *platforms: str) -> dict[str, Any]:
         return pool_config(10) | {"backend": backend, "platforms": {name: {} for name in platforms}}
@@ -148,7 +148,7 @@ def test_node_sets_and_sums_that_count_nodes_once(sim: str, admin: ApiCaller) ->
     put_pool(admin, "three", on("mixed", "c"))
     put_pool(admin, "four", on("mixed", "none"))
     put_pool(admin, "five", on("mixed", "nowhere"))
-    put_pool(admin, "six", on("twin", "a"))
+    put_pool(admin, "six", on("other", "a"))
     run_workflow(admin, "six", 4)
     answer = admin("GET", "/api/pool_quota")
     assert [[row["name"] for row in nodes["pools"]] for nodes in answer.body["node_sets"]] == [
@@ -180,7 +180,7 @@ def test_status(sim: str, admin: ApiCaller, maintenance: bool, offline: bool, st
     assert admin("GET", f"{CONFIG}/team").body["status"] == status
 
 
-def test_a_slice_shows_all_that_its_parent_configures(sim: str, admin: ApiCaller) -> None:
+def test_a_subpool_shows_all_that_its_parent_configures(sim: str, admin: ApiCaller) -> None:
     config = pool_config(
         100,
         maximum=120,
@@ -219,7 +219,7 @@ def test_the_sole_pool_is_the_default_of_the_stock_client_even_when_divided(sim:
     assert admin("GET", "/api/pool").body["node_sets"] == [{"pools": [{"name": "team"}]}]
 
 
-def test_names_are_sorted_as_text_with_slices_under_their_pool(sim: str, admin: ApiCaller) -> None:
+def test_names_are_sorted_as_text_with_subpools_under_their_pool(sim: str, admin: ApiCaller) -> None:
     for name in ("team", "team2", "team-x", "a9", "a10"):
         put_pool(admin, name, pool_config(10), b=1, a=1)
     expected = [f"{name}{part}" for name in ("a10", "a9", "team", "team-x", "team2") for part in ("", "--a", "--b")]

@@ -35,7 +35,7 @@ def alike(team: str, admin: ApiCaller) -> None:
 
 
 @pytest.mark.parametrize(("method", "path", "body"), WRITES)
-def test_only_the_house_admin_configures_pools(
+def test_only_the_platform_admin_configures_pools(
     alike: None,
     admin: ApiCaller,
     viewer: ApiCaller,
@@ -54,7 +54,7 @@ def test_only_the_house_admin_configures_pools(
 
 
 @pytest.mark.parametrize(("method", "path", "body"), PLATFORM_WRITES)
-def test_only_the_house_admin_writes_house_objects(
+def test_only_the_platform_admin_writes_platform_objects(
     team: str,
     admin: ApiCaller,
     viewer: ApiCaller,
@@ -75,7 +75,7 @@ def test_only_the_house_admin_writes_house_objects(
     "path",
     ["/api/configs/backend", "/api/configs/backend/sim", "/api/configs/history", "/api/configs/diff?first_revision=1"],
 )
-def test_house_objects_are_read_by_those_who_read_the_house(
+def test_platform_objects_are_read_by_readers_of_the_platform(
     team: str, admin: ApiCaller, viewer: ApiCaller, nobody: ApiCaller, caller: Callable[..., ApiCaller], path: str
 ) -> None:
     assert (admin("GET", path).status, viewer("GET", path).status) == (200, 200)
@@ -103,11 +103,11 @@ def test_every_list_shows_exactly_the_pools_of_the_role(
     alike: None, admin: ApiCaller, caller: Callable[..., ApiCaller], roles: list[str], seen: set[str]
 ) -> None:
     assert admin("POST", f"{CONFIG}/team/subpool", {"subpool_name": "a", "quota": 3}).status == 200
-    with_slice = seen | ({"team--a"} if "team" in seen else set())
-    who = caller("whoever", *roles)
-    assert set(who("GET", "/api/pool").body["pools"]) == with_slice
+    with_subpool = seen | ({"team--a"} if "team" in seen else set())
+    who = caller("somebody", *roles)
+    assert set(who("GET", "/api/pool").body["pools"]) == with_subpool
     quota = who("GET", "/api/pool_quota").body
-    assert {row["name"] for nodes in quota["node_sets"] for row in nodes["pools"]} == with_slice
+    assert {row["name"] for nodes in quota["node_sets"] for row in nodes["pools"]} == with_subpool
     assert int(quota["resource_sum"]["quota_limit"]) == sum(100 if name == "team" else 10 for name in seen)
     assert set(who("GET", CONFIG).body["pools"]) == seen
     named = {pool for node in who("GET", "/api/resources").body["resources"] for pool in node["pool_platform_labels"]}
@@ -120,7 +120,7 @@ def test_every_list_shows_exactly_the_pools_of_the_role(
     assert who("GET", f"{CONFIG}/team--a").status == (200 if "team" in seen else 404)
     asked = who("GET", "/api/pool_quota", query={"pools": ["team", "team2", "team--a", "none"]}).body
     rows = {row["name"] for nodes in asked["node_sets"] for row in nodes["pools"]}
-    assert rows == with_slice & {"team", "team2", "team--a"}
+    assert rows == with_subpool & {"team", "team2", "team--a"}
 
 
 @pytest.mark.parametrize("path", ["pool/a/b", "pool/a/subpool/b/c", "history/pool/revision/x", "workflow/x"])

@@ -57,7 +57,7 @@ def test_all_faults_come_at_once(team: str, admin: ApiCaller, method: str) -> No
     assert answer.codes == {
         ("colour", "unknown_key"),
         ("resources.gpu.weight", "bad_value"),
-        ("resources.gpu.guarantee", "guarantee_below_slices"),
+        ("resources.gpu.guarantee", "guarantee_below_subpools"),
     }
 
 
@@ -171,7 +171,7 @@ def test_a_pool_with_a_past_is_archived_and_comes_back(
     ann = caller("ann", "osmo-team-user")
     create_subpool(admin, "a", 30)
     busy = admin("DELETE", f"{CONFIG}/team")
-    assert (busy.status, busy.codes) == (409, {("subpools", "has_slices")})
+    assert (busy.status, busy.codes) == (409, {("subpools", "has_subpools")})
     assert admin("DELETE", f"{CONFIG}/team/subpool/a").status == 200
     gone = admin("DELETE", f"{CONFIG}/team")
     assert (gone.status, gone.body) == (200, None)
@@ -210,7 +210,7 @@ def test_live_work_holds_a_pool(team: str, admin: ApiCaller) -> None:
 # --- rename ---------------------------------------------------------------------------------------------------------
 
 
-def test_rename_takes_roles_tokens_and_archived_slices_along(
+def test_rename_takes_roles_tokens_and_archived_subpools_along(
     team: str, admin: ApiCaller, caller: Callable[..., ApiCaller]
 ) -> None:
     ann = caller("ann", "osmo-team-admin")
@@ -218,7 +218,7 @@ def test_rename_takes_roles_tokens_and_archived_slices_along(
     AccessToken.objects.filter(pk=token.pk).update(roles=["osmo-team-admin"])
     User.objects.filter(username="ann").update(default_pool="team")
     create_subpool(admin, "a", 30)
-    assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"}).codes == {("subpools", "has_slices")}
+    assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"}).codes == {("subpools", "has_subpools")}
     assert admin("DELETE", f"{CONFIG}/team/subpool/a").status == 200
 
     answer = admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"})
@@ -266,7 +266,7 @@ def test_platforms(team: str, admin: ApiCaller) -> None:
     assert (list(body["platforms"]), body["default_platform"]) == (["cpu", "h100"], "cpu")
 
 
-# --- addresses of slices --------------------------------------------------------------------------------------------
+# --- addresses of subpools --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,9 @@ def test_platforms(team: str, admin: ApiCaller) -> None:
         ("PUT", "/platform/x", {"configs": {}}),
     ],
 )
-def test_writing_a_slice_names_its_own_address(team: str, admin: ApiCaller, method: str, path: str, body: Any) -> None:
+def test_writing_a_subpool_names_its_own_address(
+    team: str, admin: ApiCaller, method: str, path: str, body: Any
+) -> None:
     create_subpool(admin, "a", 30)
     for query in ({}, {"dry_run": True}):
         answer = admin(method, f"{CONFIG}/team--a{path}", body, query=query)
@@ -287,7 +289,7 @@ def test_writing_a_slice_names_its_own_address(team: str, admin: ApiCaller, meth
         assert "/api/configs/pool/team/subpool/a" in answer.body["message"]
 
 
-def test_a_slice_reads_the_same_at_both_addresses(team: str, admin: ApiCaller) -> None:
+def test_a_subpool_reads_the_same_at_both_addresses(team: str, admin: ApiCaller) -> None:
     create_subpool(admin, "a", 30)
     own, among_pools = admin("GET", f"{CONFIG}/team/subpool/a"), admin("GET", f"{CONFIG}/team--a")
     assert (own.body, own.headers["ETag"]) == (among_pools.body, among_pools.headers["ETag"])
@@ -306,13 +308,13 @@ def test_dry_runs_write_nothing_and_say_what_would_be(team: str, admin: ApiCalle
     assert cut["after"]["configs"]["resources"]["gpu"]["guarantee"] == 50
     too_deep = admin("PUT", f"{CONFIG}/team", {"configs": pool_config(10)}, query=dry)
     assert (too_deep.status, too_deep.body["after"]) == (200, None)
-    assert [fault["code"] for fault in too_deep.body["violations"]] == ["guarantee_below_slices"]
+    assert [fault["code"] for fault in too_deep.body["violations"]] == ["guarantee_below_subpools"]
     new = admin("PUT", f"{CONFIG}/new", {"configs": pool_config(10)}, query=dry).body
     assert (new["before"], new["after"]["quota"]) == (None, 10)
-    assert [v["code"] for v in admin("DELETE", f"{CONFIG}/team", query=dry).body["violations"]] == ["has_slices"]
+    assert [v["code"] for v in admin("DELETE", f"{CONFIG}/team", query=dry).body["violations"]] == ["has_subpools"]
     assert [
         v["code"] for v in admin("PUT", f"{CONFIG}/team/rename", {"new_name": "b"}, query=dry).body["violations"]
-    ] == ["has_slices"]
+    ] == ["has_subpools"]
     assert admin("PUT", f"{CONFIG}/team", {"configs": {"backend": 5}}, query=dry).status == 400, "unreadable"
     assert admin("PATCH", f"{CONFIG}/gone", {"configs_dict": {}}, query=dry).status == 404
     assert admin("PATCH", f"{CONFIG}/team", {"configs_dict": {}}, query={"dry_run": "perhaps"}).status == 400

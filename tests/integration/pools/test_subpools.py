@@ -1,4 +1,4 @@
-"""Slices over HTTP: each verb in each state, versions, repeats, dry runs, who may (api.md, "Subpools"; D7, D8, D10)."""
+"""Subpools over HTTP: each verb in each state, versions, repeats, dry runs, who may (api.md, "Subpools"; D7, D8, D10)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pools.models import AuditEntry, Pool
 from tests.integration.pools.conftest import ApiCaller
 from tests.support import factories
 
-SLICES = "/api/configs/pool/team/subpool"
-A = f"{SLICES}/a"
+SUBPOOLS = "/api/configs/pool/team/subpool"
+A = f"{SUBPOOLS}/a"
 
 
 @pytest.fixture
 def lead(caller: Callable[..., ApiCaller], team: str) -> ApiCaller:
-    """The admin of pool `team`, with slice `a` of 30."""
+    """The admin of pool `team`, with subpool `a` of 30."""
     who = caller("lena", "osmo-team-admin")
-    assert who("POST", SLICES, {"subpool_name": "a", "quota": 30}).status == 200
+    assert who("POST", SUBPOOLS, {"subpool_name": "a", "quota": 30}).status == 200
     return who
 
 
@@ -27,7 +27,7 @@ def _live_on_a() -> None:
     factories.submit_workflow(factories.admin_actor(), "team--a", 4)
 
 
-def test_a_slice_lives_and_comes_back(lead: ApiCaller) -> None:
+def test_a_subpool_lives_and_comes_back(lead: ApiCaller) -> None:
     _live_on_a()
     deleted = lead("DELETE", A)
     assert (deleted.status, deleted.body["subpool_state"], deleted.body["quota"]) == (200, "DELETING", 0)
@@ -35,13 +35,13 @@ def test_a_slice_lives_and_comes_back(lead: ApiCaller) -> None:
     cancelled = lead("POST", "/api/workflow/job-1/cancel")
     assert cancelled.status == 200
     assert lead("GET", A).body["subpool_state"] == "ARCHIVED"
-    back = lead("POST", SLICES, {"subpool_name": "a", "quota": 10})
+    back = lead("POST", SUBPOOLS, {"subpool_name": "a", "quota": 10})
     assert (back.status, back.body["reactivated"], back.body["quota"]) == (200, True, 10)
 
 
 @pytest.mark.parametrize(("method", "body"), [("PATCH", {"quota": 5}), ("DELETE", None)])
 @pytest.mark.parametrize("state", ["DELETING", "ARCHIVED"])
-def test_only_an_active_slice_changes(lead: ApiCaller, state: str, method: str, body: Any) -> None:
+def test_only_an_active_subpool_changes(lead: ApiCaller, state: str, method: str, body: Any) -> None:
     if state == "DELETING":
         _live_on_a()
     assert lead("DELETE", A).body["subpool_state"] == state
@@ -55,7 +55,7 @@ def test_a_name_in_use_is_taken(lead: ApiCaller, draining: bool) -> None:
     if draining:
         _live_on_a()
         lead("DELETE", A)
-    refused = lead("POST", SLICES, {"subpool_name": "a", "quota": 1})
+    refused = lead("POST", SUBPOOLS, {"subpool_name": "a", "quota": 1})
     assert (refused.status, refused.codes) == (409, {("subpool_name", "name_taken")})
 
 
@@ -68,29 +68,29 @@ def test_if_match(lead: ApiCaller, method: str, body: Any, version: str, status:
     assert changed is (status == 200)
 
 
-def test_a_repeated_request_makes_one_slice(lead: ApiCaller) -> None:
+def test_a_repeated_request_makes_one_subpool(lead: ApiCaller) -> None:
     body = {"subpool_name": "b", "quota": 10}
-    first = lead("POST", SLICES, body, idempotency_key="k")
-    again = lead("POST", SLICES, body, idempotency_key="k")
+    first = lead("POST", SUBPOOLS, body, idempotency_key="k")
+    again = lead("POST", SUBPOOLS, body, idempotency_key="k")
     assert (first.status, again.status) == (200, 200)
     assert first.body == again.body
     assert first.headers["ETag"] == again.headers["ETag"] == '"1"', "what comes next needs it as If-Match"
     assert again.headers["Idempotent-Replayed"] == "true"
     assert AuditEntry.objects.filter(object="pool/team--b").count() == 1
-    other = lead("POST", SLICES, {"subpool_name": "c", "quota": 10}, idempotency_key="k")
+    other = lead("POST", SUBPOOLS, {"subpool_name": "c", "quota": 10}, idempotency_key="k")
     assert (other.status, other.codes) == (409, {("Idempotency-Key", "key_reused")})
     assert not Pool.objects.filter(name="team--c").exists()
 
 
 def test_a_refusal_leaves_its_key_free(lead: ApiCaller) -> None:
-    assert lead("POST", SLICES, {"subpool_name": "b", "quota": 71}, idempotency_key="k").status == 400
-    assert lead("POST", SLICES, {"subpool_name": "b", "quota": 70}, idempotency_key="k").status == 200
+    assert lead("POST", SUBPOOLS, {"subpool_name": "b", "quota": 71}, idempotency_key="k").status == 400
+    assert lead("POST", SUBPOOLS, {"subpool_name": "b", "quota": 70}, idempotency_key="k").status == 200
 
 
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("POST", SLICES, {"subpool_name": "b", "quota": 70}),
+        ("POST", SUBPOOLS, {"subpool_name": "b", "quota": 70}),
         ("PATCH", A, {"quota": 100}),
         ("DELETE", A, {"cancel_pending": True}),
     ],
@@ -99,13 +99,13 @@ def test_a_dry_run_tells_what_then_happens_and_writes_nothing(
     lead: ApiCaller, method: str, path: str, body: dict[str, Any]
 ) -> None:
     _live_on_a()
-    before, trail = lead("GET", SLICES).body, AuditEntry.objects.count()
+    before, trail = lead("GET", SUBPOOLS).body, AuditEntry.objects.count()
     tried = lead(method, path, body, query={"dry_run": "True"})
     assert (tried.status, tried.body["dry_run"], tried.body["violations"]) == (200, True, [])
-    assert tried.body["before"] == before == lead("GET", SLICES).body
+    assert tried.body["before"] == before == lead("GET", SUBPOOLS).body
     assert AuditEntry.objects.count() == trail
     assert lead(method, path, body).status == 200
-    assert lead("GET", SLICES).body == tried.body["after"]
+    assert lead("GET", SUBPOOLS).body == tried.body["after"]
 
 
 def test_a_dry_run_names_the_work_that_would_drain(lead: ApiCaller) -> None:
@@ -116,9 +116,9 @@ def test_a_dry_run_names_the_work_that_would_drain(lead: ApiCaller) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body", "code"),
     [
-        ("POST", SLICES, {"subpool_name": "b", "quota": 71}, "quota_exceeds_parent"),
-        ("POST", SLICES, {"subpool_name": "_b", "quota": 1}, "reserved_name"),
-        ("POST", SLICES, {"subpool_name": "a", "quota": 1}, "name_taken"),
+        ("POST", SUBPOOLS, {"subpool_name": "b", "quota": 71}, "quota_exceeds_parent"),
+        ("POST", SUBPOOLS, {"subpool_name": "_b", "quota": 1}, "reserved_name"),
+        ("POST", SUBPOOLS, {"subpool_name": "a", "quota": 1}, "name_taken"),
         ("PATCH", A, {"quota": 101}, "quota_exceeds_parent"),
     ],
 )
@@ -133,10 +133,10 @@ def test_a_dry_run_of_what_a_rule_forbids_is_an_answer(
 @pytest.mark.parametrize(
     ("method", "path", "body", "fault"),
     [
-        ("POST", SLICES, {"quota": 1}, ("subpool_name", "missing")),
-        ("POST", SLICES, {"subpool_name": "b"}, ("quota", "missing")),
-        ("POST", SLICES, {"subpool_name": 7, "quota": 1}, ("subpool_name", "bad_value")),
-        ("POST", SLICES, {"subpool_name": "b", "quota": 1, "color": "red"}, ("color", "unknown_key")),
+        ("POST", SUBPOOLS, {"quota": 1}, ("subpool_name", "missing")),
+        ("POST", SUBPOOLS, {"subpool_name": "b"}, ("quota", "missing")),
+        ("POST", SUBPOOLS, {"subpool_name": 7, "quota": 1}, ("subpool_name", "bad_value")),
+        ("POST", SUBPOOLS, {"subpool_name": "b", "quota": 1, "color": "red"}, ("color", "unknown_key")),
         ("PATCH", A, {"quota": 1, "subpool_name": "z"}, ("subpool_name", "unknown_key")),
         ("PATCH", A, {"quota": "much"}, ("quota", "bad_quota")),
         ("PATCH", A, {"quota": -1}, ("quota", "negative_quota")),
@@ -149,8 +149,8 @@ def test_bad_input(lead: ApiCaller, method: str, path: str, body: dict[str, Any]
     assert fault in refused.codes
 
 
-def test_every_fault_of_a_new_slice_at_once(lead: ApiCaller) -> None:
-    assert lead("POST", SLICES, {"color": "red"}).codes == {
+def test_every_fault_of_a_new_subpool_at_once(lead: ApiCaller) -> None:
+    assert lead("POST", SUBPOOLS, {"color": "red"}).codes == {
         ("color", "unknown_key"),
         ("subpool_name", "missing"),
         ("quota", "missing"),
@@ -171,7 +171,7 @@ def test_every_fault_of_a_new_slice_at_once(lead: ApiCaller) -> None:
 )
 @pytest.mark.parametrize(
     ("method", "path", "body"),
-    [("POST", SLICES, {"subpool_name": "b", "quota": 1}), ("PATCH", A, {"quota": 1}), ("DELETE", A, None)],
+    [("POST", SUBPOOLS, {"subpool_name": "b", "quota": 1}), ("PATCH", A, {"quota": 1}), ("DELETE", A, None)],
 )
 def test_who_may(
     lead: ApiCaller, caller: Callable[..., ApiCaller], roles: list[str], status: int, method: str, path: str, body: Any
@@ -183,10 +183,10 @@ def test_who_may(
     assert somebody(method, path, body).status == status
 
 
-def test_an_archived_slice_is_read_by_name_and_hidden_from_lists(lead: ApiCaller) -> None:
+def test_an_archived_subpool_is_read_by_name_and_hidden_from_lists(lead: ApiCaller) -> None:
     lead("DELETE", A)
     assert lead("GET", A).status == 200
-    assert lead("GET", SLICES).body["subpools"] == []
-    shown = lead("GET", SLICES, query={"include_archived": "True"}).body["subpools"]
+    assert lead("GET", SUBPOOLS).body["subpools"] == []
+    shown = lead("GET", SUBPOOLS, query={"include_archived": "True"}).body["subpools"]
     assert [part["name"] for part in shown] == ["team--a"]
-    assert lead("GET", f"{SLICES}/never").status == 404
+    assert lead("GET", f"{SUBPOOLS}/never").status == 404

@@ -234,7 +234,7 @@ def test_a_submitted_workload_is_the_youngest_and_work_of_a_removed_queue_waits(
         ("queues: [{name: t}, {name: a, parent: t}]\nusage: {t: 1}", "usage.t", "queue_has_children"),
     ],
 )
-def test_house_rules_are_reported_and_the_run_goes_on(text, path, code):
+def test_broken_rules_are_reported_and_the_run_goes_on(text, path, code):
     found = answer(text)["violations"]
     assert (path, code) in [(v["path"], v["code"]) for v in found]
 

@@ -1,4 +1,4 @@
-"""What-if on facts that are no file: changes applied to them, and facts veiled for those who may not see all."""
+"""What-if on live facts: changes applied to them, and facts redacted for callers who may not see all of them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_question_itself_is_read_strictly():
         assert path in [fault.path for fault in refused.value.details]
 
 
-def test_a_veil_leaves_no_hidden_name_in_the_answer():
+def test_a_redaction_leaves_no_hidden_name_in_the_answer():
     real = facts(
         [queue("secret", None, created=1), queue("secret--x", 2, "secret", created=2), queue("ours", 4, created=3)],
         [
@@ -127,27 +127,27 @@ def test_a_veil_leaves_no_hidden_name_in_the_answer():
 
 @given(cluster_facts(), st.sets(st.sampled_from([f"g{i}" for i in range(14)])), st.sets(st.integers(0, 6)))
 @settings(deadline=None)
-def test_a_veil_changes_no_outcome(cluster, running, seen):
-    """Queues and work differ in age here, as they do in a house, so that no tie is left to names."""
+def test_a_redaction_changes_no_outcome(cluster, running, seen):
+    """Queues and work differ in age here, as they do in an installation, so that no tie is left to names."""
     aged = tuple(
         GangFacts(g.name, g.queue, g.tasks, g.priority, g.preemptible, 100 * g.submitted + n, g.tree)
         for n, g in enumerate(cluster.gangs)
     )
     real = partly_scheduled(ClusterFacts(cluster.queues, cluster.cohorts, aged, cluster.nodes), running)
-    veil = redact_facts(
+    redacted = redact_facts(
         real,
         queues={f"q{i}" for i in seen},
         cohorts={f"c{i}" for i in seen},
         gangs={f"g{i}" for i in seen},
     )
-    bare, behind = run_cycle(real), run_cycle(veil)
-    names = dict(zip([g.name for g in real.gangs], [g.name for g in veil.gangs], strict=True))
+    bare, behind = run_cycle(real), run_cycle(redacted)
+    names = dict(zip([g.name for g in real.gangs], [g.name for g in redacted.gangs], strict=True))
     assert [(step.action, names[step.gang]) for step in bare.steps] == [
         (step.action, step.gang) for step in behind.steps
     ]
 
 
-def test_tasks_of_a_veiled_gang_are_numbered():
+def test_tasks_of_a_redacted_gang_are_numbered():
     real = ClusterFacts(
         (QueueFacts("q"),), gangs=(GangFacts("w", "q", (TaskFacts("train", {GPU: 1}), TaskFacts("eval", {GPU: 1}))),)
     )

@@ -67,10 +67,10 @@ def test_every_number_of_a_node() -> None:
 
 
 def test_example_b() -> None:
-    house = "cohorts: [{{name: pool}}]\nqueues: [{{name: a, parent: pool, quota: 10, lending_limit: {lends}}}, {b}]"
-    house += "\nusage: {{b: 6}}"
+    text = "cohorts: [{{name: pool}}]\nqueues: [{{name: a, parent: pool, quota: 10, lending_limit: {lends}}}, {b}]"
+    text += "\nusage: {{b: 6}}"
     b = "{name: b, parent: pool, quota: 2}"
-    before, after = gpus(house.format(lends=4, b=b)), gpus(house.format(lends=1, b=b))
+    before, after = gpus(text.format(lends=4, b=b)), gpus(text.format(lends=1, b=b))
     assert column(before, "t", "pool") == [0]
     assert column(before, "available", "a b") == [6, 0]
     assert column(after, "subtree_quota", "pool") == [3]

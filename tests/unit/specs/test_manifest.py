@@ -281,7 +281,7 @@ def test_so_many_sub_groups_as_scheduling_bears():
     assert read_faults(star(257)) == [(3, "spec.subGroups", "too_many_tasks")]
 
 
-def test_so_many_pods_as_the_house_allows():
+def test_so_many_pods_as_the_bounds_allow():
     assert len(read_valid(plain("{minMember: 5}"), rules=SpecRules(max_pods=5)).tasks) == 5
     assert read_fault_codes(plain("{minMember: 6}"), rules=SpecRules(max_pods=5)) == ["too_many_tasks"]
 

@@ -1,4 +1,4 @@
-"""PodGroup manifests of every kind, well meant or not: one answer each, and the three doors agree."""
+"""PodGroup manifests of every kind, valid or not: one answer each, and the three readers agree."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_any_manifest_gets_an_answer(manifest: dict[str, Any]) -> None:
 
 
 @given(valid_manifests())
-def test_what_is_sound_is_taken_and_the_doors_agree(manifest: dict[str, Any]) -> None:
+def test_a_valid_manifest_is_accepted_by_all_readers(manifest: dict[str, Any]) -> None:
     parsed = parse(json.dumps(manifest))
     assert parsed.violations == ()
     assert parsed.spec is not None
