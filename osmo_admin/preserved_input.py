@@ -19,7 +19,7 @@ _NEVER_KEPT = SECRET_FIELDS | {"csrfmiddlewaretoken", FIELD_NAME}
 
 @dataclass(frozen=True, slots=True)
 class PreservedInput:
-    """The input of a form. `fields` are (name, value); `incomplete`: a secret or a file was sent too and is not kept."""
+    """The input of a form. `fields` are (name, value); `incomplete`: a secret or a file was sent, and is not kept."""
 
     fields: tuple[tuple[str, str], ...]
     incomplete: bool

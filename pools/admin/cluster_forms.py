@@ -50,7 +50,7 @@ class ClusterForm(forms.ServiceForm):
 
     namespace = forms.text_field(
         "Namespace",
-        help_text="The namespace of the cluster in which work runs. Part of every queue name; cannot change while pools use the cluster.",
+        help_text="The namespace in which work runs. Part of every queue name; cannot change while pools use the cluster.",
         required=True,
     )
     about = forms.text_area_field("Description", rows=2)
@@ -60,8 +60,8 @@ class ClusterForm(forms.ServiceForm):
         "Kubeconfig",
         rows=8,
         max_length=262_144,
-        help_text="Paste its text, including certificates and token. It is stored encrypted and never shown again; an empty "
-        "field keeps the stored one.",
+        help_text="Paste its text, including certificates and token. It is stored encrypted and never shown again; an "
+        "empty field keeps the stored one.",
     )
     kubeconfig_file = forms.text_field(
         "Name of the kubeconfig file", help_text="For a file in the operator's folder (OSMO_KUBECONFIG_DIR)."

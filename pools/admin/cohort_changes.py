@@ -49,7 +49,7 @@ class CohortPreview(Generic[ResultT]):
     name: str
 
     def form_context(self) -> dict[str, Any]:
-        """The script of the subtree's total, with the numbers that it adds up, and the names to choose a parent from."""
+        """The script of the subtree's total, the numbers that it adds up, and the names to choose a parent from."""
         names = list(Cohort.objects.order_by("name").values_list("name", flat=True))
         return {"script": script_media("quota-form"), "below": self._children(), "names": names}
 

@@ -41,8 +41,8 @@ class CohortForm(ChangeForm):
     others = forms.code_field(
         "Other resources",
         rows=3,
-        help_text="One resource a line: RESOURCE=QUOTA[:BORROWING LIMIT[:LENDING LIMIT]], such as cpu=4000:1000 or h100/gpu=8. "
-        "The quota tree shows them; admission checks GPUs only.",
+        help_text="One resource a line: RESOURCE=QUOTA[:BORROWING LIMIT[:LENDING LIMIT]], such as cpu=4000:1000 or "
+        "h100/gpu=8. The quota tree shows them; admission checks GPUs only.",
     )
     description = forms.text_field("Reason", help_text=REASON_HELP)
 
@@ -124,7 +124,7 @@ class DeleteCohortForm(ChangeForm):
 
     orphan = forms.checkbox_field(
         "Make the cohorts and pools below roots of their own trees",
-        help_text="They lose their borrowing and lending limits, which have no meaning in a root. Running work continues.",
+        help_text="They lose their borrowing and lending limits, which a root cannot have. Running work continues.",
     )
     description = forms.text_field("Reason", help_text=REASON_HELP)
     field_by_path = {"cohorts": "orphan", "pools": "orphan"}

@@ -1,10 +1,10 @@
 """The confirmation flow of the pages that change quotas: form, preview of the effect, confirmation, message.
 
-A `Change` says what is done and how its pages call it; a `Preview` says what the pages show beside it, one for changes of
-a pool's tree and one for changes of a cohort. The preview is a dry run of the very service that the confirmation calls.
-The confirmation carries the version and the fingerprint of the state that the preview was made from; if that state has
-changed meanwhile, the answer is a new preview instead of a change. A refusal leads back to the form, which keeps its
-input.
+A `Change` holds the operation and the texts of its pages; a `Preview` holds what the pages show beside it, one for
+changes of a pool's tree and one for changes of a cohort. The preview is a dry run of the very service that the
+confirmation calls. The confirmation carries the version and the fingerprint of the state that the preview was made
+from; if that state has changed meanwhile, the answer is a new preview instead of a change. A refusal leads back to the
+form, which keeps its input.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Preview(Protocol[ResultT_contra]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[ResultT]):
-    """One change as its pages know it. `breadcrumbs` are the pages above, the last of which is the way back; `version` is
-    None for a row that does not exist yet. `execute` gets the valid form and the version to expect (None in the dry
-    run)."""
+    """One change as its pages know it. `breadcrumbs` are the pages above, the last of which is the way back; `version`
+    is None for a row that does not exist yet. `execute` gets the valid form and the version to expect (None in the
+    dry run)."""
 
     title: str
     button: str

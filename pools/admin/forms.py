@@ -50,7 +50,7 @@ class ServiceForm(forms.Form):
             self.add_error(None, refusal.message)
 
     def _labelled_message(self, field: str, violation: Violation) -> str:
-        """Its message with the field's label, or the line of a list, in place of the path, which the page does not show."""
+        """The message with the field's label, or the line of a list, in place of the path, which no page shows."""
         path, message = violation.path, violation.message
         if not path or not message.startswith(f"{path} "):
             return message

@@ -284,7 +284,10 @@ class GpuQuotaAdmin(PolicyAdmin):
             else:
                 self.show_success(request, f"Worker {worker} was released.")
                 return HttpResponseRedirect(page)
-        lead = "The quota of this worker becomes free at once. This ends no pod: release only workers whose pod does not exist any more."
+        lead = (
+            "The quota of this worker becomes free at once. This ends no pod: release only workers whose pod does not "
+            "exist any more."
+        )
         return self._form(request, form, f"Release {worker}", "Release the worker", facts.name, lead=lead, danger=True)
 
     def _form(

@@ -215,7 +215,7 @@ def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Ht
             form.add_errors(refusal)
         else:
             admin.show_success(
-                request, f"Pool {root.name} is {'archived; it can be brought back' if left else 'deleted'}."
+                request, f"Pool {root.name} was {'archived; it can be brought back' if left else 'deleted'}."
             )
             return HttpResponseRedirect(back if left else reverse("admin:index"))
     return admin.render_form_page(
@@ -226,8 +226,9 @@ def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Ht
         crumbs=[("Pools", reverse("admin:index")), (root.name, back)],
         danger=True,
         extra={"version": root.version},
-        lead=f"{root.name} accepts no more work and leaves the lists; its archived subpools and its history stay, and it "
-        "can be brought back. It must have no subpools and no active work. A pool that never had any is deleted for good.",
+        lead=f"{root.name} accepts no more work and leaves the lists; its archived subpools and its history stay, and "
+        "it can be brought back. It must have no subpools and no active work. A pool that never had any is deleted for "
+        "good.",
     )
 
 

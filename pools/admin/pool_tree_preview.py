@@ -34,8 +34,8 @@ def no_remaining_work(effect: dict[str, Any]) -> list[Reservation]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTreePreview(Generic[ResultT]):
     """The preview of a change of the tree of `root_name`; `pool` is None where the change makes that pool.
-    `unavailable_reason` says on the form's page why the change is not possible now. `remaining_work` lists the work that
-    keeps running on a leaf that the change ends. `includes_debts` adds what the change means for cohorts."""
+    `unavailable_reason` says on the form's page why the change is not possible now. `remaining_work` lists the work
+    that keeps running on a leaf that the change ends. `includes_debts` adds the effect on cohorts."""
 
     form_template: ClassVar[str] = "osmo/change_form.html"
     effect_template: ClassVar[str] = "osmo/change_effect.html"

@@ -198,7 +198,7 @@ def _unless(row: Pool, required: SubpoolState) -> str:
 
 
 def _subpool_of(request: HttpRequest, pool: str, subpool: str) -> tuple[Pool, Pool]:
-    """The pool and its subpool. Raises NotFound for an unknown one, Forbidden without the role that divides the pool."""
+    """The pool and its subpool. Raises NotFound for an unknown one, Forbidden without the pool's admin role."""
     root = _dividable_root(request, pool)
     row = Pool.objects.filter(parent=root, subpool_name=subpool).select_related("usage", "parent").first()
     if row is None:

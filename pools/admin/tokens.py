@@ -1,4 +1,4 @@
-"""Access tokens: one's own, and for an osmo-admin those of all users. A secret is shown once, right after its creation."""
+"""Access tokens: one's own, and for an osmo-admin those of all users. A secret is shown once, after its creation."""
 
 from __future__ import annotations
 

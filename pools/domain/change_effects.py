@@ -1,5 +1,5 @@
-"""The effect of a change of a pool's tree, from the two states of a dry run: each node before and after, and messages to
-read before the confirmation.
+"""The effect of a change of a pool's tree, from the two states of a dry run: each node before and after, and messages
+to read before the confirmation.
 
 The states are bodies of the API (api.md, "Subpools", GET list); amounts are whole GPUs, -1 is unlimited.
 """

@@ -25,10 +25,14 @@ register = template.Library()
 
 _EMPTY_BAR = '<div class="oa-bar oa-bar--empty" role="img" aria-label="{}: no quota and no use"></div>'
 _BAR = (
-    '<div class="oa-bar" role="img" aria-label="{}: {} used within the quota, {} of the quota unused, {} over quota (preemptible), {} draining">'
+    '<div class="oa-bar" role="img" aria-label="{}: {} used within the quota, {} of the quota unused, '
+    '{} over quota (preemptible), {} draining">'
     "{}</div>"
 )
-_TREE_BAR = '<div class="oa-bar" role="img" aria-label="{}: {} used of the own quota, {} borrowed, {} lent out, {} unused">{}</div>'
+_TREE_BAR = (
+    '<div class="oa-bar" role="img" aria-label="{}: {} used of the own quota, {} borrowed, {} lent out, {} unused">'
+    "{}</div>"
+)
 _PART = '<span class="oa-part--{}" style="flex-grow:{}"></span>'
 MINUS = "\N{MINUS SIGN}"
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))

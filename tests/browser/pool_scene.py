@@ -23,7 +23,7 @@ workflow:
 
 @dataclass
 class PoolScene:
-    """`pool` has a quota of 100 GPUs on a backend of its own (20 nodes of 8), whose work ends only when its end is reported."""
+    """`pool` has a quota of 100 GPUs on a backend of its own (20 nodes of 8), whose work ends only when reported."""
 
     stack: Stack
     pool: str

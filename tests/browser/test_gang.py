@@ -1,4 +1,4 @@
-"""The workflow `inference-service` of the design in the browser: pasted, running without one optional replica, ended."""
+"""The workflow `inference-service` of the design in the browser: pasted, running without an optional replica, ended."""
 
 from __future__ import annotations
 

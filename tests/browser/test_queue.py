@@ -45,7 +45,7 @@ def test_the_queue(scene: PoolScene, busy: dict[str, str], signed_in: Callable[.
     text = page.inner_text("main")
     assert "Reclaimed" in text
     assert f"for {busy['owner']}" in text
-    page.get_by_label("Event").select_option("reclaim")
+    page.get_by_label("Event", exact=True).select_option("reclaim")
     page.get_by_role("button", name="Filter").click()
     assert page.locator(".oa-timeline > li").count() == 1
     tab.screenshot(f"timeline-{view}")

@@ -16,7 +16,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}}
 
 def _cells(page: Any, part: str) -> list[str]:
     """The cells of one line of the table of a pool's page."""
-    row = page.locator("table tr", has=page.locator("th[scope=row]", has_text=re.compile(rf"^\s*{part}\b"))).first
+    row = page.locator("table tr", has=page.locator("th[scope=row]", has_text=re.compile(rf"^\s*{part}(?!\w)"))).first
     return [text.strip() for text in row.locator("td").all_inner_texts()]
 
 

@@ -28,7 +28,7 @@ SignedIn = Callable[[str], Client]
 
 @pytest.fixture
 def quota(pools_and_users: None) -> None:
-    """Namespace team-a, in which the work of pool team counts, with a worker and a reservation; and team-b, unlimited."""
+    """Namespace team-a, where the work of pool team counts, with a worker and a reservation; and team-b, unlimited."""
     Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
     put_gpu_quota(actor=SYSTEM, namespace="team-a", spec=SPEC)
     for name, more in (("w1", {}), ("w2", {"assume": True})):
