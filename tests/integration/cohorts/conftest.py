@@ -60,7 +60,7 @@ def create_member_pool(
 
 
 def set_parent_past_trigger(name: str, parent: str) -> None:
-    """Give a cohort a parent past the trigger that refuses circles."""
+    """Give a cohort a parent past the trigger that refuses cycles."""
     with pgtrigger.ignore("pools.Cohort:no_cycle"):
         Cohort.objects.filter(name=name).update(parent=Cohort.objects.get(name=parent))
 

@@ -81,7 +81,7 @@ def test_a_patch_moves_and_orphans_are_asked_for(admin: ApiCaller) -> None:
     ]
 
 
-def test_only_the_house_writes_and_only_its_readers_read(
+def test_only_platform_admins_write_and_only_platform_readers_read(
     admin: ApiCaller, viewer: ApiCaller, nobody: ApiCaller
 ) -> None:
     admin("PUT", ORG, {})
@@ -134,7 +134,7 @@ def test_the_tree_shows_the_worked_example(admin: ApiCaller, create_corp_example
     assert admin("GET", "/api/quota_tree", query={"root": "nowhere"}).status == 404
 
 
-def test_slices_draining_and_what_waits(admin: ApiCaller) -> None:
+def test_subpools_draining_and_what_waits(admin: ApiCaller) -> None:
     create_cohorts("org 0")
     factories.make_pool("team", 100, a=30, b=20)
     admin("PATCH", "/api/configs/pool/team", {"cohort": "org", "lending_limit": 25})
@@ -209,7 +209,7 @@ def test_a_dry_run_shows_both_trees_and_every_debt(admin: ApiCaller, create_corp
     assert admin("PUT", "/api/configs/cohort/prod", {"what": 1}, query={"dry_run": "True"}).status == 400
 
 
-def test_a_circle_that_got_in_is_shown_and_hangs_nothing(
+def test_a_cycle_that_got_in_is_shown_and_hangs_nothing(
     admin: ApiCaller, create_corp_example: Callable[[], None]
 ) -> None:
     create_corp_example()
@@ -225,6 +225,6 @@ def test_a_circle_that_got_in_is_shown_and_hangs_nothing(
     assert numbers(nodes, "serve--_shared", "usage", "available") == [3, 0]
     assert admin("GET", "/api/configs/cohort/prod").body["active"] is False
     assert list(tree(admin, "prod"))
-    mended = admin("PUT", "/api/configs/cohort/corp", {"parent": None, "quotas": [gpu_quota_row(4)]})
-    assert mended.status == 200
+    fixed = admin("PUT", "/api/configs/cohort/corp", {"parent": None, "quotas": [gpu_quota_row(4)]})
+    assert fixed.status == 200
     assert all(node["active"] for node in tree(admin).values())

@@ -1,4 +1,4 @@
-"""The database holds the rules of cohorts whoever writes, and tells every change in the trail."""
+"""The database constraints of cohorts, and the audit entry of every change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BROKEN = {
     "a negative weight": (SET + "weight = -1 WHERE name = 'top'", "cohort_weight"),
     "a named cohort with a quota": (SET + _quotas(nominal=1) + "'named'", "cohort_named_is_bare"),
     "a cohort below itself": (SET + "parent_id = id WHERE name = 'top'", "cohort_no_circle"),
-    "a circle of three": (
+    "a cycle of three": (
         SET + "parent_id = (SELECT id FROM pools_cohort WHERE name = 'leaf') WHERE name = 'top'",
         "cohort_no_circle",
     ),
@@ -55,7 +55,7 @@ BROKEN = {
         "UPDATE pools_pool SET lending_limit = 11 WHERE name = 'p'",
         "pool_lends_what_it_has",
     ),
-    "a slice in a cohort": (
+    "a subpool in a cohort": (
         "UPDATE pools_pool SET cohort_id = (SELECT cohort_id FROM pools_pool WHERE name = 'p') WHERE name = 'alone--a'",
         "pool_is_root_or_slice",
     ),
@@ -67,8 +67,8 @@ BROKEN = {
 
 
 @pytest.fixture
-def house() -> None:
-    """top > left > leaf, with pool `p` of 10 GPUs in `leaf`, `alone` with a slice in none, and `named` only named."""
+def cohort_tree() -> None:
+    """top > left > leaf, with pool `p` of 10 GPUs in `leaf`, `alone` with a subpool in none, and `named` only named."""
     create_cohorts("top 4", "  left 2 borrow 3", "    leaf 0")
     create_member_pool("p", "leaf", 10)
     factories.make_pool("alone", 10, a=5)
@@ -77,7 +77,7 @@ def house() -> None:
 
 
 @pytest.mark.parametrize(("sql", "rule"), BROKEN.values(), ids=BROKEN)
-def test_raw_sql_meets_the_rule(house: None, sql: str, rule: str) -> None:
+def test_raw_sql_meets_the_rule(cohort_tree: None, sql: str, rule: str) -> None:
     with pytest.raises(IntegrityError) as refused:
         _at_commit(sql)
     cause = refused.value.__cause__
@@ -92,7 +92,7 @@ def _at_commit(sql: str) -> None:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
 
-def test_the_circle_is_named_whole(house: None) -> None:
+def test_the_cycle_is_named_in_full(cohort_tree: None) -> None:
     with pytest.raises(IntegrityError, match="top → leaf → left → top"), transaction.atomic():
         Cohort.objects.filter(name="top").update(parent=Cohort.objects.get(name="leaf"))
 
@@ -110,7 +110,7 @@ def test_every_change_is_told_with_names() -> None:
     assert told[0].description == "a new team"
 
 
-def test_the_version_moves_with_configuration_alone(house: None) -> None:
+def test_the_version_moves_with_configuration_alone(cohort_tree: None) -> None:
     row = Cohort.objects.get(name="left")
     with connection.cursor() as cursor:
         cursor.execute("UPDATE pools_cohort SET inactive_since = now() WHERE name = 'left'")
@@ -120,7 +120,7 @@ def test_the_version_moves_with_configuration_alone(house: None) -> None:
     assert Cohort.objects.get(name="left").version == row.version + 1
 
 
-def test_the_stamp_is_new_with_everything_that_a_cohort_consists_of(house: None) -> None:
+def test_the_stamp_is_new_with_everything_that_a_cohort_consists_of(cohort_tree: None) -> None:
     def stamp() -> object:
         return QuotaStamp.objects.get().stamp
 
@@ -139,7 +139,7 @@ def test_the_stamp_is_new_with_everything_that_a_cohort_consists_of(house: None)
     assert stamp() in seen, "a pool without a cohort moves nothing of theirs"
 
 
-def test_an_archived_pool_leaves_its_cohort_and_verify_finds_nothing(house: None) -> None:
+def test_an_archived_pool_leaves_its_cohort_and_verify_finds_nothing(cohort_tree: None) -> None:
     factories.submit_workflow(factories.admin_actor(), "p")
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM pools_reservation")

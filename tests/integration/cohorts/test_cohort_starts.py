@@ -132,7 +132,7 @@ def test_a_limit_that_is_cut_takes_nothing_and_what_ends_pays_it_back() -> None:
     assert (used("a", "b"), status(waits)) == ([6, 3], "RUNNING")
 
 
-def test_nothing_starts_on_a_circle_and_what_runs_goes_on() -> None:
+def test_nothing_starts_on_a_cycle_and_what_runs_goes_on() -> None:
     create_cohorts("a 0", "  b 0")
     create_member_pool("p", "b", 4)
     create_member_pool("free", "elsewhere", 4)

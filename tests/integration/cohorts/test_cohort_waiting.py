@@ -75,7 +75,7 @@ def test_what_is_out_of_reach_for_good(firm: None, admin: ApiCaller) -> None:
 
 
 def test_what_was_about_to_start(firm: None, admin: ApiCaller) -> None:
-    """Whoever was let in a moment ago, and does not run yet, is shut out again."""
+    """Work that was admitted and does not run yet loses its admission."""
     Backend.objects.update(offline=True)
     put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(0, 6)]})
     Backend.objects.update(offline=False)

@@ -116,7 +116,7 @@ def test_a_cohort_lends_of_its_whole_subtree_so_its_limit_may_be_above_its_own_q
     assert Cohort.objects.get(name="research").quotas["default/gpu"]["lending_limit"] == 5
 
 
-def test_a_circle_is_refused_and_named_whole() -> None:
+def test_a_cycle_is_refused_and_named_whole() -> None:
     create_cohorts("a 0", "  b 0", "    c 0")
     with pytest.raises(BadInput, match="a → c → b → a") as error:
         put("a", parent="c")
@@ -168,7 +168,7 @@ def test_deleting_one_with_children_is_refused_unless_they_may_become_roots() ->
         delete_cohort(actor=SYSTEM, name="below")
 
 
-def test_the_house_and_the_version_are_asked() -> None:
+def test_the_role_and_the_version_are_checked() -> None:
     create_cohorts("org 4")
     factories.make_pool("p", 1)
     chief = factories.make_user("chief", "osmo-p-admin", "osmo-viewer")

@@ -1,6 +1,6 @@
-"""Rows whose parents run in a circle, written past every trigger: each door answers, says so, and admits nothing there.
+"""Rows whose parents form a cycle, written past every trigger: each entry point reports it and admits nothing there.
 
-`a` → `b` → `a`, pool `p` in `b`; `c` hangs below the circle with pool `q`; `free` stands beside it.
+`a` → `b` → `a`, pool `p` in `b`; `c` hangs below the cycle with pool `q`; `free` stands beside it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def used() -> dict[str, int]:
 
 
 @pytest.fixture
-def circle(db: None) -> None:
+def cycle(db: None) -> None:
     create_cohorts("a 0", "  b 2", "    c 1")
     for pool, cohort in (("p", "b"), ("q", "c"), ("free", "elsewhere")):
         create_member_pool(pool, cohort, 4)
@@ -65,7 +65,7 @@ def circle(db: None) -> None:
         factories.submit_workflow(factories.admin_actor(), pool, 2, name=f"waits-{pool}", priority=Priority.LOW)
 
 
-def test_nothing_is_admitted_there_and_what_runs_goes_on(circle: None) -> None:
+def test_nothing_is_admitted_there_and_what_runs_goes_on(cycle: None) -> None:
     for _ in range(2):
         run()
         assert used() == {"p": 2, "q": 2, "free": 4}
@@ -76,8 +76,8 @@ def test_nothing_is_admitted_there_and_what_runs_goes_on(circle: None) -> None:
     assert "form a cycle: " in told["waits-q-1"].message
 
 
-def test_a_condition_and_an_event(circle: None, admin: ApiCaller) -> None:
-    assert mark_cycles_now() == ["a", "b", "c"], "whoever hangs below a circle is in no tree either"
+def test_a_condition_and_an_event(cycle: None, admin: ApiCaller) -> None:
+    assert mark_cycles_now() == ["a", "b", "c"], "a node below a cycle is in no tree either"
     assert mark_cycles_now() == []
     events = AuditEntry.objects.filter(action="cohort.inactive").order_by("object")
     assert [(event.object, event.actor) for event in events] == [
@@ -93,7 +93,7 @@ def test_a_condition_and_an_event(circle: None, admin: ApiCaller) -> None:
     assert AuditEntry.objects.filter(action__in=["cohort.inactive", "cohort.active"]).count() == 3
 
 
-def test_it_is_over_with_the_change_that_ends_it(circle: None, admin: ApiCaller) -> None:
+def test_it_is_over_with_the_change_that_ends_it(cycle: None, admin: ApiCaller) -> None:
     mark_cycles_now()
     patch_cohort(actor=SYSTEM, name="a", patch={"parent": None})
     assert set(Cohort.objects.values_list("inactive_since", flat=True)) == {None}
@@ -103,14 +103,14 @@ def test_it_is_over_with_the_change_that_ends_it(circle: None, admin: ApiCaller)
     assert verify() == []
 
 
-def test_who_is_hung_below_a_circle_is_marked_at_once(circle: None) -> None:
+def test_who_is_hung_below_a_cycle_is_marked_at_once(cycle: None) -> None:
     put_cohort(actor=SYSTEM, name="elsewhere", body={"parent": "c"})
     assert Cohort.objects.get(name="elsewhere").inactive_since is not None
     assert mark_cycles_now() == []
 
 
 @pytest.mark.parametrize("sql", [SQL, "UPDATE pools_cohort SET parent_id = id WHERE name = 'a'"], ids=["two", "self"])
-def test_every_read_of_the_api_answers(circle: None, admin: ApiCaller, sql: str) -> None:
+def test_every_read_of_the_api_answers(cycle: None, admin: ApiCaller, sql: str) -> None:
     past_the_triggers(sql)
     nodes = {node["name"]: node for node in admin("GET", "/api/quota_tree").body["nodes"]}
     assert {name: nodes[name]["active"] for name in ("a", "b", "c", "p", "q", "free")} == {
@@ -149,7 +149,7 @@ WRITES: list[tuple[str, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("method", "address", "body"), WRITES)
 def test_every_change_around_it_answers(
-    circle: None, admin: ApiCaller, method: str, address: str, body: dict[str, Any]
+    cycle: None, admin: ApiCaller, method: str, address: str, body: dict[str, Any]
 ) -> None:
     tried = admin(method, address, body, query=TRY)
     assert (tried.status, tried.body["violations"]) == (200, [])
@@ -158,12 +158,12 @@ def test_every_change_around_it_answers(
     assert used()["p"] == 2
 
 
-def test_one_on_the_circle_needs_another_parent_first(circle: None, admin: ApiCaller) -> None:
+def test_one_on_the_cycle_needs_another_parent_first(cycle: None, admin: ApiCaller) -> None:
     refused = admin("PATCH", "/api/configs/cohort/b", {"quotas": [gpu_quota_row(5)]})
     assert (refused.status, refused.codes) == (400, {("parent", "cycle")})
 
 
-def test_one_of_the_circle_can_be_deleted(circle: None, admin: ApiCaller) -> None:
+def test_one_of_the_cycle_can_be_deleted(cycle: None, admin: ApiCaller) -> None:
     refused = admin("DELETE", "/api/configs/cohort/b")
     assert (refused.status, {fault["code"] for fault in refused.body["details"]}) == (409, {"has_children"})
     delete_cohort(actor=SYSTEM, name="b", orphan=True)
@@ -171,7 +171,7 @@ def test_one_of_the_circle_can_be_deleted(circle: None, admin: ApiCaller) -> Non
     assert used() == {"p": 4, "q": 4, "free": 4}
 
 
-def test_every_page_answers_and_shows_it(circle: None, admin: ApiCaller) -> None:
+def test_every_page_answers_and_shows_it(cycle: None, admin: ApiCaller) -> None:
     client = Client()
     client.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
     tree = reverse("admin:pools_cohort_changelist")
@@ -189,7 +189,7 @@ def test_every_page_answers_and_shows_it(circle: None, admin: ApiCaller) -> None
     assert "Effect of this change" in effect.content.decode()
 
 
-def test_engine_queues_and_commands_end(circle: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_engine_queues_and_commands_end(cycle: None, capsys: pytest.CaptureFixture[str]) -> None:
     backend = Backend.objects.get(name="sim")
     assert {cohort.name for cohort in read_live_facts(backend).facts.cohorts} >= {"a", "b", "c"}
     found = [str(difference) for difference in verify()]
@@ -200,8 +200,8 @@ def test_engine_queues_and_commands_end(circle: None, capsys: pytest.CaptureFixt
     assert used()["q"] == 4
 
 
-def test_the_queues_of_a_cluster_are_wanted_all_the_same(circle: None, monkeypatch: Any) -> None:
-    """Cohorts on a circle are no levels; the pools below them keep their queues."""
+def test_the_queues_of_a_cluster_are_wanted_all_the_same(cycle: None, monkeypatch: Any) -> None:
+    """Cohorts on a cycle are no levels; the pools below them keep their queues."""
     from scheduling.selectors import desired_queues
 
     facts, found = desired_queues._read_pools(Backend.objects.get(name="sim"))
@@ -210,7 +210,7 @@ def test_the_queues_of_a_cluster_are_wanted_all_the_same(circle: None, monkeypat
     assert [level.name for level in found.cohorts] == ["elsewhere"]
 
 
-def test_people_of_a_pool_below_it(circle: None, caller: Callable[..., ApiCaller]) -> None:
+def test_people_of_a_pool_below_it(cycle: None, caller: Callable[..., ApiCaller]) -> None:
     worker = caller("wanda", "osmo-q-user")
     nodes = worker("GET", "/api/quota_tree").body["nodes"]
     assert {node["name"]: node["active"] for node in nodes}["q"] is False

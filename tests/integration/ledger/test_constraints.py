@@ -1,4 +1,4 @@
-"""The database holds the ledger's rules whoever writes: raw SQL meets each of them, by name."""
+"""The database constraints of the ledger: raw SQL that breaks a rule gets its name."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tests.support import factories
 
 pytestmark = pytest.mark.django_db
 
-SLICE = "UPDATE pools_pool SET {} WHERE name = 'team--a'"
+SUBPOOL = "UPDATE pools_pool SET {} WHERE name = 'team--a'"
 ROOT = "UPDATE pools_pool SET {} WHERE name = 'team'"
 
 BROKEN = {
-    "promises above the guarantee": (SLICE.format("last_quota = 101"), "slices_within_guarantee"),
+    "promises above the guarantee": (SUBPOOL.format("last_quota = 101"), "slices_within_guarantee"),
     "guarantee below the promises": (ROOT.format("guarantee = 29"), "slices_within_guarantee"),
-    "no guarantee under slices": (ROOT.format("guarantee = -1"), "slices_within_guarantee"),
-    "negative quota of a slice": (SLICE.format("last_quota = -1"), "pool_is_root_or_slice"),
+    "no guarantee under subpools": (ROOT.format("guarantee = -1"), "slices_within_guarantee"),
+    "negative quota of a subpool": (SUBPOOL.format("last_quota = -1"), "pool_is_root_or_slice"),
     "negative guarantee": (ROOT.format("guarantee = -2"), "pool_no_negative_quota"),
-    "a slice with configuration": (SLICE.format("description = 'mine'"), "pool_is_root_or_slice"),
+    "a subpool with configuration": (SUBPOOL.format("description = 'mine'"), "pool_is_root_or_slice"),
     "DELETING to ACTIVE": (
         "UPDATE pools_pool SET subpool_state = 'ACTIVE' WHERE name = 'team--drains'",
         "subpool_state_machine",
@@ -31,25 +31,25 @@ BROKEN = {
         "UPDATE pools_pool SET subpool_state = 'DELETING' WHERE name = 'team--old'",
         "subpool_state_machine",
     ),
-    "quota of an ARCHIVED slice": ("UPDATE pools_pool SET last_quota = 1 WHERE name = 'team--old'", "subpool_frozen"),
+    "quota of an ARCHIVED subpool": ("UPDATE pools_pool SET last_quota = 1 WHERE name = 'team--old'", "subpool_frozen"),
     "archived under live work": (
         "UPDATE pools_pool SET subpool_state = 'ARCHIVED' WHERE name = 'team--drains'",
         "archived_has_no_live_work",
     ),
-    "pool archived under slices": (ROOT.format("archived = true"), "archived_has_no_slices"),
+    "pool archived under subpools": (ROOT.format("archived = true"), "archived_has_no_slices"),
     "another parent": (
-        SLICE.format("parent_id = (SELECT id FROM pools_pool WHERE name = 'other')"),
+        SUBPOOL.format("parent_id = (SELECT id FROM pools_pool WHERE name = 'other')"),
         "subpool_identity",
     ),
-    "a name that leaves its parent": (SLICE.format("name = 'b'"), "subpool_name_follows_parent"),
+    "a name that leaves its parent": (SUBPOOL.format("name = 'b'"), "subpool_name_follows_parent"),
     "a pool's name of capitals": ("UPDATE pools_pool SET name = 'Other' WHERE name = 'other'", "pool_name_rule"),
     "a separator in a pool's name": ("UPDATE pools_pool SET name = 'o--r' WHERE name = 'other'", "pool_name_separator"),
     "a queue name of 64 characters": (
         "UPDATE pools_pool SET name = repeat('o', 42) WHERE name = 'other'",
         "queue_name_length",
     ),
-    "delete of an ARCHIVED slice": ("DELETE FROM pools_pool WHERE name = 'team--old'", "subpool_never_deleted"),
-    "delete of an ACTIVE slice": ("DELETE FROM pools_pool WHERE name = 'team--a'", "subpool_never_deleted"),
+    "delete of an ARCHIVED subpool": ("DELETE FROM pools_pool WHERE name = 'team--old'", "subpool_never_deleted"),
+    "delete of an ACTIVE subpool": ("DELETE FROM pools_pool WHERE name = 'team--a'", "subpool_never_deleted"),
     "truncate of pools": ("TRUNCATE pools_pool CASCADE", "no_truncate"),
     "truncate of the trail": ("TRUNCATE pools_auditentry", "no_truncate"),
     "truncate of reservations": ("TRUNCATE pools_reservation", "no_truncate"),
@@ -60,7 +60,7 @@ BROKEN = {
     ),
     "an edited trail": ("UPDATE pools_auditentry SET actor = 'nobody'", "append_only"),
     "a shortened trail": ("DELETE FROM pools_auditentry", "append_only"),
-    "new work on a draining slice": (
+    "new work on a draining subpool": (
         """
         INSERT INTO pools_reservation (workflow, workflow_name, pool_id, owner, priority, held_gpus, needed_gpus)
         SELECT gen_random_uuid(), 'w', id, 'o', 'LOW', 0, 0 FROM pools_pool WHERE name = 'team--drains'
@@ -71,8 +71,8 @@ BROKEN = {
 
 
 @pytest.fixture
-def house() -> None:
-    """A pool with an ACTIVE, a DELETING and an ARCHIVED slice, and another pool without any."""
+def pool_tree() -> None:
+    """A pool with an ACTIVE, a DELETING and an ARCHIVED subpool, and another pool without any."""
     factories.make_pool("team", 100, a=30, drains=10, old=5)
     factories.make_pool("other", 10)
     factories.submit_workflow(factories.admin_actor(), "team--drains")
@@ -90,7 +90,7 @@ def _at_commit(sql: str) -> None:
 
 
 @pytest.mark.parametrize(("sql", "rule"), BROKEN.values(), ids=BROKEN)
-def test_raw_sql_meets_the_rule(house: None, sql: str, rule: str) -> None:
+def test_raw_sql_meets_the_rule(pool_tree: None, sql: str, rule: str) -> None:
     with pytest.raises(IntegrityError) as refused:
         _at_commit(sql)
     cause = refused.value.__cause__
@@ -102,22 +102,22 @@ def test_raw_sql_meets_the_rule(house: None, sql: str, rule: str) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        SLICE.format("last_quota = 100"),
-        SLICE.format("subpool_state = 'DELETING'"),
+        SUBPOOL.format("last_quota = 100"),
+        SUBPOOL.format("subpool_state = 'DELETING'"),
         ROOT.format("guarantee = 30"),
         "UPDATE pools_pool SET subpool_state = 'ACTIVE' WHERE name = 'team--old'",
         "DELETE FROM pools_reservation",
         "UPDATE pools_pool SET name = repeat('o', 41) WHERE name = 'other'",
     ],
 )
-def test_raw_sql_that_keeps_the_rules_passes(house: None, sql: str) -> None:
+def test_raw_sql_that_keeps_the_rules_passes(pool_tree: None, sql: str) -> None:
     _at_commit(sql)
 
 
-def test_raw_sql_is_in_the_trail_under_the_databases_own_name(house: None) -> None:
+def test_raw_sql_is_in_the_trail_under_the_databases_own_name(pool_tree: None) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('osmo.actor', '', true)")
-        cursor.execute(SLICE.format("last_quota = 20"))
+        cursor.execute(SUBPOOL.format("last_quota = 20"))
         cursor.execute("SELECT session_user")
         (role,) = cursor.fetchone()
     entry = AuditEntry.objects.first()

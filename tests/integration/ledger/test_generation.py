@@ -1,4 +1,4 @@
-"""How often the promises on a backend changed: counted in the transaction of the change, whoever makes it."""
+"""The generation of a backend: every change of its quotas is counted in its own transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("ledger")
 
 @pytest.fixture
 def moved() -> Callable[..., set[str]]:
-    """Which backends' numbers a deed moves."""
+    """Which backends' numbers an operation moves."""
     for name in ("one", "two"):
         put_backend(actor=SYSTEM, name=name, body={"namespace": name, "nodes": []})
     _pool("team", "one")
@@ -29,9 +29,9 @@ def moved() -> Callable[..., set[str]]:
         rows = LedgerGeneration.objects.values_list("backend__name", "number")
         return {name: number for name, number in rows if name in {"one", "two"}}
 
-    def of(deed: Callable[..., Any], **arguments: Any) -> set[str]:
+    def of(operation: Callable[..., Any], **arguments: Any) -> set[str]:
         before = numbers()
-        deed(**arguments)
+        operation(**arguments)
         after = numbers()
         return {name for name, number in after.items() if number > before.get(name, 0)}
 

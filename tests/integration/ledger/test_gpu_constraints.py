@@ -84,7 +84,7 @@ def test_a_counter_bent_below_its_rows_refuses_to_become_negative() -> None:
         GpuAllocation.objects.update(state="released")
 
 
-deeds = st.lists(
+operations = st.lists(
     st.tuples(
         st.sampled_from(["allocate", "assume", "commit", "adjust", "release"]),
         st.integers(0, 3),
@@ -97,27 +97,30 @@ deeds = st.lists(
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(deeds)
+@given(operations)
 def test_counters_are_the_sum_of_what_lives_whatever_happens(steps: list[tuple[str, int, int, int, int]]) -> None:
     with transaction.atomic():
         model: dict[str, tuple[str, GpuWorker]] = {}
-        for deed, which, vram, milli, count in steps:
+        for operation, which, vram, milli, count in steps:
             name = f"w{which}"
             worker = GpuWorker(make_amounts(f"{milli}m", str(vram)), make_amounts(1, f"{milli}m"), count)
             state = model[name][0] if name in model else None
-            if deed in {"allocate", "assume"} and state is None:
+            if operation in {"allocate", "assume"} and state is None:
                 allocate(
-                    actor=SYSTEM, namespace="ns", request=AllocationRequest(name, "", worker), assume=deed == "assume"
+                    actor=SYSTEM,
+                    namespace="ns",
+                    request=AllocationRequest(name, "", worker),
+                    assume=operation == "assume",
                 )
-                model[name] = ("assumed" if deed == "assume" else "committed", worker)
-            elif deed == "commit" and state is not None:
+                model[name] = ("assumed" if operation == "assume" else "committed", worker)
+            elif operation == "commit" and state is not None:
                 commit(actor=SYSTEM, namespace="ns", name=name)
                 model[name] = ("committed", model[name][1])
-            elif deed == "adjust" and state is not None:
+            elif operation == "adjust" and state is not None:
                 body = {"request": worker.request.as_dict(), "limit": worker.limit.as_dict()}
                 adjust(actor=SYSTEM, namespace="ns", name=name, body=body)
                 model[name] = (model[name][0], GpuWorker(worker.request, worker.limit, model[name][1].count))
-            elif deed == "release" and state is not None:
+            elif operation == "release" and state is not None:
                 release(actor=SYSTEM, namespace="ns", name=name)
                 del model[name]
         facts = read_namespaces(["ns"])["ns"]

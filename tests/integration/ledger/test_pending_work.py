@@ -1,4 +1,4 @@
-"""Deleting a subpool with its pending work gives a command to the scheduling app; the command is never lost silently."""
+"""Deleting a subpool with its pending work gives a command to the scheduling app; the command is never lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verify` finds what it says it looks for: the house is bent with all triggers off, and each check names it."""
+"""`verify` finds each difference: rows are changed with all triggers off, and each check names its own."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ BENT = {
 
 
 @pytest.fixture
-def house() -> None:
-    """Running and waiting work on a slice, and a slice that drains with nothing on it."""
+def pool_tree() -> None:
+    """Running and waiting work on a subpool, and a subpool that drains with nothing on it."""
     root = factories.make_pool("team", 100, a=30, left=5)
     admin = factories.admin_actor()
     factories.submit_workflow(admin, "team--a", 8)
@@ -56,12 +56,12 @@ def test_every_check_is_shown_to_fail() -> None:
     assert set(BENT) == {check.code for check in (*LEDGER_CHECKS, *WORKFLOW_CHECKS)}
 
 
-def test_a_right_house_has_no_difference(house: None) -> None:
+def test_a_correct_ledger_has_no_difference(pool_tree: None) -> None:
     assert verify() == []
 
 
 @pytest.mark.parametrize(("code", "sql"), BENT.items(), ids=BENT)
-def test_the_check_names_the_difference(house: None, code: str, sql: str) -> None:
+def test_the_check_names_the_difference(pool_tree: None, code: str, sql: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(sql)
