@@ -1,4 +1,4 @@
-"""Cohorts over pools of clusters: what queues cannot say is kept by waiting in the house, with the reason shown."""
+"""Cohorts over pools of clusters: limits that queues cannot express make work wait, with the reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOTHING_LENT = (
 )
 
 
-def house(cluster: Cluster, namespace: str, *, lend: int | None) -> AgentHarness:
+def make_harness(cluster: Cluster, namespace: str, *, lend: int | None) -> AgentHarness:
     """One cluster with pool `lender` of 8 GPUs and pool `borrower` of 2, both in `org`."""
     create_cohorts("org 0")
     backend = kubernetes_backend(namespace)
@@ -45,20 +45,20 @@ def house(cluster: Cluster, namespace: str, *, lend: int | None) -> AgentHarness
     return AgentHarness(cluster, backend, Pool.objects.get(name="borrower"), agent)
 
 
-@pytest.fixture(params=[pytest.param("twin"), pytest.param("real", marks=pytest.mark.k8s)])
+@pytest.fixture(params=[pytest.param("fake"), pytest.param("real", marks=pytest.mark.k8s)])
 def room(request: pytest.FixtureRequest, db: None) -> Iterator[AgentHarness]:
     """The lender lends 3, on both clusters alike."""
     if request.param == "real":
         kube = request.getfixturevalue("kube")
-        yield house(kube.cluster, kube.namespace, lend=3)
+        yield make_harness(kube.cluster, kube.namespace, lend=3)
     else:
-        yield house(FakeCluster(namespaces=["osmo"]), "osmo", lend=3)
+        yield make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=3)
 
 
 @pytest.fixture
-def twin(db: None) -> AgentHarness:
-    """The same on the twin alone, for what is about our own rows."""
-    return house(FakeCluster(namespaces=["osmo"]), "osmo", lend=3)
+def fake(db: None) -> AgentHarness:
+    """The same on the fake alone, for what is about our own rows."""
+    return make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=3)
 
 
 def dispatched() -> dict[str, int]:
@@ -107,52 +107,52 @@ def test_what_is_given_back_lets_the_next_go(room: AgentHarness) -> None:
     assert verify() == []
 
 
-def test_what_was_given_to_the_cluster_counts_before_it_runs(twin: AgentHarness) -> None:
+def test_what_was_given_to_the_cluster_counts_before_it_runs(fake: AgentHarness) -> None:
     """Else two looks would lend the same GPUs twice, for KAI may take its time."""
-    first = twin.submit(gpus=4, priority=LOW)
-    twin.run_agent()
-    second = twin.submit(gpus=2, priority=LOW)
-    twin.run_agent()
-    assert (len(twin.list_pods(first)), len(twin.list_pods(second))) == (1, 0)
-    twin.run_pods(*twin.list_pods(first))
-    twin.run_agent()
-    assert twin.list_pods(second) == [], "it counts once, and still counts"
+    first = fake.submit(gpus=4, priority=LOW)
+    fake.run_agent()
+    second = fake.submit(gpus=2, priority=LOW)
+    fake.run_agent()
+    assert (len(fake.list_pods(first)), len(fake.list_pods(second))) == (1, 0)
+    fake.run_pods(*fake.list_pods(first))
+    fake.run_agent()
+    assert fake.list_pods(second) == [], "it counts once, and still counts"
     cancel_workflow(actor=factories.admin_actor(), name=first.name)
-    twin.run_agent()
-    assert len(twin.list_pods(second)) == 1
+    fake.run_agent()
+    assert len(fake.list_pods(second)) == 1
 
 
-def test_an_owner_is_never_kept_from_his_own(twin: AgentHarness) -> None:
-    """What was borrowed of it the cluster takes back, once it sees who asks."""
-    twin.submit(gpus=5, priority=LOW)
-    twin.run_agent()
-    owners = [twin.submit(gpus=6, priority=NORMAL, to="lender"), twin.submit(gpus=2, priority=LOW, to="lender")]
-    twin.run_agent()
-    assert [len(twin.list_pods(owner)) for owner in owners] == [1, 1]
-    beyond = twin.submit(gpus=1, priority=LOW, to="lender")
-    twin.run_agent()
+def test_an_owner_always_gets_its_own_quota(fake: AgentHarness) -> None:
+    """The cluster reclaims borrowed quota once it sees the work of the owner."""
+    fake.submit(gpus=5, priority=LOW)
+    fake.run_agent()
+    owners = [fake.submit(gpus=6, priority=NORMAL, to="lender"), fake.submit(gpus=2, priority=LOW, to="lender")]
+    fake.run_agent()
+    assert [len(fake.list_pods(owner)) for owner in owners] == [1, 1]
+    beyond = fake.submit(gpus=1, priority=LOW, to="lender")
+    fake.run_agent()
     assert reason(beyond)[0] == "nothing_to_borrow"
 
 
-def test_firm_work_above_its_quota_waits_here_and_claims_nothing(twin: AgentHarness) -> None:
-    twin.submit(gpus=2)
-    above = twin.submit(gpus=1)
-    low = twin.submit(gpus=3, priority=LOW)
-    twin.run_agent()
-    assert (twin.list_pods(above), len(twin.list_pods(low))) == ([], 1)
+def test_firm_work_above_its_quota_waits_here_and_claims_nothing(fake: AgentHarness) -> None:
+    fake.submit(gpus=2)
+    above = fake.submit(gpus=1)
+    low = fake.submit(gpus=3, priority=LOW)
+    fake.run_agent()
+    assert (fake.list_pods(above), len(fake.list_pods(low))) == ([], 1)
     assert reason(above)[0] == "over_quota"
 
 
-def test_a_leaf_borrows_from_its_sisters_without_the_cohort(twin: AgentHarness) -> None:
+def test_a_leaf_borrows_from_its_sisters_without_the_cohort(fake: AgentHarness) -> None:
     create_subpool(actor=SYSTEM, parent="lender", subpool_name="a", quota=6)
-    twin.submit(gpus=8, priority=LOW, to="lender")
-    twin.run_agent()
+    fake.submit(gpus=8, priority=LOW, to="lender")
+    fake.run_agent()
     assert dispatched() == {"lender": 8}
 
 
 def test_without_lending_limits_the_cluster_decides_alone(db: None) -> None:
     """Its queues say all of it; so borrowers are there to be taken from in the order of fair shares."""
-    room = house(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
+    room = make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
     works = [room.submit(gpus=5, priority=LOW) for _ in range(3)]
     room.run_agent()
     assert [len(room.list_pods(work)) for work in works] == [1, 1, 1]
@@ -161,7 +161,7 @@ def test_without_lending_limits_the_cluster_decides_alone(db: None) -> None:
 
 def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
     """Neither knows what the other runs."""
-    one = house(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
+    one = make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
     far = kubernetes_backend("far", name="far")
     factories.make_pool("guest", 0, on=far)
     patch_pool(actor=SYSTEM, name="guest", patch={"cohort": "org"})
@@ -184,7 +184,7 @@ def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
 
 
 def test_a_simulated_backend_leaves_to_a_cluster_what_was_given_to_it(db: None) -> None:
-    room = house(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
+    room = make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
     sim = factories.make_backend()
     factories.make_pool("guest", 0, on=sim)
     patch_pool(actor=SYSTEM, name="guest", patch={"cohort": "org"})
@@ -195,59 +195,59 @@ def test_a_simulated_backend_leaves_to_a_cluster_what_was_given_to_it(db: None) 
     assert [Workflow.objects.get(pk=work.pk).status for work in wants] == ["PENDING", "RUNNING"]
 
 
-def test_on_a_circle_of_parents_nothing_is_dispatched_and_what_runs_goes_on(twin: AgentHarness) -> None:
-    runs = twin.submit(gpus=1)
-    twin.run_agent()
-    twin.run_pods(*twin.list_pods(runs))
-    twin.run_agent()
+def test_on_a_cycle_of_parents_nothing_is_dispatched_and_what_runs_goes_on(fake: AgentHarness) -> None:
+    runs = fake.submit(gpus=1)
+    fake.run_agent()
+    fake.run_pods(*fake.list_pods(runs))
+    fake.run_agent()
     create_cohorts("ring 0")
     set_parent_past_trigger("org", "ring")
     set_parent_past_trigger("ring", "org")
-    waits = twin.submit(gpus=1)
-    twin.run_agent()
-    assert twin.list_pods(waits) == []
+    waits = fake.submit(gpus=1)
+    fake.run_agent()
+    assert fake.list_pods(waits) == []
     assert reason(waits)[0] == "cycle"
     assert Workflow.objects.get(pk=runs.pk).status == "RUNNING"
 
 
-def test_a_gang_goes_whole_or_waits(twin: AgentHarness) -> None:
-    twin.submit(gpus=2, priority=LOW)
-    twin.run_agent()
-    gang = twin.submit(gang_file("lead", "other", gpus=2), priority=LOW)
-    twin.run_agent()
-    assert twin.list_pods(gang) == []
+def test_a_gang_goes_whole_or_waits(fake: AgentHarness) -> None:
+    fake.submit(gpus=2, priority=LOW)
+    fake.run_agent()
+    gang = fake.submit(gang_file("lead", "other", gpus=2), priority=LOW)
+    fake.run_agent()
+    assert fake.list_pods(gang) == []
     assert reason(gang)[1].startswith("It asks for 4 GPUs; everything under org lends 3 GPUs, and 5 more are idle")
 
 
-def test_cleared_and_not_made_for_a_crash_it_counts_once(twin: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = twin.submit(gpus=5, priority=LOW)
+def test_cleared_and_not_made_for_a_crash_it_counts_once(fake: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = fake.submit(gpus=5, priority=LOW)
     with monkeypatch.context() as patch:
         patch.setattr("scheduling.kube.gang_objects.create_gang", _crash)
         with pytest.raises(KeyboardInterrupt):
-            twin.run_agent()
+            fake.run_agent()
     assert Task.objects.exclude(admitted_at=None).filter(dispatched_at=None).count() == 1
-    more = twin.submit(gpus=1, priority=LOW)
-    twin.new_agent().relist_and_reconcile()
-    assert (len(twin.list_pods(work)), twin.list_pods(more)) == (1, [])
+    more = fake.submit(gpus=1, priority=LOW)
+    fake.new_agent().relist_and_reconcile()
+    assert (len(fake.list_pods(work)), fake.list_pods(more)) == (1, [])
 
 
 def _crash(*_: object) -> object:
     raise KeyboardInterrupt
 
 
-def test_what_a_namespace_keeps_back_takes_nothing_of_the_tree(twin: AgentHarness) -> None:
+def test_what_a_namespace_keeps_back_takes_nothing_of_the_tree(fake: AgentHarness) -> None:
     """Both are asked in one transaction: a gang counts in both or in neither."""
     Pool.objects.filter(name="borrower").update(config={"gpu_quota_namespace": "team-a"})
     put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 1}})
-    factories.make_pool("neighbour", 0, on=twin.backend)
+    factories.make_pool("neighbour", 0, on=fake.backend)
     patch_pool(actor=SYSTEM, name="neighbour", patch={"cohort": "org"})
-    first, second = twin.submit(gpus=2, priority=LOW), twin.submit(gpus=3, priority=LOW)
-    twin.run_agent()
-    assert (len(twin.list_pods(first)), twin.list_pods(second)) == (1, [])
+    first, second = fake.submit(gpus=2, priority=LOW), fake.submit(gpus=3, priority=LOW)
+    fake.run_agent()
+    assert (len(fake.list_pods(first)), fake.list_pods(second)) == (1, [])
     assert reason(second)[0] == "gpu_quota"
-    other = twin.submit(gpus=3, priority=LOW, to="neighbour")
-    twin.run_agent()
-    assert len(twin.list_pods(other)) == 1, "the 3 that are lent are still there"
+    other = fake.submit(gpus=3, priority=LOW, to="neighbour")
+    fake.run_agent()
+    assert len(fake.list_pods(other)) == 1, "the 3 that are lent are still there"
     assert list(GpuAllocation.objects.exclude(state="released").values_list("holder", flat=True)) == [
         find_group(first).pk
     ]
