@@ -8,6 +8,7 @@ from pools.domain.amounts import GPU, UNLIMITED, Amount
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, Shortfall
 from scheduling.domain.admission import Gate, StartRefusal, WaitCode
 from scheduling.domain.dispatch_admission import (
+    BY_PLATFORM,
     dispatch_verdict,
     explain_dispatch_wait,
     idle_unlent_gpus,
@@ -18,7 +19,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.domain.tree_gates import TreeGates
 
 LEAF = 1
-RING = QuotaTree(
+CYCLIC_TREE = QuotaTree(
     [
         QuotaNode("cohort/org", "cohort/ring"),
         QuotaNode("cohort/ring", "cohort/org"),
@@ -58,7 +59,7 @@ def verdict(
         (tree(lend=8), 1, False),  # as much as there is
         (tree(lend=7), 1, True),
         (tree(), 2, True),
-        (RING, 1, True),
+        (CYCLIC_TREE, 1, True),
     ],
 )
 def test_only_what_queues_cannot_say_is_kept(of: QuotaTree, backends: int, keeps: bool) -> None:
@@ -83,8 +84,8 @@ def test_firm_work_never_borrows() -> None:
 
 
 def test_nothing_goes_on_a_circle_but_what_asks_for_nothing() -> None:
-    assert verdict(RING, 1, quota=8) is not None
-    assert verdict(RING, 0, quota=8) is None
+    assert verdict(CYCLIC_TREE, 1, quota=8) is not None
+    assert verdict(CYCLIC_TREE, 0, quota=8) is None
 
 
 @pytest.mark.parametrize(
@@ -118,4 +119,5 @@ def test_each_verdict_in_words(of: QuotaTree, more: dict[str, object], code: str
     said = explain_dispatch_wait(found, idle_unlent_gpus(of, "pool/guest")).as_json()
     assert said["code"] == code
     assert said["message"] == f"{sentence} It is dispatched when enough GPUs are free."
-    assert (said["by"], said["requested"], said["missing"]) == ("house", 4, 4 - said["free"])
+    assert BY_PLATFORM == "house", "clients read this value"
+    assert (said["by"], said["requested"], said["missing"]) == (BY_PLATFORM, 4, 4 - said["free"])
