@@ -73,7 +73,7 @@ def all_end(harness: AgentHarness, workflows: list[Workflow]) -> None:
 
 
 def patiently(look: Callable[[], Any]) -> Callable[[], Any]:
-    """A look at a server that may be away just now."""
+    """The condition, false while the server is down."""
 
     def attempt() -> Any:
         try:

@@ -122,7 +122,7 @@ def test_a_lease_of_the_dead_ends_by_itself(harness: AgentHarness, monkeypatch: 
 
 
 def test_two_that_both_think_the_backend_is_theirs_make_nothing_twice(harness: AgentHarness) -> None:
-    """The lease taken away: both look at the same moment, many times, from submission to the end."""
+    """Without a lease both agents reconcile at the same moment, many times, from submission to the end."""
     flaky = FlakyCluster(harness.cluster)
     two = [agent_of(harness, flaky), agent_of(harness, flaky)]
     workflows = [harness.submit(gang_file("lead", "other", name=f"job-{number}")) for number in range(6)]
@@ -145,7 +145,7 @@ def test_two_that_both_think_the_backend_is_theirs_make_nothing_twice(harness: A
 
 
 def test_an_agent_that_was_frozen_finds_its_lease_gone(harness: AgentHarness) -> None:
-    """It wakes in the middle of its work, somebody else has taken over meanwhile; it lets go and stands by."""
+    """The agent wakes in the middle of its work after another took its lease: it stops and stands by."""
     rhythm = AgentIntervals(reconcile=0.1, standby=0.1, debounce=0.0, informer_timing=QUICK.informer_timing)
     frozen = agent_of(harness, rhythm=rhythm)
     frozen._lease._renew_after = 0.0

@@ -1,4 +1,4 @@
-"""Whatever dies between two steps, every gang is made once, ends once, and leaves nothing behind."""
+"""After a crash between any two steps, every gang is created once, ends once, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MADE = 1 + 1 + 2 + 2  # a PodGroup, a Service, two Secrets, two pods
 
 @pytest.fixture(autouse=True)
 def beside(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Whatever happens in these tests, nothing of others is touched."""
+    """No test of this file touches foreign objects."""
     harness: AgentHarness = request.getfixturevalue("harness" if "harness" in request.fixturenames else "fake_harness")
     others = ForeignObjects(harness.cluster, harness.backend.namespace)
     yield
@@ -37,7 +37,7 @@ def agent_of(harness: AgentHarness, cluster: Any) -> ClusterAgent:
 
 
 def look_and_die(agent: ClusterAgent) -> bool:
-    """One look; whether it was the last."""
+    """One reconciliation; returns whether the process was killed in it."""
     try:
         agent.relist_and_reconcile()
     except ProcessKilled:
@@ -125,8 +125,8 @@ def test_a_worker_is_killed_before_it_writes_its_results(
 
 
 def test_a_pod_that_ran_and_went_before_it_was_written_down_is_not_made_again(fake_harness: AgentHarness) -> None:
-    """The worker dies between making the pods and noting it; before the next one looks, they have run to their end and
-    somebody has cleaned up after them. Only our finalizer still tells."""
+    """The worker dies between the creation of the pods and its record. Before the next worker starts, the pods have run
+    to their end and were deleted by another client. Only our finalizer keeps the evidence."""
     fake_harness.submit(GANG)
     flaky = FlakyCluster(fake_harness.cluster, fail_nth_write(MADE, ProcessKilled), fails_after=True)
     assert look_and_die(agent_of(fake_harness, flaky))
@@ -157,7 +157,7 @@ def test_a_pod_that_ran_and_went_before_it_was_written_down_is_not_made_again(fa
 )
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "done all the same"])
 def test_answers_that_are_none(fake_harness: AgentHarness, error: Callable[[], BaseException], after: bool) -> None:
-    """Every second call fails, reads too, whatever it was; then the cluster is well again."""
+    """Every second call fails, also reads; then the cluster recovers."""
     workflow = fake_harness.submit(GANG)
     flaky = FlakyCluster(fake_harness.cluster, lambda call, number: error() if number % 2 else None, after)
     agent = agent_of(fake_harness, flaky)

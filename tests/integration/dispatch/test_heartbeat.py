@@ -125,7 +125,7 @@ class TestRequestedOffline:
         self._request_offline(False)
         assert is_offline(fake_harness)
 
-    def test_silence_is_nobodys_request_offline(self, fake_harness: AgentHarness) -> None:
+    def test_silence_is_not_a_request(self, fake_harness: AgentHarness) -> None:
         """A body that is read and sent back unchanged changes nothing."""
         set_silent_offline()
         shown = backend_body(Backend.objects.get(name="lab"))

@@ -1,4 +1,4 @@
-"""What a cluster does to pods -> what becomes of tasks, gangs and promises."""
+"""Changes of pods in a cluster, and their effect on tasks, gangs and usage."""
 
 from __future__ import annotations
 
@@ -305,13 +305,13 @@ def test_where_a_task_runs_is_told(fake_harness: AgentHarness) -> None:
 
 
 def told(workflow: Workflow) -> list[tuple[str, list[str], int, str]]:
-    """What was decided about a workflow: action, tasks, GPUs, in words."""
+    """The decisions about a workflow: action, tasks, GPUs, message."""
     rows = Decision.objects.filter(workflow=workflow).order_by("id")
     return [(row.action, row.tasks, row.gpus, row.message) for row in rows]
 
 
 def test_what_the_cluster_decided_is_remembered_once(harness: AgentHarness) -> None:
-    """Starts and preemptions, each in the transaction that writes what was seen."""
+    """Starts and preemptions are recorded in the transaction that writes the observation."""
     workflow = running(harness, gang_file("lead", "other", gpus=2), priority=Priority.LOW)
     name = workflow.name
     start = ("start", ["lead", "other"], 4, f"{name} starts in team with 4 GPUs.")

@@ -21,7 +21,7 @@ FILES = "files: [{path: /tmp/run.sh, contents: 'ping {{host:other}}'}]"
 
 @pytest.fixture
 def lawful(fake_harness: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> RbacCluster:
-    """The harness's agent, and every run of the worker, through a connection that has only these rights."""
+    """The agent, and every run of the worker, through a connection that has only these rights."""
     granted = RbacCluster(fake_harness.cluster, "osmo")
     monkeypatch.setattr(connections, "connect", lambda _: granted)
     fake_harness.agent = ClusterAgent(
@@ -53,7 +53,7 @@ def test_the_rights_are_enough(fake_harness: AgentHarness, lawful: RbacCluster) 
 
 
 def test_none_is_left_over(fake_harness: AgentHarness, lawful: RbacCluster) -> None:
-    """Every right in the namespace is used by somebody; what only watches use an agent that follows would."""
+    """Every right in the namespace is used, except those of watches, which a running agent uses."""
     test_the_rights_are_enough(fake_harness, lawful)
     fake_harness.submit()
     fake_harness.run_agent()

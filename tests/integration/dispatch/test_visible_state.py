@@ -1,4 +1,4 @@
-"""What people see of work in a cluster: where its pods are, and why it waits."""
+"""The visible state of work in a cluster: its pods and its waiting reasons."""
 
 from __future__ import annotations
 

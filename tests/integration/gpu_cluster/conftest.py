@@ -41,7 +41,7 @@ class GpuClusterHarness:
         return self.cluster.apply(resource_kinds.GPU_RESOURCE_QUOTA, body, field_manager=SOMEBODY, force=True)
 
     def status(self, name: str = "team-quota") -> Any:
-        """What the object's status says."""
+        """The object's status."""
         found = self.cluster.get(resource_kinds.GPU_RESOURCE_QUOTA, name, namespace=self.namespace)
         return found.get("status") or {}
 

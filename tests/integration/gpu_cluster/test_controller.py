@@ -132,7 +132,7 @@ def test_a_namespace_has_one_quota(gpu_cluster: GpuClusterHarness) -> None:
 
 
 def test_what_is_not_taken_yet_is_not_called_invalid(gpu_cluster: GpuClusterHarness) -> None:
-    """Statuses are written beside the reading of objects: one that is read but not taken says nothing yet."""
+    """Statuses are written by another thread: an object that is not applied to the ledger yet has no status."""
     gpu_cluster.quota(**CAPS)
     gpu_cluster.controller.relist_and_reconcile()
     GpuQuota.objects.all().delete()
@@ -240,7 +240,7 @@ def test_a_rebuild_keeps_what_people_allocated_and_repairs_the_rest(gpu_cluster:
 
 
 class TestOnTheFakeCluster:
-    """What is about our own rows."""
+    """Tests of our own rows."""
 
     def test_a_followed_pod_counts_without_a_rebuild(self, fake_gpu_cluster: GpuClusterHarness) -> None:
         quota_controller = fake_gpu_cluster.controller
@@ -274,7 +274,7 @@ class TestOnTheFakeCluster:
             assert fake_gpu_cluster.used() == used
 
     def test_what_a_pod_does_not_say_is_the_default(self, fake_gpu_cluster: GpuClusterHarness) -> None:
-        """Judged, followed and rebuilt alike; what was counted stays when the default changes."""
+        """Reviews, observation and rebuild agree; a counted worker stays when the default changes."""
         fake_gpu_cluster.quota(single={"defaultRequests": {"tflops": "7", "vram": "2Gi"}})
         fake_gpu_cluster.controller.relist_and_reconcile()
         fake_gpu_cluster.pod("w1", tflops_request="", vram_request="1Gi")
@@ -440,7 +440,7 @@ def test_a_controller_that_was_frozen_finds_its_lease_gone(fake_gpu_cluster: Gpu
 def test_a_status_does_not_wait_for_a_long_rebuild(
     gpu_cluster: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the pods are still being listed, what people allocate reaches the object."""
+    """An allocation reaches the object's status while the pods are still being listed."""
     gpu_cluster.quota(**CAPS)
     gpu_cluster.controller.relist_and_reconcile()
     begun, on = threading.Event(), threading.Event()
@@ -504,6 +504,6 @@ def test_rebuilding_over_http(gpu_cluster: GpuClusterHarness, monkeypatch: pytes
 
 
 def _catch_up(quota_controller: controller.GpuQuotaController) -> None:
-    """What the watch would have told, without its thread; no rebuild is due."""
+    """The events of the watch, without its thread; no rebuild is due."""
     quota_controller._pods.relist()
     assert quota_controller.reconcile() == []

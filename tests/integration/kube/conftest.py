@@ -46,7 +46,7 @@ class SyncHarness:
         return f"osmo-pool-{self.ns}-{short}"
 
     def sync(self, **how: Any) -> SyncOutcome:
-        """One run that nothing holds back; what it asks of the cluster is listened to anew."""
+        """One run without waiting for a retry; the record of calls starts anew."""
         self.cluster.clear_calls()
         return sync_backend_queues(self.backend.pk, manual=True, **how)
 
@@ -60,7 +60,7 @@ class SyncHarness:
         return self.cluster.cluster.get(QUEUE, self.name(short))
 
     def edit(self, short: str, change: Object, *, owner: str = "kim") -> None:
-        """Somebody changes a queue by hand."""
+        """Another client changes a queue."""
         self.cluster.cluster.merge(QUEUE, self.name(short), change, field_manager=owner)
 
     @property

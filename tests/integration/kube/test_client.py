@@ -1,4 +1,4 @@
-"""The official client behind the port, against a real API server with somebody in between who answers badly."""
+"""The official client behind the port, against a real API server through a proxy that answers badly."""
 
 from __future__ import annotations
 

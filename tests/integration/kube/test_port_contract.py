@@ -1,4 +1,4 @@
-"""What the port promises, on the fake cluster and on a real API server alike."""
+"""The contract of the port, on the fake cluster and on a real API server."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def _told(events: list[WatchEvent]) -> list[tuple[WatchEventType, str]]:
 
 
 def _watched(kube_namespace: KubeNamespace, since: str, wanted: int, **how: Any) -> list[WatchEvent]:
-    """The next events; the watch is left when it has told as many as are wanted."""
+    """The next events of a watch, as many as requested."""
     found: list[WatchEvent] = []
     watch = kube_namespace.cluster.watch(QUEUE, resource_version=since, timeout_seconds=60, **how)
     for event in watch:

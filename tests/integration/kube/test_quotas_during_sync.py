@@ -1,4 +1,4 @@
-"""Somebody watches the API server while quotas move: after every single event the promises hold."""
+"""A watch on the API server while quotas change: after every single event the quotas fit their parents."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class QueueEventRecorder:
                 self.events.append(event)
 
     def all(self) -> list[WatchEvent]:
-        """What was heard."""
+        """The recorded events."""
         name = f"{self._lab.ns}-{END}"
         marker = {"metadata": {"name": name, "labels": {"osmo.namespace": self._lab.ns}}}
         self._lab.cluster.cluster.create(QUEUE, marker, field_manager="tests")

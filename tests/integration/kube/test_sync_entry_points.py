@@ -1,4 +1,4 @@
-"""API, command and pages of queue sync and connection test: they ask a worker and show what it found."""
+"""API, command and pages of queue sync and connection test: they let a worker run and show its results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def pool(name: str = "team", guarantee: int = 100) -> None:
 
 @pytest.fixture
 def at_once(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is asked of a worker from now on is done on the spot."""
+    """Run every task of a worker at once."""
 
     def send(task: str, arguments: list[Any], **_: Any) -> None:
         tasks.__dict__[NAMES[task]](*arguments)

@@ -1,5 +1,5 @@
-"""What becomes of a sync when its cluster, its credential, its worker or its lease fails. After each fault: converged,
-nothing written twice, nothing of others touched."""
+"""Faults of a sync, when its cluster, its credential, its worker or its lease fails. After each fault: converged,
+nothing written twice, no foreign object touched."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.support.threads import run_concurrently
 
 @pytest.fixture(autouse=True)
 def beside(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Whatever happens in these tests, nothing of others is touched."""
+    """No test of this file touches foreign objects."""
     labs = [name for name in ("lab", "fake_lab") if name in request.fixturenames]
     lab: SyncHarness | None = request.getfixturevalue(labs[0]) if labs else None
     if "real" in request.fixturenames:
@@ -209,7 +209,7 @@ def test_a_pause_that_is_too_long_is_made_outside(fake_lab: SyncHarness) -> None
 
 @pytest.mark.parametrize("number", range(5))
 def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(fake_lab: SyncHarness, number: int) -> None:
-    """A worker that dies is an exception that nobody catches."""
+    """The death of a worker, as an exception that is not caught."""
     lab = fake_lab
     pool("team", 100)
     create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
@@ -368,7 +368,7 @@ KUBECONFIG = yaml.safe_dump(
 
 @pytest.fixture
 def real(kube_server: KubeServer, ledger: None) -> Iterator[tuple[SyncHarness, FaultyProxy]]:
-    """A backend reached by its own kubeconfig, through somebody who may answer badly."""
+    """A backend reached by its own kubeconfig, through a proxy that may answer badly."""
     proxy = FaultyProxy(kube_server.address, kube_server.certificate)
     direct = kube_server.connect()
     namespace = create_namespace(direct)

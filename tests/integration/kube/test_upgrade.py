@@ -19,7 +19,7 @@ UPSTREAM = "osmo-backend-worker"
 
 
 class EarlierOsmo:
-    """What an earlier OSMO left in a cluster."""
+    """The objects of an earlier OSMO in a cluster."""
 
     def __init__(self, lab: SyncHarness) -> None:
         self._lab = lab

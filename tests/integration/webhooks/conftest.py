@@ -1,4 +1,4 @@
-"""An API server's questions, as bodies, and people who set the guard."""
+"""Bodies of AdmissionReviews, and the admin of the queue guard."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pod_group(queue: str = QUEUE, **spec: Any) -> dict[str, Any]:
 
 
 def post(path: str, body: Any) -> Any:
-    """Somebody without any login."""
+    """A request without a login."""
     return Client().post(f"/webhooks/{path}", body, content_type="application/json")
 
 
@@ -68,7 +68,7 @@ def cluster(db: None) -> Backend:
 
 @pytest.fixture
 def admin(db: None) -> Client:
-    """The one who may set the guard."""
+    """An admin, who may set the queue guard."""
     factories.admin_actor()
     client = Client()
     client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")

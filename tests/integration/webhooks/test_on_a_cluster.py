@@ -104,7 +104,7 @@ def install(
 
 @pytest.fixture
 def create(kube_server: KubeServer, kube: KubeNamespace) -> Iterator[Create]:
-    """Make a pod or a PodGroup as somebody: the API server's own answer."""
+    """Create a pod or a PodGroup as another user; returns the API server's answer."""
     content = kube_server.kubeconfig_body()
     token = content["users"][0]["user"]["token"]
     # The test's server signs for itself; whom the API server trusts is what is tested here, not whom we do.

@@ -1,4 +1,4 @@
-"""The webhooks' answers over HTTP: who is refused, who is noted, what is counted."""
+"""The answers of the webhooks over HTTP: refusals, recorded bypasses and their counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A informer keeps up with a cluster whatever the cluster does to it."""
+"""An informer follows a cluster through every failure of the cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUICK = InformerTiming(watch_seconds=0.2, relist_seconds=600, first_pause=0.01, 
 
 
 class FailingCluster:
-    """A fake cluster whose calls fail as told: `failures` are raised by the next calls, one each."""
+    """A fake cluster whose calls fail on request: `failures` are raised by the next calls, one each."""
 
     def __init__(self) -> None:
         self.fake = FakeCluster(namespaces=["n"])

@@ -1,4 +1,4 @@
-"""What we ask of a cluster: the webhook configuration, and the rights."""
+"""The webhook configuration and the rights that a cluster needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may use a queue of ours: a table of cases, each with the claim that decides it."""
+"""The access to our queues: a table of cases, each with the field that decides it."""
 
 from __future__ import annotations
 
