@@ -50,7 +50,7 @@ class ClusterForm(forms.ServiceForm):
 
     namespace = forms.text_field(
         "Namespace",
-        help_text="The namespace in which work runs. Part of every queue name; cannot change while pools use the cluster.",
+        help_text="The namespace of the work. Part of every queue name; cannot change while pools use the cluster.",
         required=True,
     )
     about = forms.text_area_field("Description", rows=2)
