@@ -123,15 +123,15 @@ class QuotaNodePage:
 
 
 NUMBER_TITLES = {
-    "subtree_quota": "Subtree quota",
-    "usage": "Used",
+    "subtree_quota": "Effective quota",
+    "usage": "Total in use",
     "t": "Balance",
-    "available": "Available",
-    "potential_available": "Could ever have",
+    "available": "Can start now",
+    "potential_available": "Potential",
     "borrowed": "Borrowed",
     "lent": "Lent out",
-    "lendable": "Still lendable",
-    "debt": "Debt",
+    "lendable": "Lending capacity",
+    "debt": "Over limit",
 }
 
 
