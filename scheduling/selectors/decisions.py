@@ -41,13 +41,13 @@ def list_decisions(
 
 def _visible_decisions(actor: Actor, rows: Sequence[Decision]) -> list[VisibleDecision]:
     roots = actor.pools_with(Permission.POOL_READ)
-    told = []
+    visible = []
     for row in rows:
         gainer = row.for_workflow
         knows = gainer is not None and (
             actor.can_read_all or gainer.submitted_by_id == actor.user_id or gainer.root_pool.name in roots
         )
-        told.append(
+        visible.append(
             VisibleDecision(
                 pk=row.pk,
                 time=row.time,
@@ -61,4 +61,4 @@ def _visible_decisions(actor: Actor, rows: Sequence[Decision]) -> list[VisibleDe
                 for_workflow=gainer.name if gainer is not None and knows else "",
             )
         )
-    return told
+    return visible

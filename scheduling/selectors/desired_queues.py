@@ -37,17 +37,20 @@ class DesiredState:
 def read_desired_state(backend: Backend, settings: KubernetesSettings, installation_id: UUID) -> DesiredState:
     """All objects that should be in the cluster of this backend. The number of queries does not depend on the number of
     pools."""
-    place = QueueTarget(backend.namespace, str(installation_id), settings.node_pool_key, settings.node_pool)
+    target = QueueTarget(backend.namespace, str(installation_id), settings.node_pool_key, settings.node_pool)
     with one_snapshot():
         generation = read_generation(backend.pk)
         pools = _read_pools(backend)
     facts, found = pools
     return DesiredState(
-        place,
+        target,
         generation,
-        build_desired_queues(place, facts, found.cohorts),
-        build_desired_topologies(place, facts),
-        {names.queue_name(place.namespace, pool.balance.name, None): _shared_queue_name(place, pool) for pool in facts},
+        build_desired_queues(target, facts, found.cohorts),
+        build_desired_topologies(target, facts),
+        {
+            names.queue_name(target.namespace, pool.balance.name, None): _shared_queue_name(target, pool)
+            for pool in facts
+        },
     )
 
 
@@ -80,5 +83,5 @@ def _read_pools(backend: Backend) -> tuple[list[PoolQueueFacts], CohortLevels]:
     return facts, above
 
 
-def _shared_queue_name(place: QueueTarget, facts: PoolQueueFacts) -> str:
-    return names.k8s_queue_name(names.queue_name(place.namespace, facts.balance.name, names.SHARED_QUEUE))
+def _shared_queue_name(target: QueueTarget, facts: PoolQueueFacts) -> str:
+    return names.k8s_queue_name(names.queue_name(target.namespace, facts.balance.name, names.SHARED_QUEUE))

@@ -150,7 +150,7 @@ class _WaitingTasks:
             amounts = _milli_amounts(worker)
             kept = least.setdefault(leaf, amounts)
             least[leaf] = [min(pair) for pair in zip(kept, amounts, strict=True)]
-        needs = [tree.min_amount({leaf: amounts[place] for leaf, amounts in least.items()}) for place in range(5)]
+        needs = [tree.min_amount({leaf: amounts[index] for leaf, amounts in least.items()}) for index in range(5)]
         more = WorkerTotals(
             GpuAmounts(Quantity(needs[0]), Quantity(needs[1])),
             GpuAmounts(Quantity(needs[2]), Quantity(needs[3])),
@@ -190,8 +190,8 @@ def _hold_message(namespace: str, broken: BrokenCap) -> StartHold:
     return StartHold(GPU_QUOTA, message, unblock, namespace, broken.resource)
 
 
-def _capitalize(sentence: str) -> str:
-    return sentence[0].upper() + sentence[1:]
+def _capitalize(message: str) -> str:
+    return message[0].upper() + message[1:]
 
 
 _BACKENDS_SQL = """

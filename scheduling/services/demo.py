@@ -202,8 +202,8 @@ def _create_gpu_quotas() -> None:
             size = {"tflops": each, "vram": memory}
             for number in range(int(count)):
                 body = {"id": f"{workload}-{number}", "workload": workload, "request": size, "limit": size, "count": 1}
-                asked, _ = parse_allocation(body)
-                allocate(actor=SYSTEM, namespace=namespace, request=asked)
+                requested, _ = parse_allocation(body)
+                allocate(actor=SYSTEM, namespace=namespace, request=requested)
     sample_usage()
 
 

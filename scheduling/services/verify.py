@@ -143,17 +143,17 @@ def _check_elastic_gangs() -> Iterator[LedgerDifference]:
     for gang in gangs.prefetch_related("tasks"):
         label, tasks = f"{gang.workflow.name}, group {gang.name}", list(gang.tasks.all())
         tree = tree_from_json(gang.gang, 0)
-        running, asked = [0] * len(tree.names), {}
+        running, requested = [0] * len(tree.names), {}
         for task in tasks:
             leaf = tree.leaf_of(task.sub_group)
             running[leaf] += task.status == TaskStatus.RUNNING
-            asked[leaf] = task.gpu_count
+            requested[leaf] = task.gpu_count
         backend = gang.workflow.root_pool.backend
         is_simulated = backend is None or backend.kind == Backend.Kind.SIMULATED
         is_right = tree.is_satisfied(running) if gang.status == TaskStatus.RUNNING else not any(running)
         if is_simulated and not is_right:
             message = f"{label} is {gang.status} with {sum(running)} running tasks: it holds its minimum or nothing."
             yield LedgerDifference("gang", message)
-        if tree.min_amount(asked) != gang.gpus:
-            message = f"{label} counts {gang.gpus} GPUs, its minimum asks for {tree.min_amount(asked)}."
+        if tree.min_amount(requested) != gang.gpus:
+            message = f"{label} counts {gang.gpus} GPUs, its minimum asks for {tree.min_amount(requested)}."
             yield LedgerDifference("size", message)

@@ -38,7 +38,7 @@ def update_workflow_config(
     Raises BadInput (not a whole number from 1 to 10080, from 0 to 100), Forbidden, Stale.
     """
     require_platform(actor)
-    asked = {
+    requested = {
         name: value
         for name, value in ((DRAIN_INTERVAL, drain_interval_minutes), (MAX_RETRY, max_retry_per_task))
         if value is not None
@@ -49,9 +49,9 @@ def update_workflow_config(
         current_config()
         row = lock_workflow_config()
         check_version("The workflow configuration", expected_version, row.version)
-        if different := [name for name, value in asked.items() if getattr(row, name) != value]:
+        if different := [name for name, value in requested.items() if getattr(row, name) != value]:
             for name in different:
-                setattr(row, name, asked[name])
+                setattr(row, name, requested[name])
             row.version += 1
             row.save(update_fields=[*different, "version"])
         if DRAIN_INTERVAL in different:

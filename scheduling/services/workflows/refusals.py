@@ -36,7 +36,7 @@ def batch_refusal(faults: Sequence[Sequence[Violation]], error_code: ErrorCode |
     """Some of several workflows are refused, so none was submitted. `faults` are the faults of each workflow, in order;
     each path in the answer begins with the position of its workflow."""
     found = [
-        replace(fault, path=f"workflows[{place}].{fault.path}") for place, each in enumerate(faults) for fault in each
+        replace(fault, path=f"workflows[{index}].{fault.path}") for index, each in enumerate(faults) for fault in each
     ]
     refused = sum(1 for each in faults if each)
     unlisted = len(found) - MAX_DETAILS

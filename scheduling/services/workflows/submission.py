@@ -154,8 +154,8 @@ def _read_submissions(
         found = [*parsed.violations, *_label_violations(submission, labels)]
         faults.append(found)
         if parsed.spec is not None and not found:
-            told = (*_priority_warnings(submission, parsed.spec), *_data_warnings(leaf.root, parsed.spec))
-            warnings = (*parsed.warnings, *told)
+            extra_warnings = (*_priority_warnings(submission, parsed.spec), *_data_warnings(leaf.root, parsed.spec))
+            warnings = (*parsed.warnings, *extra_warnings)
             prepared.append(_PreparedSubmission(submission, parsed.spec, parsed.rendered_text, warnings, labels))
     if any(faults):
         raise file_refusal(faults[0]) if len(submissions) == 1 else batch_refusal(faults)
@@ -185,10 +185,10 @@ def _parse_file(submission: Submission, rules: SpecRules, known: dict[tuple[obje
 
 def _priority_warnings(submission: Submission, spec: WorkflowSpec) -> list[str]:
     """A warning if a parameter of the submission overrules the priority in the file."""
-    asked = submission.priority
-    if asked is None or spec.priority in {None, asked}:
+    requested = submission.priority
+    if requested is None or spec.priority in {None, requested}:
         return []
-    return [f"The file asks for priority {spec.priority}, the submission for {asked}: it is {asked}."]
+    return [f"The file asks for priority {spec.priority}, the submission for {requested}: it is {requested}."]
 
 
 def _data_warnings(root: Pool, spec: WorkflowSpec) -> list[str]:
@@ -256,9 +256,9 @@ def _insert(actor: Actor, leaf: Pool, prepared: Sequence[_PreparedSubmission], n
     workflows: list[Workflow] = []
     groups: list[Group] = []
     tasks: list[Task] = []
-    for place, item in enumerate(prepared):
+    for index, item in enumerate(prepared):
         # Workflows that are submitted together are served in their order.
-        workflow = _new_workflow(actor, leaf, item, now + timedelta(microseconds=place))
+        workflow = _new_workflow(actor, leaf, item, now + timedelta(microseconds=index))
         workflows.append(workflow)
         for position, group_spec in enumerate(item.spec.groups):
             group = build_group(workflow, position, group_spec)

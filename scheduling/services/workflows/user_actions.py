@@ -28,12 +28,12 @@ def cancel_workflow(*, actor: Actor, name: str, message: str = "", force: bool =
 
     A finished workflow is a BadInput, unless `force`; then nothing changes.
     """
-    seen = get_visible_workflow(actor, name)
-    _require_own_or_manage(actor, seen)
+    visible = get_visible_workflow(actor, name)
+    _require_own_or_manage(actor, visible)
     with change(actor=actor, description=message):
-        root = _lock_root(seen)
-        work = WorkflowTransition(root, [seen.pk], now=timezone.now())
-        workflow = work.workflows[seen.pk]
+        root = _lock_root(visible)
+        work = WorkflowTransition(root, [visible.pk], now=timezone.now())
+        workflow = work.workflows[visible.pk]
         if WorkflowStatus(workflow.status).is_active:
             _cancel_all(work, actor, message)
         elif not force:
@@ -58,34 +58,34 @@ def end_workflow(
     Raises Conflict for a gang that is not running and for a cluster, where ends are observed, NotFound for an
     unknown group.
     """
-    seen = get_visible_workflow(actor, name)
-    require_permission(actor, Permission.POOL_MANAGE_WORK, seen.root_pool.name)
+    visible = get_visible_workflow(actor, name)
+    require_permission(actor, Permission.POOL_MANAGE_WORK, visible.root_pool.name)
     with change(actor=actor, description=description):
-        root = _lock_root(seen)
+        root = _lock_root(visible)
         assert root.backend is not None
         if root.backend.kind != Backend.Kind.SIMULATED:
             raise Conflict(f"Backend {root.backend.name} is a Kubernetes cluster; the end of work is observed there.")
-        work = WorkflowTransition(root, [seen.pk], now=timezone.now())
-        groups = work.groups[seen.pk]
+        work = WorkflowTransition(root, [visible.pk], now=timezone.now())
+        groups = work.groups[visible.pk]
         if group is not None and group not in groups:
-            raise NotFound(f"Workflow {seen.name} has no group {group[:100]}. It has {', '.join(groups)}.")
-        asked = list(groups.values()) if group is None else [groups[group]]
-        running = [each for each in asked if each.status == TaskStatus.RUNNING]
+            raise NotFound(f"Workflow {visible.name} has no group {group[:100]}. It has {', '.join(groups)}.")
+        requested = list(groups.values()) if group is None else [groups[group]]
+        running = [each for each in requested if each.status == TaskStatus.RUNNING]
         if not running:
-            what = f"Group {group} of workflow {seen.name}" if group else f"Workflow {seen.name}"
-            stand = ", ".join(f"{each.name} {each.status}" for each in asked)
-            message = f"{what} is not running ({stand}); only a running group can end."
-            raise Conflict(message, [Violation("group", "not_running", message)], workflow_id=seen.name)
+            what = f"Group {group} of workflow {visible.name}" if group else f"Workflow {visible.name}"
+            states = ", ".join(f"{each.name} {each.status}" for each in requested)
+            message = f"{what} is not running ({states}); only a running group can end."
+            raise Conflict(message, [Violation("group", "not_running", message)], workflow_id=visible.name)
         for each in running:
             work.report_end(each, status, description if status is not TaskStatus.COMPLETED else "")
         work.save()
-    return work.workflows[seen.pk]
+    return work.workflows[visible.pk]
 
 
 def tag_workflow(*, actor: Actor, name: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Workflow:
     """Remove tags, then add tags. For the owner or an admin of the pool. Repeating it is not an error."""
-    seen = get_visible_workflow(actor, name)
-    _require_own_or_manage(actor, seen)
+    visible = get_visible_workflow(actor, name)
+    _require_own_or_manage(actor, visible)
     rule = "1 to 63 letters, digits and - _ . : /, a letter or digit first and last"
     found = [
         Violation("add", "bad_tag", f"{tag[:60]!r} is not a valid tag: {rule}.") for tag in add if not _TAG.match(tag)
@@ -93,7 +93,7 @@ def tag_workflow(*, actor: Actor, name: str, add: Sequence[str] = (), remove: Se
     if found:
         raise BadInput.of(found)
     with change(actor=actor):
-        workflow = lock_workflow(seen.pk)
+        workflow = lock_workflow(visible.pk)
         tags = dict.fromkeys([tag for tag in workflow.tags if tag not in remove] + list(add))
         if len(tags) > MAX_TAGS:
             message = f"{workflow.name} would have {len(tags)} tags; at most {MAX_TAGS} are allowed. Remove some."
