@@ -17,7 +17,7 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.locking import lock_leaf
 from pools.models import Cohort, Pool
 from pools.selectors.platform_totals import platform_totals
-from pools.selectors.pool_balance import read_balances
+from pools.selectors.pool_balance import read_balance, read_balances
 from pools.selectors.pool_filters import PoolFilter, rows_in_state
 from pools.selectors.pool_lists import list_pools
 from pools.selectors.quota_facts import read_admission_tree
@@ -46,6 +46,8 @@ def make_random_pools(seed: int) -> list[Pool]:
             add_random_work(leaf, pick)
         for name in parts:
             change_at_random(root.name, name, pick)
+        if quota >= 0 and (free := read_balance(root).unallocated) > 0:  # promised again while others drain
+            create_subpool(actor=SYSTEM, parent=root.name, subpool_name="late", quota=int(free))
         roots.append(Pool.objects.select_related("backend", "cohort").get(pk=root.pk))
     return roots
 
