@@ -1,4 +1,4 @@
-"""The policy at the doors: may this actor do this, and if not, may it know why."""
+"""The policy of all interfaces: which actions an actor may do, and which objects the actor may know of."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def unknown_pool(name: str) -> NotFound:
 
 
 def require_platform(actor: Actor, permission: Permission = Permission.PLATFORM_WRITE) -> None:
-    """Refuse whoever has not the house-wide role. House objects are no secret, so the answer is 403, never 404."""
+    """Refuse actors without the platform role. Platform objects are not secret, so the error is Forbidden, never NotFound."""
     if not is_allowed(actor, permission):
         needed = "osmo-admin" if permission is not Permission.PLATFORM_READ else "osmo-admin or osmo-viewer"
         raise Forbidden(f"This needs the role {needed}; {actor.username} does not have it.")
 
 
 def get_visible_pool(actor: Actor, name: str) -> Pool:
-    """The pool or slice of this canonical name. Raises NotFound if it is not there or not visible to `actor`."""
+    """The pool or subpool of this canonical name. Raises NotFound if it is not there or not visible to `actor`."""
     pool = (
         Pool.objects.visible_to(actor).select_related("parent__backend", "backend", "cohort").filter(name=name).first()
     )

@@ -1,6 +1,6 @@
 """An audit entry as a sentence: `alice cut team--b from 50 to 20`.
 
-One rule for every door: the API puts the sentence beside each entry, and pages and clients show that one. An action
+One rule for every interface: the API puts the sentence beside each entry, and pages and clients show that one. An action
 that nobody foresaw still reads: its words, its object, and what changed.
 """
 
@@ -23,7 +23,7 @@ MACHINE_REASONS = frozenset({"reconciled", "settled", "drained"})
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What a deed is told from. `kind` and `name` are the two halves of the object."""
+    """What a verb is told from. `kind` and `name` are the two halves of the object."""
 
     actor: str
     kind: str
@@ -59,7 +59,7 @@ def audit_message(
     """
     kind, _, name = subject.partition("/")
     entry = _Entry(actor or "somebody", kind, name or kind, before or {}, after or {})
-    told = f"{entry.actor} {_DEEDS.get(action, _unforeseen(action))(entry)}"
+    told = f"{entry.actor} {_MESSAGES.get(action, _unforeseen(action))(entry)}"
     if not description or description in MACHINE_REASONS:
         return told
     return f"{told}: {description}"
@@ -136,8 +136,8 @@ def _pool_updated(entry: _Entry) -> str:
             rest = entry.changes("guarantee")
             return f"{_resized(old, new)} pool {entry.name} from {_amount(old)} to {_amount(new)}{rest}"
     if entry.moved("enable_maintenance"):
-        deed = "put pool {} into" if entry.after.get("enable_maintenance") else "took pool {} out of"
-        return f"{deed.format(entry.name)} maintenance{entry.changes('enable_maintenance')}"
+        verb = "put pool {} into" if entry.after.get("enable_maintenance") else "took pool {} out of"
+        return f"{verb.format(entry.name)} maintenance{entry.changes('enable_maintenance')}"
     if entry.moved("cohort"):
         left, joined = entry.before.get("cohort"), entry.after.get("cohort")
         rest = entry.changes("cohort")
@@ -166,7 +166,7 @@ def _cohort_moved(entry: _Entry) -> str:
 
 
 def _renamed(entry: _Entry) -> str:
-    what = "slice" if entry.value("parent_id") else "pool"
+    what = "subpool" if entry.value("parent_id") else "pool"
     return f"renamed {what} {entry.before.get('name')} to {entry.after.get('name')}"
 
 
@@ -178,18 +178,18 @@ def _user_updated(entry: _Entry) -> str:
 
 
 def _password_changed(entry: _Entry) -> str:
-    if entry.moved("is_active"):  # who is removed loses the password too, and whoever comes back has another one
+    if entry.moved("is_active"):  # a removed user loses the password, and a user who comes back gets another one
         return f"{'brought back' if entry.after.get('is_active') else 'removed'} user {entry.name}"
     return "changed the own password" if entry.name == entry.actor else f"changed the password of {entry.name}"
 
 
-def _token(deed: str, joint: str) -> Callable[[_Entry], str]:
+def _token(verb: str, joint: str) -> Callable[[_Entry], str]:
     def told(entry: _Entry) -> str:
         owner = entry.value("owner")
         whose = "" if owner in {None, entry.actor} else f" {joint} {owner}"
         roles = entry.after.get("roles")
         limited = f" with the roles {', '.join(roles)}" if roles and not entry.before else ""
-        return f"{deed} token {entry.name}{whose}{limited}{entry.changes()}"
+        return f"{verb} token {entry.name}{whose}{limited}{entry.changes()}"
 
     return told
 
@@ -219,20 +219,20 @@ def _ended(entry: _Entry) -> str:
     return f"ended {entry.name}: {entry.after.get('status')}{f' ({_shown(message)})' if message else ''}"
 
 
-def _worker(deed: str) -> Callable[[_Entry], str]:
+def _worker(verb: str) -> Callable[[_Entry], str]:
     """A worker in a namespace, whose name is NAMESPACE/ID; `committed` may follow a reservation."""
 
     def told(entry: _Entry) -> str:
         namespace, _, worker = entry.name.partition("/")
-        done = "committed" if entry.moved("state") and entry.after.get("state") == "committed" else deed
+        done = "committed" if entry.moved("state") and entry.after.get("state") == "committed" else verb
         count = entry.value("count")
-        size = f" of {_gpus(count)}" if isinstance(count, int) and deed != "released" else ""
+        size = f" of {_gpus(count)}" if isinstance(count, int) and verb != "released" else ""
         return f"{done} worker {worker}{size} in namespace {namespace}"
 
     return told
 
 
-def _crossed(deed: str, more: str, less: str) -> Callable[[_Entry], str]:
+def _crossed(verb: str, more: str, less: str) -> Callable[[_Entry], str]:
     """The alert of a GPU quota: which amounts stand in one image and not in the other."""
 
     def told(entry: _Entry) -> str:
@@ -240,28 +240,28 @@ def _crossed(deed: str, more: str, less: str) -> Callable[[_Entry], str]:
         known = images[less].get("alerting") or []
         moved = [key for key in images[more].get("alerting") or [] if key not in known]
         named = f" ({', '.join(moved)})" if moved else ""
-        return f"saw namespace {entry.name} {deed} the alert threshold of its GPU quota{named}"
+        return f"saw namespace {entry.name} {verb} the alert threshold of its GPU quota{named}"
 
     return told
 
 
 def _plain(words: str) -> Callable[[_Entry], str]:
-    """A deed whose words need the name only; `{}` is its place."""
+    """A verb whose words need the name only; `{}` is its place."""
     return lambda entry: words.format(entry.name)
 
 
 def _unforeseen(action: str) -> Callable[[_Entry], str]:
-    deed = action.rpartition(".")[2].replace("_", " ") or "changed"
+    verb = action.rpartition(".")[2].replace("_", " ") or "changed"
 
     def told(entry: _Entry) -> str:
         kind = entry.kind.replace("_", " ")
         what = kind if entry.name == entry.kind else f"{kind} {entry.name}"
-        return f"{deed} {what or 'something'}{entry.changes()}"
+        return f"{verb} {what or 'something'}{entry.changes()}"
 
     return told
 
 
-_DEEDS: dict[str, Callable[[_Entry], str]] = {
+_MESSAGES: dict[str, Callable[[_Entry], str]] = {
     "subpool.created": _subpool_created,
     "subpool.updated": _subpool_updated,
     "subpool.deleting": _subpool_deleting,
@@ -276,7 +276,7 @@ _DEEDS: dict[str, Callable[[_Entry], str]] = {
     "cohort.created": _cohort_created,
     "cohort.moved": _cohort_moved,
     "cohort.named": _plain("named cohort {}, which has no quota until it is configured"),
-    "cohort.forgotten": _plain("let go of cohort {}, which nobody names any more"),
+    "cohort.forgotten": _plain("removed cohort {}, which no pool or cohort names any more"),
     "cohort.inactive": _plain("found the parents of cohort {} in a circle: nothing new starts below it"),
     "cohort.active": _plain("found the parents of cohort {} in order again"),
     "user.updated": _user_updated,

@@ -78,7 +78,7 @@ def parse_backend(
             Violation(
                 "name",
                 "bad_name",
-                f"{shorten_value(name)!r} is no backend name: lower-case letters, digits and hyphens, a letter first, "
+                f"{shorten_value(name)!r} is not a valid backend name: lower-case letters, digits and hyphens, a letter first, "
                 "a letter or digit last, at most 63.",
             )
         )

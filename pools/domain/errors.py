@@ -1,4 +1,4 @@
-"""What the house says no with: a code for programs, a sentence for people, the numbers beside it.
+"""Errors of the domain: a code for programs, a message for people, and the numbers beside it.
 
 Errors know nothing of HTTP. The API maps `kind` to a status code, the command line to an exit code (api.md, top).
 """
@@ -23,7 +23,7 @@ class ErrorCode(StrEnum):
 
 
 class ErrorKind(StrEnum):
-    """What sort of no it is; each door renders it in its own way."""
+    """The kind of an error; each interface renders it in its own way."""
 
     BAD_INPUT = "bad_input"
     UNAUTHENTICATED = "unauthenticated"
@@ -56,7 +56,7 @@ class Violation:
 
 
 class DomainError(Exception):
-    """A refusal. `message` is the sentence; `details` are all broken rules at once."""
+    """A refusal. `message` is the text for people; `details` are all broken rules at once."""
 
     kind: ClassVar[ErrorKind] = ErrorKind.BAD_INPUT
     error_code: ErrorCode = ErrorCode.USER
@@ -91,7 +91,7 @@ class DomainError(Exception):
 
 
 class BadInput(DomainError):
-    """What was asked breaks a rule of form, name or quota."""
+    """The request breaks a rule of form, name or quota."""
 
 
 class Unauthenticated(DomainError):
@@ -101,44 +101,44 @@ class Unauthenticated(DomainError):
 
 
 class Forbidden(DomainError):
-    """You may see it but not do this to it."""
+    """The actor may see the object but lacks the role for this action."""
 
     kind = ErrorKind.FORBIDDEN
 
 
 class NotFound(DomainError):
-    """It does not exist, or you may not see it; the answer is the same on purpose."""
+    """The object does not exist, or the actor may not see it; both get the same answer on purpose."""
 
     kind = ErrorKind.NOT_FOUND
     error_code = ErrorCode.NOTFOUND
 
 
 class Conflict(DomainError):
-    """The object's state, or somebody else's change, forbids it now."""
+    """The state of the object, or a concurrent change, forbids the action now."""
 
     kind = ErrorKind.CONFLICT
 
 
 class Stale(DomainError):
-    """It changed since you read it."""
+    """The object changed since the caller read it."""
 
     kind = ErrorKind.STALE
 
 
 class UnsupportedMedia(DomainError):
-    """It came in a form that nobody here reads."""
+    """The request has a media type that is not supported."""
 
     kind = ErrorKind.UNSUPPORTED
 
 
 class Throttled(DomainError):
-    """Too many attempts; wait."""
+    """There were too many attempts; the caller has to wait."""
 
     kind = ErrorKind.THROTTLED
 
 
 class Busy(DomainError):
-    """A lock or a dependency did not answer in time; nothing was changed, try again."""
+    """A lock or a dependency did not answer in time; nothing was changed, and a retry may succeed."""
 
     kind = ErrorKind.BUSY
     error_code = ErrorCode.SERVER

@@ -82,7 +82,7 @@ def _reaches_out(part: str, content: Mapping[str, Any]) -> list[Violation]:
                 f"users.{key}",
                 "reaches_into_house",
                 f"would run a command of this machine ({key}); use a token or a client certificate, or a kubeconfig "
-                "that the operator keeps beside the house",
+                "that the operator keeps on the server",
             )
             for key in _COMMANDS
             if content.get(key)
@@ -103,9 +103,9 @@ def _server(cluster: Mapping[str, Any]) -> tuple[str, list[Violation]]:
 def _warnings(cluster: Mapping[str, Any], server: str) -> list[str]:
     found = []
     if server.startswith("http://"):
-        found.append(f"{server} is not encrypted: whoever listens on the way reads the credential.")
+        found.append(f"{server} is not encrypted: a listener on the network path can read the credential.")
     if cluster.get("insecure-skip-tls-verify"):
-        found.append("insecure-skip-tls-verify is on: whoever stands on the way can answer for the cluster.")
+        found.append("insecure-skip-tls-verify is on: a machine on the network path can pose as the cluster.")
     return found
 
 

@@ -100,7 +100,7 @@ def _form_violations(name: str, what: str, path: str) -> list[Violation]:
             Violation(
                 path,
                 "bad_name",
-                f"{name!r} is no {what} name: lower-case letters, digits and single hyphens, a letter first, "
+                f"{name!r} is not a valid {what} name: lower-case letters, digits and single hyphens, a letter first, "
                 "a letter or digit last.",
             )
         )

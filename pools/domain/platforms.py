@@ -59,7 +59,9 @@ def parse_platforms(pool: FieldReader) -> dict[str, dict[str, Any]]:
         return found
     for name in table.body:
         if not is_platform_name(name):
-            table.add_fault(shorten_value(name), "bad_name", f"is no platform name: it must have {PLATFORM_RULE}.")
+            table.add_fault(
+                shorten_value(name), "bad_name", f"is not a valid platform name: it must have {PLATFORM_RULE}."
+            )
         platform = table.nested(name)
         found[name] = {} if platform is None else _platform(platform)
     return {} if found == {DEFAULT_PLATFORM: {}} else found

@@ -232,7 +232,7 @@ def _exit_actions(pool: FieldReader) -> dict[str, str]:
     for key in actions.body:
         if key.upper() not in EXIT_ACTIONS:
             actions.add_fault(
-                shorten_value(key), "unknown_key", f"is no exit action; known are {', '.join(EXIT_ACTIONS)}."
+                shorten_value(key), "unknown_key", f"is not an exit action; known are {', '.join(EXIT_ACTIONS)}."
             )
         elif text := actions.parsed_text(
             key, lambda codes: codes if parse_exit_codes(codes) is not None else None, "", EXIT_CODES_RULE

@@ -36,7 +36,7 @@ class QuantityFormat(StrEnum):
 
 
 class InvalidQuantity(ValueError):
-    """The text is no quantity of this house. `code` is for programs; the message finishes "… " after the path."""
+    """The text is not a valid quantity. `code` is for programs; the message follows the path."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

@@ -25,7 +25,7 @@ class PoolRoleKind(StrEnum):
 
 
 class Permission(StrEnum):
-    """What is asked. Pool actions are asked of one top-level pool; house actions of nothing."""
+    """The permissions. Pool permissions apply to one top-level pool, platform permissions to the whole installation."""
 
     POOL_READ = "pool:Read"
     POOL_SUBMIT = "workflow:Create"
@@ -33,13 +33,13 @@ class Permission(StrEnum):
     POOL_MANAGE_WORK = "workflow:Manage"
     POOL_AUDIT = "audit:Read"
     POOL_CONFIGURE = "pool:Write"
-    PLATFORM_READ = "house:Read"
-    PLATFORM_WRITE = "house:Write"
+    PLATFORM_READ = "platform:Read"
+    PLATFORM_WRITE = "platform:Write"
 
 
 _POOL_USER = frozenset({Permission.POOL_READ, Permission.POOL_SUBMIT})
 _POOL_ADMIN = _POOL_USER | {Permission.POOL_PARTITION, Permission.POOL_MANAGE_WORK, Permission.POOL_AUDIT}
-_HOUSE_VIEWER = frozenset({Permission.POOL_READ, Permission.POOL_AUDIT, Permission.PLATFORM_READ})
+_PLATFORM_VIEWER = frozenset({Permission.POOL_READ, Permission.POOL_AUDIT, Permission.PLATFORM_READ})
 
 
 def pool_role(pool: str, kind: PoolRoleKind) -> str:
@@ -48,7 +48,7 @@ def pool_role(pool: str, kind: PoolRoleKind) -> str:
 
 
 def parse_pool_role(role: str) -> tuple[str, PoolRoleKind] | None:
-    """(pool, kind) of a pool role's name; None for house roles and everything else."""
+    """(pool, kind) of a pool role's name; None for platform roles and everything else."""
     if not role.startswith(PREFIX) or role in PLATFORM_ROLES:
         return None
     pool, _, kind = role.removeprefix(PREFIX).rpartition("-")
@@ -67,12 +67,12 @@ class Actor:
 
     @property
     def is_admin(self) -> bool:
-        """May everything in the house."""
+        """Whether every action is allowed."""
         return self.is_system or PLATFORM_ADMIN in self.roles
 
     @property
     def can_read_all(self) -> bool:
-        """Sees every row of the house."""
+        """Whether every row is visible."""
         return self.is_admin or PLATFORM_VIEWER in self.roles
 
     @cached_property
@@ -95,9 +95,9 @@ SYSTEM = Actor(username="system", is_system=True)
 
 
 def is_allowed(actor: Actor, permission: Permission, pool: str | None = None) -> bool:
-    """Whether the table lets `actor` do `permission` to the top-level `pool` (None: to the house)."""
+    """Whether the table lets `actor` do `permission` to the top-level `pool` (None: a platform permission)."""
     if actor.is_admin:
         return True
-    if PLATFORM_VIEWER in actor.roles and permission in _HOUSE_VIEWER:
+    if PLATFORM_VIEWER in actor.roles and permission in _PLATFORM_VIEWER:
         return True
     return pool is not None and permission in actor.permissions_by_pool.get(pool, frozenset())

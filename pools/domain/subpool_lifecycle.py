@@ -19,7 +19,7 @@ class SubpoolState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SubpoolTransition:
-    """One allowed step and the deed that takes it."""
+    """One allowed step and the operation that takes it."""
 
     source: SubpoolState
     target: SubpoolState

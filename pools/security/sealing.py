@@ -1,5 +1,5 @@
-"""Secrets that the house must be able to read again, such as a cluster's credentials: sealed with a key that is made
-from the house's own, so that the database or a dump of it alone opens nothing."""
+"""Secrets that the server must read again, such as the credentials of a cluster. They are encrypted with a key derived
+from `OSMO_SECRET_KEY`, so the database or a dump alone reveals nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.conf import settings
 
 
 class UnreadableSecret(Exception):
-    """It was sealed with another key than this house has now."""
+    """The secret was encrypted with another key than the present one."""
 
 
 def seal(text: str) -> str:

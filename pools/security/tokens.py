@@ -27,10 +27,10 @@ def new_secret() -> str:
 
 
 def secret_from(seed: str) -> str:
-    """The secret that belongs to a random seed in this house, and only in this house.
+    """The secret that belongs to a random seed in this installation only.
 
     A request that may be repeated must be answered with the same secret, and no secret may be written down: so the seed
-    is, from which nobody makes the secret without the house's own key.
+    is, from which the secret follows only with `OSMO_SECRET_KEY`.
     """
     key = hashlib.sha256(b"osmo access token:" + settings.SECRET_KEY.encode()).digest()
     return base64.urlsafe_b64encode(hmac.digest(key, seed.encode(), "sha256")).rstrip(b"=").decode()

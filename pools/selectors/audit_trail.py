@@ -1,4 +1,4 @@
-"""The audit trail as doors show it, and as a stream that never passes over an entry that commits late."""
+"""The audit trail as a list, and as a stream that never skips an entry that commits late."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def entry_body(entry: AuditEntry) -> dict[str, Any]:
 
 
 def _image(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A row's image with times as the API writes them and, for a slice, the quota that it counts for (D4)."""
+    """A row's image with times as the API writes them and, for a subpool, the quota that it counts for (D4)."""
     if row is None:
         return None
     shown = {
@@ -55,7 +55,7 @@ def _image(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
 class StreamPosition:
     """A place in the stream: behind the entry `entry` of the database transaction `transaction`.
 
-    Entry ids are given out before transactions commit, so a reader that follows them passes over whoever commits late.
+    Entry ids are assigned before transactions commit, so a reader that follows the ids skips entries that commit late.
     Ordered by transaction first, and read only up to the oldest transaction still open, nothing can appear behind the
     reader. Written as one number that grows.
     """

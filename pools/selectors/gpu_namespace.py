@@ -1,8 +1,5 @@
-"""Namespaces of GPU quota as facts: locked for a change, or just looked at.
-
-The lock is the usage row of the namespace, taken late, once, and (for several) in the order of names; whoever also
-holds a pool's tree has taken that one first. One round trip, for it stands before every allocation.
-"""
+"""GPU namespaces as facts: the quota of a namespace and the usage of its workers. :mod:`pools.locking` reads the same
+facts under a lock."""
 
 from __future__ import annotations
 

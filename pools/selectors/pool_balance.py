@@ -1,4 +1,4 @@
-"""Rows of the ledger as the facts its rules are asked with, and as the shapes doors show."""
+"""Rows of pools and subpools as the facts of :mod:`pools.domain.quota.pool_balance`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from pools.models import LeafUsage, Pool
 def read_balances(roots: Iterable[Pool]) -> dict[int, PoolBalance]:
     """The balance of each tree by the id of its top-level pool; two queries however many there are."""
     wanted = {root.pk: root for root in roots}
-    slices: dict[int, list[Subpool]] = {pk: [] for pk in wanted}
+    subpools: dict[int, list[Subpool]] = {pk: [] for pk in wanted}
     usage = {row.pool_id: row.as_usage() for row in LeafUsage.objects.filter(pool__in=wanted)}
     rows = Pool.objects.filter(parent__in=wanted).select_related("usage").order_by("subpool_name")
     for row in rows:
         assert row.parent_id is not None
-        slices[row.parent_id].append(subpool_from_row(row))
+        subpools[row.parent_id].append(subpool_from_row(row))
     return {
         pk: PoolBalance(
-            root.name, root.effective_guarantee, root.effective_maximum, tuple(slices[pk]), usage.get(pk, UsageCounts())
+            root.name,
+            root.effective_guarantee,
+            root.effective_maximum,
+            tuple(subpools[pk]),
+            usage.get(pk, UsageCounts()),
         )
         for pk, root in wanted.items()
     }

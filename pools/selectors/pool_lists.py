@@ -1,7 +1,7 @@
-"""Pools with their slices as lists show them: two queries and plain tuples, however many there are.
+"""Pools with their subpools as lists show them: two queries and plain tuples, however many there are.
 
-`/api/pool` and `/api/pool_quota` show every slice with its parent's whole configuration (OSMO contract, section 5.1),
-so what a slice inherits is made once for its parent.
+`/api/pool` and `/api/pool_quota` show every subpool with its parent's whole configuration (OSMO contract, section 5.1),
+so what a subpool inherits is made once for its parent.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ListedRootRow(NamedTuple):
 
 
 class ListedSubpoolRow(NamedTuple):
-    """A slice; the fields are columns."""
+    """A subpool; the fields are columns."""
 
     parent_id: int
     name: str
@@ -62,14 +62,14 @@ class ListedSubpoolRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedPool:
-    """A top-level pool and its slices by name. `shown` are the names a list was asked for; None means all."""
+    """A top-level pool and its subpools by name. `shown` are the names a list was asked for; None means all."""
 
     root: ListedRootRow
     subpools: Sequence[ListedSubpoolRow]
     listed_names: Collection[str] | None
 
     def is_listed(self, name: str) -> bool:
-        """Whether the list has a row for this pool or slice."""
+        """Whether the list has a row for this pool or subpool."""
         return self.listed_names is None or name in self.listed_names
 
     @property
@@ -79,12 +79,12 @@ class ListedPool:
 
     @property
     def allocated(self) -> int:
-        """What the ACTIVE slices were promised."""
+        """What the ACTIVE subpools were promised."""
         return sum(row.quota for row in self.subpools)
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether it has ACTIVE or DELETING slices."""
+        """Whether it has ACTIVE or DELETING subpools."""
         return any(row.subpool_state != SubpoolState.ARCHIVED for row in self.subpools)
 
     @property
@@ -98,17 +98,17 @@ class ListedPool:
 def list_pools(
     actor: Actor, *, names: Collection[str] | None = None, include_archived: bool = False
 ) -> list[ListedPool]:
-    """The trees that `actor` sees, by the pool's name. With `names` those that hold one of these pools or slices;
+    """The trees that `actor` sees, by the pool's name. With `names` those that hold one of these pools or subpools;
     names that are unknown or unseen are left out."""
     seen = Pool.objects.visible_to(actor)
     if not include_archived:
         seen = seen.not_archived()
-    roots, slices = seen.filter(parent__isnull=True), seen.filter(parent__isnull=False)
+    roots, subpools = seen.filter(parent__isnull=True), seen.filter(parent__isnull=False)
     if names is not None:
         wanted = {split_name(name).parent for name in names}
-        roots, slices = roots.filter(name__in=wanted), slices.filter(parent__name__in=wanted)
+        roots, subpools = roots.filter(name__in=wanted), subpools.filter(parent__name__in=wanted)
     by_parent: dict[int, list[ListedSubpoolRow]] = defaultdict(list)
-    for row in map(ListedSubpoolRow._make, slices.order_by().values_list(*ListedSubpoolRow._fields)):
+    for row in map(ListedSubpoolRow._make, subpools.order_by().values_list(*ListedSubpoolRow._fields)):
         by_parent[row.parent_id].append(row)
     shown = None if names is None else frozenset(names)
     rows = sorted(map(ListedRootRow._make, roots.order_by().values_list(*ListedRootRow._fields)), key=_name)
@@ -133,7 +133,7 @@ def group_by_node_set(
 
 
 def minimal_bodies(tree: ListedPool) -> Iterator[tuple[str, Body]]:
-    """The rows of one tree that the list shows, by name: the pool first, then its slices (5.1)."""
+    """The rows of one tree that the list shows, by name: the pool first, then its subpools (5.1)."""
     root, shared, gpu = tree.root, inherited_body(tree.root), gpu_resources(tree.root)
     if tree.is_listed(root.name):
         yield root.name, root_body(root) | shared
@@ -161,14 +161,14 @@ def root_body(root: ListedRootRow) -> Body:
 
 
 def gpu_resources(root: ListedRootRow) -> dict[str, int] | None:
-    """`resources.gpu` of a top-level pool; a divided one always has it, for slices need a finite guarantee."""
+    """`resources.gpu` of a top-level pool; a divided one always has it, for subpools need a finite guarantee."""
     return PoolSettings(
         root.backend__name, guarantee=root.guarantee, maximum=root.maximum, weight=root.weight
     ).gpu_resources
 
 
 def inherited_body(root: ListedRootRow) -> Body:
-    """What a pool and all its slices have in common."""
+    """What a pool and all its subpools have in common."""
     config = root.config
     return {
         "description": root.description,

@@ -225,20 +225,20 @@ def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = ""
 def _line(
     told: NumberExplanation, view: QuotaView, node: OutlineNode, key: str, seen: Collection[str]
 ) -> NumberExplanationRow:
-    amount, terms = told.amount, _veiled(told.terms, seen)
+    amount, terms = told.amount, _redacted(told.terms, seen)
     if told.number == "debt" and not node.is_in_cohort_tree:
         amount, terms = view.debt(node, key), ()
     return NumberExplanationRow(told.number, NUMBER_TITLES[told.number], amount, told.rule, terms)
 
 
-def _veiled(terms: Sequence[ExplanationTerm], seen: Collection[str]) -> tuple[ExplanationTerm, ...]:
-    """The terms as their reader may know them: numbers of nodes that he may not see are told in one sum."""
+def _redacted(terms: Sequence[ExplanationTerm], seen: Collection[str]) -> tuple[ExplanationTerm, ...]:
+    """The terms as the reader may know them: the numbers of hidden nodes become one sum."""
     known: list[ExplanationTerm] = []
     hidden: list[ExplanationTerm] = []
     for term in terms:
-        inner = replace(term, least_of=_veiled(term.least_of, seen), sum_of=_veiled(term.sum_of, seen))
+        inner = replace(term, least_of=_redacted(term.least_of, seen), sum_of=_redacted(term.sum_of, seen))
         (known if term.node is None or term.node in seen else hidden).append(inner)
     if not hidden:
         return tuple(known)
     rest = sum((term.sign * term.amount for term in hidden), start=0)
-    return (*known, ExplanationTerm(abs(rest), "of others, whom you may not see", sign=1 if rest >= 0 else -1))
+    return (*known, ExplanationTerm(abs(rest), "of pools that you may not see", sign=1 if rest >= 0 else -1))

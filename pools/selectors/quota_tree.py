@@ -1,6 +1,6 @@
 """The tree of quotas as people look at it: every node with its numbers (api.md, `/api/quota_tree`).
 
-People see the pools on which they have a role, and the cohorts above them; who reads the house sees all (D10).
+Users see the pools on which they have a role, and the cohorts above them; platform viewers see all (D10).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _TOKEN_SQL = f"""
 
 
 def find_leaf_with_root(name: str) -> Pool | None:
-    """The pool or slice of this canonical name with its parent and backend, or None."""
+    """The pool or subpool of this canonical name with its parent and backend, or None."""
     with connection.cursor() as cursor:
         cursor.execute(_LEAF_SQL, [name])
         row = cursor.fetchone()

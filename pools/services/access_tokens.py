@@ -70,7 +70,7 @@ def delete_token(*, actor: Actor, owner: str, name: str) -> None:
 
 
 def get_token_owner(actor: Actor, owner: str, permission: Permission = Permission.PLATFORM_WRITE) -> User:
-    """The user whose tokens are meant: oneself, or anybody for those who may do `permission` to the house."""
+    """The user whose tokens are meant: oneself, or any user, for actors with that platform permission."""
     if actor.username != owner:
         require_platform(actor, permission)
     user = User.objects.filter(username=owner, is_active=True).first()
@@ -103,7 +103,7 @@ def _violations(
             Violation(
                 "name",
                 "bad_token_name",
-                f"{name!r} is no token name: a letter first, then letters, digits, '-' and '_', a letter or digit "
+                f"{name!r} is not a valid token name: a letter first, then letters, digits, '-' and '_', a letter or digit "
                 "last, at most 100.",
             )
         )

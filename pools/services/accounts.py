@@ -39,7 +39,7 @@ def set_roles(
 
 def set_active(*, actor: Actor, username: str, active: bool, description: str = "") -> None:
     """Close an account, which keeps its roles, tokens and history and lets nobody in; or open it again. Raises Conflict
-    for the last that may run the house."""
+    for the last account with the role osmo-admin."""
     require_platform(actor)
     if username == actor.username:
         raise BadInput("You cannot close your own account; ask another osmo-admin.")

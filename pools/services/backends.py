@@ -88,7 +88,7 @@ def delete_backend(*, actor: Actor, name: str, description: str = "", expected_v
 
 
 def read_backend(actor: Actor, name: str) -> Backend:
-    """One backend, for those who read the house."""
+    """One backend, for platform viewers."""
     require_platform(actor, Permission.PLATFORM_READ)
     return get_backend(name)
 
@@ -110,7 +110,7 @@ def _columns(spec: BackendSpec) -> dict[str, Any]:
         "offline": spec.offline,
     }
     if spec.kind == Backend.Kind.KUBERNETES:
-        # A wish to be offline holds at once; without it the next heartbeat decides.
+        # A request to be offline takes effect at once; without one the next heartbeat decides.
         said |= {"offline_requested": spec.offline, "offline": spec.offline or None}
     return {column: value for column, value in said.items() if value is not None}
 
@@ -166,7 +166,7 @@ def _put_nodes(row: Backend, wanted: Sequence[NodeSpec]) -> tuple[bool, list[str
 
 
 def _left_behind(row: Backend, nodes: Iterable[str]) -> list[str]:
-    """Removing a machine ends nobody's work; whoever removes it should know whose stays."""
+    """Removing a node ends no work; the warnings name the workflows that stay."""
     gone = sorted(nodes)
     answers = workflows_on_nodes_requested.send(sender=None, backend=row, nodes=gone)
     work = sorted({str(name) for _, names in answers for name in names or ()})

@@ -105,7 +105,7 @@ def _file(spec: ClusterSpec, row: KubernetesSettings | None) -> tuple[Credential
     if not name:
         faults.append(Violation("kubeconfig_file", "missing", "kubeconfig_file is missing: the name of the file."))
     if settings.OSMO.kubeconfig_dir is None:
-        sentence = "This house has no folder of kubeconfigs: set OSMO_KUBECONFIG_DIR, or send the kubeconfig itself."
+        sentence = "This server has no folder of kubeconfigs: set OSMO_KUBECONFIG_DIR, or send the kubeconfig itself."
         faults.append(Violation("kubeconfig_file", "no_folder", sentence))
     return Credential(_columns(FILE, kubeconfig_file=name, context=context)), faults
 

@@ -28,12 +28,12 @@ def mark_cycles_now() -> list[str]:
 
 def mark_cycles() -> list[str]:
     """The same inside a change that holds the lock of the configuration."""
-    fallen, mended = _misjudged()
-    if not (moved := fallen | mended):
+    fallen, repaired = _misjudged()
+    if not (moved := fallen | repaired):
         return []
     lock_cohort_trees(moved)
     Cohort.objects.filter(pk__in=fallen).update(inactive_since=timezone.now())
-    Cohort.objects.filter(pk__in=mended).update(inactive_since=None)
+    Cohort.objects.filter(pk__in=repaired).update(inactive_since=None)
     return sorted(Cohort.objects.filter(pk__in=moved).values_list("name", flat=True))
 
 

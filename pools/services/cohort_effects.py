@@ -37,7 +37,7 @@ def effect_with_debts(
 ) -> dict[str, Any]:
     """As :func:`pools.services.dry_run.read_effect`, and of the trees of cohorts the `debts` that come, go, grow or
     shrink, and the running LOW work that `becomes_reclaimable` for more lenders than before, whether or not one of them
-    wants it now. For those who read the house, since both name whatever is in it."""
+    wants it now. Only for platform viewers, since both name objects of all pools."""
     trees: list[QuotaTree] = []
     exposed: list[str] = []
 

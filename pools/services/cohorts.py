@@ -121,7 +121,7 @@ def delete_cohort(
 
 
 def read_cohort(actor: Actor, name: str) -> Cohort:
-    """One cohort, for those who read the house."""
+    """One cohort, for platform viewers."""
     require_platform(actor, Permission.PLATFORM_READ)
     return get_cohort(name)
 

@@ -19,8 +19,8 @@ def rollback_configuration(
     """Give every pool of a revision the configuration it had then.
 
     A pool that was deleted or archived since comes back; one that was renamed keeps its name, for a name is not
-    configuration; one that was made since stays as it is. Slices are no configuration: where a guarantee of then is
-    below the slices of now, all of it is refused. Raises NotFound, and what `put_pools` raises.
+    configuration; one that was made since stays as it is. Subpools are no configuration: where a guarantee of then is
+    below the subpools of now, all of it is refused. Raises NotFound, and what `put_pools` raises.
     """
     require_platform(actor, Permission.POOL_CONFIGURE)
     past = ConfigRevision.objects.filter(config_type=POOL, revision=revision, deleted_at__isnull=True).first()

@@ -55,21 +55,21 @@ def read_effect(
         if _is_unreadable(refusal):
             raise
         violations = [violation.as_dict() for violation in refusal.violations]
-    stakes = [tell() for tell in at_stake]  # with no lock held, for this may take its time
+    impact = [tell() for tell in at_stake]  # with no lock held, for this may take its time
     return {
         "dry_run": True,
         "before": before,
         "after": after,
         "violations": violations,
         "draining": drains,
-        **{key: value for word, which in IMPACT_KEYS.items() for key, value in _told(word, map(which, stakes)).items()},
+        **{key: value for word, which in IMPACT_KEYS.items() for key, value in _told(word, map(which, impact)).items()},
     }
 
 
 IMPACT_KEYS: Mapping[str, Callable[[Impact], AffectedWorkflows]] = {
-    "may_be_reclaimed": lambda stakes: stakes.reclaimed,
-    "could_start": lambda stakes: stakes.starting,
-    "could_no_longer_start": lambda stakes: stakes.blocked,
+    "may_be_reclaimed": lambda impact: impact.reclaimed,
+    "could_start": lambda impact: impact.starting,
+    "could_no_longer_start": lambda impact: impact.blocked,
 }
 """The keys under which an effect names work; each has a second one, `…_elsewhere`, for the number of the others."""
 
@@ -94,6 +94,6 @@ def read_pool_tree(root_name: str) -> dict[str, Any] | None:
 
 
 def _draining(root_name: str) -> list[str]:
-    """Live workflows on the slices that drain."""
+    """Live workflows on the subpools that drain."""
     rows = Reservation.objects.filter(pool__parent__name=root_name, pool__subpool_state=SubpoolState.DELETING)
     return list(rows.order_by("created_at", "workflow_name").values_list("workflow_name", flat=True))

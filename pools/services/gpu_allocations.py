@@ -1,6 +1,6 @@
 """Workers by name: allocate, adjust, commit, release, and let reservations expire.
 
-Each is one transaction under the namespace's lock: the check and the record are one step, whichever door or process
+Each is one transaction under the namespace's lock: the check and the record are one step, whichever interface or process
 they come from. Each is idempotent by the id of a live allocation.
 Source: tensorfusion-quota.md, sections 2, 3, 5 and 7; decision D14.
 """
@@ -81,8 +81,8 @@ def allocate(
 
 
 def adjust(*, actor: Actor, namespace: str, name: str, body: Mapping[str, Any], description: str = "") -> GpuAllocation:
-    """Give a live allocation new amounts per GPU; what `body` leaves out stays. Only what grows is checked, so giving
-    back is never refused. Raises BadInput, Conflict (a total, or it was released, or it counts a pod or a task of a
+    """Give a live allocation new amounts per GPU; what `body` leaves out stays. Only what grows is checked, so a
+    release is never refused. Raises BadInput, Conflict (a total, or it was released, or it counts a pod or a task of a
     workflow), NotFound."""
     require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):
@@ -118,7 +118,7 @@ def commit(*, actor: Actor, namespace: str, name: str, description: str = "") ->
 
 
 def release(*, actor: Actor, namespace: str, name: str, description: str = "") -> GpuAllocation:
-    """Give back what an allocation holds. Again is no error; one that never was is NotFound. What counts a task of a
+    """Release an allocation. A repeated release is not an error; an unknown allocation is NotFound. What counts a task of a
     workflow is given back by its workflow alone (Conflict), what counts a pod by `osmo-admin` or by its cluster."""
     require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):

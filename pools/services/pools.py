@@ -1,7 +1,7 @@
 """Top-level pools: put, change, rename, remove (OSMO contract, section 8; decisions D1, D7, D8).
 
-Only `osmo-admin` writes them: whoever merely sees a pool is refused, to whoever does not see it it does not exist.
-Slices have their own service (:mod:`pools.services.subpools`). Every write ends with a revision of the configuration.
+Only `osmo-admin` writes pools. Other actors get Forbidden for a pool that they see, NotFound for one that they do not.
+Subpools have their own service (:mod:`pools.services.subpools`). Every write ends with a revision of the configuration.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def put_pool(
 ) -> PoolResult:
     """Make a pool, replace its configuration, or bring an archived one back (D8). `body` is the editable JSON.
 
-    Raises BadInput with every fault at once (form, name, unknown backend, guarantee below the ACTIVE slices), Conflict
+    Raises BadInput with every fault at once (form, name, unknown backend, guarantee below the ACTIVE subpools), Conflict
     (another backend while work is live), Stale, NotFound/Forbidden.
     """
     require_permission(actor, Permission.POOL_CONFIGURE, name)
@@ -167,9 +167,9 @@ def delete_pool(
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
 ) -> Pool | None:
-    """Remove a pool; one that ever had slices or workflows is archived instead and returned (D8). It leaves its cohort.
+    """Remove a pool; one that ever had subpools or workflows is archived instead and returned (D8). It leaves its cohort.
 
-    Raises Conflict while it has ACTIVE or DELETING slices or live work, and for one that is archived already.
+    Raises Conflict while it has ACTIVE or DELETING subpools or live work, and for one that is archived already.
     """
     require_permission(actor, Permission.POOL_CONFIGURE, name)
     with configuration_change(actor=actor, name=name, description=description, tags=tags):
@@ -197,9 +197,9 @@ def rename_pool(
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
 ) -> PoolResult:
-    """Call a pool something else; its roles with everybody who holds them, and its ARCHIVED slices, go along.
+    """Call a pool something else; its roles with everybody who holds them, and its ARCHIVED subpools, go along.
 
-    Raises BadInput (name rules, of the slices too), Conflict (name taken; ACTIVE or DELETING slices; live work).
+    Raises BadInput (name rules, of the subpools too), Conflict (name taken; ACTIVE or DELETING subpools; live work).
     """
     require_permission(actor, Permission.POOL_CONFIGURE, name)
     with configuration_change(actor=actor, name=new_name, description=description, tags=tags):
@@ -217,13 +217,13 @@ def rename_pool(
 
 
 def refuse_while_in_use(row: Pool, consequence: str) -> None:
-    """Raise Conflict, with everything that stands in the way, while the tree has open slices or live work."""
+    """Raise Conflict, with everything that stands in the way, while the tree has open subpools or live work."""
     facts = read_balance(row)
     found = []
-    if open_slices := [part for part in facts.subpools if part.state is not SubpoolState.ARCHIVED]:
-        listed = ", ".join(f"{part.name} {part.state}" for part in open_slices)
-        sentence = f"Pool {row.name} has slices ({listed}), so {consequence}. Delete them and let them drain first."
-        found.append(Violation("subpools", "has_slices", sentence, numbers=(("slices", len(open_slices)),)))
+    if open_subpools := [part for part in facts.subpools if part.state is not SubpoolState.ARCHIVED]:
+        listed = ", ".join(f"{part.name} {part.state}" for part in open_subpools)
+        sentence = f"Pool {row.name} has subpools ({listed}), so {consequence}. Delete them and let them drain first."
+        found.append(Violation("subpools", "has_slices", sentence, numbers=(("slices", len(open_subpools)),)))
     if live := live_work_violation(facts, "", consequence):
         found.append(live)
     if found:

@@ -1,4 +1,4 @@
-"""The one door that writes reservations. The caller holds the tree's lock and its transaction (see
+"""The only writer of reservations. The caller holds the tree's lock and its transaction (see
 :mod:`pools.locking`); the usage counters follow by trigger, in the same statement."""
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def update_reservations(updates: Sequence[ReservationUpdate], *, at: datetime) -
 
 
 def release_reservations(*, root: Pool, leaf_ids: Collection[int], workflows: Collection[UUID]) -> None:
-    """Give back all that ended workflows held, and archive a draining leaf that was waiting for the last of them."""
+    """Delete the reservations of ended workflows, and archive a draining leaf that waited for the last of them."""
     assert connection.in_atomic_block
     Reservation.objects.filter(workflow__in=workflows).delete()
     for leaf_id in leaf_ids:

@@ -1,4 +1,4 @@
-"""Cutting a pool into slices and giving them back: create, resize, delete, drain, recreate.
+"""Cutting a pool into subpools and giving them back: create, resize, delete, drain, recreate.
 
 Source: subpool design "Core Rules"; decisions D1, D3, D4, D7, D8.
 """
@@ -41,7 +41,7 @@ def create_subpool(
     description: str = "",
     expected_version: int | None = None,
 ) -> SubpoolResult:
-    """Cut a new slice, or bring an ARCHIVED one of that name back (D8).
+    """Cut a new subpool, or bring an ARCHIVED one of that name back (D8).
 
     `quota` is whole GPUs, a fraction or a percentage of the parent. Raises BadInput (name, quota), Conflict (the name
     is ACTIVE or DELETING), NotFound/Forbidden (role).
@@ -85,7 +85,7 @@ def resize_subpool(
     description: str = "",
     expected_version: int | None = None,
 ) -> SubpoolResult:
-    """Give an ACTIVE slice another quota. A decrease is soft: what runs goes on, `available` may go below zero."""
+    """Give an ACTIVE subpool another quota. A decrease is soft: what runs goes on, `available` may go below zero."""
     require_permission(actor, Permission.POOL_PARTITION, parent)
     seen = get_visible_root(actor, parent)
     with change(actor=actor, description=description):
@@ -108,7 +108,7 @@ def delete_subpool(
     description: str = "",
     expected_version: int | None = None,
 ) -> SubpoolResult:
-    """Take a slice back without killing work: ARCHIVED at once if nothing live belongs to it, else DELETING until it
+    """Take a subpool back without killing work: ARCHIVED at once if nothing live belongs to it, else DELETING until it
     has drained (D3). `cancel_pending` ends what has not started in the same step."""
     require_permission(actor, Permission.POOL_PARTITION, parent)
     seen = get_visible_root(actor, parent)
@@ -126,7 +126,7 @@ def delete_subpool(
 
 
 def archive_if_drained(*, root: Pool, leaf_id: int) -> bool:
-    """Archive a DELETING slice that has nothing live left. The caller holds the tree's lock and its transaction."""
+    """Archive a DELETING subpool that has nothing live left. The caller holds the tree's lock and its transaction."""
     if leaf_id == root.pk:
         return False
     drained = Pool.objects.filter(
@@ -139,7 +139,7 @@ DRAIN_BATCH = 500
 
 
 def archive_drained() -> int:
-    """The net under the drain: archive every DELETING slice with nothing live left; how many were caught.
+    """The net under the drain: archive every DELETING subpool with nothing live left; how many were caught.
 
     Set-based and in batches, each its own transaction with the trees of the batch locked in order, so that two of these
     at once, or one beside the last workflow that ends, do no harm. Live means rows, not the counter: the net must hold

@@ -169,7 +169,7 @@ def update_profile(
 
 
 def submittable_pools(actor: Actor) -> QuerySet[Pool]:
-    """Pools and ACTIVE slices to which `actor` may submit, in the order of lists."""
+    """Pools and ACTIVE subpools to which `actor` may submit, in the order of lists."""
     open_pools = Pool.objects.not_archived().filter(Q(parent__isnull=True) | Q(subpool_state=SubpoolState.ACTIVE))
     if not actor.is_admin:
         mine = actor.pools_with(Permission.POOL_SUBMIT)
@@ -233,7 +233,7 @@ def _username_violations(username: str) -> list[Violation]:
     if len(username) > MAX_NAME_LENGTH:
         return [Violation("id", "bad_username", f"A user's name has at most {MAX_NAME_LENGTH} characters.")]
     if username == SYSTEM.username:
-        return [Violation("id", "reserved_username", f"{username!r} is what the audit trail calls the house itself.")]
+        return [Violation("id", "reserved_username", f"{username!r} is the name of the system in the audit trail.")]
     return []
 
 

@@ -64,7 +64,7 @@ LEDGER_CHECKS = (
         WHERE part.subpool_state = 'ACTIVE' GROUP BY root.id
         HAVING COALESCE(root.guarantee, -1) < sum(part.last_quota) ORDER BY root.name
         """,
-        "{}: its ACTIVE slices were promised {} GPUs, the pool guarantees {}.",
+        "{}: its ACTIVE subpools were promised {} GPUs, the pool guarantees {}.",
     ),
     LedgerCheck(
         "archived",

@@ -27,7 +27,7 @@ def namespace_violations(namespace: str) -> list[Violation]:
     if _NAMESPACE.fullmatch(namespace):
         return []
     rule = "1 to 63 lower-case letters, digits and hyphens, no hyphen at an end"
-    return [Violation("namespace", "bad_name", f"{shorten_value(namespace)!r} is no namespace: {rule}.")]
+    return [Violation("namespace", "bad_name", f"{shorten_value(namespace)!r} is not a valid namespace: {rule}.")]
 
 
 def parse_gpu_quota_spec(body: object, path: str = "spec") -> tuple[GpuQuotaSpec, list[Violation]]:

@@ -32,7 +32,7 @@ class CohortQuotaFacts:
 
 @dataclass(frozen=True, slots=True)
 class LeafQuotaFacts:
-    """A shared leaf or a slice by its canonical name (`team--_shared`, `team--a`): quota and use in GPUs, -1 unlimited;
+    """A shared leaf or a subpool by its canonical name (`team--_shared`, `team--a`): quota and use in GPUs, -1 unlimited;
     `pending` is what waits there."""
 
     name: str

@@ -1,6 +1,6 @@
-"""The arithmetic of one pool and its slices: what is promised, what is held, what the scheduler is told.
+"""The arithmetic of one pool and its subpools: what is promised, what is held, what the scheduler is told.
 
-Amounts are whole GPUs (D7). `UNLIMITED` (-1) is the contract's spelling of "no number". Two views of a draining slice
+Amounts are whole GPUs (D7). `UNLIMITED` (-1) is the contract's spelling of "no number". Two views of a draining subpool
 (D4): *accounting* counts it as 0 from the moment it is deleted, *scheduling* keeps what its live work needs.
 """
 
@@ -32,7 +32,7 @@ class UsageCounts:
 
 
 def accounting_quota(state: SubpoolState, last_quota: int) -> int:
-    """A slice's quota in accounting: a guarantee only while ACTIVE (D4)."""
+    """A subpool's quota in accounting: a guarantee only while ACTIVE (D4)."""
     return last_quota if state is SubpoolState.ACTIVE else 0
 
 
@@ -57,7 +57,7 @@ class Subpool:
 
     @property
     def scheduling_quota(self) -> int:
-        """Scheduling: a draining slice keeps what its live work needs, never more than it had."""
+        """Scheduling: a draining subpool keeps what its live work needs, never more than it had."""
         if self.state is SubpoolState.DELETING:
             return min(self.last_quota, self.usage.committed)
         return self.quota
@@ -70,7 +70,7 @@ class Subpool:
 
 @dataclass(frozen=True, slots=True)
 class PoolBalance:
-    """A pool with all its leaves; the shared leaf is what no slice owns."""
+    """A pool with all its leaves; the shared leaf is what no subpool owns."""
 
     name: str
     guarantee: Gpus
@@ -85,7 +85,7 @@ class PoolBalance:
 
     @property
     def allocated(self) -> int:
-        """Sum of the quotas of the ACTIVE slices."""
+        """Sum of the quotas of the ACTIVE subpools."""
         return sum(part.quota for part in self.subpools)
 
     @property
@@ -94,7 +94,7 @@ class PoolBalance:
         return unallocated_quota(self.guarantee, self.allocated)
 
     def quota_of(self, name: str | None) -> Gpus:
-        """The accounting quota of a slice by its short name, or (None) of the shared leaf."""
+        """The accounting quota of a subpool by its short name, or (None) of the shared leaf."""
         return self.unallocated if name is None else next(part.quota for part in self.subpools if part.name == name)
 
     @property
@@ -136,7 +136,7 @@ def parse_quota(value: object, *, parent: Gpus, path: str = "quota") -> ParsedQu
     bad = Violation(
         path,
         "bad_quota",
-        f'{_shown(value)} is no quota: give whole GPUs, a fraction such as 12.9, or a percentage such as "25%".',
+        f'{_shown(value)} is not a valid quota: give whole GPUs, a fraction such as 12.9, or a percentage such as "25%".',
     )
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return bad
@@ -172,13 +172,13 @@ def _shown(value: object) -> str:
 
 
 def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> Violation | None:
-    """Why `name` (new, archived or ACTIVE) may not have `quota`: the ACTIVE slices together stay inside the
+    """Why `name` (new, archived or ACTIVE) may not have `quota`: the ACTIVE subpools together stay inside the
     guarantee."""
     if balance.is_unlimited:
         return Violation(
             "quota",
             "no_guarantee",
-            f"Pool {balance.name} has no finite GPU guarantee, so there is nothing to cut slices from. "
+            f"Pool {balance.name} has no finite GPU guarantee, so there is nothing to cut subpools from. "
             "Set resources.gpu.guarantee first.",
         )
     own = next((part.quota for part in balance.subpools if part.name == name), 0)
@@ -189,29 +189,29 @@ def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> V
         "quota",
         "quota_exceeds_parent",
         f"{quota} GPUs asked for {balance.name}--{name}, {free} are free to give: pool {balance.name} guarantees "
-        f"{balance.guarantee} and its other slices hold {balance.allocated - own}. Ask for at most {free}, or shrink "
-        "another slice.",
+        f"{balance.guarantee} and its other subpools hold {balance.allocated - own}. Ask for at most {free}, or shrink "
+        "another subpool.",
         numbers=(("requested", quota), ("limit", balance.guarantee), ("free", free)),
     )
 
 
 def guarantee_violation(balance: PoolBalance, guarantee: Gpus) -> Violation | None:
-    """Why the pool's guarantee may not become `guarantee`: never below what its ACTIVE slices were promised."""
+    """Why the pool's guarantee may not become `guarantee`: never below what its ACTIVE subpools were promised."""
     path = "resources.gpu.guarantee"
     if guarantee == UNLIMITED and any(part.state is SubpoolState.ACTIVE for part in balance.subpools):
         return Violation(
-            path, "no_guarantee", f"Pool {balance.name} has slices; its guarantee must stay a finite number of GPUs."
+            path, "no_guarantee", f"Pool {balance.name} has subpools; its guarantee must stay a finite number of GPUs."
         )
     if guarantee >= balance.allocated:
         return None
     return Violation(
         path,
         "guarantee_below_slices",
-        f"A guarantee of {guarantee} is below the {balance.allocated} GPUs promised to the slices of {balance.name}: "
-        f"{_listed(balance.subpools)}. Shrink or delete slices first.",
+        f"A guarantee of {guarantee} is below the {balance.allocated} GPUs promised to the subpools of {balance.name}: "
+        f"{_listed(balance.subpools)}. Shrink or delete subpools first.",
         numbers=(("requested", guarantee), ("limit", balance.allocated)),
     )
 
 
-def _listed(slices: Sequence[Subpool]) -> str:
-    return ", ".join(f"{part.name} {part.quota}" for part in slices if part.state is SubpoolState.ACTIVE)
+def _listed(subpools: Sequence[Subpool]) -> str:
+    return ", ".join(f"{part.name} {part.quota}" for part in subpools if part.state is SubpoolState.ACTIVE)

@@ -2,7 +2,7 @@
 
 All amounts are whole GPUs. `inside` is use that the quota covers; `free` what it promises and nobody uses; `over` LOW
 work beyond the quota, which may be taken back; `draining` use that stays although its promise is gone: HIGH/NORMAL work
-above a quota that was cut, and everything on a slice that is being deleted.
+above a quota that was cut, and everything on a subpool that is being deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class UsageBar:
 
 
 def leaf_bar(quota: Gpus, usage: UsageCounts, *, is_deleting: bool = False) -> UsageBar:
-    """The bar of one leaf: a slice, or the unallocated part of a pool. Without a limit nothing is over and nothing
+    """The bar of one leaf: a subpool, or the unallocated part of a pool. Without a limit nothing is over and nothing
     free."""
     if is_deleting:
         return UsageBar(draining=usage.total_usage)
@@ -45,12 +45,12 @@ def leaf_bar(quota: Gpus, usage: UsageCounts, *, is_deleting: bool = False) -> U
 
 
 def subpool_bar(part: Subpool) -> UsageBar:
-    """The bar of a slice in whatever state."""
+    """The bar of a subpool in whatever state."""
     return leaf_bar(part.quota, part.usage, is_deleting=part.state is SubpoolState.DELETING)
 
 
 def pool_bar(balance: PoolBalance) -> UsageBar:
-    """The bar of a whole pool. Free is what its guarantee leaves over after all use, so a slice that drains or borrows
+    """The bar of a whole pool. Free is what its guarantee leaves over after all use, so a subpool that drains or borrows
     is seen to eat into what the others were promised."""
     leaves = [leaf_bar(balance.unallocated, balance.shared_usage), *(subpool_bar(part) for part in balance.subpools)]
     total = sum_bars(leaves)

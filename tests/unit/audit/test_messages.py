@@ -84,7 +84,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         SLICE,
         SLICE | {"name": "squad--b"},
-        "root renamed slice team--b to squad--b",
+        "root renamed subpool team--b to squad--b",
     ),
     "pool created": ("pool.created", "pool/team", "root", None, POOL, "root created pool team with 100 GPUs"),
     "pool without limit": (

@@ -1,4 +1,4 @@
-"""The arithmetic of a pool and its slices (D4, D7)."""
+"""The arithmetic of a pool and its subpools (D4, D7)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ACTIVE, DELETING, ARCHIVED = SubpoolState
 NOTHING = UsageCounts()
 
 
-def pool(guarantee: int, *slices: Subpool, shared: UsageCounts = NOTHING) -> PoolBalance:
-    return PoolBalance("team", guarantee, UNLIMITED, slices, shared)
+def pool(guarantee: int, *subpools: Subpool, shared: UsageCounts = NOTHING) -> PoolBalance:
+    return PoolBalance("team", guarantee, UNLIMITED, subpools, shared)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_the_seeds_pool() -> None:
         pytest.param(pool(100, Subpool("a", ARCHIVED, 30)), [0], 100, 100, id="archived holds nothing"),
     ],
 )  # fmt: skip
-def test_what_the_scheduler_is_told(facts: PoolBalance, slices: list[int], shared: int, container: int) -> None:
-    assert [part.scheduling_quota for part in facts.subpools] == slices
+def test_what_the_scheduler_is_told(facts: PoolBalance, subpools: list[int], shared: int, container: int) -> None:
+    assert [part.scheduling_quota for part in facts.subpools] == subpools
     assert facts.shared_scheduling_quota == shared
     assert facts.scheduling_quota == container
 
@@ -119,14 +119,14 @@ def test_a_pool_is_never_cut_below_its_slices(guarantee: int, code: str | None) 
 usages = st.builds(
     lambda used, more, need: UsageCounts(used, used + more, 1, max(used, need)), *[st.integers(0, 40)] * 3
 )
-slices = st.lists(
+subpools = st.lists(
     st.builds(Subpool, st.sampled_from("abcdefg"), st.sampled_from(SubpoolState), st.integers(0, 40), usages),
     max_size=6,
     unique_by=lambda part: part.name,
 )
 
 
-@given(slices, st.integers(0, 300))
+@given(subpools, st.integers(0, 300))
 def test_the_leaves_never_exceed_their_container(parts: list[Subpool], extra: int) -> None:
     promised = sum(part.quota for part in parts)
     facts = pool(promised + extra, *parts)
