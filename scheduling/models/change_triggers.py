@@ -1,4 +1,4 @@
-"""Triggers that note every change on which scheduling depends, whoever makes it, raw SQL included.
+"""Triggers that note every change on which scheduling depends, by any writer, raw SQL included.
 
 A change of promises, nodes, cohorts, backends, GPU quotas or the status of gangs does two things in its transaction:
 
