@@ -1,11 +1,10 @@
-"""`/metrics` for Prometheus: requests and their times as every web process counted them, and the ledger's balance at the
-time of the request.
+"""`/metrics` for Prometheus: requests and their times as every web process counted them, and the ledger's balance at
+the time of the request.
 
 Needs a login that may read the platform (`osmo-admin`, `osmo-viewer`), or `OSMO_METRICS_PUBLIC`. A scraper sends its
-access token as it is (`Authorization: Bearer TOKEN`; make one for a user with `osmo-viewer`). With several web processes
-`PROMETHEUS_MULTIPROC_DIR` must name a folder that they share and that is emptied before they start, else each answers
-for itself; `osmo-admin up` takes care of that.
-"""
+access token as it is (`Authorization: Bearer TOKEN`; make one for a user with `osmo-viewer`). With several web
+processes `PROMETHEUS_MULTIPROC_DIR` must name a folder that they share and that is emptied before they start, else each
+answers for itself; `osmo-admin up` takes care of that."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ class MetricsView(View):
     authentication_classes = (AccessTokenAuthentication, SessionAuthentication)
 
     @describe_operation(
-        "Prometheus metrics, with quota and use of each leaf and namespace. For osmo-admin and osmo-viewer, or for all callers.",
+        "Prometheus metrics, with quota and use of each leaf and namespace. For osmo-admin, osmo-viewer, or all callers.",
         answer=TEXT,
         media_type="text/plain",
     )

@@ -33,7 +33,7 @@ ERROR_DESCRIPTIONS = {
     401: "The request has no login, or the login has ended.",
     403: "You may see the object, but you may not change it this way.",
     404: "The object does not exist, or you may not see it.",
-    409: "The state of the object or a concurrent change forbids it; or the Idempotency-Key was used for another request.",
+    409: "The state of the object or a concurrent change forbids it; or another request used the Idempotency-Key.",
     412: "The object has changed since you read it (`If-Match`).",
     415: "The body is compressed; send it as it is.",
     429: "Too many attempts; wait as long as `Retry-After` says.",
@@ -65,7 +65,8 @@ COMPONENTS = {
     },
 }
 DESCRIPTION = """\
-Guaranteed GPU quotas for subpools (parts of a pool), admission, drain, and an audit log. OSMO's endpoints keep OSMO's wire contract.
+Guaranteed GPU quotas for subpools (parts of a pool), admission, drain, and an audit log. OSMO's endpoints keep
+OSMO's wire contract.
 
 Success is 200 with JSON (`null` where there is nothing to say). Times are UTC without a zone. Booleans of a query may
 be written `True` and `False`. A key that a body does not know is refused; `description` and `tags` are allowed on every

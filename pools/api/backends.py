@@ -72,8 +72,8 @@ class BackendDetail(View):
         return Response(backend_body(row), headers=etag_header(row.version))
 
     @describe_operation(
-        "Create or change a backend; keys left out stay as they are. `nodes` and `auto_end` belong to a simulated backend, "
-        "`access` and the keys after it to a Kubernetes backend. `kubeconfig` is never shown again.",
+        "Create or change a backend; keys left out stay as they are. `nodes` and `auto_end` belong to a simulated "
+        "backend, `access` and the keys after it to a Kubernetes backend. `kubeconfig` is never shown again.",
         query_parameters=[DRY_RUN],
         body=BACKEND_BODY,
         answer=OBJECT,

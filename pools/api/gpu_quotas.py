@@ -167,8 +167,8 @@ class GpuHeadroom(View):
     """The number of further workers of one size that fit."""
 
     @describe_operation(
-        "Show how many more workers of a size fit in a namespace (null: no cap counts them), and the caps that stop the "
-        "next one.",
+        "Show how many more workers of a size fit in a namespace (null: no cap counts them), and the caps that "
+        "stop the next one.",
         query_parameters=WORKER_PARAMETERS,
         answer=object_with({"namespace": TEXT, "fits": nullable(INTEGER), "stopped_by": array_of(OBJECT)}),
     )

@@ -28,7 +28,8 @@ class View(APIView):
     content_negotiation_class = SingleFormatNegotiation
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """The login is checked first; then characters that no column can hold are refused, for every query and address."""
+        """The login is checked first; then characters that no column can hold are refused, for every query and
+        address."""
         super().initial(request, *args, **kwargs)
         if request.method not in SAFE_METHODS:
             _refuse_compressed(request.headers.get("Content-Encoding", ""))
@@ -55,8 +56,8 @@ class View(APIView):
         from_stored: Callable[[Any], Any] = lambda stored: stored,
     ) -> Response:
         """Answer a POST that may carry an `Idempotency-Key`: the first success is kept with its change and given again
-        to repetitions of the request. An answer that must not be stored is kept in another form (`to_stored`), from which
-        `rows_from_stored` makes the answer again."""
+        to repetitions of the request. An answer that must not be stored is kept in another form (`to_stored`), from
+        which `rows_from_stored` makes the answer again."""
         key = self.request.headers.get("Idempotency-Key")
         if key is None:
             return operation()

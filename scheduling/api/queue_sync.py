@@ -1,5 +1,5 @@
-"""The queues and the connection of a Kubernetes backend: their status, and requests to a worker to sync or test them now.
-No request waits for a cluster."""
+"""The queues and the connection of a Kubernetes backend: their status, and requests to a worker to sync or test them
+now. No request waits for a cluster."""
 
 from __future__ import annotations
 

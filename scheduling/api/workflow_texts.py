@@ -19,7 +19,8 @@ from scheduling.selectors.workflows import get_full_workflow, get_visible_workfl
 
 MAX_LINES = 2**31 - 1
 _NO_OUTPUT = {
-    Backend.Kind.SIMULATED: "Simulated work runs no process, so it prints nothing. These are the recorded facts about its tasks.",
+    Backend.Kind.SIMULATED: "Simulated work runs no process, so it prints nothing. "
+    "These are the recorded facts about its tasks.",
     Backend.Kind.KUBERNETES: "The output of containers stays on their cluster; read it there, with kubectl logs. "
     "These are the recorded facts about the tasks.",
 }

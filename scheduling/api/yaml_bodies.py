@@ -32,7 +32,8 @@ _INDEX = len("[99999]")
 
 
 class YamlBodyParser(parsers.BaseParser):
-    """The body as one YAML document, which JSON is too, whatever the content type says; an empty body is an empty object.
+    """The body as one YAML document, which JSON is too, whatever the content type says; an empty body is an empty
+    object.
 
     Repeated keys are kept in `Map.repeated` for the reader of the document. Raises `BadInput` for values
     that no reader can use, such as NaN, and for bodies that are too deep or too large.
@@ -99,9 +100,7 @@ def _refuse_too_much(values: int, spelled: int) -> None:
     if values > MAX_BODY_VALUES:
         raise _bad(f"The body holds more than {MAX_BODY_VALUES} values, aliases counted as often as they stand.")
     if spelled > MAX_EXPANDED_CHARACTERS:
-        raise _bad(
-            f"The body spells out more than {MAX_EXPANDED_CHARACTERS} characters, aliases counted as often as they stand."
-        )
+        raise _bad(f"The body spells out more than {MAX_EXPANDED_CHARACTERS} characters, with every alias written out.")
 
 
 def _no_text(path: str) -> Violation:

@@ -65,7 +65,8 @@ class _TreeNumbers:
         self._by_key = {key: node_numbers(self._tree, key) for key in world.keys if key in self._tree.columns}
 
     def debt(self, name: str) -> dict[str, Amount]:
-        """The amounts that a node holds beyond its limits. Without a cohort above, a queue is bound by its `limit` alone."""
+        """The amounts that a node holds beyond its limits. Without a cohort above, a queue is bound by its `limit`
+        alone."""
         queue = self._world.queue_of.get(name)
         if queue is not None and not queue.has_cohort_above:
             over = zip(self._world.keys, queue.alloc, queue.limit, strict=True)

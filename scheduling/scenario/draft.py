@@ -65,7 +65,8 @@ class ScenarioDraft:
         )
 
     def check_tree(self, path_of: Mapping[str, str]) -> None:
-        """Parents exist, cohorts are above queues, and no node is above itself; `path_of` has the path of each parent."""
+        """Parents exist, cohorts are above queues, and no node is above itself; `path_of` has the path of each
+        parent."""
         everything: list[QueueFacts | CohortFacts] = [*self.cohorts.values(), *self.queues.values()]
         index = {node.name: x for x, node in enumerate(everything)}
         for node in everything:
@@ -81,7 +82,8 @@ class ScenarioDraft:
             self._note_cycle(names, next((path_of[name] for name in names if name in path_of), ""))
 
     def check_parent(self, name: str, path: str) -> None:
-        """Check the parent that a change gave to this queue or cohort: it exists, may be a parent, and makes no cycle."""
+        """Check the parent that a change gave to this queue or cohort: it exists, may be a parent, and makes no
+        cycle."""
         node = self._node(name)
         above = None if node is None or node.parent is None else self._node(node.parent)
         if node is None or node.parent is None:

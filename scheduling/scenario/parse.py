@@ -34,8 +34,8 @@ class ScenarioError(DomainError):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The facts of a document with its changes applied. `paths` and `gang_paths` lead back to the file; `rule_violations` are
-    broken rules that were found while reading."""
+    """The facts of a document with its changes applied. `paths` and `gang_paths` lead back to the file;
+    `rule_violations` are broken rules that were found while reading."""
 
     facts: ClusterFacts
     paths: dict[str, str]

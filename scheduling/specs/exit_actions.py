@@ -13,7 +13,8 @@ from scheduling.specs.yaml_cursor import YamlCursor
 
 
 def read_exit_actions(place: YamlCursor | None, pool: Mapping[str, str], faults: Faults) -> dict[str, ExitCodes]:
-    """The task's own actions, then the pool's for codes that the task leaves open. The first action that names a code has it.
+    """The task's own actions, then the pool's for codes that the task leaves open. The first action that names a code
+    has it.
 
     The author of the file cannot correct the pool's actions: unreadable ones are left out with a warning.
     """

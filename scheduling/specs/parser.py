@@ -20,12 +20,12 @@ from scheduling.structured_yaml.nodes import MapNode
 
 @dataclass(frozen=True, slots=True)
 class ParsedSpec:
-    """`spec` if the file is valid, else all `violations`, each with its line. `rendered_text` is the file without templates.
+    """`spec` if the file is valid, else all `violations`, each with its line. `rendered_text` is the file without
+    templates.
 
     `rendered_text` (answered by a dry run, and stored) is YAML as its author wrote it, comments and all, with the
-    template rendered and `default-values` removed. If there are violations, it is the result of the last step, and empty
-    if the text cannot be stored.
-    """
+    template rendered and `default-values` removed. If there are violations, it is the result of the last step, and
+    empty if the text cannot be stored."""
 
     spec: WorkflowSpec | None
     violations: tuple[Violation, ...]

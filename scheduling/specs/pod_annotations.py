@@ -43,9 +43,9 @@ def read_pods(
 ) -> dict[str, SubGroupPods]:
     """The pods of each SubGroup by name; after faults only good for finding further ones.
 
-    `annotations` is `metadata.annotations`, `metadata` what to complain at when it is missing, `minimums` the minimum of each
-    SubGroup without children, None if these cannot be known. A SubGroup nobody says otherwise of has its minimum.
-    """
+    `annotations` is `metadata.annotations`, `metadata` what to complain at when it is missing, `minimums` the minimum
+    of each SubGroup without children, None if these cannot be known. A SubGroup nobody says otherwise of has its
+    minimum."""
     return _Annotations(annotations, metadata, minimums, rules).pods()
 
 
@@ -103,7 +103,8 @@ class _Annotations:
             near = self._faults.suggestion(group, self._least)
             inner.add_fault(
                 "unknown_name",
-                f"The PodGroup has no SubGroup {quote(group)} without children.{near} It has {join_words(self._least)}.",
+                f"The PodGroup has no SubGroup {quote(group)} without children.{near} "
+                f"It has {join_words(self._least)}.",
             )
         return values
 
@@ -121,7 +122,8 @@ class _Annotations:
         if self._rules.on_cluster and without:
             message = (
                 "The pool runs its work on a Kubernetes cluster, where a pod needs a container image. Name it in "
-                f"the annotation {IMAGE_ANNOTATION}, as one text or by SubGroup; it is missing for {join_words(without)}."
+                f"the annotation {IMAGE_ANNOTATION}, as one text or by SubGroup; "
+                f"it is missing for {join_words(without)}."
             )
             self._fail(IMAGE_ANNOTATION, "missing", message)
 
@@ -135,7 +137,8 @@ class _Annotations:
                 message = f"The pool has no platform {quote(name)}.{near} It has {join_words(allowed)}."
                 self._fail(PLATFORM_ANNOTATION, "unknown_platform", message)
         if self._rules.default_platform is None and any(name not in platforms for name in self._least or ()):
-            message = f"The pool has no default platform. Name one of {join_words(allowed)} in the annotation {PLATFORM_ANNOTATION}."
+            names = join_words(allowed)
+            message = f"The pool has no default platform. Name one of {names} in the annotation {PLATFORM_ANNOTATION}."
             self._fail(PLATFORM_ANNOTATION, "no_platform", message)
 
     def _fail(self, name: str, code: str, message: str) -> None:

@@ -44,7 +44,8 @@ _REASON_NOT_USED = {
 
 @dataclass(frozen=True, slots=True)
 class PodGroupManifest:
-    """A file that is a PodGroup. `node` is None if the text is not valid YAML; the faults of the text are in `faults`."""
+    """A file that is a PodGroup. `node` is None if the text is not valid YAML; the faults of the text are in
+    `faults`."""
 
     node: Node | None
     faults: Faults

@@ -10,7 +10,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class PlatformRules:
-    """The rights that a platform of the pool gives to a task. `allowed_mounts`: host paths, its default ones included."""
+    """The rights that a platform of the pool gives to a task. `allowed_mounts`: host paths, its default ones
+    included."""
 
     privileged_allowed: bool = False
     host_network_allowed: bool = False

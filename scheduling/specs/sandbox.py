@@ -1,9 +1,9 @@
-"""The server's side of `sandbox_worker`: a few processes kept ready, a time limit for each render, and always an answer.
+"""The server's side of `sandbox_worker`: a few processes kept ready, a time limit for each render, and always an
+answer.
 
-Templates are programs of their authors. A sandbox inside the server's process cannot bound their time and memory (a loop
-in a loop, a string times a billion); a process with limits can, and if it dies, only the template has failed. OSMO's own
-service works the same way.
-"""
+Templates are programs of their authors. A sandbox inside the server's process cannot bound their time and memory (a
+loop in a loop, a string times a billion); a process with limits can, and if it dies, only the template has failed.
+OSMO's own service works the same way."""
 
 from __future__ import annotations
 

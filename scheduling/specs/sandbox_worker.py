@@ -138,7 +138,8 @@ def answer_request(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_environment(missing: UndefinedValues, *extensions: type[Extension]) -> SandboxedEnvironment:
-    """OSMO's Jinja (sandboxed, strict), except that a variable without value is noted and printed as `UNDEFINED_TEXT`."""
+    """OSMO's Jinja (sandboxed, strict), except that a variable without value is noted and printed as
+    `UNDEFINED_TEXT`."""
 
     class Missing(jinja2.StrictUndefined):
         __slots__ = ()
@@ -227,8 +228,8 @@ def main() -> None:
     write_frame(sink, {"ready": True})
     while len(head := source.read(4)) == 4:
         request = json.loads(source.read(struct.unpack(">I", head)[0]))
-        # Counts processor time, so a busy node changes nothing, and ends the process even inside C code. It also stops a
-        # render whose server has died meanwhile.
+        # Counts processor time, so a busy node changes nothing, and ends the process even inside C code. It also stops
+        # a render whose server has died meanwhile.
         signal.setitimer(signal.ITIMER_PROF, request["seconds"])
         reply = answer_request(request)
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -13,7 +13,7 @@ from scheduling.specs.variables import encode_variables, unknown_variable_messag
 
 _RAW = "Put `{% raw %}` before and `{% endraw %}` behind text whose braces are not meant for the template."
 _MESSAGES = {
-    "too_large": f"The template makes more than {MAX_FILE_BYTES} bytes or needs too much memory. Make its loops smaller.",
+    "too_large": f"The template makes over {MAX_FILE_BYTES} bytes or needs too much memory. Make its loops smaller.",
     "too_slow": f"The template has not finished after {sandbox.RENDER_SECONDS:g} seconds. Make its loops smaller.",
     "too_deep": "The template is nested too deep or calls itself without end. Make it flatter.",
 }
@@ -33,8 +33,8 @@ _DOUBTFUL = {
 
 @dataclass(frozen=True, slots=True)
 class RenderedFile:
-    """The result; `lines[n]` is the source line of its line n (from 0); `undefined_lines` are source lines with a variable
-    that has no value."""
+    """The result; `lines[n]` is the source line of its line n (from 0); `undefined_lines` are source lines with a
+    variable that has no value."""
 
     text: str
     lines: list[int] = field(default_factory=list)

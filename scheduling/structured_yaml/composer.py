@@ -1,9 +1,8 @@
 """YAML text -> values, put together from the events of PyYAML's parser with a bound on depth and number.
 
-The parser does not recurse, and neither does the composer. An alias counts as often as the values that it stands for, so
-a short text cannot spell out more than the bound. Tags never build Python objects. A subclass says what a scalar, a list
-and a map become.
-"""
+The parser does not recurse, and neither does the composer. An alias counts as often as the values that it stands for,
+so a short text cannot spell out more than the bound. Tags never build Python objects. A subclass says what a scalar, a
+list and a map become."""
 
 from __future__ import annotations
 

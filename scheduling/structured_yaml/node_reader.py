@@ -32,7 +32,8 @@ LineOf = Callable[[int], int]
 
 
 def read_yaml(text: str, faults: Faults, *, path: str, line_of: LineOf, string_keys: bool = True) -> Node | None:
-    """The one document in `text`; None (and a fault) if the text is not valid YAML, too large, or not a single document."""
+    """The one document in `text`; None (and a fault) if the text is not valid YAML, too large, or not a single
+    document."""
     try:
         return _single_document(_NodeComposer(text, faults, path, line_of, string_keys))
     except CompositionStopped as problem:

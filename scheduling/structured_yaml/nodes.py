@@ -45,7 +45,8 @@ Node = ScalarNode | SequenceNode | MapNode
 
 
 def plain_value(node: Node) -> Any:
-    """The node as lists, dicts and values that JSON can hold; values that JSON does not have (dates, NaN) as their text."""
+    """The node as lists, dicts and values that JSON can hold; values that JSON does not have (dates, NaN) as their
+    text."""
     if isinstance(node, SequenceNode):
         return [plain_value(item) for item in node.items]
     if isinstance(node, MapNode):

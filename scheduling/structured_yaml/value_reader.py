@@ -46,7 +46,8 @@ class UnreadableScalar:
 
 @dataclass(slots=True)
 class YamlDocument:
-    """One document: its value, or the faults that keep it from being read. `lines`: path → line, from 1, if asked for."""
+    """One document: its value, or the faults that keep it from being read. `lines`: path → line, from 1, if asked
+    for."""
 
     value: Any = None
     faults: list[Violation] = field(default_factory=list)

@@ -1,4 +1,5 @@
-"""Subpools over HTTP: each verb in each state, versions, repeats, dry runs, who may (api.md, "Subpools"; D7, D8, D10)."""
+"""Subpools over HTTP: each verb in each state, versions, repeats, dry runs, who may (api.md, "Subpools"; D7, D8,
+D10)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Scenario files that mean harm, and good ones with something changed: an answer or faults with paths, whatever comes.
 
-They are read in a process that may use half a GiB and some seconds of one core for each (`tests/support/resource_limits.py`).
-"""
+They are read in a process that may use half a GiB and some seconds of one core for each
+(`tests/support/resource_limits.py`)."""
 
 from __future__ import annotations
 
