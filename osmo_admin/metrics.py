@@ -48,7 +48,7 @@ class MetricsView(View):
     authentication_classes = (AccessTokenAuthentication, SessionAuthentication)
 
     @describe_operation(
-        "Prometheus metrics, with quota and use of each leaf and namespace. For osmo-admin, osmo-viewer, or all callers.",
+        "Prometheus metrics, with quota and use of leaves and namespaces. For osmo-admin, osmo-viewer, or all callers.",
         answer=TEXT,
         media_type="text/plain",
     )
