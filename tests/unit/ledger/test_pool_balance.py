@@ -76,7 +76,7 @@ def test_the_seeds_pool() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "slices", "shared", "container"),
+    ("facts", "subpools", "shared", "container"),
     [
         pytest.param(pool(100, Subpool("a", DELETING, 30, UsageCounts(8, 8, 1, 20))), [20], 80, 100, id="keeps what it needs"),
         pytest.param(pool(100, Subpool("a", DELETING, 30, UsageCounts(8, 8, 3, 50))), [30], 70, 100, id="no more than it had"),
@@ -97,12 +97,12 @@ def test_what_the_scheduler_is_told(facts: PoolBalance, subpools: list[int], sha
 @pytest.mark.parametrize(
     ("quota", "refused"), [(70, False), (71, True), (0, False)], ids=["all that is free", "one more", "nothing"]
 )
-def test_a_slice_gets_at_most_what_is_free(quota: int, refused: bool) -> None:
+def test_a_subpool_gets_at_most_what_is_free(quota: int, refused: bool) -> None:
     facts = pool(100, Subpool("a", ACTIVE, 30), Subpool("gone", DELETING, 50))
     assert (subpool_quota_violation(facts, name="b", quota=quota) is not None) is refused
 
 
-def test_a_slices_own_quota_is_free_for_itself() -> None:
+def test_a_subpools_own_quota_is_free_for_itself() -> None:
     facts = pool(100, Subpool("a", ACTIVE, 30), Subpool("b", ACTIVE, 40))
     assert subpool_quota_violation(facts, name="b", quota=70) is None
     assert subpool_quota_violation(facts, name="b", quota=71) is not None
@@ -111,7 +111,7 @@ def test_a_slices_own_quota_is_free_for_itself() -> None:
 @pytest.mark.parametrize(
     ("guarantee", "code"), [(70, None), (69, "guarantee_below_slices"), (UNLIMITED, "no_guarantee")]
 )
-def test_a_pool_is_never_cut_below_its_slices(guarantee: int, code: str | None) -> None:
+def test_a_pool_is_never_cut_below_its_subpools(guarantee: int, code: str | None) -> None:
     found = guarantee_violation(pool(100, Subpool("a", ACTIVE, 30), Subpool("b", ACTIVE, 40)), guarantee)
     assert (found.code if found else None) == code
 
