@@ -111,7 +111,7 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
 
 @contextmanager
 def one_snapshot() -> Iterator[None]:
-    """All queries inside see one moment, so that a house at work shows no difference that is only a change between two
+    """All queries inside read one snapshot, so that a running system shows no difference that is only a change between two
     looks. Inside an outer transaction the caller's own snapshot serves."""
     outermost = not connection.in_atomic_block
     with transaction.atomic():
@@ -137,7 +137,7 @@ def _announce(before: str, controller: str) -> None:
 
 
 def _lost(is_committing: bool) -> DatabaseLost:
-    """Whoever loses the answer to a commit cannot know what became of it."""
+    """A caller that loses the answer to a commit cannot know its outcome."""
     if is_committing:
         return DatabaseLost(
             "The database went away before it confirmed the change: it is not known whether it was made. Look before "
@@ -148,7 +148,7 @@ def _lost(is_committing: bool) -> DatabaseLost:
 
 
 def conflict_from_integrity_error(error: IntegrityError) -> Conflict:
-    """A database rule's refusal as the house's own: the rule's name is the code, its sentence the message."""
+    """The refusal of a database rule as an error of ours: the name of the rule is the code, its text the message."""
     cause = error.__cause__
     rule, sentence = "database_rule", "The change breaks a rule of the ledger."
     if isinstance(cause, pg.Error):

@@ -80,7 +80,7 @@ def get_token_owner(actor: Actor, owner: str, permission: Permission = Permissio
 
 
 def list_tokens(*, actor: Actor, owner: str) -> list[AccessToken]:
-    """A user's tokens by name, those past their end too. Oneself, or who reads the house."""
+    """The tokens of a user by name, expired ones too. For the user and for platform readers."""
     return list(
         AccessToken.objects.filter(owner=get_token_owner(actor, owner, Permission.PLATFORM_READ)).order_by("name")
     )

@@ -122,7 +122,7 @@ def revoke_role(*, actor: Actor, username: str, role: str, description: str = ""
 
 
 def require_another_admin(user: User) -> None:
-    """Refuse what would leave the house without an open account that may run it: `user` is about to lose its own.
+    """Refuse a change after which no open account could run OSMO Admin: `user` is about to lose its own.
 
     Holds the role until the change is over, so that two admins who shut each other out come one after the other.
     Raises Conflict.
@@ -135,7 +135,7 @@ def require_another_admin(user: User) -> None:
                     "roles",
                     "last_admin",
                     f"{user.username} has the last open account with the role {PLATFORM_ADMIN}; without it nobody could "
-                    "run the house. Give the role to somebody else first.",
+                    "run OSMO Admin. Assign the role to another user first.",
                 )
             ]
         )
@@ -184,7 +184,7 @@ def create_pool_roles(*pools: str) -> None:
 
 
 def delete_pool_roles(pool: str) -> None:
-    """Take back the roles of a pool that is gone for good, so that whoever had them has nothing on a later pool of that
+    """Remove the roles of a deleted pool, so that users who had them have no role on a later pool of that
     name."""
     Group.objects.filter(name__in=[pool_role(pool, kind) for kind in PoolRoleKind]).delete()
 
@@ -238,7 +238,7 @@ def _username_violations(username: str) -> list[Violation]:
 
 
 def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation]:
-    """One for each role that there is not. Roles exist with their pool: the two house roles always, a pool's while the
+    """One for each role that there is not. Roles exist with their pool: the two platform roles always, a pool's while the
     pool is known."""
     found = []
     for role in roles:

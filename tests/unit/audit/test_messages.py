@@ -8,7 +8,7 @@ import pytest
 
 from pools.domain.audit_messages import LONGEST_VALUE, audit_message
 
-SLICE = {"id": 7, "name": "team--b", "parent_id": 1, "last_quota": 50, "subpool_state": "ACTIVE", "version": 3}
+SUBPOOL = {"id": 7, "name": "team--b", "parent_id": 1, "last_quota": 50, "subpool_state": "ACTIVE", "version": 3}
 POOL = {"id": 1, "name": "team", "guarantee": 100, "maximum": -1, "enable_maintenance": False, "config": {}}
 TOKEN = {"id": 4, "name": "ci", "owner": "bob", "roles": None}
 WORK = {"name": "hello-1", "pool": "team--a", "priority": "HIGH", "status": "PENDING", "failure_message": ""}
@@ -18,16 +18,16 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "subpool.updated",
         "pool/team--b",
         "alice",
-        SLICE,
-        SLICE | {"last_quota": 20, "version": 4},
+        SUBPOOL,
+        SUBPOOL | {"last_quota": 20, "version": 4},
         "alice cut team--b from 50 to 20",
     ),
     "raised": (
         "subpool.updated",
         "pool/team--b",
         "alice",
-        SLICE,
-        SLICE | {"last_quota": 60},
+        SUBPOOL,
+        SUBPOOL | {"last_quota": 60},
         "alice raised team--b from 50 to 60",
     ),
     "created": (
@@ -35,7 +35,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "pool/team--a",
         "bob",
         None,
-        SLICE | {"last_quota": 30},
+        SUBPOOL | {"last_quota": 30},
         "bob created subpool team--a with 30 GPUs",
     ),
     "one GPU": (
@@ -43,47 +43,47 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "pool/team--a",
         "bob",
         None,
-        SLICE | {"last_quota": 1},
+        SUBPOOL | {"last_quota": 1},
         "bob created subpool team--a with 1 GPU",
     ),
     "deleting": (
         "subpool.deleting",
         "pool/team--b",
         "bob",
-        SLICE,
-        SLICE | {"subpool_state": "DELETING"},
+        SUBPOOL,
+        SUBPOOL | {"subpool_state": "DELETING"},
         "bob deleted subpool team--b, which is draining 50 GPUs",
     ),
     "drained": (
         "subpool.archived",
         "pool/team--a",
         "system",
-        SLICE | {"subpool_state": "DELETING"},
-        SLICE | {"subpool_state": "ARCHIVED"},
+        SUBPOOL | {"subpool_state": "DELETING"},
+        SUBPOOL | {"subpool_state": "ARCHIVED"},
         "system archived team--a: drained",
     ),
     "deleted empty": (
         "subpool.archived",
         "pool/team--a",
         "bob",
-        SLICE,
-        SLICE | {"subpool_state": "ARCHIVED"},
+        SUBPOOL,
+        SUBPOOL | {"subpool_state": "ARCHIVED"},
         "bob deleted subpool team--a, which held no GPUs and is archived",
     ),
     "recreated": (
         "subpool.reactivated",
         "pool/team--b",
         "bob",
-        SLICE | {"subpool_state": "ARCHIVED"},
-        SLICE | {"last_quota": 10},
+        SUBPOOL | {"subpool_state": "ARCHIVED"},
+        SUBPOOL | {"last_quota": 10},
         "bob brought subpool team--b back with 10 GPUs",
     ),
     "slice renamed with its pool": (
         "subpool.renamed",
         "pool/squad--b",
         "root",
-        SLICE,
-        SLICE | {"name": "squad--b"},
+        SUBPOOL,
+        SUBPOOL | {"name": "squad--b"},
         "root renamed subpool team--b to squad--b",
     ),
     "pool created": ("pool.created", "pool/team", "root", None, POOL, "root created pool team with 100 GPUs"),
@@ -351,13 +351,13 @@ def test_sentence(case: tuple[str, str, str, Any, Any, str]) -> None:
 
 def test_a_persons_reason_stands_behind_the_sentence() -> None:
     said = audit_message(
-        "subpool.updated", "pool/team--b", "alice", SLICE, SLICE | {"last_quota": 20}, "a paper is due"
+        "subpool.updated", "pool/team--b", "alice", SUBPOOL, SUBPOOL | {"last_quota": 20}, "a paper is due"
     )
     assert said == "alice cut team--b from 50 to 20: a paper is due"
 
 
 def test_the_systems_reason_says_nothing_new() -> None:
-    before, after = SLICE | {"subpool_state": "DELETING"}, SLICE | {"subpool_state": "ARCHIVED"}
+    before, after = SUBPOOL | {"subpool_state": "DELETING"}, SUBPOOL | {"subpool_state": "ARCHIVED"}
     said = audit_message("subpool.archived", "pool/team--a", "system", before, after, "drained")
     assert said == "system archived team--a: drained"
 

@@ -93,8 +93,8 @@ def test_available_is_what_the_balances_say(drawn):
 
 @given(trees(), st.data())
 def test_what_is_admitted_beside_a_debt_puts_no_limit_of_its_path_out_of_hand(drawn, data):
-    """D12: the formula is asked of the way from the leaf to the top. Whoever is let in leaves no node there beyond its
-    limits, and whoever is not would have."""
+    """D12: the formula is checked on the path from the leaf to the root. An admitted workload leaves no node there over
+    its limits, and a refused one would have."""
     tree, leaves = drawn
     leaf, amount = data.draw(st.sampled_from(leaves)), data.draw(st.integers(1, 12))
     held = {GPU: tree._usage.get(leaf, {}).get(GPU, 0) + amount}
