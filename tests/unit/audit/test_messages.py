@@ -78,7 +78,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         SUBPOOL | {"last_quota": 10},
         "bob brought subpool team--b back with 10 GPUs",
     ),
-    "slice renamed with its pool": (
+    "subpool renamed with its pool": (
         "subpool.renamed",
         "pool/squad--b",
         "root",
