@@ -18,7 +18,7 @@ Locks outside the table: `lock_revision` and `lock_backend` are the only lock of
 scheduling's own tables stand in :mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue sync,
 GPU quota controller) are rows claimed by a single UPDATE, so no lock is held while a lease is.
 
-Triggers repeat locks 4 and 5 for writers that go around the services; a service that keeps the order holds them already.
+Triggers repeat locks 4 and 5 for writers that bypass the services; a service that keeps the order holds them already.
 
 The pool tree is the contended lock: subpools share the guarantee of their pool, workflows share its leaves. A release
 takes it too, because the last workflow that ends archives its subpool, and that must not interleave with a recreate.
@@ -56,7 +56,8 @@ _LOCK_LEAF_SQL = f"""
 
 # Two statements: the first reads a snapshot from before the lock was granted, which is too old for the quota.
 _LOCK_NAMESPACES_SQL = f"""
-    SELECT {", ".join(USAGE_COLUMNS)} FROM pools_gpuusage WHERE namespace = ANY(%s) ORDER BY namespace FOR NO KEY UPDATE;
+    SELECT {", ".join(USAGE_COLUMNS)} FROM pools_gpuusage WHERE namespace = ANY(%s) ORDER BY namespace
+        FOR NO KEY UPDATE;
     {QUOTAS_SQL}
 """
 _NEW_NAMESPACES_SQL = """
@@ -68,8 +69,8 @@ _NEW_NAMESPACES_SQL = """
 
 
 def lock_user(username: str, *, for_deletion: bool = False) -> User | None:
-    """Lock an account until the transaction ends, so that changes of one account happen one after the other. None: there
-    is no such account. Only `for_deletion` makes new rows that refer to the account wait, too."""
+    """Lock an account until the transaction ends, so that changes of one account happen one after the other. None if
+    the account does not exist. Only `for_deletion` makes new rows that refer to the account wait, too."""
     _require_transaction()
     return User.objects.select_for_update(no_key=not for_deletion).filter(username=username).first()
 

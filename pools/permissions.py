@@ -22,7 +22,7 @@ def unknown_pool(name: str) -> NotFound:
 
 
 def require_platform(actor: Actor, permission: Permission = Permission.PLATFORM_WRITE) -> None:
-    """Refuse actors without the platform role. Platform objects are not secret, so the error is Forbidden, never NotFound."""
+    """Refuse actors without the platform role. Platform objects are not secret, so the error is always Forbidden."""
     if not is_allowed(actor, permission):
         needed = "osmo-admin" if permission is not Permission.PLATFORM_READ else "osmo-admin or osmo-viewer"
         raise Forbidden(f"This needs the role {needed}; {actor.username} does not have it.")
@@ -47,8 +47,8 @@ def get_visible_root(actor: Actor, name: str) -> Pool:
 
 
 def require_permission(actor: Actor, permission: Permission, pool: str) -> None:
-    """Refuse unless `actor` may do `permission` to the tree of `pool` (canonical name): NotFound if it may not even see it,
-    else Forbidden with the role that is missing."""
+    """Refuse actors without `permission` on the tree of `pool` (canonical name): NotFound if the pool is not visible to
+    the actor, else Forbidden with the missing role."""
     root = split_name(pool).parent
     if is_allowed(actor, permission, root):
         return

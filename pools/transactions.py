@@ -1,5 +1,5 @@
-"""The frame of every change: one transaction that knows its actor, waits for locks only so long, and announces on commit
-what it changed.
+"""The frame of every change: one transaction that knows its actor, waits for locks only so long, and announces on
+commit what it changed.
 
 Triggers note in the transaction's setting `osmo.changes` which backends and GPU namespaces a statement changed
 (:mod:`scheduling.models.change_triggers`), so no service has to remember it. :func:`change` reads the note and sends
@@ -111,8 +111,8 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
 
 @contextmanager
 def one_snapshot() -> Iterator[None]:
-    """All queries inside read one snapshot, so that a running system shows no difference that is only a change between two
-    looks. Inside an outer transaction the caller's own snapshot serves."""
+    """All queries inside read one snapshot, so that a change between two queries of a running system is not reported as
+    a difference. Inside an outer transaction the snapshot of the caller serves."""
     outermost = not connection.in_atomic_block
     with transaction.atomic():
         if outermost:

@@ -142,8 +142,8 @@ class QuotaTreeView(View):
     """The tree of all quotas."""
 
     @describe_operation(
-        "Show the tree of quotas: for each node its quota, its usage, what it borrows and lends, and in `available` the "
-        "amount that can start now.",
+        "Show the tree of quotas: for each node its quota, its usage, what it borrows and lends, and in `available` "
+        "the amount that can start now.",
         query_parameters=[QueryParameter("root", TEXT, "Only this cohort or pool and the nodes below it.")],
         answer=object_with({"nodes": array_of(OBJECT)}),
         extra_statuses=[404],

@@ -1,7 +1,7 @@
 """An audit entry as a sentence: `alice cut team--b from 50 to 20`.
 
-One rule for every interface: the API puts the sentence beside each entry, and pages and clients show that one. An action
-that nobody foresaw still reads: its words, its object, and what changed.
+The API puts the message beside each entry, and pages and clients show that message. An action without a message of its
+own gets a general one: the words of the action, the object, and what changed.
 """
 
 from __future__ import annotations

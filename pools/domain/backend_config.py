@@ -78,8 +78,8 @@ def parse_backend(
             Violation(
                 "name",
                 "bad_name",
-                f"{shorten_value(name)!r} is not a valid backend name: lower-case letters, digits and hyphens, a letter first, "
-                "a letter or digit last, at most 63.",
+                f"{shorten_value(name)!r} is not a valid backend name: lower-case letters, digits and hyphens, "
+                "a letter first, a letter or digit last, at most 63.",
             )
         )
     namespace = fields.read_text("namespace") if fields.is_given("namespace") else None

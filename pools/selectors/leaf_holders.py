@@ -29,8 +29,8 @@ class LeafHolder:
 
 
 def find_holders(leaves: Sequence[str]) -> dict[str, list[LeafHolder]]:
-    """By leaf, the live workflows that keep its GPUs in use, the longest holders first; at most `MAX_HOLDERS` per leaf, one
-    query. For a DELETING subpool these are all live workflows, elsewhere the HIGH and NORMAL ones that hold GPUs.
+    """By leaf, the live workflows that keep its GPUs in use, the longest holders first. At most `MAX_HOLDERS` per leaf;
+    one query. For a DELETING subpool these are all live workflows, elsewhere the HIGH and NORMAL ones that hold GPUs.
 
     The caller checks that the reader may see the leaves."""
     drains = Q(pool__subpool_state=SubpoolState.DELETING) | (Q(held_gpus__gt=0) & ~Q(priority=PREEMPTIBLE_PRIORITY))

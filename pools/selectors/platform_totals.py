@@ -63,7 +63,8 @@ class SubpoolSums:
 
 
 def _subpool_sums(roots: PoolQuerySet) -> dict[int, SubpoolSums]:
-    """The subpools of each pool, without ARCHIVED ones. The arithmetic is that of :func:`pools.domain.quota.usage_bar.subpool_bar`."""
+    """The subpools of each pool, without ARCHIVED ones. The arithmetic is that of
+    :func:`pools.domain.quota.usage_bar.subpool_bar`."""
     active, deleting = Q(subpool_state=SubpoolState.ACTIVE), Q(subpool_state=SubpoolState.DELETING)
     used, total, quota = F("usage__used"), F("usage__total_usage"), big_column("last_quota")
     rows = (

@@ -36,8 +36,8 @@ _POOLS = f"""
         FROM pools_pool part JOIN pools_leafusage held ON held.pool_id = part.id
         WHERE part.parent_id IN (SELECT id FROM member) GROUP BY part.parent_id
     )
-    SELECT member.name, member.cohort_name, member.guarantee, member.maximum, member.borrowing_limit, member.lending_limit,
-        COALESCE(member.weight, 1), COALESCE(parts.kept, 0)::bigint,
+    SELECT member.name, member.cohort_name, member.guarantee, member.maximum, member.borrowing_limit,
+        member.lending_limit, COALESCE(member.weight, 1), COALESCE(parts.kept, 0)::bigint,
         (held.total_usage + COALESCE(parts.used, 0))::bigint
     FROM member JOIN pools_leafusage held ON held.pool_id = member.id LEFT JOIN parts ON parts.parent_id = member.id
 """
@@ -53,8 +53,8 @@ def read_admission_tree(roots: Collection[int]) -> QuotaTree:
         rows = cursor.fetchall()
     pools = [
         PoolQuotaFacts(
-            name, cohort, decode_gpus(guarantee), decode_gpus(maximum), decode_gpus(borrowing), decode_gpus(lending), weight,
-            quota=max(decode_gpus(guarantee), kept), usage=usage,
+            name, cohort, decode_gpus(guarantee), decode_gpus(maximum), decode_gpus(borrowing), decode_gpus(lending),
+            weight, quota=max(decode_gpus(guarantee), kept), usage=usage,
         )
         for name, cohort, guarantee, maximum, borrowing, lending, weight, kept, usage in rows
     ]  # fmt: skip
@@ -82,8 +82,8 @@ def pool_ids_below(roots: Collection[int]) -> list[int]:
 
 
 def cohort_roots(cohort_ids: Collection[int]) -> dict[int, int]:
-    """The id of the root of the tree of each of these cohorts. A cycle of parents has no root, so its smallest id is the
-    root for all of its members; nothing starts there."""
+    """The id of the root of the tree of each of these cohorts. A cycle of parents has no root, so its smallest id
+    counts as the root of all its members; nothing starts there."""
     if not cohort_ids:
         return {}
     with connection.cursor() as cursor:

@@ -19,8 +19,8 @@ from pools.selectors.quota_facts import read_cohort_facts
 
 @dataclass(frozen=True, slots=True)
 class PotentialLimit:
-    """The potential in GPUs and its cause: the node of the tree, its limit (`borrowing_limit`, or `quota` at a root), and
-    the amount of that limit."""
+    """The potential in GPUs and its cause: the node of the tree, its limit (`borrowing_limit`, or `quota` at a root),
+    and the amount of that limit."""
 
     gpus: Amount
     node: str

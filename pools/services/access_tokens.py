@@ -103,8 +103,8 @@ def _violations(
             Violation(
                 "name",
                 "bad_token_name",
-                f"{name!r} is not a valid token name: a letter first, then letters, digits, '-' and '_', a letter or digit "
-                "last, at most 100.",
+                f"{name!r} is not a valid token name: a letter first, then letters, digits, '-' and '_', a letter or "
+                "digit last, at most 100.",
             )
         )
     now = timezone.now()

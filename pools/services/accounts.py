@@ -21,9 +21,9 @@ def set_roles(
     expected_roles: Collection[str] | None = None,
     description: str = "",
 ) -> None:
-    """Leave a user with exactly these roles, all or nothing. `expected_roles` are the roles the caller took for the user's.
+    """Give a user exactly these roles, all or nothing. `expected_roles` are the roles that the caller last read.
 
-    Raises Stale if they are not any more, BadInput with every role that does not exist."""
+    Raises Stale if the roles changed since, BadInput with every role that does not exist."""
     require_platform(actor)
     with change(actor=actor, description=description):
         held = _lock_account(username).as_actor().roles

@@ -23,8 +23,8 @@ from pools.services.dry_run import read_effect
 
 
 def effect_on_cohort(actor: Actor, name: str, operation: Callable[[], object]) -> dict[str, Any]:
-    """What `operation` would do: the cohort before and after, each with the `nodes` of the tree in which it stands. The rest
-    as in :func:`effect_with_debts`."""
+    """The effect of `operation`: the cohort before and after, each with the `nodes` of its tree. The other keys are
+    those of :func:`effect_with_debts`."""
     return effect_with_debts(operation, read_state=lambda: _picture(actor, name), actor=actor)
 
 

@@ -61,8 +61,8 @@ def put_cohort(
 
 
 def create_cohort(*, actor: Actor, name: str, body: Body, description: str = "") -> CohortResult:
-    """Make a cohort that is not configured yet. An implicit cohort of that name becomes an explicit one. Raises Conflict
-    if the cohort is configured already, and what :func:`put_cohort` raises."""
+    """Make a cohort that is not configured yet. An implicit cohort of that name becomes explicit. Raises Conflict if
+    the cohort is configured already, and what :func:`put_cohort` raises."""
 
     def new_body(row: Cohort | None) -> Body:
         if row is not None and row.explicit:

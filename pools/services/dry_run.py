@@ -17,8 +17,8 @@ from pools.transactions import read_changes, reset_changes
 
 
 def effect_on_pool_tree(root_name: str, operation: Callable[[], object], *, actor: Actor) -> dict[str, Any]:
-    """What `operation` would do to a pool's tree (api.md, "Subpools", `dry_run`); `before` is None for a pool that does not
-    exist yet. See :func:`read_effect`."""
+    """The effect of `operation` on the tree of a pool (api.md, "Subpools", `dry_run`); `before` is None for a pool that
+    does not exist yet. See :func:`read_effect`."""
     return read_effect(
         operation, read_state=lambda: read_pool_tree(root_name), read_draining=lambda: _draining(root_name), actor=actor
     )
@@ -32,13 +32,13 @@ def read_effect(
     read_draining: Callable[[], list[str]] = list,
     actor: Actor | None = None,
 ) -> dict[str, Any]:
-    """What `operation` would do to whatever `read_state` (afterwards `read_state_after`) shows: done, looked at, and rolled back.
+    """The effect of `operation` on the state that `read_state` (afterwards `read_state_after`) reads: the operation
+    runs, the state is read, and the transaction is rolled back.
 
-    `{"dry_run": true, "before", "after", "violations", "draining"}` and the keys of :data:`WORK`; a change that a rule
-    forbids (quota, name, state) has violations and no `after`. Unreadable input, missing objects and missing roles
-    raise as they would in earnest. With `actor` it is also told what the next scheduling would do if the change were
-    made (:class:`pools.signals.Impact`): by name what that actor may see, the rest as a number.
-    """
+    `{"dry_run": true, "before", "after", "violations", "draining"}` and the keys of :data:`IMPACT_KEYS`; a change that
+    a rule forbids (quota, name, state) has violations and no `after`. Unreadable input, missing objects and missing
+    roles raise as they would in earnest. With `actor` it is also told what the next scheduling would do if the change
+    were made (:class:`pools.signals.Impact`): by name what that actor may see, the rest as a number."""
     violations, after, drains = [], None, []
     at_stake: list[ImpactReader] = []
     before = read_state()

@@ -1,7 +1,7 @@
 """Workers by name: allocate, adjust, commit, release, and let reservations expire.
 
-Each is one transaction under the namespace's lock: the check and the record are one step, whichever interface or process
-they come from. Each is idempotent by the id of a live allocation.
+Each is one transaction under the lock of the namespace, so the check and the record are one step for every interface
+and process. Each is idempotent by the id of a live allocation.
 Source: tensorfusion-quota.md, sections 2, 3, 5 and 7; decision D14.
 """
 
@@ -118,8 +118,8 @@ def commit(*, actor: Actor, namespace: str, name: str, description: str = "") ->
 
 
 def release(*, actor: Actor, namespace: str, name: str, description: str = "") -> GpuAllocation:
-    """Release an allocation. A repeated release is not an error; an unknown allocation is NotFound. What counts a task of a
-    workflow is given back by its workflow alone (Conflict), what counts a pod by `osmo-admin` or by its cluster."""
+    """Release an allocation. A repeated release is not an error; an unknown allocation is NotFound. Only its workflow
+    releases the allocation of a task (Conflict), only `osmo-admin` or its cluster that of a pod."""
     require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):
         facts = lock_namespace(namespace)

@@ -61,8 +61,8 @@ def configuration_change(*, actor: Actor, name: str, description: str, tags: Seq
 
 
 def lock_pool_for_change(name: str, *, expected_version: int | None, forbidden_action: str) -> Pool:
-    """The top-level pool, locked with its tree, if it is there, not archived, and as the caller saw it. `forbidden_action` is what
-    cannot be done to an archived one."""
+    """The top-level pool, locked with its tree. Raises NotFound, Stale, and Conflict for an archived pool, to which
+    `forbidden_action` cannot be done."""
     row = next(iter(_locked([name])), None)
     if row is None:
         raise unknown_pool(name)

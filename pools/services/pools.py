@@ -48,8 +48,8 @@ def put_pool(
 ) -> PoolResult:
     """Make a pool, replace its configuration, or bring an archived one back (D8). `body` is the editable JSON.
 
-    Raises BadInput with every fault at once (form, name, unknown backend, guarantee below the ACTIVE subpools), Conflict
-    (another backend while work is live), Stale, NotFound/Forbidden.
+    Raises BadInput with every fault at once (form, name, unknown backend, guarantee below the ACTIVE subpools),
+    Conflict (another backend while work is live), Stale, NotFound/Forbidden.
     """
     require_permission(actor, Permission.POOL_CONFIGURE, name)
     with configuration_change(actor=actor, name=name, description=description, tags=tags):
@@ -167,7 +167,8 @@ def delete_pool(
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
 ) -> Pool | None:
-    """Remove a pool; one that ever had subpools or workflows is archived instead and returned (D8). It leaves its cohort.
+    """Remove a pool. A pool that ever had subpools or workflows is archived instead and returned (D8). It leaves its
+    cohort.
 
     Raises Conflict while it has ACTIVE or DELETING subpools or live work, and for one that is archived already.
     """

@@ -39,7 +39,7 @@ def create_user(
     skip_password_rules: bool = False,
 ) -> User:
     """Make a user with roles, or bring a removed one back with these roles only. Without a password it can only sign in
-    by token. `skip_password_rules`: the operator of the machine chose it and answers for it. Raises BadInput, Conflict."""
+    by token. `skip_password_rules` is for the operator of the server, who may choose any. Raises BadInput, Conflict."""
     require_platform(actor)
     found = [*_username_violations(username), *role_violations(roles)]
     if not skip_password_rules:
@@ -134,8 +134,8 @@ def require_another_admin(user: User) -> None:
                 Violation(
                     "roles",
                     "last_admin",
-                    f"{user.username} has the last open account with the role {PLATFORM_ADMIN}; without it nobody could "
-                    "run OSMO Admin. Assign the role to another user first.",
+                    f"{user.username} has the last open account with the role {PLATFORM_ADMIN}; without it "
+                    "nobody could run OSMO Admin. Assign the role to another user first.",
                 )
             ]
         )
@@ -238,8 +238,8 @@ def _username_violations(username: str) -> list[Violation]:
 
 
 def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation]:
-    """One for each role that there is not. Roles exist with their pool: the two platform roles always, a pool's while the
-    pool is known."""
+    """One violation for each unknown role. The two platform roles always exist, the roles of a pool while the pool
+    exists."""
     found = []
     for role in roles:
         parsed = parse_pool_role(role)
@@ -249,8 +249,8 @@ def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation
             Violation(
                 path,
                 "unknown_role",
-                f"There is no role {role}. Roles are {', '.join(PLATFORM_ROLES)}, and osmo-POOL-admin and osmo-POOL-user "
-                "of each pool.",
+                f"There is no role {role}. Roles are {', '.join(PLATFORM_ROLES)}, and osmo-POOL-admin and "
+                "osmo-POOL-user of each pool.",
             )
         )
     return found

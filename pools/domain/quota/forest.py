@@ -32,8 +32,8 @@ class CohortQuotaFacts:
 
 @dataclass(frozen=True, slots=True)
 class LeafQuotaFacts:
-    """A shared leaf or a subpool by its canonical name (`team--_shared`, `team--a`): quota and use in GPUs, -1 unlimited;
-    `pending` is what waits there."""
+    """A shared leaf or a subpool by its canonical name (`team--_shared`, `team--a`). Amounts are GPUs; `pending` are
+    those that waiting work of the leaf asks for."""
 
     name: str
     quota: Gpus

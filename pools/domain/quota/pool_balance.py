@@ -136,7 +136,8 @@ def parse_quota(value: object, *, parent: Gpus, path: str = "quota") -> ParsedQu
     bad = Violation(
         path,
         "bad_quota",
-        f'{_shown(value)} is not a valid quota: give whole GPUs, a fraction such as 12.9, or a percentage such as "25%".',
+        f"{_shown(value)} is not a valid quota: give whole GPUs, a fraction such as 12.9, or a percentage such as "
+        '"25%".',
     )
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return bad

@@ -50,8 +50,8 @@ def subpool_bar(part: Subpool) -> UsageBar:
 
 
 def pool_bar(balance: PoolBalance) -> UsageBar:
-    """The bar of a whole pool. Free is what its guarantee leaves over after all use, so a subpool that drains or borrows
-    is seen to eat into what the others were promised."""
+    """The bar of a whole pool. The free part is the guarantee minus all use, so a subpool that drains or borrows
+    reduces the free part of the pool."""
     leaves = [leaf_bar(balance.unallocated, balance.shared_usage), *(subpool_bar(part) for part in balance.subpools)]
     total = sum_bars(leaves)
     free = 0 if balance.is_unlimited else max(0, int(balance.guarantee) - balance.total_usage)

@@ -78,16 +78,25 @@ def test_the_seeds_pool() -> None:
 @pytest.mark.parametrize(
     ("facts", "subpools", "shared", "container"),
     [
-        pytest.param(pool(100, Subpool("a", DELETING, 30, UsageCounts(8, 8, 1, 20))), [20], 80, 100, id="keeps what it needs"),
-        pytest.param(pool(100, Subpool("a", DELETING, 30, UsageCounts(8, 8, 3, 50))), [30], 70, 100, id="no more than it had"),
         pytest.param(
-            pool(100, Subpool("a", DELETING, 30, UsageCounts(20, 20, 1, 20)), Subpool("b", ACTIVE, 100)), [20, 100], 0, 120,
+            pool(100, Subpool("a", DELETING, 30, UsageCounts(8, 8, 1, 20))), [20], 80, 100, id="keeps what it needs"
+        ),
+        pytest.param(
+            pool(100, Subpool("a", DELETING, 30, UsageCounts(8, 8, 3, 50))), [30], 70, 100, id="no more than it had"
+        ),
+        pytest.param(
+            pool(100, Subpool("a", DELETING, 30, UsageCounts(20, 20, 1, 20)), Subpool("b", ACTIVE, 100)),
+            [20, 100],
+            0,
+            120,
             id="promised again meanwhile",
         ),
-        pytest.param(pool(10, Subpool("a", DELETING, 30, UsageCounts(20, 20, 1, 20))), [20], 0, 20, id="the pool was cut"),
+        pytest.param(
+            pool(10, Subpool("a", DELETING, 30, UsageCounts(20, 20, 1, 20))), [20], 0, 20, id="the pool was cut"
+        ),
         pytest.param(pool(100, Subpool("a", ARCHIVED, 30)), [0], 100, 100, id="archived holds nothing"),
     ],
-)  # fmt: skip
+)
 def test_what_the_scheduler_is_told(facts: PoolBalance, subpools: list[int], shared: int, container: int) -> None:
     assert [part.scheduling_quota for part in facts.subpools] == subpools
     assert facts.shared_scheduling_quota == shared
