@@ -135,7 +135,7 @@ def test_users_and_tokens_are_created_beside_the_running_server(installation: Up
         (("user", "create", "admin"), "User admin exists already"),
         (("user", "disable", "admin"), "admin has the last open account with the role osmo-admin"),
         (("token", "create", "nobody-here", "x"), "User nobody-here does not exist"),
-        (("token", "create", "admin", "9 lives"), "is no token name"),
+        (("token", "create", "admin", "9 lives"), "is not a valid token name"),
     ],
     ids=["role", "user", "last admin", "owner", "token name"],
 )

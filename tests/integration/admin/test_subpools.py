@@ -61,12 +61,12 @@ def test_the_version_of_the_subpool_is_checked_under_the_lock(as_person: Callabl
 def test_refusals_are_shown_at_their_fields_and_keep_the_input(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
     for quota, sentence in {
-        "": "no quota",
-        "lots": "no quota",
+        "": "not a valid quota",
+        "lots": "not a valid quota",
         "-1": "negative",
         "51": "50 are free to give",
-        "9" * 60: "no quota",
-        "NaN": "no quota",
+        "9" * 60: "not a valid quota",
+        "NaN": "not a valid quota",
     }.items():
         answer = chief.post(CREATE, {"subpool_name": "c", "quota": quota, "step": "preview"})
         assert answer.status_code == 400, quota
