@@ -130,7 +130,7 @@ def test_rollback_refuses(team: str, admin: ApiCaller) -> None:
     too_small = admin("POST", f"{HISTORY}/rollback", {"revision": 1, "config_type": "POOL"})
     assert (too_small.status, too_small.codes) == (
         400,
-        {("team.resources.gpu.guarantee", "guarantee_below_subpools")},
+        {("team.resources.gpu.guarantee", "guarantee_below_slices")},
     )
     assert admin("POST", f"{HISTORY}/rollback", {"revision": 9, "config_type": "POOL"}).status == 404
     for body in (
@@ -208,7 +208,7 @@ def test_many_pools_all_or_none_with_every_fault(team: str, admin: ApiCaller) ->
     assert answer.status == 400
     assert answer.codes == {
         ("Bad", "bad_name"),
-        ("team.resources.gpu.guarantee", "guarantee_below_subpools"),
+        ("team.resources.gpu.guarantee", "guarantee_below_slices"),
         ("team--a", "separator_in_name"),
         ("lost.backend", "unknown_backend"),
         ("wrong.resources.gpu.guarantee", "negative_quota"),

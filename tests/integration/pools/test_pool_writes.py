@@ -57,7 +57,7 @@ def test_all_faults_come_at_once(team: str, admin: ApiCaller, method: str) -> No
     assert answer.codes == {
         ("colour", "unknown_key"),
         ("resources.gpu.weight", "bad_value"),
-        ("resources.gpu.guarantee", "guarantee_below_subpools"),
+        ("resources.gpu.guarantee", "guarantee_below_slices"),
     }
 
 
@@ -171,7 +171,7 @@ def test_a_pool_with_a_past_is_archived_and_comes_back(
     ann = caller("ann", "osmo-team-user")
     create_subpool(admin, "a", 30)
     busy = admin("DELETE", f"{CONFIG}/team")
-    assert (busy.status, busy.codes) == (409, {("subpools", "has_subpools")})
+    assert (busy.status, busy.codes) == (409, {("subpools", "has_slices")})
     assert admin("DELETE", f"{CONFIG}/team/subpool/a").status == 200
     gone = admin("DELETE", f"{CONFIG}/team")
     assert (gone.status, gone.body) == (200, None)
@@ -218,7 +218,7 @@ def test_rename_takes_roles_tokens_and_archived_subpools_along(
     AccessToken.objects.filter(pk=token.pk).update(roles=["osmo-team-admin"])
     User.objects.filter(username="ann").update(default_pool="team")
     create_subpool(admin, "a", 30)
-    assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"}).codes == {("subpools", "has_subpools")}
+    assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"}).codes == {("subpools", "has_slices")}
     assert admin("DELETE", f"{CONFIG}/team/subpool/a").status == 200
 
     answer = admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"})
@@ -308,13 +308,13 @@ def test_dry_runs_write_nothing_and_say_what_would_be(team: str, admin: ApiCalle
     assert cut["after"]["configs"]["resources"]["gpu"]["guarantee"] == 50
     too_deep = admin("PUT", f"{CONFIG}/team", {"configs": pool_config(10)}, query=dry)
     assert (too_deep.status, too_deep.body["after"]) == (200, None)
-    assert [fault["code"] for fault in too_deep.body["violations"]] == ["guarantee_below_subpools"]
+    assert [fault["code"] for fault in too_deep.body["violations"]] == ["guarantee_below_slices"]
     new = admin("PUT", f"{CONFIG}/new", {"configs": pool_config(10)}, query=dry).body
     assert (new["before"], new["after"]["quota"]) == (None, 10)
-    assert [v["code"] for v in admin("DELETE", f"{CONFIG}/team", query=dry).body["violations"]] == ["has_subpools"]
+    assert [v["code"] for v in admin("DELETE", f"{CONFIG}/team", query=dry).body["violations"]] == ["has_slices"]
     assert [
         v["code"] for v in admin("PUT", f"{CONFIG}/team/rename", {"new_name": "b"}, query=dry).body["violations"]
-    ] == ["has_subpools"]
+    ] == ["has_slices"]
     assert admin("PUT", f"{CONFIG}/team", {"configs": {"backend": 5}}, query=dry).status == 400, "unreadable"
     assert admin("PATCH", f"{CONFIG}/gone", {"configs_dict": {}}, query=dry).status == 404
     assert admin("PATCH", f"{CONFIG}/team", {"configs_dict": {}}, query={"dry_run": "perhaps"}).status == 400

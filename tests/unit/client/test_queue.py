@@ -140,7 +140,7 @@ def test_live_sends_the_changes_and_shows_the_answer(osmo, stub, tmp_path: Path,
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("changes: [", "This is no YAML"),
+        ("changes: [", "This is not valid YAML"),
         ("changes: {set: 1}", "holds no changes"),
         ("queues: []\nchanges: []", "holds no changes"),
         ("[]\n---\n[]", "one FILE with one document"),
