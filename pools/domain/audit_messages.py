@@ -22,7 +22,7 @@ MACHINE_REASONS = frozenset({"reconciled", "settled", "drained"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _AuditEntry:
     """What a verb is told from. `kind` and `name` are the two halves of the object."""
 
     actor: str
@@ -58,7 +58,7 @@ def audit_message(
     images of its row, `description` the reason given with the change.
     """
     kind, _, name = subject.partition("/")
-    entry = _Entry(actor or "somebody", kind, name or kind, before or {}, after or {})
+    entry = _AuditEntry(actor or "somebody", kind, name or kind, before or {}, after or {})
     told = f"{entry.actor} {_MESSAGES.get(action, _unforeseen(action))(entry)}"
     if not description or description in MACHINE_REASONS:
         return told
@@ -98,38 +98,38 @@ def _resized(old: Any, new: Any) -> str:
     return "cut" if becomes < was else "raised"
 
 
-def _subpool_created(entry: _Entry) -> str:
+def _subpool_created(entry: _AuditEntry) -> str:
     return f"created subpool {entry.name} with {_gpus(entry.after.get('last_quota'))}"
 
 
-def _subpool_updated(entry: _Entry) -> str:
+def _subpool_updated(entry: _AuditEntry) -> str:
     old, new = entry.before.get("last_quota"), entry.after.get("last_quota")
     if not isinstance(old, int) or not isinstance(new, int) or old == new:
         return f"updated {entry.name}{entry.changes()}"
     return f"{_resized(old, new)} {entry.name} from {old} to {new}{entry.changes('last_quota')}"
 
 
-def _subpool_deleting(entry: _Entry) -> str:
+def _subpool_deleting(entry: _AuditEntry) -> str:
     return f"deleted subpool {entry.name}, which is draining {_gpus(entry.before.get('last_quota'))}"
 
 
-def _subpool_archived(entry: _Entry) -> str:
+def _subpool_archived(entry: _AuditEntry) -> str:
     if entry.before.get("subpool_state") == "DELETING":
         return f"archived {entry.name}: drained"
     return f"deleted subpool {entry.name}, which held no GPUs and is archived"
 
 
-def _subpool_reactivated(entry: _Entry) -> str:
+def _subpool_reactivated(entry: _AuditEntry) -> str:
     return f"brought subpool {entry.name} back with {_gpus(entry.after.get('last_quota'))}"
 
 
-def _pool_created(entry: _Entry) -> str:
+def _pool_created(entry: _AuditEntry) -> str:
     guarantee = _amount(entry.after.get("guarantee"))
     promised = "without a limit" if guarantee == "unlimited" else f"with {_gpus(entry.after['guarantee'])}"
     return f"created pool {entry.name} {promised}"
 
 
-def _pool_updated(entry: _Entry) -> str:
+def _pool_updated(entry: _AuditEntry) -> str:
     if entry.moved("guarantee"):
         old, new = entry.before.get("guarantee"), entry.after.get("guarantee")
         if _amount(old) != _amount(new):
@@ -149,7 +149,7 @@ def _pool_updated(entry: _Entry) -> str:
     return f"updated pool {entry.name}{entry.changes()}"
 
 
-def _cohort_created(entry: _Entry) -> str:
+def _cohort_created(entry: _AuditEntry) -> str:
     quotas: Mapping[str, Any] = entry.after.get("quotas") or {}
     own = ", ".join(f"{amounts.get('nominal')} {key}" for key, amounts in sorted(quotas.items())[:SHOWN_CHANGES])
     parent = entry.after.get("parent")
@@ -157,7 +157,7 @@ def _cohort_created(entry: _Entry) -> str:
     return f"configured cohort {entry.name}{below}{f' with {own}' if own else ' without a quota of its own'}"
 
 
-def _cohort_moved(entry: _Entry) -> str:
+def _cohort_moved(entry: _AuditEntry) -> str:
     parent = entry.after.get("parent")
     rest = entry.changes("parent", "parent_id")
     if parent is None:
@@ -165,26 +165,26 @@ def _cohort_moved(entry: _Entry) -> str:
     return f"moved cohort {entry.name} below {parent}{rest}"
 
 
-def _renamed(entry: _Entry) -> str:
+def _renamed(entry: _AuditEntry) -> str:
     what = "subpool" if entry.value("parent_id") else "pool"
     return f"renamed {what} {entry.before.get('name')} to {entry.after.get('name')}"
 
 
-def _user_updated(entry: _Entry) -> str:
+def _user_updated(entry: _AuditEntry) -> str:
     if entry.moved("is_active"):
         return f"{'opened' if entry.after.get('is_active') else 'closed'} the account of {entry.name}"
     whose = "the own profile" if entry.name == entry.actor else f"user {entry.name}"
     return f"updated {whose}{entry.changes()}"
 
 
-def _password_changed(entry: _Entry) -> str:
+def _password_changed(entry: _AuditEntry) -> str:
     if entry.moved("is_active"):  # a removed user loses the password, and a user who comes back gets another one
         return f"{'brought back' if entry.after.get('is_active') else 'removed'} user {entry.name}"
     return "changed the own password" if entry.name == entry.actor else f"changed the password of {entry.name}"
 
 
-def _token(verb: str, joint: str) -> Callable[[_Entry], str]:
-    def told(entry: _Entry) -> str:
+def _token(verb: str, joint: str) -> Callable[[_AuditEntry], str]:
+    def told(entry: _AuditEntry) -> str:
         owner = entry.value("owner")
         whose = "" if owner in {None, entry.actor} else f" {joint} {owner}"
         roles = entry.after.get("roles")
@@ -194,7 +194,7 @@ def _token(verb: str, joint: str) -> Callable[[_Entry], str]:
     return told
 
 
-def _config_updated(entry: _Entry) -> str:
+def _config_updated(entry: _AuditEntry) -> str:
     key, retries = "subpool_drain_interval_minutes", "max_retry_per_task"
     if not entry.moved(key) and entry.moved(retries):
         old, new = entry.before.get(retries), entry.after.get(retries)
@@ -205,24 +205,24 @@ def _config_updated(entry: _Entry) -> str:
     return f"set the drain monitor's interval from {old} to {new} minutes{entry.changes(key)}"
 
 
-def _submitted(entry: _Entry) -> str:
+def _submitted(entry: _AuditEntry) -> str:
     priority = entry.after.get("priority")
     return f"submitted {entry.name} to {entry.after.get('pool')}{f' with priority {priority}' if priority else ''}"
 
 
-def _started(entry: _Entry) -> str:
+def _started(entry: _AuditEntry) -> str:
     return f"started {entry.name} on {entry.after.get('pool')}"
 
 
-def _ended(entry: _Entry) -> str:
+def _ended(entry: _AuditEntry) -> str:
     message = entry.after.get("failure_message")
     return f"ended {entry.name}: {entry.after.get('status')}{f' ({_shown(message)})' if message else ''}"
 
 
-def _worker(verb: str) -> Callable[[_Entry], str]:
+def _worker(verb: str) -> Callable[[_AuditEntry], str]:
     """A worker in a namespace, whose name is NAMESPACE/ID; `committed` may follow a reservation."""
 
-    def told(entry: _Entry) -> str:
+    def told(entry: _AuditEntry) -> str:
         namespace, _, worker = entry.name.partition("/")
         done = "committed" if entry.moved("state") and entry.after.get("state") == "committed" else verb
         count = entry.value("count")
@@ -232,10 +232,10 @@ def _worker(verb: str) -> Callable[[_Entry], str]:
     return told
 
 
-def _crossed(verb: str, more: str, less: str) -> Callable[[_Entry], str]:
+def _crossed(verb: str, more: str, less: str) -> Callable[[_AuditEntry], str]:
     """The alert of a GPU quota: which amounts stand in one image and not in the other."""
 
-    def told(entry: _Entry) -> str:
+    def told(entry: _AuditEntry) -> str:
         images = {"before": entry.before, "after": entry.after}
         known = images[less].get("alerting") or []
         moved = [key for key in images[more].get("alerting") or [] if key not in known]
@@ -245,15 +245,15 @@ def _crossed(verb: str, more: str, less: str) -> Callable[[_Entry], str]:
     return told
 
 
-def _plain(words: str) -> Callable[[_Entry], str]:
+def _plain(words: str) -> Callable[[_AuditEntry], str]:
     """A verb whose words need the name only; `{}` is its place."""
     return lambda entry: words.format(entry.name)
 
 
-def _unforeseen(action: str) -> Callable[[_Entry], str]:
+def _unforeseen(action: str) -> Callable[[_AuditEntry], str]:
     verb = action.rpartition(".")[2].replace("_", " ") or "changed"
 
-    def told(entry: _Entry) -> str:
+    def told(entry: _AuditEntry) -> str:
         kind = entry.kind.replace("_", " ")
         what = kind if entry.name == entry.kind else f"{kind} {entry.name}"
         return f"{verb} {what or 'something'}{entry.changes()}"
@@ -261,7 +261,7 @@ def _unforeseen(action: str) -> Callable[[_Entry], str]:
     return told
 
 
-_MESSAGES: dict[str, Callable[[_Entry], str]] = {
+_MESSAGES: dict[str, Callable[[_AuditEntry], str]] = {
     "subpool.created": _subpool_created,
     "subpool.updated": _subpool_updated,
     "subpool.deleting": _subpool_deleting,

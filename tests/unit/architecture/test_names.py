@@ -1,0 +1,42 @@
+"""The rules of CONTRIBUTING.md on names and packages that a program can check."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = ("osmo_admin", "pools", "scheduling")
+LAYERS = {"domain", "models", "services", "selectors", "api", "admin", "migrations"}
+MODULES_OF_POOLS = {"__init__", "apps", "signals", "receivers", "permissions", "locking", "transactions"}
+INNER_CLASSES_OF_DJANGO = {"Meta", "Media"}
+
+
+def class_definitions() -> dict[str, list[str]]:
+    """Places (`file:line`) of the classes of the product by name."""
+    places = defaultdict(list)
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if "migrations" in path.parts:
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef) and node.name not in INNER_CLASSES_OF_DJANGO:
+                    places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    return places
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    classes = class_definitions()
+    assert len(classes) > 500
+    assert {name: places for name, places in classes.items() if len(places) > 1} == {}
+
+
+def test_both_apps_have_the_same_second_level() -> None:
+    for app in ("pools", "scheduling"):
+        packages = {path.parent.name for path in (ROOT / app).glob("*/__init__.py")}
+        assert packages >= LAYERS
+
+
+def test_no_loose_module_lies_in_pools() -> None:
+    assert {path.stem for path in (ROOT / "pools").glob("*.py")} <= MODULES_OF_POOLS
