@@ -1,4 +1,4 @@
-"""Records of scheduling decisions: how one is written, and how long it is kept (a bounded time, a bounded number)."""
+"""Builds the records of scheduling decisions, and deletes old ones: both their age and their number are limited."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ class DecisionRows:
 def build_decision(
     facts: DecisionFacts, rows: DecisionRows, *, time: datetime, tasks: Sequence[str], nodes: Sequence[str]
 ) -> Decision:
-    """A decision, not yet saved: the caller saves many in one statement. `nodes` are those of the tasks, in the same
-    order: where each task runs after a start or a move, or ran before it lost its place."""
+    """A decision, not yet saved: the caller saves many in one statement. `nodes` has the node of each task, in the
+    order of the tasks: after a start or a move the node on which the task runs, else the node from which it was
+    evicted."""
     return Decision(
         time=time,
         action=facts.action,

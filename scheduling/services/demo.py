@@ -2,7 +2,7 @@
 days, pools that lend to each other in a tree of cohorts, and two namespaces with GPU quota.
 
 Everything is created through the services by the users who own it; only the times of past work are written afterwards.
-The numbers are the same every time; an installation that has the demo stays as it is.
+The numbers are the same every time; an installation that has the demo is not changed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _NAMESPACE_TABLE = """
 inference-prod | 4000 | 1Ti | 40 | 70 | chat 4 x 250 40Gi, search 6 x 120 24Gi, embed 8 x 150 20Gi
 inference-dev | 800 | 256Gi | 10 | 90 | try-out 2 x 60 12Gi
 """
-# Three replicas of four will do.
+# Three of the four replicas are enough.
 GANG = """kind: PodGroup
 metadata:
   name: chat-service
@@ -155,7 +155,8 @@ def seed_demo() -> None:
 
 
 def _create_users() -> tuple[dict[str, Actor], dict[str, list[Actor]]]:
-    """Pools with their roles, a lead for each, a researcher for each, and one who may look at everything: 25."""
+    """Pools with their roles, a lead for each, a researcher for each, and one user who may read everything: 25
+    users."""
     leaders, members = {}, {}
     for pool in DEMO_POOLS:
         body = {

@@ -1,5 +1,5 @@
 """Requests for background work that should start soon: reconcile a simulated backend, sync the queues of a cluster,
-wake the agent of a cluster. They only save time; the periodic tasks find what a lost request left undone."""
+wake the agent of a cluster. Requests only save time: the periodic tasks also find the work of a lost request."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class Broker:
 
     @property
     def is_paused(self) -> bool:
-        """Whether a request failed a moment ago."""
+        """Whether a request failed recently."""
         return time.monotonic() < self._paused_until
 
     def pause(self, error: Exception) -> None:
         """Make no requests for a while."""
         self._paused_until = time.monotonic() + _BROKER_PAUSE
-        logger.warning("the broker is away, periodic tasks will find what was requested: %s", error)
+        logger.warning("the broker does not answer; periodic tasks will do the requested work: %s", error)
 
     def reset(self) -> None:
         """Forget the connection and the pause."""
@@ -65,8 +65,8 @@ broker = Broker()
 
 
 def backends_changed(backend_ids: Collection[int]) -> None:
-    """Wake up what acts on these backends: a reconciliation where we schedule, the agent and the queue sync where a
-    cluster does."""
+    """Request work on these backends: a reconciliation of a simulated backend, the agent and the queue sync of a
+    cluster."""
     if not backend_ids or broker.is_paused:
         return
     for backend_id, kind in Backend.objects.filter(pk__in=backend_ids).order_by("pk").values_list("pk", "kind"):
@@ -78,7 +78,8 @@ def backends_changed(backend_ids: Collection[int]) -> None:
 
 
 def enqueue_reconcile(backend_id: int) -> None:
-    """Queue a reconciliation unless one is queued already. A broker that is away costs time, never work."""
+    """Queue a reconciliation unless one is queued already. Without a broker the work starts later, but is never
+    lost."""
     _enqueue(RECONCILE_TASK, backend_id)
 
 
@@ -128,7 +129,8 @@ def is_queue_sync_requested(backend_id: int) -> bool:
 
 
 def wake_agent(backend_id: int) -> None:
-    """Wake the agent of a cluster, in whichever process it runs. An agent that does not hear this looks by itself."""
+    """Wake the agent of a cluster, in whichever process it runs. An agent that misses the message finds the change with
+    its next regular comparison."""
     if broker.is_paused:
         return
     try:
@@ -138,7 +140,8 @@ def wake_agent(backend_id: int) -> None:
 
 
 def listen_for_wakeups(wake: Callable[[int], None], stop: threading.Event) -> None:
-    """Call `wake` with each backend whose agent is woken, until `stop` is set. A broker that is away is waited for."""
+    """Call `wake` with each backend whose agent is woken, until `stop` is set. While the broker does not answer, the
+    connection is tried again."""
     while not stop.is_set():
         try:
             with broker.client.pubsub(ignore_subscribe_messages=True) as channel:  # type: ignore[no-untyped-call]
@@ -148,7 +151,7 @@ def listen_for_wakeups(wake: Callable[[int], None], stop: threading.Event) -> No
                     if message is not None:
                         wake(int(message["data"]))
         except (redis.RedisError, ValueError) as error:
-            logger.info("does not hear requests for agents: %s", error)
+            logger.info("cannot listen for requests to agents: %s", error)
             stop.wait(_BROKER_PAUSE)
 
 
@@ -175,7 +178,7 @@ def _forget_request(task: str, backend_id: int) -> None:
     try:
         broker.client.delete(_key(task, backend_id))
     except redis.RedisError as error:
-        logger.warning("could not take the request for backend %s: %s", backend_id, error)
+        logger.warning("could not delete the request for backend %s: %s", backend_id, error)
 
 
 def _is_requested(task: str, backend_id: int) -> bool:

@@ -1,9 +1,9 @@
-"""The pending queue of each backend, kept in the process until a row that it was made from changes.
+"""The pending queue of each backend, cached in the process until a row changes from which it was built.
 
 For a small queue the engine needs milliseconds, and readers always get the current one. For a large queue it needs
-seconds: such a queue is made in the background, never for more than a tenth of the time, and readers get exactly the
-gangs that wait now, with positions and reasons that are some seconds old. Until a first large queue is made, a reader
-who asks for one workflow gets no position, and a reader who asks for all gangs waits.
+seconds: such a queue is built in the background, for at most a tenth of the time, and readers get exactly the gangs
+that wait now, with positions and reasons that are some seconds old. Until the first large queue is built, a request for
+one workflow gets no position, and a request for all gangs waits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 MIN_LARGE_LIFETIME = 5.0
 """The least seconds for which a large queue is used."""
 LIFETIME_FACTOR = 10
-"""A large queue is used this many times as long as it took to make."""
+"""A large queue is used this many times as long as its build took."""
 
 
 class PendingQueueCache:
@@ -48,13 +48,13 @@ class PendingQueueCache:
         return self._entry(backend).large_queue(backend) or self._entry(backend).current_queue(backend)
 
     def get_exact(self, backend: Backend) -> PendingQueue:
-        """The same with exactly the gangs that wait now; one query more where the queue is large."""
+        """As `get`, but with exactly the gangs that wait now; one more query if the queue is large."""
         queue = self.get(backend)
         return add_recent_arrivals(backend, queue) if queue.is_large else queue
 
     def get_available(self, backend: Backend, groups: Collection[UUID]) -> PendingQueue:
-        """The queue for a reader who asks for these groups and does not wait: one without positions, where a large
-        queue still has to be made."""
+        """The queue for a request about these groups, without a wait: if the first large queue is not built yet, a
+        queue without positions."""
         entry = self._entry(backend)
         if (large := entry.large_queue(backend)) is not None:
             return large
@@ -148,6 +148,6 @@ class _Entry:
         try:
             self.current_queue(Backend.objects.get(pk=backend.pk))
         except Exception:
-            logger.exception("the pending queue of %s could not be made; the old one is shown", backend.name)
+            logger.exception("the pending queue of %s could not be built; the old one is still used", backend.name)
         finally:
             connections.close_all()

@@ -38,13 +38,13 @@ def ensure_periodic_tasks() -> None:
 
 
 def set_drain_interval(minutes: int) -> None:
-    """Set how often drained subpools are looked for."""
+    """Set the interval of the check for drained subpools."""
     _ensure_periodic_task(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=minutes))
 
 
 def _ensure_periodic_task(name: str, task: str, every: timedelta) -> None:
     """Create or update a periodic task. A saved row restarts its schedule in Celery beat, so it is saved only if
-    something differs. Whether it is enabled is left to the operator."""
+    something differs. The operator decides whether it is enabled."""
     interval = _interval_schedule(every)
     # Without a last run Celery beat counts from its own start; if it restarts often, a long interval never ends.
     row, made = PeriodicTask.objects.get_or_create(

@@ -13,7 +13,8 @@ GPUS = 8
 
 
 def seed_defaults() -> None:
-    """Create the default backend in an installation that never had it. If it was changed or deleted, it stays so."""
+    """Create the default backend in an installation that never had it. A changed or deleted default backend is not
+    restored."""
     if AuditEntry.objects.filter(object=f"backend/{BACKEND}").exists():
         return
     nodes = [{"name": f"n{number}", "gpus": GPUS} for number in range(1, NODES + 1)]

@@ -1,4 +1,4 @@
-"""The scheduler settings: read, and changed with effect on the running installation."""
+"""Reads and changes the scheduler settings; a change takes effect without a restart."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """GPU quota admission: checks a namespace's quota before a worker's pod is created, and again before it is bound. Check
-and reservation are one step, so simultaneous pods never take more than the quota.
+and reservation are one step, so simultaneous pods never use more than the quota.
 
 The reservation ends when the pod is observed on its node, or after half an hour; a pod that is bound later is checked
 again. A dry run (`dryRun`) reserves nothing.
@@ -82,7 +82,7 @@ def _check_and_reserve(request: AdmissionRequest, pod: GpuPod, backend: Backend 
         facts = read_namespaces([namespace])[namespace]
         broken = broken_caps(facts.spec, facts.committed_and_assumed, facts.spec.with_defaults(pod.worker))
         return [each.as_violation(namespace) for each in broken]
-    with change(actor=SYSTEM, description="a pod is made"):
+    with change(actor=SYSTEM, description="a pod is created"):
         facts = lock_namespace(namespace)
         live = GpuAllocation.objects.filter(namespace=namespace, name=pod.uid).exclude(state=State.RELEASED)
         if live.exists():
@@ -95,7 +95,7 @@ def _check_and_reserve(request: AdmissionRequest, pod: GpuPod, backend: Backend 
 
 
 def _binding_violations(request: AdmissionRequest, backend: Backend | None) -> list[Violation]:
-    """A pod whose reservation ran out is checked again; other pods are not known here, or count already."""
+    """A pod whose reservation ran out is checked again; other pods are unknown here, or are counted already."""
     uid = str(((request.new_object or {}).get("metadata") or {}).get("uid") or "")
     if not uid or backend is None or request.is_dry_run:
         return []

@@ -1,10 +1,10 @@
 """The GPU quota controller of one cluster: reads the quota objects, follows the worker pods, writes the statuses.
 
-One controller works on a backend at a time (a lease, :mod:`scheduling.services.kubernetes.leased_loop`). Two of them
-at the same time would write the same. The controller is level-triggered: the ledger follows from what the cluster
-shows, the statuses follow from what the ledger says, and a status is written where the two differ, so no change is
-lost. Statuses have a thread of their own, so that a long rebuild does not delay them. The controller speaks to its
-cluster only outside of transactions.
+One controller works on a backend at a time (a lease, :mod:`scheduling.services.kubernetes.leased_loop`). Two
+controllers at the same time would write the same values. The controller is level-triggered: the ledger is derived from
+the state of the cluster, the statuses are derived from the ledger, and every status that differs is written, so no
+change is lost. Statuses have a thread of their own, so that a long rebuild does not delay them. The controller speaks
+to its cluster only outside of transactions.
 """
 
 from __future__ import annotations
@@ -301,27 +301,27 @@ def _pod_worker(pod: Object | None, backend_id: int) -> PodWorker | None:
 
 
 def _status_bodies(backend: Backend, items: Sequence[Object], facts: GpuNamespace) -> Iterable[dict[str, Any] | None]:
-    """The statuses of one namespace's objects, the oldest object first: that one may be in force. None: the ledger has
-    not read the object yet, so there is nothing to write."""
+    """The statuses of one namespace's objects, the oldest object first, because only the oldest may be in force. None:
+    the ledger has not read the object yet, so there is nothing to write."""
     oldest, prefix = _name(items[0]), cluster_source(backend, "")
     for position, item in enumerate(items):
         if position:
-            yield _refused(item, "Duplicate", f"{oldest} is older and in force; a namespace has one quota.")
+            yield _refused_status(item, "Duplicate", f"{oldest} is older and in force; a namespace has one quota.")
         elif facts.quota is None:
             faults = " ".join(fault.message for fault in parse_gpu_quota_spec(item.get("spec") or {})[1])
             message = f"The spec is not valid, so nothing limits this namespace: {faults}"
-            yield _refused(item, "InvalidSpec", message) if faults else None
+            yield _refused_status(item, "InvalidSpec", message) if faults else None
         elif facts.quota.source != f"{prefix}{oldest}":
             if facts.quota.source.startswith(prefix):
                 yield None
                 continue
             source = facts.quota.source.partition(":")[2] or "the API of OSMO Admin"
-            yield _refused(item, "NotInForce", f"The quota of this namespace is set by {source}.")
+            yield _refused_status(item, "NotInForce", f"The quota of this namespace is set by {source}.")
         else:
             yield object_status_body(gpu_status_body(facts))
 
 
-def _refused(item: Object, reason: str, message: str) -> dict[str, Any]:
+def _refused_status(item: Object, reason: str, message: str) -> dict[str, Any]:
     condition = ((item.get("status") or {}).get("conditions") or [{}])[0]
     is_unchanged = (condition.get("type"), condition.get("status")) == ("Ready", "False")
     since = condition.get("lastTransitionTime") if is_unchanged else None

@@ -44,12 +44,13 @@ def single_worker_violations(root: Pool, spec: WorkflowSpec) -> list[Violation]:
             platform = root.platforms.get(task.platform or "") or {}
             worker = caps.with_defaults(worker_for_task(platform, task.gpu))
             found += [
-                _of_task(task.name, broken.as_violation(namespace)) for broken in broken_single_caps(caps, worker)
+                _task_violation(task.name, broken.as_violation(namespace))
+                for broken in broken_single_caps(caps, worker)
             ]
     return found
 
 
-def _of_task(name: str, fault: Violation) -> Violation:
+def _task_violation(name: str, fault: Violation) -> Violation:
     return Violation(f"tasks.{name}", fault.code, f"Task {name}: {fault.message}", numbers=fault.numbers)
 
 
@@ -76,7 +77,7 @@ class NamespaceHeadroom:
         return broken
 
     def count_stop(self, root_id: int, tasks: Sequence[Task]) -> None:
-        """Do not count these tasks any more: they are evicted, or their start is undone."""
+        """Stop counting these tasks: they are evicted, or their start is undone."""
         root = self._roots.get(root_id)
         if root is not None:
             namespace = gpu_namespace_of(root.config)
@@ -129,8 +130,8 @@ def update_allocations(
 
 def reserve_for_dispatch(root: Pool, group: Group) -> bool:
     """Whether the quota of the pool's namespace permits the dispatch of this gang: counts its undispatched tasks, all
-    or none. Tasks that are counted already stay so, so a repetition after a crash is safe. Runs inside the caller's
-    transaction and locks the namespace."""
+    or none. A task that is counted already is not counted again, so a repetition after a crash is safe. Runs inside the
+    caller's transaction and locks the namespace."""
     namespace = gpu_namespace_of(root.config)
     if not namespace:
         return True

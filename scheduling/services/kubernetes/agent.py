@@ -1,8 +1,8 @@
 """The agent of one cluster: dispatches gangs that may start, follows the running ones and deletes the objects of ended
 ones.
 
-One agent works on a backend at a time (a lease, :mod:`scheduling.services.kubernetes.leased_loop`). Two agents at the
-same time would do nothing twice. The agent reads its cluster through informers
+One agent works on a backend at a time (a lease, :mod:`scheduling.services.kubernetes.leased_loop`). Even two agents at
+the same time would do nothing twice. The agent reads its cluster through informers
 (:mod:`scheduling.services.kubernetes.informers`), compares it with the ledger (:mod:`scheduling.domain.cluster.diff`)
 and acts on the difference, again and again. Each step may be repeated and may stop anywhere; the next comparison finds
 the rest. The agent speaks to its own cluster only, and only outside of transactions, so a dead cluster delays no other.

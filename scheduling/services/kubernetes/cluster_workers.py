@@ -23,14 +23,15 @@ class _RunningLoop:
 
 
 class ClusterWorkers:
-    """Keeps one loop running for each cluster. Several processes may do so; a lease lets one loop work at a time."""
+    """Runs one loop for each cluster. Several processes may run loops for the same cluster; a lease lets one loop work
+    at a time."""
 
     def __init__(self, create_loop: Callable[[int], LeasedLoop] = ClusterAgent) -> None:
         self._create_loop = create_loop
         self._running: dict[int, _RunningLoop] = {}
 
     def start_missing(self) -> None:
-        """Start a loop for each cluster without a living one, and stop the loops of removed backends."""
+        """Start a loop for each cluster that has no running loop, and stop the loops of removed backends."""
         backend_ids = set(Backend.objects.filter(kind=Backend.Kind.KUBERNETES).values_list("pk", flat=True))
         for backend_id in self._running.keys() - backend_ids:
             self._running.pop(backend_id).stop.set()
@@ -40,7 +41,7 @@ class ClusterWorkers:
                 self._running[backend_id] = self._start(backend_id)
 
     def wake(self, backend_id: int) -> None:
-        """Something changed on this backend."""
+        """Wake the loop of this backend, because something changed there."""
         if (running := self._running.get(backend_id)) is not None:
             running.loop.wake()
 

@@ -16,7 +16,7 @@ CONNECTIONS = ConnectionPool()
 
 def connect(backend: Backend) -> Cluster:
     """The connection to a backend's cluster. Raises BadCredentials when the configured access cannot be used at all;
-    whether the cluster answers shows with the first call.
+    only the first call shows whether the cluster answers.
 
     A kubeconfig file is read on each call, since its owner may renew the credential in it.
     """
@@ -47,6 +47,7 @@ def _cluster_access(settings: KubernetesSettings) -> ClusterAccess:
 
 
 def _fingerprint(settings: KubernetesSettings, access: ClusterAccess) -> tuple[str, ...]:
-    """What a connection is opened with. A sealed credential is told apart by its mark, a file by its content."""
+    """Identifies the address and the credential of a connection: a sealed credential by its stored mark, a file by its
+    content."""
     content = repr(access.content) if isinstance(access, KubeconfigAccess) and not settings.credential_mark else ""
     return (settings.access, settings.credential_mark, settings.kubeconfig_file, settings.context, content)

@@ -1,8 +1,8 @@
-"""Dispatches gangs to their cluster and deletes objects of ended ones, as a comparison asked for.
+"""Dispatches gangs to their cluster and deletes objects of ended gangs, as a comparison with the ledger requires.
 
 Manifests are read before and results are written after the calls to the cluster; no transaction is open during the
-calls. A gang whose dispatch failed is tried again after a growing pause and shows the reason; a gang that this cluster
-can never run ends with the reason.
+calls. A gang whose dispatch failed is dispatched again after a growing pause and shows the reason meanwhile; a gang
+that this cluster can never run ends with the reason.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Dispatcher:
         observation.set_waiting_reasons(reasons)
 
     def forget_closed(self, open_groups: Collection[UUID]) -> None:
-        """Forget the pauses of gangs that are not open any more."""
+        """Forget the pauses of gangs that are no longer open."""
         self._pauses = {group: pause for group, pause in self._pauses.items() if group in open_groups}
 
     def clear_pauses(self) -> None:

@@ -49,8 +49,8 @@ _UNADMITTED_GPUS = Sum(
 
 
 def admit_gangs(backend: Backend, groups: Sequence[UUID], *, before_batch: Callable[[], None]) -> list[UUID]:
-    """Those of these gangs that may be sent to their cluster now. The others get a waiting reason; a gang whose pool is
-    locked by others is checked again with the next comparison. `before_batch` is called before each transaction."""
+    """The gangs among these that may be sent to their cluster now. The others get a waiting reason; a gang whose pool
+    is locked by others is checked again with the next comparison. `before_batch` is called before each transaction."""
     kept: set[UUID] = set()
     for root_id, gangs in _read_gangs(backend, groups).items():
         for first in range(0, len(gangs), MAX_GANGS_PER_TRANSACTION):
@@ -162,7 +162,7 @@ class _CohortGate:
         return None
 
     def release(self, row: Group) -> None:
-        """Do not count an admitted gang any more."""
+        """Stop counting an admitted gang."""
         self._add_usage(row, -1)
 
     def _add_usage(self, row: Group, sign: int) -> None:

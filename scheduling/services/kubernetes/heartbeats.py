@@ -1,4 +1,4 @@
-"""Heartbeats of clusters: written by their agents, judged by the clock (OSMO contract, section 5.3)."""
+"""Heartbeats of clusters: written by their agents, and compared with the current time (OSMO contract, section 5.3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def record_heartbeat(backend: Backend) -> None:
 
 
 def record_cluster_error(backend: Backend, message: str) -> None:
-    """Record the error that the cluster has since, or besides, its last heartbeat."""
+    """Record an error of the cluster that occurred after, or together with, its last heartbeat."""
     ClusterState.objects.filter(backend=backend).exclude(error=message).update(error=message)
 
 
@@ -41,7 +41,7 @@ def set_silent_offline() -> list[str]:
     )
     found = list(silent.order_by("name"))
     for backend in found:
-        _set_offline(backend, is_offline=True, reason=f"the cluster was not heard for {HEARTBEAT_LIFETIME}")
+        _set_offline(backend, is_offline=True, reason=f"no heartbeat of the cluster for {HEARTBEAT_LIFETIME}")
     return [backend.name for backend in found]
 
 

@@ -1,4 +1,4 @@
-"""A loop that works with one cluster while it holds a lease: what the agent and the GPU quota controller share.
+"""A loop that works with one cluster while it holds a lease: the base of the agent and of the GPU quota controller.
 
 Any number of processes may run a loop for the same backend; one holds the lease and works, the others stand by. A loop
 that loses its lease or meets an error starts again after a pause, so nothing but a stop or the removal of the backend
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class BackendRemoved(Exception):
-    """The backend does not exist any more, or is not a Kubernetes cluster any more."""
+    """The backend no longer exists, or is no longer a Kubernetes cluster."""
 
 
 class LeasedLoop(ABC):
@@ -88,7 +88,7 @@ class LeasedLoop(ABC):
 
     @abstractmethod
     def _ensure_lease_row(self) -> None:
-        """Make the row that holds the lease, if it is missing. Raises BackendRemoved."""
+        """Create the row that holds the lease, if it is missing. Raises BackendRemoved."""
 
     @abstractmethod
     def _work(self, stop: threading.Event, backoff: Backoff) -> None:

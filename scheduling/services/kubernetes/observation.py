@@ -1,8 +1,8 @@
 """Writes the observed state of gangs in a cluster to the ledger, under the lock of their tree.
 
-The cluster's scheduler decides; this module records its decisions. Usage, drain and the groups after an ended one
-follow through the same transition as in a simulated backend. Reports may come twice, late or in any order: known facts
-change nothing, and an ended attempt takes no further reports.
+The cluster's scheduler decides; this module records its decisions. The same transition as on a simulated backend
+updates usage, drains and the groups that depend on an ended group. Reports may come twice, late or in any order: known
+facts change nothing, and reports about an ended attempt are ignored.
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ class ObservedTransition(WorkflowTransition):
             self._touched[group.pk] = group
 
     def _bounded_time(self, group: Group, at: datetime | None) -> datetime:
-        """A time that a node reports, moved between the submission and now, since a node's clock may be wrong."""
+        """A time that a node reports, limited to the time between the submission and now, because a node's clock may be
+        wrong."""
         submitted = self.workflows[group.workflow_id].submit_time
         return self.now if at is None else max(submitted, min(at, self.now))
 
@@ -184,7 +185,8 @@ class ObservedTransition(WorkflowTransition):
             self._requeue(group)
 
     def _update_group_status(self, group: Group) -> None:
-        """Advance the gang's status. It never goes back: later waits of its tasks count within the gang's time."""
+        """Advance the gang's status. The status never goes back: if its tasks wait again later, the gang keeps its
+        status."""
         status = gang_status([TaskStatus(task.status) for task in self.attempts.open_attempts(group.pk)])
         if STATUS_RANK[status] <= STATUS_RANK[TaskStatus(group.status)]:
             return
@@ -222,18 +224,18 @@ class ObservationResult:
 
 
 def write_observations(backend: Backend, reports_by_group: Mapping[UUID, PodReports]) -> ObservationResult:
-    """Write the reports of these gangs. The busy ones must be compared again."""
+    """Write the reports of these gangs. The busy gangs must be compared again."""
     rows = Group.objects.filter(pk__in=reports_by_group, status__in=STATUSES_IN_CLUSTER)
     specs = read_admitted_specs(set(rows.values_list("workflow_id", flat=True)))
 
     def write(work: ObservedTransition, group: Group) -> None:
         spec = specs.get(group.workflow_id)
-        asked = find_group_spec(spec, group.name) if isinstance(spec, WorkflowSpec) else None
+        group_spec = find_group_spec(spec, group.name) if isinstance(spec, WorkflowSpec) else None
         work.apply_reports(
-            group, reports_by_group[group.pk], ignores_nonlead=asked is None or asked.ignore_nonlead_status
+            group, reports_by_group[group.pk], ignores_nonlead=group_spec is None or group_spec.ignore_nonlead_status
         )
 
-    return _in_trees(backend, reports_by_group, "observed", write)
+    return _change_open_gangs(backend, reports_by_group, "observed", write)
 
 
 def fail_refused_gangs(backend: Backend, refusals: Mapping[UUID, str]) -> ObservationResult:
@@ -242,22 +244,24 @@ def fail_refused_gangs(backend: Backend, refusals: Mapping[UUID, str]) -> Observ
     def end(work: ObservedTransition, group: Group) -> None:
         work.end_group(group, TaskStatus.FAILED_BACKEND_ERROR, refusals[group.pk])
 
-    return _in_trees(backend, refusals, "refused by the cluster", end)
+    return _change_open_gangs(backend, refusals, "refused by the cluster", end)
 
 
 def end_overdue_gangs(backend: Backend) -> int:
     """End gangs that waited or ran longer than allowed. Returns the number of gangs that were due."""
     due = Group.objects.filter(due_at__lte=timezone.now(), workflow__root_pool__backend=backend)
     late = list(due.values_list("pk", flat=True)[:MAX_GANGS_PER_TRANSACTION])
-    _in_trees(backend, late, "observed", lambda work, group: work.end_overdue(work.workflows[group.workflow_id]))
+    _change_open_gangs(
+        backend, late, "observed", lambda work, group: work.end_overdue(work.workflows[group.workflow_id])
+    )
     return len(late)
 
 
-def _in_trees(
+def _change_open_gangs(
     backend: Backend, groups: Collection[UUID], description: str, operation: Callable[[ObservedTransition, Group], None]
 ) -> ObservationResult:
-    """Do it to each of these gangs that is still open, tree by tree, some together. Raises Lost when the database went
-    away."""
+    """Call `operation` for each of these gangs that is still open, tree by tree, in transactions of limited size.
+    Raises DatabaseLost when the connection to the database is lost."""
     rows = Group.objects.filter(pk__in=groups, status__in=STATUSES_IN_CLUSTER, workflow__root_pool__backend=backend)
     by_root: dict[int, list[tuple[UUID, UUID]]] = defaultdict(list)
     for group, workflow, root_id in rows.order_by("pk").values_list("pk", "workflow_id", "workflow__root_pool_id"):

@@ -2,8 +2,8 @@
 
 The sync is level-triggered: each run reads the ledger's desired state and the cluster's queues, and writes the
 difference in an order that a live scheduler survives. A change of the ledger sends a notification; a periodic task
-finds the changes whose notification was lost. One run per backend at a time (a lease). A cluster that fails is asked
-again after a growing pause, and its condition says why.
+finds the changes whose notification was lost. One run per backend at a time (a lease). After a failure of a cluster the
+next run waits a growing pause, and the condition contains the reason.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _MAX_ROUNDS = 20
 
 
 def request_sync(*, actor: Actor, backend: str, reapply: Sequence[str] | bool = False) -> Backend:
-    """Let a worker sync now, also a cluster that failed a moment ago. `reapply` writes all queues, or the named ones,
-    also where the sync only reports. `osmo-admin` only; Conflict for a simulated backend."""
+    """Let a worker sync now, even if the cluster failed recently. `reapply` writes all queues, or the named ones, also
+    where the sync only reports. `osmo-admin` only; Conflict for a simulated backend."""
     require_platform(actor)
     row = get_backend(backend)
     _read_cluster(row.pk)
@@ -50,9 +50,10 @@ def request_sync(*, actor: Actor, backend: str, reapply: Sequence[str] | bool = 
 
 
 def sync_while_requested(backend_id: int) -> None:
-    """Sync, and again as long as the ledger changed meanwhile.
+    """Sync, and repeat the sync while the ledger changes.
 
-    While another run holds the lease there is nothing to do: that run looks for requests after it released the lease.
+    While another run holds the lease there is nothing to do: that run checks for new requests after it has released the
+    lease.
     """
     for _ in range(_MAX_ROUNDS):
         try:
@@ -81,7 +82,7 @@ def needs_no_sync(backend_id: int) -> bool:
 
 
 def backends_due_for_sync() -> list[int]:
-    """The Kubernetes backends whose queues are to be compared now; a backend that failed a moment ago waits."""
+    """The Kubernetes backends whose queues are to be compared now; a backend that failed recently waits."""
     rows = Backend.objects.filter(kubernetes__isnull=False).exclude(queue_sync__retry_at__gt=timezone.now())
     return list(rows.exclude(kubernetes__sync_mode=KubernetesSettings.Sync.OFF).values_list("pk", flat=True))
 

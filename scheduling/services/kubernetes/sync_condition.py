@@ -38,7 +38,7 @@ def set_finished(
     progress: WriteProgress,
     skipped: Sequence[ClusterWrite],
 ) -> None:
-    """A run wrote what it could; `skipped` are the writes that it was not asked for."""
+    """A run wrote what it could; `skipped` are the writes that the sync mode does not permit."""
     row.objects_observed = comparison.owned_queues
     row.untouched = [{"name": each.name, "note": each.note} for each in comparison.untouched]
     if progress.fatal_error is not None or progress.failures:

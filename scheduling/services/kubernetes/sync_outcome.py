@@ -1,4 +1,4 @@
-"""The outcome of a sync of a cluster's queues, as people read it."""
+"""The outcome of a sync of a cluster's queues, as texts for users."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Applying a plan: each unit in one transaction, and only if it is still valid under the locks.
 
-A start goes together with everything that is taken or moved for it. Starts that take nothing are written in batches,
-tree by tree. Before a unit is written, all trees that it touches are locked and the unit is checked again: its gangs
-wait and run as the plan says, its nodes have the free capacity, the quotas and limits on the path of the start allow
-it, and a gang that loses GPUs to another leaf is still judged by the numbers of the plan. A unit that is not valid any
-more is dropped; the next plan starts from the new state.
+A start and all evictions and moves for it are one unit. Starts without evictions are written in batches, tree by tree.
+Before a unit is written, all trees that it touches are locked and the unit is checked again: its gangs wait and run as
+the plan says, its nodes have the free capacity, the quotas and limits on the path of the start allow it, and a gang
+that loses GPUs to another leaf is still judged by the numbers of the plan. A unit that is no longer valid is dropped;
+the next plan starts from the new state.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ from scheduling.services.gpu_quota.workloads import NamespaceHeadroom
 from scheduling.services.workflows.transitions import WorkflowTransition
 
 MAX_STARTS_TOGETHER, MAX_TREES_TOGETHER = 200, 8
-"""Plain starts written in one transaction, and in how many trees: submissions to these pools wait for it."""
+"""The largest number of plain starts in one transaction, and of trees that it locks: submissions to these pools wait
+for it."""
 
 StepBody = dict[str, Any]
 UsageChange = tuple[int, Priority, int]
-"""GPUs that work of a priority takes (or, below 0, loses) on a leaf."""
+"""GPUs that work of a priority gains (or, below 0, loses) on a leaf."""
 
 
 @dataclass(slots=True)
@@ -86,8 +87,8 @@ class PlanExecution:
     """The execution of one plan.
 
     `steps` are the steps that were done, in the form of the API. `as_planned` is False when a unit was dropped or ended
-    otherwise than planned, so that the state is not the one in which the plan ended. `busy_error` is the error of the
-    last tree whose lock was not had in time.
+    otherwise than planned, so that the state differs from the planned result. `busy_error` is the error of the last
+    tree that could not be locked in time.
     """
 
     def __init__(self, backend: Backend, live: LiveFacts, now: datetime) -> None:
@@ -100,8 +101,8 @@ class PlanExecution:
         self._busy_roots: set[int] = set()
 
     def apply(self, steps: Iterable[Step]) -> None:
-        """Do the steps of the plan in their order. A busy tree does not hold up the others. A lost connection ends the
-        execution: the lock of the reconciliation was lost with it, and the plan may be outdated."""
+        """Do the steps of the plan in their order. A busy tree does not delay the others. A lost connection ends the
+        execution: the lock of the reconciliation was lost with the connection, and the plan may be outdated."""
         plain: list[PlanUnit] = []
         for unit in split_plan(steps):
             if unit.is_plain_start:
@@ -113,7 +114,8 @@ class PlanExecution:
         self._apply_plain_starts(plain)
 
     def _apply_plain_starts(self, plain: Sequence[PlanUnit]) -> None:
-        """Starts that take nothing may be done in any order: many of a tree together, and a few trees together."""
+        """Starts without evictions may be done in any order: one transaction has many starts of a tree, and a few
+        trees."""
         together: list[PlanUnit] = []
         for _, units in groupby(sorted(plain, key=self._root_id), key=self._root_id):
             for unit in units:
@@ -221,7 +223,7 @@ class PlanExecution:
     def _fits_quotas(self, batch: _Batch, unit: PlanUnit) -> bool:
         """Whether quotas and limits allow the unit; if they do, its usage is added to them."""
         for step in unit.steps:
-            # A reclaim rests on fair shares that were made from exactly these numbers.
+            # A reclaim depends on fair shares that were computed from exactly these numbers.
             leaf = self._gangs[step.gang].leaf
             if step.action is StepAction.RECLAIM:
                 planned = self._planned_gates.leaf_numbers(leaf)
@@ -245,7 +247,7 @@ class PlanExecution:
     # -- write it ----------------------------------------------------------------------------------------------------
 
     def _write_steps(self, batch: _Batch, gang: GangRef, steps: Sequence[Step]) -> None:
-        """Everything that the unit does to one gang, in one go: tasks that lose their places, tasks that move."""
+        """Write all steps of a unit for one gang at once: evictions of its tasks, and moves to other nodes."""
         group, transition = batch.group(gang), batch.transitions[gang.root]
         decided = [self._decision_facts(batch, step) for step in steps]
         for step, facts in zip(steps, decided, strict=True):
@@ -306,7 +308,8 @@ class PlanExecution:
         )
 
     def _reason(self, step: Step, facts: DecisionFacts) -> str:
-        """The message for the owner of the work. It names the beneficiary only if both are of one pool."""
+        """The message for the owner of the work. It names the beneficiary only if both workflows belong to the same
+        pool."""
         beneficiary = self._beneficiary(step)
         is_known = beneficiary is None or beneficiary.root == self._gangs[step.gang].root
         return decision_message(facts) if is_known else anonymous_decision_message(facts)

@@ -1,7 +1,7 @@
 """Dirty tracking of a simulated backend: whether everything has to be planned, or new work alone.
 
-Where only submissions were committed since the last full cycle, all gangs that waited then still wait: more work takes
-capacity and frees none. So it is enough to plan the new gangs beside the running ones. Two effects are missed that way:
+If only submissions were committed since the last full cycle, all gangs that waited then still wait: more work uses
+capacity and frees none. So it is enough to plan the new gangs together with the running ones. This misses two effects:
 more waiting work in a leaf raises its fair share, and other leaves may reclaim. Therefore a full cycle becomes due, and
 the periodic task runs it at a pace that leaves most of the time for new work.
 """
@@ -19,15 +19,16 @@ from pools.models import Backend
 from scheduling.models import BackendDirtyMark, BackendSchedulingState
 
 FULL_CYCLE_PACE = 20
-"""A full cycle that is due waits this many times as long as the last one took, so a submission seldom meets one."""
+"""The pause before the next full cycle is this many times the duration of the last one, so a submission seldom has to
+wait for one."""
 
 MAX_STATE_AGE = timedelta(minutes=1)
-"""A full cycle runs at least this often, whatever is known."""
+"""A full cycle runs at least this often, even without a known change."""
 
 
 class Scope(StrEnum):
-    """How much a reconciliation has to plan: everything, on request of a person; what a notification may have changed;
-    or what the periodic task finds due."""
+    """The scope of a reconciliation: everything, at the request of a person; the possible effects of a notification; or
+    the work that the periodic task finds due."""
 
     THOROUGH = "thorough"
     HINT = "hint"
@@ -77,8 +78,8 @@ def find_sufficient_state(backend: Backend, scope: Scope, now: datetime) -> Back
     if state is None:
         return None
     since = now - state.full_cycle_at
-    # The periodic task comes first, so that no submission waits for a full cycle. If it is down, a notification does
-    # it.
+    # The periodic task comes first, so that no submission waits for a full cycle. If that task does not run, a
+    # notification starts the full cycle.
     longest = MAX_STATE_AGE if scope is Scope.TICK else 2 * MAX_STATE_AGE
     is_due = state.full_cycle_due and since.total_seconds() >= FULL_CYCLE_PACE * state.full_cycle_seconds
     if since >= longest or (scope is Scope.TICK and (is_due or state.waits_for_external)):

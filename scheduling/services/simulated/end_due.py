@@ -1,4 +1,4 @@
-"""Ending gangs of a simulated backend that are due: their work is done, or they ran or waited longer than they may."""
+"""Ends the due gangs of a simulated backend: their work is done, or they ran or waited longer than allowed."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def due_groups(backend: Backend, now: datetime) -> QuerySet[Group]:
 
 def end_due_groups(backend: Backend) -> tuple[list[dict[str, Any]], Busy | None]:
     """End all due gangs, tree by tree in the order of ids: the steps that were done, each with its pass, and the error
-    of the last tree whose lock was not had in time.
+    of the last tree that could not be locked in time.
 
-    A busy tree does not hold up the others. Raises DatabaseLost, because the lock of the reconciliation is lost with
-    the connection.
+    A busy tree does not delay the others. Raises DatabaseLost, because the lock of the reconciliation is lost with the
+    connection.
     """
     now, passes, busy = timezone.now(), list[list[dict[str, Any]]](), None
     root_ids = sorted(set(due_groups(backend, now).values_list("workflow__root_pool_id", flat=True)))

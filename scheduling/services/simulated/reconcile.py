@@ -2,7 +2,7 @@
 
 At most one reconciliation per backend runs at a time (an advisory lock). A plan is made from an unlocked snapshot and
 applied unit by unit (:mod:`scheduling.services.simulated.apply_plan`), so a crash between two units leaves nothing half
-done: a gang starts, with all that is taken for it, in one transaction or not at all.
+done: a gang starts, with all evictions for it, in one transaction or not at all.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def reconcile_now(*, actor: Actor, backend: str) -> dict[str, Any]:
 def reconcile_while_requested(backend_id: int, scope: Scope = Scope.HINT) -> None:
     """Reconcile as far as the scope asks for, and again while new requests arrive.
 
-    While another reconciliation runs there is nothing to do: it looks for requests after it has released its lock, so a
-    request whose task met the lock is not lost.
+    While another reconciliation runs there is nothing to do: the other one checks for new requests after it has
+    released its lock, so no request is lost.
     """
     for _ in range(MAX_ROUNDS):
         try:
@@ -79,10 +79,10 @@ def reconcile_backend(backend_id: int, *, lock_timeout: float = 0, scope: Scope 
     always reads everything (:mod:`scheduling.services.simulated.dirty`).
 
     Raises AlreadyReconciling when another reconciliation of this backend has not finished after `lock_timeout` seconds,
-    and Busy when the lock of a tree was not had in time; the other trees were reconciled all the same.
+    and Busy when a tree could not be locked in time; the other trees were reconciled nevertheless.
     """
     if scope is Scope.TICK:
-        scope = _evaluate_beside(backend_id)
+        scope = _run_due_full_cycle(backend_id)
     with hold_backend_lock(backend_id, space=CYCLE_LOCK_SPACE, timeout=lock_timeout):
         notifications.reconcile_started(backend_id)  # a later change needs another request
         backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.SIMULATED).first()
@@ -93,12 +93,13 @@ def reconcile_backend(backend_id: int, *, lock_timeout: float = 0, scope: Scope 
         return {"steps": reconciliation.steps, "settled": has_converged}
 
 
-def _evaluate_beside(backend_id: int) -> Scope:
-    """Run a full cycle that is due beside the reconciliations of new work. It takes seconds where thousands of gangs
-    wait, and mostly finds nothing to do. Returns the scope that is left: everything, if there is more to do than to
-    start new work.
+def _run_due_full_cycle(backend_id: int) -> Scope:
+    """Run a full cycle, if it is due, at the same time as reconciliations of new work. It takes seconds when thousands
+    of gangs wait, and mostly finds nothing to do. Returns the scope that the next reconciliation needs: everything, if
+    there is more to do than to start new work.
 
-    No lock of the backend is needed: the result is true of one snapshot, and later changes are new work or dirty marks.
+    No lock of the backend is needed: the result is valid for one snapshot, and later changes are new work or dirty
+    marks.
     """
     backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.SIMULATED, offline=False).first()
     now = timezone.now()
@@ -142,10 +143,10 @@ class Reconciliation:
         self._pass_offset = 0
 
     def start_new_work(self, scope: Scope) -> bool:
-        """Start new work alone, where nothing else has changed. False: everything has to be planned.
+        """Start new work alone, if nothing else has changed. False: everything has to be planned.
 
-        Only starts that take nothing from other work are done this way; they do not depend on the gangs that wait.
-        Where all new work starts in free capacity, they do not depend on the running gangs either.
+        Only starts without evictions are applied here; they do not depend on the gangs that wait. If all new work
+        starts in free capacity, they do not depend on the running gangs either.
         """
         now = timezone.now()
         state = find_sufficient_state(self._backend, scope, now)
@@ -159,7 +160,7 @@ class Reconciliation:
                 if not new:
                     return True
                 if totals_only and _partly_started(new).exists():
-                    continue  # a killed process left a gang half started; totals do not show what is left of it
+                    continue  # a killed process left a gang half started; totals do not show its waiting rest
                 live = read_live_facts(self._backend, new_workflows=new, totals_only=totals_only)
             plan = _run_cycle(live.facts)
             if not totals_only or _starts_everything(live, plan):

@@ -44,9 +44,9 @@ def install_webhook(
     """Install the webhooks of a backend in its cluster, or update them.
 
     The queue guard is set first, so that our own work is never refused. A new guard begins in mode `audit`. Without
-    `identity` the cluster is asked for our user name; `fails_closed` None means: only in mode `enforce`.
-    Raises Conflict for a simulated backend, for a cluster that does not say our user name, and when the cluster
-    refuses; Busy when it does not answer; Forbidden, BadInput, NotFound.
+    `identity` our user name is read from the cluster; `fails_closed` None means: only in mode `enforce`. Raises
+    Conflict for a simulated backend, for a cluster that does not report our user name, and when the cluster refuses;
+    Busy when it does not answer; Forbidden, BadInput, NotFound.
     """
     require_platform(actor)
     row = _cluster_backend(backend)
@@ -56,7 +56,7 @@ def install_webhook(
         found = identity or (known.identity if known else "") or webhook_configuration.read_own_username(cluster)
         if not found:
             raise Conflict(
-                f"The cluster of backend {backend} does not say which user name we have there, and the webhook must "
+                f"The cluster of backend {backend} does not report our user name there, and the webhook must "
                 "not refuse our own work. Set the name: --identity system:serviceaccount:NAMESPACE:NAME."
             )
         wanted = mode or (known.mode if known else QueueGuard.Mode.AUDIT)

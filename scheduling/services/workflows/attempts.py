@@ -1,6 +1,7 @@
-"""The attempts of tasks during a transition: placed, ended, retried. They are written once, in a few statements.
+"""The attempts of tasks during a transition: they get nodes, end and are retried. All changes are written once, in a
+few statements.
 
-An attempt is a row. An attempt that has ended stays as it is; a retry is a new row with the next `retry_id`.
+An attempt is a row. An attempt that has ended does not change; a retry is a new row with the next `retry_id`.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class TaskAttempts:
         return self._rescheduled[task.group_id, task.name]
 
     def place_on_node(self, task: Task, node: str) -> None:
-        """A waiting attempt starts on a node."""
+        """Start a waiting attempt on a node."""
         task.status, task.start_time, task.node_name = TaskStatus.RUNNING, self._now, node
         if task._state.adding is False:
             self._placed[task.pk] = task
@@ -75,18 +76,18 @@ class TaskAttempts:
     def record_observed(
         self, task: Task, status: TaskStatus, *, node: str, pod_ip: str, started: datetime | None
     ) -> None:
-        """The cluster shows that an attempt has a node, or runs since `started`."""
+        """Record from the cluster that an attempt has a node, or runs since `started`."""
         task.status, task.node_name, task.pod_ip, task.start_time = status, node, pod_ip, started
         self._observed[task.pk] = task
 
     def end_attempt(self, task: Task, status: TaskStatus, message: str, exit_code: int | None) -> None:
-        """An attempt ends."""
+        """End an attempt."""
         assert self._open is not None
         self._open[task.group_id].remove(task)
         self._ended[status, message, exit_code].append(task.pk)
 
     def retry(self, task: Task, node: str | None = None) -> None:
-        """A task whose attempt ended is retried: it waits, or starts on a node at once."""
+        """Retry a task whose attempt ended: it waits, or starts on `node` at once."""
         following = Task(
             uuid=uuid.uuid4(),
             retry_id=task.retry_id + 1,

@@ -32,7 +32,7 @@ def pool_spec_rules(root: Pool) -> SpecRules:
 
 
 def _timeout(text: object) -> timedelta | None:
-    """A timeout from the configuration, which was checked when it was written."""
+    """A timeout of the configuration; its value was checked when it was written."""
     return parse_duration(str(text)) if text else None
 
 

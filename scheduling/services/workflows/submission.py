@@ -85,8 +85,8 @@ class _PreparedSubmission:
 
 
 def resubmission(original: Workflow, submission: Submission) -> Submission:
-    """`submission` with the file of a recorded workflow. The labels and variables of that workflow count where the
-    submission has none."""
+    """`submission` with the file of a recorded workflow. If the submission has no labels or variables, those of that
+    workflow are used."""
     return replace(
         submission,
         file=original.spec,
@@ -115,12 +115,12 @@ def check_submissions(*, actor: Actor, pool: str, submissions: Sequence[Submissi
 
 def submit(*, actor: Actor, pool: str, submission: Submission) -> SubmissionReceipt:
     """Admit one workflow to a leaf. Raises BadInput with all faults of the file at once, or with the numbers of the
-    verdict; NotFound and Forbidden by role; Busy when the lock of the tree was not had in time."""
+    verdict; NotFound and Forbidden by role; Busy when the tree could not be locked in time."""
     return submit_many(actor=actor, pool=pool, submissions=[submission])[0]
 
 
 def submit_many(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -> list[SubmissionReceipt]:
-    """Admit several workflows to one leaf, all or none, for the price of one lock and one commit.
+    """Admit several workflows to one leaf, all or none, with one lock and one commit.
 
     Among several workflows, each fault carries the position of its workflow: `workflows[3].workflow.tasks[0].image`.
     """

@@ -1,5 +1,5 @@
-"""Transitions of workflows under the lock of their tree: gangs start, lose their places and end, dependent gangs
-follow, and everything is written at once.
+"""Transitions of workflows under the lock of their tree: gangs start, are preempted and end, dependent gangs start or
+fail, and everything is written at once.
 
 This is the only entry point for such changes: for the reconciliation of a simulated backend, for a person who reports
 an end, for the observation of a cluster. The number of statements does not depend on the number of workflows.
@@ -37,10 +37,10 @@ class WorkflowTransition:
 
     `groups` has the gangs of each workflow by name, `attempts` the open attempts of their tasks. A gang changes by
 
-    * :meth:`start`: waiting tasks get their nodes and run;
-    * :meth:`preempt`: running tasks lose their places and wait again (or start on other nodes at once);
-    * :meth:`report`: it ended by itself, and its exit actions may change the result;
-    * :meth:`end`, :meth:`end_open_groups`: it ends in any case (canceled, overdue, evicted).
+    * :meth:`start_tasks`: waiting tasks get their nodes and run;
+    * :meth:`preempt_tasks`: running tasks lose their nodes and wait again (or start on other nodes at once);
+    * :meth:`report_end`: the gang ended by itself, and its exit actions may change the result;
+    * :meth:`end_group`, :meth:`end_open_groups`: the gang ends in any case (canceled, overdue, evicted).
 
     Each may be called for many gangs before one :meth:`save`.
     """
@@ -82,13 +82,13 @@ class WorkflowTransition:
         tasks: Collection[str] | None = None,
         moved_to: Mapping[str, str] | None = None,
     ) -> bool:
-        """Running tasks (by name; None is all of them) lose their places: their attempts end as FAILED_PREEMPTED with
-        exit code 3006 and they wait again, with their workflow's original submit time; those in `moved_to` start again
-        at once on another node. This is not a retry and is not counted as one (D11).
+        """Preempt running tasks (by name; None is all of them): their attempts end as FAILED_PREEMPTED with exit code
+        3006 and the tasks wait again, with their workflow's original submit time; those in `moved_to` start again at
+        once on another node. This is not a retry and is not counted as one (D11).
 
-        A gang never runs below its minimum: where too little would go on, all of it loses its place. The exit actions
-        for 3006 may say otherwise: a surplus task's own say what becomes of that task, and where the minimum is
-        touched, those of the lead (else of the first task) what becomes of the gang. False if they did.
+        A gang never runs below its minimum: if too few tasks would remain, all its tasks are preempted. Exit actions
+        for code 3006 may end tasks instead: those of a surplus task apply to this task alone; if the minimum is
+        affected, those of the lead (else of the first task) apply to the gang. Returns False if they did.
         """
         running, back = self.attempts.placed_attempts(group.pk), moved_to or {}
         leaving = running if tasks is None else [task for task in running if task.name in tasks]
@@ -103,13 +103,13 @@ class WorkflowTransition:
                 return False
             if not self.has_minimum(group, [*staying, *(task for task in leaving if task.name in back)]):
                 leaving, back = running, {}
-        as_asked = True
+        as_requested = True
         for task in leaving:
             action = exit_action(code, task.exit_actions) if is_surplus else None
             status = TaskStatus.COMPLETED if action == "COMPLETE" else TaskStatus.FAILED_PREEMPTED
             self.attempts.end_attempt(task, status, message, code)
             if action in {"FAIL", "COMPLETE"}:
-                as_asked = False
+                as_requested = False
             else:
                 self.attempts.retry(task, back.get(task.name))
         if not self.attempts.placed_attempts(group.pk):
@@ -118,12 +118,12 @@ class WorkflowTransition:
             # A moved task starts from the beginning, so the gang needs its whole run time again.
             group.ends_at = self._simulated_end(self.workflows[group.workflow_id])
         self._touched[group.pk] = group
-        return as_asked
+        return as_requested
 
     def report_end(self, group: Group, status: TaskStatus, message: str = "") -> None:
-        """A running gang ended by itself. The exit actions of its lead (else of its first task) for the exit code may
-        change the result: COMPLETE, FAIL, or RESCHEDULE, which retries the gang as often as the scheduler settings
-        allow."""
+        """Record that a running gang ended by itself. The exit actions of its lead (else of its first task) for the
+        exit code may change the result: COMPLETE, FAIL, or RESCHEDULE, which retries the gang as often as the scheduler
+        settings allow."""
         code = EXIT_CODES.get(status)
         action = None if code is None else self._exit_action(group, code)
         if action == "COMPLETE":
@@ -147,7 +147,7 @@ class WorkflowTransition:
 
     def end_group(self, group: Group, status: TaskStatus, message: str = "", *, exit_code: int | None = None) -> None:
         """End a gang with all its open tasks. Dependent gangs follow in :meth:`save`. `exit_code` is needed only if it
-        is not that of the status."""
+        differs from the exit code of the status."""
         group.status, group.end_time, group.failure_message = status, self.now, message
         code = EXIT_CODES.get(status) if exit_code is None else exit_code
         self._ended[status, message, code].append(group.pk)
@@ -161,7 +161,7 @@ class WorkflowTransition:
                 self.end_group(group, status, message)
 
     def end_overdue(self, workflow: Workflow) -> None:
-        """End the gangs of a workflow whose simulated work is done, and those that waited or ran longer than they may.
+        """End the gangs of a workflow whose simulated work is done, and those that waited or ran longer than allowed.
         The exec_timeout belongs to the workflow, so all its gangs end with it. Nothing else ends a gang by the clock,
         on any kind of backend."""
         groups = list(self.groups[workflow.pk].values())

@@ -83,7 +83,7 @@ def end_workflow(
 
 
 def tag_workflow(*, actor: Actor, name: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Workflow:
-    """Remove tags, then add tags. For the owner or an admin of the pool. Repeating it is not an error."""
+    """Remove tags, then add tags. For the owner or an admin of the pool. A repetition is not an error."""
     visible = get_visible_workflow(actor, name)
     _require_own_or_manage(actor, visible)
     rule = "1 to 63 letters, digits and - _ . : /, a letter or digit first and last"

@@ -34,7 +34,7 @@ def test_a_backend_nobody_has_met_is_offline_until_somebody_has(fake_harness: Ag
     assert not is_offline(fake_harness)
     assert set_silent_offline() == []
     told = AuditEntry.objects.filter(object="backend/lab", action="backend.updated").order_by("id")
-    assert [entry.description for entry in told] == ["the cluster was not heard for 0:02:00", "the cluster answers"]
+    assert [entry.description for entry in told] == ["no heartbeat of the cluster for 0:02:00", "the cluster answers"]
 
 
 def test_an_old_heartbeat_is_none(fake_harness: AgentHarness) -> None:
