@@ -36,11 +36,11 @@ def _measure(installation: Installation, server: Any) -> dict[str, Any]:
     from scheduling.kube import resource_kinds
     from scheduling.models import Workflow
 
-    cluster = server.cluster()
+    cluster = server.connect()
     for name in (NAMESPACE, LIMIT):
         cluster.create(resource_kinds.NAMESPACE, {"metadata": {"name": name}}, field_manager="bench")
     bare = _bare_client(cluster)
-    body = {"type": "kubernetes", "namespace": NAMESPACE, "kubeconfig": server.sendable()}
+    body = {"type": "kubernetes", "namespace": NAMESPACE, "kubeconfig": server.kubeconfig_text()}
     _ask(installation, "PUT", f"/api/configs/backend/{BACKEND}", body)
     config = {"backend": BACKEND, "resources": {"gpu": {"guarantee": 100}}}
     _ask(installation, "PUT", f"/api/configs/pool/{POOL}", {"configs": config})

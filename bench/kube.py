@@ -10,7 +10,8 @@ from typing import Any
 
 def measure_on_api_server(measure: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     """The result of `measure` on a fresh server (tests.support.kube_server.KubeServer), or why it was not run."""
-    from tests.support.kube_server import ENVTEST, PINNED, KubeServer
+    from tests.support.kube_server import PINNED, KubeServer
+    from tests.support.optional_tools import ENVTEST
 
     if not ENVTEST.exists():
         return {"not run": "no Kubernetes API server; set OSMO_ENVTEST=/path/to/start.sh"}

@@ -27,7 +27,7 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     from tests.support.kube_server import RecordingCluster
 
     return measure_on_api_server(
-        lambda server: _measured(installation, RecordingCluster(server.cluster()), server.content())
+        lambda server: _measured(installation, RecordingCluster(server.connect()), server.kubeconfig_body())
     )
 
 
@@ -45,7 +45,7 @@ def _measured(installation: Installation, cluster: Any, kubeconfig: dict[str, An
     connections.connect = lambda _: cluster
 
     def once() -> dict[str, Any]:
-        cluster.forget()
+        cluster.clear_calls()
         spent, outcome = _timed(lambda: sync_backend_queues(backend.pk, manual=True))
         if outcome.synced != "True":
             raise SystemExit(f"not in sync: {outcome.message}")
