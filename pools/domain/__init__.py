@@ -1,1 +1,1 @@
-"""The ledger's rules: pure functions from facts to verdicts. Standard library only, no clock, no connection."""
+"""The rules of the ledger: pure functions from facts to verdicts. Standard library only, without a clock."""

@@ -1,7 +1,8 @@
-"""Exact amounts of (flavor, resource): whole numbers where they are whole, else fractions, and *unlimited*.
+"""Exact amounts of (flavor, resource): whole numbers if possible, else fractions, and *unlimited*.
 
 `UNLIMITED` is a value, not a sentinel to test for: it compares above every number and stays itself through addition.
-The one thing it cannot do is be taken from itself, so nothing here subtracts an amount that may be unlimited.
+Only the difference of two unlimited amounts is undefined, so no function here subtracts an amount that may be
+unlimited.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ DEFAULT_FLAVOR: Final = "default"
 GPU: Final = "default/gpu"
 
 MAX_DIGITS: Final = 40
-"""A longer number is a mistake or an attack, and exact arithmetic would pay for it."""
+"""A longer number is a mistake or an attack, and exact arithmetic with it would be slow."""
 
 _NUMBER = re.compile(r"[-+]?(?P<whole>\d*)(?:\.(?P<part>\d*))?(?:[eE](?P<power>[-+]?\d{1,4}))?")
 
@@ -46,7 +47,7 @@ def encode_gpus(gpus: Gpus) -> int:
 
 
 class InvalidNumber(ValueError):
-    """The text is no decimal number, or has more than `MAX_DIGITS` digits."""
+    """The text is not a decimal number, or has more than `MAX_DIGITS` digits."""
 
 
 def parse_exact(text: str) -> Number:
@@ -76,7 +77,7 @@ def resource_of(key: str) -> str:
 
 
 def is_gpu(key: str) -> bool:
-    """Whether the key counts GPUs, of whatever flavor."""
+    """Whether the key counts GPUs, of any flavor."""
     return resource_of(key) == "gpu"
 
 
@@ -90,7 +91,7 @@ def sum_amounts(parts: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
 
 
 def as_json(amount: Amount) -> int | float | str:
-    """An amount for JSON: integers as they are, decimals as the number JSON would read back, else exactly, as text."""
+    """An amount for JSON: integers as they are, decimals as a JSON number if that is exact, else as text."""
     if amount == UNLIMITED:
         return "unlimited"
     number = simplify(Fraction(amount))
@@ -101,7 +102,7 @@ def as_json(amount: Amount) -> int | float | str:
 
 
 def amount_text(amount: Amount) -> str:
-    """An amount for a sentence: `8`, `0.5`, `1/3`, `unlimited`."""
+    """An amount for a message: `8`, `0.5`, `1/3`, `unlimited`."""
     if amount == UNLIMITED:
         return "unlimited"
     number = simplify(Fraction(amount))
@@ -112,7 +113,7 @@ def amount_text(amount: Amount) -> str:
 
 
 def amounts_text(amounts: Mapping[str, Amount]) -> str:
-    """Amounts for a sentence, GPUs of the default flavor without ceremony: `4 GPUs`, `4 GPUs and 8 cpu`."""
+    """Amounts for a message; GPUs of the default flavor without the flavor: `4 GPUs`, `4 GPUs and 8 cpu`."""
     words = []
     for key in sorted(amounts, key=lambda key: (not is_gpu(key), key)):
         amount = amount_text(amounts[key])

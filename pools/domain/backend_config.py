@@ -1,4 +1,4 @@
-"""What may be said of a backend: a JSON object as the API takes it (api.md, "Simulated backend")."""
+"""The configuration of a backend: a JSON object as the API takes it (api.md, "Simulated backend")."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NODE_KEYS = ("name", "gpus", "cpu", "memory", "storage", "platform")
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """One machine; memory and storage in bytes."""
+    """One node; memory and storage in bytes."""
 
     name: str
     gpus: int
@@ -45,8 +45,8 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class BackendSpec:
-    """A backend as asked for; None means that the key was left out and what is there stays. `cluster` is there for a
-    Kubernetes backend."""
+    """The requested configuration of a backend. None: the key was left out, and the present value stays. `cluster` is
+    set for a Kubernetes backend."""
 
     kind: str = SIMULATED
     namespace: str | None = None
@@ -60,10 +60,8 @@ class BackendSpec:
 def parse_backend(
     name: str, body: Mapping[str, Any], *, present_kind: str | None = None
 ) -> tuple[BackendSpec, list[Violation]]:
-    """What the object asks for, and every fault in it. The first is worth nothing if there are any of the second.
-
-    `present_kind` is the type of the backend of that name, None if there is none yet.
-    """
+    """The configuration in the object, and every fault in it. After a fault the configuration is not usable.
+    `present_kind` is the type of the existing backend of that name, None if there is none."""
     faults: list[Violation] = []
     fields = FieldReader(body, "", faults)
     present_kind = _kind(fields, present_kind)
@@ -99,7 +97,7 @@ def parse_backend(
 
 
 def _kind(fields: FieldReader, present: str | None) -> str:
-    """The type that is asked for; a backend keeps the one it has."""
+    """The requested type; an existing backend keeps its type."""
     asked = fields.read_text("type", present or SIMULATED)
     if asked not in BACKEND_TYPES:
         fields.add_fault("type", "bad_value", f"must be one of {', '.join(BACKEND_TYPES)}.")

@@ -17,7 +17,7 @@ _SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s?([A-Za-z]*)", re.ASCII)
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes, rounded up: `512Gi`, `1.5T`, `64MiB`; a bare number is bytes already. None if it is no size."""
+    """Bytes, rounded up: `512Gi`, `1.5T`, `64MiB`; a plain number is bytes. None if the text is not a valid size."""
     found = _SIZE.fullmatch(text.strip())
     power = _POWERS.get(found[2] or "B") if found else None
     if found is None or power is None:
@@ -27,13 +27,13 @@ def parse_size(text: str) -> int | None:
 
 
 def size_text(size: int, *, round_up: bool) -> str:
-    """Bytes in the largest binary unit up to Gi that they fill: what is used is rounded up, what there is down."""
+    """Bytes in the largest binary unit up to Gi that is not larger: an amount in use is rounded up, a capacity down."""
     power, unit = next((step for step in _STEPS[1:] if size >= 1024 ** step[0]), (0, ""))
     factor: int = 1024**power
     return f"{-(-size // factor) if round_up else size // factor}{unit}"
 
 
 def exact_size_text(size: int) -> str:
-    """Bytes in the largest binary unit that says them exactly: `1Ti`, `1536Mi`, `1000`."""
+    """Bytes in the largest binary unit that is exact: `1Ti`, `1536Mi`, `1000`."""
     power, unit = next((step for step in _STEPS if size and size % 1024 ** step[0] == 0), (0, ""))
     return f"{size // 1024**power}{unit}"

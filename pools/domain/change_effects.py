@@ -1,4 +1,4 @@
-"""The effect of a change of a pool's tree, from the two states of a dry run: each node before and after, and messages
+"""The effect of a change to a pool's tree, from the two states of a dry run: each node before and after, and messages
 to read before the confirmation.
 
 The states are bodies of the API (api.md, "Subpools", GET list); amounts are whole GPUs, -1 is unlimited.
@@ -48,9 +48,9 @@ def node_effects(before: TreeSnapshot | None, after: TreeSnapshot | None) -> tup
         quota_after=new.get("quota"),
         state_before="",
         state_after="",
-        available_before=_whole_available(old),
-        available_after=_whole_available(new),
-        used=_whole_used(new or old),
+        available_before=_pool_available(old),
+        available_after=_pool_available(new),
+        used=_pool_used(new or old),
     )
     nodes = [whole, _node(REMAINDER_LABEL, "shared", old.get("shared"), new.get("shared"))]
     olds = {part["subpool_name"]: part for part in old.get("subpools", ())}
@@ -75,26 +75,26 @@ def _node(label: str, kind: str, old: TreeSnapshot | None, new: TreeSnapshot | N
     )
 
 
-def _whole_used(state: TreeSnapshot) -> int:
+def _pool_used(state: TreeSnapshot) -> int:
     shared: TreeSnapshot = state.get("shared", NOTHING)
     return int(shared.get("used", 0)) + sum(int(part["used"]) for part in state.get("subpools", ()))
 
 
-def _whole_available(state: TreeSnapshot) -> int | None:
+def _pool_available(state: TreeSnapshot) -> int | None:
     quota: int | None = state.get("quota")
-    return quota if quota is None or quota == NO_LIMIT else quota - _whole_used(state)
+    return quota if quota is None or quota == NO_LIMIT else quota - _pool_used(state)
 
 
 def consequence_messages(nodes: tuple[NodeEffect, ...], *, draining: int = 0, cancelled: int = 0) -> tuple[str, ...]:
-    """What will happen, in sentences. `draining` counts workflows that keep running on a deleted subpool, `cancelled`
-    those that end with it."""
+    """The consequences of the change. `draining` counts workflows that keep running on a deleted subpool, `cancelled`
+    those that are cancelled with it."""
     messages: list[str] = []
     for node in nodes:
-        messages += _messages(node, nodes[0].label, draining, cancelled)
+        messages += _node_messages(node, nodes[0].label, draining, cancelled)
     return tuple(messages)
 
 
-def _messages(node: NodeEffect, pool: str, draining: int, cancelled: int) -> list[str]:
+def _node_messages(node: NodeEffect, pool: str, draining: int, cancelled: int) -> list[str]:
     name = f"{pool}--{node.label}" if node.kind == "subpool" else node.label
     if node.kind == "subpool" and node.state_after != node.state_before:
         return _state_messages(node, name, draining, cancelled)
@@ -114,14 +114,14 @@ def _state_messages(node: NodeEffect, name: str, draining: int, cancelled: int) 
     if node.state_after == SubpoolState.ACTIVE:
         return [f"The quota of {name} is {_gpus(node.quota_after or 0)} from now on."]
     messages = (
-        [f"{_workflows(cancelled)} that {_have(cancelled)} not started {_are(cancelled)} cancelled."]
+        [f"{_workflows(cancelled)} that {_form_of_have(cancelled)} not started {_form_of_be(cancelled)} cancelled."]
         if cancelled
         else []
     )
     if node.state_after == SubpoolState.DELETING:
         messages.append(
-            f"{_workflows(draining)} on {name} {_keep(draining)} running. The subpool accepts no new work and cannot "
-            "be changed; it is archived when the last one has ended."
+            f"{_workflows(draining)} on {name} {_form_of_keep(draining)} running. "
+            "The subpool accepts no new work and cannot be changed; it is archived when the last one has ended."
         )
     else:
         messages.append(f"{name} has no other active work, so it is archived at once. It can be recreated later.")
@@ -136,13 +136,13 @@ def _workflows(count: int) -> str:
     return "1 workflow" if count == 1 else f"{count} workflows"
 
 
-def _have(count: int) -> str:
+def _form_of_have(count: int) -> str:
     return "has" if count == 1 else "have"
 
 
-def _are(count: int) -> str:
+def _form_of_be(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _keep(count: int) -> str:
+def _form_of_keep(count: int) -> str:
     return "keeps" if count == 1 else "keep"

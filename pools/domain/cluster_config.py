@@ -1,4 +1,4 @@
-"""What may be said of a Kubernetes backend: a JSON object as the API takes it."""
+"""The configuration of a Kubernetes backend: a JSON object as the API takes it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEYS = (
     "node_pool",
     "sync_mode",
 )
-ANSWER_KEYS = ("server", "credential_mark")  # what a GET adds
+ANSWER_KEYS = ("server", "credential_mark")  # keys that a GET adds
 
 _FILE = re.compile(FILE_PATTERN)
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -37,8 +37,8 @@ _SCHEDULER = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """The Kubernetes side as asked for; None means that the key was left out and what is there stays. `kubeconfig` is
-    the text, and the one thing here that nobody may see again."""
+    """The requested configuration of a cluster. None: the key was left out, and the present value stays. `kubeconfig`
+    is the text; no answer ever contains it again."""
 
     access: str | None = None
     kubeconfig: str | None = None
@@ -51,19 +51,21 @@ class ClusterSpec:
 
 
 def read_cluster(fields: FieldReader) -> ClusterSpec:
-    """What the object asks for; faults gather in `fields`. The way of access follows from what is given, unless it is
-    named."""
+    """The configuration in the object; faults are added to `fields`. The kind of access follows from the given keys,
+    unless it is named."""
     spec = ClusterSpec(
-        access=_one_of(fields, "access", ACCESS_MODES),
+        access=_read_choice(fields, "access", ACCESS_MODES),
         kubeconfig=_kubeconfig(fields),
-        kubeconfig_file=_matching(
+        kubeconfig_file=_read_matching_text(
             fields, "kubeconfig_file", _FILE, "must be the name of a file, without a folder: letters, digits, . _ -"
         ),
         context=fields.read_text("context") if fields.is_given("context") else None,
-        scheduler_name=_matching(fields, "scheduler_name", _SCHEDULER, "must be a scheduler's name, lower case"),
-        node_pool_key=_matching(fields, "node_pool_key", _LABEL_KEY, "must be the key of a Kubernetes label"),
-        node_pool=_matching(fields, "node_pool", _LABEL_VALUE, "must be the value of a Kubernetes label"),
-        sync_mode=_one_of(fields, "sync_mode", SYNC_MODES),
+        scheduler_name=_read_matching_text(
+            fields, "scheduler_name", _SCHEDULER, "must be a scheduler's name, lower case"
+        ),
+        node_pool_key=_read_matching_text(fields, "node_pool_key", _LABEL_KEY, "must be the key of a Kubernetes label"),
+        node_pool=_read_matching_text(fields, "node_pool", _LABEL_VALUE, "must be the value of a Kubernetes label"),
+        sync_mode=_read_choice(fields, "sync_mode", SYNC_MODES),
     )
     given = [way for way, value in ((KUBECONFIG, spec.kubeconfig), (FILE, spec.kubeconfig_file)) if value]
     if len(given) > 1:
@@ -83,7 +85,7 @@ def _kubeconfig(fields: FieldReader) -> str | None:
     return value
 
 
-def _one_of(fields: FieldReader, key: str, allowed: tuple[str, ...]) -> str | None:
+def _read_choice(fields: FieldReader, key: str, allowed: tuple[str, ...]) -> str | None:
     if not fields.is_given(key):
         return None
     value = fields.read_text(key)
@@ -92,7 +94,7 @@ def _one_of(fields: FieldReader, key: str, allowed: tuple[str, ...]) -> str | No
     return value
 
 
-def _matching(fields: FieldReader, key: str, pattern: re.Pattern[str], rule: str) -> str | None:
+def _read_matching_text(fields: FieldReader, key: str, pattern: re.Pattern[str], rule: str) -> str | None:
     if not fields.is_given(key):
         return None
     value = fields.read_text(key)

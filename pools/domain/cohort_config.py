@@ -1,7 +1,7 @@
-"""A cohort's configuration: the JSON of a PUT on one side, what the ledger keeps on the other (api.md, "Quota tree and
-cohorts"; what may be written is judged in :mod:`pools.domain.quota.rules`).
+"""The configuration of a cohort: the JSON of a PUT, and the form that the ledger stores (api.md, "Quota tree and
+cohorts"; :mod:`pools.domain.quota.rules` has the rules).
 
-Amounts are whole numbers, of whatever unit the resource is counted in; null is no limit.
+Amounts are whole numbers in the unit of the resource; null is no limit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ StoredQuotas = Mapping[str, Mapping[str, int | None]]
 
 @dataclass(frozen=True, slots=True)
 class CohortSettings:
-    """What a cohort is configured to be. `parent` None: it stands at the top of its tree."""
+    """The configuration of a cohort. `parent` None: the cohort is a root."""
 
     parent: str | None = None
     quotas: tuple[QuotaRow, ...] = ()
@@ -50,8 +50,8 @@ class CohortSettings:
 
 
 def parse_cohort(body: Mapping[str, Any]) -> tuple[CohortSettings, list[Violation]]:
-    """What the JSON configures and every fault in it; the first is worth nothing if there are any of the second.
-    Whether the parent closes a circle is not asked here."""
+    """The configuration in the JSON, and every fault in it. After a fault the configuration is not usable. The caller
+    checks whether the parent closes a cycle."""
     faults: list[Violation] = []
     cohort = FieldReader(body, "", faults)
     cohort.reject_unknown_keys(EDITABLE_KEYS, ANSWER_KEYS)
@@ -81,7 +81,7 @@ def _is_word(text: str) -> bool:
 
 
 def _amount(row: FieldReader, key: str) -> int | None:
-    """A whole number, below 0 too: the rules have the better sentence for that."""
+    """A whole number. Numbers below 0 pass here, because the quota rules have a better message for them."""
     return row.whole_number(key, 0, minimum=-MAX_AMOUNT, maximum=MAX_AMOUNT) if row.is_given(key) else None
 
 
@@ -103,7 +103,7 @@ def _weight(cohort: FieldReader) -> Number:
 
 
 def editable_body(settings: CohortSettings) -> dict[str, Any]:
-    """The JSON that a PUT takes, every key in it."""
+    """The JSON that a PUT takes, with every key."""
     return {
         "parent": settings.parent,
         "quotas": [
@@ -121,7 +121,7 @@ def editable_body(settings: CohortSettings) -> dict[str, Any]:
 
 
 def stored_from_rows(rows: Sequence[QuotaRow]) -> dict[str, dict[str, int | None]]:
-    """The rows as the ledger keeps them, by `flavor/resource`."""
+    """The rows as the ledger stores them, by `flavor/resource`."""
     return {
         f"{row.flavor}/{row.resource}": {
             "nominal": cast("int", row.nominal),
@@ -143,12 +143,12 @@ def rows_from_stored(stored: StoredQuotas) -> tuple[QuotaRow, ...]:
 
 
 def without_limits(stored: StoredQuotas) -> dict[str, dict[str, int | None]]:
-    """The same quotas for a cohort that nobody stands above: what it might borrow or lend means nothing there."""
+    """The same quotas for a cohort without a parent, where borrowing and lending limits mean nothing."""
     return {key: {**amounts, **dict.fromkeys(_LIMITS)} for key, amounts in stored.items()}
 
 
 def quotas_from_stored(stored: StoredQuotas) -> dict[str, NodeQuota]:
-    """The quotas as the arithmetic takes them."""
+    """The quotas in the form that the quota tree uses."""
     return {
         key: NodeQuota(amounts.get("nominal") or 0, *(decode_gpus(amounts.get(limit)) for limit in _LIMITS))
         for key, amounts in stored.items()

@@ -1,8 +1,8 @@
-"""The PATCH of OSMO's configuration API: a recursive merge with a few words of its own (contract, section 8).
+"""The PATCH of OSMO's configuration API: a recursive merge with two control keys (contract, section 8).
 
-Objects merge key by key; `{"$action": "delete"}` in place of a value removes it. A list of objects is addressed by
-`$index` (with `$action` `replace` or `delete`, else the item is merged); objects without `$index` are appended. Any
-other list, and any other value, is replaced. Indices are those of the list as it was.
+Objects merge key by key; `{"$action": "delete"}` in place of a value removes it. In a list of objects, `$index` selects
+an item (with `$action` `replace` or `delete`, else the item is merged); objects without `$index` are appended. Any
+other list, and any other value, is replaced. Indices are those of the list before the patch.
 """
 
 from __future__ import annotations
@@ -32,14 +32,18 @@ def _object(current: Any, patch: Mapping[str, Any], path: str, faults: list[Viol
     if action == DELETE:
         faults.append(Violation(path, "bad_value", f"{path or 'The whole body'} cannot be deleted here."))
     if INDEX in patch:
-        faults.append(Violation(_at(path, INDEX), "bad_value", f"{_at(path, INDEX)} belongs to items of lists only."))
+        faults.append(
+            Violation(
+                _join_path(path, INDEX), "bad_value", f"{_join_path(path, INDEX)} belongs to items of lists only."
+            )
+        )
     for key, value in patch.items():
         if key in {ACTION, INDEX}:
             continue
         if isinstance(value, Mapping) and value.get(ACTION) == DELETE:
             result.pop(key, None)
         else:
-            result[key] = _value(result.get(key), value, _at(path, key), faults, depth + 1)
+            result[key] = _value(result.get(key), value, _join_path(path, key), faults, depth + 1)
     return result
 
 
@@ -64,7 +68,7 @@ def _list(current: Any, patch: list[Mapping[str, Any]], path: str, faults: list[
         if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < length:
             faults.append(_bad_index(here, index, length))
         elif index in seen:
-            faults.append(Violation(_at(here, INDEX), "bad_value", f"{here} names item {index} a second time."))
+            faults.append(Violation(_join_path(here, INDEX), "bad_value", f"{here} names item {index} a second time."))
         elif rest.get(ACTION) == DELETE:
             gone.add(index)
         else:
@@ -75,16 +79,18 @@ def _list(current: Any, patch: list[Mapping[str, Any]], path: str, faults: list[
 
 def _bad_index(here: str, index: Any, length: int) -> Violation:
     there = f"it has items 0 to {length - 1}" if length else "it is empty"
-    return Violation(_at(here, INDEX), "bad_value", f"{here} names item {str(index)[:20]!r} of the list, and {there}.")
+    return Violation(
+        _join_path(here, INDEX), "bad_value", f"{here} names item {str(index)[:20]!r} of the list, and {there}."
+    )
 
 
 def _action(patch: Mapping[str, Any], path: str, faults: list[Violation]) -> Any:
     action = patch.get(ACTION)
     if action not in (None, DELETE, REPLACE):
-        here = _at(path, ACTION)
+        here = _join_path(path, ACTION)
         faults.append(Violation(here, "bad_value", f"{here} is {str(action)[:20]!r}; give {DELETE!r} or {REPLACE!r}."))
     return action
 
 
-def _at(path: str, key: str) -> str:
+def _join_path(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key

@@ -1,4 +1,4 @@
-"""Text -> a length of time, as workflow files and pool configurations write it."""
+"""Durations as workflow files and pool configurations write them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _PARTS = re.compile(rf"(?:{_NUMBER}(?:us|ms|s|m|h|d)){{1,6}}", re.ASCII)
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """The time `text` names, such as `30s`, `5m`, `1h30m`, `2d`, or a plain number of seconds.
+    """The duration of a text such as `30s`, `5m`, `1h30m`, `2d`, or a plain number of seconds. None if the text is not
+    valid, is negative, or is longer than `MAX_DURATION`.
 
-    None if it cannot be read, is negative, or is longer than `MAX_DURATION`. OSMO itself writes one number and one
-    unit (`d h m s ms us`); several together can mean only one thing, so they are read too.
+    OSMO itself writes one number and one unit (`d h m s ms us`); several together are unambiguous, so they are
+    accepted, too.
     """
     text = text.strip()
     if _PLAIN_SECONDS.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Errors of the domain: a code for programs, a message for people, and the numbers beside it.
+"""Errors of the domain: a code for programs, a message for people, and the numbers of the message.
 
 Errors know nothing of HTTP. The API maps `kind` to a status code, the command line to an exit code (api.md, top).
 """
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 
 class ErrorCode(StrEnum):
-    """The `error_code` a client branches on (OSMO contract, section 1)."""
+    """The `error_code` that clients test (OSMO contract, section 1)."""
 
     USER = "USER"
     USAGE = "USAGE"
@@ -38,7 +38,7 @@ class ErrorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule: where (`path`, and `line` from 1 in a file), which (`code`), and a sentence for people."""
+    """One broken rule: its place (`path`, and `line` from 1 in a file), its `code`, and a message for people."""
 
     path: str
     code: str
@@ -80,12 +80,12 @@ class DomainError(Exception):
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """All broken rules; where none is named apart, the refusal itself is the one, and its kind the code."""
+        """All broken rules. If none is given, the error itself is the only one, with its kind as the code."""
         return self.details or (Violation("", str(self.kind), self.message),)
 
     @classmethod
     def of(cls, violations: Iterable[Violation], **more: Any) -> DomainError:
-        """An error whose sentence is that of its violations."""
+        """An error whose message is made of the messages of its violations."""
         found = tuple(violations)
         return cls(" ".join(violation.message for violation in found), found, **more)
 
@@ -95,7 +95,7 @@ class BadInput(DomainError):
 
 
 class Unauthenticated(DomainError):
-    """Nobody is logged in, or the credential is not valid."""
+    """The request has no valid credential."""
 
     kind = ErrorKind.UNAUTHENTICATED
 
@@ -107,7 +107,7 @@ class Forbidden(DomainError):
 
 
 class NotFound(DomainError):
-    """The object does not exist, or the actor may not see it; both get the same answer on purpose."""
+    """The object does not exist, or the actor may not see it; both give the same answer on purpose."""
 
     kind = ErrorKind.NOT_FOUND
     error_code = ErrorCode.NOTFOUND

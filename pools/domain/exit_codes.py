@@ -1,4 +1,4 @@
-"""Which exit codes complete, fail or reschedule a task: `{"RESCHEDULE": "0,1-10,3006"}` (OSMO contract, 7.4)."""
+"""The exit codes that complete, fail or reschedule a task: `{"RESCHEDULE": "0,1-10,3006"}` (OSMO contract, 7.4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CODES = re.compile(r"\s*\d{1,6}\s*(?:-\s*\d{1,6}\s*)?", re.ASCII)
 
 
 def parse_exit_codes(text: str) -> ExitCodes | None:
-    """`0,1-10,3006` as ranges, or None if it is something else."""
+    """The ranges of a text such as `0,1-10,3006`; None if the text is not valid."""
     parts = text.split(",")
     if len(text) > 1000 or not all(_CODES.fullmatch(part) for part in parts):
         return None

@@ -1,5 +1,5 @@
-"""What a kubeconfig that somebody sends us may hold. It is used on our own machine, so it may not reach into it: no
-commands to run and no paths to read, only what stands in it."""
+"""The allowed content of a kubeconfig that a client sends. The server uses it on its own machine, so it may contain no
+commands to run and no paths to read: the credentials must be in the text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COMMANDS = ("exec", "auth-provider")
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigFacts:
-    """What may be shown of a kubeconfig: the context that is used, where it leads, and as whom."""
+    """The facts of a kubeconfig that may be shown: the context, its server and its user."""
 
     context: str
     server: str
@@ -35,15 +35,15 @@ class KubeconfigFacts:
 
 
 def read_kubeconfig(content: object, context: str = "") -> tuple[KubeconfigFacts, list[Violation]]:
-    """The facts of the chosen (empty: the current) context, and every reason why it cannot be used. No sentence repeats
-    a credential."""
+    """The facts of the chosen context (empty: the current one), and every reason why it cannot be used. No message
+    repeats a credential."""
     faults: list[Violation] = []
     if not isinstance(content, Mapping):
         return KubeconfigFacts("", "", ""), [_fault("", "bad_value", "must be a kubeconfig: a YAML object")]
     chosen = context or content.get("current-context") or ""
-    entry = _named(content, "contexts", chosen)
+    entry = _find_row(content, "contexts", chosen)
     if entry is None:
-        known = ", ".join(sorted(_names(content, "contexts"))) or "none"
+        known = ", ".join(sorted(_row_names(content, "contexts"))) or "none"
         sentence = (
             f"has no context {shorten_value(str(chosen))!r}; it has {known}" if chosen else "names no current-context"
         )
@@ -52,12 +52,12 @@ def read_kubeconfig(content: object, context: str = "") -> tuple[KubeconfigFacts
     found: dict[str, Mapping[str, Any]] = {}
     for part in ("cluster", "user"):
         name = inner.get(part)
-        there = _named(content, f"{part}s", name)
+        there = _find_row(content, f"{part}s", name)
         if there is None:
             faults.append(_fault(f"{part}s", "unknown_name", f"has no {part} {shorten_value(str(name))!r}"))
         else:
             found[part] = _part(there, part)
-            faults += _reaches_out(part, found[part])
+            faults += _find_external_references(part, found[part])
     server, more = _server(found.get("cluster", {}))
     warnings = []
     if "cluster" in found:
@@ -66,7 +66,7 @@ def read_kubeconfig(content: object, context: str = "") -> tuple[KubeconfigFacts
     return KubeconfigFacts(str(chosen), server, str(inner.get("user") or ""), tuple(warnings)), faults
 
 
-def _reaches_out(part: str, content: Mapping[str, Any]) -> list[Violation]:
+def _find_external_references(part: str, content: Mapping[str, Any]) -> list[Violation]:
     found = [
         _fault(
             f"{part}s.{key}",
@@ -109,7 +109,7 @@ def _warnings(cluster: Mapping[str, Any], server: str) -> list[str]:
     return found
 
 
-def _named(content: Mapping[str, Any], key: str, name: object) -> Mapping[str, Any] | None:
+def _find_row(content: Mapping[str, Any], key: str, name: object) -> Mapping[str, Any] | None:
     rows = content.get(key)
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, Mapping) and name and row.get("name") == name:
@@ -117,7 +117,7 @@ def _named(content: Mapping[str, Any], key: str, name: object) -> Mapping[str, A
     return None
 
 
-def _names(content: Mapping[str, Any], key: str) -> list[str]:
+def _row_names(content: Mapping[str, Any], key: str) -> list[str]:
     rows = content.get(key)
     found = [row.get("name") for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     return [shorten_value(name) for name in found if isinstance(name, str)]

@@ -1,7 +1,7 @@
 """Names of pools, subpools and queues (decisions D1 and D2).
 
-The derived queue name is the longest thing a name becomes, and Kubernetes labels end at 63 characters; so the limit
-is checked where the name is given, never later in a sync.
+The queue name is the longest name that is derived from a pool name, and Kubernetes labels end at 63 characters. So the
+length is checked as soon as a name is given, never later in a sync.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pools.domain.errors import Violation
 SEPARATOR = "--"
 SHARED_QUEUE = "_shared"
 REMAINDER_LABEL = "Pool remainder (shared)"
-"""The words of pages for the part of a pool's quota that no subpool has, which all of the pool share."""
+"""The label on pages for the part of a pool's quota that no subpool has; all users of the pool share it."""
 
 LABEL_LIMIT = 63
 SHORT_NAME_PATTERN = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
@@ -34,7 +34,7 @@ def canonical_name(parent: str, subpool: str) -> str:
 
 
 def split_name(name: str) -> PoolPath:
-    """Take a canonical name apart at its first separator. Short names never hold one, so this is exact."""
+    """Split a canonical name at its first separator. Short names never contain one, so the result is exact."""
     parent, separator, subpool = name.partition(SEPARATOR)
     return PoolPath(parent, subpool if separator else None)
 
@@ -51,9 +51,9 @@ def k8s_queue_name(queue: str) -> str:
 
 
 def short_name_violations(name: str, *, namespace: str, parent: str | None, path: str) -> list[Violation]:
-    """Every rule that a new pool (`parent` None) or subpool name breaks.
+    """Every rule that a new pool name (`parent` None) or subpool name breaks.
 
-    A pool counts the name of its own shared queue, so that every pool may be partitioned.
+    A pool name must leave enough characters for the name of its own shared queue, so that every pool can have subpools.
     """
     what = "pool" if parent is None else "subpool"
     found = _form_violations(name, what, path)
@@ -74,7 +74,7 @@ def short_name_violations(name: str, *, namespace: str, parent: str | None, path
 
 
 def cohort_name_violations(name: str, path: str) -> list[Violation]:
-    """Every rule that a cohort's name breaks: those of a pool's name, and a length of its own."""
+    """Every rule that a cohort's name breaks: those of a pool's name, and a maximum length."""
     if len(name) <= LABEL_LIMIT:
         return _form_violations(name, "cohort", path)
     sentence = f"A cohort's name has at most {LABEL_LIMIT} characters; this one has {len(name)}."

@@ -1,4 +1,4 @@
-"""Platforms: kinds of machines inside a pool, and what work may do on them (OSMO contract, sections 5.1 and 8).
+"""Platforms: types of nodes inside a pool, and the rights of work on them (OSMO contract, sections 5.1 and 8).
 
 A node belongs to a pool when its platform is one of the pool's and both are on the same backend. A pool that names no
 platforms has one, `default`.
@@ -19,29 +19,29 @@ LIST_KEYS = ("allowed_mounts", "resource_validations", "override_pod_template")
 FLAG_KEYS = ("host_network_allowed", "privileged_allowed")
 GPU_CAPACITY_KEYS = (GPU_TFLOPS, GPU_VRAM)
 KEYS = ("description", *FLAG_KEYS, *LIST_KEYS, "default_variables", *GPU_CAPACITY_KEYS)
-ANSWER_KEYS = frozenset({"name", "tolerations", "labels", "default_mounts"})  # by answers; ignored when it comes back
+ANSWER_KEYS = frozenset({"name", "tolerations", "labels", "default_mounts"})  # added by answers; ignored in a PUT
 PARSED_PREFIX = "parsed_"
 
 _PLATFORM = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 def is_platform_name(name: str) -> bool:
-    """Whether a platform may be called so (`PLATFORM_RULE`)."""
+    """Whether the text is a valid name of a platform (`PLATFORM_RULE`)."""
     return _PLATFORM.fullmatch(name) is not None
 
 
 def platforms_of(config: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """The platforms of a kept configuration, by name; the database keeps no order."""
+    """The platforms of a stored configuration, sorted by name; the database does not store their order."""
     return dict(sorted((config.get("platforms") or {DEFAULT_PLATFORM: {}}).items()))
 
 
 def default_platform(config: Mapping[str, Any]) -> str | None:
-    """The platform of work that names none; None when each task has to name its own."""
+    """The platform of work that names none; None if each task has to name its platform."""
     return config.get("default_platform") or (None if config.get("platforms") else DEFAULT_PLATFORM)
 
 
 def platform_body(platform: Mapping[str, Any]) -> dict[str, Any]:
-    """One platform as a PUT takes it, every key in it."""
+    """One platform as a PUT takes it, with every key."""
     return {
         "description": platform.get("description", ""),
         **{key: platform.get(key, False) for key in FLAG_KEYS},
@@ -52,7 +52,7 @@ def platform_body(platform: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_platforms(pool: FieldReader) -> dict[str, dict[str, Any]]:
-    """The platforms by name, without what equals its default; empty when there is only a plain `default`."""
+    """The platforms by name, without values that equal their defaults; empty if there is only a plain `default`."""
     table = pool.nested("platforms")
     found: dict[str, dict[str, Any]] = {}
     if table is None:
@@ -80,9 +80,9 @@ def _platform(platform: FieldReader) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value}
 
 
-def parse_variables(place: FieldReader, key: str) -> dict[str, Any]:
+def parse_variables(fields: FieldReader, key: str) -> dict[str, Any]:
     """Variables by name: texts, numbers, true or false."""
-    variables = place.nested(key)
+    variables = fields.nested(key)
     if variables is None:
         return {}
     for name, value in variables.body.items():

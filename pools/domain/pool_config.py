@@ -1,7 +1,7 @@
-"""A pool's configuration: the editable JSON of OSMO's API on one side, what the ledger keeps on the other.
+"""The configuration of a pool: the editable JSON of OSMO's API, and the form that the ledger stores.
 
-Source: OSMO contract, sections 5.1 and 8. What equals its default is not kept, so that a configuration that is read
-and put back changes nothing. A pool that names no platforms has one, `default`.
+Source: OSMO contract, sections 5.1 and 8. Values that equal their defaults are not stored, so reading a configuration
+and sending it back changes nothing. A pool that names no platforms has one, `default`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ EDITABLE_KEYS = (
     "common_default_variables",
     *NAME_LIST_KEYS,
 )
-# What answers add to a configuration; it may come back with a PUT and says nothing there.
+# Keys that answers add to a configuration; a PUT may contain them, and they are ignored there.
 ANSWER_KEYS = frozenset(
     {"name", "status", "archived", "version", "versions", "warnings", "reactivated", "last_heartbeat"}
     | {"parent_pool", "subpool_name", "subpool_state", "gpu_quota", "used", "available", "resource_usage"}
@@ -59,8 +59,9 @@ ANSWER_KEYS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
-    """A top-level pool's configuration as the ledger keeps it. GPUs; -1 is unlimited; None is "nothing configured", of
-    the two limits inside the cohort "no limit". `config` holds every other key that differs from its default."""
+    """The configuration of a top-level pool as the ledger stores it, in GPUs. -1 is unlimited. None means "nothing
+    configured"; for the two limits inside the cohort it means "no limit". `config` has every other key that differs
+    from its default."""
 
     backend: str
     description: str = ""
@@ -75,12 +76,12 @@ class PoolSettings:
 
     @property
     def effective_guarantee(self) -> Gpus:
-        """The guarantee with "nothing configured" spelled as -1."""
+        """The guarantee; unlimited if nothing is configured."""
         return decode_gpus(self.guarantee)
 
     @property
     def gpu_resources(self) -> dict[str, int] | None:
-        """`resources.gpu`, or None when nothing is configured."""
+        """`resources.gpu`, or None if nothing is configured."""
         if self.guarantee is None and self.maximum is None and self.weight is None:
             return None
         return {
@@ -91,7 +92,7 @@ class PoolSettings:
 
 
 def editable_body(settings: PoolSettings) -> dict[str, Any]:
-    """The JSON that a PUT takes, every key in it."""
+    """The JSON that a PUT takes, with every key."""
     config = settings.config
     gpu = settings.gpu_resources
     return {
@@ -115,8 +116,8 @@ def editable_body(settings: PoolSettings) -> dict[str, Any]:
 
 
 def parse_pool(body: Mapping[str, Any], *, path: str = "") -> tuple[PoolSettings, list[Violation]]:
-    """What the JSON configures, and every fault in it. The first is worth nothing if there are any of the second.
-    `path` is where the JSON stands in a larger body. Whether the backend exists is not asked here."""
+    """The configuration in the JSON, and every fault in it. After a fault the configuration is not usable. `path` is
+    the path of the JSON in a larger body. The caller checks whether the backend exists."""
     faults: list[Violation] = []
     pool = FieldReader(body, path, faults)
     pool.reject_unknown_keys(
@@ -163,7 +164,7 @@ def _gpu(pool: FieldReader) -> tuple[int | None, int | None, int | None]:
 
 
 def _cohort(pool: FieldReader, guarantee: int | None) -> tuple[str | None, int | None, int | None]:
-    """The cohort it joins, and what it may borrow and lend there."""
+    """The cohort of the pool, with its borrowing and lending limits there."""
     cohort = pool.read_text("cohort") or None
     borrowing, lending = (
         pool.whole_number(key, 0, minimum=-MAX_GPUS, maximum=MAX_GPUS) if pool.is_given(key) else None

@@ -1,8 +1,8 @@
-"""Kubernetes quantities, exactly: `"1.5Gi"`, `"250m"`, `"12E6"`, held as whole thousandths.
+"""Kubernetes quantities, exact: `"1.5Gi"`, `"250m"`, `"12E6"`, stored as whole thousandths.
 
-What Kubernetes reads more loosely is refused here with a sentence: signs below zero, spaces, a suffix without digits,
-an exponent beside a suffix, anything finer than `1m` (there rounded up) and above 2^63 - 1 (there cut or wrapped).
-Source: tensorfusion-quota.md, section 14.
+Kubernetes accepts more forms, which are refused here with a message: signs below zero, spaces, a suffix without digits,
+an exponent together with a suffix, amounts finer than `1m` (Kubernetes rounds them up) and above 2^63 - 1 (Kubernetes
+cuts or wraps them). Source: tensorfusion-quota.md, section 14.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NEGATIVE = re.compile(r"-[0-9.]")
 
 
 class QuantityFormat(StrEnum):
-    """How a quantity was written; sums are printed in the way of their first part."""
+    """The spelling of a quantity; a sum has the spelling of its first part."""
 
     DECIMAL = "D"
     BINARY = "B"
@@ -52,33 +52,34 @@ class Quantity:
     written: str = ""
 
     def __str__(self) -> str:
-        """As it was written; a computed one in canonical form."""
+        """The text as it was written; for a computed quantity the canonical form."""
         return self.written or self.canonical
 
     @property
     def canonical(self) -> str:
-        """The family kept, a whole mantissa, the largest suffix that fits: `1536Mi`, `500m`, `1k`, `12e6`."""
+        """The canonical form in the same format: a whole mantissa and the largest suffix that fits: `1536Mi`, `500m`,
+        `1k`, `12e6`."""
         whole, rest = divmod(self.milli, THOUSAND)
         if self.format is QuantityFormat.BINARY and not rest and whole >= 1024:
-            return _scaled(whole, 1024, ("", *_BINARY))
+            return _scaled_text(whole, 1024, ("", *_BINARY))
         suffixes = ("m", "", "k", "M", "G", "T", "P", "E")
         if self.format is QuantityFormat.EXPONENT:
             suffixes = ("e-3", "", "e3", "e6", "e9", "e12", "e15", "e18")
-        return _scaled(self.milli, THOUSAND, suffixes)
+        return _scaled_text(self.milli, THOUSAND, suffixes)
 
     def __add__(self, other: Quantity) -> Quantity:
-        """The exact sum, in the family of the left one; a zero takes the other's."""
+        """The exact sum, in the format of the left quantity; zero takes the format of the other."""
         return Quantity(self.milli + other.milli, self.format if self.milli else other.format)
 
     def times(self, count: int) -> Quantity:
-        """The exact product, in the same family."""
+        """The exact product, in the same format."""
         return Quantity(self.milli * count, self.format)
 
 
 ZERO = Quantity()
 
 
-def _scaled(number: int, step: int, suffixes: tuple[str, ...]) -> str:
+def _scaled_text(number: int, step: int, suffixes: tuple[str, ...]) -> str:
     if number == 0:
         return "0"
     place = 0
@@ -89,14 +90,14 @@ def _scaled(number: int, step: int, suffixes: tuple[str, ...]) -> str:
 
 
 def parse_quantity(value: object) -> Quantity:
-    """A quantity from a text or a JSON number. Raises BadQuantity."""
+    """A quantity from a text or a JSON number. Raises InvalidQuantity."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InvalidQuantity("bad_value", 'must be a quantity, as 100, "1.5" or "16Gi".')
     if isinstance(value, str):
         return _read(value, value)
     if isinstance(value, int) and value.bit_length() > 64:
         raise InvalidQuantity("too_large" if value > 0 else "negative", f"is beyond 0 to 2^63 - 1 ({MAX_UNITS}).")
-    # A float says what JSON wrote: `repr` finds the shortest decimal that reads back as the same number.
+    # A float keeps the digits of the JSON: `repr` finds the shortest decimal that reads back as the same number.
     text = repr(value)
     found = _read(text, text)
     plain = Quantity(found.milli)

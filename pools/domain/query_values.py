@@ -1,7 +1,5 @@
-"""The value that the text of a query parameter spells: a boolean, a whole number, a time, an order.
-
-Each reader returns None for a text that spells no such value.
-"""
+"""The value of a query parameter from its text: a boolean, a whole number, a time, an order. Each parser returns None
+for a text without such a value."""
 
 from __future__ import annotations
 
@@ -33,12 +31,12 @@ def parse_integer(text: str, minimum: int = 0, maximum: int = MAX_INTEGER) -> in
 
 
 def integer_rule(minimum: int = 0, maximum: int = MAX_INTEGER) -> str:
-    """What `parse_integer` takes, for a message."""
+    """The rule of `parse_integer`, for a message."""
     return f"a whole number from {minimum} to {maximum}"
 
 
 def parse_datetime(text: str) -> datetime | None:
-    """A time of ISO 8601; without a zone it is UTC. The `+` of a zone may have become a blank in the address."""
+    """A time of ISO 8601, in UTC if it names no zone. The `+` of a zone may have become a blank in the address."""
     text = text.strip()
     if "T" in text and _LOST_PLUS.search(text):
         text = text.replace(" ", "+")

@@ -1,8 +1,8 @@
-"""Who may do what: one table of roles and actions (decision D10).
+"""The permissions of users: one table of roles and actions (decision D10).
 
-A role is a name: `osmo-admin`, `osmo-viewer`, `osmo-{pool}-admin`, `osmo-{pool}-user`. The name is taken apart from its
-ends, so each name means exactly one thing: `osmo-a-admin` is the admin of pool `a`, and the admin of a pool called
-`a-admin` is `osmo-a-admin-admin`. Nothing is ever matched by prefix.
+A role is a name: `osmo-admin`, `osmo-viewer`, `osmo-{pool}-admin`, `osmo-{pool}-user`. The prefix and the suffix are
+removed, the rest is the pool, so each name means exactly one thing: `osmo-a-admin` is the admin of pool `a`, and the
+admin of a pool called `a-admin` is `osmo-a-admin-admin`. No permission depends on a prefix alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PLATFORM_ROLES = (PLATFORM_ADMIN, PLATFORM_VIEWER)
 
 
 class PoolRoleKind(StrEnum):
-    """What a pool role lets its holder be to that pool."""
+    """The kinds of pool roles."""
 
     ADMIN = "admin"
     USER = "user"
@@ -43,12 +43,12 @@ _PLATFORM_VIEWER = frozenset({Permission.POOL_READ, Permission.POOL_AUDIT, Permi
 
 
 def pool_role(pool: str, kind: PoolRoleKind) -> str:
-    """The role's name for a top-level pool."""
+    """The name of the role for a top-level pool."""
     return f"{PREFIX}{pool}-{kind}"
 
 
 def parse_pool_role(role: str) -> tuple[str, PoolRoleKind] | None:
-    """(pool, kind) of a pool role's name; None for platform roles and everything else."""
+    """(pool, kind) from the name of a pool role; None for platform roles and all other names."""
     if not role.startswith(PREFIX) or role in PLATFORM_ROLES:
         return None
     pool, _, kind = role.removeprefix(PREFIX).rpartition("-")
@@ -57,7 +57,7 @@ def parse_pool_role(role: str) -> tuple[str, PoolRoleKind] | None:
 
 @dataclass(frozen=True)
 class Actor:
-    """Who acts: a person with roles, possibly through a token, or the system itself."""
+    """The actor of a change: a person with roles, possibly through a token, or the system itself."""
 
     username: str
     user_id: int | None = None
@@ -77,7 +77,7 @@ class Actor:
 
     @cached_property
     def permissions_by_pool(self) -> dict[str, frozenset[Permission]]:
-        """Top-level pools on which a role of one's own says something, and what it allows there."""
+        """The top-level pools of the own pool roles, each with the permissions that these roles give."""
         granted: dict[str, frozenset[Permission]] = {}
         for role in self.roles:
             if parsed := parse_pool_role(role):
@@ -87,7 +87,7 @@ class Actor:
         return granted
 
     def pools_with(self, permission: Permission) -> set[str]:
-        """Names of the pools on which one's own roles allow `permission`."""
+        """The names of the pools for which an own pool role gives `permission`."""
         return {pool for pool, actions in self.permissions_by_pool.items() if permission in actions}
 
 
@@ -95,7 +95,7 @@ SYSTEM = Actor(username="system", is_system=True)
 
 
 def is_allowed(actor: Actor, permission: Permission, pool: str | None = None) -> bool:
-    """Whether the table lets `actor` do `permission` to the top-level `pool` (None: a platform permission)."""
+    """Whether `actor` has `permission` for the top-level `pool` (None: a platform permission)."""
     if actor.is_admin:
         return True
     if PLATFORM_VIEWER in actor.roles and permission in _PLATFORM_VIEWER:

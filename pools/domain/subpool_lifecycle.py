@@ -1,4 +1,4 @@
-"""The life of a subpool: one table of transitions, from which code, database trigger and documentation are made.
+"""The life of a subpool: one table of transitions. Code, database trigger and documentation are made from it.
 
 Source: subpool design "Subpool State"; decisions D3, D8.
 """
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class SubpoolState(StrEnum):
-    """Where a subpool stands."""
+    """The states of a subpool."""
 
     ACTIVE = "ACTIVE"
     DELETING = "DELETING"
@@ -19,7 +19,7 @@ class SubpoolState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SubpoolTransition:
-    """One allowed step and the operation that takes it."""
+    """One allowed transition and its operation."""
 
     source: SubpoolState
     target: SubpoolState
@@ -35,17 +35,17 @@ TRANSITIONS = (
 
 
 def is_allowed_transition(source: SubpoolState, target: SubpoolState) -> bool:
-    """Whether the table has this step."""
+    """Whether the table has this transition."""
     return any(step.source is source and step.target is target for step in TRANSITIONS)
 
 
 def state_after_delete(*, live_workflows: int) -> SubpoolState:
-    """Where a deleted ACTIVE subpool goes: it drains while live workflows belong to it (D3)."""
+    """The state of an ACTIVE subpool after a delete: it drains while active workflows belong to it (D3)."""
     return SubpoolState.DELETING if live_workflows else SubpoolState.ARCHIVED
 
 
 def mermaid_diagram() -> str:
-    """The table as a Mermaid state diagram, as the documentation shows it."""
+    """The table as a Mermaid state diagram, for the documentation."""
     lines = ["stateDiagram-v2", "    [*] --> ACTIVE: create"]
     lines += [f"    {step.source} --> {step.target}: {step.cause}" for step in TRANSITIONS]
     return "\n".join(lines)

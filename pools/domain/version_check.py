@@ -1,4 +1,5 @@
-"""What a caller saw beside what is there: a change asked for with `If-Match` is made of that version only."""
+"""The version in the caller's request against the present one: a change with `If-Match` applies to that version
+only."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from pools.domain.errors import Stale, Violation
 
 
 def check_version(subject: str, seen: int | None, current: int | None) -> None:
-    """Raise Stale unless `subject` still has the version that the caller saw. `seen` None: the caller does not care;
-    `current` None: it does not exist."""
+    """Raise Stale unless `subject` still has the version `seen` by the caller. `seen` None: the caller accepts any
+    version; `current` None: the object does not exist."""
     if seen is None or seen == current:
         return
     now = "it does not exist" if current is None else f"it is now {current}"

@@ -122,15 +122,15 @@ def test_the_numbers_and_their_explanation(tree: CohortTreeScene, as_admin: Call
     page = tab.open(f"/pools/cohort/?root={tree.corp}")
     page.locator(f"tr[data-node='cohort/{tree.prod}']").get_by_role("link", name="8", exact=True).click()
     why = page.locator("#borrowed")
-    assert "28 what it uses" in " ".join(why.inner_text().split())
-    assert "−20 what it owns" in " ".join(why.inner_text().split())
+    assert "28 total in use" in " ".join(why.inner_text().split())
+    assert "−20 effective quota" in " ".join(why.inner_text().split())
     tab.screenshot("why")
     tab.accessible()
     available = page.locator("#available")
     assert "decides" in available.inner_text()
     available.get_by_role("link", name=tree.corp).click()
     assert page.url.endswith(f"/pools/cohort/node/cohort/{tree.corp}/#available")
-    assert page.locator("#subtree_quota").inner_text().count("what its lending limit lets through") == 1
+    assert page.locator("#subtree_quota").inner_text().count("effective quota, capped by the lending limit") == 1
 
 
 def test_folding_with_the_keyboard_and_on_a_phone(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:

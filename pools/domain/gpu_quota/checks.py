@@ -1,8 +1,8 @@
-"""Whether one more worker may begin in a namespace, and if not, every cap that says no, in the order of the checks.
+"""Checks whether a namespace may have one more worker; if not, every broken cap, in the order of the checks.
 
-Caps on one worker are per GPU and final: waiting cannot help. Caps on the namespace's total may clear. Exactly at a cap
-is allowed. Arithmetic is exact, in thousandths; nothing is rounded up (decision D14).
-Source: tensorfusion-quota.md, sections 2, 3, 4 and 7.
+Caps on one worker are per GPU and final: waiting cannot help. For caps on the namespace's total waiting can help. An
+amount equal to the cap is allowed. Arithmetic is exact, in thousandths; nothing is rounded up (decision D14). Source:
+tensorfusion-quota.md, sections 2, 3, 4 and 7.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SINGLE_RULES = (*(f"single.max.{resource}.{side.removesuffix('s')}" for side, re
 
 @dataclass(frozen=True, slots=True)
 class ResourceCaps:
-    """Caps on compute and memory; None is no cap."""
+    """Caps on compute and memory; None means no cap."""
 
     tflops: Quantity | None = None
     vram: Quantity | None = None
@@ -46,9 +46,10 @@ class ResourceCaps:
 
 @dataclass(frozen=True, slots=True)
 class GpuQuotaSpec:
-    """What one namespace may hold.
+    """The GPU quota of one namespace.
 
-    A total cap of zero allows nothing, a cap of zero on one worker is none; 0 GPUs and 0 workers allow none.
+    A cap of 0 on a total allows nothing. A cap of 0 on the amounts of one worker means no cap. A cap of 0 GPUs or 0
+    workers allows none.
     """
 
     requests: ResourceCaps = ResourceCaps()
@@ -66,14 +67,14 @@ class GpuQuotaSpec:
         return self.requests if side == "requests" else self.limits
 
     def with_defaults(self, worker: GpuWorker) -> GpuWorker:
-        """The worker with the namespace's defaults where it asks for nothing."""
+        """The worker with the defaults of the namespace for the amounts that it does not request."""
         return worker.or_else(GpuWorker(self.default_requests, self.default_limits))
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenCap:
-    """One cap that a worker breaks. Counts (GPUs, workers) are integers. `used` counts what is reserved, too; it is
-    None for a cap on one worker."""
+    """One cap that a worker breaks. Counts (GPUs, workers) are integers. `used` includes reservations; it is None for a
+    cap on one worker."""
 
     resource: str
     path: str
@@ -94,7 +95,7 @@ class BrokenCap:
         )
 
     def refusal_text_with_usage(self, namespace: str) -> str:
-        """The same, and for a total what is used of it: 10 against a limit of 100 alone says nothing."""
+        """The refusal with the usage of a total: a request of 10 against a limit of 100 alone explains nothing."""
         return (
             f"{self.refusal_text(namespace)}, used {self.used}" if self.is_resolvable else self.refusal_text(namespace)
         )
@@ -103,9 +104,9 @@ class BrokenCap:
         """One entry of an error's `details` (api.md, "GPU quota by namespace")."""
         numbers = {
             "namespace": namespace,
-            "requested": _plain(self.requested),
-            "limit": _plain(self.limit),
-            "used": None if self.used is None else _plain(self.used),
+            "requested": _json_amount(self.requested),
+            "limit": _json_amount(self.limit),
+            "used": None if self.used is None else _json_amount(self.used),
             "resolvable": self.is_resolvable,
         }
         return Violation(
@@ -113,18 +114,18 @@ class BrokenCap:
         )
 
 
-def _plain(amount: Quantity | int) -> str | int:
+def _json_amount(amount: Quantity | int) -> str | int:
     return amount if isinstance(amount, int) else str(amount)
 
 
 def broken_caps(spec: GpuQuotaSpec, used: WorkerTotals, worker: GpuWorker) -> list[BrokenCap]:
-    """Every cap that one more worker would break. `used` is what is committed and reserved now."""
+    """Every cap that one more worker would break. `used` is the sum of the committed and the reserved workers."""
     return [*broken_single_caps(spec, worker), *broken_total_caps(spec, used, totals_of_worker(worker))]
 
 
 def broken_single_caps(spec: GpuQuotaSpec, worker: GpuWorker) -> list[BrokenCap]:
     """The caps on one worker that it breaks (rules 1 to 5)."""
-    found = list(_single(spec, worker))
+    found = list(_find_broken_single_caps(spec, worker))
     if spec.max_gpu_count is not None and worker.count > spec.max_gpu_count:
         found.append(BrokenCap(GPU_COUNT, "count", worker.count, spec.max_gpu_count))
     return found
@@ -134,20 +135,20 @@ def broken_total_caps(spec: GpuQuotaSpec, used: WorkerTotals, more: WorkerTotals
     """The caps on the namespace's total that `more`, on top of `used`, would break (rules 6 to 10)."""
     found = []
     for side, resource in TOTALS:
-        cap, have, asked = (
+        cap, have, requested = (
             spec.total_caps(side).of(resource),
             used.side(side).of(resource),
             more.side(side).of(resource),
         )
-        if cap is not None and have.milli + asked.milli > cap.milli:
-            found.append(_total_rule(side, resource, asked, cap, have))
+        if cap is not None and have.milli + requested.milli > cap.milli:
+            found.append(_broken_total_cap(side, resource, requested, cap, have))
     if spec.max_workers is not None and more.workers and used.workers + more.workers > spec.max_workers:
         found.append(BrokenCap("total.max.workers.limit", "workers", more.workers, spec.max_workers, used.workers))
     return found
 
 
 def broken_caps_of_gang(spec: GpuQuotaSpec, used: WorkerTotals, workers: Sequence[GpuWorker]) -> list[BrokenCap]:
-    """Every cap that workers which begin together would break; of a total, `requested` is that of all of them."""
+    """Every cap that these workers would break if they start together. For a total, `requested` is their sum."""
     single = {each.resource: each for worker in reversed(workers) for each in broken_single_caps(spec, worker)}
     order = [name for name in SINGLE_RULES if name in single]
     return [*(single[name] for name in order), *broken_total_caps(spec, used, totals_of_workers(workers))]
@@ -156,57 +157,59 @@ def broken_caps_of_gang(spec: GpuQuotaSpec, used: WorkerTotals, workers: Sequenc
 def broken_caps_of_change(
     spec: GpuQuotaSpec, used: WorkerTotals, before: GpuWorker, after: GpuWorker
 ) -> list[BrokenCap]:
-    """Every cap that changing a worker's amounts would break. Only what grows is looked at: giving back is never
-    refused. `used` counts the worker as it was; `requested` is its new total."""
+    """Every cap that changing the amounts of a worker would break. Only amounts that grow are checked: a reduction is
+    never refused. `used` includes the worker before the change; `requested` is its new total."""
     old, new = totals_of_worker(before), totals_of_worker(after)
-    grown = GpuWorker(_grown(before.request, after.request), _grown(before.limit, after.limit), after.count)
-    found = list(_single(spec, grown))
+    increased = GpuWorker(
+        _increased_amounts(before.request, after.request), _increased_amounts(before.limit, after.limit), after.count
+    )
+    found = list(_find_broken_single_caps(spec, increased))
     for side, resource in TOTALS:
         cap, have = spec.total_caps(side).of(resource), used.side(side).of(resource)
-        was, asked = old.side(side).of(resource), new.side(side).of(resource)
-        if cap is not None and asked.milli > was.milli and have.milli - was.milli + asked.milli > cap.milli:
-            found.append(_total_rule(side, resource, asked, cap, have))
+        was, requested = old.side(side).of(resource), new.side(side).of(resource)
+        if cap is not None and requested.milli > was.milli and have.milli - was.milli + requested.milli > cap.milli:
+            found.append(_broken_total_cap(side, resource, requested, cap, have))
     return found
 
 
-def _grown(before: GpuAmounts, after: GpuAmounts) -> GpuAmounts:
-    """The new amounts where they are larger; zero, which breaks no cap on one worker, elsewhere."""
+def _increased_amounts(before: GpuAmounts, after: GpuAmounts) -> GpuAmounts:
+    """The new amounts that are larger than before; the others are zero, which breaks no cap on one worker."""
     return GpuAmounts(
         tflops=after.tflops if after.tflops.milli > before.tflops.milli else ZERO,
         vram=after.vram if after.vram.milli > before.vram.milli else ZERO,
     )
 
 
-def _single(spec: GpuQuotaSpec, worker: GpuWorker) -> Iterator[BrokenCap]:
+def _find_broken_single_caps(spec: GpuQuotaSpec, worker: GpuWorker) -> Iterator[BrokenCap]:
     sides = (("request", worker.request, spec.max_requests), ("limit", worker.limit, spec.max_limits))
     for side, amounts, caps in sides:
         for resource in RESOURCES:
-            asked, cap = amounts.of(resource), caps.of(resource)
-            if cap is not None and cap.milli and asked.milli > cap.milli:
-                yield BrokenCap(f"single.max.{resource}.{side}", f"{side}.{resource}", asked, cap)
+            requested, cap = amounts.of(resource), caps.of(resource)
+            if cap is not None and cap.milli and requested.milli > cap.milli:
+                yield BrokenCap(f"single.max.{resource}.{side}", f"{side}.{resource}", requested, cap)
 
 
-def _total_rule(side: str, resource: str, asked: Quantity, cap: Quantity, have: Quantity) -> BrokenCap:
+def _broken_total_cap(side: str, resource: str, requested: Quantity, cap: Quantity, have: Quantity) -> BrokenCap:
     name = side.removesuffix("s")
-    return BrokenCap(f"total.max.{resource}.{name}", f"{name}.{resource}", asked, cap, have)
+    return BrokenCap(f"total.max.{resource}.{name}", f"{name}.{resource}", requested, cap, have)
 
 
 def headroom_for(spec: GpuQuotaSpec, used: WorkerTotals, worker: GpuWorker) -> tuple[int | None, Sequence[BrokenCap]]:
-    """How many more such workers fit (None: as many as you like), and what stops the next one."""
+    """The number of further such workers that fit (None: no limit), and the caps that stop the next one."""
     final = broken_single_caps(spec, worker)
     if final:
         return 0, final
-    each, room = totals_of_worker(worker), []
+    each, counts = totals_of_worker(worker), []
     for side, resource in TOTALS:
-        cap, asked = spec.total_caps(side).of(resource), each.side(side).of(resource).milli
+        cap, requested = spec.total_caps(side).of(resource), each.side(side).of(resource).milli
         free = 0 if cap is None else cap.milli - used.side(side).of(resource).milli
-        if cap is not None and (asked or free < 0):
-            room.append(max(0, free) // max(1, asked))
+        if cap is not None and (requested or free < 0):
+            counts.append(max(0, free) // max(1, requested))
     if spec.max_workers is not None:
-        room.append(max(0, spec.max_workers - used.workers))
-    if not room:
+        counts.append(max(0, spec.max_workers - used.workers))
+    if not counts:
         return None, ()
-    fits = min(room)
+    fits = min(counts)
     full = WorkerTotals(
         used.requests + each.requests.times(fits), used.limits + each.limits.times(fits), used.workers + fits
     )

@@ -1,6 +1,6 @@
-"""How workflows meet GPU quota: a pool names its namespace, a platform says what one of its GPUs is worth.
+"""GPU quota of workflows: a pool names its namespace, a platform the capacity of one of its GPUs.
 
-A pool that names no namespace is bound by no GPU quota; a platform that says nothing counts its workers but no amount.
+A pool without a namespace is under no GPU quota. For a platform without capacities, workers count but have no amounts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GPU_TFLOPS, GPU_VRAM = "gpu_tflops", "gpu_vram"
 
 
 def parse_gpu_namespace(pool: FieldReader) -> str:
-    """The namespace of a pool's configuration; empty when it names none."""
+    """The namespace in the configuration of a pool; empty if it names none."""
     name = pool.read_text(GPU_NAMESPACE)
     if name:
         pool.faults.extend(replace(fault, path=pool.path_of(GPU_NAMESPACE)) for fault in namespace_violations(name))
@@ -30,17 +30,17 @@ def parse_gpu_namespace(pool: FieldReader) -> str:
 
 
 def parse_gpu_capacity(platform: FieldReader) -> dict[str, str]:
-    """The worth of one GPU of a platform, as it was typed."""
+    """The capacity of one GPU of a platform, as it was typed."""
     found = {key: read_quantity(platform, key) for key in (GPU_TFLOPS, GPU_VRAM)}
     return {key: str(amount) for key, amount in found.items() if amount is not None and amount.milli}
 
 
 def gpu_namespace_of(config: Mapping[str, Any]) -> str:
-    """The namespace that a kept pool configuration names; empty when it names none."""
+    """The namespace in a stored pool configuration; empty if it names none."""
     return str(config.get(GPU_NAMESPACE) or "")
 
 
 def worker_for_task(platform: Mapping[str, Any], gpus: int) -> GpuWorker:
-    """What a task with so many GPUs of a platform asks for: the GPUs' whole worth, as request and as limit."""
+    """The worker of a task with so many GPUs of a platform: it requests the whole GPUs, as request and as limit."""
     each = GpuAmounts(*(parse_quantity(platform[key]) if key in platform else ZERO for key in (GPU_TFLOPS, GPU_VRAM)))
     return GpuWorker(each, each, gpus)

@@ -23,7 +23,7 @@ _SINGLE = ("maxRequests", "maxLimits", "maxGPUCount", "defaultRequests", "defaul
 
 
 def namespace_violations(namespace: str) -> list[Violation]:
-    """What is wrong with a namespace's name."""
+    """The rules that the name of a namespace breaks."""
     if _NAMESPACE.fullmatch(namespace):
         return []
     rule = "1 to 63 lower-case letters, digits and hyphens, no hyphen at an end"
@@ -31,7 +31,7 @@ def namespace_violations(namespace: str) -> list[Violation]:
 
 
 def parse_gpu_quota_spec(body: object, path: str = "spec") -> tuple[GpuQuotaSpec, list[Violation]]:
-    """A quota's `spec`, and everything that is wrong with it. An absent cap is not checked."""
+    """The `spec` of a quota, and every fault in it. An absent cap is not checked."""
     faults: list[Violation] = []
     if not isinstance(body, Mapping):
         return GpuQuotaSpec(), [Violation(path, "bad_value", f"{path} must be an object with total and single.")]
@@ -42,7 +42,7 @@ def parse_gpu_quota_spec(body: object, path: str = "spec") -> tuple[GpuQuotaSpec
     total.reject_unknown_keys(_TOTAL)
     single.reject_unknown_keys(_SINGLE)
     requests, limits = _caps(total, "requests"), _caps(total, "limits")
-    _limits_hold_requests(total, requests, limits)
+    _check_limits(total, requests, limits)
     found = GpuQuotaSpec(
         requests=requests,
         limits=limits,
@@ -58,7 +58,7 @@ def parse_gpu_quota_spec(body: object, path: str = "spec") -> tuple[GpuQuotaSpec
 
 
 def gpu_quota_spec_body(spec: GpuQuotaSpec) -> dict[str, Any]:
-    """The spec as JSON, without what says nothing; the threshold is always there."""
+    """The spec as JSON, without empty parts; the threshold is always present."""
     total = {
         "requests": _caps_body(spec.requests),
         "limits": _caps_body(spec.limits),
@@ -72,11 +72,11 @@ def gpu_quota_spec_body(spec: GpuQuotaSpec) -> dict[str, Any]:
         "defaultRequests": _amounts_body(spec.default_requests),
         "defaultLimits": _amounts_body(spec.default_limits),
     }
-    parts = {name: _said(part) for name, part in (("total", total), ("single", single))}
-    return _said(parts)
+    parts = {name: _without_empty(part) for name, part in (("total", total), ("single", single))}
+    return _without_empty(parts)
 
 
-def _said(body: Mapping[str, Any]) -> dict[str, Any]:
+def _without_empty(body: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in body.items() if value is not None and value != {}}
 
 
@@ -111,8 +111,8 @@ def _threshold(place: FieldReader) -> int:
     return place.whole_number("alertThresholdPercent", DEFAULT_THRESHOLD, minimum=0, maximum=100)
 
 
-def _limits_hold_requests(total: FieldReader, requests: ResourceCaps, limits: ResourceCaps) -> None:
-    """A limit below its request could never be used up to the request; zero on either side says something else."""
+def _check_limits(total: FieldReader, requests: ResourceCaps, limits: ResourceCaps) -> None:
+    """Refuse a limit below its request, because the request could then never be used up. Zero has another meaning."""
     for resource in RESOURCES:
         request, limit = requests.of(resource), limits.of(resource)
         if request is None or limit is None or not request.milli or not limit.milli:

@@ -1,7 +1,7 @@
-"""How a namespace stands against its quota: percent still available, three conditions, and an alert once per crossing.
+"""The status of a namespace's GPU quota: the available percentages, three conditions, and alerts.
 
-Percent is exact and only rounded when printed. The condition follows the numbers strictly; the alert, which wakes
-people, is raised when the threshold is passed and only raised again after use has gone back by `CALM` points.
+Percentages are exact and only rounded for output. A condition follows the numbers at once. An alert notifies people, so
+there is one for each crossing of the threshold: the next one needs a usage that has fallen by `CALM` points in between.
 Source: tensorfusion-quota.md, section 8; decision D14.
 """
 
@@ -28,8 +28,8 @@ _HUNDRED = Fraction(100)
 
 @dataclass(frozen=True, slots=True)
 class UsageGauge:
-    """One of the five amounts against its cap, in thousandths (workers: whole). Without a cap all of it is available,
-    as with a cap of zero, which has no percent."""
+    """One of the five amounts with its cap, in thousandths (workers: whole). Without a cap everything is available; the
+    same holds for a cap of zero, which has no percentage."""
 
     key: str
     used: int
@@ -37,25 +37,25 @@ class UsageGauge:
 
     @property
     def available_percent(self) -> Fraction:
-        """Percent that is left, 0 to 100, exactly."""
+        """The available percentage, 0 to 100, exact."""
         if not self.total:
             return _HUNDRED
         return min(_HUNDRED, max(Fraction(0), Fraction(self.total - self.used, self.total) * 100))
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether more is used than the cap, strictly."""
+        """Whether the usage is above the cap."""
         return self.total is not None and self.used > self.total
 
     @property
     def available_text(self) -> str:
-        """`"50.00"`; `"100"` where there is nothing to measure against."""
+        """`"50.00"`; `"100"` without a cap to compare with."""
         return percent_text(self.available_percent) if self.total else "100"
 
 
 @dataclass(frozen=True, slots=True)
 class GpuQuotaCondition:
-    """One condition as Kubernetes has them. `since` is when its status last changed."""
+    """One condition as in Kubernetes. `since` is the time of the last change of its status."""
 
     type: str
     status: bool
@@ -64,7 +64,7 @@ class GpuQuotaCondition:
     since: datetime
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; the time stays a time."""
+        """The condition for JSON; the time stays a `datetime`."""
         return {
             "type": self.type,
             "status": str(self.status),
@@ -75,13 +75,13 @@ class GpuQuotaCondition:
 
 
 def percent_text(percent: Fraction) -> str:
-    """Two decimals, halves to the even one."""
+    """The percentage with two decimals; halves are rounded to even."""
     exact = Decimal(percent.numerator) / Decimal(percent.denominator)
     return str(exact.quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN))
 
 
 def usage_gauges(spec: GpuQuotaSpec, used: WorkerTotals) -> list[UsageGauge]:
-    """The five, in the order of the status."""
+    """The five gauges, in the order of the status."""
     found = []
     for side in SIDES:
         for resource in RESOURCES:
@@ -92,13 +92,13 @@ def usage_gauges(spec: GpuQuotaSpec, used: WorkerTotals) -> list[UsageGauge]:
 
 
 def gauges_in_alert(spec: GpuQuotaSpec, used: WorkerTotals) -> list[UsageGauge]:
-    """Those with strictly less available than the threshold leaves."""
+    """The gauges with less available than the threshold requires."""
     return [gauge for gauge in usage_gauges(spec, used) if gauge.available_percent < 100 - spec.threshold]
 
 
 def alerts_after_change(spec: GpuQuotaSpec, used: WorkerTotals, raised: Collection[str]) -> list[str]:
-    """The amounts whose alert stands now, given those whose alert stood before: what goes up and down around the
-    threshold is one crossing, and of each amount by itself."""
+    """The amounts with an active alert, given those with an active alert before. An amount that moves up and down
+    around the threshold counts as one crossing; each amount is judged separately."""
     left = 100 - spec.threshold
     calm = min(100, left + ALERT_HYSTERESIS)
     return [
@@ -116,15 +116,15 @@ def compute_conditions(
     *,
     faults: Sequence[str] = (),
 ) -> list[GpuQuotaCondition]:
-    """Ready, Exceeded and AlertThresholdReached as they are now; one whose status stays keeps its time.
-
-    `faults` are sentences about a newer spec that could not be taken; the old one is then still in force.
-    """
+    """Ready, Exceeded and AlertThresholdReached as they are now; a condition with an unchanged status keeps its time.
+    `faults` are messages about a newer spec that is not valid; the old one is then still in force."""
     since = {condition.type: condition for condition in before}
-    return [_kept(condition, since, now) for condition in _conditions(spec, used, now, faults)]
+    return [_with_previous_time(condition, since, now) for condition in _conditions(spec, used, now, faults)]
 
 
-def _kept(condition: GpuQuotaCondition, before: Mapping[str, GpuQuotaCondition], now: datetime) -> GpuQuotaCondition:
+def _with_previous_time(
+    condition: GpuQuotaCondition, before: Mapping[str, GpuQuotaCondition], now: datetime
+) -> GpuQuotaCondition:
     old = before.get(condition.type)
     since = old.since if old is not None and old.status == condition.status else now
     return GpuQuotaCondition(condition.type, condition.status, condition.reason, condition.message, since)

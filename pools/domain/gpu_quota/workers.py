@@ -1,7 +1,7 @@
-"""What one GPU worker asks for, and what the workers of a namespace hold together.
+"""The amounts of one GPU worker, and the totals of the workers of a namespace.
 
 `request` and `limit` are amounts per GPU, `count` is the number of GPUs; a worker is one pod, whatever its count.
-TFLOPS are plain, vram is in bytes. Source: tensorfusion-quota.md, section 2.
+TFLOPS are plain numbers, vram is in bytes. Source: tensorfusion-quota.md, section 2.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ class GpuAmounts:
         return GpuAmounts(self.tflops + other.tflops, self.vram + other.vram)
 
     def minus(self, other: GpuAmounts) -> GpuAmounts:
-        """What is left when `other` goes; never below zero."""
+        """The difference; never below zero."""
         return GpuAmounts(
             Quantity(max(0, self.tflops.milli - other.tflops.milli), self.tflops.format),
             Quantity(max(0, self.vram.milli - other.vram.milli), self.vram.format),
         )
 
     def times(self, count: int) -> GpuAmounts:
-        """Both, `count` times."""
+        """Both amounts, `count` times."""
         return GpuAmounts(self.tflops.times(count), self.vram.times(count))
 
     def or_else(self, default: GpuAmounts) -> GpuAmounts:
-        """Each amount, or the default's where it is zero."""
+        """Each amount, or the default if it is zero."""
         return GpuAmounts(
             self.tflops if self.tflops.milli else default.tflops, self.vram if self.vram.milli else default.vram
         )
 
     @property
     def millis(self) -> tuple[int, int]:
-        """Both as thousandths, for comparison."""
+        """Both amounts in thousandths, for comparison."""
         return self.tflops.milli, self.vram.milli
 
     def as_dict(self) -> dict[str, str]:
@@ -77,11 +77,11 @@ class GpuWorker:
     count: int = 1
 
     def or_else(self, default: GpuWorker) -> GpuWorker:
-        """Each amount, or the default's where it is zero; the GPUs are its own."""
+        """The worker with the default for each amount that is zero; the number of GPUs stays."""
         return GpuWorker(self.request.or_else(default.request), self.limit.or_else(default.limit), self.count)
 
     def is_same_size(self, other: GpuWorker) -> bool:
-        """Whether both ask for the same, however it is written."""
+        """Whether both request the same amounts, in any spelling."""
         return self._values() == other._values()
 
     def _values(self) -> tuple[object, ...]:
@@ -90,7 +90,7 @@ class GpuWorker:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTotals:
-    """What several workers hold together, over all their GPUs."""
+    """The totals of several workers, over all their GPUs."""
 
     requests: GpuAmounts = NO_AMOUNTS
     limits: GpuAmounts = NO_AMOUNTS
@@ -104,7 +104,7 @@ class WorkerTotals:
         return WorkerTotals(self.requests + other.requests, self.limits + other.limits, self.workers + other.workers)
 
     def minus(self, other: WorkerTotals) -> WorkerTotals:
-        """What is left when `other` goes; never below zero."""
+        """The difference; never below zero."""
         return WorkerTotals(
             self.requests.minus(other.requests),
             self.limits.minus(other.limits),
@@ -117,7 +117,7 @@ class WorkerTotals:
 
 
 def totals_of_worker(worker: GpuWorker) -> WorkerTotals:
-    """What one worker holds: its amounts times its GPUs, and one worker."""
+    """The totals of one worker: its amounts times its GPUs, and one worker."""
     return WorkerTotals(worker.request.times(worker.count), worker.limit.times(worker.count), 1)
 
 
@@ -125,13 +125,14 @@ NO_WORKERS = WorkerTotals()
 
 
 def totals_of_workers(workers: Iterable[GpuWorker]) -> WorkerTotals:
-    """What several workers hold."""
+    """The totals of several workers."""
     return sum(map(totals_of_worker, workers), start=NO_WORKERS)
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationRequest:
-    """An allocation as a client asks for it: who (`name` is the client's id), for what, how much."""
+    """An allocation as a client requests it: the owner (`name` is the id of the client), the purpose, and the
+    amounts."""
 
     name: str
     workload: str
@@ -139,7 +140,7 @@ class AllocationRequest:
 
 
 def parse_allocation(body: Mapping[str, Any]) -> tuple[AllocationRequest, list[Violation]]:
-    """A new allocation from JSON (api.md, "GPU quota by namespace"), and everything that is wrong with it."""
+    """A new allocation from JSON (api.md, "GPU quota by namespace"), and every fault in it."""
     faults: list[Violation] = []
     place = FieldReader(body, "", faults)
     place.reject_unknown_keys(("id", "workload", "request", "limit", "count"))
@@ -152,7 +153,7 @@ def parse_allocation(body: Mapping[str, Any]) -> tuple[AllocationRequest, list[V
 
 
 def parse_worker(query: Mapping[str, str | None]) -> tuple[GpuWorker, list[Violation]]:
-    """A worker's size from texts: `request_tflops`, `request_vram`, `limit_tflops`, `limit_vram` and `count`."""
+    """The size of a worker from texts: `request_tflops`, `request_vram`, `limit_tflops`, `limit_vram` and `count`."""
     faults: list[Violation] = []
     place = FieldReader(query, "", faults)
     request, limit = (
@@ -169,7 +170,7 @@ def _gpus(text: str) -> int | None:
 
 
 def parse_adjustment(body: Mapping[str, Any], before: GpuWorker) -> tuple[GpuWorker, list[Violation]]:
-    """New amounts per GPU of an allocation; what is left out stays as it was."""
+    """New amounts per GPU of an allocation; an amount that is left out stays the same."""
     faults: list[Violation] = []
     place = FieldReader(body, "", faults)
     place.reject_unknown_keys(("request", "limit"))
@@ -181,7 +182,7 @@ def parse_adjustment(body: Mapping[str, Any], before: GpuWorker) -> tuple[GpuWor
 
 
 def read_gpu_amounts(place: FieldReader, key: str, default: GpuAmounts = NO_AMOUNTS) -> GpuAmounts:
-    """`{"tflops", "vram"}` under a key; an amount that is left out is the default's."""
+    """`{"tflops", "vram"}` under a key; an amount that is left out has the default value."""
     table = place.nested(key)
     if table is None:
         return default
@@ -192,7 +193,7 @@ def read_gpu_amounts(place: FieldReader, key: str, default: GpuAmounts = NO_AMOU
 
 
 def read_quantity(table: FieldReader, key: str) -> Quantity | None:
-    """The quantity under a key; None when it is absent, or bad (then a fault is noted)."""
+    """The quantity under a key; None if it is absent, or not valid (then a fault is noted)."""
     if not table.is_given(key):
         return None
     try:

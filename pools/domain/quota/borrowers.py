@@ -1,7 +1,9 @@
-"""Who borrows so that others may take it back: a node that uses more than it owns, as far up as its way does so too.
+"""Nodes that borrow, so that others may reclaim from them: a node borrows at each level where its subtree is over its
+quota.
 
-Work is reclaimed only from borrowers, all the way to where the way of the lender and theirs meet. So the further up the
-nodes above a pool use more than they own, the more lenders may take back what LOW work holds there.
+Work is reclaimed only from borrowers: every node from the victim up to the common ancestor with the lender must be over
+its quota. So the more of the nodes above a pool are over their quota, the more lenders may reclaim the GPUs of its LOW
+work.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from pools.domain.quota.tree import QuotaTree
 
 
 def borrowing_levels(tree: QuotaTree, name: str, key: str = GPU) -> int:
-    """How many nodes, from this one upward without a gap, use more than they own. The top of a tree has nobody to
-    borrow from."""
+    """The number of consecutive nodes, from this one upward, that are over their effective quota. A root cannot
+    borrow."""
     column, x, levels = tree.columns[key], tree.index[name], 0
     while tree.parents[x] >= 0 and column.usage[x] > column.subtree[x]:
         levels, x = levels + 1, tree.parents[x]
@@ -20,8 +22,7 @@ def borrowing_levels(tree: QuotaTree, name: str, key: str = GPU) -> int:
 
 
 def newly_reclaimable(before: QuotaTree, after: QuotaTree, key: str = GPU) -> list[str]:
-    """The nodes that hold something themselves and that more lenders may take it from after a change, in the order of
-    the tree."""
+    """The nodes with work of their own from which more lenders may reclaim after a change, in the order of the tree."""
     if key not in after.columns:
         return []
     own = after.columns[key].own

@@ -1,6 +1,6 @@
-"""What a change of quotas or of the tree's shape leaves behind: nodes that use more than their limits now allow (D12).
+"""Debts after a change of quotas or of the tree's shape: nodes that use more than their limits now allow (D12).
 
-Nothing is taken from anybody by such a change; the debt is shown, and paid back as work ends.
+Such a change evicts no work; the debt is shown, and it shrinks as work ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pools.domain.quota.tree import QuotaTree
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """How far a node is beyond its limits, before and after a change; `node` as the tree calls it."""
+    """The usage of a node beyond its limits, before and after a change; `node` is its key in the tree."""
 
     node: str
     key: str
@@ -24,19 +24,19 @@ class Debt:
 
 
 def all_debts(tree: QuotaTree) -> Iterator[tuple[str, str, Amount]]:
-    """(node, flavor/resource, how much) of everything that is in debt."""
+    """(node, flavor/resource, amount) of every debt."""
     for key in tree.keys:
         column = tree.columns[key]
         for x, name in enumerate(tree.names):
-            owed = column.debt(x)
-            if owed > 0:
-                yield name, key, owed
+            debt = column.debt(x)
+            if debt > 0:
+                yield name, key, debt
 
 
 def changed_debts(before: QuotaTree, after: QuotaTree) -> list[Debt]:
-    """Every debt that a change makes, deepens, lessens or pays, by node."""
-    old = {(node, key): owed for node, key, owed in all_debts(before)}
-    new = {(node, key): owed for node, key, owed in all_debts(after)}
+    """Every debt that a change creates, increases, reduces or ends, by node."""
+    old = {(node, key): amount for node, key, amount in all_debts(before)}
+    new = {(node, key): amount for node, key, amount in all_debts(after)}
     return [
         Debt(node, key, old.get((node, key), 0), new.get((node, key), 0))
         for node, key in sorted(old | new)
@@ -45,11 +45,13 @@ def changed_debts(before: QuotaTree, after: QuotaTree) -> list[Debt]:
 
 
 def new_debts(before: QuotaTree, after: QuotaTree) -> list[Debt]:
-    """Those that it makes or deepens."""
+    """The debts that a change creates or increases."""
     return [debt for debt in changed_debts(before, after) if debt.after > debt.before]
 
 
 def debt_message(debt: Debt) -> str:
-    """For people, before and after the fact."""
-    owed = amounts_text({debt.key: debt.after})
-    return f"{display_name(debt.node)} uses {owed} beyond its limits: nothing is stopped, work that ends pays it back."
+    """The message about a debt, for use before and after the change."""
+    amount = amounts_text({debt.key: debt.after})
+    return (
+        f"{display_name(debt.node)} uses {amount} beyond its limits: nothing is stopped, work that ends pays it back."
+    )

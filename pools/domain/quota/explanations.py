@@ -1,9 +1,9 @@
-"""Why a number of the tree of quotas is what it is: the terms it is made of, each a number of some node.
+"""Explanations of the numbers of the quota tree: the terms that each number is computed from.
 
-    available(serve) 10  =  0 of its own unused  +  the least of: 11 available to prod, ...
+    can start now (serve) 10  =  0 unused own quota  +  the least of: 11 can start now (prod), ...
 
-Every explanation adds up to the very number that is shown; where a number is the least of several, all are told and the
-ones that decide are marked.
+The terms of an explanation add up to the number on the page. If a number is the least of several amounts, the
+explanation has all of them and marks the deciding ones.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pools.domain.quota.tree import QuotaTree, ResourceColumn
 
 @dataclass(frozen=True, slots=True)
 class ExplanationTerm:
-    """One part of a number. `node` and `number` say where it comes from, if it is a number of a node itself.
+    """One part of a number. `node` and `number` name its source if it is itself a number of a node.
 
-    `least_of` are the parts of which it is the least, `sum_of` those that make it (less than 0 is 0); `decides` marks
-    those of the first that it comes from.
+    `least_of`: the term is the least of these parts. `sum_of`: the term is the sum of these parts, at least 0.
+    `is_deciding` marks the parts of a `least_of` that are equal to the least.
     """
 
     amount: Amount
@@ -35,13 +35,13 @@ class ExplanationTerm:
 
     @property
     def signed_amount(self) -> Amount:
-        """What it adds."""
+        """The amount that the term adds to the number; negative for a subtraction."""
         return self.sign * self.amount if self.amount else 0
 
 
 @dataclass(frozen=True, slots=True)
 class NumberExplanation:
-    """A number and its terms, which add up to it; `floor` where less than 0 is told as 0. `rule` is its definition."""
+    """A number and the terms that add up to it. `rule` is its definition; `is_floored`: a sum below 0 counts as 0."""
 
     number: str
     amount: Amount
@@ -51,18 +51,18 @@ class NumberExplanation:
 
     @property
     def total(self) -> Amount:
-        """What the terms add up to."""
+        """The sum of the terms."""
         found = _sum(self.terms)
         return max(0, found) if self.is_floored else found
 
 
 def explain_node(tree: QuotaTree, key: str, node: str) -> list[NumberExplanation]:
-    """Every number of a node, in the order in which one follows from the other. `key` is the flavor and resource."""
-    told = _Teller(tree, key, tree.index[node])
-    return [each() for each in told.numbers()]
+    """Every number of a node; each number comes after the numbers that it follows from. `key`: flavor and resource."""
+    explainer = _NodeExplainer(tree, key, tree.index[node])
+    return [explain() for explain in explainer.numbers()]
 
 
-class _Teller:
+class _NodeExplainer:
     def __init__(self, tree: QuotaTree, key: str, x: int) -> None:
         self._tree, self._key, self._x = tree, key, x
         self._column: ResourceColumn = tree.columns[key]
@@ -72,172 +72,200 @@ class _Teller:
         self._here = self._all[tree.names[x]]
 
     def numbers(self) -> Sequence[Callable[[], NumberExplanation]]:
-        """The explanations, one for each number."""
+        """For each number the function that explains it."""
         return (
-            self._subtree_quota, self._usage, self._t, self._available, self._potential, self._borrowed, self._lent,
-            self._lendable, self._debt,
-        )  # fmt: skip
+            self._explain_subtree_quota,
+            self._explain_usage,
+            self._explain_balance,
+            self._explain_available,
+            self._explain_potential,
+            self._explain_borrowed,
+            self._explain_lent,
+            self._explain_lendable,
+            self._explain_debt,
+        )
 
-    def _of(
+    def _term(
         self, x: int, number: str, amount: Amount, words: str, *, sign: int = 1, decides: bool = False
     ) -> ExplanationTerm:
         return ExplanationTerm(amount, words, self._tree.names[x], number, sign, is_deciding=decides)
 
-    def _subtree_quota(self) -> NumberExplanation:
+    def _explain_subtree_quota(self) -> NumberExplanation:
         column, x = self._column, self._x
-        terms = [self._of(x, "nominal", column.nominal[x], "its own quota")]
+        terms = [self._term(x, "nominal", column.nominal[x], "nominal quota")]
         for child in self._children:
             visible, whole = column.visible[child], column.subtree[child]
-            words = "everything below it" if visible == whole else "what its lending limit lets through"
-            terms.append(self._of(child, "subtree_quota", visible, words))
+            words = "effective quota" if visible == whole else "effective quota, capped by the lending limit"
+            terms.append(self._term(child, "subtree_quota", visible, words))
         return NumberExplanation(
-            "subtree_quota", column.subtree[x], "Its own quota, and what everything below it may lend.", tuple(terms)
+            "subtree_quota", column.subtree[x], "Nominal quota plus the quota that the children may lend.", tuple(terms)
         )
 
-    def _usage(self) -> NumberExplanation:
+    def _explain_usage(self) -> NumberExplanation:
         column, x = self._column, self._x
-        terms = [ExplanationTerm(column.own[x], "work of its own")] if column.own[x] or not self._children else []
+        terms = (
+            [ExplanationTerm(column.own[x], "work of this node itself")] if column.own[x] or not self._children else []
+        )
         for child in self._children:
             over = max(0, column.usage[child] - column.local[child])
-            words = "its use" if not column.local[child] else "its use beyond what it keeps for itself"
-            terms.append(self._of(child, "usage", over, words))
+            words = "total in use" if not column.local[child] else "total in use beyond the quota that is not lendable"
+            terms.append(self._term(child, "usage", over, words))
         return NumberExplanation(
-            "usage", column.usage[x], "What runs here, and what those below use beyond what they keep.", tuple(terms)
+            "usage",
+            column.usage[x],
+            "Work of this node plus the use of each child beyond its quota that is not lendable.",
+            tuple(terms),
         )
 
-    def _t(self) -> NumberExplanation:
+    def _explain_balance(self) -> NumberExplanation:
         terms = [
-            self._of(self._x, "subtree_quota", self._here.subtree_quota, "what it owns"),
-            self._of(self._x, "usage", self._here.usage, "what it uses", sign=-1),
+            self._term(self._x, "subtree_quota", self._here.subtree_quota, "effective quota"),
+            self._term(self._x, "usage", self._here.usage, "total in use", sign=-1),
         ]
         return NumberExplanation(
-            "t", self._here.t, "What it owns less what it uses; below zero it borrows that much.", tuple(terms)
+            "t",
+            self._here.t,
+            "Effective quota minus total in use. A negative balance is the borrowed amount.",
+            tuple(terms),
         )
 
-    def _available(self) -> NumberExplanation:
+    def _explain_available(self) -> NumberExplanation:
         x, names = self._x, self._tree.names
-        rule = "What may still start here."
+        rule = "The amount that may start here now, borrowing included."
         if not self._tree.is_active(names[x]):
-            return NumberExplanation("available", 0, "Nothing starts where the parents run in a circle.", ())
+            return NumberExplanation("available", 0, "Nothing starts here, because the parents form a cycle.", ())
         if self._parent < 0:
-            return NumberExplanation("available", self._here.available, rule, (self._balance(),), is_floored=True)
+            return NumberExplanation("available", self._here.available, rule, (self._balance_term(),), is_floored=True)
         column = self._column
         own = max(0, column.local[x] - column.usage[x])
-        above = self._above()
-        terms = [ExplanationTerm(own, "unused of what it keeps for itself")] if own else []
+        above = self._parent_term()
+        terms = [ExplanationTerm(own, "unused quota that is not lendable")] if own else []
         return NumberExplanation("available", self._here.available, rule, (*terms, above), is_floored=True)
 
-    def _balance(self) -> ExplanationTerm:
-        return self._of(self._x, "t", self._here.t, "its balance: nobody stands above it")
+    def _balance_term(self) -> ExplanationTerm:
+        return self._term(self._x, "t", self._here.t, "balance; the node has no parent")
 
-    def _above(self) -> ExplanationTerm:
-        """What comes from above: what the parent has, as far as the own borrowing limit lets it through."""
+    def _parent_term(self) -> ExplanationTerm:
+        """The amount available from the parent, as far as the borrowing limit of the node allows it."""
         column, x, parent = self._column, self._x, self._parent
-        theirs = column.available(parent)
+        from_parent = column.available(parent)
         limit = column.borrowing[x]
         if limit == UNLIMITED:
-            return self._of(parent, "available", theirs, "available above it")
-        mine = column.visible[x] + limit + min(0, column.local[x] - column.usage[x])
-        least = min(theirs, mine)
+            return self._term(parent, "available", from_parent, "can start now at the parent")
+        by_limit = column.visible[x] + limit + min(0, column.local[x] - column.usage[x])
+        least = min(from_parent, by_limit)
         return ExplanationTerm(
             least,
-            "from above, the least of these",
+            "from the parent: the least of these",
             least_of=(
-                self._of(parent, "available", theirs, "available above it", decides=theirs == least),
-                self._of(
-                    x, "borrowing_limit", mine, "left of its own part and its borrowing limit", decides=mine == least
+                self._term(
+                    parent, "available", from_parent, "can start now at the parent", decides=from_parent == least
+                ),
+                self._term(
+                    x,
+                    "borrowing_limit",
+                    by_limit,
+                    "unused lendable quota plus borrowing limit",
+                    decides=by_limit == least,
                 ),
             ),
         )
 
-    def _potential(self) -> NumberExplanation:
+    def _explain_potential(self) -> NumberExplanation:
         column, x = self._column, self._x
-        rule = "The most that could ever run here, were everything else idle."
+        rule = "The most that could ever run here if everything else were idle."
         whole = self._here.potential_available
         if self._parent < 0:
             return NumberExplanation(
-                "potential_available", whole, rule, (self._of(x, "subtree_quota", whole, "what it owns"),)
+                "potential_available", whole, rule, (self._term(x, "subtree_quota", whole, "effective quota"),)
             )
-        theirs = column.local[x] + column.potential(self._parent)
-        mine = column.subtree[x] + column.borrowing[x]
-        words = "what the one above could have" + (", and what it keeps for itself" if column.local[x] else "")
+        from_parent = column.local[x] + column.potential(self._parent)
+        by_limit = column.subtree[x] + column.borrowing[x]
+        words = "potential of the parent" + (" plus quota that is not lendable" if column.local[x] else "")
         term = ExplanationTerm(
             whole,
             "the least of these",
             least_of=(
-                self._of(self._parent, "potential_available", theirs, words, decides=theirs == whole),
-                self._of(x, "borrowing_limit", mine, "what it owns and may borrow", decides=mine == whole),
+                self._term(self._parent, "potential_available", from_parent, words, decides=from_parent == whole),
+                self._term(
+                    x, "borrowing_limit", by_limit, "effective quota plus borrowing limit", decides=by_limit == whole
+                ),
             ),
         )
         return NumberExplanation("potential_available", whole, rule, (term,))
 
-    def _borrowed(self) -> NumberExplanation:
+    def _explain_borrowed(self) -> NumberExplanation:
         terms = [
-            self._of(self._x, "usage", self._here.usage, "what it uses"),
-            self._of(self._x, "subtree_quota", self._here.subtree_quota, "what it owns", sign=-1),
+            self._term(self._x, "usage", self._here.usage, "total in use"),
+            self._term(self._x, "subtree_quota", self._here.subtree_quota, "effective quota", sign=-1),
         ]
         return NumberExplanation(
-            "borrowed", self._here.borrowed, "What it uses beyond what it owns.", tuple(terms), is_floored=True
+            "borrowed", self._here.borrowed, "Total in use beyond the effective quota.", tuple(terms), is_floored=True
         )
 
-    def _lent(self) -> NumberExplanation:
-        rule = "What others use of it; quota above is used first, then that of the others in their order."
+    def _explain_lent(self) -> NumberExplanation:
+        rule = (
+            "The amount that others borrow from this node. "
+            "Borrowers use the quota of the parent first, then the quota of its children in order."
+        )
         if self._parent < 0:
-            return NumberExplanation("lent", 0, "There is nobody above it to lend to.", ())
-        return NumberExplanation("lent", self._here.lent, rule, (self._lending(),))
+            return NumberExplanation("lent", 0, "The node has no parent, so it lends nothing.", ())
+        return NumberExplanation("lent", self._here.lent, rule, (self._lending_term(),))
 
-    def _lending(self) -> ExplanationTerm:
-        """As much as the others still want, as far as there is something unused."""
-        wants = self._wants()
-        wanted, unused = max(0, _sum(wants)), self._unused()
+    def _lending_term(self) -> ExplanationTerm:
+        """The smaller of the amount that others want to borrow and the unused lendable quota."""
+        demand = self._demand_terms()
+        wanted, unused = max(0, _sum(demand)), self._unused_lendable()
         return ExplanationTerm(
             self._here.lent,
             "the least of these",
             least_of=(
-                ExplanationTerm(wanted, "wanted by others", sum_of=wants, is_deciding=wanted <= unused),
-                ExplanationTerm(unused, "unused of what it may lend", is_deciding=unused <= wanted),
+                ExplanationTerm(wanted, "demand of others", sum_of=demand, is_deciding=wanted <= unused),
+                ExplanationTerm(unused, "unused lendable quota", is_deciding=unused <= wanted),
             ),
         )
 
-    def _wants(self) -> tuple[ExplanationTerm, ...]:
-        """What its siblings borrow and those above lend on, less what was found elsewhere before it is asked."""
+    def _demand_terms(self) -> tuple[ExplanationTerm, ...]:
+        """The amounts that siblings borrow and the parent lends out, minus the amounts that others lend first."""
         names, column, parent = self._tree.names, self._column, self._parent
         above = self._all[names[parent]]
         found = [
-            self._of(parent, "lent", above.lent, "lent on by the one above"),
-            self._of(parent, "borrowed", above.borrowed, "borrowed by the one above", sign=-1),
-            self._of(parent, "nominal", column.nominal[parent], "quota of the one above, used first", sign=-1),
+            self._term(parent, "lent", above.lent, "lent out by the parent"),
+            self._term(parent, "borrowed", above.borrowed, "borrowed by the parent", sign=-1),
+            self._term(parent, "nominal", column.nominal[parent], "nominal quota of the parent, used first", sign=-1),
         ]
         for x in (x for x, up in enumerate(self._tree.parents) if up == parent):
             there = self._all[names[x]]
-            found.append(self._of(x, "borrowed", there.borrowed, "borrowed beside it"))
+            found.append(self._term(x, "borrowed", there.borrowed, "borrowed by a child of the same parent"))
             if x < self._x:
-                found.append(self._of(x, "lent", there.lent, "lent by another one before", sign=-1))
+                found.append(
+                    self._term(x, "lent", there.lent, "lent out by an earlier child of the same parent", sign=-1)
+                )
         return tuple(term for term in found if term.amount)
 
-    def _unused(self) -> Amount:
+    def _unused_lendable(self) -> Amount:
         column, x = self._column, self._x
         return max(0, column.visible[x] - max(0, column.usage[x] - column.local[x]))
 
-    def _lendable(self) -> NumberExplanation:
-        rule = "What it could still lend."
+    def _explain_lendable(self) -> NumberExplanation:
+        rule = "The amount that the node could still lend."
         if self._parent < 0:
-            return NumberExplanation("lendable", 0, "There is nobody above it to lend to.", ())
+            return NumberExplanation("lendable", 0, "The node has no parent, so it lends nothing.", ())
         terms = (
-            ExplanationTerm(self._unused(), "unused of what it may lend"),
-            self._of(self._x, "lent", self._here.lent, "lent out already", sign=-1),
+            ExplanationTerm(self._unused_lendable(), "unused lendable quota"),
+            self._term(self._x, "lent", self._here.lent, "lent out", sign=-1),
         )
         return NumberExplanation("lendable", self._here.lendable, rule, terms)
 
-    def _debt(self) -> NumberExplanation:
+    def _explain_debt(self) -> NumberExplanation:
         column, x = self._column, self._x
-        rule = "How far it is beyond its limits; work that ends pays it back."
+        rule = "The amount in use beyond the limits. It shrinks as work ends."
         allowed = column.borrowing[x] if self._parent >= 0 else 0
         if allowed == UNLIMITED:
-            return NumberExplanation("debt", 0, "Its borrowing has no limit of its own.", ())
+            return NumberExplanation("debt", 0, "The node has no borrowing limit.", ())
         terms = (
-            self._of(x, "t", column.balance(x), "its balance", sign=-1),
-            self._of(x, "borrowing_limit", allowed, "what it may borrow", sign=-1),
+            self._term(x, "t", column.balance(x), "balance", sign=-1),
+            self._term(x, "borrowing_limit", allowed, "borrowing limit", sign=-1),
         )
         return NumberExplanation("debt", self._here.debt, rule, terms, is_floored=True)
 
@@ -248,8 +276,8 @@ def _sum(terms: Sequence[ExplanationTerm]) -> Amount:
 
 @dataclass(frozen=True, slots=True)
 class ShareExplanation:
-    """`reported` is `borrowed`·1000 / `lendable` / `weight`, rounded up, of the resource in which that is most; None
-    where it borrows nothing, or stands at the top."""
+    """`reported` is `borrowed`·1000 / `lendable` / `weight`, rounded up, of the resource with the highest such value.
+    `resource` is None if the node borrows nothing; `parent` is None for a root."""
 
     reported: int | str
     resource: str | None
@@ -260,7 +288,7 @@ class ShareExplanation:
 
 
 def explain_share(tree: QuotaTree, node: str) -> ShareExplanation:
-    """What the weighted share of a node is made of."""
+    """The weighted share of a node with the numbers that it is computed from."""
     found, x = weighted_share(tree, node), tree.index[node]
     parent = tree.parents[x]
     borrowed: Amount = 0

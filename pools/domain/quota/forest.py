@@ -1,9 +1,10 @@
-"""Cohorts, pools and leaves as one tree for the arithmetic (design section 3).
+"""Cohorts, pools and leaves as one quota tree (design section 3).
 
-A cohort's quota is its own, on top of its children's; a pool's contains its leaves, so its own nominal is 0; a leaf's
-is its quota as the scheduler is told it (D4). A pool's `maximum` bounds what it borrows: maximum − guarantee.
+The quota of a cohort is its own, on top of its children's. The quota of a pool consists of the quotas of its leaves, so
+its own nominal quota is 0. The quota of a leaf is the one that the scheduler gets (D4). The `maximum` of a pool limits
+its borrowing: maximum − guarantee.
 
-Cohorts and pools may share a name, so a node is called `cohort/org` or `pool/team--a` here, as in the audit trail.
+Cohorts and pools may have the same name, so the keys of nodes are `cohort/org` and `pool/team--a`, as in the audit log.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ POOL_PREFIX: Final = "pool/"
 
 @dataclass(frozen=True, slots=True)
 class CohortQuotaFacts:
-    """A cohort; `parent` is a cohort's name."""
+    """A cohort; `parent` is the name of a cohort."""
 
     name: str
     parent: str | None = None
@@ -32,8 +33,8 @@ class CohortQuotaFacts:
 
 @dataclass(frozen=True, slots=True)
 class LeafQuotaFacts:
-    """A shared leaf or a subpool by its canonical name (`team--_shared`, `team--a`). Amounts are GPUs; `pending` are
-    those that waiting work of the leaf asks for."""
+    """A shared leaf or a subpool by its canonical name (`team--_shared`, `team--a`): quota and usage in GPUs; `pending`
+    is the number of GPUs that its waiting work requests."""
 
     name: str
     quota: Gpus
@@ -43,10 +44,10 @@ class LeafQuotaFacts:
 
 @dataclass(frozen=True, slots=True)
 class PoolQuotaFacts:
-    """A pool and its leaves; GPUs, -1 is unlimited, of the two limits None is.
+    """A pool and its leaves, in GPUs.
 
-    Leaves have no limits of their own, so for a verdict they need not be told one by one: without `leaves` the pool
-    itself has their `quota` and `usage` together, and every number above it is the same.
+    Leaves have no limits of their own, so a verdict does not need them one by one: without `leaves` the pool itself has
+    the sum of their `quota` and `usage`, and every number above it is the same.
     """
 
     name: str
@@ -62,22 +63,22 @@ class PoolQuotaFacts:
 
 
 def cohort_key(name: str) -> str:
-    """What a cohort is called in the tree."""
+    """The key of a cohort in the tree."""
     return COHORT_PREFIX + name
 
 
 def pool_key(name: str) -> str:
-    """What a pool, or a leaf by its canonical name, is called in the tree."""
+    """The key of a pool, or of a leaf by its canonical name, in the tree."""
     return POOL_PREFIX + name
 
 
 def display_name(key: str) -> str:
-    """The name that people know of a node of the tree."""
+    """The name of a node on pages and in messages, from its key."""
     return key.partition("/")[2]
 
 
 def build_forest(cohorts: Iterable[CohortQuotaFacts], pools: Iterable[PoolQuotaFacts]) -> QuotaTree:
-    """The tree with what every leaf holds. GPUs are always counted."""
+    """The tree with the usage of every leaf. Every node has at least the resource GPU."""
     nodes = [
         QuotaNode(
             cohort_key(cohort.name),
@@ -106,7 +107,7 @@ def _pool(pool: PoolQuotaFacts) -> QuotaNode:
 
 
 def pool_borrowing_limit(pool: PoolQuotaFacts) -> Gpus:
-    """The smaller of the configured borrowing limit and what the maximum leaves above the guarantee."""
+    """The smaller of the configured borrowing limit and the difference of maximum and guarantee."""
     if UNLIMITED in {pool.maximum, pool.guarantee}:
         return pool.borrowing_limit
     return min(pool.borrowing_limit, max(0, pool.maximum - pool.guarantee))

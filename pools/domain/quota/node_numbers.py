@@ -1,8 +1,8 @@
-"""The numbers a person sees beside each node of the tree: borrowed, lent out, still lendable, debt, weighted share.
+"""The numbers on pages for each node of the tree: borrowed, lent out, still lendable, debt, weighted share.
 
-Who borrows from whom is not tracked, only balances are (kueue.md 1.4). *Lent out* is therefore a reading of the
-balances, the same for the same numbers: what the children of a node borrow is covered first by the node's own nominal
-quota (it belongs to them all), then by the unused visible part of its other children in the order they are given.
+Only balances are stored, not the pairs of borrowers and lenders (kueue.md 1.4). So *lent out* is computed from the
+balances: the borrowing of a node's children first uses the nominal quota of the node itself (which belongs to them
+all), then the unused visible part of its other children in the order given.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class WeightedShare:
 
     @property
     def reported_share(self) -> int | Literal["infinite"]:
-        """Rounded up, as Kueue reports it."""
+        """The share rounded up, as Kueue reports it."""
         return INFINITE if self.exact == UNLIMITED else math.ceil(self.exact)
 
 
 def node_numbers(tree: QuotaTree, key: str) -> dict[str, NodeNumbers]:
-    """Every node of the tree for one (flavor, resource), by name."""
-    column, lent = tree.columns[key], _lent(tree, key)
+    """The numbers of every node for one (flavor, resource), by name."""
+    column, lent = tree.columns[key], _lent_amounts(tree, key)
     available = column.available_of_all()
     result = {}
     for x, name in enumerate(tree.names):
@@ -68,7 +68,7 @@ def node_numbers(tree: QuotaTree, key: str) -> dict[str, NodeNumbers]:
     return result
 
 
-def _lent(tree: QuotaTree, key: str) -> list[Amount]:
+def _lent_amounts(tree: QuotaTree, key: str) -> list[Amount]:
     column, parents = tree.columns[key], tree.parents
     children: list[list[int]] = [[] for _ in parents]
     queue = []
@@ -108,7 +108,7 @@ def weighted_share(tree: QuotaTree, name: str) -> WeightedShare:
     for resource in sorted(borrowed):
         if borrowed[resource] <= 0 or lendable[resource] <= 0:
             continue
-        # What can lend without limit makes every debt to it vanish.
+        # A share of an unlimited lendable amount is 0.
         pool = lendable[resource]
         found = Fraction(0) if pool == UNLIMITED else Fraction(borrowed[resource]) * 1000 / Fraction(pool)
         if dominant is None or found > ratio:

@@ -1,4 +1,4 @@
-"""The tree of quotas as an outline: every node once, parents before what is below them, and parts of it."""
+"""The quota tree as an outline: every node once, parents before their children; and selections from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pools.domain.quota.tree import QuotaTree
 
 
 class NodeKind(StrEnum):
-    """What a node of the tree is."""
+    """The kinds of nodes of the tree."""
 
     COHORT = "cohort"
     POOL = "pool"
@@ -24,10 +24,11 @@ class NodeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutlineNode:
-    """One line. `key` and `parent` as the tree calls them, `name` as people do; `maximum` is a pool's, in GPUs.
+    """One node of the outline. `key` and `parent` are keys of the tree, `name` is the displayed name; `maximum` is that
+    of a pool, in GPUs.
 
-    `governed`: it is a cohort or stands below one, so that the tree binds it. `explicit` is False for a cohort that is
-    only named.
+    `is_in_cohort_tree`: the node is a cohort or is below one, so that limits of the tree apply to it. `is_explicit` is
+    False for a cohort that is only named by others and has no configuration.
     """
 
     key: str
@@ -50,10 +51,10 @@ def build_outline(
     *,
     implicit_cohorts: Collection[str] = (),
 ) -> Outline:
-    """Everything, in the order of the facts: a cohort, its cohorts, its pools, their leaves. What stands on a circle,
-    or below one, stands at the top. `implicit_cohorts` are names of cohorts."""
+    """All nodes in the order of the facts: a cohort, its cohorts, its pools, their leaves. Nodes on a cycle, or below
+    one, are at the top. `implicit_cohorts` are names of cohorts without a configuration."""
     kinds = {cohort_key(cohort.name): NodeKind.COHORT for cohort in cohorts}
-    bare = {cohort_key(name) for name in implicit_cohorts}
+    implicit = {cohort_key(name) for name in implicit_cohorts}
     maxima = {}
     for pool in pools:
         kinds[pool_key(pool.name)], maxima[pool_key(pool.name)] = NodeKind.POOL, pool.maximum
@@ -66,9 +67,9 @@ def build_outline(
     nodes: list[OutlineNode] = []
     stack = [(key, 0, False) for key in reversed(below[-1])]
     while stack:
-        key, depth, governed = stack.pop()
+        key, depth, in_cohort_tree = stack.pop()
         parent = tree.nodes[key].parent
-        governed = governed or NodeKind.COHORT in {kinds[key], kinds.get(parent or "")}
+        in_cohort_tree = in_cohort_tree or NodeKind.COHORT in {kinds[key], kinds.get(parent or "")}
         nodes.append(
             OutlineNode(
                 key,
@@ -76,17 +77,17 @@ def build_outline(
                 kinds[key],
                 parent,
                 depth,
-                governed,
-                key not in bare,
+                in_cohort_tree,
+                key not in implicit,
                 maxima.get(key, UNLIMITED),
             )
         )
-        stack += [(child, depth + 1, governed) for child in reversed(below[tree.index[key]])]
+        stack += [(child, depth + 1, in_cohort_tree) for child in reversed(below[tree.index[key]])]
     return nodes
 
 
 def keep_with_ancestors(tree: QuotaTree, nodes: Outline, pools: Collection[str]) -> Outline:
-    """Only these pools with their leaves, and everything above them; `pools` as the tree calls them."""
+    """Only these pools with their leaves and all their ancestors; `pools` are keys of the tree."""
     kept = {node.key for node in nodes if node.key in pools or node.parent in pools}
     for key in pools:
         x = tree.index.get(key, -1)
@@ -97,9 +98,9 @@ def keep_with_ancestors(tree: QuotaTree, nodes: Outline, pools: Collection[str])
 
 
 def keep_subtree(nodes: Outline, root: str) -> Outline:
-    """Only this node and what is below it; nothing if it is not among them."""
+    """Only this node and all nodes below it; empty if the node is not in the outline."""
     kept: set[str] = set()
-    for node in nodes:  # parents stand before their children
+    for node in nodes:  # parents come before their children
         if node.key == root or node.parent in kept:
             kept.add(node.key)
     return [node for node in nodes if node.key in kept]

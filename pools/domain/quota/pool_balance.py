@@ -1,7 +1,7 @@
-"""The arithmetic of one pool and its subpools: what is promised, what is held, what the scheduler is told.
+"""The arithmetic of one pool and its subpools: quotas, usage, and the numbers for the scheduler.
 
-Amounts are whole GPUs (D7). `UNLIMITED` (-1) is the contract's spelling of "no number". Two views of a draining subpool
-(D4): *accounting* counts it as 0 from the moment it is deleted, *scheduling* keeps what its live work needs.
+Amounts are whole GPUs (D7). A draining subpool has two quotas (D4): in *accounting* it counts as 0 from the moment it
+is deleted; in *scheduling* it keeps the quota that its active work needs.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pools.domain.subpool_lifecycle import SubpoolState
 
 MAX_GPUS = 2**31 - 1
 MIN_EXPONENT = -40
-"""The power of ten below which nothing is read: what was taken is told with every digit of what was asked for."""
+"""The lowest accepted power of ten, because the warning about rounding repeats every digit of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageCounts:
-    """What a leaf holds now. `committed` is what its live HIGH/NORMAL work needs to run to its end: per workflow the
-    larger of what it holds and its largest gang not yet ended."""
+    """The usage of a leaf. `committed` is the amount that its active HIGH and NORMAL work needs until its end: for each
+    workflow the larger of its usage and its largest gang that has not ended."""
 
     used: int = 0
     total_usage: int = 0
@@ -32,18 +32,18 @@ class UsageCounts:
 
 
 def accounting_quota(state: SubpoolState, last_quota: int) -> int:
-    """A subpool's quota in accounting: a guarantee only while ACTIVE (D4)."""
+    """The quota of a subpool in accounting: 0 unless the subpool is ACTIVE (D4)."""
     return last_quota if state is SubpoolState.ACTIVE else 0
 
 
 def unallocated_quota(guarantee: Gpus, allocated: int) -> Gpus:
-    """The shared leaf's quota: `shared + sum(ACTIVE) = guarantee` by definition."""
+    """The quota of the shared leaf: `shared + sum(ACTIVE) = guarantee` by definition."""
     return guarantee - allocated
 
 
 @dataclass(frozen=True, slots=True)
 class Subpool:
-    """One subpool as the arithmetic sees it. `last_quota` outlives its deletion."""
+    """One subpool. `last_quota` is kept after its deletion."""
 
     name: str
     state: SubpoolState
@@ -52,25 +52,26 @@ class Subpool:
 
     @property
     def quota(self) -> int:
-        """The accounting view."""
+        """The quota in accounting."""
         return accounting_quota(self.state, self.last_quota)
 
     @property
     def scheduling_quota(self) -> int:
-        """Scheduling: a draining subpool keeps what its live work needs, never more than it had."""
+        """The quota in scheduling: a draining subpool keeps the amount that its active work needs, at most its last
+        quota."""
         if self.state is SubpoolState.DELETING:
             return min(self.last_quota, self.usage.committed)
         return self.quota
 
     @property
     def available(self) -> int:
-        """Quota minus running HIGH/NORMAL; negative means that much has still to drain."""
+        """Quota minus running HIGH and NORMAL work; a negative number is the amount that has to drain."""
         return self.quota - self.usage.used
 
 
 @dataclass(frozen=True, slots=True)
 class PoolBalance:
-    """A pool with all its leaves; the shared leaf is what no subpool owns."""
+    """A pool with all its leaves; the shared leaf has the quota that no subpool has."""
 
     name: str
     guarantee: Gpus
@@ -80,7 +81,7 @@ class PoolBalance:
 
     @property
     def is_unlimited(self) -> bool:
-        """No finite guarantee: such a pool cannot be partitioned (D7)."""
+        """Whether the guarantee is not finite: such a pool cannot have subpools (D7)."""
         return self.guarantee == UNLIMITED
 
     @property
@@ -94,22 +95,23 @@ class PoolBalance:
         return unallocated_quota(self.guarantee, self.allocated)
 
     def quota_of(self, name: str | None) -> Gpus:
-        """The accounting quota of a subpool by its short name, or (None) of the shared leaf."""
+        """The accounting quota of a subpool by its short name; None means the shared leaf."""
         return self.unallocated if name is None else next(part.quota for part in self.subpools if part.name == name)
 
     @property
     def shared_available(self) -> Gpus:
-        """What new HIGH/NORMAL submissions to the pool itself may still start; negative while it drains."""
+        """The GPUs that new HIGH and NORMAL work in the pool itself may still use; negative while usage drains."""
         return self.unallocated - self.shared_usage.used
 
     @property
     def shared_scheduling_quota(self) -> Gpus:
-        """What the scheduler is told of the shared leaf: the rest after every other leaf, never below 0 (D4)."""
+        """The quota of the shared leaf for the scheduler: the guarantee minus all other leaves, at least 0 (D4)."""
         return max(0, self.guarantee - sum(part.scheduling_quota for part in self.subpools))
 
     @property
     def scheduling_quota(self) -> Gpus:
-        """The container's: the guarantee, or the sum of its leaves where a cut or a new promise went below it (D4)."""
+        """The quota of the pool's container: the guarantee, or the sum of its leaves if that is larger after a quota
+        was reduced or given to another subpool (D4)."""
         return max(self.guarantee, self.shared_scheduling_quota + sum(part.scheduling_quota for part in self.subpools))
 
     @property
@@ -125,7 +127,7 @@ class PoolBalance:
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuota:
-    """A quota as asked for and as it counts. `warning` says what flooring did."""
+    """A parsed quota. `warning` explains a rounding down."""
 
     gpus: int
     warning: str | None = None
@@ -136,14 +138,14 @@ def parse_quota(value: object, *, parent: Gpus, path: str = "quota") -> ParsedQu
     bad = Violation(
         path,
         "bad_quota",
-        f"{_shown(value)} is not a valid quota: give whole GPUs, a fraction such as 12.9, or a percentage such as "
-        '"25%".',
+        f"{_value_text(value)} is not a valid quota: give whole GPUs, a fraction such as 12.9, "
+        'or a percentage such as "25%".',
     )
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return bad
     text = str(value).strip()
     if len(text) > 40 or not text.isascii() or "_" in text:
-        return bad  # `Decimal` would read other scripts' digits, and Python's 1_000
+        return bad  # `Decimal` would accept digits of other scripts and Python's 1_000
     is_share = text.endswith("%")
     try:
         number = Decimal(text.removesuffix("%").strip())
@@ -167,14 +169,14 @@ def parse_quota(value: object, *, parent: Gpus, path: str = "quota") -> ParsedQu
     return ParsedQuota(gpus, f"{amount}: quotas are whole GPUs, so {gpus} was taken; the rest stays unallocated.")
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> Violation | None:
-    """Why `name` (new, archived or ACTIVE) may not have `quota`: the ACTIVE subpools together stay inside the
-    guarantee."""
+    """The reason why `name` (new, archived or ACTIVE) may not have `quota`: the quotas of the ACTIVE subpools together
+    stay within the guarantee."""
     if balance.is_unlimited:
         return Violation(
             "quota",
@@ -197,7 +199,8 @@ def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> V
 
 
 def guarantee_violation(balance: PoolBalance, guarantee: Gpus) -> Violation | None:
-    """Why the pool's guarantee may not become `guarantee`: never below what its ACTIVE subpools were promised."""
+    """The reason why the guarantee of the pool may not become `guarantee`: it stays at least the sum of the quotas of
+    its ACTIVE subpools."""
     path = "resources.gpu.guarantee"
     if guarantee == UNLIMITED and any(part.state is SubpoolState.ACTIVE for part in balance.subpools):
         return Violation(
@@ -209,10 +212,10 @@ def guarantee_violation(balance: PoolBalance, guarantee: Gpus) -> Violation | No
         path,
         "guarantee_below_slices",
         f"A guarantee of {guarantee} is below the {balance.allocated} GPUs promised to the subpools of {balance.name}: "
-        f"{_listed(balance.subpools)}. Shrink or delete subpools first.",
+        f"{_quota_list_text(balance.subpools)}. Shrink or delete subpools first.",
         numbers=(("requested", guarantee), ("limit", balance.allocated)),
     )
 
 
-def _listed(subpools: Sequence[Subpool]) -> str:
+def _quota_list_text(subpools: Sequence[Subpool]) -> str:
     return ", ".join(f"{part.name} {part.quota}" for part in subpools if part.state is SubpoolState.ACTIVE)

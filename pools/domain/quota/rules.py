@@ -1,4 +1,4 @@
-"""What may be written about the quotas of a cohort or pool: every fault at once (kueue.md section 4, decision D12)."""
+"""The rules for the quotas of a cohort or pool, with all faults at once (kueue.md section 4, decision D12)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIN_WEIGHT: Final = Fraction(1, 10**9)
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """One row as written: None is no limit. `path` is where its fields stand, as `quotas[2]`."""
+    """One row as written: None is no limit. `path` is the path of its fields, such as `quotas[2]`."""
 
     path: str
     flavor: str
@@ -77,16 +77,16 @@ def check_weight(weight: Number) -> list[Violation]:
 
 
 def find_closed_cycle(parents: Mapping[str, str | None], name: str, parent: str | None) -> list[str]:
-    """The whole circle, beginning with `name`, that naming this parent would close; empty when it closes none.
+    """The cycle, beginning with `name`, that would be closed if `name` got this parent; empty if none would be.
 
-    `parents` is the tree as it is, circles that got into it in other ways included.
+    `parents` has the present parents, which may already contain other cycles.
     """
-    way = [name]
+    path = [name]
     while parent is not None:
         if parent == name:
-            return way
-        if parent in way:
+            return path
+        if parent in path:
             return []
-        way.append(parent)
+        path.append(parent)
         parent = parents.get(parent)
     return []

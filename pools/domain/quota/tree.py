@@ -1,19 +1,19 @@
 """The arithmetic of borrowing and lending on a tree of cohorts, pools and leaves (design section 3, kueue.md 1).
 
-Everything is per (flavor, resource). One `Column` holds one of them for the whole tree, as plain lists, so that a
-verdict costs the path from a leaf to its root and nothing else. Definitions, for a node x:
+Everything is per (flavor, resource). A `ResourceColumn` has one of them for the whole tree, as plain lists, so that a
+verdict only computes the path from a leaf to its root. Definitions, for a node x:
 
-    subtree(x)   = nominal(x) + Σ visible(child)              what the subtree owns, as far as x may see it
+    subtree(x)   = nominal(x) + Σ visible(child)              the effective quota that x may use
     local(x)     = 0 without a lending limit, else max(0, subtree(x) − lending limit)    never visible to the parent
     visible(x)   = subtree(x) − local(x) = min(subtree(x), lending limit)
-    usage(x)     = own(x) + Σ max(0, usage(child) − local(child))        only what spills upward
+    usage(x)     = own(x) + Σ max(0, usage(child) − local(child))        only the part that spills upward
     T(x)         = subtree(x) − usage(x)              negative: the subtree borrows that much
     available(x) = max(0, local − usage) + min(available(parent), visible − max(0, usage − local) + borrowing limit)
-    potential(x) = min(local + potential(parent), subtree + borrowing limit)             the same with nothing used
-    debt(x)      = how far T(x) lies below −borrowing limit; at a root, below 0
+    potential(x) = min(local + potential(parent), subtree + borrowing limit)             the same in an idle tree
+    debt(x)      = max(0, −borrowing limit − T(x)); at a root max(0, −T(x))
 
-A limit at a root means nothing. A node on a cycle, or below one, belongs to no tree: it admits nothing, and is
-computed as if it had no parent so that every read still ends.
+A limit at a root means nothing. A node on a cycle, or below one, belongs to no tree: nothing starts there, and it
+is computed as if it had no parent, so that every read ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pools.domain.amounts import UNLIMITED, Amount, Number
 
 @dataclass(frozen=True, slots=True)
 class NodeQuota:
-    """What one node owns of one (flavor, resource). A limit of `UNLIMITED` is the same as none."""
+    """The quota of one node for one (flavor, resource). A limit of `UNLIMITED` is the same as no limit."""
 
     nominal: Amount = 0
     borrowing_limit: Amount = UNLIMITED
@@ -47,7 +47,7 @@ class QuotaNode:
 
 
 class ResourceColumn:
-    """One (flavor, resource) over a whole tree. `parents[i]` is an index or −1; parents may stand in any order."""
+    """One (flavor, resource) of a whole tree. `parents[i]` is an index or −1; parents may be in any order."""
 
     __slots__ = (
         "_deep_first",
@@ -87,7 +87,7 @@ class ResourceColumn:
             self.subtree[parent] = self.subtree[parent] + self.visible[x]
 
     def set_usage(self, own: Mapping[int, Number]) -> None:
-        """Replace all usage by what each node itself holds, and let it spill upward."""
+        """Replace all usage by the own usage of each node, and spill it upward."""
         self.own = [own.get(x, 0) for x in range(len(self.parents))]
         self.usage = list(self.own)
         for x in self._deep_first:
@@ -97,7 +97,7 @@ class ResourceColumn:
                 self.usage[parent] += self.usage[x] - self.local[x]  # type: ignore[assignment]
 
     def reserve(self, x: int, amount: Number) -> None:
-        """Use `amount` more at x; what the local quota cannot hold spills to the parent."""
+        """Use `amount` more at x; the part that the local quota cannot hold spills to the parent."""
         self.own[x] += amount
         while x >= 0 and amount > 0:
             room = self.local[x] - self.usage[x]
@@ -109,7 +109,7 @@ class ResourceColumn:
             x = self.parents[x]
 
     def release(self, x: int, amount: Number) -> None:
-        """Undo `reserve`: what had spilled goes first."""
+        """Undo `reserve`: the spilled part is released first."""
         self.own[x] -= amount
         while x >= 0 and amount > 0:
             spilled = self.usage[x] - self.local[x]
@@ -124,7 +124,8 @@ class ResourceColumn:
         return self.subtree[x] - self.usage[x]
 
     def available(self, x: int) -> Amount:
-        """What x may still use, on its path to the root. Negative when a limit on the path is in debt."""
+        """The amount that x may still use, given all nodes up to the root. Negative if a limit on the path is in
+        debt."""
         room_below: Amount = 0
         most: Amount = UNLIMITED
         while (parent := self.parents[x]) >= 0:
@@ -135,7 +136,7 @@ class ResourceColumn:
         return min(most, room_below + self.balance(x))
 
     def available_of_all(self) -> list[Amount]:
-        """`available` of every node, in one walk from the roots down."""
+        """`available` of every node, computed once from the roots down."""
         found: list[Amount] = [0] * len(self.parents)
         for x in reversed(self._deep_first):
             parent = self.parents[x]
@@ -147,11 +148,11 @@ class ResourceColumn:
         return found
 
     def _own_bound(self, x: int) -> Amount:
-        """What the borrowing limit of x lets it have from above, beside what its own local quota leaves."""
+        """The most that x may get from its parent by its borrowing limit, in addition to its unused local quota."""
         return self.visible[x] + self.borrowing[x] + min(0, self.local[x] - self.usage[x])
 
     def potential(self, x: int) -> Amount:
-        """What x could use were the whole tree idle: a request above it can never start."""
+        """The amount that x could use if the whole tree were idle: a larger request can never start."""
         if self._potential is None:
             self._potential = self._potentials()
         return self._potential[x]
@@ -165,39 +166,40 @@ class ResourceColumn:
         return found
 
     def debt(self, x: int) -> Amount:
-        """How far x is below what its limits allow, after a limit was cut under existing use; 0 when it is not."""
+        """The usage of x beyond its limits, after a limit was reduced below it; else 0."""
         allowed = self.borrowing[x] if self.parents[x] >= 0 else 0
         return 0 if allowed == UNLIMITED else max(0, -(self.balance(x) + allowed))
 
     def binding_limit(self, x: int) -> tuple[int, str]:
-        """The node that `available(x)` comes from, and which limit of it: `borrowing_limit`, or at a root `quota`."""
-        way = self._way(x)
-        node, limit, above = way[-1], "quota", self.balance(way[-1])
-        for below in reversed(way[:-1]):
+        """The node and its limit that decide `available(x)`: `borrowing_limit`, or at a root `quota`."""
+        path = self._path_to_root(x)
+        node, limit, above = path[-1], "quota", self.balance(path[-1])
+        for below in reversed(path[:-1]):
             if self.borrowing[below] != UNLIMITED and self._own_bound(below) < above:
                 node, limit, above = below, "borrowing_limit", self._own_bound(below)
             above += max(0, self.local[below] - self.usage[below])
         return node, limit
 
     def binding_potential_limit(self, x: int) -> tuple[int, str]:
-        """The node that `potential(x)` comes from, and which limit of it, as `binding` tells of what is available."""
+        """The node and its limit that decide `potential(x)`, as in `binding_limit`."""
         while (parent := self.parents[x]) >= 0:
             if self.subtree[x] + self.borrowing[x] < self.local[x] + self.potential(parent):
                 return x, "borrowing_limit"
             x = parent
         return x, "quota"
 
-    def _way(self, x: int) -> list[int]:
-        """x and everything above it, the root at the end."""
-        way = [x]
-        while (parent := self.parents[way[-1]]) >= 0:
-            way.append(parent)
-        return way
+    def _path_to_root(self, x: int) -> list[int]:
+        """The path from x to its root, both included."""
+        path = [x]
+        while (parent := self.parents[path[-1]]) >= 0:
+            path.append(parent)
+        return path
 
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Why a request does not fit: the node and limit that stopped it, and the numbers at the leaf that asked."""
+    """The reason why a request does not fit: the blocking node and its limit, and the numbers of the requesting
+    leaf."""
 
     key: str
     node: str
@@ -208,15 +210,13 @@ class Shortfall:
 
     @property
     def is_never_possible(self) -> bool:
-        """Whether the request is above what the tree could give were it idle."""
+        """Whether the request is larger than the idle tree could allow."""
         return self.requested > self.potential
 
 
 class QuotaTree:
-    """A forest of nodes with their usage.
-
-    Usage counts everything a node holds itself (children not included), whatever its priority.
-    """
+    """A forest of nodes with their usage. The usage of a node is that of its own work of every priority, without its
+    children."""
 
     def __init__(self, nodes: Iterable[QuotaNode], usage: Mapping[str, Mapping[str, Number]] | None = None) -> None:
         given = {node.name: node for node in nodes}
@@ -244,26 +244,27 @@ class QuotaTree:
         return column
 
     def is_active(self, name: str) -> bool:
-        """False on a cycle and below one: nothing is admitted there, running work goes on."""
+        """False for a node on a cycle or below one: nothing new starts there, running work continues."""
         return self.index[name] not in self.cyclic_indexes
 
     def cycle_of(self, name: str) -> list[str]:
-        """The circle of parents that a node stands on or below; empty for everybody else."""
+        """The cycle of parents that the node is on or below; empty if there is none."""
         if self.is_active(name):
             return []
-        way = [name]
-        while (parent := self.nodes[way[-1]].parent) is not None and parent not in way:
-            way.append(parent)
-        return [] if parent is None else way[way.index(parent) :]
+        path = [name]
+        while (parent := self.nodes[path[-1]].parent) is not None and parent not in path:
+            path.append(parent)
+        return [] if parent is None else path[path.index(parent) :]
 
     def available(self, name: str, key: str) -> Amount:
-        """What the leaf may start now; never below 0, and 0 where the tree is cyclic."""
+        """The amount that the leaf may start now; never below 0, and 0 on or below a cycle."""
         if key not in self.columns or not self.is_active(name):
             return 0
         return max(0, self.columns[key].available(self.index[name]))
 
     def shortfalls(self, name: str, request: Mapping[str, Number]) -> list[Shortfall]:
-        """What stops the request at the leaf, one entry for each key; none when it fits. Asking 0 always fits."""
+        """The reasons why the request does not fit at the leaf, one for each key; empty if it fits. A request of 0
+        always fits."""
         x = self.index[name]
         found = []
         for key in sorted(request):
@@ -299,7 +300,7 @@ def find_cycles(parents: Sequence[int]) -> list[list[int]]:
 
 
 def children_first_order(parents: Sequence[int]) -> tuple[list[int], frozenset[int]]:
-    """All indexes, children before parents; and those on a cycle or below one, which stand at the end of the list."""
+    """All indexes, children before parents; nodes on a cycle or below one are at the end of the list."""
     children: list[list[int]] = [[] for _ in parents]
     roots = []
     for x, parent in enumerate(parents):

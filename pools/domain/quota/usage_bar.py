@@ -1,8 +1,8 @@
-"""The four parts of a usage bar: what the eye sees of a quota (design §1; issue 2, "Browser").
+"""The four parts of a usage bar (design §1; issue 2, "Browser").
 
-All amounts are whole GPUs. `inside` is use that the quota covers; `free` what it promises and nobody uses; `over` LOW
-work beyond the quota, which may be taken back; `draining` use that stays although its promise is gone: HIGH/NORMAL work
-above a quota that was cut, and everything on a subpool that is being deleted.
+All amounts are whole GPUs. `within_quota` is usage that the quota covers; `free` is unused quota; `over_quota` is LOW
+work beyond the quota, which may be reclaimed; `draining` is usage whose quota is gone: HIGH and NORMAL work above a
+reduced quota, and all work on a subpool that is being deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pools.domain.subpool_lifecycle import SubpoolState
 
 @dataclass(frozen=True, slots=True)
 class UsageBar:
-    """One bar. The parts add up to its length: the larger of quota and use."""
+    """One bar. The parts add up to its length: the larger of quota and usage."""
 
     within_quota: int = 0
     free: int = 0
@@ -26,13 +26,13 @@ class UsageBar:
 
     @property
     def length(self) -> int:
-        """What the whole bar stands for."""
+        """The sum of the parts."""
         return self.within_quota + self.free + self.over_quota + self.draining
 
 
 def leaf_bar(quota: Gpus, usage: UsageCounts, *, is_deleting: bool = False) -> UsageBar:
-    """The bar of one leaf: a subpool, or the unallocated part of a pool. Without a limit nothing is over and nothing
-    free."""
+    """The bar of one leaf: a subpool, or the unallocated part of a pool. An unlimited quota has no part over quota and
+    no free part."""
     if is_deleting:
         return UsageBar(draining=usage.total_usage)
     if quota == UNLIMITED:
@@ -45,13 +45,13 @@ def leaf_bar(quota: Gpus, usage: UsageCounts, *, is_deleting: bool = False) -> U
 
 
 def subpool_bar(part: Subpool) -> UsageBar:
-    """The bar of a subpool in whatever state."""
+    """The bar of a subpool in any state."""
     return leaf_bar(part.quota, part.usage, is_deleting=part.state is SubpoolState.DELETING)
 
 
 def pool_bar(balance: PoolBalance) -> UsageBar:
-    """The bar of a whole pool. The free part is the guarantee minus all use, so a subpool that drains or borrows
-    reduces the free part of the pool."""
+    """The bar of a whole pool. Its free part is the guarantee minus all usage, so a subpool that drains or borrows
+    visibly uses quota of the others."""
     leaves = [leaf_bar(balance.unallocated, balance.shared_usage), *(subpool_bar(part) for part in balance.subpools)]
     total = sum_bars(leaves)
     free = 0 if balance.is_unlimited else max(0, int(balance.guarantee) - balance.total_usage)
@@ -59,7 +59,7 @@ def pool_bar(balance: PoolBalance) -> UsageBar:
 
 
 def sum_bars(parts: Iterable[UsageBar]) -> UsageBar:
-    """Several bars as one."""
+    """The sum of several bars."""
     inside = free = over = draining = 0
     for part in parts:
         inside += part.within_quota

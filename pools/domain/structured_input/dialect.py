@@ -9,10 +9,10 @@ from pools.domain.structured_input.faults import quote, shorten
 
 
 class Dialect:
-    """Parsed JSON: a text is a `str`, a number a number, and null counts as absent. A conversion answers None for a
-    value of another type.
+    """Parsed JSON: a text is a `str`, a number is a number, and null counts as absent.
 
-    Each value comes with the line where it stands in a file, from 1; None where there are no lines.
+    A conversion returns None for a value of another type. Each value comes with its line in the file, from 1; None
+    without lines.
     """
 
     map_name = "an object"
@@ -21,7 +21,7 @@ class Dialect:
     too_large = "too_large"
 
     def is_absent(self, value: Any) -> bool:
-        """Whether the value counts as not written."""
+        """Whether the value counts as absent."""
         return value is None
 
     def text(self, value: Any) -> str | None:

@@ -18,7 +18,7 @@ _MAX_SUGGESTIONS = 100
 
 
 class Faults:
-    """The violations that the readers of one input add to. Beyond `maximum` only their number is kept."""
+    """The violations that the readers of one input add. Beyond `maximum` only their number is counted."""
 
     def __init__(self, violations: list[Violation] | None = None, *, maximum: int | None = None) -> None:
         self.violations = [] if violations is None else violations
@@ -28,7 +28,7 @@ class Faults:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further violation is kept."""
+        """Whether further violations are only counted."""
         return self.maximum is not None and len(self.violations) >= self.maximum
 
     def add(self, path: str, code: str, message: str, line: int | None = None) -> None:
@@ -45,28 +45,26 @@ class Faults:
             self.violations.append(violation)
 
     def extend(self, violations: Iterable[Violation]) -> None:
-        """Note several of them."""
+        """Note several violations."""
         for violation in violations:
             self.append(violation)
 
     def suggestion(self, word: str, allowed: Iterable[str]) -> str:
-        """` Did you mean "x"?` if an allowed word is near (case, `-` and `_` do not count), else an empty text.
-
-        The text is empty, too, behind `_MAX_SUGGESTIONS` faults: comparing is slow, and a hostile file can ask for it
-        very often.
-        """
+        """` Did you mean "x"?` if a similar word is allowed (case, `-` and `_` do not count), else an empty text. After
+        `_MAX_SUGGESTIONS` faults the text is empty, too: comparing is slow, and a hostile file can request it very
+        often."""
         if len(word) > _MAX_COMPARED_LENGTH or len(self.violations) >= _MAX_SUGGESTIONS:
             return ""
         known = {
-            _comparable(name): name
+            _normalize_word(name): name
             for name in islice(allowed, _MAX_COMPARED_WORDS)
             if len(name) <= _MAX_COMPARED_LENGTH
         }
-        near = difflib.get_close_matches(_comparable(word), known, n=1, cutoff=0.7)
+        near = difflib.get_close_matches(_normalize_word(word), known, n=1, cutoff=0.7)
         return f" Did you mean {quote(known[near[0]])}?" if near else ""
 
     def add_warning(self, message: str) -> None:
-        """Note something that is allowed and still worth saying; each message once."""
+        """Note something that is allowed but unusual; each message only once."""
         if len(self.warnings) < MAX_WARNINGS and message not in self.warnings:
             self.warnings.append(message)
 
@@ -78,16 +76,16 @@ def shorten(text: str, maximum: int = _MAX_SHOWN) -> str:
 
 
 def quote(text: str) -> str:
-    """`text` as a message shows it."""
+    """`text` in quotes, for a message."""
     return f'"{shorten(text)}"'
 
 
 def join_words(words: Iterable[str]) -> str:
-    """`a, b, c`, with the number of the words that a message has no room for."""
+    """`a, b, c`; words beyond the length of a message are only counted."""
     names = list(words)
     shown = ", ".join(shorten(name) for name in names[:_MAX_LISTED])
     return shown + (f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else "")
 
 
-def _comparable(word: str) -> str:
+def _normalize_word(word: str) -> str:
     return word.lower().replace("-", "").replace("_", "")

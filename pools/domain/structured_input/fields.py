@@ -14,7 +14,7 @@ MAX_TEXT_LENGTH = 10_000
 
 
 class FieldReader:
-    """One map of the input and where it stands. Faults of the whole input gather in `faults`."""
+    """One map of the input and its path. Faults of the whole input gather in `faults`."""
 
     values: ClassVar[type[ValueReader]] = ValueReader
 
@@ -23,7 +23,7 @@ class FieldReader:
         self.faults = faults if isinstance(faults, Faults) else Faults(faults)
 
     def path_of(self, key: str) -> str:
-        """The path of a key, as `resources.gpu.guarantee`."""
+        """The path of a key, such as `resources.gpu.guarantee`."""
         return f"{self.path}.{key}" if self.path else key
 
     def add_fault(self, key: str, code: str, message: str) -> None:
@@ -32,7 +32,7 @@ class FieldReader:
         self.faults.add(path, code, f"{path} {message}")
 
     def reject_unknown_keys(self, known: Collection[str], ignored: Collection[str] = ()) -> None:
-        """Refuse each key that nothing reads; `ignored` are keys that answers add and that may come back."""
+        """Refuse each unknown key; `ignored` are keys that answers add and that a request may contain."""
         for key in self.body:
             if key not in known and key not in ignored:
                 path = self.path_of(shorten_value(str(key)))
@@ -96,7 +96,7 @@ class FieldReader:
         return self.field(key).list_items(expected) if self.is_given(key) else []
 
     def parsed_text(self, key: str, parse: Callable[[str], T | None], default: T, expected: str) -> T:
-        """The value that `parse` makes of a text or a whole number; `parse` returns None for a text it cannot read."""
+        """The result of `parse` for a text or a whole number; `parse` returns None for a text that is not valid."""
         if not self.is_given(key):
             return default
         value = self.body[key]

@@ -1,4 +1,4 @@
-"""One value of an input: where it stands, and its readings."""
+"""One value of an input: its path, and conversions to each type."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ValueReader:
         self.faults.add(self.path or self.root, code, message, self.line)
 
     def refuse(self, expected: str, code: str | None = None, hint: str = "") -> None:
-        """Note that something else than `expected` stands here."""
+        """Note that the value is not `expected`."""
         subject = shorten(self.path, _MAX_SUBJECT) or "The input"
         found = self.dialect.describe(self.value)
         self.add_fault(code or self.dialect.wrong_type, f"{subject} must be {expected}, not {found}.{hint}")
@@ -53,7 +53,7 @@ class ValueReader:
         return type(self)(value, f"{self.path}.{key}" if self.path else key, line, self.faults)
 
     def map_entries(self, expected: str) -> dict[str, Self]:
-        """The readers of a map's values by key; those without a value, too."""
+        """The readers of a map's values by key, absent values included."""
         entries = self.dialect.entries(self.value)
         if entries is None:
             self.refuse(f"{self.dialect.map_name}{expected and f' ({expected})'}")
@@ -121,6 +121,6 @@ class ValueReader:
 
 
 def unknown_key_message(path: str, key: str, known: Collection[str], faults: Faults) -> str:
-    """The message for a key that nothing reads."""
+    """The message for an unknown key."""
     near = faults.suggestion(key, known)
     return f"{shorten(path, _MAX_SUBJECT)} is not known here.{near} Known are {join_words(known)}."

@@ -11,7 +11,7 @@ from pools.domain.quota.tree import QuotaTree
 from tests.unit.quota.test_properties import trees
 from tests.unit.quota.test_worked_examples import EXAMPLE_A, gpus, node
 
-NAMED = {"subtree_quota", "usage", "t", "available", "potential_available", "borrowed", "lent", "lendable", "debt"}
+NUMBERS = {"subtree_quota", "usage", "t", "available", "potential_available", "borrowed", "lent", "lendable", "debt"}
 
 
 def value_of(term):
@@ -26,14 +26,14 @@ def value_of(term):
 
 
 @given(trees())
-def test_the_terms_add_up_to_the_number_that_is_shown(drawn):
+def test_the_terms_add_up_to_the_number_on_the_page(drawn):
     tree, _leaves = drawn
-    shown = node_numbers(tree, GPU)
+    numbers = node_numbers(tree, GPU)
     for name in tree.names:
-        told = {each.number: each for each in explain_node(tree, GPU, name)}
-        assert set(told) == NAMED
-        for number, each in told.items():
-            assert each.amount == getattr(shown[name], number)
+        explanations = {each.number: each for each in explain_node(tree, GPU, name)}
+        assert set(explanations) == NUMBERS
+        for number, each in explanations.items():
+            assert each.amount == getattr(numbers[name], number)
             assert each.total == each.amount, (name, number)
             for term in each.terms:
                 value_of(term)
@@ -42,48 +42,48 @@ def test_the_terms_add_up_to_the_number_that_is_shown(drawn):
 @given(trees())
 def test_a_term_that_names_a_number_of_another_node_has_its_amount(drawn):
     tree, _leaves = drawn
-    shown = node_numbers(tree, GPU)
+    numbers = node_numbers(tree, GPU)
     for name in tree.names:
         for each in explain_node(tree, GPU, name):
             for term in each.terms:
                 if term.number in {"t", "borrowed", "lent"}:
-                    assert term.amount == getattr(shown[term.node], term.number)
+                    assert term.amount == getattr(numbers[term.node], term.number)
 
 
 def test_why_ten_and_not_more():
     tree = QuotaTree(EXAMPLE_A, gpus(serve=18, train=9))
-    told = {each.number: each for each in explain_node(tree, GPU, "serve")}
-    (above,) = told["available"].terms
+    explanations = {each.number: each for each in explain_node(tree, GPU, "serve")}
+    (above,) = explanations["available"].terms
     assert (above.amount, above.node, above.number) == (10, "prod", "available")
-    told = {each.number: each for each in explain_node(tree, GPU, "prod")}
-    (above,) = told["available"].terms
+    explanations = {each.number: each for each in explain_node(tree, GPU, "prod")}
+    (above,) = explanations["available"].terms
     assert [(part.amount, part.node, part.is_deciding) for part in above.least_of] == [
         (11, "corp", False),
         (10, "prod", True),
     ]
-    own, serve, batch = told["subtree_quota"].terms
+    own, serve, batch = explanations["subtree_quota"].terms
     assert [(term.amount, term.node) for term in (own, serve, batch)] == [(6, "prod"), (10, "serve"), (4, "batch")]
-    told = {each.number: each for each in explain_node(tree, GPU, "corp")}
-    assert [(term.amount, term.text) for term in told["subtree_quota"].terms] == [
-        (4, "its own quota"),
-        (20, "everything below it"),
-        (5, "what its lending limit lets through"),
+    explanations = {each.number: each for each in explain_node(tree, GPU, "corp")}
+    assert [(term.amount, term.text) for term in explanations["subtree_quota"].terms] == [
+        (4, "nominal quota"),
+        (20, "effective quota"),
+        (5, "effective quota, capped by the lending limit"),
     ]
 
 
-def test_lending_is_explained_by_who_borrows():
+def test_lending_is_explained_by_the_borrowers():
     tree = QuotaTree([node("top", None, 1), node("a", "top", 4), node("b", "top", 0)], gpus(b=3))
-    told = {each.number: each for each in explain_node(tree, GPU, "a")}
-    (term,) = told["lent"].terms
+    explanations = {each.number: each for each in explain_node(tree, GPU, "a")}
+    (term,) = explanations["lent"].terms
     wanted, unused = term.least_of
     assert (wanted.amount, unused.amount, term.amount) == (2, 4, 2)
     assert [(part.amount, part.sign, part.node) for part in wanted.sum_of] == [(1, -1, "top"), (3, 1, "b")]
 
 
-def test_where_parents_run_in_a_circle_nothing_is_available():
+def test_on_a_cycle_of_parents_nothing_is_available():
     tree = QuotaTree([node("a", "b", 4), node("b", "a", 4)])
-    told = {each.number: each for each in explain_node(tree, GPU, "a")}
-    assert (told["available"].amount, told["available"].terms) == (0, ())
+    explanations = {each.number: each for each in explain_node(tree, GPU, "a")}
+    assert (explanations["available"].amount, explanations["available"].terms) == (0, ())
 
 
 def test_the_weighted_share():
