@@ -65,13 +65,13 @@ class QuotaView:
         return cycle_condition([display_name(key) for key in self.tree.cycle_of(node.key)])
 
 
-def cycle_condition(circle: Sequence[str]) -> Body | None:
-    """The condition of what stands on this circle of parents, or below it; None for no circle."""
-    if not circle:
+def cycle_condition(cycle: Sequence[str]) -> Body | None:
+    """The condition of a node on this cycle of parents or below it; None without a cycle."""
+    if not cycle:
         return None
-    way = " → ".join([*circle, circle[0]])
-    message = f"The parents run in a circle, {way}. Nothing new starts below it; what runs goes on."
-    return {"type": "Active", "status": "False", "reason": "Cycle", "message": message, "cycle": list(circle)}
+    path_text = " → ".join([*cycle, cycle[0]])
+    message = f"The parents form a cycle: {path_text}. No new work starts below it; running work continues."
+    return {"type": "Active", "status": "False", "reason": "Cycle", "message": message, "cycle": list(cycle)}
 
 
 def read_quota_view(actor: Actor, *, root: str | None = None) -> QuotaView:
@@ -80,24 +80,26 @@ def read_quota_view(actor: Actor, *, root: str | None = None) -> QuotaView:
     The numbers of a node depend on its whole tree, so that is read whatever is shown; a handful of queries, however
     many nodes. Raises NotFound for a root that is not there or not to be seen.
     """
-    seen = Pool.objects.visible_to(actor).roots().filter(archived=False)
-    place = _place(root, seen) if root is not None else None
-    cohorts, rows = _needed(actor, seen, place)
+    visible = Pool.objects.visible_to(actor).roots().filter(archived=False)
+    start = _find_start(root, visible) if root is not None else None
+    cohorts, rows = _read_needed_rows(actor, visible, start)
     facts, pools = read_cohort_facts(cohorts), _pool_facts(rows)
     tree = build_forest(facts, pools)
     only_named = set(cohorts.filter(explicit=False).values_list("name", flat=True))
     nodes = build_outline(tree, facts, pools, implicit_cohorts=only_named)
     if not actor.can_read_all:
-        nodes = keep_with_ancestors(tree, nodes, {pool_key(name) for name in seen.values_list("name", flat=True)})
-    if place is not None:
-        nodes = keep_subtree(nodes, place.key)
-    if place is not None and not nodes:
-        raise _no_such_root(place.name)
-    return QuotaView(tree, nodes, {key: node_numbers(tree, key) for key in tree.keys}, _pending(tree, pools))
+        nodes = keep_with_ancestors(tree, nodes, {pool_key(name) for name in visible.values_list("name", flat=True)})
+    if start is not None:
+        nodes = keep_subtree(nodes, start.key)
+    if start is not None and not nodes:
+        raise _no_such_root(start.name)
+    return QuotaView(
+        tree, nodes, {key: node_numbers(tree, key) for key in tree.keys}, _pending_gpus_by_node(tree, pools)
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _TreeStart:
     """Where somebody wants to begin: at a cohort, or at a pool."""
 
     name: str
@@ -106,11 +108,11 @@ class _Place:
     pool_id: int | None
 
 
-def _place(name: str, seen: PoolQuerySet) -> _Place:
+def _find_start(name: str, visible: PoolQuerySet) -> _TreeStart:
     if (cohort := Cohort.objects.filter(name=name).first()) is not None:
-        return _Place(name, cohort_key(name), cohort.pk, None)
-    if (pool := seen.filter(name=name).first()) is not None:
-        return _Place(name, pool_key(name), pool.cohort_id, pool.pk)
+        return _TreeStart(name, cohort_key(name), cohort.pk, None)
+    if (pool := visible.filter(name=name).first()) is not None:
+        return _TreeStart(name, pool_key(name), pool.cohort_id, pool.pk)
     raise _no_such_root(name)
 
 
@@ -118,23 +120,25 @@ def _no_such_root(name: str) -> NotFound:
     return NotFound(f"There is no cohort or pool {name[:80]}, or you have no role on anything in it.")
 
 
-def _needed(actor: Actor, seen: PoolQuerySet, place: _Place | None) -> tuple[QuerySet[Cohort], list[Pool]]:
+def _read_needed_rows(
+    actor: Actor, visible: PoolQuerySet, start: _TreeStart | None
+) -> tuple[QuerySet[Cohort], list[Pool]]:
     """The cohorts and pools on which the numbers of what is shown depend."""
     rows = Pool.objects.roots().filter(archived=False).select_related("cohort").order_by("name")
-    if place is None and actor.can_read_all:
+    if start is None and actor.can_read_all:
         return Cohort.objects.all(), list(rows)
-    if place is None:
-        members = set(seen.exclude(cohort=None).values_list("cohort_id", flat=True))
-        wanted = Q(pk__in=seen)
+    if start is None:
+        members = set(visible.exclude(cohort=None).values_list("cohort_id", flat=True))
+        wanted = Q(pk__in=visible)
     else:
-        members = {place.cohort_id} if place.cohort_id else set()
-        wanted = Q(pk=place.pool_id)
+        members = {start.cohort_id} if start.cohort_id else set()
+        wanted = Q(pk=start.pool_id)
     cohorts = Cohort.objects.filter(pk__in=cohort_ids_below(set(cohort_roots(members).values())))
     return cohorts, list(rows.filter(wanted | Q(cohort__in=cohorts)))
 
 
 def _pool_facts(rows: Sequence[Pool]) -> list[PoolQuotaFacts]:
-    facts, waiting = read_balances(rows), _waiting(rows)
+    facts, waiting = read_balances(rows), _pending_gpus_by_leaf(rows)
     return [_pool_fact(row, facts[row.pk], waiting) for row in rows]
 
 
@@ -157,7 +161,7 @@ def _pool_fact(row: Pool, balance: PoolBalance, waiting: Mapping[str, int]) -> P
     )
 
 
-def _waiting(rows: Sequence[Pool]) -> dict[str, int]:
+def _pending_gpus_by_leaf(rows: Sequence[Pool]) -> dict[str, int]:
     """GPUs that live work still wants at once, by the name of its leaf's row."""
     more = Greatest(F("needed_gpus") - F("held_gpus"), Value(0), output_field=BigIntegerField())
     ids = [row.pk for row in rows]
@@ -165,7 +169,7 @@ def _waiting(rows: Sequence[Pool]) -> dict[str, int]:
     return dict(found.order_by().values_list("pool__name").annotate(total=Sum(more)))
 
 
-def _pending(tree: QuotaTree, pools: Sequence[PoolQuotaFacts]) -> dict[str, int]:
+def _pending_gpus_by_node(tree: QuotaTree, pools: Sequence[PoolQuotaFacts]) -> dict[str, int]:
     """What waits at and below every node where something does."""
     sums: dict[str, int] = defaultdict(int)
     for pool in pools:

@@ -1,4 +1,4 @@
-"""Access tokens: made, listed, deleted."""
+"""Access tokens: create, list, delete."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ def create_token(
     roles: Collection[str] | None = None,
     secret: str | None = None,
 ) -> tuple[AccessToken, str]:
-    """(token, secret): the secret is shown this once. `roles` None: all that the owner holds whenever it is used.
+    """Create a token and return (token, secret); only this call returns the secret. With `roles` None the token has all
+    roles that its owner has at the time of use.
 
-    Who acts through a token with fewer roles makes tokens with those at most. `secret` is for a caller that must be
-    able to give the same one again. Raises BadInput (name, expiry, roles the owner has not), Conflict (name taken),
-    NotFound, Forbidden.
+    An actor with a restricted token cannot give the new token more roles than its own. `secret` is for a caller that
+    must be able to return the same secret again. Raises BadInput (name, expiry, roles that the owner does not have),
+    Conflict (name taken), NotFound, Forbidden.
     """
     user = get_token_owner(actor, owner)
     expires = expires_at or timezone.now() + DEFAULT_LIFETIME
@@ -61,7 +62,7 @@ def create_token(
 
 
 def delete_token(*, actor: Actor, owner: str, name: str) -> None:
-    """Revoke a token; requests with it are refused from now."""
+    """Revoke a token; requests with it are refused from now on."""
     user = get_token_owner(actor, owner)
     with change(actor=actor):
         gone, _ = AccessToken.objects.filter(owner=user, name=name).delete()
@@ -70,7 +71,7 @@ def delete_token(*, actor: Actor, owner: str, name: str) -> None:
 
 
 def get_token_owner(actor: Actor, owner: str, permission: Permission = Permission.PLATFORM_WRITE) -> User:
-    """The user whose tokens are meant: oneself, or any user, for actors with that platform permission."""
+    """The owner of tokens: the actor, or any other user if the actor has this platform permission."""
     if actor.username != owner:
         require_platform(actor, permission)
     user = User.objects.filter(username=owner, is_active=True).first()

@@ -1,4 +1,4 @@
-"""What an osmo-admin does to an account as a whole: its roles in one step, and closing or reopening it."""
+"""Changes of an account as a whole by an osmo-admin: all its roles in one step, and closing or reopening it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def set_roles(
     expected_roles: Collection[str] | None = None,
     description: str = "",
 ) -> None:
-    """Give a user exactly these roles, all or nothing. `expected_roles` are the roles that the caller last read.
+    """Give a user exactly these roles, all or none. `expected_roles` are the roles that the caller read before.
 
-    Raises Stale if the roles changed since, BadInput with every role that does not exist."""
+    Raises Stale if the user's roles differ from `expected_roles`, and BadInput with every role that does not exist."""
     require_platform(actor)
     with change(actor=actor, description=description):
         held = _lock_account(username).as_actor().roles
         if expected_roles is not None and held != set(expected_roles):
-            raise Stale(f"The roles of {username} were changed meanwhile. Look at them again.")
+            raise Stale(f"The roles of {username} were changed meanwhile. Read them again.")
         if unknown := role_violations(sorted(set(roles) - held)):
             raise BadInput.of(unknown)
         for role in sorted(set(roles) - held):
@@ -38,8 +38,8 @@ def set_roles(
 
 
 def set_active(*, actor: Actor, username: str, active: bool, description: str = "") -> None:
-    """Close an account, which keeps its roles, tokens and history and lets nobody in; or open it again. Raises Conflict
-    for the last account with the role osmo-admin."""
+    """Close an account, or open it again. A closed account keeps its roles, tokens and history, but its user cannot log
+    in. Raises Conflict for the last account with the role osmo-admin."""
     require_platform(actor)
     if username == actor.username:
         raise BadInput("You cannot close your own account; ask another osmo-admin.")
@@ -52,7 +52,7 @@ def set_active(*, actor: Actor, username: str, active: bool, description: str = 
 
 
 def _lock_account(username: str) -> User:
-    """The account, locked so that the changes of two admins happen one after the other."""
+    """Lock and return the account, so that the changes of two admins happen one after the other."""
     user = lock_user(username)
     if user is None:
         raise NotFound(f"User {username} does not exist.")

@@ -1,5 +1,5 @@
-"""Where work runs: making, changing and removing backends (api.md, "Simulated backend"). What is special about a
-Kubernetes one stands in :mod:`pools.services.cluster_credentials`."""
+"""Backends: create, change, remove (api.md, "Simulated backend"). The settings that only a Kubernetes backend has are
+in :mod:`pools.services.cluster_credentials`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN_NAMES = 10
 
 @dataclass(frozen=True, slots=True)
 class BackendResult:
-    """A backend after a change, and what is worth saying about it."""
+    """A backend after a change, and the warnings about it."""
 
     row: Backend
     warnings: tuple[str, ...] = ()
@@ -37,9 +37,9 @@ def put_backend(
     description: str = "",
     expected_version: int | None = None,
 ) -> BackendResult:
-    """Make a backend, or change one: keys left out keep what is there, `nodes` are replaced as a whole.
+    """Create or change a backend. A key that is left out keeps its value; `nodes` are replaced as a whole.
 
-    Work on a node that is taken out stays until it ends; a warning names it. Raises BadInput (every fault at once),
+    Work on a removed node continues until it ends; a warning names it. Raises BadInput (every fault at once),
     Conflict (its namespace, while pools use it; its cluster, when another backend has it), Stale, Forbidden.
     """
     require_platform(actor)
@@ -62,9 +62,9 @@ def put_backend(
             changed, warnings = _put_nodes(row, spec.nodes) if spec.nodes is not None else (False, [])
             changed |= _update(row, _columns(spec))
         if spec.cluster is not None and credential is not None:
-            is_moved = put_cluster(row, spec.cluster, credential)
+            is_cluster_changed = put_cluster(row, spec.cluster, credential)
             warnings = [*warnings, *credential.warnings]
-            changed = changed or (is_moved and present is not None)
+            changed = changed or (is_cluster_changed and present is not None)
         if changed:
             row.version += 1
             row.save(update_fields=["version"])
@@ -80,7 +80,7 @@ def delete_backend(*, actor: Actor, name: str, description: str = "", expected_v
         _check_version(name, row, expected_version)
         if pools := list(row.pools.order_by("name").values_list("name", flat=True)):
             sentence = (
-                f"Backend {name} cannot be removed: {len(pools)} pools are on it ({_listed(pools)}). "
+                f"Backend {name} cannot be removed: {len(pools)} pools are on it ({_join_names(pools)}). "
                 "Move them to another backend first; archived pools count, for their history names it."
             )
             raise Conflict(sentence, [Violation("pools", "in_use", sentence, numbers=(("pools", len(pools)),))])
@@ -102,8 +102,8 @@ def get_backend(name: str) -> Backend:
 
 
 def _columns(spec: BackendSpec) -> dict[str, Any]:
-    """What was said, by column."""
-    said = {
+    """The settings in `spec`, by column."""
+    settings = {
         "namespace": spec.namespace,
         "description": spec.description,
         "auto_end": spec.auto_end,
@@ -111,8 +111,8 @@ def _columns(spec: BackendSpec) -> dict[str, Any]:
     }
     if spec.kind == Backend.Kind.KUBERNETES:
         # A request to be offline takes effect at once; without one the next heartbeat decides.
-        said |= {"offline_requested": spec.offline, "offline": spec.offline or None}
-    return {column: value for column, value in said.items() if value is not None}
+        settings |= {"offline_requested": spec.offline, "offline": spec.offline or None}
+    return {column: value for column, value in settings.items() if value is not None}
 
 
 def _update(row: Backend, columns: Mapping[str, Any]) -> bool:
@@ -125,7 +125,7 @@ def _update(row: Backend, columns: Mapping[str, Any]) -> bool:
 
 
 def _check_kind(row: Backend, spec: BackendSpec) -> None:
-    """Only when somebody made one of that name since we looked."""
+    """The kinds differ only if another request created a backend of that name in the meantime."""
     if row.kind != spec.kind:
         raise Stale(f"Backend {row.name} was made meanwhile, of type {row.kind}. Read it again.")
 
@@ -136,7 +136,7 @@ def _check_namespace(row: Backend, spec: BackendSpec) -> None:
     if pools := list(row.pools.order_by("name").values_list("name", flat=True)):
         sentence = (
             f"The namespace of backend {row.name} stays {row.namespace}: it is part of the queue names of "
-            f"{len(pools)} pools ({_listed(pools)}). Make another backend and move them there."
+            f"{len(pools)} pools ({_join_names(pools)}). Make another backend and move them there."
         )
         raise Conflict(sentence, [Violation("namespace", "in_use", sentence)])
 
@@ -145,12 +145,12 @@ def _check_version(name: str, row: Backend | None, expected: int | None) -> None
     check_version(f"Backend {name}", expected, None if row is None else row.version)
 
 
-def _put_nodes(row: Backend, wanted: Sequence[NodeSpec]) -> tuple[bool, list[str]]:
-    """Bring the machines in line with `wanted`: (whether any moved, warnings)."""
-    there = {node.name: node for node in row.nodes.all()}
+def _put_nodes(row: Backend, desired: Sequence[NodeSpec]) -> tuple[bool, list[str]]:
+    """Make the nodes equal to `desired`. Returns (whether any node changed, warnings)."""
+    existing = {node.name: node for node in row.nodes.all()}
     new, different = [], []
-    for spec in wanted:
-        node = there.pop(spec.name, None)
+    for spec in desired:
+        node = existing.pop(spec.name, None)
         values = asdict(spec)
         if node is None:
             new.append(Node(backend=row, **values))
@@ -158,27 +158,27 @@ def _put_nodes(row: Backend, wanted: Sequence[NodeSpec]) -> tuple[bool, list[str
             for column, value in values.items():
                 setattr(node, column, value)
             different.append(node)
-    warnings = _left_behind(row, there) if there else []
-    Node.objects.filter(pk__in=[node.pk for node in there.values()]).delete()
+    warnings = _removed_node_warnings(row, existing) if existing else []
+    Node.objects.filter(pk__in=[node.pk for node in existing.values()]).delete()
     Node.objects.bulk_update(different, ["gpus", "cpu", "memory_bytes", "storage_bytes", "platform"])
     Node.objects.bulk_create(new)
-    return bool(new or different or there), warnings
+    return bool(new or different or existing), warnings
 
 
-def _left_behind(row: Backend, nodes: Iterable[str]) -> list[str]:
-    """Removing a node ends no work; the warnings name the workflows that stay."""
+def _removed_node_warnings(row: Backend, nodes: Iterable[str]) -> list[str]:
+    """Removing a node ends no work; the warnings name the workflows that continue there."""
     gone = sorted(nodes)
     answers = workflows_on_nodes_requested.send(sender=None, backend=row, nodes=gone)
     work = sorted({str(name) for _, names in answers for name in names or ()})
     if not work:
         return []
     sentence = (
-        f"Work still runs on the removed nodes {_listed(gone)} and stays until it ends: {_listed(work)}. "
+        f"Work still runs on the removed nodes {_join_names(gone)} and stays until it ends: {_join_names(work)}. "
         "Nothing new starts there."
     )
     return [sentence]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
     return ", ".join(names[:SHOWN_NAMES]) + more

@@ -1,4 +1,4 @@
-"""The Kubernetes side of a backend: its credential is read and checked before any lock, and kept sealed."""
+"""The Kubernetes settings of a backend. The credential is read and checked before any lock, and stored encrypted."""
 
 from __future__ import annotations
 
@@ -21,51 +21,52 @@ _DEFAULTS = {"scheduler_name": SCHEDULER, "node_pool_key": NODE_POOL_KEY}
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """How the cluster will be reached, by column."""
+    """The columns of :class:`KubernetesSettings` that say how to reach the cluster."""
 
     columns: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
 
 
 def read_credential(spec: ClusterSpec, present: Backend | None) -> tuple[Credential, list[Violation]]:
-    """The credential that `spec` asks for, or the present one where it says nothing; and every fault in it."""
+    """The credential that `spec` requests, or the stored one where `spec` has none; and every fault in it."""
     row = _settings_of(present)
-    access = _access(spec, row)
+    access = _choose_access(spec, row)
     if access == IN_CLUSTER:
         return Credential(_columns(access, server=IN_CLUSTER_SERVER)), []
     if access == FILE:
-        return _file(spec, row)
+        return _read_file_credential(spec, row)
     if access == KUBECONFIG:
-        return _kubeconfig(spec, row)
+        return _read_kubeconfig_credential(spec, row)
     missing = "The cluster's credential is missing: send a kubeconfig, a kubeconfig_file, or access in_cluster."
     return Credential({}), [Violation("access", "missing", missing)]
 
 
 def put_cluster(row: Backend, spec: ClusterSpec, credential: Credential) -> bool:
-    """Write it beside its backend; whether anything moved. Raises Conflict when another backend is on the same cluster
-    and namespace. Called inside the change of the backend, under the lock of the configuration."""
+    """Store the Kubernetes settings of a backend; returns whether any column changed. Raises Conflict if another
+    backend is on the same cluster and namespace. Called in the transaction that changes the backend, under the
+    configuration lock."""
     columns = dict(credential.columns)
     for key in ("scheduler_name", "node_pool_key", "node_pool", "sync_mode"):
         value = getattr(spec, key)
         if value is not None:
             columns[key] = value or _DEFAULTS.get(key, "")
-    _check_place(row, columns["server"])
-    there = KubernetesSettings.objects.filter(backend=row).first()
-    if there is None:
+    _require_free_namespace(row, columns["server"])
+    existing = KubernetesSettings.objects.filter(backend=row).first()
+    if existing is None:
         KubernetesSettings.objects.create(backend=row, **columns)
         return True
-    different = [key for key, value in columns.items() if getattr(there, key) != value]
+    different = [key for key, value in columns.items() if getattr(existing, key) != value]
     for key in different:
-        setattr(there, key, columns[key])
+        setattr(existing, key, columns[key])
     if different:
-        there.save(update_fields=different)
+        existing.save(update_fields=different)
     return bool(different)
 
 
 def load_kubeconfig(row: KubernetesSettings) -> tuple[Any, str]:
-    """The kubeconfig of a cluster, read, with the context to use: from its seal, or from the operator's folder.
+    """The parsed kubeconfig of a cluster, from the database or the operator's folder, and the context to use.
 
-    Raises Unreadable with a sentence that holds no credential.
+    Raises UnreadableSecret with a message that contains no credential.
     """
     if row.access == FILE:
         folder = settings.OSMO.kubeconfig_dir
@@ -74,13 +75,13 @@ def load_kubeconfig(row: KubernetesSettings) -> tuple[Any, str]:
         try:
             text = (folder / row.kubeconfig_file).read_text()
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
+            reason = getattr(error, "strerror", None) or "it is not a text file"
             raise UnreadableSecret(f"The file {row.kubeconfig_file} in OSMO_KUBECONFIG_DIR: {reason}.") from error
     else:
-        text = _unsealed(row)
-    content = _yaml(text)
+        text = _unseal_kubeconfig(row)
+    content = _parse_yaml(text)
     if content is None:
-        raise UnreadableSecret("The kubeconfig is no YAML.")
+        raise UnreadableSecret("The kubeconfig is not valid YAML.")
     return content, row.context
 
 
@@ -88,58 +89,63 @@ def _settings_of(backend: Backend | None) -> KubernetesSettings | None:
     return KubernetesSettings.objects.filter(backend=backend).first() if backend is not None else None
 
 
-def _access(spec: ClusterSpec, row: KubernetesSettings | None) -> str | None:
-    given = KUBECONFIG if spec.kubeconfig else FILE if spec.kubeconfig_file else None
-    return given or spec.access or (row.access if row else None)
+def _choose_access(spec: ClusterSpec, row: KubernetesSettings | None) -> str | None:
+    requested = KUBECONFIG if spec.kubeconfig else FILE if spec.kubeconfig_file else None
+    return requested or spec.access or (row.access if row else None)
 
 
 def _columns(access: str, **more: str) -> dict[str, str]:
-    nothing = {"sealed_kubeconfig": "", "credential_mark": "", "kubeconfig_file": "", "context": "", "server": ""}
-    return nothing | {"access": access} | more
+    empty = {"sealed_kubeconfig": "", "credential_mark": "", "kubeconfig_file": "", "context": "", "server": ""}
+    return empty | {"access": access} | more
 
 
-def _file(spec: ClusterSpec, row: KubernetesSettings | None) -> tuple[Credential, list[Violation]]:
+def _read_file_credential(spec: ClusterSpec, row: KubernetesSettings | None) -> tuple[Credential, list[Violation]]:
     name = spec.kubeconfig_file or (row.kubeconfig_file if row else "")
     context = spec.context if spec.context is not None else (row.context if row else "")
     faults = []
     if not name:
         faults.append(Violation("kubeconfig_file", "missing", "kubeconfig_file is missing: the name of the file."))
     if settings.OSMO.kubeconfig_dir is None:
-        sentence = "This server has no folder of kubeconfigs: set OSMO_KUBECONFIG_DIR, or send the kubeconfig itself."
+        sentence = (
+            "This server has no folder of kubeconfig files: set OSMO_KUBECONFIG_DIR, or send the kubeconfig itself."
+        )
         faults.append(Violation("kubeconfig_file", "no_folder", sentence))
     return Credential(_columns(FILE, kubeconfig_file=name, context=context)), faults
 
 
-def _kubeconfig(spec: ClusterSpec, row: KubernetesSettings | None) -> tuple[Credential, list[Violation]]:
-    kept = row if row is not None and row.access == KUBECONFIG else None
-    context = spec.context if spec.context is not None else (kept.context if kept and not spec.kubeconfig else "")
+def _read_kubeconfig_credential(
+    spec: ClusterSpec, row: KubernetesSettings | None
+) -> tuple[Credential, list[Violation]]:
+    stored_row = row if row is not None and row.access == KUBECONFIG else None
+    context = (
+        spec.context if spec.context is not None else (stored_row.context if stored_row and not spec.kubeconfig else "")
+    )
     if spec.kubeconfig is None:
-        if kept is None:
+        if stored_row is None:
             return Credential({}), [Violation(KUBECONFIG, "missing", "kubeconfig is missing: its text.")]
-        if spec.context in {None, kept.context}:
-            return Credential(_present(kept)), []
+        if spec.context in {None, stored_row.context}:
+            return Credential(_stored_columns(stored_row)), []
         try:
-            text = _unsealed(kept)
+            text = _unseal_kubeconfig(stored_row)
         except UnreadableSecret as error:
             return Credential({}), [Violation(KUBECONFIG, "unreadable", str(error))]
     else:
         text = spec.kubeconfig
-    facts, faults = _facts(text, context)
+    facts, faults = _read_facts(text, context)
     columns = _columns(KUBECONFIG, context=context, server=facts.server)
-    if kept is not None and kept.credential_mark == fingerprint(
-        text
-    ):  # a new seal of the same would only look like news
-        columns |= {"sealed_kubeconfig": kept.sealed_kubeconfig, "credential_mark": kept.credential_mark}
+    if stored_row is not None and stored_row.credential_mark == fingerprint(text):
+        # sealing the same text again would show up as a change in the audit log
+        columns |= {"sealed_kubeconfig": stored_row.sealed_kubeconfig, "credential_mark": stored_row.credential_mark}
     else:
         columns |= {"sealed_kubeconfig": seal(text), "credential_mark": fingerprint(text)}
     return Credential(columns, facts.warnings), faults
 
 
-def _present(row: KubernetesSettings) -> dict[str, str]:
+def _stored_columns(row: KubernetesSettings) -> dict[str, str]:
     return {key: getattr(row, key) for key in _columns("")}
 
 
-def _unsealed(row: KubernetesSettings) -> str:
+def _unseal_kubeconfig(row: KubernetesSettings) -> str:
     try:
         return unseal(row.sealed_kubeconfig)
     except UnreadableSecret as error:
@@ -150,22 +156,23 @@ def _unsealed(row: KubernetesSettings) -> str:
         raise UnreadableSecret(sentence) from error
 
 
-def _facts(text: str, context: str) -> tuple[KubeconfigFacts, list[Violation]]:
+def _read_facts(text: str, context: str) -> tuple[KubeconfigFacts, list[Violation]]:
     if len(text) > MAX_LENGTH:
         sentence = f"kubeconfig has {len(text)} characters; the most is {MAX_LENGTH}."
         return KubeconfigFacts("", "", ""), [Violation(KUBECONFIG, "too_long", sentence)]
-    return read_kubeconfig(_yaml(text), context)
+    return read_kubeconfig(_parse_yaml(text), context)
 
 
-def _yaml(text: str) -> Any:
-    """The content; None for what is no YAML. The reader's own sentence would quote the text, so it is not passed on."""
+def _parse_yaml(text: str) -> Any:
+    """The content; None for a text that is not valid YAML. The parser's own message is dropped, because it would quote
+    the text."""
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
 
 
-def _check_place(row: Backend, server: str) -> None:
+def _require_free_namespace(row: Backend, server: str) -> None:
     if not server:
         return
     other = (

@@ -1,8 +1,8 @@
-"""Parents of cohorts that run in a circle: noticed, marked, and unmarked when they are in order again (D12).
+"""Marks on cohorts whose parents form a cycle, and the removal of the marks once the cycle is gone (D12).
 
-Services and triggers refuse a circle, so only somebody who writes past both can bring one about. Nothing starts below
-it from that moment on, for every verdict looks at the tree itself; the mark is for people: it stands in the audit trail
-(`cohort.inactive`, `cohort.active`), and with it the moment since when it is so.
+Services and triggers refuse a cycle, so only a write past both of them can create one. Nothing starts below a cycle,
+marked or not, because every admission check reads the tree itself. The mark is for people: the audit trail shows it
+(`cohort.inactive`, `cohort.active`) with the time since when the cycle is known.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from pools.transactions import change
 
 
 def mark_cycles_now() -> list[str]:
-    """Mark what stands on a circle or below one, and unmark what no longer does. Returns the names of both. One query
-    where nothing is to be done."""
-    if not any(_misjudged()):
+    """Mark the cohorts that are on a cycle or below one, and unmark those that no longer are. Returns the names of
+    both. One query if no mark has to change."""
+    if not any(_find_wrong_marks()):
         return []
-    with change(actor=SYSTEM, description="the parents of cohorts were looked at"):
+    with change(actor=SYSTEM, description="the parents of cohorts were checked for cycles"):
         lock_configuration()
         return mark_cycles()
 
 
 def mark_cycles() -> list[str]:
-    """The same inside a change that holds the lock of the configuration."""
-    fallen, repaired = _misjudged()
-    if not (moved := fallen | repaired):
+    """Like :func:`mark_cycles_now`, inside a change that holds the lock of the configuration."""
+    new_ids, outdated_ids = _find_wrong_marks()
+    if not (wrong_ids := new_ids | outdated_ids):
         return []
-    lock_cohort_trees(moved)
-    Cohort.objects.filter(pk__in=fallen).update(inactive_since=timezone.now())
-    Cohort.objects.filter(pk__in=repaired).update(inactive_since=None)
-    return sorted(Cohort.objects.filter(pk__in=moved).values_list("name", flat=True))
+    lock_cohort_trees(wrong_ids)
+    Cohort.objects.filter(pk__in=new_ids).update(inactive_since=timezone.now())
+    Cohort.objects.filter(pk__in=outdated_ids).update(inactive_since=None)
+    return sorted(Cohort.objects.filter(pk__in=wrong_ids).values_list("name", flat=True))
 
 
-def _misjudged() -> tuple[set[int], set[int]]:
+def _find_wrong_marks() -> tuple[set[int], set[int]]:
     """Ids of the cohorts that are inactive and not marked, and of those that are marked and active."""
     rows = list(Cohort.objects.order_by("name").values_list("pk", "name", "parent__name", "inactive_since"))
     shape = QuotaTree(QuotaNode(name, parent) for _, name, parent, _ in rows)

@@ -1,4 +1,4 @@
-"""Trying a change of a cohort, or of a pool in one: done, looked at, rolled back, with what it means for the tree."""
+"""Dry runs of a change of a cohort, or of a pool in a cohort, with the effect on the whole tree."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from pools.services.dry_run import read_effect
 
 
 def effect_on_cohort(actor: Actor, name: str, operation: Callable[[], object]) -> dict[str, Any]:
-    """The effect of `operation`: the cohort before and after, each with the `nodes` of its tree. The other keys are
-    those of :func:`effect_with_debts`."""
-    return effect_with_debts(operation, read_state=lambda: _picture(actor, name), actor=actor)
+    """The effect of `operation`: the cohort before and after, each with the `nodes` of its tree, and everything that
+    :func:`effect_with_debts` returns."""
+    return effect_with_debts(operation, read_state=lambda: _cohort_with_tree(actor, name), actor=actor)
 
 
 def effect_with_debts(
@@ -35,19 +35,19 @@ def effect_with_debts(
     read_state_after: Callable[[], Any] | None = None,
     actor: Actor,
 ) -> dict[str, Any]:
-    """As :func:`pools.services.dry_run.read_effect`, and of the trees of cohorts the `debts` that come, go, grow or
-    shrink, and the running LOW work that `becomes_reclaimable` for more lenders than before, whether or not one of them
-    wants it now. Only for platform viewers, since both name objects of all pools."""
+    """The effect of :func:`pools.services.dry_run.read_effect` with two more keys: the `debts` in the cohort trees that
+    change, and `becomes_reclaimable`, the running LOW work that more lenders than before may reclaim, whether or not
+    they need the GPUs now. Only for platform viewers, since both keys name objects of all pools."""
     trees: list[QuotaTree] = []
     exposed: list[str] = []
 
-    def with_trees(look: Callable[[], Any]) -> Callable[[], Any]:
-        def both() -> Any:
+    def with_trees(read: Callable[[], Any]) -> Callable[[], Any]:
+        def read_with_tree() -> Any:
             trees.append(read_admission_tree(Cohort.objects.filter(parent=None).values_list("pk", flat=True)))
-            exposed[:] = _low_work(newly_reclaimable(trees[0], trees[-1]))
-            return look()
+            exposed[:] = _reclaimable_workflows(newly_reclaimable(trees[0], trees[-1]))
+            return read()
 
-        return both
+        return read_with_tree
 
     effect = read_effect(
         operation,
@@ -59,7 +59,7 @@ def effect_with_debts(
     return effect | {"debts": debts, "becomes_reclaimable": exposed}
 
 
-def _low_work(nodes: Collection[str]) -> list[str]:
+def _reclaimable_workflows(nodes: Collection[str]) -> list[str]:
     """The LOW workflows that run on those leaves of these pools that hold more than their quota."""
     rows = Pool.objects.roots().filter(name__in=[display_name(node) for node in nodes])
     over = []
@@ -79,7 +79,7 @@ def _is_over(quota: Gpus, used: int) -> bool:
     return used > quota
 
 
-def _picture(actor: Actor, name: str) -> dict[str, Any] | None:
+def _cohort_with_tree(actor: Actor, name: str) -> dict[str, Any] | None:
     """The cohort and its tree, None if there is none."""
     row = Cohort.objects.filter(name=name).first()
     if row is None:

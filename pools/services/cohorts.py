@@ -1,7 +1,7 @@
 """Cohorts: put, change, move, remove (api.md, "Quota tree and cohorts"; decision D12).
 
-Only `osmo-admin` writes them. No change of a quota or a limit takes anything from anybody: what is used beyond it is a
-debt, which is shown and which work that ends pays back.
+Only `osmo-admin` writes cohorts. A change of a quota or a limit stops no work: usage beyond the new amount is a debt,
+which the quota tree shows until enough work has ended.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ARROW = " → "
 
 @dataclass(frozen=True, slots=True)
 class CohortResult:
-    """A cohort after a change, and what is worth saying about it."""
+    """A cohort after a change, and the warnings about it."""
 
     row: Cohort
     warnings: tuple[str, ...] = ()
@@ -52,17 +52,17 @@ class CohortResult:
 def put_cohort(
     *, actor: Actor, name: str, body: Body, description: str = "", expected_version: int | None = None
 ) -> CohortResult:
-    """Make a cohort or replace its configuration. With another `parent` it moves, and everything below it with it.
+    """Create a cohort or replace its configuration. With another `parent` it moves, and everything below it with it.
 
-    Raises BadInput with every fault at once (form, names, limits without a parent, the whole circle that its parent
+    Raises BadInput with every fault at once (form, names, limits without a parent, the whole cycle that its parent
     would close), Stale, Forbidden.
     """
     return _write(actor, name, lambda _: body, description, expected_version)
 
 
 def create_cohort(*, actor: Actor, name: str, body: Body, description: str = "") -> CohortResult:
-    """Make a cohort that is not configured yet. An implicit cohort of that name becomes explicit. Raises Conflict if
-    the cohort is configured already, and what :func:`put_cohort` raises."""
+    """Create a cohort that is not configured yet. An implicit cohort of that name becomes explicit. Raises Conflict if
+    the cohort is configured already, and the errors of :func:`put_cohort`."""
 
     def new_body(row: Cohort | None) -> Body:
         if row is not None and row.explicit:
@@ -79,7 +79,7 @@ def patch_cohort(
     """Replace only the given keys. Another `parent` moves the cohort with everything below it; without a parent the
     cohort becomes the root of its own tree, where limits have no meaning, so a patch without `quotas` drops the limits.
 
-    Raises what :func:`put_cohort` raises, and NotFound.
+    Raises the errors of :func:`put_cohort`, and NotFound.
     """
 
     def patched_body(row: Cohort | None) -> Body:
@@ -95,8 +95,8 @@ def patch_cohort(
 def delete_cohort(
     *, actor: Actor, name: str, orphan: bool = False, description: str = "", expected_version: int | None = None
 ) -> None:
-    """Remove a cohort with its quota. Its children become tops of their own trees if `orphan`, and lose the limits that
-    mean nothing there; otherwise Conflict names them."""
+    """Remove a cohort with its quota. With `orphan` its children become roots of their own trees and lose their
+    limits, which a root cannot have; without `orphan` a cohort with children raises Conflict, which names them."""
     require_platform(actor)
     with change(actor=actor, description=description):
         lock_configuration()
@@ -106,7 +106,7 @@ def delete_cohort(
         lock_cohort_trees([row.pk])
         children = list(row.children.order_by("name"))
         if (children or pools) and not orphan:
-            raise _has_children(name, children, pools)
+            raise _children_conflict(name, children, pools)
         for child in children:
             child.parent, child.quotas = None, without_limits(child.quotas)
             child.save(update_fields=["parent", "quotas"])
@@ -144,38 +144,38 @@ def _write(
     description: str,
     expected_version: int | None,
 ) -> CohortResult:
-    """Put what `body_from` makes of the cohort as it is, or of None where it is not."""
+    """Store the configuration that `body_from` returns for the existing cohort, or for None if there is none."""
     require_platform(actor)
     with change(actor=actor, description=description):
         lock_configuration()
         row = Cohort.objects.select_related("parent").filter(name=name).first()
         _check_version(name, row, expected_version)
         settings, faults = parse_cohort(body_from(row))
-        faults += _judge(name, settings)
+        faults += _settings_violations(name, settings)
         if faults:
             raise BadInput.of(faults)
         return _save(name, row, settings)
 
 
-def _judge(name: str, settings: CohortSettings) -> Iterator[Violation]:
-    """What is wrong with the names, and the circle that the parent would close."""
+def _settings_violations(name: str, settings: CohortSettings) -> Iterator[Violation]:
+    """Violations of the rules for names, and the cycle that the parent would close."""
     yield from names.cohort_name_violations(name, "name")
     if settings.parent is None:
         return
     yield from names.cohort_name_violations(settings.parent, "parent")
     parents = dict(Cohort.objects.values_list("name", "parent__name"))
-    if circle := find_closed_cycle(parents, name, settings.parent):
-        way = ARROW.join([*circle, name])
-        sentence = f"{name} cannot stand below {settings.parent}: the parents would run in a circle, {way}."
-        yield Violation("parent", "cycle", sentence, numbers=(("cycle", circle),))
+    if closed_cycle := find_closed_cycle(parents, name, settings.parent):
+        path_text = ARROW.join([*closed_cycle, name])
+        sentence = f"{name} cannot stand below {settings.parent}: the parents would form a cycle: {path_text}."
+        yield Violation("parent", "cycle", sentence, numbers=(("cycle", closed_cycle),))
 
 
 def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResult:
     parents = get_or_create_cohorts([settings.parent] if settings.parent else [])
     parent = parents[settings.parent] if settings.parent else None
     touched = [each.pk for each in (row, parent) if each is not None]
-    tops = lock_cohort_trees(touched)
-    before = read_admission_tree(tops)
+    roots = lock_cohort_trees(touched)
+    before = read_admission_tree(roots)
     columns = {
         "parent_id": parent.pk if parent else None,
         "explicit": True,
@@ -192,17 +192,18 @@ def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResu
             row.save(update_fields=different)
     delete_unused_implicit_cohorts()
     mark_cycles()
-    made = new_debts(before, read_admission_tree({*tops, row.pk}))
-    return CohortResult(get_cohort(name), (*(debt_message(debt) for debt in made), *_not_counted(settings)))
+    added_debts = new_debts(before, read_admission_tree({*roots, row.pk}))
+    return CohortResult(
+        get_cohort(name), (*(debt_message(debt) for debt in added_debts), *_uncounted_quota_warnings(settings))
+    )
 
 
-def _not_counted(settings: CohortSettings) -> Iterator[str]:
-    """Pools promise GPUs, so that is what work is held to; of other quotas people shall not expect what they do not
-    do."""
+def _uncounted_quota_warnings(settings: CohortSettings) -> Iterator[str]:
+    """Warn about quotas of other resources: admission checks GPUs only, because pools have a quota of GPUs only."""
     others = [key for key in stored_from_rows(settings.quotas) if key != GPU]
     if others:
         yield (
-            f"{_listed(others)}: kept and shown in the tree, but no work is held to it, because pools promise GPUs "
+            f"{_join_names(others)}: kept and shown in the tree, but no work is held to it, because pools promise GPUs "
             f"({GPU}) and nothing else."
         )
 
@@ -211,19 +212,19 @@ def _check_version(name: str, row: Cohort | None, expected: int | None) -> None:
     check_version(f"Cohort {name}", expected, None if row is None else row.version)
 
 
-def _has_children(name: str, cohorts: Sequence[Cohort], pools: Sequence[Pool]) -> Conflict:
+def _children_conflict(name: str, cohorts: Sequence[Cohort], pools: Sequence[Pool]) -> Conflict:
     found = []
     for what, path, rows in (("cohorts", "cohorts", cohorts), ("pools", "pools", pools)):
         if rows:
             sentence = (
                 f"Cohort {name} has {len(rows)} {what if len(rows) > 1 else what[:-1]} below it "
-                f"({_listed([row.name for row in rows])}), so it cannot be deleted. Move them first, or delete it with "
-                "orphan=True, which makes each the top of its own tree."
+                f"({_join_names([row.name for row in rows])}), so it cannot be deleted. Move them first, or delete it "
+                "with orphan=True, which makes each the top of its own tree."
             )
             found.append(Violation(path, "has_children", sentence, numbers=((what, len(rows)),)))
     return Conflict.of(found)  # type: ignore[return-value]
 
 
-def _listed(shown: Sequence[str]) -> str:
+def _join_names(shown: Sequence[str]) -> str:
     more = f" and {len(shown) - SHOWN_NAMES} more" if len(shown) > SHOWN_NAMES else ""
     return ", ".join(shown[:SHOWN_NAMES]) + more

@@ -1,7 +1,8 @@
 """Revisions of the pool configuration, as OSMO's `config history` counts them.
 
-A revision copies nothing: its content is what the audit trail says of every top-level pool up to the revision's entry.
-Configuration writes stand in one line (:func:`pools.locking.lock_configuration`), so that point is well defined.
+A revision copies nothing: its content is the state of every top-level pool in the audit trail up to the revision's
+entry. Configuration writes happen one after the other (:func:`pools.locking.lock_configuration`), so this state is well
+defined.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MAX_TAGS = 100
 
 @dataclass(frozen=True, slots=True)
 class PastPool:
-    """A top-level pool as it once was configured. `id` outlives a rename."""
+    """A top-level pool with an earlier configuration. `id` outlives a rename."""
 
     id: int
     name: str
@@ -35,8 +36,8 @@ class PastPool:
 
 
 def record_revision(*, actor: Actor, name: str, description: str, tags: Sequence[str] | None) -> ConfigRevision:
-    """Number the pool configuration as it is now. Inside the change's own transaction, after its writes, under
-    :func:`pools.locking.lock_configuration`. `name` is the touched pool, '' for many."""
+    """Record a new revision of the current pool configuration. Called in the transaction of the change, after its
+    writes, under :func:`pools.locking.lock_configuration`. `name` is the changed pool, '' for many."""
     return ConfigRevision.objects.create(
         config_type=POOL,
         revision=next_revision(),
@@ -49,18 +50,18 @@ def record_revision(*, actor: Actor, name: str, description: str, tags: Sequence
 
 
 def next_revision() -> int:
-    """One more than the highest, deleted ones included."""
+    """One more than the highest revision, deleted revisions included."""
     return (ConfigRevision.objects.filter(config_type=POOL).aggregate(last=Max("revision"))["last"] or 0) + 1
 
 
 def list_revisions(actor: Actor) -> QuerySet[ConfigRevision]:
-    """All revisions but deleted ones, newest first, for those who may read the platform."""
+    """All revisions except deleted ones, newest first, for readers of the platform."""
     require_platform(actor, Permission.PLATFORM_READ)
     return ConfigRevision.objects.filter(deleted_at__isnull=True).order_by("-revision")
 
 
 def get_revision(actor: Actor, config_type: str, revision: int) -> ConfigRevision:
-    """One revision that is not deleted, for those who may read the platform."""
+    """One revision that is not deleted, for readers of the platform."""
     row = list_revisions(actor).filter(config_type=config_type.upper(), revision=revision).first()
     if row is None:
         raise NotFound(f"There is no revision {revision} of {config_type.upper()}.")
@@ -78,20 +79,20 @@ def revision_data(row: ConfigRevision) -> dict[str, Any]:
 
 
 def pools_at(audit_id: int) -> list[PastPool]:
-    """Every top-level pool that was there and not archived, by name, as the audit trail tells it up to `audit_id`."""
-    told = AuditEntry.objects.filter(id__lte=audit_id, action__startswith="pool.", pool_id__isnull=False)
-    images = told.order_by("pool_id", "-id").distinct("pool_id").values_list("pool_id", "after")
+    """Every top-level pool that existed and was not archived, by name, from the audit trail up to `audit_id`."""
+    entries = AuditEntry.objects.filter(id__lte=audit_id, action__startswith="pool.", pool_id__isnull=False)
+    images = entries.order_by("pool_id", "-id").distinct("pool_id").values_list("pool_id", "after")
     there = {image["id"]: image for _, image in images if image is not None and not image["archived"]}
     backends = _backend_names({image["backend_id"] for image in there.values()})
-    found = [PastPool(pool, image["name"], _settings(image, backends)) for pool, image in there.items()]
+    found = [PastPool(pool, image["name"], _settings_from_image(image, backends)) for pool, image in there.items()]
     return sorted(found, key=lambda pool: pool.name)
 
 
 def delete_revision(*, actor: Actor, config_type: str, revision: int, description: str = "") -> None:
-    """Hide a revision from the history; never the one in force."""
+    """Hide a revision from the history. Raises Conflict for the revision in force."""
     require_platform(actor)
     with change(actor=actor, description=description):
-        row = _locked(actor, config_type, revision)
+        row = _lock_revision_of_type(actor, config_type, revision)
         newest = ConfigRevision.objects.filter(config_type=row.config_type, deleted_at__isnull=True)
         if row.revision == newest.aggregate(last=Max("revision"))["last"]:
             raise Conflict(
@@ -105,10 +106,10 @@ def delete_revision(*, actor: Actor, config_type: str, revision: int, descriptio
 def tag_revision(
     *, actor: Actor, config_type: str, revision: int, add: Sequence[str] = (), remove: Sequence[str] = ()
 ) -> ConfigRevision:
-    """Put tags on a revision and take others off."""
+    """Add tags to a revision and remove others."""
     require_platform(actor)
     with change(actor=actor):
-        row = _locked(actor, config_type, revision)
+        row = _lock_revision_of_type(actor, config_type, revision)
         tags = [tag for tag in row.tags or [] if tag not in remove]
         tags += [tag for tag in dict.fromkeys(add) if tag not in tags]
         if len(tags) > MAX_TAGS:
@@ -120,12 +121,12 @@ def tag_revision(
         return row
 
 
-def _locked(actor: Actor, config_type: str, revision: int) -> ConfigRevision:
+def _lock_revision_of_type(actor: Actor, config_type: str, revision: int) -> ConfigRevision:
     found = get_revision(actor, config_type, revision)
     return lock_revision(found.pk)
 
 
-def _settings(image: Mapping[str, Any], backends: Mapping[int, str]) -> PoolSettings:
+def _settings_from_image(image: Mapping[str, Any], backends: Mapping[int, str]) -> PoolSettings:
     return PoolSettings(
         backend=backends.get(image["backend_id"], ""),
         description=image["description"],
@@ -140,10 +141,10 @@ def _settings(image: Mapping[str, Any], backends: Mapping[int, str]) -> PoolSett
     )
 
 
-def _backend_names(wanted: Collection[int]) -> dict[int, str]:
-    """Names of backends; of those that are gone, from the audit trail."""
-    names = dict(Backend.objects.filter(pk__in=wanted).values_list("pk", "name"))
-    for gone in set(wanted) - set(names):
-        told = AuditEntry.objects.filter(action="backend.deleted", before__id=gone)
-        names[gone] = told.values_list("before__name", flat=True).first() or ""
+def _backend_names(ids: Collection[int]) -> dict[int, str]:
+    """Names of backends by id; names of deleted backends come from the audit trail."""
+    names = dict(Backend.objects.filter(pk__in=ids).values_list("pk", "name"))
+    for gone in set(ids) - set(names):
+        entries = AuditEntry.objects.filter(action="backend.deleted", before__id=gone)
+        names[gone] = entries.values_list("before__name", flat=True).first() or ""
     return names

@@ -1,4 +1,4 @@
-"""Putting an old pool configuration back, as one more write with its own revision."""
+"""Rollback to an old pool configuration, as a new write with its own revision."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from pools.services.pool_configuration import configuration_change, write_pools
 def rollback_configuration(
     *, actor: Actor, revision: int, description: str = "", tags: Sequence[str] | None = None
 ) -> None:
-    """Give every pool of a revision the configuration it had then.
+    """Give every pool of a revision the configuration it had at that time.
 
-    A pool that was deleted or archived since comes back; one that was renamed keeps its name, for a name is not
-    configuration; one that was made since stays as it is. Subpools are no configuration: where a guarantee of then is
-    below the subpools of now, all of it is refused. Raises NotFound, and what `put_pools` raises.
+    A pool that was deleted or archived since then is restored. A renamed pool keeps its name, because the name is not
+    part of the configuration. Pools created since then do not change. Subpools are not part of the configuration
+    either: if the old guarantee of a pool is below the quotas of its present subpools, the whole rollback is refused.
+    Raises NotFound, and the errors of `put_pools`.
     """
     require_platform(actor, Permission.POOL_CONFIGURE)
     past = ConfigRevision.objects.filter(config_type=POOL, revision=revision, deleted_at__isnull=True).first()

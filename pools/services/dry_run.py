@@ -1,4 +1,7 @@
-"""Trying a change: the very service runs, the effect is read, and all of it is rolled back. One code path for both."""
+"""Dry runs of a change: the real service runs, its effect is read, and the transaction is rolled back.
+
+A change and its dry run therefore share one code path.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,13 @@ from pools.transactions import read_changes, reset_changes
 
 
 def effect_on_pool_tree(root_name: str, operation: Callable[[], object], *, actor: Actor) -> dict[str, Any]:
-    """The effect of `operation` on the tree of a pool (api.md, "Subpools", `dry_run`); `before` is None for a pool that
-    does not exist yet. See :func:`read_effect`."""
+    """The effect of `operation` on a pool's tree (api.md, "Subpools", `dry_run`); `before` is None for a pool that does
+    not exist yet. See :func:`read_effect`."""
     return read_effect(
-        operation, read_state=lambda: read_pool_tree(root_name), read_draining=lambda: _draining(root_name), actor=actor
+        operation,
+        read_state=lambda: read_pool_tree(root_name),
+        read_draining=lambda: _draining_workflows(root_name),
+        actor=actor,
     )
 
 
@@ -32,15 +38,16 @@ def read_effect(
     read_draining: Callable[[], list[str]] = list,
     actor: Actor | None = None,
 ) -> dict[str, Any]:
-    """The effect of `operation` on the state that `read_state` (afterwards `read_state_after`) reads: the operation
-    runs, the state is read, and the transaction is rolled back.
+    """The effect of `operation`, which runs and is rolled back: the state before it (`read_state`) and after it
+    (`read_state_after`, or `read_state` again).
 
-    `{"dry_run": true, "before", "after", "violations", "draining"}` and the keys of :data:`IMPACT_KEYS`; a change that
+    `{"dry_run": true, "before", "after", "violations", "draining"}` and the keys of :data:`IMPACT_KEYS`. A change that
     a rule forbids (quota, name, state) has violations and no `after`. Unreadable input, missing objects and missing
-    roles raise as they would in earnest. With `actor` it is also told what the next scheduling would do if the change
-    were made (:class:`pools.signals.Impact`): by name what that actor may see, the rest as a number."""
+    roles raise as in a real change. With `actor` the effect also has what the next scheduling cycle would do after the change
+    (:class:`pools.signals.Impact`): workflows that the actor may see by name, the others as a number.
+    """
     violations, after, drains = [], None, []
-    at_stake: list[ImpactReader] = []
+    impact_readers: list[ImpactReader] = []
     before = read_state()
     try:
         with transaction.atomic():
@@ -49,20 +56,25 @@ def read_effect(
             after, drains = (read_state_after or read_state)(), read_draining()
             if actor is not None and (backend_ids := read_changes().backend_ids):
                 answers: list[Any] = impact_requested.send(sender=None, actor=actor, backend_ids=backend_ids)
-                at_stake = [tell for _, tell in answers]
+                impact_readers = [read_impact for _, read_impact in answers]
             transaction.set_rollback(True)
     except (BadInput, Conflict) as refusal:
         if _is_unreadable(refusal):
             raise
         violations = [violation.as_dict() for violation in refusal.violations]
-    impact = [tell() for tell in at_stake]  # with no lock held, for this may take its time
+    # This may take seconds, so it holds no lock.
+    impact = [read_impact() for read_impact in impact_readers]
     return {
         "dry_run": True,
         "before": before,
         "after": after,
         "violations": violations,
         "draining": drains,
-        **{key: value for word, which in IMPACT_KEYS.items() for key, value in _told(word, map(which, impact)).items()},
+        **{
+            key: value
+            for impact_key, select in IMPACT_KEYS.items()
+            for key, value in _workflows_body(impact_key, map(select, impact)).items()
+        },
     }
 
 
@@ -71,11 +83,12 @@ IMPACT_KEYS: Mapping[str, Callable[[Impact], AffectedWorkflows]] = {
     "could_start": lambda impact: impact.starting,
     "could_no_longer_start": lambda impact: impact.blocked,
 }
-"""The keys under which an effect names work; each has a second one, `…_elsewhere`, for the number of the others."""
+"""The keys of an effect that hold names of workflows. Each has a second key, `…_elsewhere`, with the number of
+workflows that the actor may not see."""
 
 
-def _told(key: str, concerned: Iterable[AffectedWorkflows]) -> dict[str, Any]:
-    found = list(concerned)
+def _workflows_body(key: str, affected: Iterable[AffectedWorkflows]) -> dict[str, Any]:
+    found = list(affected)
     names = [name for each in found for name in each.names]
     return {key: names, f"{key}_elsewhere": sum(each.hidden_count for each in found)}
 
@@ -93,7 +106,7 @@ def read_pool_tree(root_name: str) -> dict[str, Any] | None:
     return pool_tree_body(root) if root else None
 
 
-def _draining(root_name: str) -> list[str]:
-    """Live workflows on the subpools that drain."""
+def _draining_workflows(root_name: str) -> list[str]:
+    """Names of the live workflows on the DELETING subpools."""
     rows = Reservation.objects.filter(pool__parent__name=root_name, pool__subpool_state=SubpoolState.DELETING)
     return list(rows.order_by("created_at", "workflow_name").values_list("workflow_name", flat=True))

@@ -1,7 +1,7 @@
 """Workers by name: allocate, adjust, commit, release, and let reservations expire.
 
-Each is one transaction under the lock of the namespace, so the check and the record are one step for every interface
-and process. Each is idempotent by the id of a live allocation.
+Each operation is one transaction under the namespace's lock, so no other process can allocate between the check and the
+record. Each operation is idempotent by the id of a live allocation.
 Source: tensorfusion-quota.md, sections 2, 3, 5 and 7; decision D14.
 """
 
@@ -52,9 +52,9 @@ def allocate(
     """Record one worker if every cap allows it. `assume` only reserves it, until it is committed or
     :data:`ASSUMPTION_LIFETIME` is over.
 
-    The same live id with the same amounts is answered as it is, with others it is a Conflict. A cap on one worker is a
-    BadInput, a total a Conflict; both have every broken rule in the order of the checks. Without a quota everything
-    fits and is recorded all the same.
+    A live allocation of the same id is returned if its amounts are the same; other amounts raise Conflict. A broken cap
+    on one worker raises BadInput, a broken total Conflict; both carry every broken rule in the order of the checks.
+    Without a quota every worker is recorded.
     """
     require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
     if faults := namespace_violations(namespace):
@@ -62,9 +62,9 @@ def allocate(
     with change(actor=actor, description=description):
         facts = lock_namespace(namespace)
         worker = facts.spec.with_defaults(request.worker)
-        live = _live(namespace, request.name)
+        live = _find_live(namespace, request.name)
         if live is not None:
-            return _same(live, request, worker)
+            return _require_same_amounts(live, request, worker)
         raise_broken_caps(namespace, broken_caps(facts.spec, facts.committed_and_assumed, worker))
         now = timezone.now()
         row = GpuAllocation.objects.create(
@@ -81,17 +81,17 @@ def allocate(
 
 
 def adjust(*, actor: Actor, namespace: str, name: str, body: Mapping[str, Any], description: str = "") -> GpuAllocation:
-    """Give a live allocation new amounts per GPU; what `body` leaves out stays. Only what grows is checked, so a
-    release is never refused. Raises BadInput, Conflict (a total, or it was released, or it counts a pod or a task of a
-    workflow), NotFound."""
+    """Give a live allocation new amounts per GPU; an amount that `body` leaves out stays. Only amounts that grow
+    are checked, so a decrease is never refused. Raises BadInput, NotFound, and Conflict (a broken total, a released
+    allocation, or an allocation of a pod or of a workflow task)."""
     require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):
         facts = lock_namespace(namespace)
-        row = _live_or_refuse(namespace, name, "it cannot change")
+        row = _require_live(namespace, name, "it cannot change")
         if row.source == Source.POD:
             sentence = f"Worker {name} in namespace {namespace} is a pod; its amounts are those of its annotations."
             raise Conflict(sentence, [Violation("id", "kept_by_pod", sentence)])
-        _refuse_workflow(row, "what it asks for is its platform's to say")
+        _refuse_workflow(row, "its platform sets its amounts")
         before = worker_from_row(row)
         after, faults = parse_adjustment(body, before)
         if faults:
@@ -99,42 +99,43 @@ def adjust(*, actor: Actor, namespace: str, name: str, body: Mapping[str, Any], 
         if after.is_same_size(before):
             return row
         raise_broken_caps(namespace, broken_caps_of_change(facts.spec, facts.committed_and_assumed, before, after))
-        _set(row, allocation_columns(after))
+        _update_columns(row, allocation_columns(after))
         if row.state == State.COMMITTED:
-            _restate_after(facts, totals_of_worker(after), gone=totals_of_worker(before))
+            _update_conditions(facts, totals_of_worker(after), gone=totals_of_worker(before))
     return row
 
 
 def commit(*, actor: Actor, namespace: str, name: str, description: str = "") -> GpuAllocation:
-    """Make a reservation a worker. Again is no error; after its release or its end it is a Conflict."""
+    """Make a reservation a worker. A repeated commit is not an error. Raises Conflict for a released reservation."""
     require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):
         facts = lock_namespace(namespace)
-        row = _live_or_refuse(namespace, name, "it cannot be committed; allocate it again")
+        row = _require_live(namespace, name, "it cannot be committed; allocate it again")
         if row.state == State.ASSUMED:
-            _set(row, {"state": State.COMMITTED, "expires_at": None})
-            _restate_after(facts, totals_of_worker(worker_from_row(row)))
+            _update_columns(row, {"state": State.COMMITTED, "expires_at": None})
+            _update_conditions(facts, totals_of_worker(worker_from_row(row)))
     return row
 
 
 def release(*, actor: Actor, namespace: str, name: str, description: str = "") -> GpuAllocation:
-    """Release an allocation. A repeated release is not an error; an unknown allocation is NotFound. Only its workflow
-    releases the allocation of a task (Conflict), only `osmo-admin` or its cluster that of a pod."""
+    """Release an allocation. A repeated release is not an error; an unknown allocation is NotFound. An
+    allocation of a workflow task ends only with its workflow (Conflict). Only `osmo-admin` or the cluster may release
+    the allocation of a pod."""
     require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):
         facts = lock_namespace(namespace)
-        row = _newest(namespace, name)
+        row = _find_newest(namespace, name)
         if row.state != State.RELEASED:
             _refuse_workflow(row, "cancel the workflow instead")
             if row.source == Source.POD:
-                require_platform(actor)  # the pod may still run, and would be counted again
+                require_platform(actor)  # the pod may still run and be counted again
             release_rows(facts, [row], reason="released")
-            row.refresh_from_db(fields=["released_at"])  # the database's clock says when
+            row.refresh_from_db(fields=["released_at"])  # the database stamped the time
     return row
 
 
 def expire_assumed() -> int:
-    """Release reservations whose time is over; how many. Namespaces are taken one after the other."""
+    """Release expired reservations, one namespace after the other, and return their number."""
     total = 0
     while True:
         due = GpuAllocation.objects.filter(state=State.ASSUMED, expires_at__lt=timezone.now())
@@ -150,7 +151,7 @@ def expire_assumed() -> int:
 
 
 def purge_released() -> int:
-    """Drop what was released long ago; how many. Who allocated by name stays in the audit trail."""
+    """Delete old released allocations and return their number. The audit trail keeps those made through the API."""
     gone = 0
     while True:
         old = GpuAllocation.objects.filter(released_at__lt=timezone.now() - RELEASED_RETENTION)
@@ -162,9 +163,9 @@ def purge_released() -> int:
 
 
 def allocate_gang(*, namespace: str, holder: UUID, workers: Sequence[AllocationRequest]) -> list[BrokenCap]:
-    """Commit all workers of a gang, or none and say which caps do not allow it (defaults are filled in here).
+    """Commit all workers of a gang, or none; returns the caps that do not allow it (defaults are filled in here).
 
-    Inside the caller's transaction; the namespace is locked here. Workers that are held already are left alone.
+    Inside the caller's transaction; the namespace is locked here. Workers that are committed already do not change.
     """
     facts = lock_namespace(namespace)
     live = GpuAllocation.objects.filter(holder=holder).exclude(state=State.RELEASED)
@@ -178,28 +179,28 @@ def allocate_gang(*, namespace: str, holder: UUID, workers: Sequence[AllocationR
         else []
     )
     if new and not broken:
-        _restate_after(facts, _hold(facts, new))
+        _update_conditions(facts, _commit_workers(facts, new))
     return broken
 
 
 def replace_gang_allocations(
     moves: Mapping[str, tuple[Collection[str], Sequence[tuple[UUID, AllocationRequest]]]],
 ) -> None:
-    """By namespace: release the workers of these names, and commit those of these gangs. Nothing is asked: what may
-    begin was asked before, and what runs in a cluster counts whatever the caps say.
+    """By namespace: release the workers of these names, and commit those of these gangs. No cap is
+    checked: admission checked the gangs before, and work that runs in a cluster counts whatever the caps say.
 
     Inside the caller's transaction; the namespaces are locked here.
     """
     for namespace, facts in lock_namespaces(name for name, (gone, new) in moves.items() if gone or new).items():
         gone, new = moves[namespace]
         rows = list(GpuAllocation.objects.filter(namespace=namespace, name__in=gone).exclude(state=State.RELEASED))
-        lost = _release(rows, reason="ended")
-        more = _hold(facts, new)
-        _restate_after(facts, more, gone=lost)
+        lost = _mark_released(rows, reason="ended")
+        more = _commit_workers(facts, new)
+        _update_conditions(facts, more, gone=lost)
 
 
-def _hold(facts: GpuNamespace, new: Sequence[tuple[UUID, AllocationRequest]]) -> WorkerTotals:
-    """Commit workers of gangs, defaults filled in; what they hold."""
+def _commit_workers(facts: GpuNamespace, new: Sequence[tuple[UUID, AllocationRequest]]) -> WorkerTotals:
+    """Commit workers of gangs, defaults filled in, and return their totals."""
     workers = [facts.spec.with_defaults(each.worker) for _, each in new]
     GpuAllocation.objects.bulk_create(
         GpuAllocation(
@@ -218,11 +219,11 @@ def _hold(facts: GpuNamespace, new: Sequence[tuple[UUID, AllocationRequest]]) ->
 def release_rows(facts: GpuNamespace, rows: Sequence[GpuAllocation], *, reason: str) -> None:
     """Release live rows of one locked namespace, in one statement."""
     if rows:
-        _restate_after(facts, NO_WORKERS, gone=_release(rows, reason=reason))
+        _update_conditions(facts, NO_WORKERS, gone=_mark_released(rows, reason=reason))
 
 
-def _release(rows: Sequence[GpuAllocation], *, reason: str) -> WorkerTotals:
-    """What these live rows had committed; they are released."""
+def _mark_released(rows: Sequence[GpuAllocation], *, reason: str) -> WorkerTotals:
+    """Release these live rows and return the totals of those that were committed."""
     if not rows:
         return NO_WORKERS
     GpuAllocation.objects.filter(pk__in=[row.pk for row in rows]).update(
@@ -235,7 +236,8 @@ def _release(rows: Sequence[GpuAllocation], *, reason: str) -> WorkerTotals:
 
 
 def raise_broken_caps(namespace: str, broken: Sequence[BrokenCap]) -> None:
-    """Raise what these broken caps amount to: final if one on a single worker is among them, else it may clear."""
+    """Raise the error for these broken caps: BadInput (final) if one of them is on a single worker, else Conflict,
+    which may resolve."""
     if not broken:
         return
     kind: type[DomainError] = Conflict if all(each.is_resolvable for each in broken) else BadInput
@@ -243,27 +245,27 @@ def raise_broken_caps(namespace: str, broken: Sequence[BrokenCap]) -> None:
     raise kind(broken[0].refusal_text(namespace), details, error_code=ErrorCode.RESOURCE)
 
 
-def _restate_after(facts: GpuNamespace, more: WorkerTotals, *, gone: WorkerTotals = NO_WORKERS) -> None:
+def _update_conditions(facts: GpuNamespace, more: WorkerTotals, *, gone: WorkerTotals = NO_WORKERS) -> None:
     update_conditions(facts.quota, facts.spec, (facts.committed + more).minus(gone), timezone.now())
 
 
-def _same(live: GpuAllocation, asked: AllocationRequest, worker: GpuWorker) -> GpuAllocation:
+def _require_same_amounts(live: GpuAllocation, requested: AllocationRequest, worker: GpuWorker) -> GpuAllocation:
     before = worker_from_row(live)
-    # What was asked for at first may have been filled with defaults that have changed since.
-    if before.is_same_size(worker) or before.is_same_size(asked.worker):
+    # The first request may have been filled with defaults that have changed since.
+    if before.is_same_size(worker) or before.is_same_size(requested.worker):
         return live
     sentence = (
-        f"Allocation {asked.name} is live in namespace {live.namespace} with other amounts; "
+        f"Allocation {requested.name} is live in namespace {live.namespace} with other amounts; "
         "adjust it, or release it first."
     )
     raise Conflict(sentence, [Violation("id", "other_amounts", sentence)])
 
 
-def _live(namespace: str, name: str) -> GpuAllocation | None:
+def _find_live(namespace: str, name: str) -> GpuAllocation | None:
     return GpuAllocation.objects.filter(namespace=namespace, name=name).exclude(state=State.RELEASED).first()
 
 
-def _newest(namespace: str, name: str) -> GpuAllocation:
+def _find_newest(namespace: str, name: str) -> GpuAllocation:
     """The live allocation of that id, or the one released last."""
     row = GpuAllocation.objects.filter(namespace=namespace, name=name).order_by("-id").first()
     if row is None:
@@ -271,8 +273,8 @@ def _newest(namespace: str, name: str) -> GpuAllocation:
     return row
 
 
-def _live_or_refuse(namespace: str, name: str, consequence: str) -> GpuAllocation:
-    row = _newest(namespace, name)
+def _require_live(namespace: str, name: str, consequence: str) -> GpuAllocation:
+    row = _find_newest(namespace, name)
     if row.state == State.RELEASED:
         how = "expired" if row.reason == "expired" else "was released"
         sentence = f"Allocation {name} in namespace {namespace} {how}; {consequence}."
@@ -286,7 +288,7 @@ def _refuse_workflow(row: GpuAllocation, instead: str) -> None:
         raise Conflict(sentence, [Violation("id", "kept_by_workflow", sentence)])
 
 
-def _set(row: GpuAllocation, columns: Mapping[str, Any]) -> None:
+def _update_columns(row: GpuAllocation, columns: Mapping[str, Any]) -> None:
     for column, value in columns.items():
         setattr(row, column, value)
     row.save(update_fields=list(columns))

@@ -1,6 +1,6 @@
-"""What a change of use or of caps means for a quota's conditions and for its alert.
+"""Conditions and alert of a GPU quota after a change of its use or its caps.
 
-Called under the namespace's lock by everything that moves either; writes only when a status changes.
+Every change of use or caps calls this under the namespace's lock; it writes only when a status changes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pools.selectors.gpu_namespace import conditions_to_store, stored_condition_
 
 
 def update_conditions(quota: GpuQuota | None, spec: GpuQuotaSpec, used: WorkerTotals, now: datetime) -> None:
-    """Bring the conditions in line with what is committed now, and raise or end the alert.
+    """Compute the conditions from the committed amounts, and raise or end the alert.
 
-    The audit entry that a raised alert leaves is the event people and streams hear.
+    The audit entry of a raised alert is the event that event streams send.
     """
     if quota is None:
         return

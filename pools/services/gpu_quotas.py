@@ -1,4 +1,4 @@
-"""The quotas themselves: put, delete, and the history of what namespaces used.
+"""GPU quotas: put, delete, and the history of the use of namespaces.
 
 Lowering a cap below what is used is never refused: what runs stays, new workers are refused. Use is counted with or
 without a quota, so a quota that is made again counts the workers that are there (D14).
@@ -29,9 +29,9 @@ SAMPLE_RETENTION = timedelta(days=30)
 def put_gpu_quota(
     *, actor: Actor, namespace: str, spec: object, description: str = "", expected_version: int | None = None
 ) -> GpuNamespace:
-    """Make the quota of a namespace, or replace its spec as a whole. `osmo-admin` only.
+    """Create the quota of a namespace, or replace its spec as a whole. `osmo-admin` only.
 
-    Raises BadInput (every fault at once), Conflict (an object in a cluster keeps this quota), Stale, Forbidden.
+    Raises BadInput (every fault at once), Conflict (an object in a cluster owns this quota), Stale, Forbidden.
     """
     require_platform(actor)
     parsed, faults = parse_gpu_quota_spec(spec)
@@ -43,7 +43,7 @@ def put_gpu_quota(
         row = facts.quota
         _check_version(namespace, row, expected_version)
         if row is not None and row.source != "api":
-            raise _kept_elsewhere(row)
+            raise _other_owner_conflict(row)
         _store(facts, gpu_quota_spec_body(parsed))
     return read_namespaces([namespace])[namespace]
 
@@ -51,7 +51,7 @@ def put_gpu_quota(
 def delete_gpu_quota(
     *, actor: Actor, namespace: str, description: str = "", expected_version: int | None = None
 ) -> None:
-    """Take a quota away; allocations stay and go on being counted. Raises NotFound, Conflict, Stale, Forbidden."""
+    """Delete a quota; its allocations stay and are still counted. Raises NotFound, Conflict, Stale, Forbidden."""
     require_platform(actor)
     with change(actor=actor, description=description):
         row = lock_namespace(namespace).quota
@@ -59,16 +59,16 @@ def delete_gpu_quota(
             raise NotFound(f"There is no GPU quota in namespace {namespace[:100]}.")
         _check_version(namespace, row, expected_version)
         if row.source != "api":
-            raise _kept_elsewhere(row)
+            raise _other_owner_conflict(row)
         row.delete()
 
 
 def apply_cluster_quota(*, actor: Actor, namespace: str, source: str, spec: object) -> bool:
-    """Bring a namespace's quota in line with the object `source` (`kubernetes:BACKEND/NAME`) of a cluster; whether
-    anything changed.
+    """Make a namespace's quota equal to the object `source` (`kubernetes:BACKEND/NAME`) of a cluster; returns whether
+    the quota changed.
 
-    An object whose spec cannot be read leaves the one before it in force, and `faults` say why. Raises Conflict when
-    somebody else keeps the quota of that namespace.
+    If the spec of the object is not valid, the earlier spec stays in force and `faults` give the reasons. Raises
+    Conflict if the API or another object owns the quota of that namespace.
     """
     parsed, found = parse_gpu_quota_spec(spec)
     faults = [fault.message for fault in found]
@@ -76,7 +76,7 @@ def apply_cluster_quota(*, actor: Actor, namespace: str, source: str, spec: obje
         facts = lock_namespace(namespace)
         row = facts.quota
         if row is not None and row.source != source:
-            raise _kept_elsewhere(row)
+            raise _other_owner_conflict(row)
         if is_cluster_quota_applied(row, source, spec):
             return False
         body = row.spec if faults and row is not None else gpu_quota_spec_body(parsed)
@@ -85,8 +85,8 @@ def apply_cluster_quota(*, actor: Actor, namespace: str, source: str, spec: obje
 
 
 def is_cluster_quota_applied(row: GpuQuota | None, source: str, spec: object) -> bool:
-    """Whether :func:`apply_cluster_quota` has nothing to do: somebody else keeps the quota, or the row says what the
-    object says, or the object says nothing that can be read and nothing was in force before it."""
+    """Whether :func:`apply_cluster_quota` has nothing to do: the API or another object owns the quota, or the row
+    equals the object, or the object is not valid and there was no quota before it."""
     parsed, found = parse_gpu_quota_spec(spec)
     if row is None:
         return bool(found)
@@ -96,7 +96,7 @@ def is_cluster_quota_applied(row: GpuQuota | None, source: str, spec: object) ->
 
 
 def drop_cluster_quota(*, actor: Actor, namespace: str, source: str) -> bool:
-    """Take away the quota that an object kept, now that the object is gone; whether there was one."""
+    """Delete the quota of an object that no longer exists; returns whether there was one."""
     with change(actor=actor, description=f"{source} is gone"):
         row = lock_namespace(namespace).quota
         if row is None or row.source != source:
@@ -106,8 +106,8 @@ def drop_cluster_quota(*, actor: Actor, namespace: str, source: str) -> bool:
 
 
 def sample_usage() -> int:
-    """Keep what each namespace has committed where it differs from its sample before, and drop old samples; how many
-    were kept. One statement each."""
+    """Store a sample of each namespace whose committed amounts differ from its last sample, and delete old samples, in
+    one statement each. Returns the number of stored samples."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -146,7 +146,7 @@ def _check_version(namespace: str, row: GpuQuota | None, expected: int | None) -
     check_version(f"The quota of {namespace}", expected, None if row is None else row.version)
 
 
-def _kept_elsewhere(row: GpuQuota) -> Conflict:
+def _other_owner_conflict(row: GpuQuota) -> Conflict:
     where = "by the API" if row.source == "api" else f"by the object {row.source.partition(':')[2]} in its cluster"
     sentence = f"The quota of namespace {row.namespace} is kept {where}; change or delete it there."
     return Conflict(sentence, [Violation("namespace", "kept_elsewhere", sentence)])

@@ -1,7 +1,7 @@
-"""Making the ledger of GPU quota agree with the pods there are, and its counters with its rows.
+"""Repair of the GPU quota ledger: its allocations follow the existing pods, and its counters follow its rows.
 
-Pods are listed first, without a lock; each namespace is then put right in one transaction under its own lock, so
-nothing is counted as free in between. What moved after the list began is left alone: the list cannot know of it.
+Pods are listed first, without a lock; each namespace is then repaired in one transaction under its own lock, so no
+amount counts as free in between. Rows that changed after the list began stay: the list cannot know of the change.
 Source: tensorfusion-quota.md, section 10; decision D14.
 """
 
@@ -29,7 +29,7 @@ State, Source = GpuAllocation.State, GpuAllocation.Source
 
 @dataclass(frozen=True, slots=True)
 class PodWorker:
-    """A worker as its pod tells it. `backend` is the id of the cluster's row."""
+    """A worker as its pod describes it. `backend` is the id of the cluster's row."""
 
     namespace: str
     uid: str
@@ -40,7 +40,7 @@ class PodWorker:
 
 @dataclass(frozen=True, slots=True)
 class GpuRepair:
-    """One difference that was put right. `code` is `added`, `removed`, `changed`, `committed` or `recounted`."""
+    """One difference that was repaired. `code` is `added`, `removed`, `changed`, `committed` or `recounted`."""
 
     namespace: str
     path: str
@@ -62,7 +62,7 @@ class GpuRepair:
 
 
 def database_time() -> datetime:
-    """The clock by which rows are stamped. A list of pods begins after it was asked."""
+    """The database clock, which also stamps rows. Callers read it before they list pods."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
         found: datetime = cursor.fetchone()[0]
@@ -72,18 +72,18 @@ def database_time() -> datetime:
 def rebuild_gpu_usage(
     pods: Iterable[PodWorker], listed: Mapping[int, datetime], only: str | None = None
 ) -> list[GpuRepair]:
-    """Bring every namespace (or `only` one) in line with these pods, and recount it.
+    """Make the allocations of every namespace (or of `only` one) agree with these pods, and recount them.
 
-    An amount that a pod does not say is the default of its namespace at the time it is first counted, as it was when
-    the pod was judged. `listed` says of which clusters (by the id of their backend) all pods are given, and since when
-    the list is true. Reservations of pods not yet bound stay until they expire; entries made by hand or by workflows
-    are kept.
+    An amount that a pod does not give is the default of its namespace at the time when the pod is first counted, as in
+    the admission of the pod. `listed` has the clusters (by the id of their backend) whose pods are complete, and the
+    time when each list began. Reservations of unbound pods stay until they expire; allocations through the API and of
+    workflows stay.
     """
     by_namespace: dict[str, list[PodWorker]] = {}
     for pod in pods:
         by_namespace.setdefault(pod.namespace, []).append(pod)
     repairs: list[GpuRepair] = []
-    for namespace in sorted({*by_namespace, *_known()} if only is None else {only}):
+    for namespace in sorted({*by_namespace, *_known_namespaces()} if only is None else {only}):
         with change(actor=SYSTEM, description="rebuilt"):
             facts = lock_namespace(namespace)
             found = _replace_pods(facts, by_namespace.get(namespace, []), listed) if listed else []
@@ -95,7 +95,7 @@ def rebuild_gpu_usage(
     return repairs
 
 
-def _known() -> set[str]:
+def _known_namespaces() -> set[str]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT namespace FROM pools_gpuusage")
         return {name for (name,) in cursor.fetchall()}
@@ -111,21 +111,21 @@ def _replace_pods(facts: GpuNamespace, pods: Sequence[PodWorker], listed: Mappin
         pod = there.get(uid)
         if pod is not None:
             is_newer = row.changed_at >= listed[pod.backend]
-            repairs += [] if is_newer and row.state == State.COMMITTED else _brought_up(row, pod)
-        elif row.state == State.COMMITTED and _older(row, listed):
+            repairs += [] if is_newer and row.state == State.COMMITTED else _update_known_pod(row, pod)
+        elif row.state == State.COMMITTED and _is_older_than_list(row, listed):
             gone.append(row)
-            repairs.append(GpuRepair(facts.name, uid, "removed", _body(worker_from_row(row)), None))
+            repairs.append(GpuRepair(facts.name, uid, "removed", _worker_body(worker_from_row(row)), None))
     GpuAllocation.objects.filter(pk__in=[row.pk for row in gone]).update(state=State.RELEASED, reason="gone")
     new = [pod for uid, pod in there.items() if uid not in live]
-    late = _released_later(facts.name, new, listed)
+    late = _pods_released_later(facts.name, new, listed)
     new = [pod for pod in new if pod.uid not in late]
     _count_new(facts, new)
     return repairs + [
-        GpuRepair(facts.name, pod.uid, "added", None, _body(facts.spec.with_defaults(pod.worker))) for pod in new
+        GpuRepair(facts.name, pod.uid, "added", None, _worker_body(facts.spec.with_defaults(pod.worker))) for pod in new
     ]
 
 
-def _older(row: GpuAllocation, listed: Mapping[int, datetime]) -> bool:
+def _is_older_than_list(row: GpuAllocation, listed: Mapping[int, datetime]) -> bool:
     """Whether the list of its cluster would have shown this row's pod."""
     return row.backend_id is not None and row.backend_id in listed and row.changed_at < listed[row.backend_id]
 
@@ -145,8 +145,8 @@ def _count_new(facts: GpuNamespace, pods: Iterable[PodWorker]) -> None:
     )
 
 
-def _brought_up(row: GpuAllocation, pod: PodWorker) -> list[GpuRepair]:
-    """A known pod: bound by now, or with other amounts. Of an amount that it does not say, the one counted stays."""
+def _update_known_pod(row: GpuAllocation, pod: PodWorker) -> list[GpuRepair]:
+    """Update the row of a known pod that is bound now or has other amounts. Amounts that the pod does not give stay."""
     before, repairs = worker_from_row(row), []
     after = pod.worker.or_else(before)
     columns: dict[str, Any] = {}
@@ -155,7 +155,7 @@ def _brought_up(row: GpuAllocation, pod: PodWorker) -> list[GpuRepair]:
         repairs.append(GpuRepair(row.namespace, row.name, "committed", "assumed", "committed"))
     if not before.is_same_size(after):
         columns |= allocation_columns(after)
-        repairs.append(GpuRepair(row.namespace, row.name, "changed", _body(before), _body(after)))
+        repairs.append(GpuRepair(row.namespace, row.name, "changed", _worker_body(before), _worker_body(after)))
     if row.workload != pod.workload or row.backend_id != pod.backend:
         columns |= {"workload": pod.workload, "backend_id": pod.backend}
     if columns:
@@ -163,8 +163,8 @@ def _brought_up(row: GpuAllocation, pod: PodWorker) -> list[GpuRepair]:
     return repairs
 
 
-def _released_later(namespace: str, pods: Sequence[PodWorker], listed: Mapping[int, datetime]) -> set[str]:
-    """Pods of the list that were given back after it began: they are not to come back."""
+def _pods_released_later(namespace: str, pods: Sequence[PodWorker], listed: Mapping[int, datetime]) -> set[str]:
+    """The uids of listed pods that were released after the list began; they must not be counted again."""
     rows = GpuAllocation.objects.filter(
         namespace=namespace, state=State.RELEASED, name__in=[pod.uid for pod in pods]
     ).values_list("name", "released_at")
@@ -172,7 +172,7 @@ def _released_later(namespace: str, pods: Sequence[PodWorker], listed: Mapping[i
     return {name for name, at in rows if at is not None and at >= since[name]}
 
 
-def _body(worker: GpuWorker) -> dict[str, Any]:
+def _worker_body(worker: GpuWorker) -> dict[str, Any]:
     return {"request": worker.request.as_dict(), "limit": worker.limit.as_dict(), "count": worker.count}
 
 
@@ -190,7 +190,7 @@ _SUMS = {
 
 
 def _recount(namespace: str) -> list[GpuRepair]:
-    """Counters that are not the sum of their rows, put right."""
+    """Repair counters that are not the sum of their rows."""
     names = list(_SUMS)
     with connection.cursor() as cursor:
         cursor.execute(
@@ -217,10 +217,10 @@ def _recount(namespace: str) -> list[GpuRepair]:
 def apply_pod_changes(
     backend: int, workers: Sequence[PodWorker], idle: Sequence[str] = (), gone: Sequence[str] = ()
 ) -> None:
-    """What a watch told of the pods of one cluster since the last time: these count now; those (by uid) do not, or not
-    yet; those are gone, and with them what was reserved for them.
+    """Apply the events of a watch on the pods of one cluster: `workers` are bound pods, which count from now on; `idle`
+    and `gone` are uids of pods that do not count. For `gone` pods the reservations are released, too.
 
-    Nothing is asked: a bound pod runs, whatever the caps say. A pod that was seen to be gone never comes back.
+    No cap is checked, because a bound pod runs whatever the caps say. A pod that was gone once never counts again.
     """
     over = Q(name__in=gone, state__in=(State.COMMITTED, State.ASSUMED)) | Q(name__in=idle, state=State.COMMITTED)
     lost = GpuAllocation.objects.filter(over, source=Source.POD, backend=backend)
@@ -231,25 +231,25 @@ def apply_pod_changes(
         with change(actor=SYSTEM, description="observed"):
             facts = lock_namespace(namespace)
             rows = list(lost.filter(namespace=namespace))
-            for reason, names in (("gone", set(gone)), ("idle", set(idle))):  # an idle one may count again
+            for reason, names in (("gone", set(gone)), ("idle", set(idle))):  # an idle pod may count again
                 ended = GpuAllocation.objects.filter(pk__in=[row.pk for row in rows if row.name in names])
                 ended.update(state=State.RELEASED, reason=reason, expires_at=None)
-            moved = _seen(facts, by_namespace[namespace]) or bool(rows)
+            moved = _count_bound_pods(facts, by_namespace[namespace]) or bool(rows)
             if moved:
                 update_conditions(
                     facts.quota, facts.spec, read_namespaces([namespace])[namespace].committed, timezone.now()
                 )
 
 
-def _seen(facts: GpuNamespace, pods: Sequence[PodWorker]) -> bool:
-    """Count pods that are bound; whether anything moved."""
+def _count_bound_pods(facts: GpuNamespace, pods: Sequence[PodWorker]) -> bool:
+    """Count pods that are bound; returns whether any row changed."""
     there = {pod.uid: pod for pod in pods}
     rows = GpuAllocation.objects.filter(namespace=facts.name, name__in=there)
     live = {row.name: row for row in rows.exclude(state=State.RELEASED)}
     over = set(rows.filter(state=State.RELEASED, reason="gone").values_list("name", flat=True))
     moved = False
     for uid, row in live.items():
-        if row.source == Source.POD and _brought_up(row, there[uid]):
+        if row.source == Source.POD and _update_known_pod(row, there[uid]):
             moved = True
     new = [pod for uid, pod in there.items() if uid not in live and uid not in over]
     _count_new(facts, new)

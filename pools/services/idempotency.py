@@ -1,6 +1,6 @@
-"""Requests that may be sent twice: the first answer is kept in the very transaction of the change it tells of.
+"""Requests that may be sent twice: the first answer is stored in the same transaction as its change.
 
-So a process that dies leaves either both or neither, and the same key sent again can never do the work twice.
+A process that dies therefore leaves both or neither, and a request with the same key never makes the change twice.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ WAIT_FOR_FIRST = "250ms"
 
 @dataclass
 class IdempotencySlot:
-    """The place of one key. `stored` is the first request's success and `etag` its version, if there was one; else the
-    caller sets `answer`, and `etag` if the answer has one."""
+    """The record of one key. `stored` is the answer of the first request and `etag` its version, if there was a first
+    request; else the caller sets `answer`, and `etag` if the answer has one."""
 
     stored: Any = None
     answer: Any = None
@@ -39,11 +39,11 @@ def run_once(*, user: str, address: str, key: str, body: bytes) -> Iterator[Idem
     """Run the body of the `with` at most once per key, inside one transaction.
 
     Raises Conflict for the key with another body, and (with Retry-After) while the first request still runs: its row is
-    not committed yet, so the second one meets it as a lock. An exception rolls the key back with everything else.
+    not committed yet, so the second request waits for its lock. An exception rolls the key back with everything else.
     """
-    mark = hashlib.sha256(body).hexdigest()
+    body_fingerprint = hashlib.sha256(body).hexdigest()
     with transaction.atomic():
-        slot = _claim(user, address, key, mark)
+        slot = _claim(user, address, key, body_fingerprint)
         yield slot
         if not slot.is_repeat:
             IdempotencyRecord.objects.filter(user=user, address=address, key=key).update(
@@ -52,12 +52,12 @@ def run_once(*, user: str, address: str, key: str, body: bytes) -> Iterator[Idem
 
 
 def purge_old_records() -> int:
-    """Drop what is older than a day; how many."""
+    """Delete records older than a day and return their number."""
     gone, _ = IdempotencyRecord.objects.filter(created_at__lt=timezone.now() - RECORD_RETENTION).delete()
     return gone
 
 
-def _claim(user: str, address: str, key: str, mark: str) -> IdempotencySlot:
+def _claim(user: str, address: str, key: str, body_fingerprint: str) -> IdempotencySlot:
     now = timezone.now()
     try:
         with transaction.atomic(), connection.cursor() as cursor:
@@ -71,7 +71,7 @@ def _claim(user: str, address: str, key: str, mark: str) -> IdempotencySlot:
                     WHERE known.created_at < %s
                 RETURNING id
                 """,
-                [user, address, key, mark, now, now - RECORD_RETENTION],
+                [user, address, key, body_fingerprint, now, now - RECORD_RETENTION],
             )
             if cursor.fetchone():
                 return IdempotencySlot()
@@ -82,9 +82,9 @@ def _claim(user: str, address: str, key: str, mark: str) -> IdempotencySlot:
             ) from error
         raise
     record = IdempotencyRecord.objects.get(user=user, address=address, key=key)
-    if record.fingerprint != mark:
+    if record.fingerprint != body_fingerprint:
         sentence = "This Idempotency-Key was used with another body; use a new key for a new request."
         raise Conflict(sentence, [Violation("Idempotency-Key", "key_reused", sentence)])
     assert record.response is not None, "it is written in the transaction that wrote the key"
-    stored, *more = record.response  # those of an older release have no version
+    stored, *more = record.response  # records of an older release have no version
     return IdempotencySlot(stored=stored, etag=more[0] if more else None, is_repeat=True)

@@ -16,5 +16,5 @@ def get_or_create_cohorts(names: Collection[str]) -> dict[str, Cohort]:
 
 
 def delete_unused_implicit_cohorts() -> None:
-    """Delete implicit cohorts that no pool and no cohort names any more."""
+    """Delete implicit cohorts that neither a pool nor a cohort names."""
     Cohort.objects.filter(explicit=False, pools__isnull=True, children__isnull=True).delete()

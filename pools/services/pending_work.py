@@ -1,4 +1,4 @@
-"""The command to cancel pending workflows, which `delete_subpool` gives and the scheduling app carries out.
+"""The command to cancel pending workflows: `delete_subpool` sends it and the scheduling app executes it.
 
 The ledger does not import the scheduling app, so that app registers the implementation when it starts. A command whose
 implementation is missing raises; it is never skipped.

@@ -1,7 +1,7 @@
-"""What every write of a pool's configuration does: parse, judge against the ledger, write, number the revision.
+"""The steps of every write of a pool's configuration: parse, check against the ledger, write, number the revision.
 
 All faults of all pools of one request are found before anything is written. The callers hold
-:func:`pools.locking.lock_configuration`, inside :func:`configuring`.
+:func:`pools.locking.lock_configuration`, inside :func:`configuration_change`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STATE_CODES = frozenset({LIVE_WORK})
 
 @dataclass(frozen=True, slots=True)
 class PoolResult:
-    """A pool after a change, and what is worth saying about it."""
+    """A pool after a change, and the warnings about it."""
 
     row: Pool
     warnings: tuple[str, ...] = ()
@@ -42,8 +42,8 @@ class PoolResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """One pool as it shall be; `row` is None for a new one, `path` where it stands in the request."""
+class _DesiredPool:
+    """The desired configuration of one pool. `row` is None for a new pool; `path` is its position in the request."""
 
     name: str
     path: str
@@ -61,9 +61,9 @@ def configuration_change(*, actor: Actor, name: str, description: str, tags: Seq
 
 
 def lock_pool_for_change(name: str, *, expected_version: int | None, forbidden_action: str) -> Pool:
-    """The top-level pool, locked with its tree. Raises NotFound, Stale, and Conflict for an archived pool, to which
-    `forbidden_action` cannot be done."""
-    row = next(iter(_locked([name])), None)
+    """Lock the tree of a top-level pool and return the pool. Raises NotFound, Stale, and Conflict for an archived pool,
+    whose message says that the pool cannot be `forbidden_action` (a participle such as "renamed")."""
+    row = next(iter(_lock_pools([name])), None)
     if row is None:
         raise unknown_pool(name)
     check_version(name, expected_version, row.version)
@@ -78,33 +78,33 @@ def lock_pool_for_change(name: str, *, expected_version: int | None, forbidden_a
 def write_pools(
     bodies: Mapping[str, Mapping[str, Any]], *, nested: bool, expected_version: int | None = None
 ) -> list[PoolResult]:
-    """Put these configurations, new pools and archived ones included, or none of them. `nested`: faults are told with
-    the pool's name before their path. Raises BadInput or Conflict with every fault of every pool."""
-    rows = {row.name: row for row in _locked(list(bodies))}
-    wanted, faults = [], []
+    """Put these configurations, new pools and archived ones included, or none of them. With `nested`
+    the path of a fault begins with the name of its pool. Raises BadInput or Conflict with every fault of every pool."""
+    rows = {row.name: row for row in _lock_pools(list(bodies))}
+    desired, faults = [], []
     for name, body in bodies.items():
         row = rows.get(name)
         check_version(name, expected_version, None if row is None else row.version)
         path = name if nested else ""
         settings, found = parse_pool(body, path=path)
         faults += found
-        wanted.append(_Wanted(name, path, settings, row))
-    backends = {row.name: row for row in Backend.objects.filter(name__in={each.settings.backend for each in wanted})}
+        desired.append(_DesiredPool(name, path, settings, row))
+    backends = {row.name: row for row in Backend.objects.filter(name__in={each.settings.backend for each in desired})}
     facts = read_balances(rows.values())
-    for each in wanted:
-        faults += _judge(each, facts.get(each.row.pk) if each.row else None, backends)
+    for each in desired:
+        faults += _pool_violations(each, facts.get(each.row.pk) if each.row else None, backends)
     raise_violations(faults)
-    return _write(wanted, facts, backends)
+    return _write(desired, facts, backends)
 
 
 def raise_violations(faults: Sequence[Violation]) -> None:
-    """Raise what these faults amount to: Conflict if only the state forbids it, else BadInput."""
+    """Raise the error for these faults: Conflict if only the state forbids the change, else BadInput."""
     if faults:
         raise (Conflict if all(fault.code in _STATE_CODES for fault in faults) else BadInput).of(faults)
 
 
 def live_work_violation(facts: PoolBalance, path: str, consequence: str) -> Violation | None:
-    """Why something cannot be done while work is live in the tree."""
+    """The violation that `consequence` follows from live work in the tree; None without live work."""
     live = facts.shared_usage.live_workflows + sum(part.usage.live_workflows for part in facts.subpools)
     if not live:
         return None
@@ -116,60 +116,63 @@ def live_work_violation(facts: PoolBalance, path: str, consequence: str) -> Viol
     )
 
 
-def _locked(pools: Sequence[str]) -> list[Pool]:
+def _lock_pools(pools: Sequence[str]) -> list[Pool]:
     ids = Pool.objects.roots().filter(name__in=pools).values_list("pk", flat=True)
     return lock_pool_trees(set(ids))
 
 
-def _judge(wanted: _Wanted, facts: PoolBalance | None, backends: Mapping[str, Backend]) -> Iterator[Violation]:
-    """Everything that the ledger has against one pool."""
-    at = f"{wanted.path}." if wanted.path else ""
-    backend = backends.get(wanted.settings.backend)
-    if backend is None and wanted.settings.backend:
+def _pool_violations(
+    desired: _DesiredPool, facts: PoolBalance | None, backends: Mapping[str, Backend]
+) -> Iterator[Violation]:
+    """The violations of the ledger's rules by one pool."""
+    at = f"{desired.path}." if desired.path else ""
+    backend = backends.get(desired.settings.backend)
+    if backend is None and desired.settings.backend:
         sentence = (
-            f"There is no backend {wanted.settings.backend[:60]!r}. osmo-admin makes one with PUT /api/configs/backend."
+            f"There is no backend {desired.settings.backend[:60]!r}. osmo-admin makes one with "
+            "PUT /api/configs/backend."
         )
         yield Violation(f"{at}backend", "unknown_backend", sentence)
-    if wanted.settings.cohort:
-        yield from names.cohort_name_violations(wanted.settings.cohort, f"{at}cohort")
-    if wanted.row is None or facts is None:
+    if desired.settings.cohort:
+        yield from names.cohort_name_violations(desired.settings.cohort, f"{at}cohort")
+    if desired.row is None or facts is None:
         namespace = backend.namespace if backend else ""
         yield from names.short_name_violations(
-            wanted.name, namespace=namespace, parent=None, path=wanted.path or "name"
+            desired.name, namespace=namespace, parent=None, path=desired.path or "name"
         )
         return
-    if backend is not None and backend.pk != wanted.row.backend_id:
-        yield from _judge_move(wanted, facts, backend, f"{at}backend")
-    if cut := guarantee_violation(facts, wanted.settings.effective_guarantee):
+    if backend is not None and backend.pk != desired.row.backend_id:
+        yield from _move_violations(desired, facts, backend, f"{at}backend")
+    if cut := guarantee_violation(facts, desired.settings.effective_guarantee):
         yield replace(cut, path=f"{at}{cut.path}")
 
 
-def _judge_move(wanted: _Wanted, facts: PoolBalance, backend: Backend, path: str) -> Iterator[Violation]:
+def _move_violations(desired: _DesiredPool, facts: PoolBalance, backend: Backend, path: str) -> Iterator[Violation]:
     """A pool moves to another backend only without work, and where all its queues have names."""
     if live := live_work_violation(facts, path, f"it cannot move to backend {backend.name}"):
         yield live
-    yield from names.short_name_violations(wanted.name, namespace=backend.namespace, parent=None, path=path)
+    yield from names.short_name_violations(desired.name, namespace=backend.namespace, parent=None, path=path)
     for part in facts.subpools:
-        yield from names.short_name_violations(part.name, namespace=backend.namespace, parent=wanted.name, path=path)
+        yield from names.short_name_violations(part.name, namespace=backend.namespace, parent=desired.name, path=path)
 
 
 def _write(
-    wanted: Sequence[_Wanted], facts: Mapping[int, PoolBalance], backends: Mapping[str, Backend]
+    desired: Sequence[_DesiredPool], facts: Mapping[int, PoolBalance], backends: Mapping[str, Backend]
 ) -> list[PoolResult]:
     warnings: dict[str, tuple[str, ...]] = {}
     reactivated, new = set(), []
-    cohorts = get_or_create_cohorts({each.settings.cohort for each in wanted if each.settings.cohort})
+    cohorts = get_or_create_cohorts({each.settings.cohort for each in desired if each.settings.cohort})
     touched = {row.pk for row in cohorts.values()}
-    touched |= {each.row.cohort_id for each in wanted if each.row and each.row.cohort_id}
-    before = read_admission_tree(tops := cohort_roots(touched).values())
-    for each in wanted:
+    touched |= {each.row.cohort_id for each in desired if each.row and each.row.cohort_id}
+    before = read_admission_tree(root_ids := cohort_roots(touched).values())
+    for each in desired:
         columns = _columns(each.settings, backends, cohorts)
         if each.row is None:
             new.append(Pool(name=each.name, **columns))
             continue
         if each.row.archived:
             reactivated.add(each.name)
-        warnings[each.name] = _draining(facts[each.row.pk], each.settings)
+        warnings[each.name] = _drain_warnings(facts[each.row.pk], each.settings)
         different = [column for column, value in columns.items() if getattr(each.row, column) != value]
         for column in different:
             setattr(each.row, column, columns[column])
@@ -178,11 +181,12 @@ def _write(
     Pool.objects.bulk_create(new)
     create_pool_roles(*(row.name for row in new))
     delete_unused_implicit_cohorts()
-    owing = tuple(debt_message(debt) for debt in new_debts(before, read_admission_tree(tops)))
-    fresh = Pool.objects.select_related("backend", "cohort").filter(name__in=[each.name for each in wanted])
+    debt_messages = tuple(debt_message(debt) for debt in new_debts(before, read_admission_tree(root_ids)))
+    fresh = Pool.objects.select_related("backend", "cohort").filter(name__in=[each.name for each in desired])
     rows = {row.name: row for row in fresh}
     return [
-        PoolResult(rows[each.name], (*warnings.get(each.name, ()), *owing), each.name in reactivated) for each in wanted
+        PoolResult(rows[each.name], (*warnings.get(each.name, ()), *debt_messages), each.name in reactivated)
+        for each in desired
     ]
 
 
@@ -202,8 +206,8 @@ def _columns(settings: PoolSettings, backends: Mapping[str, Backend], cohorts: M
     }
 
 
-def _draining(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ...]:
-    """What a cut leaves to drain: nobody's work is stopped by it."""
+def _drain_warnings(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ...]:
+    """Warn about work that a smaller quota leaves to drain; none of it is stopped."""
     after = replace(facts, guarantee=settings.effective_guarantee)
     if after.shared_available >= 0:
         return ()

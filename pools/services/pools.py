@@ -1,6 +1,6 @@
 """Top-level pools: put, change, rename, remove (OSMO contract, section 8; decisions D1, D7, D8).
 
-Only `osmo-admin` writes pools. Other actors get Forbidden for a pool that they see, NotFound for one that they do not.
+Only `osmo-admin` writes pools. Other actors get Forbidden for a pool that they see, NotFound for other pools.
 Subpools have their own service (:mod:`pools.services.subpools`). Every write ends with a revision of the configuration.
 """
 
@@ -46,7 +46,7 @@ def put_pool(
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
 ) -> PoolResult:
-    """Make a pool, replace its configuration, or bring an archived one back (D8). `body` is the editable JSON.
+    """Create a pool, replace its configuration, or restore an archived one (D8). `body` is the editable JSON.
 
     Raises BadInput with every fault at once (form, name, unknown backend, guarantee below the ACTIVE subpools),
     Conflict (another backend while work is live), Stale, NotFound/Forbidden.
@@ -60,8 +60,8 @@ def put_pool(
 def create_pool(
     *, actor: Actor, name: str, body: Body, description: str = "", tags: Sequence[str] | None = None
 ) -> PoolResult:
-    """Make a pool whose name is free. Raises Conflict if a pool of that name exists, archived or not, and what
-    :func:`put_pool` raises."""
+    """Create a pool whose name is free. Raises Conflict if a pool of that name exists, archived or not, and the errors
+    of :func:`put_pool`."""
     require_permission(actor, Permission.POOL_CONFIGURE, name)
     with configuration_change(actor=actor, name=name, description=description, tags=tags):
         if Pool.objects.filter(name=name).exists():
@@ -74,7 +74,7 @@ def create_pool(
 def put_pools(
     *, actor: Actor, bodies: Mapping[str, Body], description: str = "", tags: Sequence[str] | None = None
 ) -> list[PoolResult]:
-    """Put many pools, all or none; those not named stay as they are. Faults carry the pool's name before their path."""
+    """Put many pools, all or none; other pools do not change. The path of a fault begins with the pool's name."""
     require_platform(actor, Permission.POOL_CONFIGURE)
     with configuration_change(actor=actor, name="", description=description, tags=tags):
         return write_pools(bodies, nested=True)
@@ -109,7 +109,7 @@ def put_platform(
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
 ) -> PoolResult:
-    """Make or replace one platform of a pool."""
+    """Create or replace one platform of a pool."""
 
     def edit(pool: dict[str, Any]) -> Body:
         return pool | {"platforms": pool["platforms"] | {platform: body}}
@@ -127,16 +127,16 @@ def rename_platform(
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
 ) -> PoolResult:
-    """Call a platform something else; the default platform follows. Which machines it means is said by their own
-    platform, on the backend."""
+    """Rename a platform of a pool; the default platform follows. The nodes of the backend keep their own `platform`,
+    so the renamed platform has the nodes that carry the new name."""
 
     def edit(pool: dict[str, Any]) -> Body:
-        there = pool["platforms"]
-        if platform not in there:
+        platforms = pool["platforms"]
+        if platform not in platforms:
             raise unknown_platform(name, platform)
-        if new_name != platform and new_name in there:
+        if new_name != platform and new_name in platforms:
             raise Conflict(f"Pool {name} has a platform {new_name} already.")
-        renamed = {new_name if key == platform else key: value for key, value in there.items()}
+        renamed = {new_name if key == platform else key: value for key, value in platforms.items()}
         default = new_name if pool["default_platform"] == platform else pool["default_platform"]
         return pool | {"platforms": renamed, "default_platform": default}
 
@@ -151,7 +151,7 @@ def _edit(
     tags: Sequence[str] | None,
     expected_version: int | None,
 ) -> PoolResult:
-    """Put what `edit` makes of the pool's editable JSON, read under its lock."""
+    """Store the result of `edit` on the pool's editable JSON, read under the pool's lock."""
     require_permission(actor, Permission.POOL_CONFIGURE, name)
     with configuration_change(actor=actor, name=name, description=description, tags=tags):
         row = lock_pool_for_change(name, expected_version=expected_version, forbidden_action="changed")
@@ -167,26 +167,26 @@ def delete_pool(
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
 ) -> Pool | None:
-    """Remove a pool. A pool that ever had subpools or workflows is archived instead and returned (D8). It leaves its
+    """Remove a pool. A pool that ever had subpools or workflows is archived instead and returned (D8); it leaves its
     cohort.
 
-    Raises Conflict while it has ACTIVE or DELETING subpools or live work, and for one that is archived already.
+    Raises Conflict while the pool has ACTIVE or DELETING subpools or live work, and for an archived pool.
     """
     require_permission(actor, Permission.POOL_CONFIGURE, name)
     with configuration_change(actor=actor, name=name, description=description, tags=tags):
         row = lock_pool_for_change(name, expected_version=expected_version, forbidden_action="deleted")
         refuse_while_in_use(row, "it cannot be deleted")
-        left: Pool | None = None
-        if row.subpools.exists() or row.workflows.exists():  # the second edge is scheduling's
+        archived_pool: Pool | None = None
+        if row.subpools.exists() or row.workflows.exists():  # `workflows` is defined by the scheduling app
             row.archived, row.cohort, row.borrowing_limit, row.lending_limit = True, None, None, None
             row.save(update_fields=["archived", "cohort", "borrowing_limit", "lending_limit"])
             row.refresh_from_db()
-            left = row
+            archived_pool = row
         else:
             row.delete()
             delete_pool_roles(name)
         delete_unused_implicit_cohorts()
-        return left
+        return archived_pool
 
 
 def rename_pool(
@@ -198,7 +198,7 @@ def rename_pool(
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
 ) -> PoolResult:
-    """Call a pool something else; its roles with everybody who holds them, and its ARCHIVED subpools, go along.
+    """Rename a pool with its ARCHIVED subpools and its roles, which their users keep.
 
     Raises BadInput (name rules, of the subpools too), Conflict (name taken; ACTIVE or DELETING subpools; live work).
     """
@@ -218,27 +218,27 @@ def rename_pool(
 
 
 def refuse_while_in_use(row: Pool, consequence: str) -> None:
-    """Raise Conflict, with everything that stands in the way, while the tree has open subpools or live work."""
+    """Raise Conflict, with every reason, while the tree has ACTIVE or DELETING subpools or live work."""
     facts = read_balance(row)
-    found = []
+    violations = []
     if open_subpools := [part for part in facts.subpools if part.state is not SubpoolState.ARCHIVED]:
         listed = ", ".join(f"{part.name} {part.state}" for part in open_subpools)
         sentence = f"Pool {row.name} has subpools ({listed}), so {consequence}. Delete them and let them drain first."
-        found.append(Violation("subpools", "has_slices", sentence, numbers=(("slices", len(open_subpools)),)))
+        violations.append(Violation("subpools", "has_slices", sentence, numbers=(("slices", len(open_subpools)),)))
     if live := live_work_violation(facts, "", consequence):
-        found.append(live)
-    if found:
-        raise Conflict.of(found)
+        violations.append(live)
+    if violations:
+        raise Conflict.of(violations)
 
 
 def _check_new_name(row: Pool, new_name: str) -> None:
-    found = names.short_name_violations(new_name, namespace=row.namespace, parent=None, path="new_name")
+    violations = names.short_name_violations(new_name, namespace=row.namespace, parent=None, path="new_name")
     for part in row.subpools.all():
-        found += names.short_name_violations(
+        violations += names.short_name_violations(
             part.subpool_name or "", namespace=row.namespace, parent=new_name, path="new_name"
         )
-    if found:
-        raise BadInput.of(found)
+    if violations:
+        raise BadInput.of(violations)
     if Pool.objects.filter(name=new_name).exclude(pk=row.pk).exists():
         sentence = f"There is a pool {new_name} already, perhaps an archived one. Choose another name."
         raise Conflict(sentence, [Violation("new_name", "name_taken", sentence)])

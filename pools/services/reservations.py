@@ -16,7 +16,7 @@ from pools.services.subpools import archive_if_drained
 
 @dataclass(frozen=True, slots=True)
 class ReservationUpdate:
-    """What a live workflow holds now, and its largest gang not yet ended, in GPUs."""
+    """The GPUs that a live workflow holds now, and the GPUs of its largest gang not yet ended."""
 
     workflow: UUID
     held_gpus: int
@@ -35,8 +35,7 @@ class ReservationClaim:
 
 
 def create_reservations(*, leaf: Pool, claims: Sequence[ReservationClaim], at: datetime) -> None:
-    """Book new live workflows on a leaf; they count as live from now. One statement, for it stands under a tree's
-    lock."""
+    """Create the reservations of new live workflows on a leaf. One statement, because the lock of the tree is held."""
     assert connection.in_atomic_block
     with connection.cursor() as cursor:
         cursor.execute(
@@ -60,7 +59,7 @@ def create_reservations(*, leaf: Pool, claims: Sequence[ReservationClaim], at: d
 
 
 def update_reservations(updates: Sequence[ReservationUpdate], *, at: datetime) -> None:
-    """Write what live workflows hold and need after a start or an end, in one statement."""
+    """Store the GPUs that live workflows hold and need after a start or an end, in one statement."""
     assert connection.in_atomic_block
     if not updates:
         return

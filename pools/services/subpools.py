@@ -1,4 +1,4 @@
-"""Cutting a pool into subpools and giving them back: create, resize, delete, drain, recreate.
+"""Subpools of a pool: create, resize, delete, drain, recreate.
 
 Source: subpool design "Core Rules"; decisions D1, D3, D4, D7, D8.
 """
@@ -24,7 +24,7 @@ from pools.transactions import change
 
 @dataclass(frozen=True, slots=True)
 class SubpoolResult:
-    """A subpool after a change, and what is worth saying about it."""
+    """A subpool after a change, and the warnings about it."""
 
     row: Pool
     subpool: Subpool
@@ -41,7 +41,7 @@ def create_subpool(
     description: str = "",
     expected_version: int | None = None,
 ) -> SubpoolResult:
-    """Cut a new subpool, or bring an ARCHIVED one of that name back (D8).
+    """Create a subpool, or restore an ARCHIVED one of that name (D8).
 
     `quota` is whole GPUs, a fraction or a percentage of the parent. Raises BadInput (name, quota), Conflict (the name
     is ACTIVE or DELETING), NotFound/Forbidden (role).
@@ -57,8 +57,8 @@ def create_subpool(
         row = Pool.objects.filter(parent=root, subpool_name=subpool_name).select_related("usage").first()
         if row is not None and row.subpool_state != SubpoolState.ARCHIVED:
             _check_version(row, expected_version)
-            raise _exists(row)
-        gpus = _quota_for(facts, subpool_name, quota, found)
+            raise _name_conflict(row)
+        gpus = _parse_allowed_quota(facts, subpool_name, quota, found)
         if row is None:
             row = Pool.objects.create(
                 name=names.canonical_name(root.name, subpool_name),
@@ -73,7 +73,7 @@ def create_subpool(
             row.subpool_state, row.last_quota = SubpoolState.ACTIVE, gpus.gpus
             row.save(update_fields=["subpool_state", "last_quota"])
             reactivated = True
-        return _result(root, row, warnings=_said(gpus), reactivated=reactivated)
+        return _result(root, row, warnings=_quota_warnings(gpus), reactivated=reactivated)
 
 
 def resize_subpool(
@@ -85,7 +85,7 @@ def resize_subpool(
     description: str = "",
     expected_version: int | None = None,
 ) -> SubpoolResult:
-    """Give an ACTIVE subpool another quota. A decrease is soft: what runs goes on, `available` may go below zero."""
+    """Give an ACTIVE subpool another quota. After a decrease running work continues, so `available` may be negative."""
     require_permission(actor, Permission.POOL_PARTITION, parent)
     seen = get_visible_root(actor, parent)
     with change(actor=actor, description=description):
@@ -93,10 +93,10 @@ def resize_subpool(
         row = _find_subpool(root, subpool_name)
         _check_version(row, expected_version)
         _require_active(row, "its quota cannot change")
-        gpus = _quota_for(read_balance(root), subpool_name, quota, [])
+        gpus = _parse_allowed_quota(read_balance(root), subpool_name, quota, [])
         row.last_quota = gpus.gpus
         row.save(update_fields=["last_quota"])
-        return _result(root, row, warnings=_said(gpus))
+        return _result(root, row, warnings=_quota_warnings(gpus))
 
 
 def delete_subpool(
@@ -108,8 +108,8 @@ def delete_subpool(
     description: str = "",
     expected_version: int | None = None,
 ) -> SubpoolResult:
-    """Take a subpool back without killing work: ARCHIVED at once if nothing live belongs to it, else DELETING until it
-    has drained (D3). `cancel_pending` ends what has not started in the same step."""
+    """Delete a subpool without stopping work: it is ARCHIVED at once if it has no live workflows, else DELETING until
+    they have ended (D3). `cancel_pending` cancels the workflows that have not started, in the same transaction."""
     require_permission(actor, Permission.POOL_PARTITION, parent)
     seen = get_visible_root(actor, parent)
     with change(actor=actor, description=description):
@@ -126,7 +126,7 @@ def delete_subpool(
 
 
 def archive_if_drained(*, root: Pool, leaf_id: int) -> bool:
-    """Archive a DELETING subpool that has nothing live left. The caller holds the tree's lock and its transaction."""
+    """Archive a DELETING subpool that has no live workflows. The caller holds the tree's lock and its transaction."""
     if leaf_id == root.pk:
         return False
     drained = Pool.objects.filter(
@@ -139,13 +139,13 @@ DRAIN_BATCH = 500
 
 
 def archive_drained() -> int:
-    """The net under the drain: archive every DELETING subpool with nothing live left; how many were caught.
+    """Archive every DELETING subpool without live workflows, and return the number of them. Normally the last workflow
+    that ends archives its subpool; this periodic job finds subpools where that did not happen.
 
-    Set-based and in batches, each its own transaction with the trees of the batch locked in order, so that two of these
-    at once, or one beside the last workflow that ends, do no harm. Live means rows, not the counter: the net must hold
-    even if the counter were wrong.
+    Each batch is one transaction that locks its trees in order, so the job is safe beside itself and beside workflows
+    that end. It counts reservations and not the counter `live_workflows`, so it works even if the counter is wrong.
     """
-    caught, last = 0, 0
+    archived_count, last = 0, 0
     while True:
         with change(actor=SYSTEM, description="drained"):
             drained = Pool.objects.filter(subpool_state=SubpoolState.DELETING).exclude(
@@ -153,10 +153,10 @@ def archive_drained() -> int:
             )
             batch = list(drained.filter(pk__gt=last).order_by("pk").values_list("pk", "parent")[:DRAIN_BATCH])
             if not batch:
-                return caught
+                return archived_count
             lock_pool_trees({root for _, root in batch if root is not None})
             last = batch[-1][0]
-            caught += drained.filter(pk__in=[pk for pk, _ in batch]).update(subpool_state=SubpoolState.ARCHIVED)
+            archived_count += drained.filter(pk__in=[pk for pk, _ in batch]).update(subpool_state=SubpoolState.ARCHIVED)
 
 
 def _open_tree(seen: Pool) -> Pool:
@@ -188,7 +188,7 @@ def _require_active(row: Pool, consequence: str) -> None:
     raise Conflict(sentence, [Violation("subpool_state", "wrong_state", sentence)])
 
 
-def _exists(row: Pool) -> Conflict:
+def _name_conflict(row: Pool) -> Conflict:
     advice = (
         "Change its quota instead, or choose another name."
         if row.subpool_state == SubpoolState.ACTIVE
@@ -202,10 +202,10 @@ def _check_version(row: Pool, expected: int | None) -> None:
     check_version(row.name, expected, row.version)
 
 
-def _quota_for(facts: PoolBalance, name: str, asked: object, found: Collection[Violation]) -> ParsedQuota:
-    """The quota to give, or every fault at once: those already found, and the quota's own."""
+def _parse_allowed_quota(facts: PoolBalance, name: str, requested: object, found: Collection[Violation]) -> ParsedQuota:
+    """The requested quota, parsed. Raises BadInput with the faults found before and those of the quota itself."""
     violations = list(found)
-    parsed = parse_quota(asked, parent=facts.guarantee)
+    parsed = parse_quota(requested, parent=facts.guarantee)
     if isinstance(parsed, Violation):
         violations.append(parsed)
     elif too_much := subpool_quota_violation(facts, name=name, quota=parsed.gpus):
@@ -216,11 +216,11 @@ def _quota_for(facts: PoolBalance, name: str, asked: object, found: Collection[V
     return parsed
 
 
-def _said(quota: ParsedQuota) -> tuple[str, ...]:
+def _quota_warnings(quota: ParsedQuota) -> tuple[str, ...]:
     return (quota.warning,) if quota.warning else ()
 
 
 def _result(root: Pool, row: Pool, *, warnings: tuple[str, ...] = (), reactivated: bool = False) -> SubpoolResult:
-    """The row as the database has it now: version and counters are moved there."""
+    """The result with the row as it is now in the database, where triggers changed its version and counters."""
     fresh = Pool.objects.select_related("parent__backend", "usage").get(pk=row.pk)
     return SubpoolResult(fresh, subpool_from_row(fresh), warnings, reactivated)

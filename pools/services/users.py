@@ -1,4 +1,4 @@
-"""People and their roles."""
+"""Users and their roles."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ def create_user(
     description: str = "",
     skip_password_rules: bool = False,
 ) -> User:
-    """Make a user with roles, or bring a removed one back with these roles only. Without a password it can only sign in
-    by token. `skip_password_rules` is for the operator of the server, who may choose any. Raises BadInput, Conflict."""
+    """Create a user with roles, or restore a removed one with these roles only. Without a password the user can only
+    log in by token. With `skip_password_rules` any password is accepted, for an operator on the server. Raises
+    BadInput, Conflict."""
     require_platform(actor)
     found = [*_username_violations(username), *role_violations(roles)]
     if not skip_password_rules:
@@ -50,7 +51,7 @@ def create_user(
         user = lock_user(username) or User(username=username, is_active=False)
         if user.is_active:
             raise Conflict(f"User {username} exists already.")
-        if user.pk and _has_a_way_in(user):
+        if user.pk and _was_closed(user):
             raise Conflict(
                 f"User {username} exists already; the account is closed. Open it again, in the browser or with "
                 f"`osmo-admin user enable {username}`."
@@ -63,14 +64,14 @@ def create_user(
 
 
 def delete_user(*, actor: Actor, username: str, description: str = "") -> None:
-    """Remove a user with its roles and tokens. One whose workflows are on record keeps its row, and so its name."""
+    """Remove a user with its roles and tokens. A user with recorded workflows keeps its row, and so its name."""
     require_platform(actor)
     if username == actor.username:
         raise BadInput("You cannot remove yourself; ask another osmo-admin.")
     with change(actor=actor, description=description):
-        user = _user(username, for_deletion=True)  # accounts are locked before the role is held
+        user = _find_user(username, for_deletion=True)  # accounts are locked before the role is held
         require_another_admin(user)
-        if user.workflows.exists():  # the reverse edge is scheduling's
+        if user.workflows.exists():  # the scheduling app defines this reverse relation
             user.is_active = False
             user.set_unusable_password()
             user.save(update_fields=["is_active", "password"])
@@ -81,40 +82,40 @@ def delete_user(*, actor: Actor, username: str, description: str = "") -> None:
 
 
 def set_password(*, actor: Actor, username: str, password: str) -> None:
-    """Give a user another password. Oneself (a token does not count: it may hold fewer roles than a password opens) or
-    an osmo-admin."""
+    """Give a user another password. Allowed for an osmo-admin, and for the users themselves unless they act through a
+    token, which may have fewer roles than the account."""
     if actor.username != username or actor.token is not None:
         require_platform(actor)
     if found := _password_violations(password, username):
         raise BadInput.of(found)
     with change(actor=actor):
-        user = _user(username)
+        user = _find_user(username)
         user.set_password(password)
         user.save(update_fields=["password"])
 
 
 def grant_role(*, actor: Actor, username: str, role: str, description: str = "") -> RoleAssignment:
-    """Put a role in a user's hands; again is no error."""
+    """Give a role to a user; a role that the user has already is not an error."""
     require_platform(actor)
     if found := role_violations([role], "role_name"):
         raise BadInput.of(found)
     with change(actor=actor, description=description):
-        user = _user(username)
+        user = _find_user(username)
         _grant(user, [role], actor)
         return RoleAssignment.objects.select_related("group", "user").get(user=user, group__name=role)
 
 
 def revoke_role(*, actor: Actor, username: str, role: str, description: str = "") -> None:
-    """Take a role back, from the user and from every token that was made with it."""
+    """Remove a role from a user, and from every token of the user that carries it."""
     require_platform(actor)
     if username == actor.username and role == PLATFORM_ADMIN:
         raise BadInput(f"You cannot take {PLATFORM_ADMIN} from yourself; ask another {PLATFORM_ADMIN}.")
     with change(actor=actor, description=description):
-        user = _user(username)
+        user = _find_user(username)
         if role == PLATFORM_ADMIN:
             require_another_admin(user)
-        gone, _ = RoleAssignment.objects.filter(user=user, group__name=role).delete()
-        if not gone:
+        deleted_count, _ = RoleAssignment.objects.filter(user=user, group__name=role).delete()
+        if not deleted_count:
             raise NotFound(f"User {username} does not have the role {role}.")
         for token in AccessToken.objects.filter(owner=user, roles__contains=[role]):
             token.roles = [held for held in token.roles or () if held != role]
@@ -122,9 +123,10 @@ def revoke_role(*, actor: Actor, username: str, role: str, description: str = ""
 
 
 def require_another_admin(user: User) -> None:
-    """Refuse a change after which no open account could run OSMO Admin: `user` is about to lose its own.
+    """Refuse a change after which no open account could run OSMO Admin: `user` is about to lose the role.
 
-    Holds the role until the change is over, so that two admins who shut each other out come one after the other.
+    Locks the role until the transaction ends, so that two admins who close each other's account do so one after the
+    other.
     Raises Conflict.
     """
     lock_role(PLATFORM_ADMIN)
@@ -134,8 +136,8 @@ def require_another_admin(user: User) -> None:
                 Violation(
                     "roles",
                     "last_admin",
-                    f"{user.username} has the last open account with the role {PLATFORM_ADMIN}; without it "
-                    "nobody could run OSMO Admin. Assign the role to another user first.",
+                    f"{user.username} has the last open account with the role {PLATFORM_ADMIN}; without it nobody "
+                    "could run OSMO Admin. Assign the role to another user first.",
                 )
             ]
         )
@@ -143,7 +145,7 @@ def require_another_admin(user: User) -> None:
 
 def list_roles(username: str) -> list[str]:
     """The roles of a user by name. Raises NotFound."""
-    return sorted(_user(username).as_actor().roles)
+    return sorted(_find_user(username).as_actor().roles)
 
 
 def update_profile(
@@ -153,9 +155,10 @@ def update_profile(
     email_notification: bool | None = None,
     slack_notification: bool | None = None,
 ) -> User:
-    """Change one's own settings; None leaves one as it is. Raises BadInput for a pool one may not submit to."""
+    """Change the actor's own settings; None keeps a setting. Raises BadInput for a pool to which the actor may not
+    submit."""
     with change(actor=actor):
-        user = _user(actor.username)
+        user = _find_user(actor.username)
         if pool is not None:
             if not submittable_pools(actor).filter(name=pool).exists():
                 raise BadInput.of([Violation("pool", "unknown_pool", f"Pool {pool} not found.")])
@@ -178,7 +181,7 @@ def submittable_pools(actor: Actor) -> QuerySet[Pool]:
 
 
 def create_pool_roles(*pools: str) -> None:
-    """The two roles of each new top-level pool; they stay when the pool is archived."""
+    """Create the two roles of each new top-level pool; they stay when the pool is archived."""
     roles = [Group(name=pool_role(pool, kind)) for pool in pools for kind in PoolRoleKind]
     Group.objects.bulk_create(roles, ignore_conflicts=True)
 
@@ -190,12 +193,12 @@ def delete_pool_roles(pool: str) -> None:
 
 
 def rename_default_pool(old: str, new: str) -> None:
-    """Let everybody whose default pool was renamed keep it."""
+    """Update the profiles whose default pool was renamed."""
     User.objects.filter(default_pool=old).update(default_pool=new)
 
 
 def rename_pool_roles(old: str, new: str) -> None:
-    """Take the roles of a renamed pool along: with everybody who holds them, and every token made with them."""
+    """Rename the roles of a renamed pool; their users and tokens keep them."""
     for kind in PoolRoleKind:
         was, becomes = pool_role(old, kind), pool_role(new, kind)
         Group.objects.filter(name=becomes).exclude(users__isnull=False).delete()
@@ -205,15 +208,15 @@ def rename_pool_roles(old: str, new: str) -> None:
             token.save(update_fields=["roles"])
 
 
-def _user(username: str, *, for_deletion: bool = False) -> User:
+def _find_user(username: str, *, for_deletion: bool = False) -> User:
     user = lock_user(username, for_deletion=True) if for_deletion else User.objects.filter(username=username).first()
     if user is None or not user.is_active:
         raise NotFound(f"User {username} does not exist, or the account is closed.")
     return user
 
 
-def _has_a_way_in(user: User) -> bool:
-    """Whether something of an account that is not open would count again if it were: it was closed, not removed."""
+def _was_closed(user: User) -> bool:
+    """Whether an inactive account was closed, not removed: it still has a password, a role or a token."""
     return user.has_usable_password() or user.groups.exists() or user.tokens.exists()
 
 
@@ -238,8 +241,8 @@ def _username_violations(username: str) -> list[Violation]:
 
 
 def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation]:
-    """One violation for each unknown role. The two platform roles always exist, the roles of a pool while the pool
-    exists."""
+    """One violation for each unknown role. The two platform roles always exist; the roles of a pool exist as long as
+    the pool."""
     found = []
     for role in roles:
         parsed = parse_pool_role(role)
@@ -249,8 +252,8 @@ def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation
             Violation(
                 path,
                 "unknown_role",
-                f"There is no role {role}. Roles are {', '.join(PLATFORM_ROLES)}, and osmo-POOL-admin and "
-                "osmo-POOL-user of each pool.",
+                f"There is no role {role}. Roles are {', '.join(PLATFORM_ROLES)}, and osmo-POOL-admin and osmo-POOL-user of "
+                "each pool.",
             )
         )
     return found

@@ -1,7 +1,7 @@
-"""Is the ledger right? Every counter and invariant recomputed from scratch, in one snapshot, each difference named.
+"""Verification of the ledger: every counter and invariant is recomputed from scratch, in one snapshot.
 
-The database refuses most of this anyway; verifying does not believe it. A check is one query that returns a row for
-each difference and a sentence that the row fills.
+Database constraints prevent most differences; verification does not rely on them. A check is one query that returns a
+row for each difference, and a message that the row fills.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pools.transactions import one_snapshot
 
 @dataclass(frozen=True, slots=True)
 class LedgerCheck:
-    """`sql` finds what is wrong; its columns fill `sentence`, in order."""
+    """`sql` finds the differences; its columns fill `sentence`, in order."""
 
     code: str
     sql: str
@@ -25,7 +25,7 @@ class LedgerCheck:
 
 @dataclass(frozen=True, slots=True)
 class LedgerDifference:
-    """One thing that is not as it must be."""
+    """One row or counter that breaks an invariant."""
 
     code: str
     message: str
@@ -64,7 +64,7 @@ LEDGER_CHECKS = (
         WHERE part.subpool_state = 'ACTIVE' GROUP BY root.id
         HAVING COALESCE(root.guarantee, -1) < sum(part.last_quota) ORDER BY root.name
         """,
-        "{}: its ACTIVE subpools were promised {} GPUs, the pool guarantees {}.",
+        "{}: the quotas of its ACTIVE subpools add up to {} GPUs, the quota of the pool is {}.",
     ),
     LedgerCheck(
         "archived",
@@ -90,7 +90,7 @@ LEDGER_CHECKS = (
         SELECT part.name, root.name FROM pools_pool part JOIN pools_pool root ON root.id = part.parent_id
         WHERE part.name <> root.name || '--' || part.subpool_name ORDER BY part.name
         """,
-        "{} does not carry the name of its parent {}.",
+        "The name of subpool {} does not begin with the name of its parent {}.",
     ),
     LedgerCheck(
         "circle",
@@ -102,7 +102,7 @@ LEDGER_CHECKS = (
         )
         SELECT name FROM pools_cohort WHERE id NOT IN (SELECT id FROM tree) ORDER BY name
         """,
-        "The parents of cohort {} run in a circle: nothing starts below it until one of them gets another parent.",
+        "The parents of cohort {} form a cycle: no work starts below it until one of them gets another parent.",
     ),
     LedgerCheck(
         "gpu_usage",
@@ -128,7 +128,7 @@ LEDGER_CHECKS = (
         ) AS counter (label, stored, counted)
         WHERE counter.stored <> counter.counted ORDER BY usage.namespace, counter.label
         """,
-        "Namespace {}: the counter {} says {}, its workers add up to {}; a rebuild puts it right.",
+        "Namespace {}: the counter {} says {}, its workers add up to {}; a rebuild repairs it.",
     ),
     LedgerCheck(
         "audit",
@@ -144,13 +144,13 @@ LEDGER_CHECKS = (
             IS DISTINCT FROM jsonb_strip_nulls(to_jsonb(pool) - ARRAY['version', 'updated_at'])
         ORDER BY pool.name
         """,
-        "{} is not what the audit trail says it became: somebody changed it with the triggers off.",
+        "{} is not what the audit trail says it became: it was changed with the triggers off.",
     ),
 )
 
 
 def verify_ledger() -> list[LedgerDifference]:
-    """All differences of the ledger; none means that it is right."""
+    """All differences of the ledger; an empty list means that the ledger is consistent."""
     with one_snapshot():
         return list(run_checks(LEDGER_CHECKS))
 
