@@ -43,8 +43,9 @@ def read_effect(
 
     `{"dry_run": true, "before", "after", "violations", "draining"}` and the keys of :data:`IMPACT_KEYS`. A change that
     a rule forbids (quota, name, state) has violations and no `after`. Unreadable input, missing objects and missing
-    roles raise as in a real change. With `actor` the effect also has what the next scheduling cycle would do after the change
-    (:class:`pools.signals.Impact`): workflows that the actor may see by name, the others as a number.
+    roles raise as in a real change. With `actor` the effect also says which workflows the next scheduling cycle would
+    treat differently after the change (:class:`pools.signals.Impact`): those that the actor may see by name, the others
+    as a number.
     """
     violations, after, drains = [], None, []
     impact_readers: list[ImpactReader] = []

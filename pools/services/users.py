@@ -252,8 +252,8 @@ def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation
             Violation(
                 path,
                 "unknown_role",
-                f"There is no role {role}. Roles are {', '.join(PLATFORM_ROLES)}, and osmo-POOL-admin and osmo-POOL-user of "
-                "each pool.",
+                f"There is no role {role}. Roles are {', '.join(PLATFORM_ROLES)}, and osmo-POOL-admin and "
+                "osmo-POOL-user of each pool.",
             )
         )
     return found
