@@ -1,1 +1,1 @@
-"""The judgement: who may hold next and why not, and the backends where work runs."""
+"""Scheduling: workflows, the engine that decides which work starts, and the backends that run it."""

@@ -1,7 +1,7 @@
 """The switch of this process's garbage collector, for callers that build many records at once.
 
-The engine is pure and leaves the switch alone. Its callers pause the collector around a run: where some hundred
-thousand records are made and all of them are kept, most of the time would go into the search for garbage among them.
+The engine is pure and does not use the switch. Its callers pause the collector around a run: a run creates some hundred
+thousand records that all stay in use, and the search for garbage among them would take most of the time.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Protocol
 
 
 class Collector(Protocol):
-    """What :mod:`gc` offers; tests bring a collector of their own."""
+    """The interface of :mod:`gc`; tests pass a collector of their own."""
 
     def isenabled(self) -> bool:
-        """Whether the search for cycles of garbage runs by itself."""
+        """Whether the search for cycles of garbage runs automatically."""
 
     def disable(self) -> None:
         """Stop the search."""
@@ -28,8 +28,9 @@ class Collector(Protocol):
 class CollectorSwitch:
     """Turns the collector of a process off and on. Reference counts free objects as before.
 
-    The pause that turned the collector off turns it on. Pauses may be nested, and threads may pause side by side: then
-    the collector comes back with the end of the first pause, at worst early for the others, and never stays off.
+    The pause that turned the collector off turns it on. Pauses may be nested, and several threads may pause at the same
+    time: then the collector is on again after the end of the first pause, perhaps early for the others, and never
+    remains off.
     """
 
     def __init__(self, collector: Collector) -> None:
@@ -37,7 +38,7 @@ class CollectorSwitch:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """No search for cycles of garbage inside."""
+        """Pause the search for cycles of garbage during the block."""
         was_enabled = self._collector.isenabled()
         self._collector.disable()
         try:

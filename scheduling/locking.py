@@ -2,9 +2,9 @@
 
 | # | lock | row or advisory lock | held |
 |---|------|----------------------|------|
-| 0 | scheduling cycle of a backend | advisory lock `CYCLE_LOCK_SPACE`, backend id | by the connection, around many
-transactions | | 0 | full evaluation of a backend | advisory lock `EVALUATION_LOCK_SPACE`, backend id | the same, beside
-a cycle | | 1–8 | the ledger | :mod:`pools.locking` | to the end of the transaction |
+| 0 | scheduling cycle of a backend | advisory lock `CYCLE_LOCK_SPACE`, backend id | around many transactions |
+| 0 | full evaluation of a backend | advisory lock `EVALUATION_LOCK_SPACE`, backend id | while a cycle may run |
+| 1–8 | the ledger | :mod:`pools.locking` | to the end of the transaction |
 
 Workflows, groups and tasks have no locks of their own in transitions: a transition holds the pool tree. `lock_workflow`
 and `lock_workflow_config` are the only lock of their transaction.
@@ -25,7 +25,8 @@ CYCLE_LOCK_SPACE = 0x05E7
 """First key of the advisory locks of scheduling cycles; the second key is the id of the backend."""
 
 EVALUATION_LOCK_SPACE = 0x05E8
-"""First key of the advisory locks of full evaluations, which run beside a cycle and write nothing but their result."""
+"""First key of the advisory locks of full evaluations, which run concurrently with a cycle and write only their
+result."""
 
 
 class AlreadyReconciling(Busy):

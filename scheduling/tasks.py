@@ -50,7 +50,7 @@ def reconcile_simulated_backend(backend_id: int, scope: str = Scope.HINT) -> Non
 
 @shared_task(name=FOLLOW_LEDGER_TASK, autoretry_for=(Busy,), retry_backoff=True, max_retries=3)
 def follow_ledger(backend_id: int) -> None:
-    """Sync the queues of one cluster, if a change of the ledger concerns them."""
+    """Sync the queues of one cluster, if a change of the ledger affects them."""
     notifications.follow_started(backend_id)
     if not needs_no_sync(backend_id):
         sync_while_requested(backend_id)
@@ -127,5 +127,5 @@ def find_silent_clusters() -> None:
 
 @shared_task(name=FIND_COHORT_CYCLES)
 def find_cohort_cycles() -> None:
-    """Find cohorts whose parents form a cycle, which only a write past the triggers can make."""
+    """Find cohorts whose parents form a cycle, which only a write with disabled triggers can create."""
     mark_cycles_now()

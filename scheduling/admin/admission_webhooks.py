@@ -23,7 +23,7 @@ MAX_CALLERS_SHOWN = 200
 
 
 class AdmissionWebhookForm(forms.ServiceForm):
-    """What `put_queue_guard` takes; accounts one a line."""
+    """The input of `put_queue_guard`, with one account a line."""
 
     mode = forms.choice_field("Mode", QueueGuard.Mode.choices)
     identity = forms.text_field(

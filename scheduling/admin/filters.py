@@ -21,7 +21,7 @@ ENDED = "ended"
 
 
 class WorkflowPageFilterSet(PageFilterSet):
-    """Which workflows to show."""
+    """The filters of the page of workflows."""
 
     primary = ("q", "status", "pool")
 
@@ -53,7 +53,7 @@ class WorkflowPageFilterSet(PageFilterSet):
 
 
 class DecisionPageFilterSet(PageFilterSet):
-    """Which scheduler events to show."""
+    """The filters of the page of scheduler events."""
 
     primary = ("pool", "workflow", "action")
 
@@ -73,7 +73,7 @@ class DecisionPageFilterSet(PageFilterSet):
 
 
 class QueueFilterSet(PageFilterSet):
-    """Which running workflows and pending gangs of a pool to show."""
+    """The filters of a pool's queue: running workflows and pending gangs."""
 
     primary = ("leaf", "user")
 

@@ -48,7 +48,7 @@ class EndWorkflowForm(forms.ServiceForm):
 
 @admin.register(Workflow)
 class WorkflowAdmin(PolicyAdmin):
-    """One's own workflows, and those of the pools where one has a role."""
+    """The reader's own workflows, and those of the pools on which the reader has a role."""
 
     def extra_urls(self) -> list[URLPattern]:
         return [

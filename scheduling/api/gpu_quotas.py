@@ -19,14 +19,14 @@ ANSWER = object_with({"apiVersion": TEXT, "kind": TEXT, "response": OBJECT})
 
 
 class GpuReview(View):
-    """May this worker's pod be made, or bound? An API server has no login; only one that knows the backend's mark,
-    which stands in its webhook configuration, reserves anything by asking."""
+    """The review of a worker's pod before its creation, or of its binding. An API server has no login; only a request
+    with the backend's token, which is in the webhook configuration of its cluster, makes a reservation."""
 
     authentication_classes = ()
     permission_classes = ()
 
     @describe_operation(
-        "Judge a GPU worker's pod for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True
+        "Review a GPU worker's pod for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True
     )
     def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
         return Response(review_gpu_request(body_object(request), backend=backend, token=mark))

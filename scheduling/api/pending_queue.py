@@ -46,8 +46,7 @@ ENTRY = object_with(
 
 
 class PendingQueueList(View):
-    """The waiting gangs that the caller may see, in the order they are served. Positions count
-    the hidden ones, too."""
+    """The waiting gangs that the caller may see, in the order of the queue. Positions also count the hidden gangs."""
 
     @describe_operation(
         "Show the waiting gangs with their positions and reasons.",
@@ -62,8 +61,8 @@ class PendingQueueList(View):
     )
     def get(self, request: Request) -> Response:
         limit, offset = query_page(request, limit=100)
-        asked = query_list(request, "pool")
-        pools = [leaf for name in asked for leaf in leaf_names_of(self.actor, name)]
+        names = query_list(request, "pool")
+        pools = [leaf for name in names for leaf in leaf_names_of(self.actor, name)]
         found, more = list_waiting_gangs(
             self.actor,
             pools=pools,
@@ -72,15 +71,15 @@ class PendingQueueList(View):
             limit=limit,
             offset=offset,
         )
-        return Response({"entries": [pending_gang_entry(told) for told in found], "more_entries": more})
+        return Response({"entries": [pending_gang_entry(gang) for gang in found], "more_entries": more})
 
 
-def pending_gang_entry(told: WaitingGang) -> dict[str, Any]:
+def pending_gang_entry(gang: WaitingGang) -> dict[str, Any]:
     """One waiting gang."""
-    return asdict(told) | {"submit_time": utc_text(told.submit_time), "unblock": list(told.unblock)}
+    return asdict(gang) | {"submit_time": utc_text(gang.submit_time), "unblock": list(gang.unblock)}
 
 
-def queue_position_body(told: WaitingGang) -> dict[str, Any]:
-    """The position and the reason of a gang, as the answer about its workflow carries them."""
-    body = pending_gang_entry(told)
+def queue_position_body(gang: WaitingGang) -> dict[str, Any]:
+    """The position and the reason of a gang, in the form of the answer about its workflow."""
+    body = pending_gang_entry(gang)
     return {key: body[key] for key in QUEUE_POSITION}

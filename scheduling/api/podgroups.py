@@ -43,7 +43,8 @@ PLAN_ANSWER = object_with(
 
 
 class PodGroupValidation(View):
-    """The check of a manifest against every rule: 200 for valid and invalid ones, 400 only for unreadable bodies."""
+    """The check of a manifest against every rule: status 200 for valid and invalid manifests, 400 only for unreadable
+    bodies."""
 
     parser_classes = [YamlBodyParser]
 
@@ -59,7 +60,8 @@ class PodGroupValidation(View):
 
 
 class PodGroupPlan(View):
-    """The next steps of a PodGroup with its present pods: 400 for structural faults; other violations are listed."""
+    """The next steps of a PodGroup with its present pods: status 400 for structural faults; other violations are
+    listed."""
 
     parser_classes = [YamlBodyParser]
 

@@ -1,4 +1,4 @@
-"""Values that several calls about work read from the query or the body."""
+"""Values in the query or the body that several calls about work read."""
 
 from __future__ import annotations
 

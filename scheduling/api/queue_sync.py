@@ -34,7 +34,7 @@ class QueueSyncStatus(View):
         return Response(queue_sync_body(row))
 
     @describe_operation(
-        "Ask for a sync now, also of a cluster whose last sync has failed. `reapply` names queues (or is true for all) "
+        "Request a sync now, also of a cluster whose last sync has failed. `reapply` names queues (or is true for all) "
         "that are written even if the sync mode is to report only.",
         body=object_with({"reapply": ANY_VALUE}, required=[], additional=True),
         answer=SYNC_STATUS,
@@ -62,7 +62,7 @@ class ConnectionTestRequest(View):
 
 
 def _read_reapply(reader: BodyReader) -> list[str] | bool:
-    """The queues to write: some by name, all, or those that the mode of the sync decides on."""
+    """The queues to write: the named queues, all queues, or (False) those that the sync mode permits."""
     value = reader.body.get("reapply")
     if value is None or isinstance(value, bool):
         return bool(value)

@@ -13,7 +13,7 @@ from scheduling.services.simulated.reconcile import reconcile_now
 
 
 class ReconcileRequest(View):
-    """Run scheduling now. `osmo-admin` only; without it passes run on events and as a periodic task."""
+    """Run scheduling now. `osmo-admin` only. Scheduling also runs after each change and as a periodic task."""
 
     @describe_operation("Run scheduling on a simulated backend now.", body=NOTES_BODY, answer=SCHEDULING_RESULT)
     def post(self, request: Request, backend: str) -> Response:

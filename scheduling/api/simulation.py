@@ -51,7 +51,7 @@ SIMULATION_ANSWER = object_with(
 
 
 class ScenarioParser(YamlBodyParser):
-    """The same bounds; a body that breaks them is a scenario that cannot be read."""
+    """The YAML parser with the same limits; a body that exceeds them is an unreadable scenario."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         try:
@@ -61,7 +61,7 @@ class ScenarioParser(YamlBodyParser):
 
 
 class Simulation(View):
-    """The answer to a scenario; 400 with every fault for one that cannot be read."""
+    """The answer to a scenario; status 400 with every fault for an unreadable scenario."""
 
     parser_classes = [ScenarioParser]
 
@@ -76,15 +76,15 @@ class Simulation(View):
 
     def _answer(self, question: Any) -> dict[str, Any]:
         try:
-            return _answer(self.actor, question)
+            return _answer_question(self.actor, question)
         except ScenarioError as refusal:
             text = raw_body(self.request).decode("utf-8-sig").strip()
             if "\n" not in text:
-                raise  # a file has several lines; the body of a program has one
+                raise  # a program sends one line, so line numbers do not help
             raise ScenarioError.of_faults(add_lines(text, 0, refusal.details)) from None
 
 
-def _answer(actor: Actor, question: Any) -> dict[str, Any]:
+def _answer_question(actor: Actor, question: Any) -> dict[str, Any]:
     if isinstance(question, Mapping) and question.get("live") is not None:
         return answer_live_question(actor, question)
     return answer_scenario(parse_scenario(question, bounds=WEB_BOUNDS))

@@ -1,4 +1,4 @@
-"""Submissions: one workflow, many at once, and a failed one again (OSMO contract, 7.1; api.md)."""
+"""Submissions: one workflow, several workflows at once, and a failed workflow again (OSMO contract, 7.1; api.md)."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from scheduling.services.workflows.submission import (
 )
 
 MAX_BATCH = 500
-_VALID = "The workflow file is valid and pool {pool} would take it."
-_IN_FILE = ("file", "set_variables", "set_string_variables", "uploaded_templated_spec")
-_BESIDE = ("priority", "label", "env_vars", "app_uuid", "app_version")
+_VALID_MESSAGE = "The workflow file is valid and pool {pool} would accept it."
+_FILE_KEYS = ("file", "set_variables", "set_string_variables", "uploaded_templated_spec")
+_PARAMETER_KEYS = ("priority", "label", "env_vars", "app_uuid", "app_version")
 
 
 class WorkflowSubmission(View):
-    """One workflow: a file in the body, or with `workflow_id` the file of one on record."""
+    """The submission of one workflow: a file in the body, or the file of the recorded workflow `workflow_id`."""
 
     @describe_operation(
         "Submit a workflow file, or a PodGroup manifest as work.",
@@ -52,12 +52,12 @@ class WorkflowSubmission(View):
         answer=SUBMISSION_ANSWER,
     )
     def post(self, request: Request, pool: str) -> Response:
-        submission = _submission(self, request)
-        return self.run_once(lambda: _answer(self, request, pool, submission))
+        submission = _read_submission_request(self, request)
+        return self.run_once(lambda: _submit_or_check(self, request, pool, submission))
 
 
 class WorkflowBatchSubmission(View):
-    """Up to 500 workflows, all or none, for one lock and one commit."""
+    """The submission of up to 500 workflows, all or none, with one lock and one commit."""
 
     @describe_operation(
         "Submit up to 500 workflows, all or none.",
@@ -74,24 +74,24 @@ class WorkflowBatchSubmission(View):
                 "workflows", "bad_value", f"must be a list of 1 to {MAX_BATCH} objects, each with its file."
             )
             reader.raise_faults(error_code=ErrorCode.USAGE)
-        submissions = [_read_item(item) for item in reader.field("workflows").list_items("objects")]
+        submissions = [_read_batch_item(item) for item in reader.field("workflows").list_items("objects")]
         reader.raise_faults(error_code=ErrorCode.USAGE)
 
         links = WorkflowLinks(request)
         if query_boolean(request, "dry_run"):
             checked = check_submissions(actor=self.actor, pool=pool, submissions=submissions)
-            bodies = [_body(receipt, links, logs=None, spec=receipt.rendered) for receipt in checked]
+            bodies = [_receipt_body(receipt, links, logs=None, spec=receipt.rendered) for receipt in checked]
             return Response({"workflows": bodies})
 
-        def make() -> Response:
+        def operation() -> Response:
             receipts = submit_many(actor=self.actor, pool=pool, submissions=submissions)
-            return Response({"workflows": [_submitted(receipt, links) for receipt in receipts]})
+            return Response({"workflows": [_submission_body(receipt, links) for receipt in receipts]})
 
-        return self.run_once(make)
+        return self.run_once(operation)
 
 
 class WorkflowRestart(View):
-    """A failed workflow submitted again, as a new workflow with the same priority."""
+    """The submission of a failed workflow again, as a new workflow with the same priority."""
 
     @describe_operation(
         "Submit a failed workflow again.",
@@ -103,37 +103,39 @@ class WorkflowRestart(View):
         reader = BodyReader(body_object(request))
         reader.reject_unknown_keys(())
         reader.raise_faults(error_code=ErrorCode.USAGE)
-        seen = get_visible_workflow(self.actor, workflow)
-        if not WorkflowStatus(seen.status).is_failed:
-            message = f"Workflow {seen.name} is {seen.status}; only failed workflows can be restarted."
+        failed = get_visible_workflow(self.actor, workflow)
+        if not WorkflowStatus(failed.status).is_failed:
+            message = f"Workflow {failed.name} is {failed.status}; only failed workflows can be restarted."
             raise BadInput(
                 message,
                 [Violation("workflow", "not_failed", message)],
                 error_code=ErrorCode.USAGE,
-                workflow_id=seen.name,
+                workflow_id=failed.name,
             )
-        submission = resubmission(seen, Submission(file="", priority=Priority(seen.priority)))
-        return self.run_once(lambda: _answer(self, request, pool, submission))
+        submission = resubmission(failed, Submission(file="", priority=Priority(failed.priority)))
+        return self.run_once(lambda: _submit_or_check(self, request, pool, submission))
 
 
-def _answer(view: View, request: Request, pool: str, submission: Submission) -> Response:
+def _submit_or_check(view: View, request: Request, pool: str, submission: Submission) -> Response:
     links = WorkflowLinks(request)
     if query_boolean(request, "validation_only"):
         receipt = check_submission(actor=view.actor, pool=pool, submission=submission)
-        message = _VALID.format(pool=receipt.pool.name)
-        return Response(_body(receipt, links, logs=message, spec=None))
+        message = _VALID_MESSAGE.format(pool=receipt.pool.name)
+        return Response(_receipt_body(receipt, links, logs=message, spec=None))
     if query_boolean(request, "dry_run"):
         receipt = check_submission(actor=view.actor, pool=pool, submission=submission)
-        return Response(_body(receipt, links, logs=None, spec=receipt.rendered))
-    return Response(_submitted(submit(actor=view.actor, pool=pool, submission=submission), links))
+        return Response(_receipt_body(receipt, links, logs=None, spec=receipt.rendered))
+    return Response(_submission_body(submit(actor=view.actor, pool=pool, submission=submission), links))
 
 
-def _submitted(receipt: SubmissionReceipt, links: WorkflowLinks) -> dict[str, Any]:
+def _submission_body(receipt: SubmissionReceipt, links: WorkflowLinks) -> dict[str, Any]:
     assert receipt.workflow is not None
-    return _body(receipt, links, logs=links.text_url(receipt.workflow, "logs"), spec=None)
+    return _receipt_body(receipt, links, logs=links.text_url(receipt.workflow, "logs"), spec=None)
 
 
-def _body(receipt: SubmissionReceipt, links: WorkflowLinks, *, logs: str | None, spec: str | None) -> dict[str, Any]:
+def _receipt_body(
+    receipt: SubmissionReceipt, links: WorkflowLinks, *, logs: str | None, spec: str | None
+) -> dict[str, Any]:
     workflow = receipt.workflow
     page = links.page_url(workflow) if workflow else None
     queue, k8s_queue = queue_names_of(workflow) if workflow else (receipt.pool.queue, receipt.pool.k8s_queue)
@@ -152,11 +154,11 @@ def _body(receipt: SubmissionReceipt, links: WorkflowLinks, *, logs: str | None,
     }
 
 
-def _submission(view: View, request: Request) -> Submission:
+def _read_submission_request(view: View, request: Request) -> Submission:
     """The submission of a request: the file in its body, or the one that `workflow_id` names."""
     body = body_object(request)
     old = request.query_params.get("workflow_id")
-    beside: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "priority": request.query_params.get("priority"),
         "label": query_list(request, "label"),
         "env_vars": query_list(request, "env_vars"),
@@ -164,17 +166,17 @@ def _submission(view: View, request: Request) -> Submission:
         "app_version": request.query_params.get("app_version"),
     }
     if old and body:
-        raise _refused(
+        raise _usage_error(
             [Violation("workflow_id", "two_files", "Give a file or the workflow_id of an old one, not both.")]
         )
     if not old and not body:
-        raise _refused([Violation("file", "missing", "Give a workflow file, or the workflow_id of one on record.")])
+        raise _usage_error([Violation("file", "missing", "Give a workflow file, or the workflow_id of one on record.")])
     if old:
-        reader = BodyReader({"file": ""} | beside)
+        reader = BodyReader({"file": ""} | parameters)
         return resubmission(get_visible_workflow(view.actor, old), _without_faults(_read_submission(reader), reader))
     outer = BodyReader(body)
-    outer.reject_unknown_keys(_IN_FILE, ())
-    reader = BodyReader({key: body.get(key) for key in _IN_FILE} | beside, faults=outer.faults)
+    outer.reject_unknown_keys(_FILE_KEYS, ())
+    reader = BodyReader({key: body.get(key) for key in _FILE_KEYS} | parameters, faults=outer.faults)
     return _without_faults(_read_submission(reader), reader)
 
 
@@ -183,21 +185,21 @@ def _without_faults(submission: Submission, reader: BodyReader) -> Submission:
     return submission
 
 
-def _refused(found: list[Violation]) -> BadInput:
+def _usage_error(found: list[Violation]) -> BadInput:
     return BadInput.of(found, error_code=ErrorCode.USAGE)  # type: ignore[return-value]
 
 
-def _read_item(item: ValueReader) -> Submission:
+def _read_batch_item(item: ValueReader) -> Submission:
     if not item.is_map:
         item.add_fault("bad_value", "Each workflow is an object with its file.")
         return Submission(file="")
     reader = BodyReader(item.value, item.path, item.faults)
-    reader.reject_unknown_keys((*_IN_FILE, *_BESIDE), ())
+    reader.reject_unknown_keys((*_FILE_KEYS, *_PARAMETER_KEYS), ())
     return _read_submission(reader)
 
 
 def _read_submission(reader: BodyReader) -> Submission:
-    """The submission that an object describes; its faults gather in the reader."""
+    """The submission that an object describes; the reader collects the faults."""
     if not reader.is_given("file"):
         reader.add_fault("file", "missing", "is missing: give the text of the workflow file.")
     template = reader.any_text("uploaded_templated_spec")

@@ -52,7 +52,8 @@ BYPASS = object_with(
 
 
 class _AdmissionReview(View):
-    """An API server has no login here: the answer contains nothing that it did not send, and changes nothing."""
+    """An API server has no login here: the answer contains only data from its request, and the request changes
+    nothing."""
 
     authentication_classes = ()
     permission_classes = ()
@@ -68,7 +69,7 @@ class PodReview(_AdmissionReview):
 
     kind = WorkloadKind.POD
 
-    @describe_operation("Judge a pod for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True)
+    @describe_operation("Review a pod for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True)
     def post(self, request: Request, backend: str | None = None) -> Response:
         return self.review_response(request, backend)
 
@@ -78,7 +79,7 @@ class PodGroupReview(_AdmissionReview):
 
     kind = WorkloadKind.POD_GROUP
 
-    @describe_operation("Judge a PodGroup for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True)
+    @describe_operation("Review a PodGroup for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True)
     def post(self, request: Request, backend: str | None = None) -> Response:
         return self.review_response(request, backend)
 

@@ -223,7 +223,7 @@ TASK_FILTERS = (
     QueryParameter("started_after", TEXT, "From this time on, UTC."),
     QueryParameter("started_before", TEXT, "Before this time, UTC."),
     QueryParameter("summary", BOOLEAN, "The sums of their requests, by user, pool and priority."),
-    QueryParameter("aggregate_by_workflow", BOOLEAN, "The same by workflow, too."),
+    QueryParameter("aggregate_by_workflow", BOOLEAN, "As `summary`, and also by workflow."),
 )
 LINE_FILTERS = (
     QueryParameter("task_name", TEXT, "Only of this task."),

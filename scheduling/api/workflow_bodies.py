@@ -1,4 +1,5 @@
-"""Workflows, groups and tasks as the stock client indexes them (OSMO contract, 7.2), with the queue beside (api.md)."""
+"""Workflows, groups and tasks as the stock client indexes them (OSMO contract, 7.2), with their position in the queue
+(api.md)."""
 
 from __future__ import annotations
 
@@ -24,21 +25,21 @@ GIB = 2**30
 
 
 class WorkflowLinks:
-    """Addresses that an answer carries: where the browser finds a workflow, and where its texts are."""
+    """The addresses in an answer: the page of a workflow, and its texts."""
 
     def __init__(self, request: Request) -> None:
         self._base = settings.OSMO.public_url or request.build_absolute_uri("/").rstrip("/")
 
     def page_url(self, workflow: Workflow) -> str:
-        """The workflow in the dashboard."""
+        """The page of the workflow."""
         return f"{self._base}/scheduling/workflow/{workflow.pk}/change/"
 
     def text_url(self, workflow: Workflow, kind: str) -> str:
-        """Its `logs`, `error_logs`, `events` or `spec`."""
+        """The `logs`, `error_logs`, `events` or `spec` of a workflow."""
         return f"{self._base}/api/workflow/{workflow.name}/{kind}"
 
     def task_text_url(self, workflow: Workflow, task: Task, kind: str) -> str:
-        """The same of one try of one task."""
+        """The `logs`, `error_logs` or `events` of one attempt of one task."""
         return f"{self.text_url(workflow, kind)}?task_name={task.name}&retry_id={task.retry_id}"
 
 
@@ -69,7 +70,7 @@ def workflow_list_entry(workflow: Workflow, links: WorkflowLinks) -> dict[str, A
 
 
 def workflow_detail(workflow: Workflow, links: WorkflowLinks, waiting: Mapping[str, WaitingGang]) -> dict[str, Any]:
-    """One workflow with groups and tasks, which must be loaded; `waiting` says of its groups why they wait."""
+    """One workflow with groups and tasks, which must be loaded; `waiting` has the reason of each group that waits."""
     queue, k8s_queue = queue_names_of(workflow)
     groups = list(workflow.groups.all())
     assert workflow.root_pool.backend is not None
@@ -96,7 +97,7 @@ def workflow_detail(workflow: Workflow, links: WorkflowLinks, waiting: Mapping[s
         "status": workflow.status,
         "failure_message": workflow.failure_message or None,
         "outputs": "",
-        "groups": [_group(workflow, group, groups, links, waiting.get(group.name)) for group in groups],
+        "groups": [_group_body(workflow, group, groups, links, waiting.get(group.name)) for group in groups],
         "pool": workflow.pool.name,
         "backend": workflow.root_pool.backend.name,
         "app_owner": None,
@@ -126,7 +127,7 @@ def task_entry(task: Task, links: WorkflowLinks) -> dict[str, Any]:
         "node": task.node_name or None,
         "start_time": utc_text(task.start_time),
         "end_time": utc_text(task.end_time),
-        "duration": _span(task.start_time, task.end_time),
+        "duration": _seconds_between(task.start_time, task.end_time),
         "status": task.status,
         "overview": links.page_url(workflow),
         "logs": links.task_text_url(workflow, task, "logs"),
@@ -145,7 +146,7 @@ def summary_entry(row: dict[str, Any]) -> dict[str, Any]:
     return body | {"storage": float(row["storage_bytes"] / GIB), "memory": float(row["memory_bytes"] / GIB)}
 
 
-def _group(
+def _group_body(
     workflow: Workflow, group: Group, groups: list[Group], links: WorkflowLinks, waiting: WaitingGang | None
 ) -> dict[str, Any]:
     queue, k8s_queue = queue_names_of(workflow)
@@ -166,11 +167,11 @@ def _group(
         "k8s_queue": k8s_queue,
         "waiting": None if waiting is None else queue_position_body(waiting),
         "gang": gang_body(read_gang_tree_rows(group)),
-        "tasks": [_task(workflow, group, task, links) for task in group.tasks.all()],
+        "tasks": [_task_body(workflow, group, task, links) for task in group.tasks.all()],
     }
 
 
-def _task(workflow: Workflow, group: Group, task: Task, links: WorkflowLinks) -> dict[str, Any]:
+def _task_body(workflow: Workflow, group: Group, task: Task, links: WorkflowLinks) -> dict[str, Any]:
     return {
         "name": task.name,
         "retry_id": task.retry_id,
@@ -204,13 +205,13 @@ def _times(workflow: Workflow) -> dict[str, Any]:
         "submit_time": utc_text(workflow.submit_time),
         "start_time": utc_text(workflow.start_time),
         "end_time": utc_text(workflow.end_time),
-        "queued_time": _span(workflow.submit_time, workflow.start_time or workflow.end_time),
-        "duration": _span(workflow.start_time, workflow.end_time),
+        "queued_time": _seconds_between(workflow.submit_time, workflow.start_time or workflow.end_time),
+        "duration": _seconds_between(workflow.start_time, workflow.end_time),
     }
 
 
-def _span(start: datetime | None, end: datetime | None) -> float | None:
-    """Seconds between two moments, up to now where the second is still to come."""
+def _seconds_between(start: datetime | None, end: datetime | None) -> float | None:
+    """Seconds between two times; up to now while the second time is unknown."""
     return None if start is None else ((end or timezone.now()) - start).total_seconds()
 
 

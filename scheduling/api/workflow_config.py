@@ -32,11 +32,11 @@ CONFIG_CHANGE = object_with({DRAIN_INTERVAL: INTERVAL, MAX_RETRY: RETRIES})
 
 
 class WorkflowConfigView(View):
-    """The workflow configuration."""
+    """The scheduler settings."""
 
     @describe_operation("Show the workflow configuration.", answer=CONFIG)
     def get(self, request: Request) -> Response:
-        return self._shown(current_config())
+        return self._config_response(current_config())
 
     @describe_operation(
         "Change the workflow configuration.", query_parameters=[DRY_RUN], body=CONFIG_CHANGE, answer=CONFIG
@@ -72,9 +72,9 @@ class WorkflowConfigView(View):
 
         if query_boolean(request, "dry_run"):
             return Response(read_effect(operation, read_state=lambda: config_body(current_config())))
-        return self._shown(operation())
+        return self._config_response(operation())
 
     @staticmethod
-    def _shown(row: WorkflowConfig) -> Response:
+    def _config_response(row: WorkflowConfig) -> Response:
         answer: dict[str, Any] = config_body(row)
         return Response(answer, headers=etag_header(row.version))

@@ -40,7 +40,7 @@ class WorkflowSpecText(View):
     def get(self, request: Request, name: str) -> HttpResponse:
         workflow = get_visible_workflow(self.actor, name)
         template = workflow.template_spec if query_boolean(request, "use_template") else ""
-        return _text(template or workflow.spec)
+        return _text_response(template or workflow.spec)
 
 
 class WorkflowLog(View):
@@ -51,10 +51,10 @@ class WorkflowLog(View):
     )
     def get(self, request: Request, name: str) -> HttpResponse:
         workflow = get_full_workflow(self.actor, name, all_attempts=True)
-        lines = _asked(request, workflow, task_log_lines(workflow))
+        lines = _requested_lines(request, workflow, task_log_lines(workflow))
         backend = workflow.root_pool.backend
-        assert backend is not None, "work is only submitted where there is a backend"
-        return _text(_joined([_NO_OUTPUT[Backend.Kind(backend.kind)], *map(str, lines)], request))
+        assert backend is not None, "a pool without a backend accepts no work"
+        return _text_response(_join_last_lines([_NO_OUTPUT[Backend.Kind(backend.kind)], *map(str, lines)], request))
 
 
 class WorkflowErrorLog(View):
@@ -68,8 +68,8 @@ class WorkflowErrorLog(View):
     )
     def get(self, request: Request, name: str) -> HttpResponse:
         workflow = get_full_workflow(self.actor, name, all_attempts=True)
-        lines = _asked(request, workflow, task_log_lines(workflow))
-        return _text(_joined([str(line) for line in lines if line.is_failure], request))
+        lines = _requested_lines(request, workflow, task_log_lines(workflow))
+        return _text_response(_join_last_lines([str(line) for line in lines if line.is_failure], request))
 
 
 class WorkflowEventLog(View):
@@ -83,26 +83,27 @@ class WorkflowEventLog(View):
     )
     def get(self, request: Request, name: str) -> HttpResponse:
         workflow = get_full_workflow(self.actor, name, all_attempts=True)
-        lines = _asked(request, workflow, event_log_lines(workflow))
-        return _text(_joined([str(line) for line in lines], request))
+        lines = _requested_lines(request, workflow, event_log_lines(workflow))
+        return _text_response(_join_last_lines([str(line) for line in lines], request))
 
 
-def _asked(request: Request, workflow: Workflow, lines: Iterable[LogLine]) -> list[LogLine]:
-    """The lines of the requested task (and attempt), or all. Raises NotFound for one that does not exist."""
+def _requested_lines(request: Request, workflow: Workflow, lines: Iterable[LogLine]) -> list[LogLine]:
+    """The lines of the requested task (and attempt), or all. Raises NotFound for a task or attempt that does not
+    exist."""
     task = request.query_params.get("task_name")
-    retry, _ = collect_faults(lambda: _retry(request), lambda: _last(request))
+    retry, _ = collect_faults(lambda: _read_retry_id(request), lambda: _read_last_n_lines(request))
     if not task:
         return list(lines)
-    tries: list[Task] = [each for group in workflow.groups.all() for each in group.tasks.all() if each.name == task]
-    if not tries:
+    attempts: list[Task] = [each for group in workflow.groups.all() for each in group.tasks.all() if each.name == task]
+    if not attempts:
         raise NotFound(f"Workflow {workflow.name} has no task {task[:100]}.", workflow_id=workflow.name)
-    wanted = max(each.retry_id for each in tries) if retry is None else retry
-    if wanted not in {each.retry_id for each in tries}:
+    wanted = max(each.retry_id for each in attempts) if retry is None else retry
+    if wanted not in {each.retry_id for each in attempts}:
         raise NotFound(f"Task {task} of workflow {workflow.name} had no attempt {wanted}.", workflow_id=workflow.name)
     return [line for line in lines if (line.task, line.retry) == (task, wanted)]
 
 
-def _retry(request: Request) -> int | None:
+def _read_retry_id(request: Request) -> int | None:
     """The number of the requested attempt, None for the latest. Attempts are counted for each task separately."""
     number = query_integer(request, "retry_id", -1)
     if number < 0:
@@ -113,13 +114,13 @@ def _retry(request: Request) -> int | None:
     return number
 
 
-def _last(request: Request) -> int:
+def _read_last_n_lines(request: Request) -> int:
     return query_integer(request, "last_n_lines", MAX_LINES)
 
 
-def _joined(lines: list[str], request: Request) -> str:
-    return "".join(f"{line}\n" for line in lines[len(lines) - min(_last(request), len(lines)) :])
+def _join_last_lines(lines: list[str], request: Request) -> str:
+    return "".join(f"{line}\n" for line in lines[len(lines) - min(_read_last_n_lines(request), len(lines)) :])
 
 
-def _text(text: str) -> HttpResponse:
+def _text_response(text: str) -> HttpResponse:
     return HttpResponse(text, content_type="text/plain; charset=utf-8")

@@ -38,7 +38,7 @@ REPORTABLE_STATUSES = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 
 
 class WorkflowList(View):
-    """Workflows that the caller may see; the caller's own unless the query says otherwise."""
+    """Workflows that the caller may see; by default only those of the caller."""
 
     @describe_operation("List workflows.", query_parameters=WORKFLOW_FILTERS, answer=WORKFLOW_LIST_ANSWER)
     def get(self, request: Request) -> Response:
@@ -58,7 +58,7 @@ class WorkflowDetail(View):
         answer=WORKFLOW_ANSWER,
     )
     def get(self, request: Request, name: str) -> Response:
-        return Response(_whole(self, request, name, every_try=query_boolean(request, "verbose")))
+        return Response(_workflow_body(self, request, name, all_attempts=query_boolean(request, "verbose")))
 
 
 class WorkflowCancel(View):
@@ -87,7 +87,7 @@ class WorkflowCancel(View):
 
 
 class WorkflowEnd(View):
-    """The report of an admin of the pool how simulated work ended; answers the workflow."""
+    """An admin of the pool reports how simulated work ended; the answer is the workflow."""
 
     @describe_operation(
         "Report how simulated work ended.", query_parameters=[DRY_RUN], body=END_REPORT, answer=WORKFLOW_ANSWER
@@ -105,7 +105,7 @@ class WorkflowEnd(View):
             end_workflow(
                 actor=self.actor, name=name, status=TaskStatus(str(status)), group=group, description=description
             )
-            return Response(_whole(self, request, name))
+            return Response(_workflow_body(self, request, name))
 
         return _apply_or_preview(self, request, name, operation)
 
@@ -147,9 +147,9 @@ def _apply_or_preview(view: View, request: Request, name: str, operation: Callab
     if not query_boolean(request, "dry_run"):
         return view.run_once(operation)
     get_visible_workflow(view.actor, name)
-    return Response(read_effect(operation, read_state=lambda: _whole(view, request, name)))
+    return Response(read_effect(operation, read_state=lambda: _workflow_body(view, request, name)))
 
 
-def _whole(view: View, request: Request, name: str, *, every_try: bool = False) -> dict[str, Any]:
-    workflow = get_full_workflow(view.actor, name, all_attempts=every_try)
+def _workflow_body(view: View, request: Request, name: str, *, all_attempts: bool = False) -> dict[str, Any]:
+    workflow = get_full_workflow(view.actor, name, all_attempts=all_attempts)
     return workflow_detail(workflow, WorkflowLinks(request), waiting_gangs_of(view.actor, workflow))

@@ -1,7 +1,7 @@
-"""Bodies that are YAML or JSON: manifests from files, read with the bounds of scenario files.
+"""Bodies that are YAML or JSON: manifests from files, read with the limits of scenario files.
 
-The values are safe to walk, to quote in a message, and to send back: the bounds hold for the values that aliases stand
-for, not only for the bytes of the body.
+The values are safe to traverse, to quote in a message, and to send back: the limits apply to the values after aliases
+are expanded, not only to the bytes of the body.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scheduling.structured_yaml.value_reader import (
 )
 
 MAX_BODY_VALUES = 100_000
-"""Some 25 000 pods of a plan. Every value may break a rule, and each broken rule is a message in the answer."""
+"""About 25 000 pods of a plan. Every value may break a rule, and each broken rule is a message in the answer."""
 
 MAX_EXPANDED_CHARACTERS = 16 * 2**20
 """Characters of all texts and of the paths to all values: the most that messages can quote."""
@@ -32,11 +32,11 @@ _INDEX = len("[99999]")
 
 
 class YamlBodyParser(parsers.BaseParser):
-    """The body as one YAML document, which JSON is too, whatever the content type says; an empty body is an empty
+    """Reads the body as one YAML document (JSON is YAML, too) and ignores the content type; an empty body is an empty
     object.
 
-    Repeated keys are kept in `Map.repeated` for the reader of the document. Raises `BadInput` for values
-    that no reader can use, such as NaN, and for bodies that are too deep or too large.
+    Repeated keys are recorded in `DocumentMap.repeated_keys` for the reader of the document. Raises `BadInput` for
+    values that no reader can use, such as NaN, and for bodies that are too deep or too large.
     """
 
     media_type = "*/*"
@@ -46,26 +46,27 @@ class YamlBodyParser(parsers.BaseParser):
         content: bytes = stream.body if isinstance(stream, HttpRequest) else stream.read()
         if not content.strip():
             return {}
-        value = document_value(_only_document(content))
-        if faults := _faults_of(value):
+        value = document_value(_read_only_document(content))
+        if faults := _find_scalar_faults(value):
             raise BadInput.of(faults)
         return value
 
 
-def _only_document(content: bytes) -> YamlDocument:
+def _read_only_document(content: bytes) -> YamlDocument:
     try:
         found = read_documents(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         # Also from inside the reader: a tag can spell bytes as %ED%A0%80.
-        raise _bad("The body is not valid UTF-8.") from None
+        raise _body_error("The body is not valid UTF-8.") from None
     if len(found) > 1 and not any(document.faults for document in found):
-        raise _bad("The body holds several documents; send one at a time.")
-    # A fault ends the reading, so it stands in the last one.
+        raise _body_error("The body holds several documents; send one at a time.")
+    # The first fault ends the read, so the last document has it.
     return found[-1]
 
 
-def _faults_of(value: Any) -> list[Violation]:
-    """All scalars that cannot be used. Raises `BadInput` as soon as a bound is crossed, before it costs anything."""
+def _find_scalar_faults(value: Any) -> list[Violation]:
+    """All scalars that cannot be used. Raises `BadInput` as soon as a limit is exceeded, before much time or memory is
+    used."""
     faults: list[Violation] = []
     values, spelled = 1, 0
     stack: list[tuple[str, int, Any]] = [("", 1, value)]
@@ -76,36 +77,38 @@ def _faults_of(value: Any) -> list[Violation]:
         elif isinstance(inner, str):
             spelled += len(inner)
             if not is_storable(inner):
-                faults.append(_no_text(path))
+                faults.append(_unstorable_text(path))
         elif isinstance(inner, dict | list):
             if level > MAX_LEVELS:
-                raise _bad(f"Values may stand at most {MAX_LEVELS} levels deep.")
+                raise _body_error(f"Values may stand at most {MAX_LEVELS} levels deep.")
             repeated = inner.repeated_keys if isinstance(inner, DocumentMap) else ()
             size = len(inner) + len(repeated)
             values += size
             spelled += size * (len(path) + _INDEX) + (sum(map(len, inner)) if isinstance(inner, dict) else 0)
-            _refuse_too_much(values, spelled)
+            _check_size(values, spelled)
             if isinstance(inner, list):
                 stack += [(f"{path}[{position}]", level + 1, below) for position, below in enumerate(inner)]
             elif all(map(is_storable, inner)):
                 stack += [(f"{path}.{key}".lstrip("."), level + 1, below) for key, below in inner.items()]
             else:
-                # No path may lead through such a key, for it could not be sent.
-                faults.append(_no_text(path))
-        _refuse_too_much(values, spelled)
+                # No path may contain such a key, because it could not be sent.
+                faults.append(_unstorable_text(path))
+        _check_size(values, spelled)
     return sorted(faults, key=lambda fault: fault.path)
 
 
-def _refuse_too_much(values: int, spelled: int) -> None:
+def _check_size(values: int, spelled: int) -> None:
     if values > MAX_BODY_VALUES:
-        raise _bad(f"The body holds more than {MAX_BODY_VALUES} values, aliases counted as often as they stand.")
+        raise _body_error(f"The body holds more than {MAX_BODY_VALUES} values, and each use of an alias counts.")
     if spelled > MAX_EXPANDED_CHARACTERS:
-        raise _bad(f"The body spells out more than {MAX_EXPANDED_CHARACTERS} characters, with every alias written out.")
+        raise _body_error(
+            f"The body spells out more than {MAX_EXPANDED_CHARACTERS} characters, with every alias written out."
+        )
 
 
-def _no_text(path: str) -> Violation:
+def _unstorable_text(path: str) -> Violation:
     return Violation(path, "bad_value", "A text here holds a NUL character or half of a surrogate pair.")
 
 
-def _bad(message: str) -> BadInput:
+def _body_error(message: str) -> BadInput:
     return BadInput(message, [Violation("", "bad_value", message)])

@@ -1,4 +1,4 @@
-"""The filters of workflows and of tasks, and what both have in common."""
+"""The filters of workflows and of tasks, and their common base."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ class WorkFilterSet(QueryFilterSet):
 
     submitter = "submitted_by__username"
 
-    all_users = BooleanFilter(method="keep")
-    all_pools = BooleanFilter(method="keep")
+    all_users = BooleanFilter(method="keep_all")
+    all_pools = BooleanFilter(method="keep_all")
 
-    def keep(self, rows: Rows, name: str, value: bool) -> Rows:
-        """`all_users` counts only where no user is named; `all_pools` says what holds anyway without `pools`."""
+    def keep_all(self, rows: Rows, name: str, value: bool) -> Rows:
+        """All rows: `all_users` is evaluated in :meth:`filter_queryset`, and `all_pools` is the default without
+        `pools`."""
         return rows
 
     def filter_queryset(self, queryset: Any) -> Any:
@@ -52,7 +53,7 @@ class WorkFilterSet(QueryFilterSet):
 
 
 class WorkflowFilterSet(WorkFilterSet):
-    """Which workflows to show."""
+    """The filters of the list of workflows."""
 
     users = TextListFilter("submitted_by__username")
     pools = TextListFilter("pool__name")
@@ -90,7 +91,7 @@ class WorkflowFilterSet(WorkFilterSet):
 
 
 class TaskFilterSet(WorkFilterSet):
-    """Which tasks to show."""
+    """The filters of the list of tasks."""
 
     submitter = f"{_WORKFLOW}__submitted_by__username"
 
@@ -107,5 +108,5 @@ class TaskFilterSet(WorkFilterSet):
         f"{_WORKFLOW}__name",
         tie_breakers=("group__position", "position", "retry_id"),
     )
-    summary = BooleanFilter(method="keep")
-    aggregate_by_workflow = BooleanFilter(method="keep")
+    summary = BooleanFilter(method="keep_all")
+    aggregate_by_workflow = BooleanFilter(method="keep_all")

@@ -26,8 +26,8 @@ class ConnectionPool:
     def get(self, backend_id: int, access: ClusterAccess, fingerprint: tuple[str, ...]) -> Cluster:
         """The connection of a backend. Another `fingerprint` than before means another access and opens a new one.
 
-        Raises BadCredentials when the access cannot be used at all; whether the cluster answers shows with the first
-        call.
+        Raises BadCredentials when the access cannot be used at all; only the first call shows whether the cluster
+        answers.
         """
         with self._lock:
             known = self._open.get(backend_id)

@@ -1,4 +1,4 @@
-"""The errors of a cluster as a reason for conditions and a message for people. Neither contains a credential."""
+"""The errors of a cluster as a reason for conditions and as a message for users. Neither contains a credential."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_DETAIL_LENGTH = 600
 
 
 def condition_reason(error: ClusterError) -> str:
-    """The reason in one word, as Kubernetes conditions have it."""
+    """The reason in one word, as in conditions of Kubernetes."""
     return next(reason for kind, reason, _ in _MESSAGES if isinstance(error, kind))
 
 

@@ -122,7 +122,7 @@ class FakeCluster:
         while True:
             with self._changed:
                 if place < self._expired:
-                    raise errors.ResourceVersionExpired("The place is too old.", status=410)
+                    raise errors.ResourceVersionExpired("The resource version is too old.", status=410)
                 changes = [change for change in self._history if change.version > place]
                 if not changes:
                     left = end - time.monotonic()
@@ -163,7 +163,7 @@ class FakeCluster:
             wanted = _part(body, status=status)
             owners = copy.deepcopy(self._owners.get(key, {}))
             me = FieldOwner(field_manager, "Apply", "status" if status else "")
-            base = current if current is not None else _fresh(kind, body)
+            base = current if current is not None else _new_object(kind, body)
             after, clashes = field_ownership.apply_fields(base, wanted, owners, me, force=force)
             if clashes:
                 raise errors.WriteConflict(
@@ -184,7 +184,7 @@ class FakeCluster:
                 raise errors.AlreadyExists(f'{kind.plural} "{key[2]}" already exists', status=409)
             owners: field_ownership.FieldOwners = {}
             after = field_ownership.merge_fields(
-                _fresh(kind, body), _part(body, status=False), owners, FieldOwner(field_manager, "Update")
+                _new_object(kind, body), _part(body, status=False), owners, FieldOwner(field_manager, "Update")
             )
             return self._put(key, None, after, owners, dry_run=dry_run)
 
@@ -270,7 +270,7 @@ class FakeCluster:
         *,
         dry_run: bool,
     ) -> Object:
-        """Store a changed object and notify the watches. A write that changes nothing leaves no trace."""
+        """Store a changed object and notify the watches. A write without a change has no effect."""
         if before is not None and field_ownership.comparable_content(before) == field_ownership.comparable_content(
             after
         ):
@@ -310,7 +310,7 @@ def _place(key: tuple[ResourceKind, str, str]) -> tuple[ResourceKind, str | None
     return key[0], key[1] or None, key[2]
 
 
-def _fresh(kind: ResourceKind, body: Object) -> Object:
+def _new_object(kind: ResourceKind, body: Object) -> Object:
     """A new object with the fields that the server sets."""
     metadata = {key: body["metadata"][key] for key in ("name", "namespace") if body["metadata"].get(key)}
     metadata |= {

@@ -33,18 +33,18 @@ def field_paths(item: Mapping[str, Any]) -> set[FieldPath]:
     for key, value in item.items():
         if key == "metadata":
             for part in _OWNED_METADATA & value.keys():
-                found.update(("metadata", part, *rest) for rest in _below(value[part]))
+                found.update(("metadata", part, *rest) for rest in _paths_below(value[part]))
         elif key not in {"apiVersion", "kind"}:
-            found.update((key, *rest) for rest in _below(value))
+            found.update((key, *rest) for rest in _paths_below(value))
     return found
 
 
-def _below(value: Any) -> Iterator[FieldPath]:
+def _paths_below(value: Any) -> Iterator[FieldPath]:
     if not isinstance(value, Mapping) or not value:
         yield ()
         return
     for key, inner in value.items():
-        for rest in _below(inner):
+        for rest in _paths_below(inner):
             yield (key, *rest)
 
 
@@ -63,7 +63,7 @@ def apply_fields(
 ) -> tuple[dict[str, Any], list[tuple[FieldPath, str]]]:
     """The object after `owner` applied `desired`, and the fields that others hold with another value (unless `force`).
 
-    `owners` is brought up to date in place.
+    `owners` is updated in place.
     """
     after: dict[str, Any] = copy.deepcopy(dict(current))
     mine = field_paths(desired)
@@ -93,8 +93,8 @@ def apply_fields(
 def merge_fields(
     current: Mapping[str, Any], patch: Mapping[str, Any], owners: FieldOwners, owner: FieldOwner
 ) -> dict[str, Any]:
-    """The object after a merge of `patch` (null takes away); what it changed is then owned by `owner` alone."""
-    after: dict[str, Any] = _merged(copy.deepcopy(dict(current)), patch)
+    """The object after a merge of `patch` (null removes a field); the changed fields then belong to `owner` alone."""
+    after: dict[str, Any] = _merge(copy.deepcopy(dict(current)), patch)
     touched = {
         path
         for path in field_paths(current) | field_paths(after)
@@ -137,13 +137,13 @@ def managed_fields_json(owners: FieldOwners, api_version: str) -> list[dict[str,
     return shown
 
 
-def _merged(there: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(there: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in change.items():
         if value is None:
             there.pop(key, None)
         elif isinstance(value, Mapping):
             below = there.get(key)
-            there[key] = _merged(below if isinstance(below, dict) else {}, value)
+            there[key] = _merge(below if isinstance(below, dict) else {}, value)
         else:
             there[key] = copy.deepcopy(value)
     return there

@@ -123,7 +123,8 @@ def _read_own(cluster: Cluster, kind: ResourceKind, body: Object) -> Object:
 
 
 def delete_pod_group(cluster: Cluster, current: Object) -> None:
-    """Delete a PodGroup. KAI starts no pod of a gang without it, so it goes before the pods."""
+    """Delete a PodGroup. KAI starts no pod of a gang without its PodGroup, so the PodGroup is deleted before the
+    pods."""
     _delete(cluster, POD_GROUP, current)
 
 
@@ -144,7 +145,7 @@ def delete_pod(cluster: Cluster, current: Object) -> None:
 
 
 def delete_auxiliary_objects(cluster: Cluster, objects: Sequence[tuple[ResourceKind, Object]]) -> None:
-    """Delete Secrets and Services of ended gangs; the cluster's garbage collector often does it before."""
+    """Delete Secrets and Services of ended gangs; often the cluster's garbage collector has deleted them before."""
     for kind, current in objects:
         _delete(cluster, kind, current)
 

@@ -2,7 +2,7 @@
 
 A watch that ends is resumed from its resource version. When that version has expired (410), or the watch cannot be
 resumed, the informer lists again. It also lists at intervals, which repairs the effect of a lost event. An informer
-never gives up: its pauses grow, and `error` says what is wrong.
+never gives up: its pauses grow, and `error` is the current problem.
 """
 
 from __future__ import annotations

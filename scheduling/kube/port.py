@@ -82,7 +82,7 @@ class Cluster(Protocol):
         transform: Callable[[Object], Any] | None = None,
     ) -> ObjectList:
         """All matching objects, read page by page, as of one moment. `labels` and `fields` are selectors (`a=b,!c`).
-        `transform` is applied to each object, so that a long list need not be held whole.
+        `transform` is applied to each object, so that a long list is never in memory as a whole.
 
         Without a namespace the list covers all namespaces. When the pages expire during the read, the list starts
         again; ResourceVersionExpired only after several such starts.

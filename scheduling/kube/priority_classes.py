@@ -26,7 +26,7 @@ class PriorityClassWrite:
 
     @property
     def description(self) -> str:
-        """The step for people."""
+        """The step as a text for users."""
         return f"create PriorityClass {self.name}: {self.value}"
 
 
@@ -46,7 +46,7 @@ def plan_priority_classes(cluster: Cluster) -> tuple[list[PriorityClassWrite], l
 
 
 def create_priority_class(cluster: Cluster, write: PriorityClassWrite) -> None:
-    """Create it. Raises ClusterError."""
+    """Create the PriorityClass. Raises ClusterError."""
     body = {
         "metadata": {"name": write.name},
         "value": write.value,

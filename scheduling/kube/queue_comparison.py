@@ -55,7 +55,7 @@ def compare_queues(
     queues.
 
     `leaf_of` names the shared leaf queue of each pool's container queue. `take_over` treats queues with the label of
-    another installation, but of our namespace, as ours: for an installation whose database was made anew.
+    another installation, but of our namespace, as ours: for an installation with a new database.
     """
 
     def observe(item: Object) -> ObservedQueue:
@@ -96,7 +96,8 @@ def _plan_topologies(
 
 
 def _plan_repoints(cluster: Cluster, target: QueueTarget, leaf_of: Mapping[str, str]) -> Iterator[RepointStep]:
-    """Steps for PodGroups that an earlier OSMO left in a queue that is a container now. Ours never name one."""
+    """Steps for PodGroups that an earlier OSMO left in a queue that is a container now. Our own PodGroups never name a
+    container."""
     foreign = f"!{INSTALLATION_LABEL}"
     try:
         listed = cluster.list(

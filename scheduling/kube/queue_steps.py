@@ -37,8 +37,8 @@ def apply_write(cluster: Cluster, target: QueueTarget, write: ClusterWrite) -> N
 
 
 def _write_queue(cluster: Cluster, target: QueueTarget, step: QueueStep, queue: DesiredQueue) -> None:
-    """Apply the manifest. A foreign field that must go is removed by a patch before, because server-side apply removes
-    only fields that the same manager applied."""
+    """Apply the manifest. A foreign field that must be removed is removed by a patch first, because server-side apply
+    removes only fields that the same manager applied."""
     foreign = [each.field for each in step.differences if each.ours is None and each.by]
     if foreign:
         cluster.merge(QUEUE, step.name, _removal_patch(foreign), field_manager=FIELD_MANAGER)
@@ -67,8 +67,8 @@ def _write_topology(cluster: Cluster, target: QueueTarget, step: TopologyStep) -
 
 
 def _repoint(cluster: Cluster, target: QueueTarget, step: RepointStep) -> None:
-    """Move a PodGroup and its pods to another queue. KAI reads the queue of the PodGroup, so it goes first; if it was
-    changed meanwhile, the next comparison finds it again."""
+    """Move a PodGroup and its pods to another queue. KAI reads the queue of the PodGroup, so the PodGroup is changed
+    first; if another client changed it meanwhile, the next comparison finds it again."""
     labels = leaf_queue_labels(step.leaf)
     patch: dict[str, Any] = {
         "metadata": {"resourceVersion": step.pod_group.resource_version, "labels": labels},

@@ -31,7 +31,7 @@ _ERRORS_OF_ONE_OBJECT = (
     errors.ObjectNotFound,
     errors.ServerError,
 )
-"""Errors that one object may meet while the cluster is well; every other error ends the run."""
+"""Errors that concern one object while the cluster works; every other error ends the run."""
 _ERRORS_OF_THE_CLUSTER = (errors.KindMissing,)
 
 
@@ -46,10 +46,10 @@ class WriteProgress:
 
 
 class QueueWriter:
-    """The writes of one run. A failed step blocks the later steps at the same place of the tree, and no other."""
+    """The writes of one run. A failed step blocks only the later steps for the same part of the tree."""
 
     def __init__(self, cluster: Cluster, target: QueueTarget, *, may_write: Callable[[], bool]) -> None:
-        """`may_write` is asked before each write, from any thread, and answers at once."""
+        """`may_write` is called before each write, from any thread, and returns at once."""
         self._cluster, self._target, self._may_write = cluster, target, may_write
         self._progress = WriteProgress()
         self._lock = threading.Lock()  # of this object's state; no thread speaks to the cluster while it holds the lock

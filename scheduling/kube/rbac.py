@@ -1,5 +1,6 @@
 """The least rights that OSMO Admin needs in a cluster: one ServiceAccount, a ClusterRole for cluster-wide objects, and
-a Role in the namespace of the work. `osmo-admin webhook manifest` prints them; a comment gives the reason of each."""
+a Role in the namespace of the work. `osmo-admin webhook manifest` prints them; a comment gives the reason for each
+right."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def read_installed_webhook(cluster: Cluster, backend: str) -> InstalledWebhook |
 
 
 def read_own_username(cluster: Cluster) -> str:
-    """Our user name in this cluster; empty when the cluster does not say it."""
+    """Our user name in this cluster; empty when the cluster does not report it."""
     try:
         answer = cluster.create(SELF_SUBJECT_REVIEW, {"metadata": {}}, field_manager=FIELD_MANAGER)
     except (errors.KindMissing, errors.ObjectNotFound, errors.AccessDenied):

@@ -2,13 +2,13 @@
 
 A change of promises, nodes, cohorts, backends, GPU quotas or the status of gangs does two things in its transaction:
 
-* it leaves a dirty mark for each simulated backend that it concerns, so the next reconciliation plans everything;
+* it leaves a dirty mark for each affected simulated backend, so the next reconciliation plans everything;
 * it adds the backend to the transaction's setting `osmo.changes`, so :func:`pools.transactions.change` wakes up the
   backend's scheduler or agent after the commit.
 
 New submissions are noted without a dirty mark: a reconciliation finds them by their transactions
-(:mod:`scheduling.services.simulated.dirty`). Work that a backend's own controller moves is no news to this backend
-(`osmo.controller`). Where workers of a GPU namespace give something back, the namespace is noted alone.
+(:mod:`scheduling.services.simulated.dirty`). Changes of work by a backend's own controller are not noted for this
+backend (`osmo.controller`). When workers of a GPU namespace release capacity, only the namespace is noted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _note(kind: str, backend_ids: str, also: str) -> str:
 
 def _in_cohort_trees(*cohort_ids: str) -> str:
     """SQL: the backends of all pools in the trees of these cohorts, because what one pool of a tree may borrow depends
-    on all others. UNION ends the recursion also where parents form a cycle."""
+    on all others. UNION ends the recursion even if parents form a cycle."""
     return f"""
         WITH RECURSIVE above (id, parent_id) AS (
             SELECT id, parent_id FROM pools_cohort WHERE id IN ({", ".join(cohort_ids)})
@@ -197,7 +197,7 @@ class ObservedGpuQuota(GpuQuota):
 
 
 class ObservedGpuUsage(GpuUsage):
-    """What workers of a namespace hold, as scheduling observes it: noted where they give something back."""
+    """The usage of workers of a namespace, as scheduling observes it: noted when it decreases."""
 
     class Meta:
         proxy = True

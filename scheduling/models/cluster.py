@@ -28,7 +28,7 @@ class ClusterState(LeaseColumns):
 
 
 class NodeState(models.Model):
-    """Observed state of a node beside its size. `ready`: it accepts new pods. The `other_…` amounts are held by
+    """Observed state of a node, without its size. `ready`: it accepts new pods. The `other_…` amounts are held by
     foreign pods (GPUs, cores, bytes)."""
 
     node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="state")

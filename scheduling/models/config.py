@@ -8,9 +8,9 @@ from pools.models.triggers import AuditTrigger, plain_actions_sql
 
 
 class WorkflowConfig(models.Model):
-    """The scheduler settings: one row. `subpool_drain_interval_minutes` is how often the drain monitor looks for
-    subpools that were missed; normally the last workflow that ends archives its subpool. `max_retry_per_task` is the
-    number of retries of a task by the exit action RESCHEDULE; preemptions do not count."""
+    """The scheduler settings: one row. `subpool_drain_interval_minutes` is the interval at which the drain monitor
+    searches for drained subpools; normally the last workflow that ends archives its subpool. `max_retry_per_task` is
+    the number of retries of a task by the exit action RESCHEDULE; preemptions do not count."""
 
     subpool_drain_interval_minutes = models.PositiveIntegerField(default=15)
     max_retry_per_task = models.PositiveIntegerField(default=0)

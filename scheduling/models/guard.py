@@ -10,8 +10,8 @@ from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 
 
 class QueueGuard(models.Model):
-    """How the webhooks treat one backend. `identity` is our own user name in the cluster, and `accounts` are other
-    users or groups that may use its queues, as the API server names them
+    """The settings of the admission webhooks of one backend. `identity` is our own user name in the cluster, and
+    `accounts` are other users or groups that may use its queues, as the API server names them
     (`system:serviceaccount:team:runner`)."""
 
     class Mode(models.TextChoices):
@@ -52,8 +52,8 @@ class Bypass(models.Model):
     """Attempts of one caller to use our queues without submitting here: one row for each caller, kind, namespace and
     rule.
 
-    `object_name` and `message` are of the last attempt. `refused` counts the refused ones of `attempts`; the
-    others came in audit mode.
+    `object_name` and `message` are of the last attempt. `refused` counts the refused attempts among `attempts`; the
+    others were made in audit mode.
     """
 
     backend = models.ForeignKey(Backend, on_delete=models.CASCADE, related_name="bypasses")

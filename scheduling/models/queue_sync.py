@@ -1,4 +1,4 @@
-"""State of the queue sync of a cluster, and drift: fields that somebody else changed there."""
+"""State of the queue sync of a cluster, and drift: fields that another client changed there."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ class QueueSync(LeaseColumns):
     """The queues of one Kubernetes backend: observed, not configured.
 
     `applied_generation` is the generation that is known to be applied in the cluster (-1: none yet), compared with
-    :class:`pools.models.LedgerGeneration`. `synced`, `reason`, `message` and `since` are a condition as Kubernetes has
-    them. `retry_at` is the time of the next attempt after a failure. The lease belongs to
-    the one worker that syncs.
+    :class:`pools.models.LedgerGeneration`. `synced`, `reason`, `message` and `since` are a condition as in Kubernetes.
+    `retry_at` is the time of the next attempt after a failure. The lease belongs to the one worker that syncs.
     """
 
     class Synced(models.TextChoices):
@@ -49,8 +48,8 @@ class QueueSync(LeaseColumns):
 
 
 class QueueDrift(models.Model):
-    """A field of one of our queues that somebody else changed. It is open until our value is in the cluster again
-    (`reapplied_at`); closed rows are kept for a while as history.
+    """A field of one of our queues that another client changed. The drift is open until our value is in the cluster
+    again (`reapplied_at`); closed rows remain for a while as history.
 
     `author` is the field manager that the API server recorded for the write.
     """

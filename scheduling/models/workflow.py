@@ -31,7 +31,8 @@ class WorkflowQuerySet(models.QuerySet["Workflow"]):
     """Reads of workflows."""
 
     def visible_to(self, actor: Actor) -> WorkflowQuerySet:
-        """The own workflows and all on pools on which the actor has a role; all for platform readers (D10)."""
+        """The actor's own workflows, and all workflows on pools on which the actor has a role; all for platform readers
+        (D10)."""
         if actor.can_read_all:
             return self
         roots = Pool.objects.roots().filter(name__in=actor.pools_with(Permission.POOL_READ)).values("id")

@@ -1,4 +1,5 @@
-"""The specification of a workflow on record, read again from its file: the database keeps the amounts alone."""
+"""The specification of a recorded workflow, read again from its file: the database has only the amounts of
+resources."""
 
 from __future__ import annotations
 
@@ -13,29 +14,29 @@ from scheduling.models import Workflow
 from scheduling.specs import SpecRules, parse
 
 MAX_CACHED_SPECS = 2000
-# The rules of the pool were checked when the file was submitted; the pool's rules of today do not apply.
+# The pool's rules were checked when the file was submitted; the current rules do not apply.
 _RULES = SpecRules(max_tasks=1_000_000, max_pods=1_000_000)
 
 
 class UnreadableSpec(ValueError):
-    """An admitted file that cannot be read any more; the message says why."""
+    """An admitted file that is no longer readable; the message contains the reason."""
 
 
 class AdmittedSpecCache:
-    """The specifications that were read last. The file of a workflow never changes, so an entry is valid for good; the
-    oldest ones are dropped. The scheduling app owns the cache of the process."""
+    """The specifications that were read last. The file of a workflow never changes, so an entry never becomes invalid;
+    the oldest entries are dropped. The scheduling app owns the cache of the process."""
 
     def __init__(self) -> None:
         self._specs: OrderedDict[UUID, WorkflowSpec] = OrderedDict()
         self._lock = Lock()
 
     def find(self, workflows: Collection[UUID]) -> dict[UUID, WorkflowSpec]:
-        """The specifications that are cached of these workflows."""
+        """The cached specifications of these workflows."""
         with self._lock:
             return {pk: self._specs[pk] for pk in workflows if pk in self._specs}
 
     def add(self, workflow: UUID, spec: WorkflowSpec) -> None:
-        """Keep a specification."""
+        """Cache a specification."""
         with self._lock:
             self._specs[workflow] = spec
             while len(self._specs) > MAX_CACHED_SPECS:
@@ -50,8 +51,8 @@ def read_admitted_specs(workflows: Collection[UUID]) -> dict[UUID, WorkflowSpec 
     for pk, text in Workflow.objects.filter(pk__in=missing).order_by().values_list("pk", "spec"):
         parsed = parse(text, rules=_RULES, is_rendered=True)
         if parsed.spec is None:
-            reason = parsed.violations[0].message if parsed.violations else "it says nothing"
-            specs[pk] = UnreadableSpec(f"The file of this workflow cannot be read any more: {reason}")
+            reason = parsed.violations[0].message if parsed.violations else "it is empty"
+            specs[pk] = UnreadableSpec(f"The file of this workflow is no longer readable: {reason}")
             continue
         specs[pk] = parsed.spec
         cache.add(pk, parsed.spec)

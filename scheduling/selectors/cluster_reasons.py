@@ -1,7 +1,7 @@
 """The reason why a gang of a cluster waits, in the form of the queue (`Group.waiting_reason`).
 
-The cluster decides there, so its reason counts. The remedies of our engine stay with it where both reasons have the
-same code. A gang that dispatch admission has not admitted yet has the reason of dispatch admission.
+There the cluster decides, so its reason is shown. If the reason of our engine has the same code, the engine's remedies
+are added. A gang that dispatch admission has not admitted yet has the reason of dispatch admission.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _REMEDIES = {
     ReasonCode.OVER_QUOTA: "Work on this queue ends, its quota grows, or the workflow is submitted with priority LOW",
     ReasonCode.OVER_LIMIT: "Work on this queue ends, or its limit grows",
     ReasonCode.NO_SUCH_QUEUE: "The queues of the cluster are synced",
-    ReasonCode.NO_ROOM: "The cluster has room for it",
-    "preemption_delay": "It has waited long enough to take other work's place",
+    ReasonCode.NO_ROOM: "The cluster has free capacity for it",
+    "preemption_delay": "It has waited long enough to preempt other work",
     "not_scheduled": "The cluster's scheduler places it",
-    "cluster_fault": "The cluster takes work again",
+    "cluster_fault": "The cluster accepts work again",
 }
 
 _ADMISSION_REMEDIES = {
     ReasonCode.OVER_QUOTA: _REMEDIES[ReasonCode.OVER_QUOTA],
     ReasonCode.OVER_LIMIT: _REMEDIES[ReasonCode.OVER_LIMIT],
     ReasonCode.NOTHING_TO_BORROW: "Work that borrows in this tree of cohorts ends, or a quota in it grows",
-    ReasonCode.OVER_BORROWING_LIMIT: "What this node borrows is given back, or its borrowing limit grows",
-    ReasonCode.CYCLE: "Give one node of the circle another parent",
+    ReasonCode.OVER_BORROWING_LIMIT: "This node returns borrowed quota, or its borrowing limit grows",
+    ReasonCode.CYCLE: "Give one node of the cycle another parent",
     NOT_LENT: "Work that borrows in this tree of cohorts ends, or an owner raises a lending limit",
 }
 

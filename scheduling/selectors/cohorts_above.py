@@ -1,7 +1,7 @@
 """The trees of cohorts above a backend's pools, as facts of the engine.
 
 A tree may span several backends: a GPU of one cluster cannot be used in another, but quota can be lent. So the facts
-contain the pools of other backends too: they hold their part of the quota, and their LOW work can be reclaimed for a
+also contain the pools of other backends: they use their part of the quota, and their LOW work can be reclaimed for a
 lender here, but no work is placed or started there.
 """
 

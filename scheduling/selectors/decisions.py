@@ -1,4 +1,4 @@
-"""Scheduling decisions as one reader may see them, newest first: starts, moves, preemptions and reclaims."""
+"""The scheduling decisions that one reader may see, newest first: starts, moves, preemptions and reclaims."""
 
 from __future__ import annotations
 

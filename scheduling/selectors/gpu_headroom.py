@@ -1,8 +1,8 @@
 """Waiting gangs that the GPU quota of their pool's namespace holds back, with the reason.
 
-They are read without locks and kept out of the plan. A start is checked again under the locks
-(:mod:`scheduling.services.gpu_quota.workloads`). A gang whose tasks start together needs headroom for all of
-them, an elastic gang for its minimum, and a running gang for one more task.
+They are read without locks and excluded from the plan. A start is checked again under the locks
+(:mod:`scheduling.services.gpu_quota.workloads`). A gang whose tasks start together needs headroom for all of them, an
+elastic gang for its minimum, and a running gang for one more task.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _BoundPool:
 
 
 def read_gpu_holds(roots: Iterable[Pool], *, whole: bool = False) -> dict[UUID, StartHold]:
-    """By the id of the gang, the reason why its namespace holds it back. Three queries, none if no pool names a
+    """The reasons why namespaces hold gangs back, by the id of the gang. Three queries, none if no pool names a
     namespace with a quota. `whole`: all tasks of a gang are dispatched to a cluster at once, also of an elastic
     gang."""
     named = {root.pk: (root, gpu_namespace_of(root.config)) for root in roots if gpu_namespace_of(root.config)}
@@ -85,12 +85,12 @@ def read_gpu_holds(roots: Iterable[Pool], *, whole: bool = False) -> dict[UUID, 
     for group, root_id, tree, runs, shapes in rows:
         if shapes is None:
             continue
-        mark = (root_id, tree, runs, shapes)
-        if mark not in known:
-            known[mark] = _find_hold(
+        shape_key = (root_id, tree, runs, shapes)
+        if shape_key not in known:
+            known[shape_key] = _find_hold(
                 bound[root_id], None if whole else tree, json.loads(shapes), runs=runs and not whole
             )
-        if (hold := known[mark]) is not None:
+        if (hold := known[shape_key]) is not None:
             found[group] = hold
     return found
 
@@ -108,7 +108,7 @@ def _find_hold(
         broken = waiting.broken_by_one()
     else:
         broken = waiting.broken_by_least(tree_from_json(plain, len(shapes)))
-    return _hold_message(bound.namespace.name, broken[0]) if broken else None
+    return _build_hold(bound.namespace.name, broken[0]) if broken else None
 
 
 class _WaitingTasks:
@@ -140,17 +140,17 @@ class _WaitingTasks:
     def broken_by_least(self, tree: GangTree) -> list[BrokenCap]:
         """The caps that keep the minimum of the tree from starting: pods that are too large in every choice, or totals
         that every choice exceeds."""
-        if large := self._too_large_in(tree):
+        if large := self._single_caps_in_every_choice(tree):
             return large
-        least: dict[int, list[int]] = {}
+        smallest: dict[int, list[int]] = {}
         for group, worker in zip(self._groups, self._all, strict=True):
             leaf = tree.index.get(group)
             if leaf is None:
                 continue
             amounts = _milli_amounts(worker)
-            kept = least.setdefault(leaf, amounts)
-            least[leaf] = [min(pair) for pair in zip(kept, amounts, strict=True)]
-        needs = [tree.min_amount({leaf: amounts[index] for leaf, amounts in least.items()}) for index in range(5)]
+            known = smallest.setdefault(leaf, amounts)
+            smallest[leaf] = [min(pair) for pair in zip(known, amounts, strict=True)]
+        needs = [tree.min_amount({leaf: amounts[index] for leaf, amounts in smallest.items()}) for index in range(5)]
         more = WorkerTotals(
             GpuAmounts(Quantity(needs[0]), Quantity(needs[1])),
             GpuAmounts(Quantity(needs[2]), Quantity(needs[3])),
@@ -158,7 +158,7 @@ class _WaitingTasks:
         )
         return broken_total_caps(self._spec, self._used, more)
 
-    def _too_large_in(self, tree: GangTree) -> list[BrokenCap]:
+    def _single_caps_in_every_choice(self, tree: GangTree) -> list[BrokenCap]:
         """The caps on one worker that a pod exceeds in every choice of the tree."""
         broken: dict[int, list[list[BrokenCap]]] = {}
         for group, worker in zip(self._groups, self._all, strict=True):
@@ -178,7 +178,7 @@ def _milli_amounts(worker: GpuWorker | None) -> list[int]:
     return [*held.requests.millis, *held.limits.millis, 1]
 
 
-def _hold_message(namespace: str, broken: BrokenCap) -> StartHold:
+def _build_hold(namespace: str, broken: BrokenCap) -> StartHold:
     message = f"{_capitalize(broken.refusal_text_with_usage(namespace))}."
     if not broken.is_resolvable:
         unblock = f"{broken.resource} of namespace {namespace} is raised to {broken.requested} or more"

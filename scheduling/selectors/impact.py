@@ -1,7 +1,7 @@
 """The impact of a change: which work the next cycle would reclaim, which would start, and which would no longer start.
 
 A dry run (:mod:`pools.services.dry_run`) reads the facts while its change is made. The engine runs on them afterwards,
-when the change is rolled back and no lock is held. Then the facts without the change are read, and the results
+when the change is rolled back and no lock is held. Then the facts without the change are read, and both results are
 compared.
 """
 
@@ -29,7 +29,9 @@ def read_impact(actor: Actor, backend_ids: Collection[int]) -> ImpactReader:
     """Read the facts of these backends now; return a function that computes the impact of the next cycle there."""
     backends = Backend.objects.filter(pk__in=backend_ids).order_by("name")
     read = {backend.pk: read_live_facts(backend) for backend in backends}
-    return lambda: _impact(actor, [_backend_impact(pk, live) for pk, live in read.items() if _may_change(live.facts)])
+    return lambda: _build_impact(
+        actor, [_read_backend_impact(pk, live) for pk, live in read.items() if _may_change(live.facts)]
+    )
 
 
 def losing_gangs(steps: Iterable[Step]) -> list[str]:
@@ -41,30 +43,32 @@ def losing_gangs(steps: Iterable[Step]) -> list[str]:
 class _BackendImpact:
     """The affected workflows of one backend."""
 
-    taken: list[UUID]
-    starts: list[UUID]
-    stays: list[UUID]
+    reclaimed: list[UUID]
+    starting: list[UUID]
+    blocked: list[UUID]
 
 
-def _backend_impact(backend_id: int, changed: LiveFacts) -> _BackendImpact:
+def _read_backend_impact(backend_id: int, changed: LiveFacts) -> _BackendImpact:
     with garbage_collector.paused():
         after = run_cycle(changed.facts)
-    taken = [changed.gangs[name].workflow for name in losing_gangs(after.steps)]
+    reclaimed = [changed.gangs[name].workflow for name in losing_gangs(after.steps)]
     waiting = [gang.name for gang in changed.facts.gangs if _is_waiting(gang)]
     if not waiting:
-        return _BackendImpact(taken, [], [])
+        return _BackendImpact(reclaimed, [], [])
     backend = Backend.objects.filter(pk=backend_id).first()  # read again: the dry run may have changed the backend
     with garbage_collector.paused():
         before = run_cycle(ClusterFacts() if backend is None else read_live_facts(backend).facts)
     started, will_start = _running_gangs(before, waiting), _running_gangs(after, waiting)
-    never_starting = _never_starting(after).intersection(waiting)
+    never_starting = _find_never_starting(after).intersection(waiting)
     if never_starting:
-        never_starting -= _never_starting(before)
+        never_starting -= _find_never_starting(before)
 
     def workflows(found: Collection[str]) -> list[UUID]:
         return [changed.gangs[name].workflow for name in waiting if name in found]
 
-    return _BackendImpact(taken, workflows(will_start - started), workflows((started - will_start) | never_starting))
+    return _BackendImpact(
+        reclaimed, workflows(will_start - started), workflows((started - will_start) | never_starting)
+    )
 
 
 def _running_gangs(result: CycleResult, names: Iterable[str]) -> set[str]:
@@ -73,17 +77,17 @@ def _running_gangs(result: CycleResult, names: Iterable[str]) -> set[str]:
     return {name for name in names if name in known and gang_result(known[name]) is GangResult.RUNNING}
 
 
-def _never_starting(result: CycleResult) -> set[str]:
+def _find_never_starting(result: CycleResult) -> set[str]:
     with garbage_collector.paused():
         reasons = waiting_reasons(result.world)
     return {name for name, reason in reasons.items() if reason.is_permanent}
 
 
-def _impact(actor: Actor, moves: Collection[_BackendImpact]) -> Impact:
+def _build_impact(actor: Actor, impacts: Collection[_BackendImpact]) -> Impact:
     return Impact(
-        reclaimed=_affected_workflows(actor, [pk for each in moves for pk in each.taken]),
-        starting=_affected_workflows(actor, [pk for each in moves for pk in each.starts]),
-        blocked=_affected_workflows(actor, [pk for each in moves for pk in each.stays]),
+        reclaimed=_affected_workflows(actor, [pk for each in impacts for pk in each.reclaimed]),
+        starting=_affected_workflows(actor, [pk for each in impacts for pk in each.starting]),
+        blocked=_affected_workflows(actor, [pk for each in impacts for pk in each.blocked]),
     )
 
 

@@ -1,4 +1,4 @@
-"""The leaves that people mean when they name a pool."""
+"""The leaves that the name of a pool in a request refers to."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The current state of one backend as facts of the engine, with the rows that the names in the facts stand for.
+"""The current state of one backend as facts of the engine, with the rows that the names in the facts refer to.
 
 Queues have their logical names (D2): `osmo-pool-{ns}-team` contains `osmo-pool-{ns}-team--_shared` and one leaf for
 each subpool. Gangs have the names that users know: `hello-1`, or `hello-1/train` where a workflow has several groups.
 
-* Quotas are the scheduling view (D4); a pool's `maximum` is the limit of its container. Only GPUs have quotas: of
-  cores (in millicores), memory and storage (in bytes) a queue may use everything that the nodes have.
-* Pools that share nodes are queues side by side over the same nodes. `Task.allowed` are the nodes that a task may
-  use, by its platform and its excluded nodes.
+* Quotas are the scheduling view (D4); a pool's `maximum` is the limit of its container. Only GPUs have quotas: a queue
+  may use all cores (in millicores), memory and storage (in bytes) of the nodes.
+* Pools that share nodes are separate queues over the same nodes. `Task.allowed` are the nodes that a task may use, by
+  its platform and its excluded nodes.
 * Nothing starts on an offline backend; a pool in maintenance accepts no new work, but its waiting work may start
   (D6).
 * A gang that waits for other groups of its workflow is not in the facts, because it may not start yet.
@@ -63,14 +63,14 @@ _STATES = {
 _STATE_OF = {status.value: state for status, state in _STATES.items()} | {
     TaskStatus.COMPLETED.value: TaskState.FINISHED
 }
-"""The state of the tasks in the facts, by the text of their status: making an enum member of each text costs more than
-all the rest. Completed tasks hold nothing but are included: a gang with a completed task that is below its minimum is
-ending, and keeps its places (kai.md 6.5)."""
+"""The state of the tasks in the facts, by the text of their status: the conversion of each text to an enum member would
+cost more than all other work here. Completed tasks hold nothing but are included: a gang with a completed task that is
+below its minimum is about to end, and stays on its nodes (kai.md 6.5)."""
 _WAITING = [status for status, state in _STATES.items() if state is TaskState.PENDING]
 _BEGUN = [status for status, state in _STATES.items() if state is TaskState.RUNNING]
 _UNBOUNDED: Mapping[str, Amount] = dict.fromkeys((CPU, MEMORY, STORAGE), amounts.UNLIMITED)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MOST_GROUPS = 10**6  # groups of one workflow, which have one submit time, are served in the order of the file
+_MAX_GROUPS = 10**6  # groups of one workflow, which have one submit time, are served in the order of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class GangRef:
 
 @dataclass(frozen=True, slots=True)
 class LiveFacts:
-    """The facts, and the rows that their names stand for.
+    """The facts, and the rows that their names refer to.
 
     `gangs` are by the name of the gang, `leaves` (ids of pools) and `roots` (of containers) by the name of the queue.
     `gate_paths` (by the id of the leaf) and `tree_gates` (of the cohorts above) have the numbers of the same snapshot.
@@ -126,7 +126,7 @@ def read_live_facts(
                 queues=tuple(trees.queues),
                 cohorts=tuple(trees.above.cohorts),
                 gangs=tuple(gangs.facts),
-                nodes=None if backend.kind == Backend.Kind.KUBERNETES and not nodes else tuple(map(_node, nodes)),
+                nodes=None if backend.kind == Backend.Kind.KUBERNETES and not nodes else tuple(map(_node_facts, nodes)),
                 usage=trees.usage,
                 demand={}
                 if new_workflows is None or totals_only
@@ -143,7 +143,8 @@ def read_live_facts(
 
 
 class _BackendQueues:
-    """The queues of every pool of a backend that is not archived, and of those that share a tree of cohorts with one.
+    """The queues of every active pool of a backend, and of the pools on other backends that share a tree of cohorts
+    with one of them.
 
     `outside` are the leaves of pools on other backends, `takeable` the top-level pools among them whose LOW work may be
     reclaimed from here; the other work that they hold, or that was dispatched to a cluster, is `usage`. With
@@ -197,7 +198,7 @@ class _BackendQueues:
                 lending_limit=lending,
                 weight=1 if root.weight is None else root.weight,
                 created=_microseconds(root.created_at),
-                hold=_hold(self._backend),
+                hold=_offline_hold(self._backend),
                 is_external=is_outside,
             )
         )
@@ -223,10 +224,10 @@ class _BackendQueues:
                 self.firm[queue] = usage.used
 
 
-def _hold(backend: Backend) -> StartHold | None:
+def _offline_hold(backend: Backend) -> StartHold | None:
     if not backend.offline:
         return None
-    message = f"Backend {backend.name} is offline; everything waits until it is back."
+    message = f"Backend {backend.name} is offline; all work waits until it is online again."
     return StartHold(WaitCode.BACKEND_OFFLINE, message, f"Backend {backend.name} is set online again")
 
 
@@ -243,7 +244,7 @@ def _microseconds(at: datetime) -> int:
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
-def _node(row: Node) -> engine.NodeFacts:
+def _node_facts(row: Node) -> engine.NodeFacts:
     have = _request(row.gpus, row.cpu, row.memory_bytes, row.storage_bytes)
     return engine.NodeFacts(row.name, have)
 
@@ -298,7 +299,7 @@ _DEMAND = f"SELECT work.pool_id, {_SUMS} AND gang.status = ANY(%s) AND work.name
 
 _ON_NODES = f"SELECT task.node_name, {_SUMS} GROUP BY task.node_name"
 
-# One row for each gang: reading its tasks as JSON takes a third of the time of reading rows.
+# One row for each gang: its tasks as JSON are read in a third of the time of separate rows.
 _TASKS = """
     SELECT task.group_id, json_agg(json_build_array(
         task.name, task.sub_group, task.status, task.gpu_count, task.cpu_count, task.memory_bytes, task.storage_bytes,
@@ -360,7 +361,7 @@ class _BackendGangs:
                 tuple(tasks),
                 priority=Priority(priority).priority_class_value,
                 preemptible=Priority(priority).is_preemptible,
-                submitted=submitted * _MOST_GROUPS + position,
+                submitted=submitted * _MAX_GROUPS + position,
                 tree=self._shapes.tree(tree),
                 hold=self._held.get(group),
             )

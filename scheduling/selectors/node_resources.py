@@ -27,8 +27,8 @@ def list_node_resources(
 ) -> list[ResourceBody]:
     """The nodes of the pools that `actor` may see (of `pools` only, of `platforms` only, of one name only).
 
-    Nodes without a pool are for readers of the whole installation. The nodes of a subpool are those of its pool; the
-    subpool is named with them only if `pools` contains it.
+    Nodes without a pool are for readers of the whole installation. The nodes of a subpool are those of its pool; a
+    subpool is shown with its nodes only if `pools` contains it.
     """
     trees = list_pools(actor, names=pools)
     members: dict[NodeGroup, list[ListedPool]] = defaultdict(list)
@@ -47,9 +47,9 @@ def list_node_resources(
 
 
 def _resource_body(
-    use: NodeUsage, trees: Collection[ListedPool], asked: Collection[str] | None, backend: str
+    use: NodeUsage, trees: Collection[ListedPool], requested_names: Collection[str] | None, backend: str
 ) -> ResourceBody:
-    names = _pool_names(trees, asked)
+    names = _pool_names(trees, requested_names)
     config = {name: {use.platform: _platform_config(tree, use.platform)} for name, tree in names.items()}
     allocatable = _amount_fields(use.cpu, use.gpus, use.memory_bytes, use.storage_bytes, round_up=False)
     for_workflows = _amount_fields(
@@ -100,12 +100,12 @@ def _foreign_usage(use: NodeUsage) -> dict[str, str]:
     return {} if use.conditions is None else amounts
 
 
-def _pool_names(trees: Collection[ListedPool], asked: Collection[str] | None) -> dict[str, ListedPool]:
+def _pool_names(trees: Collection[ListedPool], requested_names: Collection[str] | None) -> dict[str, ListedPool]:
     """The names under which the pools of a node are shown, in order."""
-    if asked is None:
+    if requested_names is None:
         return {tree.root.name: tree for tree in trees}
     shown = {name: tree for tree in trees for name in (tree.root.name, *(row.name for row in tree.subpools))}
-    return {name: shown[name] for name in sorted(asked) if name in shown}
+    return {name: shown[name] for name in sorted(requested_names) if name in shown}
 
 
 def _platform_config(tree: ListedPool, platform: str) -> ResourceBody:

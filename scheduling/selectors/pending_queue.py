@@ -1,7 +1,7 @@
 """The pending queue of one backend: all gangs that wait, in order, each with its reason.
 
-The queue is the same for every reader. What one reader may see of it is decided in
-:mod:`scheduling.selectors.visible_queue`; how long it is kept, in :mod:`scheduling.services.pending_queue_cache`.
+The queue is the same for every reader. The part that one reader may see is selected in
+:mod:`scheduling.selectors.visible_queue`; the queue is cached in :mod:`scheduling.services.pending_queue_cache`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PendingGang:
 
 @dataclass(frozen=True, slots=True)
 class PendingQueue:
-    """One backend at one moment.
+    """The pending queue of one backend at one time.
 
     `lengths` are the numbers of waiting gangs by queue; `gangs` are the waiting gangs by position, `by_group` the same
     by the id of the group; `owners` are the owners of all gangs by the names that remedies use.
@@ -144,7 +144,7 @@ def add_recent_arrivals(backend: Backend, queue: PendingQueue) -> PendingQueue:
 
 
 def recent_arrivals(backend: Backend, queue: PendingQueue, groups: Collection[UUID]) -> dict[UUID, PendingGang]:
-    """Entries for waiting groups without a position, mostly because the queue was made before they arrived."""
+    """Entries for waiting groups without a position, mostly because the queue was built before they arrived."""
     if not groups:
         return {}
     found: dict[UUID, PendingGang] = {}
@@ -227,11 +227,11 @@ def _upstream_reason(before: list[tuple[str, str]], *, queue: str) -> Reason:
 
 
 def _cluster_reason(reason: Reason) -> Reason:
-    """Where a cluster places the work, a gang that nothing blocks does not start in a pass of ours."""
+    """The reason for a gang of a cluster that no quota blocks: the cluster, not our engine, starts it."""
     if reason.code != ReasonCode.NEXT_PASS:
         return reason
     message = "Every quota lets it start; it waits until the scheduler of the cluster has placed it."
-    return Reason(WAITS_FOR_CLUSTER, message, reason.queue, remedies=(Remedy("The cluster has room for it"),))
+    return Reason(WAITS_FOR_CLUSTER, message, reason.queue, remedies=(Remedy("The cluster has free capacity for it"),))
 
 
 def _entry(backend: Backend, row: _OpenGroup, position: int, reason: Reason) -> PendingGang:
@@ -289,7 +289,7 @@ _FINGERPRINT_SQL = f"""
 
 
 def read_fingerprint(backend: Backend) -> object:
-    """A value that differs after any change of a row that the pending queue is made from. One cheap query."""
+    """A value that differs after any change of a row from which the pending queue is built. One cheap query."""
     with connection.cursor() as cursor:
         cursor.execute(_FINGERPRINT_SQL, {"backend": backend.pk})
         return cursor.fetchone()

@@ -5,8 +5,8 @@ remainder. Capacity and free GPUs belong to the nodes: pools that share nodes sh
 once.
 
 Each subpool repeats the whole configuration of its parent, which is most of a large answer. So the text is composed:
-the inherited part is encoded once for each pool. Names and states need no escaping, because the database allows no
-other letters in them.
+the inherited part is encoded once for each pool. Names and states need no escaping, because the database allows only
+safe characters in them.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ def read_gate_paths(root: Pool) -> dict[int, GatePath]:
 
 
 def read_tree_gates(roots: Sequence[Pool], tops: Collection[int]) -> TreeGates:
-    """The current trees of cohorts above these pools. `tops` are the tops of these trees; a caller that decides by them
-    holds their locks."""
+    """The current trees of cohorts above these pools. `tops` are the top cohorts of these trees; a caller that decides
+    with these numbers holds their locks."""
     if not any(root.cohort_id for root in roots):
         return TreeGates()
     return build_tree_gates(read_quota_tree(tops, read_dispatched_usage(tops)), roots)

@@ -1,7 +1,7 @@
 """Waiting gangs with positions and reasons, as one reader may see them (api.md, "Waiting and what-if").
 
 Positions are the same for all readers: they count all work on the backend. Only work that the reader may see is listed
-and named (`Workflow.visible_to`, D10); in messages the other work is counted.
+and named (`Workflow.visible_to`, D10); messages only count the other work.
 
     entries, more = list_waiting_gangs(actor, pools=["team"], limit=50)  # a page of the queue, first position first
     gangs = waiting_gangs_of(actor, workflow)                            # {group name: WaitingGang}, {} if none waits
@@ -123,7 +123,7 @@ class _QueueReader:
                 yield entry
 
     def render(self, gang: PendingGang) -> WaitingGang:
-        """The gang with the names that the actor may see."""
+        """A gang with the names that the actor may see."""
         return WaitingGang(
             workflow=gang.ownership.workflow,
             group=gang.group,

@@ -1,8 +1,8 @@
 """The effect of changes on a backend in its current state (api.md, "Waiting and what-if").
 
 A snapshot of the live state, the changes of a scenario, and the engine; nothing is written. A reader of the whole
-installation sees everything. The admin of a pool sees this pool; other queues and work keep their numbers and lose
-their names.
+installation sees everything. The admin of a pool sees this pool; other queues and work are shown with their numbers and
+without their names.
 """
 
 from __future__ import annotations
@@ -39,8 +39,12 @@ def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> dict[str,
         rows = Pool.objects.roots().filter(pk__in=live.roots.values()).prefetch_related("subpools")
         roots = {pool.pk: pool for pool in rows}
         facts = live.facts if actor.can_read_all else _redacted_facts(actor, live, roots)
-        manners = _scenario_names(backend, roots.values(), {queue.name for queue in facts.queues})
-    return {"live": True, "backend": backend.name, **answer_scenario(build_live_scenario(facts, question, manners))}
+        scenario_names = _scenario_names(backend, roots.values(), {queue.name for queue in facts.queues})
+    return {
+        "live": True,
+        "backend": backend.name,
+        **answer_scenario(build_live_scenario(facts, question, scenario_names)),
+    }
 
 
 def _find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
@@ -54,17 +58,17 @@ def _find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
         administered = administered.filter(name__in=names)
     with_pools = Backend.objects.filter(pools__in=administered).distinct()
     choice = Backend.objects.all() if actor.can_read_all else with_pools
-    asked = question.get("backend")
-    if asked is None:
+    name = question.get("backend")
+    if name is None:
         found = list(with_pools.order_by("name") or choice.order_by("name"))
         if len(found) == 1:
             return found[0]
-        told = ", ".join(backend.name for backend in found) or "none"
-        message = f"Say which backend in 'backend'; there are: {told}."
+        choices = ", ".join(backend.name for backend in found) or "none"
+        message = f"Name one backend in 'backend': {choices}."
         raise ScenarioError.of_faults([Violation("backend", "bad_value", message)])
-    backend = choice.filter(name=asked).first() if isinstance(asked, str) else None
+    backend = choice.filter(name=name).first() if isinstance(name, str) else None
     if backend is None:
-        raise NotFound(f"Backend {str(asked)[:100]} does not exist, or you administer no pool on it.")
+        raise NotFound(f"Backend {str(name)[:100]} does not exist, or you administer no pool on it.")
     return backend
 
 
@@ -94,9 +98,9 @@ def _cohorts_above_containers(facts: ClusterFacts, containers: Collection[str]) 
 
 def _scenario_names(backend: Backend, roots: Collection[Pool], queues: Collection[str]) -> LiveNames:
     """The visible pools and subpools by the names that users write, and the nodes of each pool's work."""
-    everywhere, by_platform = set[str](), defaultdict[str, set[str]](set)
+    all_nodes, by_platform = set[str](), defaultdict[str, set[str]](set)
     for name, platform in Node.objects.filter(backend=backend).values_list("name", "platform"):
-        everywhere.add(name)
+        all_nodes.add(name)
         by_platform[platform].add(name)
     known: dict[str, str] = {}
     submits_to: dict[str, str] = {}
@@ -112,6 +116,6 @@ def _scenario_names(backend: Backend, roots: Collection[Pool], queues: Collectio
         for short in (SHARED_QUEUE, *(part.subpool_name or "" for part in root.subpools.all())):
             leaf = queue_name(backend.namespace, root.name, short)
             known[canonical_name(root.name, short)] = submits_to[canonical_name(root.name, short)] = leaf
-            allowed[leaf] = None if nodes == everywhere else nodes
+            allowed[leaf] = None if nodes == all_nodes else nodes
         submits_to[root.name] = queue_name(backend.namespace, root.name, SHARED_QUEUE)
     return LiveNames(known, submits_to, allowed)

@@ -1,7 +1,6 @@
 """The log of a workflow: lines of text from its times and its audit entries.
 
-A simulated backend runs no processes, and a cluster keeps the output of its containers. So there is no output to show,
-and none is invented.
+A simulated backend runs no processes, and a cluster keeps the output of its containers. So there is no output to show.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def test_a_dry_run_gives_the_manifest_back_and_leaves_nothing(alice: Any) -> Non
     answer = alice.submit("team", INFERENCE, query="dry_run=True")
 
     assert (alice.status, answer["spec"], answer["name"]) == (200, INFERENCE, "inference-service")
-    assert "would take it" in alice.submit("team", INFERENCE, query="validation_only=True")["logs"]
+    assert "would accept it" in alice.submit("team", INFERENCE, query="validation_only=True")["logs"]
     assert not Workflow.objects.exists()
 
 

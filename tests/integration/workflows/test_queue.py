@@ -199,7 +199,10 @@ def test_on_a_cluster_the_quota_is_ours_to_explain_and_the_place_is_not(alice: A
     Node.objects.all().delete()
     alice.submit("team--a", workflow_file("w", 4))
     (entry,) = alice.get("/api/queue")["entries"]
-    assert (entry["reason"]["code"], entry["unblock"]) == ("waiting_for_cluster", ["The cluster has room for it."])
+    assert (entry["reason"]["code"], entry["unblock"]) == (
+        "waiting_for_cluster",
+        ["The cluster has free capacity for it."],
+    )
     Pool.objects.filter(name="team--a").update(last_quota=3)
     (entry,) = alice.get("/api/queue")["entries"]
     assert entry["reason"]["code"] == "never_fits"
