@@ -1,1 +1,1 @@
-"""The judgement's rules: pure functions from facts to verdicts. Standard library and `pools.domain` only."""
+"""The rules of scheduling: pure functions from facts to verdicts, with the standard library and `pools.domain` only."""

@@ -60,25 +60,27 @@ def submission_verdict(
     """None if the submission is admitted, else the first broken rule: first the state of the pool, then the rules that
     decide whether the work could ever run."""
     if leaf.archived:
-        return _closed(leaf, "archived", "It takes no work until an osmo-admin brings it back.")
+        return _closed_refusal(leaf, "archived", "It takes no work until an osmo-admin brings it back.")
     if leaf.state not in {None, SubpoolState.ACTIVE}:
-        return _closed(leaf, str(leaf.state), "It takes no new work; submit to its parent or to another subpool.")
+        return _closed_refusal(
+            leaf, str(leaf.state), "It takes no new work; submit to its parent or to another subpool."
+        )
     if leaf.maintenance and not ignores_maintenance:
-        return _closed(leaf, "in MAINTENANCE", "Only osmo-admin may submit until it is over.")
+        return _closed_refusal(leaf, "in MAINTENANCE", "Only osmo-admin may submit until it is over.")
     if largest_gang > leaf.maximum:
-        return _too_large(leaf, largest_gang, leaf.maximum, "may never hold more than", "above_maximum")
+        return _too_large_refusal(leaf, largest_gang, leaf.maximum, "may never hold more than", "above_maximum")
     if not priority.is_preemptible and largest_gang > leaf.quota:
-        return _too_large(leaf, largest_gang, leaf.quota, f"guarantees {priority} work", "above_quota")
+        return _too_large_refusal(leaf, largest_gang, leaf.quota, f"guarantees {priority} work", "above_quota")
     if leaf.tree is not None and largest_gang > leaf.tree.gpus:
         return _above_tree(leaf.pool, largest_gang, leaf.tree)
     return None
 
 
-def _closed(leaf: LeafFacts, state: str, advice: str) -> SubmissionRefusal:
+def _closed_refusal(leaf: LeafFacts, state: str, advice: str) -> SubmissionRefusal:
     return SubmissionRefusal(Violation("pool", "pool_closed", f"{leaf.pool} is {state}. {advice}"))
 
 
-def _too_large(leaf: LeafFacts, requested: int, limit: Gpus, phrase: str, code: str) -> SubmissionRefusal:
+def _too_large_refusal(leaf: LeafFacts, requested: int, limit: Gpus, phrase: str, code: str) -> SubmissionRefusal:
     message = (
         f"The largest gang asks for {requested} GPUs at once, {leaf.pool} {phrase} {limit}. "
         f"Ask for at most {limit} at once"

@@ -1,4 +1,4 @@
-"""When a gang ends by itself: its work is done, or its time is up.
+"""The times at which a gang ends by itself: its work is done, or its time is over.
 
 Source: OSMO contract, section 7.3 (`timeout`) and 7.4. `queue_timeout` counts from the time a gang is ready to start,
 `exec_timeout` from the first start of the workflow. The work of a simulated gang lasts as long as its label says.
@@ -52,10 +52,10 @@ def gang_deadlines(
         return GangDeadlines()
     return GangDeadlines(
         work=ends_at if status is TaskStatus.RUNNING else None,
-        execution=_after(workflow_started, exec_timeout),
-        queue=_after(ready_at, queue_timeout) if status is TaskStatus.SCHEDULING else None,
+        execution=_deadline_after(workflow_started, exec_timeout),
+        queue=_deadline_after(ready_at, queue_timeout) if status is TaskStatus.SCHEDULING else None,
     )
 
 
-def _after(start: datetime | None, span: timedelta | None) -> datetime | None:
+def _deadline_after(start: datetime | None, span: timedelta | None) -> datetime | None:
     return None if start is None or span is None else start + span

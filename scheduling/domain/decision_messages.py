@@ -49,7 +49,7 @@ def _message(decision: DecisionFacts, beneficiary: str, beneficiary_leaf: str) -
         return f"{decision.gang} moves{gained} to {_list_text(decision.nodes)}, so that {beneficiary} can start."
     if decision.action is StepAction.RECLAIM:
         purpose = f", for {beneficiary}" if beneficiary != "other work" else ""
-        return f"{beneficiary_leaf} takes back {held} that {decision.gang} had borrowed in {decision.leaf}{purpose}."
+        return f"{beneficiary_leaf} reclaims {held} that {decision.gang} had borrowed in {decision.leaf}{purpose}."
     if decision.action is StepAction.PREEMPT and not decision.beneficiary:
         return f"The scheduler of the cluster took {held} in {decision.leaf} from {decision.gang}."
     if decision.action is StepAction.PREEMPT:

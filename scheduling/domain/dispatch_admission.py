@@ -102,10 +102,10 @@ class DispatchWait:
 
 def explain_dispatch_wait(verdict: StartRefusal | Shortfall, idle_gpus: Amount = 0) -> DispatchWait:
     """The verdict as a reason with a message. `idle_gpus` are idle GPUs of the tree that nobody lends."""
-    asked = f"It asks for {_gpus(verdict.requested)}"
+    request_text = f"It asks for {_gpus(verdict.requested)}"
     if isinstance(verdict, StartRefusal):
         code, limit = _CODES[verdict.code]
-        message = f"{asked}; the {limit} of {verdict.node} ({verdict.limit}) leaves {verdict.free}."
+        message = f"{request_text}; the {limit} of {verdict.node} ({verdict.limit}) leaves {verdict.free}."
         return DispatchWait(code, f"{message} {_UNTIL}", verdict.node, limit, verdict.requested, verdict.free)
     code, node = _TREE_CODES[verdict.limit], display_name(verdict.node)
     if verdict.limit == "cycle":
@@ -114,12 +114,14 @@ def explain_dispatch_wait(verdict: StartRefusal | Shortfall, idle_gpus: Amount =
     if idle_gpus and verdict.limit == "quota":
         code = NOT_LENT
         verb = "is" if idle_gpus == 1 else "are"
-        kept = f"{amount_text(idle_gpus)} more {verb} idle but not lent by their owners"
-        message = f"{asked}; everything under {node} lends {_gpus(verdict.available)}, and {kept} (lending limits)."
+        unlent = f"{amount_text(idle_gpus)} more {verb} idle but not lent by their owners"
+        message = (
+            f"{request_text}; everything under {node} lends {_gpus(verdict.available)}, and {unlent} (lending limits)."
+        )
     elif verdict.limit == "quota":
-        message = f"{asked}; everything under {node} leaves {_gpus(verdict.available)}."
+        message = f"{request_text}; everything under {node} leaves {_gpus(verdict.available)}."
     else:
-        message = f"{asked}; the borrowing limit of {node} leaves {_gpus(verdict.available)}."
+        message = f"{request_text}; the borrowing limit of {node} leaves {_gpus(verdict.available)}."
     return DispatchWait(code, f"{message} {_UNTIL}", node, verdict.limit, verdict.requested, verdict.available)
 
 

@@ -137,7 +137,7 @@ class GangTree:
         counts = self.counts(active)
         if counts[ROOT] >= self.thresholds[ROOT] and (step := self._surplus(ROOT, active, counts)):
             return step
-        return self._whole(ROOT, active)
+        return self._all_active_pods(ROOT, active)
 
     def _surplus(self, x: int, active: Sequence[int], counts: Sequence[int]) -> list[tuple[int, int]]:
         """The least preferred pods that x, which is satisfied, can lose and stay satisfied."""
@@ -150,18 +150,18 @@ class GangTree:
             if step := self._surplus(child, active, counts):
                 return step
         for child in order:
-            if counts[child] < self.thresholds[child] and (step := self._whole(child, active)):
+            if counts[child] < self.thresholds[child] and (step := self._all_active_pods(child, active)):
                 return step
         if len(kept) > self.thresholds[x]:
             for child in kept:
-                if step := self._whole(child, active):
+                if step := self._all_active_pods(child, active):
                     return step
         return []
 
-    def _whole(self, x: int, active: Sequence[int]) -> list[tuple[int, int]]:
+    def _all_active_pods(self, x: int, active: Sequence[int]) -> list[tuple[int, int]]:
         if self.is_leaf(x):
             return [(x, active[x])] if active[x] else []
-        return [part for child in reversed(self.children[x]) for part in self._whole(child, active)]
+        return [part for child in reversed(self.children[x]) for part in self._all_active_pods(child, active)]
 
 
 def tree_to_json(min_member: int | None, min_sub_group: int | None, groups: Sequence[SubGroup]) -> dict[str, Any]:
@@ -173,11 +173,11 @@ def tree_to_json(min_member: int | None, min_sub_group: int | None, groups: Sequ
     file.
     """
     if not groups:
-        return _given({"min_member": min_member})
+        return _without_none({"min_member": min_member})
     parents = {group.parent for group in groups}
-    return _given({"min_sub_group": min_sub_group}) | {
+    return _without_none({"min_sub_group": min_sub_group}) | {
         "sub_groups": [
-            _given(
+            _without_none(
                 {
                     "name": group.name,
                     "parent": group.parent,
@@ -190,7 +190,7 @@ def tree_to_json(min_member: int | None, min_sub_group: int | None, groups: Sequ
     }
 
 
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 

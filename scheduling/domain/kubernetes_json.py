@@ -1,4 +1,4 @@
-"""Kubernetes objects as plain JSON, in the form in which an API server sends and takes them."""
+"""Kubernetes objects as plain JSON, in the form in which an API server sends and accepts them."""
 
 from __future__ import annotations
 

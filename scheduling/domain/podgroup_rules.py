@@ -2,7 +2,7 @@
 
 Only structural faults (a duplicate name, an unknown parent, a cycle) and invalid groups stop the deeper checks, because
 rules about unknown children make no sense. A minimum that is not a number stops no other check. `minMember: 0` counts
-as unset beside `minSubGroup`.
+as unset if `minSubGroup` is set.
 """
 
 from __future__ import annotations
@@ -146,34 +146,36 @@ def _structure(group: PodGroup, names: FieldNames) -> Iterator[Violation]:
     first: dict[str, int] = {}
     for position, sub in enumerate(group.groups):
         if sub.name in first:
-            message = f"SubGroup name {_quoted(sub.name)} is used twice; names are unique in a PodGroup."
+            message = f"SubGroup name {_quote_name(sub.name)} is used twice; names are unique in a PodGroup."
             yield Violation(names.field_path(position, "name"), "duplicate_name", message)
         first.setdefault(sub.name, position)
     for position, sub in enumerate(group.groups):
         if sub.parent is not None and sub.parent not in first:
-            message = f"SubGroup {_quoted(sub.name)} names the parent {_quoted(sub.parent)}, which does not exist."
+            message = (
+                f"SubGroup {_quote_name(sub.name)} names the parent {_quote_name(sub.parent)}, which does not exist."
+            )
             yield Violation(names.field_path(position, "parent"), "unknown_parent", message)
     parents = [first.get(sub.parent, -1) if sub.parent else -1 for sub in group.groups]
     cycles = find_cycles(parents)
-    if not cycles and (deep := _too_deep(parents)) is not None:
+    if not cycles and (deep := _find_too_deep(parents)) is not None:
         message = f"SubGroups may be nested at most {MAX_LEVELS} levels deep."
         yield Violation(names.field_path(deep, "parent"), "bad_value", message)
     for cycle in cycles:
-        path = " → ".join(_short(group.groups[x].name) for x in [*cycle[:MAX_CYCLE_NAMES], cycle[0]])
+        path = " → ".join(_shorten_name(group.groups[x].name) for x in [*cycle[:MAX_CYCLE_NAMES], cycle[0]])
         message = f"The parents form a cycle: {path}. Give one of them another parent, or none."
         yield Violation(names.field_path(cycle[0], "parent"), "cycle", message)
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     flat = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name[: MAX_QUOTED_LENGTH + 1])
     return flat if len(flat) <= MAX_QUOTED_LENGTH else f"{flat[: MAX_QUOTED_LENGTH - 1]}…"
 
 
-def _quoted(name: str) -> str:
-    return f"'{_short(name)}'"
+def _quote_name(name: str) -> str:
+    return f"'{_shorten_name(name)}'"
 
 
-def _too_deep(parents: Sequence[int]) -> int | None:
+def _find_too_deep(parents: Sequence[int]) -> int | None:
     """The first node found below the deepest allowed level. The parents have no cycle."""
     levels = [0] * len(parents)
     for x in reversed(children_first_order(parents)[0]):
@@ -205,7 +207,7 @@ class _Rules:
         self.member, self.sub_group = group.min_member, group.min_sub_group
         self.names, self.position, self.children, self.subject = names, position, children, subject
 
-    def _at(self, field: str, code: str, message: str, severity: str = "error") -> Violation:
+    def _violation_at(self, field: str, code: str, message: str, severity: str = "error") -> Violation:
         return Violation(
             self.names.field_path(self.position, field), code, f"{self.subject} {message}", severity=severity
         )
@@ -216,19 +218,19 @@ class _Rules:
             message = (
                 f"sets {names.min_member} ({member}) and {names.min_sub_group} ({sub_group}); only one may be set."
             )
-            yield self._at(names.min_sub_group, "both_minimums", message)
+            yield self._violation_at(names.min_sub_group, "both_minimums", message)
         if member is not None and (member < 0 or (member == 0 and not self.children)):
             message = f"sets {names.min_member} to {member}; it must be at least 1."
-            yield self._at(names.min_member, "min_member_not_positive", message)
+            yield self._violation_at(names.min_member, "min_member_not_positive", message)
         if sub_group is not None and sub_group <= 0:
             message = f"sets {names.min_sub_group} to {sub_group}; it must be at least 1."
-            yield self._at(names.min_sub_group, "min_sub_group_not_positive", message)
+            yield self._violation_at(names.min_sub_group, "min_sub_group_not_positive", message)
         if sub_group is not None and not self.children:
             message = f"has no child SubGroups, so it may not set {names.min_sub_group}; use {names.min_member}."
-            yield self._at(names.min_sub_group, "leaf_with_min_sub_group", message)
+            yield self._violation_at(names.min_sub_group, "leaf_with_min_sub_group", message)
         if sub_group is not None and 0 < self.children < sub_group:
             message = f"sets {names.min_sub_group} to {sub_group} but has only {self.children} direct child SubGroups."
-            yield self._at(names.min_sub_group, "min_sub_group_above_children", message)
+            yield self._violation_at(names.min_sub_group, "min_sub_group_above_children", message)
 
 
 class _PodGroupRules(_Rules):
@@ -239,19 +241,19 @@ class _PodGroupRules(_Rules):
         yield from super().violations()
         if self.children and (self.member or 0) > 0:
             message = f"has SubGroups, so its {self.names.min_member} ({self.member}) is ignored."
-            yield self._at(self.names.min_member, "inner_with_min_member", message, WARNING)
+            yield self._violation_at(self.names.min_member, "inner_with_min_member", message, WARNING)
 
 
 class _SubGroupRules(_Rules):
     def __init__(self, group: SubGroup, names: FieldNames, position: int, children: int) -> None:
-        super().__init__(group, names, position, children, f"SubGroup {_quoted(group.name)}")
+        super().__init__(group, names, position, children, f"SubGroup {_quote_name(group.name)}")
 
     def violations(self) -> Iterator[Violation]:
         yield from super().violations()
         names = self.names
         if self.children and (self.member or 0) > 0:
             message = f"has child SubGroups, so it may not set {names.min_member}; use {names.min_sub_group}."
-            yield self._at(names.min_member, "inner_with_min_member", message)
+            yield self._violation_at(names.min_member, "inner_with_min_member", message)
         if not self.children and self.member is None:
             message = f"has no child SubGroups and must set {names.min_member}."
-            yield self._at(names.min_member, "leaf_without_min_member", message)
+            yield self._violation_at(names.min_member, "leaf_without_min_member", message)

@@ -1,4 +1,4 @@
-"""Statuses of workflows, groups and tasks, and how a workflow's follows from its groups' (OSMO contract, section
+"""Statuses of workflows, groups and tasks; the status of a workflow from those of its groups (OSMO contract, section
 7.4)."""
 
 from __future__ import annotations

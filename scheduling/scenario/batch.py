@@ -37,7 +37,7 @@ class Batch:
         return 0 if all(entry.is_readable for entry in self.entries) else 2
 
     def output_objects(self) -> Iterator[dict[str, Any]]:
-        """The objects to print, each with its `source` unless it stands alone."""
+        """The objects to print, each with its `source` unless it is the only one."""
         for entry in self.entries:
             yield entry.body if self.is_single else {"source": entry.source, **entry.body}
 

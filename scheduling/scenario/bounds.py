@@ -1,7 +1,7 @@
 """The size limits of scenarios: a scenario that is short to write and slow to work out is refused beforehand.
 
 A file of a few kilobytes can ask for a product: every queue has a number for every resource, every pod of an elastic
-gang looks at all its sub-groups, every gang that waits may look at every queue. Each such product has a bound, so that
+gang reads all its sub-groups, every waiting gang may read every queue. Each such product has a bound, so that
 memory and time are bounded, too, and the fault names the product.
 """
 
@@ -20,7 +20,7 @@ from scheduling.scenario.fields import ScenarioFaultCode
 @dataclass(frozen=True, slots=True)
 class ScenarioBounds:
     """`tasks`: of all workloads together. `numbers`: resources × (nodes, queues, cohorts and workloads). `levels`: how
-    many queues and cohorts stand above each queue and cohort, all added up, × resources; `climbs`: the same above each
+    many queues and cohorts are above each queue and cohort, all added up, × resources; `climbs`: the same above each
     workload. `members`: sub-groups × tasks of one gang. `pairs`: queues × workloads."""
 
     tasks: int

@@ -27,7 +27,7 @@ MAX_NAMES_IN_MESSAGE = 20
 
 @dataclass(slots=True)
 class ScenarioDraft:
-    """`paths` says where each queue, cohort and gang stands (`queues[2]`); `rule_violations` are broken rules that
+    """`paths` has the path of each queue, cohort and gang (`queues[2]`); `rule_violations` are broken rules that
     do not keep the scenario from being run."""
 
     faults: Faults = field(default_factory=Faults)
@@ -60,7 +60,7 @@ class ScenarioDraft:
             nodes=None if self.nodes is None else tuple(self.nodes.values()),
             capacity=self.capacity,
             usage={name: held for name, held in self.usage.items() if name in self.queues},
-            demand={name: wanted for name, wanted in self.demand.items() if name in self.queues},
+            demand={name: demand for name, demand in self.demand.items() if name in self.queues},
             units=self.units,
         )
 

@@ -50,7 +50,7 @@ def validation_exit_code(batch: Batch) -> int:
 
 
 def _refuse_too_large(body: Any, bounds: ScenarioBounds) -> None:
-    """Refuse a plan whose cost is too high: each step of giving up looks at each group."""
+    """Refuse a plan whose cost is too high: each step of giving up reads each group."""
     podgroup = body.get("podgroup") if isinstance(body, dict) else None
     spec = podgroup.get("spec") if isinstance(podgroup, dict) else None
     groups = spec.get("subGroups") if isinstance(spec, dict) else None

@@ -26,7 +26,7 @@ def redact_facts(
     alias = _gang_names(facts, gangs)
 
     def name(old: str) -> str:
-        # A gang may stand in a queue that is gone.
+        # A gang may be in a queue that no longer exists.
         return called.get(old, f"{REDACTED_PREFIX}gone")
 
     return replace(
@@ -35,7 +35,7 @@ def redact_facts(
         cohorts=tuple(_cohort(cohort, name) for cohort in facts.cohorts),
         gangs=tuple(_gang(gang, name(gang.queue), alias.get(gang.name)) for gang in facts.gangs),
         usage={name(queue): held for queue, held in facts.usage.items()},
-        demand={name(queue): wanted for queue, wanted in facts.demand.items()},
+        demand={name(queue): demand for queue, demand in facts.demand.items()},
     )
 
 

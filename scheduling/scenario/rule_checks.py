@@ -19,8 +19,8 @@ def find_rule_violations(
     return [
         *scenario.rule_violations,
         *_tree(scenario, world),
-        *_overfull(world),
-        *_never(scenario, reasons),
+        *_find_overfull_nodes(world),
+        *_find_impossible_gangs(scenario, reasons),
         *_debts(scenario, debts),
     ]
 
@@ -62,9 +62,9 @@ def _tree(scenario: Scenario, world: World) -> Iterator[Violation]:
                 yield Violation(f"{holder}.{name}", "queue_has_children", message)
 
 
-def _overfull(world: World) -> Iterator[Violation]:
+def _find_overfull_nodes(world: World) -> Iterator[Violation]:
     for node, free in enumerate(world.nodes.free if world.nodes is not None else ()):
-        # Behind the resources stand the sets of nodes that tasks may be confined to.
+        # The numbers after the resources are the sets of nodes that tasks may be limited to.
         over = {key: -have for key, have in zip(world.keys, free, strict=False) if have < 0}
         if over and world.nodes is not None:
             too_much = world.amounts_text(over, relevant=over)
@@ -72,7 +72,7 @@ def _overfull(world: World) -> Iterator[Violation]:
             yield Violation("nodes", "node_overfull", message)
 
 
-def _never(scenario: Scenario, reasons: Mapping[str, Reason]) -> Iterator[Violation]:
+def _find_impossible_gangs(scenario: Scenario, reasons: Mapping[str, Reason]) -> Iterator[Violation]:
     for name, path in scenario.gang_paths.items():
         reason = reasons.get(name)
         if reason is not None and (

@@ -19,7 +19,7 @@ def read_exit_actions(place: YamlCursor | None, pool: Mapping[str, str], faults:
     The author of the file cannot correct the pool's actions: unreadable ones are left out with a warning.
     """
     codes: dict[str, int] = {}
-    taken = 0
+    used = 0
     for name, entry in (place.map_entries("action: exit codes") if place is not None else {}).items():
         action = name.upper()
         if action not in EXIT_ACTIONS:
@@ -38,16 +38,16 @@ def read_exit_actions(place: YamlCursor | None, pool: Mapping[str, str], faults:
         elif action in codes:
             entry.add_fault("duplicate_key", f"The action {action} is given twice. Write all its codes in one line.")
         else:
-            codes[action] = _mask(ranges) & ~taken
-            taken |= codes[action]
+            codes[action] = _mask(ranges) & ~used
+            used |= codes[action]
     for name, text in pool.items():
         ranges = parse_exit_codes(str(text))
         if name.upper() not in EXIT_ACTIONS or ranges is None:
             faults.add_warning(f"The pool's default exit action {quote(name)} cannot be read and is left out.")
         else:
-            free = _mask(ranges) & ~taken
+            free = _mask(ranges) & ~used
             codes[name.upper()] = codes.get(name.upper(), 0) | free
-            taken |= free
+            used |= free
     return {action: _ranges(mask) for action, mask in codes.items() if mask}
 
 

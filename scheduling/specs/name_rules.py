@@ -38,7 +38,7 @@ class UniqueNames:
 
 
 def read_name(place: YamlCursor | None) -> str:
-    """The name at this place; an empty text after a fault (a missing name is noted by the reader of the map)."""
+    """The name at this place; an empty text after a fault (the reader of the map notes a missing name)."""
     name = place.text() if place is not None else None
     if place is None or name is None:
         return ""

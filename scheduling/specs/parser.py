@@ -44,7 +44,7 @@ def parse(
     """Read a workflow file, or a PodGroup manifest, which is known by its `kind`. Any text gets a `Parsed`; the work is
     bounded (3 s, 1 MiB, 50,000 nodes).
 
-    `is_rendered`: the text is what a dry run answered (the client then sends `uploaded_templated_spec` beside it);
+    `is_rendered`: the text is the answer of a dry run (the client then sends `uploaded_templated_spec` with it);
     braces in it are what `{% raw %}` protected and must not be read as templates again.
 
     Raises `pools.domain.errors.Busy` if no process for rendering can be had, never because of the text.
@@ -52,7 +52,7 @@ def parse(
     faults = Faults(maximum=MAX_FAULTS)
     source = clean_text(text, faults)
     if source is None:
-        return _parsed(None, faults, template.RenderedFile(""))
+        return _build_result(None, faults, template.RenderedFile(""))
     if (found := podgroup_manifest.find_manifest(source)) is not None:
         return _of_manifest(found, source, rules, [*set_variables, *set_string_variables])
     rendered = (
@@ -61,14 +61,14 @@ def parse(
         else _render(source, set_variables, set_string_variables, rules, faults)
     )
     if rendered.is_stopped:
-        return _parsed(None, faults, rendered)
+        return _build_result(None, faults, rendered)
     if not is_printable(rendered.text, faults, rendered.line_of):  # a template can make any character
-        return _parsed(None, faults, template.RenderedFile(""))
+        return _build_result(None, faults, template.RenderedFile(""))
     late = Faults(maximum=MAX_FAULTS)
     node = node_reader.read_yaml(rendered.text, late, path="file", line_of=rendered.line_of)
     spec = read_workflow_file(node, rules, late) if node is not None else None
     rendered.add_certain_faults(late, faults)
-    return _parsed(spec, faults, rendered)
+    return _build_result(spec, faults, rendered)
 
 
 def _of_manifest(
@@ -77,8 +77,8 @@ def _of_manifest(
     """A PodGroup is not a template: it is read and stored as it is."""
     spec = podgroup_manifest.read_manifest(found.node, rules, found.faults) if found.node is not None else None
     if variables_given:
-        found.faults.add_warning("A PodGroup manifest is not a template; the variables given beside it are not used.")
-    return _parsed(spec, found.faults, template.RenderedFile(source))
+        found.faults.add_warning("A PodGroup manifest is not a template; the given variables are not used.")
+    return _build_result(spec, found.faults, template.RenderedFile(source))
 
 
 def _render(
@@ -119,14 +119,14 @@ def _defaults(parts: sections.Sections, faults: Faults) -> Mapping[str, Any] | N
     return None
 
 
-def _parsed(spec: WorkflowSpec | None, faults: Faults, rendered: template.RenderedFile) -> ParsedSpec:
+def _build_result(spec: WorkflowSpec | None, faults: Faults, rendered: template.RenderedFile) -> ParsedSpec:
     found = sorted(faults.violations, key=lambda fault: fault.line if fault.line is not None else 0)
     if faults.unlisted_count:
         found.append(
             Violation("file", "more", f"{faults.unlisted_count} more faults are not listed. Correct these first.")
         )
-    return ParsedSpec(None if found else spec, tuple(found), tuple(faults.warnings), _trimmed(rendered.text))
+    return ParsedSpec(None if found else spec, tuple(found), tuple(faults.warnings), _trim_text(rendered.text))
 
 
-def _trimmed(text: str) -> str:
+def _trim_text(text: str) -> str:
     return text.strip("\n") + "\n" if text else ""

@@ -65,10 +65,10 @@ class _Annotations:
 
     def pods(self) -> dict[str, SubGroupPods]:
         counts = self._counts()
-        gpus = self._each(GPUS_ANNOTATION, lambda place: place.count())
-        images = self._each(IMAGE_ANNOTATION, read_image)
-        commands = self._each(COMMAND_ANNOTATION, lambda place: place.texts("texts, the program first"))
-        platforms = self._each(PLATFORM_ANNOTATION, lambda place: place.text() or "")
+        gpus = self._read_by_sub_group(GPUS_ANNOTATION, lambda place: place.count())
+        images = self._read_by_sub_group(IMAGE_ANNOTATION, read_image)
+        commands = self._read_by_sub_group(COMMAND_ANNOTATION, lambda place: place.texts("texts, the program first"))
+        platforms = self._read_by_sub_group(PLATFORM_ANNOTATION, lambda place: place.text() or "")
         self._check_counts(counts)
         self._check_images(images)
         self._check_platforms(platforms)
@@ -85,12 +85,12 @@ class _Annotations:
         }
 
     def _counts(self) -> dict[str, int]:
-        read = self._each(PODS_ANNOTATION, lambda place: place.count(minimum=1))
+        read = self._read_by_sub_group(PODS_ANNOTATION, lambda place: place.count(minimum=1))
         return {name: count for name, count in read.items() if count}
 
-    def _each(self, name: str, read: Callable[[YamlCursor], T]) -> dict[str, T]:
+    def _read_by_sub_group(self, name: str, read: Callable[[YamlCursor], T]) -> dict[str, T]:
         """The value of the annotation by SubGroup. A single value holds for every SubGroup."""
-        place = _unfolded(self._found.get(name))
+        place = _unfold(self._found.get(name))
         if place is None:
             return {}
         if not isinstance(place.node, MapNode):
@@ -152,7 +152,7 @@ class _Annotations:
             self._faults.add_warning(f"{pods} request no GPUs: the annotation {GPUS_ANNOTATION} does not name them.")
 
 
-def _unfolded(place: YamlCursor | None) -> YamlCursor | None:
+def _unfold(place: YamlCursor | None) -> YamlCursor | None:
     """The cursor of the value that a quoted text spells, if that is a map or a list."""
     if place is None or not isinstance(place.node, ScalarNode) or place.node.text.lstrip()[:1] not in {"{", "["}:
         return place

@@ -149,9 +149,9 @@ class _ManifestReader:
 
     def _is_within_bounds(self, group: PodGroup, pods: Mapping[str, SubGroupPods]) -> bool:
         """Whether the numbers of its pods and SubGroups are within the bounds of scheduling."""
-        asked = sum(each.count for each in pods.values())
+        requested = sum(each.count for each in pods.values())
         bounds = (
-            ("spec", asked, self.rules.max_pods, "pods"),
+            ("spec", requested, self.rules.max_pods, "pods"),
             ("spec.subGroups", len(group.groups), MAX_SUB_GROUPS, "SubGroups"),
         )
         for path, count, most, what in bounds:

@@ -58,9 +58,9 @@ def find_platform_rules(resource: ResourceEntry, task: YamlCursor, rules: SpecRu
 
 def warn_of_unused_resources(resources: dict[str, ResourceEntry], used: Iterable[str]) -> None:
     """Warn of resources that no task uses: that is allowed, but often a typing error elsewhere."""
-    asked = set(used)
+    used_names = set(used)
     for name, resource in resources.items():
-        if name not in asked and name != "default" and resource.cursor is not None:
+        if name not in used_names and name != "default" and resource.cursor is not None:
             resource.cursor.add_warning("no task uses this resource.")
 
 

@@ -1,9 +1,10 @@
-"""The server's side of `sandbox_worker`: a few processes kept ready, a time limit for each render, and always an
-answer.
+"""The server's side of `sandbox_worker`: a few idle processes, a time limit for each render, and an answer in every
+case.
 
-Templates are programs of their authors. A sandbox inside the server's process cannot bound their time and memory (a
+Templates are programs of their authors. A sandbox inside the server's process cannot limit their time and memory (a
 loop in a loop, a string times a billion); a process with limits can, and if it dies, only the template has failed.
-OSMO's own service works the same way."""
+OSMO's own service works the same way.
+"""
 
 from __future__ import annotations
 
@@ -75,11 +76,11 @@ class _RenderProcess:
 
     def _receive(self, seconds: float) -> dict[str, Any]:
         deadline = time.monotonic() + seconds
-        (length,) = struct.unpack(">I", self._exactly(4, deadline))
-        found: dict[str, Any] = json.loads(self._exactly(length, deadline))
+        (length,) = struct.unpack(">I", self._read_exactly(4, deadline))
+        found: dict[str, Any] = json.loads(self._read_exactly(length, deadline))
         return found
 
-    def _exactly(self, size: int, deadline: float) -> bytes:
+    def _read_exactly(self, size: int, deadline: float) -> bytes:
         got = bytearray()
         while len(got) < size:
             if not self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
@@ -121,7 +122,7 @@ class _RenderProcessPool:
         try:
             return _RenderProcess()
         except (OSError, _ProcessDied, _NoAnswerInTime) as error:
-            raise Busy("Templates cannot be rendered at the moment; nothing was stored, try again.") from error
+            raise Busy("Templates cannot be rendered now; nothing was stored, try again.") from error
 
     def release(self, worker: _RenderProcess) -> None:
         if worker.renders >= _RENDERS_BEFORE_RENEWAL:
@@ -170,7 +171,7 @@ def _render(pool: _RenderProcessPool, request: dict[str, Any]) -> dict[str, Any]
         worker.close()
         if slow:
             return _TOO_SLOW
-        # Another process may have killed an idle one; only the death of a fresh one is surely due to this template.
+        # An idle process may have been killed by other software; only a new process surely died of this template.
         return {"error": {"code": "too_large", "message": "", "line": None}} if fresh else _render(pool, request)
     except BaseException:
         worker.close()  # interrupted in the middle of a frame: its next bytes have no reader

@@ -1,7 +1,8 @@
-"""The text of a file before any YAML is read: `default-values` taken out, OSMO's own tokens hidden from Jinja.
+"""The text of a file before its YAML is read: `default-values` are removed, and the tokens of OSMO are hidden from
+Jinja.
 
-The part with the templates need not be YAML at all (`{% for %}` lines), so `default-values` is found by its lines: from
-the key at the left margin to the next thing at the margin that is not its own. Every other line keeps its number.
+The part with the templates need not be valid YAML (`{% for %}` lines), so `default-values` is found by its lines: from
+the key at the left margin to the next line at the margin that does not belong to it. Every other line keeps its number.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def read_mounts(place: YamlCursor | None) -> tuple[tuple[YamlCursor, str], ...]:
 
 
 def read_extra(found: dict[str, YamlCursor]) -> dict[str, Any]:
-    """checkpoint, kpis, downloadType, cacheSize: checked only so far that a typing error is seen."""
+    """checkpoint, kpis, downloadType, cacheSize: checked only far enough to find typing errors."""
     for item in iterate_items(found.get("checkpoint"), "checkpoints"):
         fields = item.known_fields(("path", "url", "frequency", "regex"), required=("path", "url", "frequency"))
         _check_texts(fields, ("path", "url"))

@@ -49,7 +49,7 @@ def read_task(
     """One task; after faults its spec serves only to find further ones."""
     found = place.known_fields(_FIELDS, required=("name", "image", "command"))
     name = names.claim_name(found.get("name"))
-    asked, resource = _resource(found.get("resource"), resources, place)
+    resource_name, resource = _resource(found.get("resource"), resources, place)
     mounts = data.read_mounts(found.get("volumeMounts"))
     task = TaskSpec(
         name=name,
@@ -57,26 +57,26 @@ def read_task(
         command=_command(found.get("command")),
         args=found["args"].texts() if "args" in found else (),
         environment=data.read_environment(found.get("environment")),
-        resource=asked,
+        resource=resource_name,
         gpu=resource.gpu,
         cpu=resource.cpu,
         memory_bytes=resource.memory,
         storage_bytes=resource.storage,
         platform=resource.platform,
-        lead=_flag(found, "lead"),
+        lead=_read_flag(found, "lead"),
         credentials=data.read_credentials(found.get("credentials")),
         exit_actions=read_exit_actions(found.get("exitActions"), rules.exit_actions, place.faults),
         inputs=data.read_inputs(found.get("inputs")),
         outputs=data.read_outputs(found.get("outputs")),
         files=data.read_files(found.get("files")),
-        privileged=_flag(found, "privileged"),
-        host_network=_flag(found, "hostNetwork"),
+        privileged=_read_flag(found, "privileged"),
+        host_network=_read_flag(found, "hostNetwork"),
         volume_mounts=tuple(text for _, text in mounts),
         nodes_excluded=resource.nodes_excluded,
         topology=resource.topology,
         extra=data.read_extra(found),
     )
-    if asked in resources:
+    if resource_name in resources:
         _check_platform(task, find_platform_rules(resource, place, rules), found, mounts)
     return ParsedTask(task, place, found.get("inputs"))
 
@@ -150,5 +150,5 @@ def _command(place: YamlCursor | None) -> tuple[str, ...]:
     return place.texts("texts, the program first")
 
 
-def _flag(found: dict[str, YamlCursor], name: str) -> bool:
+def _read_flag(found: dict[str, YamlCursor], name: str) -> bool:
     return found[name].boolean(False) if name in found else False

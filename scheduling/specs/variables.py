@@ -30,7 +30,7 @@ class TypedValue:
 
 
 def node_value(node: Node) -> Any:
-    """A node of `default-values` as the value a template sees; dates as text, other keys than text kept."""
+    """A node of `default-values` as the value for a template; dates are texts, keys of other types stay."""
     if isinstance(node, List):
         return [node_value(item) for item in node.items]
     if isinstance(node, MapNode):
@@ -84,7 +84,7 @@ def parse_typed_value(text: str) -> Any:
 
 
 def encode_variables(value: Any) -> Any:
-    """A value as JSON that keeps apart what JSON would mix up: keys that are numbers, and `TypedValue`."""
+    """A value as JSON that distinguishes what JSON would mix up: keys that are numbers, and `TypedValue`."""
     if isinstance(value, TypedValue):
         return ["w", value.text, encode_variables(value.value)]
     if isinstance(value, Mapping):

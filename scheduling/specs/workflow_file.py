@@ -84,7 +84,7 @@ def _groups(
                 read.append(_group(item, resources, names, rules))
             else:
                 task = read_task(item, resources, names, rules)
-                read.append((GroupSpec(f"{task.spec.name}-group", (_leading(task.spec),)), item, [task]))
+                read.append((GroupSpec(f"{task.spec.name}-group", (_as_lead(task.spec),)), item, [task]))
     return read
 
 
@@ -102,13 +102,13 @@ def _group(place: YamlCursor, resources: dict[str, ResourceEntry], names: Unique
             f"The group {quote(name)} has {len(leads)} lead tasks{lead_names}; exactly one of its "
             f"{len(tasks)} tasks needs `lead: true`.",
         )
-    specs = [_leading(tasks[0].spec)] if len(tasks) == 1 else [task.spec for task in tasks]
+    specs = [_as_lead(tasks[0].spec)] if len(tasks) == 1 else [task.spec for task in tasks]
     barrier = found["barrier"].boolean(True) if "barrier" in found else True
     ignore = found["ignoreNonleadStatus"].boolean(True) if "ignoreNonleadStatus" in found else True
     return GroupSpec(name, tuple(specs), barrier, ignore), place, tasks
 
 
-def _leading(task: TaskSpec) -> TaskSpec:
+def _as_lead(task: TaskSpec) -> TaskSpec:
     """The only task of a group leads it, whatever the file says."""
     return replace(task, lead=True)
 
@@ -157,21 +157,21 @@ def _timeout(place: YamlCursor | None, default: timedelta | None, longest: timed
     text = place.text() if place is not None else None
     if place is None or text is None:
         return default
-    asked = parse_duration(text)
-    if asked is None:
+    requested = parse_duration(text)
+    if requested is None:
         place.add_fault(
             "bad_duration",
             f"The time is {quote(text)}; allowed is a number with d, h, m, s, ms or us (no unit: seconds), "
             f"at most {MAX_DURATION.days} days. Write for example 8h.",
         )
         return default
-    if not asked:
+    if not requested:
         place.add_warning("0 means no limit of its own; the pool's default applies.")
         return default
-    if longest is not None and asked > longest:
+    if longest is not None and requested > longest:
         place.add_warning(f"{shorten(text)} is more than the pool allows; it is cut to {longest}.")
         return longest
-    return asked
+    return requested
 
 
 def _labels(place: YamlCursor | None, faults: Faults) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """YAML text -> values, put together from the events of PyYAML's parser with a bound on depth and number.
 
-The parser does not recurse, and neither does the composer. An alias counts as often as the values that it stands for,
+The parser does not recurse, and neither does the composer. An alias counts as often as the values that it refers to,
 so a short text cannot spell out more than the bound. Tags never build Python objects. A subclass says what a scalar, a
 list and a map become."""
 

@@ -93,7 +93,7 @@ def _json(text: str) -> YamlDocument | None:
     def pairs(items: list[tuple[str, Any]]) -> DocumentMap:
         made = DocumentMap(items)
         if len(made) != len(items):
-            made.repeated_keys = _repeated(key for key, _value in items)
+            made.repeated_keys = _repeated_keys(key for key, _value in items)
         return made
 
     try:
@@ -108,7 +108,7 @@ def _json(text: str) -> YamlDocument | None:
     return YamlDocument(value)
 
 
-def _repeated(keys: Iterator[str]) -> tuple[str, ...]:
+def _repeated_keys(keys: Iterator[str]) -> tuple[str, ...]:
     seen: set[str] = set()
     twice: dict[str, None] = {}
     for key in keys:

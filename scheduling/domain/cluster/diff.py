@@ -66,7 +66,7 @@ class ClusterDiff:
     """What follows from a comparison.
 
     `reports` (by gang, then by attempt) are to be written to the ledger; `created_pods` are attempts whose pods exist,
-    which the ledger did not know; `missing_pods` (by gang) are attempts whose known pods are not seen any more.
+    which the ledger did not know; `missing_pods` (by gang) are attempts whose known pods have disappeared.
     `to_create` are gangs with objects to create or to update; `waiting_reasons` are the changed ones.
     """
 

@@ -102,7 +102,7 @@ def _pod_request(spec: ReadOnlyObject) -> list[Any]:
         together = [have + more for have, more in zip(together, _requests(container), strict=True)]
     for container in spec.get("initContainers") or []:
         more = _requests(container)
-        if container.get("restartPolicy") == "Always":  # a sidecar runs beside the containers
+        if container.get("restartPolicy") == "Always":  # a sidecar runs as long as the containers
             together = [have + each for have, each in zip(together, more, strict=True)]
         else:
             largest = [max(pair) for pair in zip(largest, more, strict=True)]

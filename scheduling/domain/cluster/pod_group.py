@@ -58,9 +58,9 @@ def _minimums(shape: GangShape) -> Object:
 def _of_tree(tree: Mapping[str, Any]) -> Object:
     if not tree.get("sub_groups"):
         return {"minMember": tree.get("min_member", 1)}
-    return _renamed(tree, {"min_sub_group": "minSubGroup"}) | {
+    return _rename_fields(tree, {"min_sub_group": "minSubGroup"}) | {
         "subGroups": [
-            _renamed(
+            _rename_fields(
                 sub, {"name": "name", "parent": "parent", "min_member": "minMember", "min_sub_group": "minSubGroup"}
             )
             for sub in tree["sub_groups"]
@@ -68,7 +68,7 @@ def _of_tree(tree: Mapping[str, Any]) -> Object:
     }
 
 
-def _renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> Object:
+def _rename_fields(fields: Mapping[str, Any], names: Mapping[str, str]) -> Object:
     return {there: fields[here] for here, there in names.items() if here in fields}
 
 
@@ -88,20 +88,20 @@ def pod_group_patch(desired: Object, observed: Object) -> Object:
 
 def dropped_fields(sent: Object, kept: Object) -> list[str]:
     """The paths in `spec` that an API server dropped, because its PodGroup version does not know them."""
-    return list(_dropped(sent["spec"], kept.get("spec") or {}, "spec"))
+    return list(_find_dropped_fields(sent["spec"], kept.get("spec") or {}, "spec"))
 
 
-def _dropped(sent: Mapping[str, Any], kept: Mapping[str, Any], path: str) -> Iterator[str]:
+def _find_dropped_fields(sent: Mapping[str, Any], kept: Mapping[str, Any], path: str) -> Iterator[str]:
     for key, value in sent.items():
         here = f"{path}.{key}"
         if key not in kept:
             yield here
         elif isinstance(value, Mapping):
-            yield from _dropped(value, kept[key], here)
+            yield from _find_dropped_fields(value, kept[key], here)
         elif isinstance(value, Sequence) and not isinstance(value, str):
             for position, (item, other) in enumerate(zip(value, kept[key], strict=False)):
                 if isinstance(item, Mapping):
-                    yield from _dropped(item, other, f"{here}[{position}]")
+                    yield from _find_dropped_fields(item, other, f"{here}[{position}]")
 
 
 def may_be_dropped(manifest: Object) -> bool:

@@ -101,11 +101,11 @@ def _verdict(pod: ReadOnlyObject, now: datetime) -> _Verdict:
         return _end(status, phase, terminated or {})
     if (pod["metadata"]).get("deletionTimestamp"):
         return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, "The pod was deleted in the cluster before its task ended.")
-    if verdict := _stuck(pod, now):
+    if verdict := _stuck_verdict(pod, now):
         return verdict
     if phase == "Running":
         return _Verdict(TaskStatus.RUNNING)
-    return _pending(pod, now) if phase == "Pending" else _Verdict(None)
+    return _pending_verdict(pod, now) if phase == "Pending" else _Verdict(None)
 
 
 def _end(status: ReadOnlyObject, phase: str, terminated: ReadOnlyObject) -> _Verdict:
@@ -127,7 +127,7 @@ def _end(status: ReadOnlyObject, phase: str, terminated: ReadOnlyObject) -> _Ver
     return _Verdict(TaskStatus.FAILED, f"exit code {code}" + (f": {text}" if text else ""), code)
 
 
-def _stuck(pod: ReadOnlyObject, now: datetime) -> _Verdict | None:
+def _stuck_verdict(pod: ReadOnlyObject, now: datetime) -> _Verdict | None:
     """The verdict for a container that will never run; None while it still may."""
     for container in _containers(pod):
         waiting = (container.get("state") or {}).get("waiting") or {}
@@ -138,18 +138,18 @@ def _stuck(pod: ReadOnlyObject, now: datetime) -> _Verdict | None:
         if reason in _NO_START:
             return _Verdict(TaskStatus.FAILED_START_ERROR, text)
         if reason in _NO_CONFIG:
-            return _late(pod, now, CONFIG_GRACE, TaskStatus.FAILED_START_ERROR, text)
+            return _late_verdict(pod, now, CONFIG_GRACE, TaskStatus.FAILED_START_ERROR, text)
     return None
 
 
-def _pending(pod: ReadOnlyObject, now: datetime) -> _Verdict:
+def _pending_verdict(pod: ReadOnlyObject, now: datetime) -> _Verdict:
     if not (pod.get("spec") or {}).get("nodeName"):
         return _Verdict(TaskStatus.SCHEDULING)
     text = f"The container did not start within {START_TIMEOUT.total_seconds() / 60:.0f} minutes."
-    return _late(pod, now, START_TIMEOUT, TaskStatus.FAILED_START_TIMEOUT, text)
+    return _late_verdict(pod, now, START_TIMEOUT, TaskStatus.FAILED_START_TIMEOUT, text)
 
 
-def _late(pod: ReadOnlyObject, now: datetime, grace: timedelta, status: TaskStatus, text: str) -> _Verdict:
+def _late_verdict(pod: ReadOnlyObject, now: datetime, grace: timedelta, status: TaskStatus, text: str) -> _Verdict:
     """INITIALIZING until the grace period is over, which counts from the time the pod got its node."""
     placed = _condition(pod, kind="PodScheduled") or {}
     since = parse_time(placed.get("lastTransitionTime")) or parse_time((pod.get("status") or {}).get("startTime"))

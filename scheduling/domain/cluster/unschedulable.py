@@ -48,7 +48,7 @@ class UnschedulableReason:
         texts = {"reason": self.reason, "queue": self.queue}
         found |= {key: text for key, text in texts.items() if text}
         amounts = {"requested": self.requested, "quota": self.quota, "limit": self.limit, "used": self.used}
-        return found | {key: _plain(amount) for key, amount in amounts.items() if amount is not None}
+        return found | {key: _json_number(amount) for key, amount in amounts.items() if amount is not None}
 
 
 def read_unschedulable_reason(pod_group: ReadOnlyObject) -> UnschedulableReason | None:
@@ -57,7 +57,7 @@ def read_unschedulable_reason(pod_group: ReadOnlyObject) -> UnschedulableReason 
     current = [each for each in conditions if each.get("type") == _UNSCHEDULABLE and each.get("status") == "True"]
     if not current:
         return None
-    latest = max(current, key=_when)
+    latest = max(current, key=_transition_key)
     refusals = [_unschedulable_reason(reason) for reason in latest.get("reasons") or []]
     if not refusals:
         return _unschedulable_reason({"reason": latest.get("reason", ""), "message": latest.get("message", "")})
@@ -65,10 +65,10 @@ def read_unschedulable_reason(pod_group: ReadOnlyObject) -> UnschedulableReason 
     return next((each for each in refusals if each.queue), refusals[0])
 
 
-def _when(condition: ReadOnlyObject) -> tuple[float, int]:
+def _transition_key(condition: ReadOnlyObject) -> tuple[float, int]:
     at = parse_time(condition.get("lastTransitionTime"))
-    turn = str(condition.get("transitionID", ""))
-    return (at.timestamp() if at else 0.0, int(turn) if turn.isascii() and turn.isdigit() else 0)
+    transition = str(condition.get("transitionID", ""))
+    return (at.timestamp() if at else 0.0, int(transition) if transition.isascii() and transition.isdigit() else 0)
 
 
 def _unschedulable_reason(reason: ReadOnlyObject) -> UnschedulableReason:
@@ -76,14 +76,14 @@ def _unschedulable_reason(reason: ReadOnlyObject) -> UnschedulableReason:
     details = (reason.get("details") or {}).get("queueDetails") or {}
     message = " ".join((reason.get("message") or "").split())[:_MAX_MESSAGE_LENGTH]
     firm = word == "NonPreemptibleOverQuota"
-    asked = "podGroupRequestedNonPreemptibleResources" if firm else "podGroupRequestedResources"
+    requested_key = "podGroupRequestedNonPreemptibleResources" if firm else "podGroupRequestedResources"
     used = "queueAllocatedNonPreemptibleResources" if firm else "queueAllocatedResources"
     return UnschedulableReason(
         code=_CODES.get(word, NOT_SCHEDULED),
         message=message or "The cluster's scheduler has not placed it yet.",
         reason=word,
         queue=details.get("name", ""),
-        requested=_gpus(details.get(asked) or details.get("podGroupRequestedResources")),
+        requested=_gpus(details.get(requested_key) or details.get("podGroupRequestedResources")),
         quota=_gpus(details.get("queueDeservedResources")),
         limit=_gpus(details.get("queueResourceLimits")),
         used=_gpus(details.get(used)),
@@ -91,14 +91,14 @@ def _unschedulable_reason(reason: ReadOnlyObject) -> UnschedulableReason:
 
 
 def _gpus(amounts: ReadOnlyObject | None) -> Fraction | None:
-    return next(_found(amounts or {}), None)
+    return next(_find_gpu_amounts(amounts or {}), None)
 
 
-def _found(amounts: ReadOnlyObject) -> Iterator[Fraction]:
+def _find_gpu_amounts(amounts: ReadOnlyObject) -> Iterator[Fraction]:
     for name in _GPU_NAMES:
         if (amount := read_quantity(amounts.get(name))) is not None:
             yield amount
 
 
-def _plain(amount: Fraction) -> int | float:
+def _json_number(amount: Fraction) -> int | float:
     return int(amount) if amount.denominator == 1 else float(amount)

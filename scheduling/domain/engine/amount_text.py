@@ -13,11 +13,11 @@ from scheduling.domain.engine.facts import DisplayUnit
 def amounts_text(
     amounts: Mapping[str, Amount], units: Mapping[str, DisplayUnit], *, relevant: Collection[str] = ()
 ) -> str:
-    """Amounts for a message. Resources with a unit are left out beside other resources unless they are relevant: a
-    message about 8 GPUs does not name their cores, unless cores are missing."""
+    """Amounts for a message. Resources with a unit are left out if there are other resources, unless they are relevant:
+    a message about 8 GPUs does not name their cores, unless cores are missing."""
     main = {key: amount for key, amount in amounts.items() if key not in units}
-    beside = [key for key in sorted(amounts) if key in units and (key in relevant or not main)]
-    parts = [_unit_text(units[key], amounts[key]) for key in beside]
+    secondary = [key for key in sorted(amounts) if key in units and (key in relevant or not main)]
+    parts = [_unit_text(units[key], amounts[key]) for key in secondary]
     return " and ".join([plain_amounts_text(main), *parts] if main else parts) or plain_amounts_text({})
 
 

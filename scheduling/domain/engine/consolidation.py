@@ -31,7 +31,7 @@ def start_by_moving(
     """Start the gang after moving others, or change nothing and return None. Quotas must allow the gang already.
     `among`: a set that contains all movable gangs, if it is known."""
     world, gang = search.world, search.gang
-    for first in _candidates(world, _largest(gang), movable, set(), among)[:MAX_FIRST_NODES]:
+    for first in _candidates(world, _largest_need(gang), movable, set(), among)[:MAX_FIRST_NODES]:
         before = world.mark()
         units = _vacate(search, first, movable, among)
         if units is None:
@@ -60,13 +60,13 @@ def _vacate(
             return None
         if search.can_start():
             return units
-        following = _candidates(world, _largest(search.gang), movable, moving, among)
+        following = _candidates(world, _largest_need(search.gang), movable, moving, among)
         if not following:
             return None
         leaving = following[0]
 
 
-def _largest(gang: GangState) -> Request:
+def _largest_need(gang: GangState) -> Request:
     return max(gang.needs[i] for i, status in enumerate(gang.status) if status == WAITING)
 
 

@@ -113,9 +113,9 @@ class EvictionSearch:
         return bool(started)
 
     def _may_fit(self) -> bool:
-        return self.world.has_free_total(self.request) and self._allowed()
+        return self.world.has_free_total(self.request) and self._may_start()
 
-    def _allowed(self) -> bool:
+    def _may_start(self) -> bool:
         queue = self.gang.queue
         return queue is not None and may_start(self.world, queue, self.request, preemptible=self.gang.preemptible)
 
@@ -128,7 +128,7 @@ class EvictionSearch:
         fits = self.can_start()
         while not fits:
             # Once quotas let the gang start, only free capacity is missing, and only on nodes that it could use.
-            allowed = self._allowed()
+            allowed = self._may_start()
             unit = source.take_next(candidates.helps if allowed else None)
             if unit is None:
                 self.undo()
@@ -144,18 +144,18 @@ class EvictionSearch:
 
     def _return_unneeded(self, units: Sequence[EvictionUnit]) -> list[EvictionUnit]:
         """The units without those that are not needed; the unit that a gang gave up first returns last."""
-        kept: list[EvictionUnit] = list(units[-1:])
+        needed: list[EvictionUnit] = list(units[-1:])
         for unit in reversed(units[:-1]):
-            if all(other.gang is not unit.gang for other in kept):
+            if all(other.gang is not unit.gang for other in needed):
                 before = self.world.mark()
                 for i, node in zip(unit.tasks, unit.nodes, strict=True):
                     self.world.start_on(unit.gang, i, node)
                 if self.can_start():
                     continue
                 self.world.undo(before)
-            kept.append(unit)
-        kept.reverse()
-        return kept
+            needed.append(unit)
+        needed.reverse()
+        return needed
 
     def _search_fewer(self, units: list[EvictionUnit], source: VictimSource) -> list[EvictionUnit]:
         cores = {unit.gang.index for unit in units if not any(unit.gang.active)}
@@ -165,7 +165,7 @@ class EvictionSearch:
         highest = max(unit.gang.fact.priority for unit in units)
         world.undo(self._mark)
         pool = (gang for gang in source.candidates() if gang.fact.priority <= highest)
-        held = [(gang, self._held(gang)) for gang in islice(pool, MAX_SINGLE_VICTIMS)]
+        held = [(gang, self._running_amounts(gang)) for gang in islice(pool, MAX_SINGLE_VICTIMS)]
         missing = [0 if world.nodes is None else amount - world.nodes.total[r] for r, amount in self.request]
         trials = MAX_TRIALS
         for size, most in ((1, MAX_SINGLE_VICTIMS), (2, MAX_PAIRED_VICTIMS)):
@@ -185,7 +185,7 @@ class EvictionSearch:
             world.stop(unit.gang, unit.tasks)
         return units
 
-    def _held(self, gang: GangState) -> list[Number]:
+    def _running_amounts(self, gang: GangState) -> list[Number]:
         """The amounts of the running tasks of a gang, for each resource of the request."""
         whole = dict(sum_requests([gang.requests[i] for i, status in enumerate(gang.status) if status == RUNNING]))
         return [whole.get(r, 0) for r, _amount in self.request]

@@ -69,9 +69,9 @@ class QueueOrder:
 
     def next_leaf(self) -> QueueState | None:
         """The leaf whose first gang is tried next."""
-        queue = self._best(_TOP)
+        queue = self._best_child(_TOP)
         while queue is not None and queue.children:
-            queue = self._best(queue.index)
+            queue = self._best_child(queue.index)
         return queue
 
     def refresh(self, leaf: QueueState) -> None:
@@ -79,7 +79,7 @@ class QueueOrder:
         for queue in leaf.path:
             stamp = self._stamps[queue.index] = self._stamps.get(queue.index, 0) + 1
             if queue.children:
-                best = self._best(queue.index)
+                best = self._best_child(queue.index)
                 head = None if best is None else self._heads[best.index]
             else:
                 leaf_queue = self._pending.get(queue.index)
@@ -92,7 +92,7 @@ class QueueOrder:
                     (service_key(queue, head.next_request), queue.index, stamp, queue),
                 )
 
-    def _best(self, level: int) -> QueueState | None:
+    def _best_child(self, level: int) -> QueueState | None:
         heap = self._heaps.get(level)
         while heap:
             _key, index, stamp, queue = heap[0]

@@ -64,7 +64,7 @@ class Remedies:
         if blocker.limit == "nodes":
             for short in blocker.node_shortages:
                 freed = self._world.amounts_text(lacking := self._world.named_amounts(short.missing), relevant=lacking)
-                yield Remedy(f"{freed} more must be free on {short.node}", self._on(short.node))
+                yield Remedy(f"{freed} more must be free on {short.node}", self._gangs_on(short.node))
             return
         grow = f"Raise the {limit_text(blocker.limit)} of {blocker.node} by {self._world.amounts_text(blocker.missing)}"
         queue = self._world.queue_of.get(blocker.node or "")
@@ -76,7 +76,7 @@ class Remedies:
         holders = self._holding(queue, all_work=blocker.limit != "quota", but=gang)
         yield Remedy(f"{grow}, or end as much {which} in {queue.fact.name}", holders)
 
-    def _on(self, node: str) -> tuple[str, ...]:
+    def _gangs_on(self, node: str) -> tuple[str, ...]:
         nodes = self._world.nodes
         if nodes is None:
             return ()

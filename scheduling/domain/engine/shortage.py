@@ -62,7 +62,7 @@ class ShortageFinder:
         if nodes_when_empty is None:
             return Shortage(requested, (), requested, (), is_fragmented=fragmented, is_permanent=True)
         fill = _LeastShortFill(nodes, requests)
-        where = fill.where()
+        where = fill.find_node_shortages()
         if fill.overfills:
             where = _node_shortages(nodes, nodes_when_empty, requests) or where
         missing = sum_requests([short.missing for short in where])
@@ -109,36 +109,36 @@ class _LeastShortFill:
         self._here: dict[int, list[Number]] = {}
         self._lacking: dict[int, dict[int, Number]] = {}
 
-    def where(self) -> tuple[NodeShortage, ...]:
+    def find_node_shortages(self) -> tuple[NodeShortage, ...]:
         """The shortage of each node, by name; the nodes stay unchanged."""
-        nodes, taken = self._nodes, []
+        nodes, changes = self._nodes, []
         for request in sorted(self._requests, reverse=True):
             node = nodes.tightest_node(request)
             if node == NOWHERE:
-                node = self._nearest(request)
-                lack = self._lack(node, request)
+                node = self._nearest_node(request)
+                lack = self._missing_amounts(node, request)
                 nodes.release(node, lack)
-                taken.append((node, tuple((r, -amount) for r, amount in lack)))
+                changes.append((node, tuple((r, -amount) for r, amount in lack)))
                 for r, amount in lack:
                     held = self._lacking.setdefault(node, {})
                     held[r] = held.get(r, 0) + amount
             nodes.reserve(node, request)
-            taken.append((node, request))
+            changes.append((node, request))
             mine = self._here.setdefault(node, [0] * len(nodes.total))
             for r, amount in request:
                 if r < nodes.width:
                     mine[r] += amount
-        for node, request in reversed(taken):
+        for node, request in reversed(changes):
             nodes.release(node, request)
         return tuple(
             NodeShortage(nodes.names[node], tuple(sorted(lack.items()))) for node, lack in sorted(self._lacking.items())
         )
 
-    def _lack(self, node: int, request: Request) -> Request:
+    def _missing_amounts(self, node: int, request: Request) -> Request:
         free, width = self._nodes.free[node], self._nodes.width
         return tuple((r, amount - free[r]) for r, amount in request if r < width and amount > free[r])
 
-    def _nearest(self, request: Request) -> int:
+    def _nearest_node(self, request: Request) -> int:
         """The large enough node that lacks least; without such a node, the node that lacks least."""
         nodes = self._nodes
         best: int = NOWHERE
@@ -146,7 +146,11 @@ class _LeastShortFill:
         for node, capacity in enumerate(nodes.capacity):
             mine = self._here.get(node)
             small = any(amount + (mine[r] if mine and r < nodes.width else 0) > capacity[r] for r, amount in request)
-            cost = (small, dict(self._lack(node, request)).get(request[0][0], 0), self._lack(node, request))
+            cost = (
+                small,
+                dict(self._missing_amounts(node, request)).get(request[0][0], 0),
+                self._missing_amounts(node, request),
+            )
             if least is None or cost < least:
                 best, least = node, cost
         self.overfills = self.overfills or (least is not None and least[0])

@@ -44,7 +44,7 @@ def _start_some(world: World, gang: GangState, leaf: int, count: int) -> bool:
 
 
 def _start_at_once(world: World, gang: GangState) -> bool:
-    """Placed one after the other, a child may take nodes that only a later child could use; so try all together."""
+    """Try all together: placed one after the other, a child may use nodes that only a later child could use."""
     if gang.is_satisfied or not gang.is_complete:
         return False
     if _start(world, gang, gang.next_tasks()):

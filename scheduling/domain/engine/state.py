@@ -253,12 +253,12 @@ class GangState:
             elif any(self.active):
                 key = (self.index, self.task_index.waiting_digest)
             else:
-                key = self._fresh = self._fresh or self._as_waiting()
+                key = self._fresh = self._fresh or self._waiting_signature()
             key = (self.fact.priority, self.preemptible, key)
             self._signature = self._table.setdefault(key, len(self._table))
         return self._signature
 
-    def _as_waiting(self) -> object:
+    def _waiting_signature(self) -> object:
         waits = tuple((self.leaf[i], self.needs[i]) for i, status in enumerate(self.status) if status == WAITING)
         return (*self.tree.parents, *self.tree.thresholds, waits)
 

@@ -112,7 +112,7 @@ class BranchPoint:
 
 
 def branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
-    """Every branch beside the leaf's path that is above its quota in a requested resource: among the siblings of the
+    """Every branch outside the leaf's path that is above its quota in a requested resource: among the siblings of the
     leaf, of its parent, and so on upward."""
     for ours, above in pairwise(leaf.path):
         for theirs in above.children:

@@ -89,7 +89,7 @@ class World:
                 else:
                     self.columns[r].release(queue.column, amount)
 
-    def _started(self, gang: GangState, i: int, node: int) -> None:
+    def _record_start(self, gang: GangState, i: int, node: int) -> None:
         gang.start(i, node)
         if node != NOWHERE:
             self.on_node[node][gang.index, i] = None
@@ -97,7 +97,7 @@ class World:
                 self.firm.reserve(node, gang.needs[i])
         self._hold(gang, gang.requests[i], 1)
 
-    def _stopped(self, gang: GangState, i: int) -> int:
+    def _record_stop(self, gang: GangState, i: int) -> int:
         node = gang.stop(i)
         if node != NOWHERE and self.nodes is not None:
             del self.on_node[node][gang.index, i]
@@ -130,17 +130,17 @@ class World:
             gang, i, node = self.journal.pop()
             if gang.status[i] == RUNNING:
                 self.releases += 1
-                self._stopped(gang, i)
+                self._record_stop(gang, i)
             else:
                 if node != NOWHERE and self.nodes is not None:
                     self.nodes.reserve(node, gang.needs[i])
-                self._started(gang, i, node)
+                self._record_start(gang, i, node)
 
     def stop(self, gang: GangState, tasks: Iterable[int]) -> None:
         """Stop these running tasks; they wait afterwards."""
         self.releases += 1
         for i in tasks:
-            self.journal.append((gang, i, self._stopped(gang, i)))
+            self.journal.append((gang, i, self._record_stop(gang, i)))
 
     def start(self, gang: GangState, tasks: Sequence[int]) -> bool:
         """Start these waiting tasks on the tightest nodes, all or nothing. The caller has checked the quotas."""
@@ -156,7 +156,7 @@ class World:
                 return False
             nodes = found
         for i, node in zip(tasks, nodes, strict=True):
-            self._started(gang, i, node)
+            self._record_start(gang, i, node)
             self.journal.append((gang, i, node))
         return True
 
@@ -165,7 +165,7 @@ class World:
         cluster)."""
         if self.nodes is not None and node != NOWHERE:
             self.nodes.reserve(node, gang.needs[i])
-        self._started(gang, i, node)
+        self._record_start(gang, i, node)
         self.journal.append((gang, i, node))
 
     def _may_fit(self, needs: Sequence[Request]) -> bool:

@@ -1,1 +1,1 @@
-"""KAI queues as the ledger wants them: what should be there, what differs, and in which order to write it."""
+"""KAI queues as the ledger requires them: the desired queues, the differences, and the order of the writes."""

@@ -101,7 +101,7 @@ def plan_queues(desired: Mapping[str, DesiredQueue], observed: Mapping[str, Obse
         QueueStep(QueueAction.DELETE, name, None, observed[name].uid, _above(desired, observed[name].parent))
         for name in sorted(going - staying)
     ]
-    return QueuePlan(tuple(_ordered(mine, observed, deletes)), tuple(untouched))
+    return QueuePlan(tuple(_order_steps(mine, observed, deletes)), tuple(untouched))
 
 
 def _ancestors(name: str | None, observed: Mapping[str, ObservedQueue], within: set[str]) -> Iterator[str]:
@@ -118,7 +118,7 @@ def _above(desired: Mapping[str, DesiredQueue], *parents: str | None) -> tuple[s
     return tuple(dict.fromkeys(found))
 
 
-def _ordered(
+def _order_steps(
     desired: Mapping[str, DesiredQueue], observed: Mapping[str, ObservedQueue], deletes: list[QueueStep]
 ) -> Iterator[QueueStep]:
     """Steps that free quota before steps that use it; each step as soon as the tree allows it."""
@@ -211,7 +211,7 @@ def _size(quota: float) -> float:
 
 
 def _depths(desired: Mapping[str, DesiredQueue], observed: Mapping[str, ObservedQueue]) -> dict[str, int]:
-    """The depth of each queue. A cycle that was written by hand ends where it began."""
+    """The depth of each queue. On a cycle that was written by hand the count ends at its first node."""
     depth: dict[str, int] = {}
     for start in (*desired, *observed):
         path: list[str] = []

@@ -134,7 +134,7 @@ def test_borrowing(cluster: Make) -> None:
 
 
 def test_reclaiming(cluster: Make) -> None:
-    """WF5 (NORMAL) of pool2 takes back the GPU that WF3 had borrowed; WF2, inside pool1's quota, is not touched."""
+    """WF5 (NORMAL) of pool2 reclaims the GPU that WF3 had borrowed; WF2, inside pool1's quota, is not touched."""
     sim = borrowing(cluster)
     sim.submit("wf3", "pool1", "LOW")
     sim.reconcile()
@@ -184,7 +184,7 @@ def test_the_owner_is_not_told_whose_work_took_its_place(cluster: Make) -> None:
     sim.submit("secret", "pool2")
     sim.reconcile()
     told = sim.get("/api/workflow/wf3-1?verbose=True", sim.client("alice"))
-    assert "Another pool takes back 2 GPUs" in str(told)
+    assert "Another pool reclaims 2 GPUs" in str(told)
     assert "secret" not in str(told)
     assert "pool2" not in str(told)
     (decision,) = Decision.objects.filter(action="reclaim")

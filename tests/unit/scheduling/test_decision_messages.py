@@ -41,8 +41,8 @@ CASES = [
     ),
     (
         DecisionFacts(StepAction.RECLAIM, "wf3-1", "pool1", 1, beneficiary="wf5-1", beneficiary_leaf="pool2"),
-        "pool2 takes back 1 GPU that wf3-1 had borrowed in pool1, for wf5-1.",
-        "Another pool takes back 1 GPU that wf3-1 had borrowed in pool1.",
+        "pool2 reclaims 1 GPU that wf3-1 had borrowed in pool1, for wf5-1.",
+        "Another pool reclaims 1 GPU that wf3-1 had borrowed in pool1.",
     ),
     (
         DecisionFacts(StepAction.PREEMPT, "wf1-1", "pool", 2),

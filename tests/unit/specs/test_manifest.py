@@ -180,7 +180,7 @@ def test_what_a_cluster_adds_is_passed_over():
 def test_variables_beside_it_do_nothing_and_are_told():
     parsed = parse(INFERENCE, set_variables=["a=1"])
     assert parsed.spec is not None
-    assert parsed.warnings == ("A PodGroup manifest is not a template; the variables given beside it are not used.",)
+    assert parsed.warnings == ("A PodGroup manifest is not a template; the given variables are not used.",)
     assert parsed.rendered_text == INFERENCE
 
 
