@@ -73,8 +73,13 @@ class ClientError(Exception):
 
 
 def detail_location(detail: Mapping[str, Any]) -> str:
-    """`line 12, workflow.tasks[0].image: `, or an empty text for a fault without a location."""
+    """`line 12, workflow.tasks[0].image: `, or an empty text for a fault without a location.
+
+    A message that begins with its path does not need the path a second time.
+    """
     line, path = detail.get("line"), detail.get("path")
+    if path and str(detail.get("message", "")).startswith(f"{path} "):
+        path = None
     location = ", ".join([f"line {line}"] * bool(line) + [str(path)] * bool(path))
     return f"{location}: " if location else ""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from osmo_admin.cli.client_errors import detail_location
 from osmo_admin.cli.offline_text import plan_text, simulation_text, validation_text
 from osmo_admin.cli.tables import printable_text
 
@@ -142,5 +143,5 @@ def _print_answer(body: dict[str, Any], output: AnswerFormat, text: Callable[[di
 def _print_error(source: str, body: dict[str, Any]) -> None:
     for detail in body["details"] or [{"path": "", "message": body["message"]}]:
         line = f":{detail['line']}" if detail.get("line") else ""
-        where = f" {detail['path']}:" if detail["path"] else ""
-        typer.echo(f"{source}{line}:{where} {detail['message']}", err=True)
+        where = detail_location({**detail, "line": None})
+        typer.echo(f"{source}{line}: {where}{detail['message']}", err=True)

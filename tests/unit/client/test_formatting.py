@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from osmo_admin.cli import tables, times
-from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.client_errors import ClientError, detail_location
 from osmo_admin.cli.config_difference import UNCHANGED, find_changes
 from osmo_admin.cli.effect_text import change_lines
 from osmo_admin.cli.list_options import OptionGrammar, repeat_list_options
@@ -139,3 +139,9 @@ GRAMMAR = OptionGrammar(frozenset({"-p", "--set"}), frozenset({"--set"}), frozen
 )
 def test_list_options_are_repeated_where_a_word_is_no_argument(words, repeated):
     assert repeat_list_options(words.split(), GRAMMAR) == repeated.split()
+
+
+def test_a_message_that_begins_with_its_path_is_shown_without_a_second_path() -> None:
+    detail = {"path": "quota", "message": "quota must be a number, not x.", "line": 3}
+    assert detail_location(detail) == "line 3: "
+    assert detail_location({**detail, "message": "No number."}) == "line 3, quota: "

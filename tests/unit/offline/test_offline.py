@@ -57,7 +57,7 @@ def test_simulate_for_people_and_programs(files):
 def test_simulate_tells_what_cannot_be_read_and_where(files):
     told = osmo("simulate", files / "bad.yaml")
     assert told.exit_code == 2
-    assert f"{files}/bad.yaml:1: queues[0].size: queues[0].size is not known here" in told.stderr
+    assert f"{files}/bad.yaml:1: queues[0].size is not known here" in told.stderr
     body = json.loads(osmo("simulate", files / "bad.yaml", "-o", "json").stdout)
     assert (body["error_code"], body["details"][0]["path"]) == ("SCENARIO", "queues[0].size")
     assert osmo("simulate", files / "nothing.yaml").exit_code == 2
