@@ -1,1 +1,1 @@
-"""The ledger: what exists, what was promised, what is held, who may touch it."""
+"""The ledger: pools and cohorts, their quotas, the reservations of work, and the permissions of users."""

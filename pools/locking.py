@@ -7,7 +7,7 @@ given. Two transactions that keep the order can wait for each other, but never i
 |---|------|----------------------|-------------------------|
 | 1 | idempotency key | the row of the key, by the INSERT that claims it (`pools.services.idempotency`) | one only |
 | 2 | account | `User` row | one only |
-| 3 | role | `Group` row, while a role is taken away | one only |
+| 3 | role | `Group` row, while a role is removed from accounts | one only |
 | 4 | configuration | advisory lock `CONFIGURATION_LOCK` | one only |
 | 5 | pool tree | row of the top-level `Pool` | id |
 | 6 | cohort tree | row of the `Cohort` at the root of the tree | id |
@@ -15,7 +15,7 @@ given. Two transactions that keep the order can wait for each other, but never i
 | 8 | at commit, by trigger | `LedgerGeneration` rows of the backends whose promises changed | backend id |
 
 Locks outside the table: `lock_revision` and `lock_backend` are the only lock of their transaction. The locks of
-scheduling's own tables stand in :mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue sync,
+scheduling's own tables are in :mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue sync,
 GPU quota controller) are rows claimed by a single UPDATE, so no lock is held while a lease is.
 
 Triggers repeat locks 4 and 5 for writers that bypass the services; a service that keeps the order holds them already.
@@ -76,7 +76,7 @@ def lock_user(username: str, *, for_deletion: bool = False) -> User | None:
 
 
 def lock_role(role: str) -> None:
-    """Let one transaction at a time take this role away from accounts. Granting the role does not wait."""
+    """Let one transaction at a time remove this role from accounts. Granting the role does not wait."""
     _require_transaction()
     list(Group.objects.select_for_update(no_key=True).filter(name=role))
 
@@ -85,7 +85,7 @@ def lock_configuration() -> None:
     """Let one change of the configuration of pools, cohorts and backends happen at a time, until the transaction ends.
 
     Revisions are numbered and read back in the order of their changes, and the backend of a pool must not change while
-    the pool is put there. Submissions and reconciliation take only pool trees, so they never wait for this lock.
+    the pool is assigned to it. Submissions and reconciliation take only pool trees, so they never wait for this lock.
     """
     _require_transaction()
     with connection.cursor() as cursor:
@@ -135,7 +135,7 @@ def lock_revision(pk: int) -> ConfigRevision:
 
 
 def lock_backend(pk: int) -> Backend:
-    """Lock the row of a backend until the transaction ends, for a change of what hangs on it, such as its webhook."""
+    """Lock the row of a backend until the transaction ends, for a change of its dependent rows, such as its webhook."""
     _require_transaction()
     return Backend.objects.select_for_update().get(pk=pk)
 
@@ -192,14 +192,14 @@ def lock_namespaces(names: Iterable[str]) -> dict[str, GpuNamespace]:
     _require_transaction()
     wanted = sorted(set(names))
     with connection.cursor() as cursor:
-        usage, quotas = _locked_namespaces(cursor, wanted)
+        usage, quotas = _lock_namespace_rows(cursor, wanted)
         if len(usage) < len(wanted):
             cursor.execute(_NEW_NAMESPACES_SQL, [wanted])
-            usage, quotas = _locked_namespaces(cursor, wanted)
+            usage, quotas = _lock_namespace_rows(cursor, wanted)
     return namespace_facts(wanted, usage, quotas)
 
 
-def _locked_namespaces(cursor: Any, wanted: Sequence[str]) -> tuple[list[GpuUsage], list[GpuQuota]]:
+def _lock_namespace_rows(cursor: Any, wanted: Sequence[str]) -> tuple[list[GpuUsage], list[GpuQuota]]:
     cursor.execute(_LOCK_NAMESPACES_SQL, [wanted, wanted])
     usage = [GpuUsage.from_db(connection.alias, USAGE_COLUMNS, row) for row in cursor.fetchall()]
     cursor.nextset()

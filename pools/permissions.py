@@ -1,4 +1,4 @@
-"""The policy of all interfaces: which actions an actor may do, and which objects the actor may know of."""
+"""The policy of all interfaces: the actions that an actor may do, and the objects that an actor may see."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEEDED = {
 
 
 def unknown_pool(name: str) -> NotFound:
-    """The answer for a pool that is not there or not to be seen; the same on purpose."""
+    """The same error for a pool that does not exist and for one that the actor may not see, on purpose."""
     return NotFound(f"Pool {name} does not exist, or you have no role on it.")
 
 
@@ -29,7 +29,7 @@ def require_platform(actor: Actor, permission: Permission = Permission.PLATFORM_
 
 
 def get_visible_pool(actor: Actor, name: str) -> Pool:
-    """The pool or subpool of this canonical name. Raises NotFound if it is not there or not visible to `actor`."""
+    """The pool or subpool of this canonical name. Raises NotFound if it does not exist or is not visible to `actor`."""
     pool = (
         Pool.objects.visible_to(actor).select_related("parent__backend", "backend", "cohort").filter(name=name).first()
     )
@@ -39,7 +39,7 @@ def get_visible_pool(actor: Actor, name: str) -> Pool:
 
 
 def get_visible_root(actor: Actor, name: str) -> Pool:
-    """The top-level pool of this name, seen by `actor`."""
+    """The top-level pool of this name, visible to `actor`. Raises NotFound."""
     pool = get_visible_pool(actor, name)
     if pool.parent_id is not None:
         raise unknown_pool(name)
@@ -59,7 +59,7 @@ def require_permission(actor: Actor, permission: Permission, pool: str) -> None:
 
 
 def namespaces_for(actor: Actor, permission: Permission = Permission.POOL_READ) -> set[str] | None:
-    """The namespaces of the pools on which `actor` may do this; None means all there are."""
+    """The namespaces of the pools on which `actor` has this permission; None means all."""
     if actor.is_admin or (actor.can_read_all and permission is Permission.POOL_READ):
         return None
     pools = Pool.objects.roots().filter(name__in=actor.pools_with(permission), archived=False)
@@ -92,5 +92,5 @@ def may_write_gpu_quota(actor: Actor) -> bool:
 
 
 def unknown_namespace(namespace: str) -> NotFound:
-    """The answer for a namespace that is not there or not to be seen; the same on purpose."""
+    """The same error for a namespace that does not exist and for one that the actor may not see, on purpose."""
     return NotFound(f"Namespace {namespace[:100]} has no GPU quota, or you have no role on a pool that uses it.")

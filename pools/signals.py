@@ -1,4 +1,4 @@
-"""What the ledger tells those above it, without knowing who listens."""
+"""The signals of the ledger to the apps above it, which the ledger does not import."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from django.dispatch import Signal
 
 changes_committed = Signal()
 """Sent after the commit of :func:`pools.transactions.change` with `changes`, if triggers noted any: work may start
-there. A hint that only saves time; a receiver may miss it."""
+there. The signal only saves time, so a receiver may miss it."""
 
 workflows_on_nodes_requested = Signal()
-"""Asked inside a transaction with `backend` and `nodes` (names): receivers answer with the names of what runs there."""
+"""Sent inside a transaction with `backend` and `nodes` (names); receivers return the names of the workflows that run
+on these nodes."""
 
 impact_requested = Signal()
-"""Asked inside a trial with `actor` and `backend_ids`, where the change is made and not yet taken back: receivers read
-what they need and answer with an `ImpactReader`, which is called after the locks are gone."""
+"""Sent in a dry run with `actor` and `backend_ids`, after the change and before its rollback. Receivers read the
+changed state and return an `ImpactReader`, which is called after the rollback, when no lock is held."""
 
 
 @dataclass(frozen=True, slots=True)
 class AffectedWorkflows:
-    """Workflows that a change would concern: the names that the asker may see, and how many others."""
+    """Workflows that a change would concern: the names that the actor may see, and the number of others."""
 
     names: tuple[str, ...] = ()
     hidden_count: int = 0
@@ -29,8 +30,8 @@ class AffectedWorkflows:
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """What the next scheduling would do after a change and not without it: LOW work that loses its place (`taken`),
-    waiting work that starts (`starts`), and waiting work that no longer does, or no longer ever can (`stays`)."""
+    """The differences that a change makes to the next scheduling cycle: LOW work that loses its GPUs (`reclaimed`),
+    waiting work that starts (`starting`), and waiting work that no longer starts now or can never start (`blocked`)."""
 
     reclaimed: AffectedWorkflows = AffectedWorkflows()
     starting: AffectedWorkflows = AffectedWorkflows()

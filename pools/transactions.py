@@ -1,5 +1,5 @@
-"""The frame of every change: one transaction that knows its actor, waits for locks only so long, and announces on
-commit what it changed.
+"""The transaction of every change: it records its actor, limits the wait for locks, and announces its changes on
+commit.
 
 Triggers note in the transaction's setting `osmo.changes` which backends and GPU namespaces a statement changed
 (:mod:`scheduling.models.change_triggers`), so no service has to remember it. :func:`change` reads the note and sends
@@ -28,20 +28,20 @@ request_id: ContextVar[str] = ContextVar("osmo_request_id", default="")
 
 
 class DatabaseLost(Busy):
-    """The database went away in the middle, with every lock that its connection held."""
+    """The connection to the database was lost during a transaction, with every lock that it held."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What the statements of a transaction changed: backends (by id) on which work may start, and namespaces whose
-    workers hold less than before."""
+    """The changes of a transaction: backends (by id) on which work may start, and namespaces whose workers hold less
+    than before."""
 
     backend_ids: frozenset[int] = frozenset()
     namespaces: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, note: str | None) -> Changes:
-        """The note of the triggers: `,changed:3,submitted:4,namespace:team-a,`."""
+        """Parse the note of the triggers: `,changed:3,submitted:4,namespace:team-a,`."""
         items = [item.partition(":") for item in (note or "").split(",") if item]
         return cls(
             frozenset(int(name) for kind, _, name in items if kind != "namespace"),
@@ -50,13 +50,13 @@ class Changes:
 
 
 def reset_changes() -> None:
-    """Forget what this transaction has changed so far. Undone with the savepoint that it is called in."""
+    """Clear the changes that this transaction has noted so far. A rollback to an earlier savepoint undoes this."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('osmo.changes', '', true)")
 
 
 def read_changes() -> Changes:
-    """What this transaction has changed so far."""
+    """The changes that this transaction has noted so far."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('osmo.changes', true)")
         return Changes.parse(cursor.fetchone()[0])
@@ -67,13 +67,12 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
     """A transaction in which `actor` changes the ledger.
 
     `controller_of` is the backend whose own controller writes here (the reconciliation of a simulated one, the agent of
-    a cluster): that work moves on this backend is no news to it.
+    a cluster): it gets no announcement of its own changes on this backend.
 
-    The audit triggers read actor, description and request id from the transaction's own settings. A lock that is not
-    had in time, a deadlock and a lost database become :class:`Busy`: nothing was changed, try again; a lost database is
-    :class:`Lost`, which says so when the answer to the commit was lost and nobody knows. A broken database rule becomes
-    :class:`Conflict` with the rule's sentence: the services check first, so it means that somebody else's change came
-    between.
+    The audit triggers read actor, description and request id from the transaction's own settings. A timeout of
+    a lock and a deadlock become :class:`Busy`: nothing was changed, the caller may try again. A lost connection becomes
+    :class:`DatabaseLost`; its message says so if the outcome of the commit is unknown. A violated database constraint
+    becomes :class:`Conflict` with the message of the constraint: services check first, so another change was faster.
     """
     is_committing = False
     try:
@@ -102,9 +101,9 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
                 "Somebody else is changing this pool right now; nothing was changed, try again in a moment.",
                 retry_after=RETRY_AFTER,
             ) from error
-        raise _lost(is_committing) from error
+        raise _database_lost(is_committing) from error
     except InterfaceError as error:
-        raise _lost(is_committing) from error
+        raise _database_lost(is_committing) from error
     except IntegrityError as error:
         raise conflict_from_integrity_error(error) from error
 
@@ -112,7 +111,7 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
 @contextmanager
 def one_snapshot() -> Iterator[None]:
     """All queries inside read one snapshot, so that a change between two queries of a running system is not reported as
-    a difference. Inside an outer transaction the snapshot of the caller serves."""
+    a difference. Inside an outer transaction the queries use the isolation of that transaction."""
     outermost = not connection.in_atomic_block
     with transaction.atomic():
         if outermost:
@@ -122,7 +121,7 @@ def one_snapshot() -> Iterator[None]:
 
 
 def _announce(before: str, controller: str) -> None:
-    """Send on commit what was changed. The settings of an outer transaction (`before`, `controller`) hold again."""
+    """Send the changes on commit. The settings of an outer transaction (`before`, `controller`) hold again."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT current_setting('osmo.changes', true),"
@@ -136,7 +135,7 @@ def _announce(before: str, controller: str) -> None:
         transaction.on_commit(lambda: changes_committed.send(sender=None, changes=changes), robust=True)
 
 
-def _lost(is_committing: bool) -> DatabaseLost:
+def _database_lost(is_committing: bool) -> DatabaseLost:
     """A caller that loses the answer to a commit cannot know its outcome."""
     if is_committing:
         return DatabaseLost(
@@ -148,7 +147,7 @@ def _lost(is_committing: bool) -> DatabaseLost:
 
 
 def conflict_from_integrity_error(error: IntegrityError) -> Conflict:
-    """The refusal of a database rule as an error of ours: the name of the rule is the code, its text the message."""
+    """A violated database constraint as a domain error. Its code is the name of the constraint."""
     cause = error.__cause__
     rule, sentence = "database_rule", "The change breaks a rule of the ledger."
     if isinstance(cause, pg.Error):

@@ -1,4 +1,4 @@
-"""The base of every admin page: read-only, rendered on unfold, open to the people that our permissions allow.
+"""The base of every admin page: read-only, rendered on unfold, open to the users that :mod:`pools.permissions` allows.
 
 Django's permission tables are not used. A page writes only by calling a service, so this module adds, changes and
 deletes no row.
@@ -56,7 +56,7 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
         return False
 
     def get_urls(self) -> list[URLPattern]:
-        """Our own pages only; Django's add, delete and history views stay closed."""
+        """Only the addresses of this class; Django's add, delete and history views have none."""
         app, model = self.opts.app_label, self.opts.model_name
         return [
             path("", self.protect(self.show_list), name=f"{app}_{model}_changelist"),
@@ -71,14 +71,14 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
     def protect(self, view: Any) -> Any:
         """A view that requires the login and the permission of this model's pages."""
 
-        def guarded(request: HttpRequest, **arguments: Any) -> HttpResponse:
+        def protected_view(request: HttpRequest, **arguments: Any) -> HttpResponse:
             allowed = self.may_see(actor_of(request))
             answer: HttpResponse = (
                 view(request, **arguments) if allowed else self.admin_site.role_required_page(request)
             )
             return answer
 
-        return self.admin_site.admin_view(guarded)
+        return self.admin_site.admin_view(protected_view)
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         """The list page."""
@@ -112,7 +112,7 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
     def render_form_page(
         self, request: HttpRequest, form: Any, *, title: str, button: str, crumbs: Breadcrumbs, **more: Any
     ) -> TemplateResponse:
-        """A page that is one form; its back link is the page right above it. 400 when the form was refused."""
+        """A page that is one form; its back link is the page right above it. The status is 400 after a refusal."""
         words = {"title": title, "button": button, "back": crumbs[-1][1], **more}
         return self.render_page(
             request, "osmo/form.html", crumbs=crumbs, form=form, status=400 if form.errors else 200, **words

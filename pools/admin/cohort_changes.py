@@ -1,7 +1,7 @@
 """Creating, configuring and deleting cohorts in the browser: form, effect on the whole tree, confirmation.
 
-The form computes the subtree's total while one types, because the cohorts and pools below count by themselves; entering
-their sum again is the common mistake.
+The form shows the subtree's total during input, because the quotas of the cohorts and pools below already count; the
+common mistake is to enter their sum again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMPARED_NUMBERS = ("subtree_quota", "available", "potential_available", "borrow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CohortPreview(Generic[ResultT]):
-    """The preview of a change of the cohort `name`; `cohort` is None where the change makes it."""
+    """The preview of a change of the cohort `name`; `cohort` is None if the change creates it."""
 
     form_template: ClassVar[str] = "osmo/cohort_form.html"
     effect_template: ClassVar[str] = "osmo/cohort_effect.html"
@@ -62,10 +62,10 @@ class CohortPreview(Generic[ResultT]):
         return {"changed_nodes": _changed_nodes(effect["before"], effect["after"]), "warnings": result.warnings}
 
     def current_state(self) -> None:
-        """The version of the cohort says enough."""
+        """None: the version of the cohort is enough to notice another change."""
 
     def fingerprint(self, state: dict[str, Any] | None) -> str:
-        """The version of the cohort says enough."""
+        """Empty: the version of the cohort is enough to notice another change."""
         return ""
 
     def _children(self) -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ class CohortPreview(Generic[ResultT]):
 
 @dataclass(frozen=True, slots=True)
 class DeletedCohort:
-    """The result of a deletion: nothing is left that could warn."""
+    """The result of a deletion, which has no warnings."""
 
     warnings: tuple[str, ...] = ()
 
@@ -199,7 +199,7 @@ def _form_values(cohort: Cohort) -> dict[str, Any]:
 
 
 def _changed_nodes(before: Any, after: Any) -> list[dict[str, Any]]:
-    """The nodes whose numbers a change would move, each with the old and the new ones."""
+    """The nodes whose numbers would change, each with its old and new numbers."""
     old = {(node["kind"], node["name"]): node for node in (before or {}).get("nodes", ())}
     new = {(node["kind"], node["name"]): node for node in (after or {}).get("nodes", ())}
     changed = []

@@ -120,7 +120,7 @@ def format_quota_line(row: QuotaRow) -> str:
 
 
 class DeleteCohortForm(ChangeForm):
-    """The end of a cohort."""
+    """The deletion of a cohort."""
 
     orphan = forms.checkbox_field(
         "Make the cohorts and pools below roots of their own trees",

@@ -25,13 +25,13 @@ class CohortAdmin(PolicyAdmin):
 
     def extra_urls(self) -> list[URLPattern]:
         def protect(view: Callable[..., HttpResponse]) -> Any:
-            return self.protect(lambda request, **where: view(self, request, **where))
+            return self.protect(lambda request, **arguments: view(self, request, **arguments))
 
         return [
             path("create/", protect(create_cohort_page), name="pools_cohort_create"),
             path("<str:name>/configuration/", protect(configure_cohort_page), name="pools_cohort_configure"),
             path("<str:name>/delete/", protect(delete_cohort_page), name="pools_cohort_delete"),
-            path("node/<str:sort>/<str:name>/", self.protect(self._node), name="pools_quota_node"),
+            path("node/<str:kind>/<str:name>/", self.protect(self._node_page), name="pools_quota_node"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
@@ -50,11 +50,11 @@ class CohortAdmin(PolicyAdmin):
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:pools_quota_node", args=["cohort", object_id]))
 
-    def _node(self, request: HttpRequest, sort: str, name: str) -> HttpResponse:
+    def _node_page(self, request: HttpRequest, kind: str, name: str) -> HttpResponse:
         actor = actor_of(request)
-        page = quota_pages.quota_node_page(actor, sort, name, key=request.GET.get("resource", ""))
-        cohort = Cohort.objects.filter(name=name).first() if sort == "cohort" else None
-        entries = AuditEntry.objects.visible_to(actor).filter(object=f"{sort}/{name}").order_by("-id")
+        page = quota_pages.quota_node_page(actor, kind, name, key=request.GET.get("resource", ""))
+        cohort = Cohort.objects.filter(name=name).first() if kind == "cohort" else None
+        entries = AuditEntry.objects.visible_to(actor).filter(object=f"{kind}/{name}").order_by("-id")
         above = [(each.name, _node_url(each.key, each.name)) for each in page.above]
         return self.render_page(
             request,

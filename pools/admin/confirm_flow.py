@@ -3,8 +3,8 @@
 A `Change` holds the operation and the texts of its pages; a `Preview` holds what the pages show beside it, one for
 changes of a pool's tree and one for changes of a cohort. The preview is a dry run of the very service that the
 confirmation calls. The confirmation carries the version and the fingerprint of the state that the preview was made
-from; if that state has changed meanwhile, the answer is a new preview instead of a change. A refusal leads back to the
-form, which keeps its input.
+from; if that state has changed meanwhile, the answer is a new preview and not the change. After a refusal the form
+appears again with its input.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ class ChangeForm(forms.ServiceForm):
 
 
 class Preview(Protocol[ResultT_contra]):
-    """What the pages show beside a change, and the dry run that they show it of."""
+    """The parts of the pages beside the form of a change, and the dry run behind them."""
 
     form_template: ClassVar[str]
     effect_template: ClassVar[str]
 
     def form_context(self) -> dict[str, Any]:
-        """What the form's page shows beside the form."""
+        """Further context of the form's page."""
 
     def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
         """The effect of `operation`, which is rolled back (:func:`pools.services.dry_run.read_effect`)."""
 
     def effect_context(self, effect: dict[str, Any], result: ResultT_contra) -> dict[str, Any]:
-        """What the effect's page shows beside the effect."""
+        """Further context of the preview's page."""
 
     def current_state(self) -> dict[str, Any] | None:
-        """The state that `fingerprint` is taken of, as of now."""
+        """The present state, from which `fingerprint` is computed."""
 
     def fingerprint(self, state: dict[str, Any] | None) -> str:
-        """Which state a preview was made from; empty where the version of the changed row says enough."""
+        """A short text that identifies the state of a preview; empty if the version of the row does so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[ResultT]):
-    """One change as its pages know it. `breadcrumbs` are the pages above, the last of which is the way back; `version`
-    is None for a row that does not exist yet. `execute` gets the valid form and the version to expect (None in the
-    dry run)."""
+    """One change and the texts of its pages. `breadcrumbs` are the pages above, with the target of the back link last.
+    `version` is None for a row that does not exist yet. `execute` gets the valid form and the expected version, which is
+    None in the dry run."""
 
     title: str
     button: str
@@ -85,14 +85,14 @@ class Change(Generic[ResultT]):
 
 @dataclass(frozen=True, slots=True)
 class ConfirmFlow(Generic[ResultT]):
-    """One request of one person who is about to make a change."""
+    """One request of the confirmation flow."""
 
     admin: PolicyAdmin
     request: HttpRequest
     change: Change[ResultT]
 
     def respond(self) -> HttpResponse:
-        """The page that this request asks for."""
+        """The form, the preview, or the redirect after the change."""
         form_class = self.change.form_class
         if self.request.method != "POST":
             return self._form_page(form_class(initial=dict(self.change.initial)))

@@ -54,7 +54,7 @@ def time_filter(label: str, field_name: str, lookup: str) -> django_filters.Date
 
 class PageFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # the library has no types
     """The filters of one list, read from the address of its page. `primary` names the fields that are shown at once,
-    the others stand behind a fold; empty: all are shown."""
+    the others are in a collapsed section. Empty: all are shown at once."""
 
     primary: tuple[str, ...] = ()
 
@@ -64,17 +64,17 @@ class PageFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # the libr
 
     @property
     def primary_fields(self) -> list[django_forms.BoundField]:
-        """The fields that are used most."""
+        """The fields that are shown at once."""
         return [field for field in self.form if not self.primary or field.name in self.primary]
 
     @property
     def other_fields(self) -> list[django_forms.BoundField]:
-        """The fields behind the fold."""
+        """The fields in the collapsed section."""
         return [field for field in self.form if self.primary and field.name not in self.primary]
 
     @property
     def has_other_values(self) -> bool:
-        """Whether a field behind the fold filters, so that it must not be hidden."""
+        """Whether a field in the collapsed section filters; then the section must be open."""
         return any(self.value(field.name) for field in self.other_fields)
 
     @property

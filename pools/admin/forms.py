@@ -28,13 +28,13 @@ INCOMPLETE_INPUT = "incomplete"  # sent with a form that lost its secret or its 
 
 
 class ServiceForm(forms.Form):
-    """A form whose faults come from the domain. `paths` maps a violation's path to a field where they differ."""
+    """A form whose errors come from services. `paths` maps a violation's path to a field where they differ."""
 
     field_by_path: Mapping[str, str] = {}
-    use_required_attribute = False  # the service's message says more than the browser's
+    use_required_attribute = False  # the service's message is better than the browser's
 
     def add_errors(self, refusal: DomainError) -> None:
-        """Show a refusal: each violation at its field, everything else above the form."""
+        """Show a refusal: each violation at its field, all others above the form."""
         if not hasattr(self, "cleaned_data"):
             self.full_clean()
         is_shown = False
@@ -73,7 +73,7 @@ class ServiceForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
-        if self.data.get(INCOMPLETE_INPUT):  # an empty value often means something else
+        if self.data.get(INCOMPLETE_INPUT):  # because an empty value often has another meaning
             for name, field in self.fields.items():
                 if isinstance(field, SecretField | forms.FileField) and name not in self.errors:
                     self.add_error(name, "This input was not kept during the login. Enter it again if there was any.")

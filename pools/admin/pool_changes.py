@@ -145,7 +145,7 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
 
 
 def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
-    """The pages that configure a pool; for an archived pool they bring it back."""
+    """The pages that configure a pool; for an archived pool they restore it."""
     actor, root = actor_of(request), _configurable_root(request, pool)
 
     def execute(form: ChangeForm, version: int | None) -> PoolResult:
@@ -199,7 +199,7 @@ def _form_values(root: Pool) -> dict[str, Any]:
 
 
 def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
-    """Ask, then remove a pool: archived if it ever had subpools or work, deleted otherwise."""
+    """The pages that remove a pool: it is archived if it ever had subpools or work, deleted otherwise."""
     root = _configurable_root(request, pool)
     form = forms.ServiceForm(forms.submitted_data(request))
     back = reverse("admin:pools_pool_change", args=[root.name])

@@ -1,4 +1,4 @@
-"""What a preview shows of a change of one pool's tree: each node before and after, and the work that it concerns."""
+"""What a preview shows of a change of one pool's tree: each node before and after, and the affected work."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def no_remaining_work(effect: dict[str, Any]) -> list[Reservation]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTreePreview(Generic[ResultT]):
-    """The preview of a change of the tree of `root_name`; `pool` is None where the change makes that pool.
+    """The preview of a change of the tree of `root_name`; `pool` is None if the change creates that pool.
     `unavailable_reason` says on the form's page why the change is not possible now. `remaining_work` lists the work
     that keeps running on a leaf that the change ends. `includes_debts` adds the effect on cohorts."""
 

@@ -40,7 +40,7 @@ class SubpoolQuotaForm(ChangeForm):
 
 
 class DeleteSubpoolForm(ChangeForm):
-    """The end of a subpool."""
+    """The deletion of a subpool."""
 
     cancel_pending = forms.checkbox_field(
         "Cancel the workflows that have not started", help_text="Running work always continues until it ends by itself."
@@ -100,7 +100,10 @@ def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
         initial={"quota": row.last_quota},
         version=row.version,
         preview=PoolTreePreview(
-            actor=actor, pool=root, root_name=root.name, unavailable_reason=_unless(row, SubpoolState.ACTIVE)
+            actor=actor,
+            pool=root,
+            root_name=root.name,
+            unavailable_reason=_unavailable_reason(row, SubpoolState.ACTIVE),
         ),
         execute=execute,
         success_message=lambda result: f"The quota of {result.row.name} is {result.subpool.quota} GPUs now.",
@@ -131,7 +134,10 @@ def recreate_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, s
         initial={"quota": row.last_quota},
         version=row.version,
         preview=PoolTreePreview(
-            actor=actor, pool=root, root_name=root.name, unavailable_reason=_unless(row, SubpoolState.ARCHIVED)
+            actor=actor,
+            pool=root,
+            root_name=root.name,
+            unavailable_reason=_unavailable_reason(row, SubpoolState.ARCHIVED),
         ),
         execute=execute,
         success_message=lambda result: f"{result.row.name} is active again; its quota is {result.subpool.quota} GPUs.",
@@ -179,7 +185,7 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
             actor=actor,
             pool=root,
             root_name=root.name,
-            unavailable_reason=_unless(row, SubpoolState.ACTIVE),
+            unavailable_reason=_unavailable_reason(row, SubpoolState.ACTIVE),
             messages=messages,
             remaining_work=remaining_work,
         ),
@@ -190,8 +196,8 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
     return ConfirmFlow(admin, request, change).respond()
 
 
-def _unless(row: Pool, required: SubpoolState) -> str:
-    """Why a change is not possible in the subpool's state; empty where it is."""
+def _unavailable_reason(row: Pool, required: SubpoolState) -> str:
+    """The reason why the subpool's state does not allow a change; empty if it does."""
     if row.subpool_state == required:
         return ""
     return f"{row.name} is {row.subpool_state}; this is possible only while it is {required}."

@@ -70,18 +70,18 @@ class UserAdmin(PolicyAdmin):
     """The list is for the platform's admins and viewers; everybody may open their own page."""
 
     def extra_urls(self) -> list[URLPattern]:
-        def of_user(view: Callable[[HttpRequest, User], HttpResponse]) -> Any:
-            def opened(request: HttpRequest, username: str) -> HttpResponse:
+        def protect_user_view(view: Callable[[HttpRequest, User], HttpResponse]) -> Any:
+            def user_view(request: HttpRequest, username: str) -> HttpResponse:
                 require_platform(actor_of(request))
                 return view(request, _find_user(username))
 
-            return self.protect(opened)
+            return self.protect(user_view)
 
         return [
-            path("create/", self.protect(self._create), name="pools_user_create"),
-            path("<str:username>/roles/", of_user(self._roles), name="pools_user_roles"),
-            path("<str:username>/password/", of_user(self._password), name="pools_user_password"),
-            path("<str:username>/close/", of_user(self._close), name="pools_user_close"),
+            path("create/", self.protect(self._create_page), name="pools_user_create"),
+            path("<str:username>/roles/", protect_user_view(self._roles_page), name="pools_user_roles"),
+            path("<str:username>/password/", protect_user_view(self._password_page), name="pools_user_password"),
+            path("<str:username>/close/", protect_user_view(self._enable_or_disable_page), name="pools_user_close"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
@@ -116,7 +116,7 @@ class UserAdmin(PolicyAdmin):
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
         )
 
-    def _create(self, request: HttpRequest) -> HttpResponse:
+    def _create_page(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
         require_platform(actor)
         form = CreateUserForm(forms.submitted_data(request))
@@ -134,9 +134,9 @@ class UserAdmin(PolicyAdmin):
             else:
                 self.show_success(request, f"User {user.username} was created.")
                 return HttpResponseRedirect(_user_url(user))
-        return self._form(request, form, title="Create a user", button="Create the user")
+        return self._form_page(request, form, title="Create a user", button="Create the user")
 
-    def _roles(self, request: HttpRequest, user: User) -> HttpResponse:
+    def _roles_page(self, request: HttpRequest, user: User) -> HttpResponse:
         current = sorted(user.as_actor().roles)
         form = UserRolesForm(forms.submitted_data(request), initial={"roles": current, "seen": " ".join(current)})
         if request.method == "POST" and form.is_valid():
@@ -158,9 +158,9 @@ class UserAdmin(PolicyAdmin):
                     request, f"The roles of {user.username} were changed; the change applies from the next request."
                 )
                 return HttpResponseRedirect(_user_url(user))
-        return self._form(request, form, user, title=f"Roles of {user.username}", button="Save the roles")
+        return self._form_page(request, form, user, title=f"Roles of {user.username}", button="Save the roles")
 
-    def _password(self, request: HttpRequest, user: User) -> HttpResponse:
+    def _password_page(self, request: HttpRequest, user: User) -> HttpResponse:
         form = UserPasswordForm(forms.submitted_data(request))
         if request.method == "POST" and form.is_valid():
             try:
@@ -170,10 +170,12 @@ class UserAdmin(PolicyAdmin):
             else:
                 self.show_success(request, f"{user.username} has a new password; open sessions were ended.")
                 return HttpResponseRedirect(_user_url(user))
-        return self._form(request, form, user, title=f"Password of {user.username}", button="Set the password")
+        return self._form_page(request, form, user, title=f"Password of {user.username}", button="Set the password")
 
-    def _close(self, request: HttpRequest, user: User) -> HttpResponse:
-        action = request.POST.get("action")  # the label of the button, which another change may have made stale
+    def _enable_or_disable_page(self, request: HttpRequest, user: User) -> HttpResponse:
+        action = request.POST.get(
+            "action"
+        )  # the page may be older than another change, so the button sends the action that it shows
         enabling = action == "enable" if action else not user.is_active
         form = forms.ServiceForm(forms.submitted_data(request))
         if request.method == "POST":
@@ -195,9 +197,11 @@ class UserAdmin(PolicyAdmin):
         verb = "Enable" if enabling else "Disable"
         title, button = f"{verb} the account of {user.username}", f"{verb} the account"
         extra = {"action": "enable" if enabling else "disable"}
-        return self._form(request, form, user, title=title, button=button, lead=lead, danger=not enabling, extra=extra)
+        return self._form_page(
+            request, form, user, title=title, button=button, lead=lead, danger=not enabling, extra=extra
+        )
 
-    def _form(self, request: HttpRequest, form: Any, user: User | None = None, **words: Any) -> HttpResponse:
+    def _form_page(self, request: HttpRequest, form: Any, user: User | None = None, **words: Any) -> HttpResponse:
         crumbs = [("Users and roles", reverse("admin:pools_user_changelist"))]
         if user is not None:
             crumbs.append((user.username, _user_url(user)))

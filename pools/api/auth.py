@@ -13,7 +13,7 @@ from pools.api.views import View
 from pools.domain.errors import BadInput, Throttled, Unauthenticated, Violation
 from pools.security import tokens
 
-# Under this name the failed exchanges of one address are counted together; no user can be called that.
+# Failed exchanges of one address are counted together under this name, which no user can have.
 FAILURES_COUNTED_AS = "access token"
 
 ENDPOINTS = (
@@ -42,8 +42,8 @@ class LoginInfo(View):
 class TokenExchange(View):
     """An access token for a session of five minutes.
 
-    Failures are counted per address and then refused for a while. A right token is let in all the same: its 256 random
-    bits cannot be guessed, and one person's stale token must not lock out everyone behind the same address.
+    After too many failures an address is refused for a while. A valid token still works: its 256 random bits cannot be
+    guessed, and the stale token of one person must not lock out everyone behind the same address.
     """
 
     authentication_classes = ()
@@ -75,7 +75,7 @@ class TokenExchange(View):
         who, plain = get_credentials(FAILURES_COUNTED_AS), request._request
         if AxesProxyHandler.is_allowed(plain, who):
             AxesProxyHandler.user_login_failed(TokenExchange, who, plain)
-            plain.axes_locked_out = False  # type: ignore[attr-defined]  # the answer is ours, not the login page's
+            plain.axes_locked_out = False  # type: ignore[attr-defined]  # this view answers, not the login page
             return Unauthenticated("This access token is not valid: it is wrong, has expired or was deleted.")
         pause = get_cool_off(plain)
         minutes = round(pause.total_seconds() / 60)

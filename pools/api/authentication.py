@@ -1,4 +1,4 @@
-"""How an API request says who it is: a Bearer JWT, the browser's session, or in dev mode a plain header."""
+"""Authentication of API requests: a Bearer JWT, the browser's session, or in dev mode a plain header."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class BearerAuthentication(authentication.BaseAuthentication):
 
 
 class AccessTokenAuthentication(BearerAuthentication):
-    """`Authorization: Bearer <access token>`, or a JWT as everywhere: for machines that cannot exchange the one for the
-    other, such as a scraper of metrics."""
+    """`Authorization: Bearer <access token>`, or a JWT: for programs that cannot exchange a token for a JWT, such as a
+    scraper of metrics."""
 
     def authenticate(self, request: Request) -> tuple[User, AccessToken] | None:
         kind, _, secret = request.headers.get("Authorization", "").partition(" ")

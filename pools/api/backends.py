@@ -89,7 +89,7 @@ class BackendDetail(View):
             )
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: _shown(name), actor=self.actor))
+            return Response(read_effect(operation, read_state=lambda: _find_backend_body(name), actor=self.actor))
         result = operation()
         return Response(backend_body(result.row, warnings=result.warnings), headers=etag_header(result.row.version))
 
@@ -104,7 +104,7 @@ class BackendDetail(View):
             delete_backend(actor=self.actor, name=name, description=description, expected_version=version)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: _shown(name), actor=self.actor))
+            return Response(read_effect(operation, read_state=lambda: _find_backend_body(name), actor=self.actor))
         operation()
         return Response(None)
 
@@ -144,6 +144,6 @@ def _cluster_body(row: Backend) -> dict[str, Any]:
     return {key: getattr(cluster, key) for key in shown} if cluster is not None else {}
 
 
-def _shown(name: str) -> dict[str, Any] | None:
+def _find_backend_body(name: str) -> dict[str, Any] | None:
     row = Backend.objects.filter(name=name).first()
     return backend_body(row) if row else None

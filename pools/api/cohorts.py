@@ -96,7 +96,7 @@ class CohortDetail(View):
         require_platform(self.actor)
         body, description, _ = unwrap_body(request)
         version = expected_version(request)
-        return _answered(
+        return _run_or_preview(
             self,
             name,
             lambda: put_cohort(
@@ -114,7 +114,7 @@ class CohortDetail(View):
         require_platform(self.actor)
         body, description, _ = unwrap_body(request)
         version = expected_version(request)
-        return _answered(
+        return _run_or_preview(
             self,
             name,
             lambda: patch_cohort(
@@ -153,7 +153,7 @@ class QuotaTreeView(View):
         return Response({"nodes": tree_node_bodies(view)})
 
 
-def _answered(view: View, name: str, operation: Callable[[], CohortResult]) -> Response:
+def _run_or_preview(view: View, name: str, operation: Callable[[], CohortResult]) -> Response:
     """Run the operation and show the cohort, or with `dry_run` show the effect."""
     if query_boolean(view.request, "dry_run"):
         return Response(effect_on_cohort(view.actor, name, operation))

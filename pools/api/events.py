@@ -1,8 +1,8 @@
 """Live changes as server-sent events (api.md, "Audit and events").
 
 A stream lasts half a minute and then ends; clients of server-sent events come back with `Last-Event-ID` and miss
-nothing. Each stream keeps one web thread busy, and a process has few threads: beyond the number of streams allowed at
-once, a client gets the present events and comes back a little later, so that no client is refused or has to wait.
+nothing. Each stream keeps one web thread busy, and a process has few threads: beyond the allowed number of streams a
+client gets the present events and reconnects a little later, so no client is refused or has to wait.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class AuditEventStream(View):
         token = request.auth.pk if isinstance(request.auth, AccessToken) else None
         if place is not None:
             stream = _stream(self.actor.username, token, place)
-        else:  # from now on: behind the horizon are also entries that ended while an older transaction still runs
+        else:  # from now on; entries after the horizon may be committed already, beside an older open transaction
             stream = _stream(self.actor.username, token, stream_horizon(now), known=now)
         return StreamingHttpResponse(
             stream, content_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -66,27 +66,27 @@ class AuditEventStream(View):
 
 
 def _stream(username: str, token_id: int | None, place: StreamPosition, known: str | None = None) -> Iterator[bytes]:
-    """The bytes of one stream from behind `place`, without the entries that the snapshot `known` contains. The user and
-    the rights of the user are read again at every look."""
-    lasting = _slots.acquire(blocking=False)
+    """The bytes of one stream after `place`, without the entries in the snapshot `known`. Every poll reads the user and
+    the rights of the user again."""
+    has_slot = _slots.acquire(blocking=False)
     try:
-        yield f"retry: {RETRY_MS if lasting else RETRY_WHEN_CROWDED_MS}\nid: {place}\n\n".encode()
-        ends = time.monotonic() + (STREAM_SECONDS if lasting else 0)
-        spoke = time.monotonic()
-        while (actor := _still(username, token_id)) is not None:
+        yield f"retry: {RETRY_MS if has_slot else RETRY_WHEN_CROWDED_MS}\nid: {place}\n\n".encode()
+        ends_at = time.monotonic() + (STREAM_SECONDS if has_slot else 0)
+        last_sent_at = time.monotonic()
+        while (actor := _read_actor(username, token_id)) is not None:
             end = stream_horizon()
             batch = entries_after(actor, place, end, limit=BATCH_SIZE, known_snapshot=known)
             for at, entry in batch:
-                yield f"id: {at}\ndata: {_line(entry)}\n\n".encode()
-                spoke = time.monotonic()
-            # A full batch means that there is more behind it, to be sent now or when the client comes back.
+                yield f"id: {at}\ndata: {_entry_text(entry)}\n\n".encode()
+                last_sent_at = time.monotonic()
+            # After a full batch there are more entries, which follow now or when the client reconnects.
             place = max(place, end) if len(batch) < BATCH_SIZE else batch[-1][0]
-            ended = time.monotonic() >= ends
-            if ended or time.monotonic() - spoke >= HEARTBEAT_SECONDS:
-                # The position spares a client that comes back the entries that it may not see.
+            is_over = time.monotonic() >= ends_at
+            if is_over or time.monotonic() - last_sent_at >= HEARTBEAT_SECONDS:
+                # With this position a client that reconnects does not read entries again that it may not see.
                 yield f": still here\nid: {place}\n\n".encode()
-                spoke = time.monotonic()
-            if ended:
+                last_sent_at = time.monotonic()
+            if is_over:
                 return
             if len(batch) < BATCH_SIZE:
                 _release_connection()
@@ -94,16 +94,16 @@ def _stream(username: str, token_id: int | None, place: StreamPosition, known: s
     except (OperationalError, InterfaceError) as problem:
         logger.warning("an event stream lost its database: %s", problem)
     finally:
-        if lasting:
+        if has_slot:
             _slots.release()
 
 
-def _line(entry: AuditEntry) -> str:
+def _entry_text(entry: AuditEntry) -> str:
     return json.dumps(entry_body(entry), cls=UtcJsonEncoder, ensure_ascii=False)
 
 
-def _still(username: str, token_id: int | None) -> Actor | None:
-    """The caller with the rights of now; None once the login has ended."""
+def _read_actor(username: str, token_id: int | None) -> Actor | None:
+    """The caller with its present rights; None after the end of the login."""
     user = User.objects.filter(username=username, is_active=True).first()
     if user is None:
         return None
@@ -114,6 +114,6 @@ def _still(username: str, token_id: int | None) -> Actor | None:
 
 
 def _release_connection() -> None:
-    """Between two looks a stream must not hold a connection of the pool."""
+    """Between two polls a stream must not hold a connection of the pool."""
     if connection.settings_dict["OPTIONS"].get("pool") and not connection.in_atomic_block:
         connection.close()

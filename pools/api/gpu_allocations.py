@@ -69,7 +69,9 @@ class GpuAllocationList(View):
         filters = GpuAllocationFilterSet(request.query_params, newest_first, actor=self.actor)
         (limit, offset), rows = collect_faults(lambda: query_page(request), filters.matching_rows)
         found = list(rows[offset : offset + limit + 1])
-        return Response({"allocations": [_rendered(row) for row in found[:limit]], "more_entries": len(found) > limit})
+        return Response(
+            {"allocations": [_storable_body(row) for row in found[:limit]], "more_entries": len(found) > limit}
+        )
 
     @describe_operation(
         "Allocate one worker if every cap allows it; an id that is in use already is answered as it is.",
@@ -94,7 +96,7 @@ class GpuAllocationList(View):
                 actor=self.actor, namespace=namespace, request=asked, assume=assume, description=description
             )
 
-        return self.run_once(lambda: _answer(request, namespace, asked.name, operation))
+        return self.run_once(lambda: _run_or_preview(request, namespace, asked.name, operation))
 
 
 class GpuAllocationDetail(View):
@@ -103,7 +105,7 @@ class GpuAllocationDetail(View):
     @describe_operation("Show one worker; a released one too.", answer=ALLOCATION)
     def get(self, request: Request, namespace: str, name: str) -> Response:
         require_namespace(self.actor, namespace)
-        body = _shown(namespace, name)
+        body = _find_body(namespace, name)
         if body is None:
             raise NotFound(f"There is no allocation {name[:100]} in namespace {namespace[:100]}.")
         return Response(body)
@@ -117,7 +119,7 @@ class GpuAllocationDetail(View):
     )
     def patch(self, request: Request, namespace: str, name: str) -> Response:
         body, description, _ = unwrap_body(request)
-        return _answer(
+        return _run_or_preview(
             request,
             namespace,
             name,
@@ -133,7 +135,7 @@ class GpuAllocationDetail(View):
     def delete(self, request: Request, namespace: str, name: str) -> Response:
         body, description, _ = unwrap_body(request)
         reject_unknown_keys(body)
-        return _answer(
+        return _run_or_preview(
             request,
             namespace,
             name,
@@ -152,22 +154,22 @@ class GpuAllocationCommit(View):
         def operation() -> GpuAllocation:
             return commit(actor=self.actor, namespace=namespace, name=name, description=description)
 
-        return self.run_once(lambda: _answer(request, namespace, name, operation))
+        return self.run_once(lambda: _run_or_preview(request, namespace, name, operation))
 
 
-def _answer(request: Request, namespace: str, name: str, operation: Callable[[], GpuAllocation]) -> Response:
+def _run_or_preview(request: Request, namespace: str, name: str, operation: Callable[[], GpuAllocation]) -> Response:
     """Run the operation, or with `dry_run` answer the effect."""
     if query_boolean(request, "dry_run"):
-        return Response(read_effect(operation, read_state=lambda: _shown(namespace, name)))
-    return Response(_rendered(operation()))
+        return Response(read_effect(operation, read_state=lambda: _find_body(namespace, name)))
+    return Response(_storable_body(operation()))
 
 
-def _shown(namespace: str, name: str) -> dict[str, Any] | None:
+def _find_body(namespace: str, name: str) -> dict[str, Any] | None:
     row = GpuAllocation.objects.filter(namespace=namespace, name=name).order_by("-id").first()
-    return None if row is None else _rendered(row)
+    return None if row is None else _storable_body(row)
 
 
-def _rendered(row: GpuAllocation) -> dict[str, Any]:
-    """The allocation with times as texts, because an answer may be stored and given again."""
+def _storable_body(row: GpuAllocation) -> dict[str, Any]:
+    """The allocation with times as texts, because an answer may be stored and sent again."""
     body = allocation_body(row)
     return body | {name: utc_text(body[name]) for name in ("created", "expires", "released")}

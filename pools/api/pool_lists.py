@@ -41,5 +41,5 @@ class PoolList(View):
 
 def requested_pools(request: Request) -> set[str] | None:
     """The pools named in the query, None for all that the caller may see."""
-    query_boolean(request, "all_pools", True)  # a value that is not a boolean is refused, as everywhere
+    query_boolean(request, "all_pools", True)  # raises BadInput for a value that is not a boolean
     return {name for name in request.query_params.getlist("pools") if name} or None

@@ -52,7 +52,7 @@ def read_change(request: Request, *known: str) -> ConfigurationChange:
 
 
 def read_new_name(change: ConfigurationChange) -> str:
-    """`read_new_name` of a rename."""
+    """The key `new_name` of a rename."""
     name = change.body.get("new_name")
     if not isinstance(name, str) or not name:
         raise BadInput.of(
@@ -89,8 +89,7 @@ def apply_or_preview(
 def effect_on_pool(
     name: str, operation: Callable[[], object], *, actor: Actor, renamed_to: str | None = None
 ) -> dict[str, Any]:
-    """The effect of a change on a pool: its tree before and after, each with its configuration, and the debts in its
-    cohorts."""
+    """The effect of a change on a pool: its configuration and tree before and after, and the debts in its cohorts."""
     return effect_with_debts(
         operation,
         read_state=lambda: pool_snapshot(name),

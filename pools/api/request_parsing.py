@@ -53,7 +53,7 @@ class JSONParser(parsers.BaseParser):
 
 _SUSPECT = re.compile(
     r"\\u(0000|d[89a-f])", re.IGNORECASE
-)  # the only spellings in JSON of characters that PostgreSQL cannot store
+)  # PostgreSQL cannot store these characters; JSON can write them only as these escapes
 
 
 def is_storable(text: str) -> bool:
@@ -99,7 +99,7 @@ def query_integer(request: Request, name: str, default: int, *, minimum: int = 0
 
 
 def query_datetime(request: Request, name: str) -> datetime | None:
-    """The time of a query parameter, None when it is not there."""
+    """The time of a query parameter, None if it is not given."""
     return _query_value(request, name, parse_datetime, DATETIME_RULE)
 
 
@@ -123,7 +123,7 @@ def query_page(request: Request, *, limit: int = 20) -> tuple[int, int]:
 
 
 def collect_faults(*reads: Callable[[], Any]) -> list[Any]:
-    """The value of each reading of a request. Raises BadInput with the faults of all of them."""
+    """Call each reader of a request and return the values. Raises BadInput with the faults of all readers."""
     values: list[Any] = []
     faults: list[Violation] = []
     for read in reads:
@@ -203,7 +203,7 @@ def reject_unknown_keys(body: dict[str, Any], *known: str) -> None:
 
 
 def expected_version(request: Request) -> int | None:
-    """The version of `If-Match` (quoted, or `*`); None if any version will do. Raises Stale for a text that never was a
+    """The version of `If-Match` (quoted, or `*`); None if any version will do. Raises Stale for a text that is not a
     version."""
     value = request.headers.get("If-Match", "").strip()
     if value in {"", "*"}:

@@ -33,13 +33,13 @@ class RevisionDetail(View):
         require_platform(self.actor)
         body, description, _ = unwrap_body(request)
         reject_unknown_keys(body)
-        number = _bounded(revision)
+        number = _limit_to_column(revision)
 
         def operation() -> None:
             delete_revision(actor=self.actor, config_type=config_type, revision=number, description=description)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: _shown(config_type, number)))
+            return Response(read_effect(operation, read_state=lambda: _find_revision_body(config_type, number)))
         operation()
         return Response(None)
 
@@ -59,25 +59,25 @@ class RevisionTags(View):
         reader.reject_unknown_keys(("set_tags", "delete_tags"))
         put, take = _read_tags(reader, "set_tags"), _read_tags(reader, "delete_tags")
         reader.raise_faults()
-        number = _bounded(revision)
+        number = _limit_to_column(revision)
 
         def operation() -> Response:
             tag_revision(actor=self.actor, config_type=config_type, revision=number, add=put, remove=take)
             return Response(None)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: _shown(config_type, number)))
+            return Response(read_effect(operation, read_state=lambda: _find_revision_body(config_type, number)))
         return self.run_once(operation)
 
 
-def _shown(config_type: str, revision: int) -> dict[str, Any] | None:
+def _find_revision_body(config_type: str, revision: int) -> dict[str, Any] | None:
     rows = ConfigRevision.objects.filter(config_type=config_type.upper(), revision=revision, deleted_at__isnull=True)
     row = rows.first()
     return revision_body(row, with_data=False) if row else None
 
 
-def _bounded(revision: int) -> int:
-    """The number of a revision in an address, cut to what the column can hold: beyond that it is unknown anyway."""
+def _limit_to_column(revision: int) -> int:
+    """The number of a revision in an address, limited to the range of the column; no revision has a larger number."""
     return min(revision, MAX_REVISION)
 
 

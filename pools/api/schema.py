@@ -37,7 +37,7 @@ def array_of(items: Schema) -> Schema:
 def object_with(
     properties: Mapping[str, Schema], *, required: Sequence[str] | None = None, additional: bool = False
 ) -> Schema:
-    """An object with these keys, all there unless `required` names fewer; `additional` keys may follow."""
+    """An object with these keys, all required unless `required` names fewer; `additional` keys may follow."""
     needed = list(properties) if required is None else list(required)
     schema: dict[str, Any] = {"type": "object", "properties": dict(properties), "additionalProperties": additional}
     return {**schema, "required": needed} if needed else schema
@@ -74,7 +74,7 @@ DRY_RUN_ANSWER = object_with(
         "could_no_longer_start": array_of(TEXT),
         "could_no_longer_start_elsewhere": INTEGER,
     },
-    additional=True,  # for a pool and a cohort with the debts, too
+    additional=True,  # dry runs of pools and cohorts have the debts, too
 )
 
 

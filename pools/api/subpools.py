@@ -106,11 +106,11 @@ class SubpoolList(View):
                 expected_version=version,
             )
 
-        return self.run_once(lambda: _answer(self, parent, operation))
+        return self.run_once(lambda: _run_or_preview(self, parent, operation))
 
 
 class SubpoolDetail(View):
-    """One subpool. An ARCHIVED one can be read by name, and only that."""
+    """One subpool. An ARCHIVED subpool can only be read, by its name."""
 
     @describe_operation("Show one subpool.", answer=SUBPOOL)
     def get(self, request: Request, parent: str, subpool: str) -> Response:
@@ -127,7 +127,7 @@ class SubpoolDetail(View):
         _read_required(body, "quota").raise_faults()
         quota = body["quota"]
         version = expected_version(request)
-        return _answer(
+        return _run_or_preview(
             self,
             parent,
             lambda: resize_subpool(
@@ -153,7 +153,7 @@ class SubpoolDetail(View):
         cancel_pending = reader.boolean("cancel_pending")
         reader.raise_faults()
         version = expected_version(request)
-        return _answer(
+        return _run_or_preview(
             self,
             parent,
             lambda: delete_subpool(
@@ -177,7 +177,7 @@ def subpool_response(actor: Actor, parent: str, subpool: str) -> Response:
     return Response(subpool_body(row, subpool_from_row(row)), headers=etag_header(row.version))
 
 
-def _answer(view: View, parent: str, operation: Callable[[], SubpoolResult]) -> Response:
+def _run_or_preview(view: View, parent: str, operation: Callable[[], SubpoolResult]) -> Response:
     """Run the operation, or with `dry_run` answer the effect."""
     if query_boolean(view.request, "dry_run"):
         return Response(effect_on_pool_tree(parent, operation, actor=view.actor))

@@ -49,7 +49,7 @@ TOKEN_PARAMETERS = [
 
 
 class _Tokens(View):
-    def _listed(self, owner: str) -> list[dict[str, Any]]:
+    def _token_bodies(self, owner: str) -> list[dict[str, Any]]:
         rows = list_tokens(actor=self.actor, owner=owner)
         held = User.objects.get(username=owner).as_actor().roles if rows else frozenset()
         return [token_body(row, owner, held) for row in rows]
@@ -60,7 +60,7 @@ class TokenList(_Tokens):
 
     @describe_operation("List access tokens.", answer=array_of(TOKEN))
     def get(self, request: Request, user: str | None = None) -> Response:
-        return Response(self._listed(user or self.actor.username))
+        return Response(self._token_bodies(user or self.actor.username))
 
 
 class TokenDetail(_Tokens):
@@ -86,7 +86,7 @@ class TokenDetail(_Tokens):
             )[1]
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: self._listed(owner)))
+            return Response(read_effect(operation, read_state=lambda: self._token_bodies(owner)))
         return self.run_once(lambda: Response(operation()), to_stored=lambda _: seed, from_stored=secret_from)
 
     @describe_operation("Delete an access token; its sessions end at once.", query_parameters=[DRY_RUN], answer=NULL)
@@ -98,7 +98,7 @@ class TokenDetail(_Tokens):
             delete_token(actor=self.actor, owner=owner, name=name)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: self._listed(owner)))
+            return Response(read_effect(operation, read_state=lambda: self._token_bodies(owner)))
         operation()
         return Response(None)
 

@@ -98,7 +98,7 @@ class UserList(View):
             return create_user(actor=self.actor, username=name, roles=roles, description=description)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: _found(name)))
+            return Response(read_effect(operation, read_state=lambda: _find_user_body(name)))
         return self.run_once(lambda: Response(user_body(operation())))
 
 
@@ -109,7 +109,7 @@ class UserDetail(View):
     def get(self, request: Request, user: str) -> Response:
         if user != self.actor.username:
             require_platform(self.actor, Permission.PLATFORM_READ)
-        found = _found(user)
+        found = _find_user_body(user)
         if found is None:
             raise NotFound(f"User {user} does not exist.")
         return Response(found)
@@ -119,7 +119,9 @@ class UserDetail(View):
     )
     def delete(self, request: Request, user: str) -> Response:
         description = _read_description(request)
-        return _done(request, user, lambda: delete_user(actor=self.actor, username=user, description=description))
+        return _run_or_preview(
+            request, user, lambda: delete_user(actor=self.actor, username=user, description=description)
+        )
 
 
 class UserRoles(View):
@@ -141,8 +143,8 @@ class UserRoles(View):
             return grant_role(actor=self.actor, username=user, role=role, description=description)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: _found(user)))
-        return self.run_once(lambda: Response({"user_id": user, **_given(operation())}))
+            return Response(read_effect(operation, read_state=lambda: _find_user_body(user)))
+        return self.run_once(lambda: Response({"user_id": user, **_role_body(operation())}))
 
 
 class UserRole(View):
@@ -153,7 +155,7 @@ class UserRole(View):
     )
     def delete(self, request: Request, user: str, role: str) -> Response:
         description = _read_description(request)
-        return _done(
+        return _run_or_preview(
             request,
             user,
             lambda: revoke_role(actor=self.actor, username=user, role=role, description=description),
@@ -168,10 +170,10 @@ def user_body(user: User) -> dict[str, Any]:
 def role_bodies(user: User) -> list[dict[str, Any]]:
     """A user's roles by name, each with its giver and time."""
     rows = RoleAssignment.objects.filter(user=user).select_related("group").order_by("group__name")
-    return [_given(row) for row in rows]
+    return [_role_body(row) for row in rows]
 
 
-def _given(row: RoleAssignment) -> dict[str, Any]:
+def _role_body(row: RoleAssignment) -> dict[str, Any]:
     return {
         "role_name": row.group.name,
         "assigned_by": row.assigned_by or None,
@@ -179,15 +181,15 @@ def _given(row: RoleAssignment) -> dict[str, Any]:
     }
 
 
-def _found(username: str) -> dict[str, Any] | None:
+def _find_user_body(username: str) -> dict[str, Any] | None:
     user = User.objects.filter(username=username, is_active=True).first()
     return {**user_body(user), "roles": role_bodies(user)} if user else None
 
 
-def _done(request: Request, username: str, operation: Callable[[], object]) -> Response:
+def _run_or_preview(request: Request, username: str, operation: Callable[[], object]) -> Response:
     """Run the operation with an empty answer, or with `dry_run` answer the effect."""
     if query_boolean(request, "dry_run"):
-        return Response(read_effect(operation, read_state=lambda: _found(username)))
+        return Response(read_effect(operation, read_state=lambda: _find_user_body(username)))
     operation()
     return Response(None)
 

@@ -15,13 +15,13 @@ VERSION_BODY = object_with({"major": TEXT, "minor": TEXT, "revision": TEXT, "has
 
 
 def version() -> dict[str, str]:
-    """The release of OSMO whose clients are served; `hash` is the part that may stay empty."""
+    """The release of OSMO whose clients this service supports; `hash` may be empty."""
     major, minor, revision = map(str, CONTRACT_VERSION)
     return {"major": major, "minor": minor, "revision": revision, "hash": ""}
 
 
 class Version(View):
-    """`osmo version`. No login is needed, and one that has ended does no harm."""
+    """`osmo version`. The address needs no login and ignores an expired one."""
 
     authentication_classes = ()
     permission_classes = ()

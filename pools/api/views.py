@@ -28,15 +28,14 @@ class View(APIView):
     content_negotiation_class = SingleFormatNegotiation
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """The login is checked first; then characters that no column can hold are refused, for every query and
-        address."""
+        """Check the login first; then refuse characters that no column can store, in the query and in the address."""
         super().initial(request, *args, **kwargs)
         if request.method not in SAFE_METHODS:
             _refuse_compressed(request.headers.get("Content-Encoding", ""))
         _refuse_unstorable(kwargs, request.query_params.lists())
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Answers belong to one caller: no cache may keep them."""
+        """Forbid caches to store an answer, because each answer belongs to one caller."""
         response = super().finalize_response(request, response, *args, **kwargs)
         response.headers.setdefault("Cache-Control", "no-store")
         if warning := merge_warnings(request, response.headers.get(WARNING_HEADER)):
@@ -55,9 +54,9 @@ class View(APIView):
         to_stored: Callable[[Any], Any] = lambda answer: answer,
         from_stored: Callable[[Any], Any] = lambda stored: stored,
     ) -> Response:
-        """Answer a POST that may carry an `Idempotency-Key`: the first success is kept with its change and given again
-        to repetitions of the request. An answer that must not be stored is kept in another form (`to_stored`), from
-        which `rows_from_stored` makes the answer again."""
+        """Answer a POST that may carry an `Idempotency-Key`: the first success is stored with its change and
+        returned for repetitions of the request. An answer that must not be stored is stored in another form
+        (`to_stored`), from which `from_stored` makes the answer again."""
         key = self.request.headers.get("Idempotency-Key")
         if key is None:
             return operation()
@@ -76,14 +75,14 @@ class View(APIView):
 
 
 def _refuse_compressed(coding: str) -> None:
-    """A small body that unpacks to a large one would pass every limit, and OSMO's clients never send one."""
+    """Refuse a compressed body: unpacked it could exceed every limit, and OSMO's clients never send one."""
     if coding.strip().lower() not in {"", "identity"}:
         message = f"Content-Encoding: {coding[:60]} is not read here. A body is not compressed: send it as it is."
         raise UnsupportedMedia.of([Violation("Content-Encoding", "bad_encoding", message)])
 
 
 def _refuse_unstorable(path: dict[str, Any], query: Iterable[tuple[str, list[str]]]) -> None:
-    """PostgreSQL keeps no NUL character, and UTF-8 no half of a surrogate pair."""
+    """Refuse NUL characters, which PostgreSQL cannot store, and lone surrogates, which UTF-8 cannot encode."""
     named = [*((name, str(value)) for name, value in path.items()), *((name, v) for name, vs in query for v in vs)]
     found = [
         Violation(name, "bad_query", f"{name} holds a character that no text here can hold.")
@@ -95,6 +94,6 @@ def _refuse_unstorable(path: dict[str, Any], query: Iterable[tuple[str, list[str
 
 
 def raw_body(request: Request) -> bytes:
-    """The body as it came; the parser has kept it."""
+    """The bytes of the body, which the parser has kept."""
     body: Any = request._request.body
     return bytes(body)

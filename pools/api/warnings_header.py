@@ -14,16 +14,16 @@ from pools.models import AccessToken
 
 WARNING_HEADER = "x-osmo-warning"
 CLIENT_VERSION_HEADER = "x-osmo-client-version"
-CONTRACT_VERSION = (6, 4, 0)  # the release of OSMO whose wire contract this service keeps
+CONTRACT_VERSION = (6, 4, 0)  # this service implements the wire contract of this release of OSMO
 TOKEN_WARNING_PERIOD = timedelta(days=7)
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})(\..*)?\Z")
 
 
 def merge_warnings(request: Request, existing: str | None) -> str | None:
-    """The warning header of an answer to this request: what the view said itself, and what is true of the request. None
-    for none. Never refuses anybody."""
+    """The warning header of an answer: the warnings of the view, and those that follow from the request. None without
+    warnings. This function never refuses a request."""
     own = [base64.b64decode(existing).decode()] if existing else []
-    # `_auth` is there once the request was authenticated; asking `request.auth` would authenticate again.
+    # `_auth` exists after the authentication; reading `request.auth` would authenticate again.
     warnings = [*own, *_old_client(request), *_token_ends_soon(vars(request).get("_auth"))]
     return base64.b64encode("\n".join(warnings).encode()).decode() if warnings else None
 

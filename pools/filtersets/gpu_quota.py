@@ -15,7 +15,7 @@ DEFAULT_HISTORY = timedelta(days=1)
 
 
 class GpuAllocationFilterSet(QueryFilterSet):
-    """Which allocations of a namespace to show; released ones only on request."""
+    """The allocations of a namespace to show; released ones only on request."""
 
     include_released = BooleanFilter(method="keep")
 
@@ -29,7 +29,7 @@ class GpuAllocationFilterSet(QueryFilterSet):
 
 
 class GpuSampleFilterSet(QueryFilterSet):
-    """Which samples of a namespace to show: those of the last day, unless `since` says otherwise."""
+    """The samples of a namespace to show: those of the last day without `since`."""
 
     since = DateTimeFilter(method="keep")
 

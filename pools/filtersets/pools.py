@@ -17,7 +17,7 @@ class PoolFilterSet(QueryFilterSet):
     verbose = BooleanFilter(method="keep")
 
     def keep(self, rows: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
-        """A parameter that no single row decides."""
+        """`filter_queryset` decides, because the parameter counts when it is absent, too."""
         return rows
 
     def filter_queryset(self, queryset: Any) -> Any:

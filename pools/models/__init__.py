@@ -1,4 +1,4 @@
-"""The ledger's tables, one subject per file."""
+"""The ledger's tables, one subject in each file."""
 
 from pools.models.audit import AuditEntry
 from pools.models.backend import Backend, LedgerGeneration, Node

@@ -11,8 +11,8 @@ from pools.models.triggers import AppendOnlyTrigger, NoTruncateTrigger
 
 
 class TransactionIdField(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
-    """PostgreSQL's 64-bit transaction id. By it a reader distinguishes entries whose order is final from entries that
-    an older, open transaction may still precede."""
+    """PostgreSQL's 64-bit transaction id. With it a reader distinguishes entries whose order is final from entries
+    before which an older, open transaction may still insert."""
 
     def db_type(self, connection: object) -> str:
         return "xid8"
@@ -22,7 +22,8 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
     """Reads of the audit stream."""
 
     def visible_to(self, actor: Actor) -> AuditQuerySet:
-        """Admins and viewers see all entries, pool admins those of their pools, every user the own changes and work."""
+        """Admins and viewers see all entries, pool admins those of their pools, and all users those of their own changes
+        and work."""
         if actor.can_read_all:
             return self
         pools = Pool.objects.filter(name__in=actor.pools_with(Permission.POOL_AUDIT)).values("id")
@@ -53,7 +54,7 @@ class AuditEntry(models.Model):
         indexes = [
             models.Index(fields=["object", "-id"], name="audit_object"),
             models.Index(fields=["pool_id", "-id"], name="audit_pool"),
-            # The configuration as it was is read from a pool's own entries, and a pool at work has few of those.
+            # Earlier configurations are read from the entries of a pool itself, which are few among those of its work.
             models.Index(fields=["pool_id", "-id"], name="audit_pool_config", condition=Q(action__startswith="pool.")),
             models.Index(fields=["actor", "-id"], name="audit_actor"),
             models.Index(fields=["owner", "-id"], name="audit_owner"),

@@ -13,10 +13,10 @@ NAMESPACE_VALIDATOR = RegexValidator(
 
 
 class Backend(models.Model):
-    """A cluster that runs workflows: `kubernetes` with KAI, or `simulated`, whose nodes are rows of ours.
+    """A cluster that runs workflows: `kubernetes` with KAI, or `simulated`, whose nodes are rows of the ledger.
 
-    `namespace` is the `{ns}` in every queue name. A simulated backend is a cluster of its own. `auto_end` ends
-    simulated work when its run time is over; without it only a report through the API does.
+    `namespace` is the `{ns}` in every queue name. `auto_end` ends simulated work when its run
+    time is over; without it the work ends only by a report through the API.
 
     No work starts while the backend is `offline`. An admin sets a simulated backend offline. A Kubernetes backend is
     `offline` while an admin requests it (`offline_requested`) or while its cluster does not answer.
@@ -95,9 +95,9 @@ class Node(models.Model):
 
 
 class LedgerGeneration(models.Model):
-    """How often the quotas of a backend have changed; a trigger advances it in the transaction of the change.
+    """The number of changes of a backend's quotas; a trigger increases it in the transaction of the change.
 
-    A queue sync remembers the number that it applied, and so knows whether the cluster is behind.
+    A queue sync stores the number that it applied, so it knows whether the cluster is behind.
     """
 
     backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="generation")

@@ -48,10 +48,10 @@ ADVANCE_GENERATION = pgtrigger.Trigger(
 
 class KubernetesSettings(models.Model):
     """The Kubernetes side of a backend. Its credential is a sealed kubeconfig (:mod:`pools.security.sealing`), a file
-    that the operator keeps on the server, or the service account of our own pod.
+    that the operator keeps on the server, or the service account of the pod in which OSMO Admin runs.
 
     `credential_mark` distinguishes kubeconfigs in the audit trail, where their content never appears. `server` is the
-    address in the kubeconfig, empty if a file contains it. `node_pool_key` and `node_pool` are the label by which a KAI
+    address in the kubeconfig, empty for a kubeconfig file. `node_pool_key` and `node_pool` are the label by which a KAI
     shard selects its nodes, queues and PodGroups; an empty `node_pool` means the shard without a label value.
     """
 

@@ -18,7 +18,7 @@ from pools.models.triggers import CONFIGURATION_LOCK, AuditTrigger, NoTruncateTr
 
 _NAME = rf"^[a-z]([a-z0-9-]{{0,{names.LABEL_LIMIT - 2}}}[a-z0-9])?$"
 
-# All writers of parents take one lock, raw SQL too: two writes, each right on its own, could close a cycle together.
+# All writers of parents take one lock, raw SQL too: two writes, each valid on its own, could form a cycle together.
 NO_CYCLE = pgtrigger.Trigger(
     name="no_cycle",
     operation=pgtrigger.Insert | pgtrigger.UpdateOf("parent_id"),
@@ -123,13 +123,13 @@ _ACTION = """
 
 
 class Cohort(models.Model):
-    """A node above the pools. Its quotas are its own, shared by everything below it, on top of the quotas there;
-    it runs no work.
+    """A node above the pools. All pools and cohorts below it share its quotas, in addition to their own; it runs no
+    work.
 
-    A cohort that is only named (by a pool, or by another cohort as its parent) exists without being `explicit`: no
-    quota, no limits, no parent. It becomes explicit when it is configured, and is deleted when nothing names it any
-    more. `quotas` is by `flavor/resource` (:data:`pools.domain.cohort_config.StoredQuotas`). `inactive_since` is when a
-    check found its parents in a cycle, which only a write past the triggers can cause.
+    A cohort that is only named (by a pool, or by another cohort as its parent) is implicit: it has no quota, no limits
+    and no parent. It becomes `explicit` when it is configured, and is deleted when no pool or cohort names it. `quotas`
+    is by `flavor/resource` (:data:`pools.domain.cohort_config.StoredQuotas`). `inactive_since` is the
+    time when a check found its parents in a cycle, which only a write past the triggers can cause.
     """
 
     name = models.TextField(unique=True)
@@ -188,7 +188,7 @@ class Cohort(models.Model):
 
     @property
     def settings(self) -> CohortSettings:
-        """The configuration that the row keeps."""
+        """The stored configuration."""
         parent = self.parent.name if self.parent else None
         return CohortSettings(parent, rows_from_stored(self.quotas), simplify(Fraction(self.weight)))
 

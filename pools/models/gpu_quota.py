@@ -1,4 +1,4 @@
-"""GPU quota by namespace: the caps, the allocations, and counters that make a check cost the same at any load.
+"""GPU quota by namespace: the caps, the allocations, and counters that keep the cost of a check constant.
 
 Amounts are plain TFLOPS and bytes of vram with three decimals; those of an allocation are per GPU.
 """
@@ -79,8 +79,8 @@ class GpuQuota(models.Model):
 class GpuUsage(models.Model):
     """The sums over the workers of one namespace, with or without a quota; its row is the lock of the namespace.
 
-    The triggers of :class:`GpuAllocation` change the counters in the statement that changes an allocation; only a
-    recount may do so too. Assumed amounts are reserved and not yet committed. `families` is the format in which each of
+    Only the triggers of :class:`GpuAllocation`, in the statement that changes an allocation, and a recount change the
+    counters. Assumed amounts are reserved and not yet committed. `families` is the format in which each of
     the four sums is printed, `revision` grows with every change.
     """
 
@@ -132,7 +132,7 @@ class GpuUsage(models.Model):
 
 
 def _sums(table: str, sign: str) -> str:
-    """The amounts in the rows of a transition table, as signed columns: committed, then assumed."""
+    """SQL for the amounts in a transition table, as signed columns: committed, then assumed."""
     parts = []
     for prefix, state in (("", "committed"), ("assumed_", "assumed")):
         here = f"CASE WHEN state = '{state}' THEN {sign}1 ELSE 0 END"
@@ -303,7 +303,7 @@ class GpuAllocation(models.Model):
 
 
 class GpuUsageSample(models.Model):
-    """The committed amounts of a namespace at one time, kept if they differ from the previous sample: usage history."""
+    """The committed amounts of a namespace at one time, stored if they differ from the previous sample."""
 
     namespace = models.TextField()
     at = models.DateTimeField(db_default=Now())

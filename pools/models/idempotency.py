@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 class IdempotencyRecord(models.Model):
     """One key of one user for one address (method, path, query). `response` is the stored
-    success (it may be null) and its ETag, in a list; errors are not stored. Rows live 24 hours."""
+    success (it may be null) and its ETag, in a list; errors are not stored. Rows are kept for 24 hours."""
 
     user = models.TextField()
     address = models.TextField()

@@ -15,7 +15,7 @@ class User(AbstractUser):
     """A person or a program that signs in. Its permissions are its roles, which are Django groups; Django's own
     permission tables are not used."""
 
-    groups = models.ManyToManyField(  # type: ignore[assignment]  # the stub knows only the stock through table
+    groups = models.ManyToManyField(  # type: ignore[assignment]  # the stub knows only Django's own through table
         Group, through="RoleAssignment", related_name="users", blank=True
     )
     created_by = models.TextField(blank=True)

@@ -72,8 +72,8 @@ STATE_MACHINE = pgtrigger.Trigger(
     """,
 )
 
-# Deferred, so that one transaction may shrink one subpool and grow another in any order. The parent's row lock makes
-# two transactions that are right on their own see one another.
+# Deferred, so that one transaction may shrink one subpool and grow another in any order. The lock of the parent's row
+# orders two transactions, each of which would be valid on its own.
 SUBPOOLS_WITHIN_GUARANTEE = pgtrigger.Trigger(
     name="subpools_within_guarantee",
     operation=pgtrigger.Insert | pgtrigger.Update,
@@ -153,8 +153,8 @@ RENEW_QUOTA_STAMP = pgtrigger.Trigger(
     """,
 )
 
-# Deferred, so that the row that all changes of a backend share is locked only during the commit, after every tree:
-# changes wait for it shortly and cannot deadlock.
+# Deferred, because all changes of a backend share this row: it is locked only during the commit, after every tree, so
+# changes wait for it only briefly and cannot deadlock.
 ADVANCE_GENERATION = pgtrigger.Trigger(
     name="advance_generation",
     operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,

@@ -1,7 +1,7 @@
 """Database triggers of the ledger. They apply to every writer, raw SQL included.
 
-Each refusal carries the name of its rule as constraint name and a message for people, exactly like a check constraint,
-so that every entry point can show it.
+Each refusal has a constraint name and a message, like the violation of a check constraint, so that every entry point
+can show it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pgtrigger
 
 CONFIGURATION_LOCK = 0x05A0
 """The advisory lock of configuration writes. Services take it by :func:`pools.locking.lock_configuration`; a trigger
-takes it where two writes that are right on their own could be wrong together."""
+takes it where two writes, each valid on its own, could be invalid together."""
 
 
 def raise_message(constraint: str, message: str, *values: str) -> str:
@@ -111,7 +111,7 @@ def _remove_columns_sql(columns: Sequence[str]) -> str:
 
 
 def _add_keys_sql(columns: Mapping[str, str]) -> str:
-    """SQL that adds keys to a row image; no image stays none."""
+    """SQL that adds keys to a row image; a missing image stays null."""
     pairs = ", ".join(f"'{key}', {expression}" for key, expression in columns.items())
     return f" || jsonb_build_object({pairs})" if pairs else ""
 

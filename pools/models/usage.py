@@ -101,7 +101,7 @@ def _counting(name: str, operation: pgtrigger.Operation, *, old: bool, new: bool
 
 
 class Reservation(models.Model):
-    """The GPUs that one active workflow holds on its leaf, and those that its largest unfinished gang needs.
+    """The GPUs that one active workflow holds on its leaf, and the GPUs that its largest unfinished gang needs.
 
     The row exists from the submission to the end of the workflow. Only a leaf that accepts work accepts a new row.
     """

@@ -17,12 +17,12 @@ JsonBody = dict[str, Any]
 
 
 def cohort_body(row: Cohort, *, warnings: Iterable[str] = ()) -> JsonBody:
-    """One cohort: what a PUT takes, and what the ledger adds."""
+    """One cohort: the keys of a PUT, and the keys that the ledger adds."""
     return cohort_bodies(Cohort.objects.filter(pk=row.pk))[0] | {"warnings": list(warnings)}
 
 
 def cohort_bodies(rows: QuerySet[Cohort]) -> list[JsonBody]:
-    """Cohorts in the order of the query; four queries however many there are."""
+    """Cohorts in the order of the query; always four queries."""
     found = list(rows.select_related("parent"))
     ids = [row.pk for row in found]
     below, pools = defaultdict(list), defaultdict(list)

@@ -17,7 +17,7 @@ from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, totals_
 
 
 def gpu_quota_body(facts: GpuNamespace) -> dict[str, Any]:
-    """One quota with its status. `assumed` is what is reserved beside what is used."""
+    """One quota with its status. `assumed` has the reserved amounts."""
     assert facts.quota is not None
     return {
         "namespace": facts.name,
@@ -44,19 +44,19 @@ def gpu_status_body(facts: GpuNamespace) -> dict[str, Any]:
 
 
 def last_updated_at(facts: GpuNamespace) -> datetime | None:
-    """When use or caps moved last."""
+    """The time of the last change of use or caps."""
     moments = [facts.changed_at, facts.quota.updated_at if facts.quota else None]
     return max((moment for moment in moments if moment is not None), default=None)
 
 
 def current_gpu_quota_body(namespace: str) -> dict[str, Any] | None:
-    """One quota as it is now, None where there is none."""
+    """One quota as it is now, None if there is none."""
     facts = read_namespaces([namespace])[namespace]
     return None if facts.quota is None else gpu_quota_body(facts)
 
 
 def gpu_quota_bodies(namespaces: Iterable[str] | None) -> list[dict[str, Any]]:
-    """The quotas of these namespaces (None: of all), by name; two queries however many there are."""
+    """The quotas of these namespaces (None: of all), by name; always two queries."""
     rows = GpuQuota.objects.order_by("namespace")
     if namespaces is not None:
         rows = rows.filter(namespace__in=namespaces)
@@ -83,8 +83,8 @@ def allocation_body(row: GpuAllocation) -> dict[str, Any]:
 
 
 def headroom_body(facts: GpuNamespace, worker: GpuWorker) -> dict[str, Any]:
-    """How many more workers of this size fit beside what is used and reserved (null: no cap counts them), and what
-    stops the next one."""
+    """The number of further workers of this size that fit (null: no cap counts them), and the caps that stop the next
+    one."""
     fits, stopped_by = headroom_for(facts.spec, facts.committed_and_assumed, facts.spec.with_defaults(worker))
     return {
         "namespace": facts.name,
@@ -94,7 +94,7 @@ def headroom_body(facts: GpuNamespace, worker: GpuWorker) -> dict[str, Any]:
 
 
 def usage_history_body(namespace: str, samples: Sequence[GpuUsageSample], usage: GpuUsage | None) -> dict[str, Any]:
-    """What a namespace used over time, oldest first, with what it uses now at the end."""
+    """The use of a namespace over time, oldest first; the last entry is the present use."""
     families = usage.families if usage else "DDDD"
     points = [{"time": sample.at, **totals_from_counters(sample, families=families).as_dict()} for sample in samples]
     if usage is not None:

@@ -15,7 +15,7 @@ ONLINE, OFFLINE, MAINTENANCE = "ONLINE", "OFFLINE", "MAINTENANCE"
 
 
 def pool_settings_of(row: Pool) -> PoolSettings:
-    """The configuration that a top-level row keeps."""
+    """The stored configuration of a top-level row."""
     return PoolSettings(
         backend=row.backend.name if row.backend else "",
         description=row.description,
@@ -31,14 +31,14 @@ def pool_settings_of(row: Pool) -> PoolSettings:
 
 
 def pool_status(*, is_maintenance: bool, is_offline: bool) -> str:
-    """What the contract calls a pool's status (5.3)."""
+    """The status of a pool in the words of the contract (5.3)."""
     if is_maintenance:
         return MAINTENANCE
     return OFFLINE if is_offline else ONLINE
 
 
 def pool_body(row: Pool, *, verbose: bool = False, warnings: Iterable[str] = ()) -> dict[str, Any]:
-    """One pool: what a PUT takes, and what the ledger adds."""
+    """One pool: the keys of a PUT, and the keys that the ledger adds."""
     added = {
         "name": row.name,
         "status": _status(row),
@@ -53,13 +53,14 @@ def pool_body(row: Pool, *, verbose: bool = False, warnings: Iterable[str] = ())
 
 
 def pool_list_body(row: Pool, *, verbose: bool = False) -> dict[str, Any]:
-    """One pool in the list of configurations; an archived one says so."""
+    """One pool in the list of configurations, with a key that marks an archived pool."""
     body = verbose_pool_body(row) if verbose else editable_body(pool_settings_of(row))
     return body | {"archived": True} if row.archived else body
 
 
 def verbose_pool_body(row: Pool) -> dict[str, Any]:
-    """What a PUT takes, and what follows from it. Templates are names here, so nothing parsed ever follows."""
+    """The keys of a PUT, and the values that OSMO derives from them. Templates are only names here, so the parsed
+    templates are always empty."""
     body = editable_body(pool_settings_of(row))
     online = row.backend is not None and not row.backend.offline
     return body | {

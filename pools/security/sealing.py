@@ -11,7 +11,7 @@ from django.conf import settings
 
 
 class UnreadableSecret(Exception):
-    """The secret was encrypted with another key than the present one."""
+    """The secret was encrypted with a key that is no longer configured."""
 
 
 def seal(text: str) -> str:
@@ -20,7 +20,7 @@ def seal(text: str) -> str:
 
 
 def unseal(sealed: str) -> str:
-    """The text again. Raises Unreadable."""
+    """The decrypted text. Raises UnreadableSecret."""
     try:
         return _box().decrypt(sealed.encode()).decode()
     except InvalidToken as error:
@@ -28,12 +28,12 @@ def unseal(sealed: str) -> str:
 
 
 def fingerprint(text: str) -> str:
-    """A short mark by which a secret is known again, and from which nobody makes it."""
+    """A short text that identifies a secret and from which the secret cannot be computed."""
     return hashlib.blake2b(text.encode(), key=_key(settings.SECRET_KEY), digest_size=8).hexdigest()
 
 
 def _box() -> MultiFernet:
-    """Seals with the present key; keys that were replaced still open."""
+    """Encrypts with the present key; decrypts with replaced keys, too."""
     secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     return MultiFernet([Fernet(base64.urlsafe_b64encode(_key(secret))) for secret in secrets])
 

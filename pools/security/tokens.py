@@ -1,4 +1,4 @@
-"""Access tokens and the short-lived JWTs they are exchanged for: how a request proves whose it is."""
+"""Access tokens, and the short-lived JWTs for which clients exchange them: the proof of the user behind a request."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def new_secret() -> str:
 def secret_from(seed: str) -> str:
     """The secret that belongs to a random seed in this installation only.
 
-    A request that may be repeated must be answered with the same secret, and no secret may be written down: so the seed
-    is, from which the secret follows only with `OSMO_SECRET_KEY`.
+    A repeated request must get the same secret, and no secret may be stored. So the seed is stored, and the secret
+    follows from it only together with `OSMO_SECRET_KEY`.
     """
     key = hashlib.sha256(b"osmo access token:" + settings.SECRET_KEY.encode()).digest()
     return base64.urlsafe_b64encode(hmac.digest(key, seed.encode(), "sha256")).rstrip(b"=").decode()
 
 
 def secret_digest(secret: str) -> str:
-    """What is kept of a secret. It has 256 random bits, so a plain hash cannot be guessed backwards."""
+    """The stored digest of a secret. A secret has 256 random bits, so a plain hash cannot be reversed by guessing."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -51,8 +51,8 @@ def find_token(secret: str) -> AccessToken | None:
 
 
 def issue_jwt(token: AccessToken) -> tuple[str, int]:
-    """(JWT, expiry in seconds of the epoch) for a token. Roles in it are for reading only: what counts is looked up
-    with each request, so that a revoked role or token is gone at once."""
+    """(JWT, expiry in seconds of the epoch) for a token. The roles in a JWT are for display only: each request reads
+    the current roles, so a revoked role or token has no effect from then on."""
     now = datetime.now(UTC)
     expires = min(now + JWT_LIFETIME, token.expires_at)
     claims: dict[str, Any] = {

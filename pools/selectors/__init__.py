@@ -1,1 +1,1 @@
-"""Reads of the ledger: rows as the facts that rules are asked with, and as the shapes that entry points show."""
+"""Reads of the ledger: rows as the facts that rules need, and as the values that entry points show."""

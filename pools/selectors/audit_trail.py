@@ -1,4 +1,4 @@
-"""The audit trail as a list, and as a stream that never skips an entry that commits late."""
+"""The audit trail as a list, and as a stream that does not skip entries that commit late."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ID_DIGITS = 12
 
 
 def entry_body(entry: AuditEntry) -> dict[str, Any]:
-    """One entry as the API shows it (api.md, "Audit and events"), with its sentence."""
+    """One entry as the API shows it (api.md, "Audit and events"), with its message."""
     return {
         "id": entry.pk,
         "time": entry.time.astimezone(UTC).replace(tzinfo=None),
@@ -39,7 +39,7 @@ def entry_body(entry: AuditEntry) -> dict[str, Any]:
 
 
 def _image(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A row's image with times as the API writes them and, for a subpool, the quota that it counts for (D4)."""
+    """A row's image with times in the format of the API and, for a subpool, its accounting quota (D4)."""
     if row is None:
         return None
     shown = {
@@ -53,11 +53,11 @@ def _image(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True, order=True)
 class StreamPosition:
-    """A place in the stream: behind the entry `entry` of the database transaction `transaction`.
+    """A position in the stream: after the entry `entry` of the database transaction `transaction`.
 
     Entry ids are assigned before transactions commit, so a reader that follows the ids skips entries that commit late.
-    Ordered by transaction first, and read only up to the oldest transaction still open, nothing can appear behind the
-    reader. Written as one number that grows.
+    The stream is ordered by transaction first and read only up to the oldest open transaction, so no new entry appears
+    before the position of a reader. As text, a position is one number that grows.
     """
 
     transaction: int
@@ -68,7 +68,8 @@ class StreamPosition:
 
 
 def parse_position(text: str) -> StreamPosition | None:
-    """The place that a `Last-Event-ID` names: one of ours, or the id of an entry in the audit list. None: no such."""
+    """The position in a `Last-Event-ID`: a position of the stream, or the id of an entry of the audit list; None for an
+    invalid one."""
     if not (text.isascii() and text.isdigit() and len(text) <= 32):
         return None
     transaction, entry = divmod(int(text), 10**_ID_DIGITS)
@@ -79,7 +80,7 @@ def parse_position(text: str) -> StreamPosition | None:
 
 
 class _Visible(Func):
-    """Whether a snapshot knows a transaction as ended."""
+    """The SQL condition that a transaction had ended in a snapshot."""
 
     function = "pg_visible_in_snapshot"
     template = "%(function)s(%(expressions)s::pg_snapshot)"
@@ -87,22 +88,22 @@ class _Visible(Func):
 
 
 def current_snapshot() -> str:
-    """Which transactions have ended, in PostgreSQL's words: `10:20:10,14,15`."""
+    """The current snapshot in PostgreSQL's notation, which tells which transactions have ended: `10:20:10,14,15`."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_current_snapshot()::text")
         return str(cursor.fetchone()[0])
 
 
 def stream_horizon(seen: str | None = None) -> StreamPosition:
-    """The place before which every transaction has ended: what stands there now (or in that snapshot) is final."""
+    """The position before which every transaction has ended now (or in that snapshot), so its entries are final."""
     return StreamPosition(int((seen or current_snapshot()).partition(":")[0]))
 
 
 def entries_after(
     actor: Actor, start: StreamPosition, end: StreamPosition, *, limit: int, known_snapshot: str | None = None
 ) -> list[tuple[StreamPosition, AuditEntry]]:
-    """The entries that `actor` may see behind `start` and before the horizon `end`, in the order of the stream; without
-    those that the snapshot `known_snapshot` knows."""
+    """The entries after `start` and before the horizon `end` that `actor` may see, in the order of the stream, without
+    the entries that were visible in the snapshot `known_snapshot`."""
     rows = (
         AuditEntry.objects.visible_to(actor)
         .filter(transaction__gte=str(start.transaction), transaction__lt=str(end.transaction))

@@ -27,7 +27,7 @@ QUOTAS_SQL = f"SELECT {', '.join(_QUOTA)} FROM pools_gpuquota WHERE namespace = 
 
 @dataclass(frozen=True, slots=True)
 class GpuNamespace:
-    """One namespace: its quota's row if it has one, and what its workers hold, committed and assumed."""
+    """One namespace: the row of its quota, if any, and the amounts of its workers, committed and assumed."""
 
     name: str
     quota: GpuQuota | None
@@ -38,16 +38,16 @@ class GpuNamespace:
 
     @property
     def spec(self) -> GpuQuotaSpec:
-        """The caps; none where there is no quota."""
+        """The caps; without a quota there are none."""
         return GpuQuotaSpec() if self.quota is None else spec_from_row(self.quota)
 
     @property
     def committed_and_assumed(self) -> WorkerTotals:
-        """What a new worker has to fit beside: committed and assumed together."""
+        """Committed and assumed amounts together: the use that a check of a new worker starts from."""
         return self.committed + self.assumed
 
     def conditions(self, now: datetime) -> list[GpuQuotaCondition]:
-        """The conditions as they are now, with the times that were kept; none without a quota."""
+        """The current conditions, with the stored times of their changes; none without a quota."""
         if self.quota is None:
             return []
         return compute_conditions(
@@ -56,12 +56,12 @@ class GpuNamespace:
 
 
 def spec_from_row(quota: GpuQuota) -> GpuQuotaSpec:
-    """The caps of a row; they were checked when it was written."""
+    """The caps of a row, which were validated when the row was written."""
     return parse_gpu_quota_spec(quota.spec)[0]
 
 
 def stored_condition_times(quota: GpuQuota) -> list[GpuQuotaCondition]:
-    """What is kept of the conditions: status and time of each."""
+    """The stored status and time of each condition."""
     return [
         GpuQuotaCondition(kept["type"], kept["status"], "", "", datetime.fromisoformat(kept["since"]))
         for kept in quota.conditions
@@ -69,7 +69,7 @@ def stored_condition_times(quota: GpuQuota) -> list[GpuQuotaCondition]:
 
 
 def quota_row(row: Sequence[Any]) -> GpuQuota:
-    """A row as a model; JSON comes as text from a plain cursor."""
+    """A row as a model instance; a plain cursor returns JSON as text."""
     values = dict(zip(_QUOTA, row, strict=True))
     for name in ("spec", "faults", "conditions", "alerting"):
         values[name] = json.loads(values[name]) if isinstance(values[name], str) else values[name]
@@ -77,7 +77,7 @@ def quota_row(row: Sequence[Any]) -> GpuQuota:
 
 
 def read_namespaces(names: Iterable[str]) -> dict[str, GpuNamespace]:
-    """The same without a lock: true when it was read."""
+    """The same facts without a lock; they may be outdated as soon as they are read."""
     wanted = sorted(set(names))
     quotas = GpuQuota.objects.filter(namespace__in=wanted)
     return namespace_facts(wanted, GpuUsage.objects.filter(namespace__in=wanted), quotas)
@@ -101,7 +101,7 @@ def namespace_facts(
 
 
 def totals_from_counters(row: GpuUsage | GpuUsageSample, prefix: str = "", families: str | None = None) -> WorkerTotals:
-    """The counters of a row: what is committed, or with `assumed_` what is only reserved. A sample knows no
+    """The counters of a row: the committed amounts, or with the prefix `assumed_` the reserved ones. A sample has no
     `families` of its own."""
     printed = families if families is not None else row.families if isinstance(row, GpuUsage) else "DDDD"
     sums = [
@@ -112,7 +112,7 @@ def totals_from_counters(row: GpuUsage | GpuUsageSample, prefix: str = "", famil
 
 
 def worker_from_row(row: GpuAllocation) -> GpuWorker:
-    """What an allocation holds, as it was typed."""
+    """The worker of an allocation, with the amounts as they were typed."""
     found = [
         quantity_from_decimal(amount, family, written)
         for amount, family, written in zip(
@@ -147,5 +147,5 @@ def _decimal(amount: Quantity) -> Decimal:
 
 
 def conditions_to_store(found: Iterable[GpuQuotaCondition]) -> list[Mapping[str, Any]]:
-    """Conditions as the row keeps them."""
+    """Conditions in the format of the row."""
     return [{"type": each.type, "status": each.status, "since": each.since.isoformat()} for each in found]

@@ -1,6 +1,6 @@
-"""What the browser's pages on GPU quota show: gauges of each namespace, its workers, its use over time.
+"""The data of the pages on GPU quota: meters of each namespace, its workers, its use over time.
 
-Reads only, of the namespaces that the reader may see; a handful of queries whatever there is.
+Only for namespaces that the reader may see; the number of queries does not depend on their number.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ LABELS = {
 }
 HISTORY_PERIOD = timedelta(days=7)
 MIN_CHART_PERIOD = timedelta(hours=1)
-"""What a chart shows at least; a young namespace would else be a speck at the end of an empty week."""
+"""The shortest time on a chart, so that the chart of a new namespace is not almost empty."""
 
 MAX_POINTS = 400
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMeter:
-    """One amount against its cap, as it is drawn. Texts are as people write them, empty for none; `committed`,
-    `assumed` and `left` are parts of the bar, the longest of which is 1000. `alert`: less is left than the threshold
-    asks for; `over`: more is used than the cap."""
+    """One amount and its cap, ready for a page. Amounts are readable texts, empty for none; `committed`, `assumed` and
+    `left` are lengths of the parts of the bar, at most 1000. `is_in_alert`: usage is above the alert threshold;
+    `is_exceeded`: usage is above the cap."""
 
     key: str
     label: str
@@ -63,7 +63,7 @@ class GpuMeter:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRow:
-    """A namespace in the list or on its page. `standing` is one word; a namespace without a quota has UNLIMITED."""
+    """A namespace in the list or on its page. `status` is one word; it is UNLIMITED without a quota."""
 
     name: str
     status: str
@@ -75,7 +75,7 @@ class NamespaceRow:
 
     @property
     def tightest(self) -> GpuMeter | None:
-        """The amount of which the least is left."""
+        """The meter with the smallest part left."""
         capped = [meter for meter in self.meters if meter.has_cap]
         return min(capped, key=lambda meter: (not meter.is_exceeded, meter.left)) if capped else None
 
@@ -91,7 +91,7 @@ class UsageSeries:
 
 
 def namespace_rows(names: set[str] | None) -> list[NamespaceRow]:
-    """Namespaces with a quota or with workers, by name; None is all there are."""
+    """Namespaces with a quota or with workers, by name; with `names` None all of them."""
     quotas, usage = GpuQuota.objects.all(), GpuUsage.objects.filter(workers__gt=0)
     if names is not None:
         quotas, usage = quotas.filter(namespace__in=names), usage.filter(namespace__in=names)
@@ -100,7 +100,7 @@ def namespace_rows(names: set[str] | None) -> list[NamespaceRow]:
 
 
 def namespace_row(facts: GpuNamespace) -> NamespaceRow:
-    """One namespace as it is drawn."""
+    """One namespace, ready for a page."""
     return NamespaceRow(
         facts.name,
         namespace_status(facts),
@@ -113,7 +113,7 @@ def namespace_row(facts: GpuNamespace) -> NamespaceRow:
 
 
 def namespace_status(facts: GpuNamespace) -> str:
-    """How a namespace stands, in one word: the worst that its conditions say."""
+    """The status of a namespace in one word: the worst of its conditions."""
     if facts.quota is None:
         return "UNLIMITED"
     true = {condition.type for condition in facts.conditions(timezone.now()) if condition.status}
@@ -180,13 +180,13 @@ def allocations_in(namespace: str, *, include_released: bool) -> QuerySet[GpuAll
 
 
 def pools_using_namespace(namespace: str, visible: QuerySet[Pool]) -> list[str]:
-    """Names of those of these pools whose work counts in the namespace."""
+    """Names of the given pools whose work counts in the namespace."""
     rows = visible.filter(parent=None, archived=False, **{f"config__{GPU_NAMESPACE}": namespace})
     return list(rows.order_by("name").values_list("name", flat=True))
 
 
 def usage_history(facts: GpuNamespace) -> list[UsageSeries]:
-    """Use of each amount over the last week, or since its first sample; nothing where there are no samples of it."""
+    """Use of each amount over the last week, or since its first sample; no series for an amount without samples."""
     now = timezone.now()
     recent = GpuUsageSample.objects.filter(namespace=facts.name, at__gte=now - HISTORY_PERIOD)
     samples = list(recent.order_by("-at")[:MAX_POINTS])[::-1]
@@ -203,7 +203,7 @@ def usage_history(facts: GpuNamespace) -> list[UsageSeries]:
             lines.append(
                 UsageSeries(
                     LABELS[key],
-                    _steps(values, begin, now, most),
+                    _step_points(values, begin, now, most),
                     _number_text(most, key, family),
                     _text(facts.committed, key),
                 )
@@ -229,8 +229,8 @@ def _number_text(value: int, key: str, family: QuantityFormat) -> str:
     )
 
 
-def _steps(values: Sequence[tuple[datetime, int]], begin: datetime, end: datetime, most: int) -> str:
-    """Steps, for use stays what it was until it moves."""
+def _step_points(values: Sequence[tuple[datetime, int]], begin: datetime, end: datetime, most: int) -> str:
+    """The points of a line of steps, because usage is constant between two samples."""
     points, before = [], None
     for at, value in values:
         x = round(600 * ((at - begin) / (end - begin)), 1)

@@ -1,4 +1,4 @@
-"""The workflows that a draining leaf waits for."""
+"""The workflows that keep a leaf from draining."""
 
 from __future__ import annotations
 

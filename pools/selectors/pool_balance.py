@@ -36,7 +36,7 @@ def read_balance(root: Pool) -> PoolBalance:
 
 
 def subpool_from_row(row: Pool) -> Subpool:
-    """A subpool's row, with its usage, as the arithmetic sees it."""
+    """The facts of a subpool from its row and its usage."""
     assert row.subpool_name
     assert row.subpool_state
     assert row.last_quota is not None

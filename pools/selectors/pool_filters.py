@@ -1,7 +1,7 @@
 """Filters of lists of top-level pools: by name, and by the state of a pool or its subpools.
 
-The arithmetic of a usage bar stands here in SQL, so that a page of a long list needs no other page. A test compares it
-with :mod:`pools.domain.quota.usage_bar`.
+This module repeats the arithmetic of usage bars in SQL, so that the database filters a long list before it is split
+into pages. A test compares the results with :mod:`pools.domain.quota.usage_bar`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _active_subpools() -> PoolQuerySet:
 
 def _with_quota(roots: PoolQuerySet) -> PoolQuerySet:
     """Each root with `shared_quota`, the quota that no subpool has."""
-    return roots.annotate(shared_quota=big_column("guarantee") - _below(_active_subpools(), "last_quota"))
+    return roots.annotate(shared_quota=big_column("guarantee") - _sum_over_subpools(_active_subpools(), "last_quota"))
 
 
 def big_column(column: str) -> Cast:
@@ -80,7 +80,7 @@ def zero() -> Value:
     return Value(0, output_field=BigIntegerField())
 
 
-def _below(subpools: PoolQuerySet, column: str) -> Coalesce:
+def _sum_over_subpools(subpools: PoolQuerySet, column: str) -> Coalesce:
     """The sum of a column over the subpools of each root."""
     sums = (
         subpools.filter(parent=OuterRef("pk")).order_by().values("parent").annotate(total=Sum(column)).values("total")

@@ -1,7 +1,7 @@
 """Pools with their subpools as lists show them: two queries and plain tuples, however many there are.
 
 `/api/pool` and `/api/pool_quota` show every subpool with its parent's whole configuration (OSMO contract, section 5.1),
-so what a subpool inherits is made once for its parent.
+so the inherited part is built once for each parent.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ListedSubpoolRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedPool:
-    """A top-level pool and its subpools by name. `shown` are the names a list was asked for; None means all."""
+    """A top-level pool and its subpools by name. `listed_names` are the requested names; None means all."""
 
     root: ListedRootRow
     subpools: Sequence[ListedSubpoolRow]
@@ -79,17 +79,17 @@ class ListedPool:
 
     @property
     def allocated(self) -> int:
-        """What the ACTIVE subpools were promised."""
+        """The sum of the quotas of the ACTIVE subpools."""
         return sum(row.quota for row in self.subpools)
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether it has ACTIVE or DELETING subpools."""
+        """Whether the pool has ACTIVE or DELETING subpools."""
         return any(row.subpool_state != SubpoolState.ARCHIVED for row in self.subpools)
 
     @property
     def guarantee(self) -> Gpus:
-        """The pool's whole guarantee, -1 without one; an archived pool guarantees nothing."""
+        """The quota of the whole pool, -1 without one; 0 for an archived pool."""
         if self.root.archived:
             return 0
         return decode_gpus(self.root.guarantee)
@@ -98,8 +98,8 @@ class ListedPool:
 def list_pools(
     actor: Actor, *, names: Collection[str] | None = None, include_archived: bool = False
 ) -> list[ListedPool]:
-    """The trees that `actor` sees, by the pool's name. With `names` those that hold one of these pools or subpools;
-    names that are unknown or unseen are left out."""
+    """The trees that `actor` sees, by the pool's name. With `names` only the trees that contain one of these pools
+    or subpools; unknown and invisible names are left out."""
     seen = Pool.objects.visible_to(actor)
     if not include_archived:
         seen = seen.not_archived()
@@ -150,7 +150,7 @@ def minimal_bodies(tree: ListedPool) -> Iterator[tuple[str, Body]]:
 
 
 def root_body(root: ListedRootRow) -> Body:
-    """What a top-level pool says of itself alone."""
+    """The keys of a top-level pool that its subpools do not share."""
     return {
         "name": root.name,
         "resources": {"gpu": gpu_resources(root)},
@@ -161,14 +161,14 @@ def root_body(root: ListedRootRow) -> Body:
 
 
 def gpu_resources(root: ListedRootRow) -> dict[str, int] | None:
-    """`resources.gpu` of a top-level pool; a divided one always has it, for subpools need a finite guarantee."""
+    """`resources.gpu` of a top-level pool; a pool with subpools always has it, because subpools need a finite quota."""
     return PoolSettings(
         root.backend__name, guarantee=root.guarantee, maximum=root.maximum, weight=root.weight
     ).gpu_resources
 
 
 def inherited_body(root: ListedRootRow) -> Body:
-    """What a pool and all its subpools have in common."""
+    """The keys that a pool and all its subpools share."""
     config = root.config
     return {
         "description": root.description,
@@ -180,12 +180,12 @@ def inherited_body(root: ListedRootRow) -> Body:
         **{key: config.get(key, "") for key in TIMEOUT_KEYS},
         "default_exit_actions": config.get("default_exit_actions", {}),
         "topology_keys": config.get("topology_keys", []),
-        "platforms": {name: _platform(platform) for name, platform in platforms_of(config).items()},
+        "platforms": {name: _platform_body(platform) for name, platform in platforms_of(config).items()},
         "archived": root.archived,
     }
 
 
-def _platform(platform: Mapping[str, Any]) -> Body:
+def _platform_body(platform: Mapping[str, Any]) -> Body:
     return {
         "description": platform.get("description", ""),
         "host_network_allowed": platform.get("host_network_allowed", False),

@@ -39,7 +39,7 @@ class PoolTreeRow:
 
 @dataclass(frozen=True, slots=True)
 class PoolTree:
-    """A pool with its shared leaf and its subpools, ready to be drawn."""
+    """A pool with its shared leaf and its subpools, ready for a page."""
 
     pool: Pool
     status: str

@@ -1,4 +1,4 @@
-"""Rows of the ledger as the tree of quotas: the whole of it for people, or one cohort's for a verdict."""
+"""Rows of the ledger as the tree of quotas: the whole tree for people, or the tree of one cohort for admission."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BELOW = """
     )
 """
 
-# One line for each pool: what its leaves may claim and hold together, as the scheduler is told it (D4).
+# One line for each pool: the quota and the use of its leaves together, as the scheduler gets them (D4).
 _POOLS = f"""
     {_BELOW}, member AS (
         SELECT pool.*, cohort.name AS cohort_name

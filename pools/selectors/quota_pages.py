@@ -1,4 +1,4 @@
-"""What the browser shows of the tree of quotas: its rows, and the page of one node. Reads only."""
+"""The data of the pages on the tree of quotas: its rows, and the page of one node."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pools.domain.roles import Actor
 from pools.selectors.quota_tree import QuotaView, read_quota_view
 
 MAX_OPEN_NODES = 60
-"""Nodes above which a tree is first shown with its pools closed."""
+"""A tree with more nodes is first shown with its pools collapsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitTexts:
-    """A node's own row of one resource, in words; empty where there is none."""
+    """The quota and limits of a node for one resource, as texts; empty for none."""
 
     nominal: str
     borrowing: str
@@ -37,8 +37,8 @@ class LimitTexts:
 
 @dataclass(frozen=True, slots=True)
 class QuotaTreeRow:
-    """One line of the tree. `parent` is the key of the line above it, None for a top, whose `depth` is 0; `closed`:
-    what is below it is hidden at first."""
+    """One row of the tree. `parent` is the key of the parent's row, None for a root, whose `depth` is 0. With
+    `is_collapsed` the rows below are hidden at first."""
 
     node: OutlineNode
     parent: str | None
@@ -54,25 +54,25 @@ class QuotaTreeRow:
 
     @property
     def kind_segment(self) -> str:
-        """The first half of its address."""
+        """The first part of the address of the node's page."""
         return kind_segment_of(self.node.key)
 
     @property
     def free(self) -> Amount:
-        """What of its own nobody uses and nobody has borrowed."""
+        """The part of the node's own quota that is neither used nor lent."""
         unused = self.numbers.subtree_quota - self.numbers.usage
         return max(0, unused - self.numbers.lent) if unused != UNLIMITED else UNLIMITED
 
     @property
     def inside(self) -> Amount:
-        """What it uses of its own."""
+        """The part of the node's own quota that it uses."""
         return min(self.numbers.usage, self.numbers.subtree_quota)
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaTreePage:
-    """The tree for one resource; `keys` are the ones that there are, `alone` counts pools outside any cohort,
-    `circles` are those in which parents run."""
+    """The tree for one resource. `keys` are all resources, `pools_without_cohort` counts pools outside any cohort, and
+    `cycles` are the cycles of parents as texts."""
 
     rows: Sequence[QuotaTreeRow]
     key: str
@@ -83,13 +83,13 @@ class QuotaTreePage:
 
     @property
     def query(self) -> str:
-        """What keeps the resource in the address of another page."""
-        return _query(self.key)
+        """The query string that keeps the resource in the address of another page."""
+        return _resource_query(self.key)
 
 
 @dataclass(frozen=True, slots=True)
 class NumberExplanationRow:
-    """A number of a node with what it is made of, as a page writes it."""
+    """A number of a node and the terms of its sum, as a page writes them."""
 
     number: str
     title: str
@@ -113,12 +113,12 @@ class QuotaNodePage:
 
     @property
     def query(self) -> str:
-        """What keeps the resource in the address of another page."""
-        return _query(self.key)
+        """The query string that keeps the resource in the address of another page."""
+        return _resource_query(self.key)
 
     @property
     def rows_with_pending(self) -> Sequence[QuotaTreeRow]:
-        """Those right below it where something waits."""
+        """The children of the node that have pending work."""
         return [row for row in self.below if row.pending]
 
 
@@ -135,7 +135,7 @@ NUMBER_TITLES = {
 }
 
 
-def _query(key: str) -> str:
+def _resource_query(key: str) -> str:
     return "" if key == GPU else f"?{urlencode({'resource': key})}"
 
 
@@ -148,10 +148,12 @@ def quota_tree_page(actor: Actor, *, root: str | None = None, key: str = "") -> 
     """The cohorts that `actor` may see with everything below them. Raises NotFound for an unknown root."""
     view = read_quota_view(actor, root=root)
     nodes = [node for node in view.nodes if node.is_in_cohort_tree] if root is None else list(view.nodes)
-    chosen = _chosen(view, key)
-    alone = sum(node.kind is NodeKind.POOL and not node.is_in_cohort_tree for node in view.nodes)
-    circles = {" → ".join(display_name(each) for each in [*cycle, cycle[0]]) for cycle in view.tree.cycles}
-    return QuotaTreePage(_rows(view, nodes, chosen), chosen, _keys(view), alone, sorted(circles), root)
+    chosen = _choose_key(view, key)
+    pools_without_cohort = sum(node.kind is NodeKind.POOL and not node.is_in_cohort_tree for node in view.nodes)
+    cycle_texts = {" → ".join(display_name(each) for each in [*cycle, cycle[0]]) for cycle in view.tree.cycles}
+    return QuotaTreePage(
+        _rows(view, nodes, chosen), chosen, _keys(view), pools_without_cohort, sorted(cycle_texts), root
+    )
 
 
 def _keys(view: QuotaView) -> list[str]:
@@ -159,7 +161,7 @@ def _keys(view: QuotaView) -> list[str]:
     return sorted(view.tree.keys, key=lambda key: (key != GPU, key))
 
 
-def _chosen(view: QuotaView, key: str) -> str:
+def _choose_key(view: QuotaView, key: str) -> str:
     return key if key in view.tree.columns else GPU
 
 
@@ -180,7 +182,9 @@ def _rows(view: QuotaView, nodes: Sequence[OutlineNode], key: str) -> list[Quota
                 depth=node.depth - base,
                 has_children=node.key in parents,
                 is_collapsed=is_pool and (len(nodes) > MAX_OPEN_NODES or node.key not in cut),
-                limits=LimitTexts(amount_text(own.nominal), _limit(own.borrowing_limit), _limit(own.lending_limit)),
+                limits=LimitTexts(
+                    amount_text(own.nominal), _limit_text(own.borrowing_limit), _limit_text(own.lending_limit)
+                ),
                 numbers=view.numbers[key][node.key],
                 debt=view.debt(node, key),
                 pending=view.pending.get(node.key, 0) if key == GPU else 0,
@@ -191,7 +195,7 @@ def _rows(view: QuotaView, nodes: Sequence[OutlineNode], key: str) -> list[Quota
     return rows
 
 
-def _limit(limit: Amount) -> str:
+def _limit_text(limit: Amount) -> str:
     return "" if limit == UNLIMITED else amount_text(limit)
 
 
@@ -202,19 +206,21 @@ def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = ""
     node = next((node for node in view.nodes if node.key == wanted), None)
     if node is None:
         raise NotFound(f"There is no {kind_segment} {name[:80]}, or you have no role on anything in it.")
-    chosen = _chosen(view, key)
+    chosen = _choose_key(view, key)
     rows = {row.node.key: row for row in _rows(view, view.nodes, chosen)}
     by_key = {each.key: each for each in view.nodes}
-    above, up = [], node.parent
-    while up in by_key and by_key[up] not in above:
-        above.append(by_key[up])
-        up = by_key[up].parent
+    above, parent_key = [], node.parent
+    while parent_key in by_key and by_key[parent_key] not in above:
+        above.append(by_key[parent_key])
+        parent_key = by_key[parent_key].parent
     condition = view.condition(node)
     return QuotaNodePage(
         row=rows[node.key],
         keys=_keys(view),
         key=chosen,
-        explanations=[_line(each, view, node, chosen, by_key) for each in explain_node(view.tree, chosen, node.key)],
+        explanations=[
+            _explanation_row(each, view, node, chosen, by_key) for each in explain_node(view.tree, chosen, node.key)
+        ],
         share=explain_share(view.tree, node.key),
         above=above[::-1],
         below=[row for row in rows.values() if row.node.parent == node.key],
@@ -222,21 +228,21 @@ def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = ""
     )
 
 
-def _line(
-    told: NumberExplanation, view: QuotaView, node: OutlineNode, key: str, seen: Collection[str]
+def _explanation_row(
+    explanation: NumberExplanation, view: QuotaView, node: OutlineNode, key: str, seen: Collection[str]
 ) -> NumberExplanationRow:
-    amount, terms = told.amount, _redacted(told.terms, seen)
-    if told.number == "debt" and not node.is_in_cohort_tree:
+    amount, terms = explanation.amount, _redact_terms(explanation.terms, seen)
+    if explanation.number == "debt" and not node.is_in_cohort_tree:
         amount, terms = view.debt(node, key), ()
-    return NumberExplanationRow(told.number, NUMBER_TITLES[told.number], amount, told.rule, terms)
+    return NumberExplanationRow(explanation.number, NUMBER_TITLES[explanation.number], amount, explanation.rule, terms)
 
 
-def _redacted(terms: Sequence[ExplanationTerm], seen: Collection[str]) -> tuple[ExplanationTerm, ...]:
-    """The terms as the reader may know them: the numbers of hidden nodes become one sum."""
+def _redact_terms(terms: Sequence[ExplanationTerm], seen: Collection[str]) -> tuple[ExplanationTerm, ...]:
+    """The terms that the reader may see; the numbers of hidden nodes become one sum."""
     known: list[ExplanationTerm] = []
     hidden: list[ExplanationTerm] = []
     for term in terms:
-        inner = replace(term, least_of=_redacted(term.least_of, seen), sum_of=_redacted(term.sum_of, seen))
+        inner = replace(term, least_of=_redact_terms(term.least_of, seen), sum_of=_redact_terms(term.sum_of, seen))
         (known if term.node is None or term.node in seen else hidden).append(inner)
     if not hidden:
         return tuple(known)

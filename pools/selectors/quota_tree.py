@@ -1,4 +1,4 @@
-"""The tree of quotas as people look at it: every node with its numbers (api.md, `/api/quota_tree`).
+"""The tree of quotas for people: every node with its numbers (api.md, `/api/quota_tree`).
 
 Users see the pools on which they have a role, and the cohorts above them; platform viewers see all (D10).
 """
@@ -33,9 +33,9 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class QuotaView:
-    """Nodes in the order in which they are read, parents before their children, with what is known of each.
+    """Nodes in the order of display, parents before their children, with their numbers.
 
-    `numbers` are by (flavor, resource) and node, `pending` are the GPUs that wait below a node.
+    `numbers` are by (flavor, resource) and node; `pending` has the GPUs that pending work needs below a node.
     """
 
     tree: QuotaTree
@@ -44,24 +44,24 @@ class QuotaView:
     pending: Mapping[str, int]
 
     def keys_for(self, node: OutlineNode) -> list[str]:
-        """The (flavor, resource) pairs that say something about a node; its GPUs always do."""
+        """The (flavor, resource) pairs that a node uses or has a quota of, and always its GPUs."""
         x, own = self.tree.index[node.key], self.tree.nodes[node.key].quotas
         columns = self.tree.columns
         return [key for key in columns if key == GPU or key in own or columns[key].subtree[x] or columns[key].usage[x]]
 
     def debt(self, node: OutlineNode, key: str) -> Amount:
-        """How far a node is beyond what its limits allow; without a cohort above only a pool's maximum is one."""
+        """The use of a node beyond its limits; outside a cohort the only limit is the maximum of a pool."""
         held = self.numbers[key][node.key]
         if node.is_in_cohort_tree:
             return held.debt
         return 0 if key != GPU else max(0, held.usage - node.maximum)
 
     def share(self, node: OutlineNode) -> WeightedShare:
-        """Its weighted share of what it could borrow."""
+        """The weighted share of a node in the amounts that it could borrow."""
         return weighted_share(self.tree, node.key)
 
     def condition(self, node: OutlineNode) -> Body | None:
-        """What is wrong with the shape of the tree there; None for nothing."""
+        """The condition of a node on or below a cycle of parents; None for any other node."""
         return cycle_condition([display_name(key) for key in self.tree.cycle_of(node.key)])
 
 
@@ -75,10 +75,10 @@ def cycle_condition(cycle: Sequence[str]) -> Body | None:
 
 
 def read_quota_view(actor: Actor, *, root: str | None = None) -> QuotaView:
-    """Everything that `actor` may see, or of it what stands at and below the cohort or pool `root`.
+    """The nodes that `actor` may see; with `root` only this cohort or pool and the nodes below it.
 
-    The numbers of a node depend on its whole tree, so that is read whatever is shown; a handful of queries, however
-    many nodes. Raises NotFound for a root that is not there or not to be seen.
+    The numbers of a node depend on its whole tree, so the whole tree is always read. The number of queries does not
+    depend on the number of nodes. Raises NotFound for a root that does not exist or is not visible.
     """
     visible = Pool.objects.visible_to(actor).roots().filter(archived=False)
     start = _find_start(root, visible) if root is not None else None
@@ -100,7 +100,7 @@ def read_quota_view(actor: Actor, *, root: str | None = None) -> QuotaView:
 
 @dataclass(frozen=True, slots=True)
 class _TreeStart:
-    """Where somebody wants to begin: at a cohort, or at a pool."""
+    """The requested root of the view: a cohort or a pool."""
 
     name: str
     key: str
@@ -123,7 +123,7 @@ def _no_such_root(name: str) -> NotFound:
 def _read_needed_rows(
     actor: Actor, visible: PoolQuerySet, start: _TreeStart | None
 ) -> tuple[QuerySet[Cohort], list[Pool]]:
-    """The cohorts and pools on which the numbers of what is shown depend."""
+    """Read the cohorts and pools on which the shown numbers depend."""
     rows = Pool.objects.roots().filter(archived=False).select_related("cohort").order_by("name")
     if start is None and actor.can_read_all:
         return Cohort.objects.all(), list(rows)
@@ -162,7 +162,7 @@ def _pool_fact(row: Pool, balance: PoolBalance, waiting: Mapping[str, int]) -> P
 
 
 def _pending_gpus_by_leaf(rows: Sequence[Pool]) -> dict[str, int]:
-    """GPUs that live work still wants at once, by the name of its leaf's row."""
+    """GPUs that live work needs beyond those it holds, by the name of its leaf."""
     more = Greatest(F("needed_gpus") - F("held_gpus"), Value(0), output_field=BigIntegerField())
     ids = [row.pk for row in rows]
     found = Reservation.objects.filter(Q(pool__in=ids) | Q(pool__parent__in=ids), needed_gpus__gt=F("held_gpus"))
@@ -170,7 +170,7 @@ def _pending_gpus_by_leaf(rows: Sequence[Pool]) -> dict[str, int]:
 
 
 def _pending_gpus_by_node(tree: QuotaTree, pools: Sequence[PoolQuotaFacts]) -> dict[str, int]:
-    """What waits at and below every node where something does."""
+    """The pending GPUs at and below each node that has any."""
     sums: dict[str, int] = defaultdict(int)
     for pool in pools:
         for leaf in pool.leaves:

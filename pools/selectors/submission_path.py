@@ -1,8 +1,8 @@
-"""The few reads that stand before every submission, as statements written by hand.
+"""The few reads before every submission, as SQL written by hand.
 
 A submission is a handful of statements; building each of these four from querysets costs more processor time than
-PostgreSQL needs for all of them. The rows come back as ordinary models that know the columns read here and load any
-other when it is asked for. Everything else reads through querysets.
+PostgreSQL needs for all of them. The rows become ordinary model instances with the columns read here; they load any
+other column on access. All other selectors use querysets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def columns_sql(table: str, names: Sequence[str]) -> str:
     return ", ".join(f"{table}.{name}" for name in names)
 
 
-_PLAIN = models.Value(None)  # what a JSON field is told when a whole document was read
+_PLAIN = models.Value(None)  # the argument of `from_db_value` for a column read as a whole document
 _LEAF_SQL = f"""
     SELECT {columns_sql("leaf", _LEAF)}, {columns_sql("root", ROOT_COLUMNS)}, {columns_sql("backend", _BACKEND)}
     FROM pools_pool leaf
@@ -65,7 +65,7 @@ def find_leaf_with_root(name: str) -> Pool | None:
 
 
 def find_valid_token(pk: int) -> AccessToken | None:
-    """A token that has not expired, of an active owner, who comes with the roles held right now."""
+    """A token that has not expired, with its active owner and the owner's current roles."""
     with connection.cursor() as cursor:
         cursor.execute(_TOKEN_SQL, [pk])
         row = cursor.fetchone()
@@ -78,7 +78,7 @@ def find_valid_token(pk: int) -> AccessToken | None:
 
 
 def known_row(model: type[Row], names: Sequence[str], values: Sequence[Any]) -> Row:
-    """A model that knows these columns; `from_db` wants them in the order of the model's fields."""
+    """A model instance with these columns; `from_db` needs them in the order of the model's fields."""
     read = dict(zip(names, values, strict=True))
     known = {field.attname: read[field.attname] for field in model._meta.concrete_fields if field.attname in read}
     for field in model._meta.concrete_fields:

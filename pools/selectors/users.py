@@ -8,5 +8,5 @@ from pools.models import User
 
 
 def list_accounts() -> QuerySet[User]:
-    """Everybody's account by name, closed ones too, with the roles at hand and `token_count`."""
+    """All accounts by name, closed ones too, with their roles prefetched and `token_count`."""
     return User.objects.order_by("username").prefetch_related("groups").annotate(token_count=Count("tokens"))

@@ -192,7 +192,7 @@ def guaranteed_free(row: PoolTreeRow) -> SafeString | str:
 
 @register.filter
 def is_checkbox(field: BoundField) -> bool:
-    """Whether a form's field is a single checkbox, whose label stands behind it."""
+    """Whether a form's field is a single checkbox, whose label follows it."""
     return isinstance(field.field.widget, CheckboxInput)
 
 
