@@ -1,4 +1,4 @@
-"""Admission over HTTP, single and in bulk, beside pgbench running the same transaction (design, section 7)."""
+"""Admission over HTTP, single and in bulk, compared with pgbench running the same transaction (design, section 7)."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
             text = pgbench.pgbench_script(statements, pool_id=first, last_pool_id=first if count == 1 else last)
             rows = {}
             for clients in CLIENTS:
-                beside = pgbench.run_pgbench(text, clients=clients, seconds=seconds)
-                single = _single(installation, chosen, clients, seconds)
+                limit = pgbench.run_pgbench(text, clients=clients, seconds=seconds)
+                single = _measure_single(installation, chosen, clients, seconds)
                 rows[str(clients)] = {
-                    "pgbench": beside,
+                    "pgbench": limit,
                     "single": single,
-                    "ratio_to_pgbench": round(single["per_second"] / beside["per_second"], 3),
+                    "ratio_to_pgbench": round(single["per_second"] / limit["per_second"], 3),
                     "p99_over_p50": round(single["p99_ms"] / single["p50_ms"], 2),
                 }
-            bulk = _bulk(installation, chosen, 8, seconds)
+            bulk = _measure_bulk(installation, chosen, 8, seconds)
             rows["8"]["bulk"] = bulk
             rows["8"]["bulk_over_single"] = round(bulk["workflows_per_second"] / rows["8"]["single"]["per_second"], 2)
             report[f"{label}_{live}_live"] = rows
     return report
 
 
-def _name(client: int, pool: int, names: list[str]) -> str:
+def _workflow_name(client: int, pool: int, names: list[str]) -> str:
     """The name of a workflow: one for each client on a single pool, one for each pool on many pools."""
     return f"load{client if len(names) == 1 else pool}"
 
 
-def _single(installation: Installation, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
+def _measure_single(installation: Installation, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
     def request(client: int, number: int) -> load.LoadRequest:
         pool = (client * 7919 + number) % len(names)
-        body = json.dumps({"file": pgbench.workflow_file(_name(client, pool, names))}).encode()
+        body = json.dumps({"file": pgbench.workflow_file(_workflow_name(client, pool, names))}).encode()
         return load.LoadRequest("POST", f"/api/pool/{names[pool]}/workflow", body)
 
     return load.run_load(
@@ -62,10 +62,10 @@ def _single(installation: Installation, names: list[str], clients: int, seconds:
     ).summary()
 
 
-def _bulk(installation: Installation, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
+def _measure_bulk(installation: Installation, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
     def request(client: int, number: int) -> load.LoadRequest:
         pool = (client * 7919 + number) % len(names)
-        file = pgbench.workflow_file(_name(client, pool, names))
+        file = pgbench.workflow_file(_workflow_name(client, pool, names))
         body = json.dumps({"workflows": [{"file": file}] * BULK}).encode()
         return load.LoadRequest("POST", f"/api/pool/{names[pool]}/workflows", body)
 

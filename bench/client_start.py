@@ -1,6 +1,6 @@
 """From Enter to the answer: the client `osmo`, as a process of its own, against a running installation.
 
-`first` is the start with the file cache of the moment and compiled bytecode; `again` the median of the following
+`first` is the first start, with the current file cache and compiled bytecode; `again` is the median of the following
 starts. The target is half a second for the first.
 """
 
@@ -25,10 +25,10 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Seconds of each command: `{"pool list": {"first_seconds", "again_seconds", "cpu_seconds"}}`."""
     with tempfile.TemporaryDirectory() as home:
         login = {"OSMO_URL": installation.base_url, "OSMO_TOKEN": installation.secret, "OSMO_CONFIG_FILE_DIR": home}
-        return {" ".join(words): _measured(words, {**os.environ, **login}) for words in COMMANDS}
+        return {" ".join(words): _measure(words, {**os.environ, **login}) for words in COMMANDS}
 
 
-def _measured(words: tuple[str, ...], env: dict[str, str]) -> dict[str, float]:
+def _measure(words: tuple[str, ...], env: dict[str, str]) -> dict[str, float]:
     took, before = [], os.times()
     for _ in range(STARTS):
         begin = time.perf_counter()

@@ -24,7 +24,7 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
         begin = time.perf_counter()
         caught = archive_drained()
         elapsed = time.perf_counter() - begin
-    asked = [query for query in captured.captured_queries if query["sql"].lstrip()[:6] in {"SELECT", "UPDATE"}]
+    statements = [query for query in captured.captured_queries if query["sql"].lstrip()[:6] in {"SELECT", "UPDATE"}]
     batches = -(-SUBPOOLS // DRAIN_BATCH)
     return {
         "draining": SUBPOOLS,
@@ -32,5 +32,5 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
         "left": Pool.objects.filter(subpool_state="DELETING").count(),
         "seconds": round(elapsed, 2),
         "batches": batches,
-        "queries_per_batch": round(len(asked) / (batches + 1), 2),
+        "queries_per_batch": round(len(statements) / (batches + 1), 2),
     }

@@ -134,10 +134,10 @@ def measure(scale: int) -> dict[str, object]:
 
 def run(installation: object, *, seconds: int) -> dict[str, object]:
     """All sizes, for `python -m bench engine`; the installation and the seconds are not used."""
-    return measured("1,2,4")
+    return measure_sizes("1,2,4")
 
 
-def measured(sizes: str) -> dict[str, object]:
+def measure_sizes(sizes: str) -> dict[str, object]:
     """Every size, in a process of its own, and whether the first keeps the limits."""
     results = []
     for size in sizes.split(","):
@@ -156,7 +156,7 @@ def main() -> None:
     if options.one:
         print(json.dumps(measure(options.one)))
         return
-    print(json.dumps(measured(options.sizes), indent=2))
+    print(json.dumps(measure_sizes(options.sizes), indent=2))
 
 
 if __name__ == "__main__":

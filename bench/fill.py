@@ -88,8 +88,8 @@ def insert_pending(work: Sequence[PendingWorkload]) -> None:
                     pool.id AS leaf, COALESCE(pool.parent_id, pool.id) AS root, priority, tasks, gpus,
                     now() - (%s - number) * interval '1 second' AS at
                 FROM unnest(%s::text[], %s::text[], %s::int[], %s::int[]) WITH ORDINALITY
-                    AS asked (pool_name, priority, tasks, gpus, number)
-                JOIN pools_pool pool ON pool.name = asked.pool_name
+                    AS requested (pool_name, priority, tasks, gpus, number)
+                JOIN pools_pool pool ON pool.name = requested.pool_name
                 WHERE number > 1
             ), workflows AS (
                 INSERT INTO scheduling_workflow SELECT made.* FROM rows

@@ -1,4 +1,4 @@
-"""GPU quota by namespace: allocate and release, over HTTP and as a service call, beside pgbench of the same
+"""GPU quota by namespace: allocate and release, over HTTP and as a service call, compared with pgbench of the same
 transactions; and rebuilding 1,000 namespaces from 50,000 pods.
 
 `python -m bench.gpu_quota NAMESPACES SECONDS PREFIX` is one process of the service load; it prints the number of its
@@ -30,39 +30,39 @@ BODY = {"request": {"tflops": "10", "vram": "1Gi"}, "limit": {"tflops": "20", "v
 
 
 def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
-    """One hot namespace and a thousand, each beside its limit; then the rebuild."""
+    """One hot namespace and a thousand, each with its limit; then the rebuild."""
     from pools.domain.roles import SYSTEM
     from pools.services.gpu_quotas import put_gpu_quota
 
     for number in range(NAMESPACES):
         put_gpu_quota(actor=SYSTEM, namespace=f"ns{number}", spec=SPEC)
-    statements = _captured()
+    statements = _capture_statements()
     report: dict[str, Any] = {"statements_per_pair": len(statements)}
     for label, namespaces in (("one_hot_namespace", 1), (f"{NAMESPACES}_namespaces", NAMESPACES)):
         rows: dict[str, Any] = {}
         for clients in CLIENTS:
-            beside = pgbench.run_pgbench(_script(statements, namespaces), clients=clients, seconds=seconds)
-            service = _service(namespaces, clients, seconds)
-            http = _http(installation, namespaces, clients, seconds)
+            limit = pgbench.run_pgbench(_build_script(statements, namespaces), clients=clients, seconds=seconds)
+            service = _measure_service(namespaces, clients, seconds)
+            http = _measure_http(installation, namespaces, clients, seconds)
             rows[str(clients)] = {
-                "pgbench": beside,
+                "pgbench": limit,
                 "service": {"pairs_per_second": service},
-                "service_to_pgbench": round(service / beside["per_second"], 3),
+                "service_to_pgbench": round(service / limit["per_second"], 3),
                 "http": http,
-                "http_to_pgbench": round(http["pairs_per_second"] / beside["per_second"], 3),
+                "http_to_pgbench": round(http["pairs_per_second"] / limit["per_second"], 3),
             }
         report[label] = rows
-    report["rebuild"] = _rebuild()
+    report["rebuild"] = _measure_rebuild()
     return report
 
 
-def _worker() -> Any:
+def _parse_worker() -> Any:
     from pools.domain.gpu_quota.workers import parse_allocation
 
     return parse_allocation({"id": MARK, "workload": "bench", **BODY})[0]
 
 
-def _captured() -> list[str]:
+def _capture_statements() -> list[str]:
     """Every statement of one allocation and its release, as the services send them."""
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
@@ -70,31 +70,31 @@ def _captured() -> list[str]:
     from pools.domain.roles import SYSTEM
     from pools.services.gpu_allocations import allocate, release
 
-    with connection.cursor() as cursor:  # a number that stands nowhere else in the statements
+    with connection.cursor() as cursor:  # a number that occurs nowhere else in the statements
         cursor.execute("SELECT setval(pg_get_serial_sequence('pools_gpuallocation', 'id'), 917364528)")
     with CaptureQueriesContext(connection) as captured:
-        row = allocate(actor=SYSTEM, namespace="ns0", request=_worker())
+        row = allocate(actor=SYSTEM, namespace="ns0", request=_parse_worker())
         release(actor=SYSTEM, namespace="ns0", name=MARK)
-    said = [query["sql"] for query in captured.captured_queries]
-    return [re.sub(rf"\b{row.pk}\b", ":id", re.sub(r"\s+", " ", sql).strip()) for sql in said]
+    queries = [query["sql"] for query in captured.captured_queries]
+    return [re.sub(rf"\b{row.pk}\b", ":id", re.sub(r"\s+", " ", sql).strip()) for sql in queries]
 
 
 _LITERAL = re.compile(r"(E?'(?:[^'\\]|\\.|'')*')")
 
 
-def _script(statements: Sequence[str], namespaces: int) -> str:
+def _build_script(statements: Sequence[str], namespaces: int) -> str:
     """The statements as one pgbench script of two transactions, each pair with an id and a namespace of its own."""
     lines = ["\\set r random(1, 9000000000000000000)", f"\\set n random(0, {namespaces - 1})"]
     for captured in statements:
         if re.match(r"(SAVEPOINT|RELEASE)", captured):
             continue
         parts = _LITERAL.split(captured)
-        parts[1::2] = [_varied(part) for part in parts[1::2]]
+        parts[1::2] = [_vary_literal(part) for part in parts[1::2]]
         lines.append("".join(parts) + (" \\gset" if "RETURNING" in captured else ";"))
     return "\n".join(lines) + "\n"
 
 
-def _varied(literal: str) -> str:
+def _vary_literal(literal: str) -> str:
     found = literal
     for text, value in ((MARK, "(:r)::text"), ("ns0", "'ns' || :n")):
         if text in literal:
@@ -102,7 +102,7 @@ def _varied(literal: str) -> str:
     return f"({found})::text[]" if found != literal and literal.startswith("'{") else found
 
 
-def _service(namespaces: int, processes: int, seconds: int) -> float:
+def _measure_service(namespaces: int, processes: int, seconds: int) -> float:
     """Pairs per second of so many processes that call the services."""
     command = [sys.executable, "-m", "bench.gpu_quota", str(namespaces), str(seconds)]
     children = [
@@ -111,9 +111,9 @@ def _service(namespaces: int, processes: int, seconds: int) -> float:
     ]
     for child in children:
         assert child.stdout is not None
-        said = child.stdout.readline()
-        if said != "ready\n":
-            raise SystemExit(f"a process of the load ended before it began: {said} {child.wait()}")
+        output = child.stdout.readline()
+        if output != "ready\n":
+            raise SystemExit(f"a process of the load ended before it began: {output} {child.wait()}")
     for child in children:
         assert child.stdin is not None
         child.stdin.write("go\n")
@@ -122,8 +122,8 @@ def _service(namespaces: int, processes: int, seconds: int) -> float:
     return round(sum(each["pairs"] / each["seconds"] for each in done), 1)
 
 
-def _http(installation: Installation, namespaces: int, clients: int, seconds: int) -> dict[str, Any]:
-    """Requests go by turns: allocate, then release the same."""
+def _measure_http(installation: Installation, namespaces: int, clients: int, seconds: int) -> dict[str, Any]:
+    """Each client allocates a worker, then releases it, in turn."""
 
     def request(client: int, number: int) -> load.LoadRequest:
         pair, is_release = divmod(number, 2)
@@ -139,8 +139,8 @@ def _http(installation: Installation, namespaces: int, clients: int, seconds: in
     return {**result, "pairs_per_second": round(result["per_second"] / 2, 1)}
 
 
-def _rebuild() -> dict[str, Any]:
-    """The ledger's side of a rebuild: the first adds every pod, the second finds all as it is."""
+def _measure_rebuild() -> dict[str, Any]:
+    """The ledger's side of a rebuild: the first adds every pod, the second finds no difference."""
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
@@ -168,7 +168,7 @@ def _rebuild() -> dict[str, Any]:
     return report
 
 
-def _process(namespaces: int, seconds: float, prefix: str) -> None:
+def _run_process(namespaces: int, seconds: float, prefix: str) -> None:
     """One process of the service load."""
     import django
 
@@ -179,8 +179,8 @@ def _process(namespaces: int, seconds: float, prefix: str) -> None:
     from pools.domain.roles import SYSTEM
     from pools.services.gpu_allocations import allocate, release
 
-    asked, pairs = _worker(), 0
-    release_first = replace(asked, name=f"{prefix}-warm")
+    worker_request, pairs = _parse_worker(), 0
+    release_first = replace(worker_request, name=f"{prefix}-warm")
     allocate(actor=SYSTEM, namespace="ns0", request=release_first)
     release(actor=SYSTEM, namespace="ns0", name=release_first.name)
     print("ready", flush=True)
@@ -188,11 +188,11 @@ def _process(namespaces: int, seconds: float, prefix: str) -> None:
     begun = time.perf_counter()
     while (taken := time.perf_counter() - begun) < seconds:
         name, namespace = f"{prefix}-{pairs}", f"ns{(hash(prefix) + pairs * 7919) % namespaces}"
-        allocate(actor=SYSTEM, namespace=namespace, request=replace(asked, name=name))
+        allocate(actor=SYSTEM, namespace=namespace, request=replace(worker_request, name=name))
         release(actor=SYSTEM, namespace=namespace, name=name)
         pairs += 1
     print(json.dumps({"pairs": pairs, "seconds": taken}))
 
 
 if __name__ == "__main__":
-    _process(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3])
+    _run_process(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3])

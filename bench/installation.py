@@ -51,16 +51,16 @@ def run_installation() -> Iterator[Installation]:
     environment = {**os.environ, "OSMO_ADMIN_PASSWORD": "bench-password-4711"}
     log = output.open("wb")
     process = subprocess.Popen(
-        [_command(), "up", "--data-dir", str(data_dir), "--port", str(port), "--no-demo"],
+        [_find_command(), "up", "--data-dir", str(data_dir), "--port", str(port), "--no-demo"],
         env=environment,
         stdout=log,
         stderr=subprocess.STDOUT,
     )
     base_url = f"http://127.0.0.1:{port}"
     try:
-        _wait(process, base_url, output)
-        _use(data_dir)
-        yield Installation(base_url, data_dir, _token(data_dir))
+        _wait_until_ready(process, base_url, output)
+        _use_installation(data_dir)
+        yield Installation(base_url, data_dir, _create_token(data_dir))
     finally:
         process.send_signal(signal.SIGINT)
         try:
@@ -71,9 +71,9 @@ def run_installation() -> Iterator[Installation]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _command() -> str:
-    beside = Path(sys.executable).with_name("osmo-admin")
-    return str(beside) if beside.exists() else "osmo-admin"
+def _find_command() -> str:
+    command = Path(sys.executable).with_name("osmo-admin")
+    return str(command) if command.exists() else "osmo-admin"
 
 
 def find_free_port() -> int:
@@ -83,7 +83,7 @@ def find_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait(process: subprocess.Popen[bytes], base_url: str, output: Path) -> None:
+def _wait_until_ready(process: subprocess.Popen[bytes], base_url: str, output: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -98,7 +98,7 @@ def _wait(process: subprocess.Popen[bytes], base_url: str, output: Path) -> None
     raise SystemExit("the installation was not ready in time")
 
 
-def _use(data_dir: Path) -> None:
+def _use_installation(data_dir: Path) -> None:
     runtime = json.loads((data_dir / "runtime.json").read_text())
     os.environ.update({name: str(value) for name, value in runtime.items()})
     os.environ["DJANGO_SETTINGS_MODULE"] = "osmo_admin.settings"
@@ -107,9 +107,9 @@ def _use(data_dir: Path) -> None:
     django.setup()
 
 
-def _token(data_dir: Path) -> str:
+def _create_token(data_dir: Path) -> str:
     return subprocess.run(
-        [_command(), "token", "create", "admin", "bench", "--data-dir", str(data_dir)],
+        [_find_command(), "token", "create", "admin", "bench", "--data-dir", str(data_dir)],
         check=True,
         capture_output=True,
         text=True,

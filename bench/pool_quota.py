@@ -1,4 +1,4 @@
-"""`/api/pool_quota` at 1,000 pools of 20 subpools beside the bare SQL of the same rows."""
+"""`/api/pool_quota` at 1,000 pools of 20 subpools, compared with the bare SQL of the same rows."""
 
 from __future__ import annotations
 

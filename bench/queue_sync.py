@@ -20,18 +20,18 @@ NAME = "bench-queues"
 
 
 def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
-    """Seconds and calls of each run, beside a bare list of the same queues; the memory of a whole process that syncs.
+    """Seconds and calls of each run and of a bare list of the same queues; the memory of a whole process that syncs.
 
     The installation's own workers leave the cluster alone meanwhile (its sync is off; the runs are started manually).
     """
     from tests.support.kube_server import RecordingCluster
 
     return measure_on_api_server(
-        lambda server: _measured(installation, RecordingCluster(server.connect()), server.kubeconfig_body())
+        lambda server: _measure(installation, RecordingCluster(server.connect()), server.kubeconfig_body())
     )
 
 
-def _measured(installation: Installation, cluster: Any, kubeconfig: dict[str, Any]) -> dict[str, Any]:
+def _measure(installation: Installation, cluster: Any, kubeconfig: dict[str, Any]) -> dict[str, Any]:
     from pools.domain.roles import SYSTEM
     from pools.models import Pool
     from pools.services.backends import put_backend
@@ -44,34 +44,34 @@ def _measured(installation: Installation, cluster: Any, kubeconfig: dict[str, An
     fill.insert_pools(POOLS, prefix="k", subpools=SUBPOOLS, on=backend.pk)
     connections.connect = lambda _: cluster
 
-    def once() -> dict[str, Any]:
+    def run_sync() -> dict[str, Any]:
         cluster.clear_calls()
-        spent, outcome = _timed(lambda: sync_backend_queues(backend.pk, manual=True))
+        spent, outcome = _time_call(lambda: sync_backend_queues(backend.pk, manual=True))
         if outcome.synced != "True":
             raise SystemExit(f"not in sync: {outcome.message}")
         return {"seconds": round(spent, 2), "calls": len(cluster.calls), "writes": len(cluster.writes)}
 
-    report: dict[str, Any] = {"queues": 1 + POOLS * (2 + SUBPOOLS), "first": once(), "nothing_to_do": once()}
+    report: dict[str, Any] = {"queues": 1 + POOLS * (2 + SUBPOOLS), "first": run_sync(), "nothing_to_do": run_sync()}
     Pool.objects.filter(name="k7").update(weight=3)
-    report["one_change"] = once()
+    report["one_change"] = run_sync()
     if (report["nothing_to_do"]["writes"], report["one_change"]["writes"]) != (0, 1):
         raise SystemExit(f"wrote more than differs: {report}")
-    spent, found = _timed(lambda: cluster.cluster.list(QUEUE, page_size=1000, transform=lambda _: None))
+    spent, found = _time_call(lambda: cluster.cluster.list(QUEUE, page_size=1000, transform=lambda _: None))
     report["bare_list_seconds"] = round(spent, 2)
     report["objects_listed"] = len(found.items)
     report["nothing_to_do_over_bare_list"] = round(report["nothing_to_do"]["seconds"] / spent, 2)
-    report["process_mib"] = _memory(installation)
+    report["process_mib"] = _measure_memory(installation)
     return report
 
 
-def _timed(operation: Callable[[], Any]) -> tuple[float, Any]:
+def _time_call(operation: Callable[[], Any]) -> tuple[float, Any]:
     begin = time.perf_counter()
     result = operation()
     return time.perf_counter() - begin, result
 
 
-def _memory(installation: Installation) -> float:
-    """The most that `osmo-admin sync` held at any time, in MiB."""
+def _measure_memory(installation: Installation) -> float:
+    """The peak memory of `osmo-admin sync`, in MiB."""
     main = "from osmo_admin.cli.server import main; main()"
     command = [sys.executable, "-c", main, "sync", "--backend", NAME, "--data-dir", str(installation.data_dir)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

@@ -4,8 +4,8 @@ A tree of 2,000 nodes and depth 12, a third of the nodes with limits, filled unt
 checks for one leaf whether a request of GPUs and two more resources fits, with the reason; `start` checks,
 reserves and releases them; `submission` is the most that a pool could ever hold. Each 2,000 times.
 
-Beside them, 20 times each: `naive` is the seed's formula over the whole tree; `read` makes the tree from facts, which a
-transaction of starts does once; `numbers` computes every number of every node, for a page. Milliseconds are those of
+Beside them, 20 times each: `naive` is the design's formula over the whole tree; `read` makes the tree from facts, once
+per transaction of starts; `numbers` computes every number of every node, for a page. Milliseconds are those of
 one core, independent of other processes.
 """
 
@@ -37,11 +37,11 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
 def measure(nodes: int, depth: int) -> dict[str, Any]:
     """The same for a tree of another size."""
     pick = random.Random(5)
-    cohorts, pools = _facts(nodes, depth, pick)
+    cohorts, pools = _random_facts(nodes, depth, pick)
     tree = build_forest(cohorts, pools)
     leaves = [pool_key(pool.name) for pool in pools]
-    asked = [(pick.choice(leaves), {GPU: pick.randint(1, 16), OTHERS[0]: 4, OTHERS[1]: 64}) for _ in range(TIMES)]
-    refused = sum(bool(tree.shortfalls(leaf, {GPU: request[GPU]})) for leaf, request in asked)
+    requests = [(pick.choice(leaves), {GPU: pick.randint(1, 16), OTHERS[0]: 4, OTHERS[1]: 64}) for _ in range(TIMES)]
+    refused = sum(bool(tree.shortfalls(leaf, {GPU: request[GPU]})) for leaf, request in requests)
     column = tree.columns[GPU]
 
     def start(leaf: str, request: Mapping[str, int]) -> None:
@@ -52,27 +52,27 @@ def measure(nodes: int, depth: int) -> dict[str, Any]:
 
     found = {
         "nodes": len(tree.names),
-        "depth": max(_depth(tree, leaf) for leaf in leaves),
+        "depth": max(_node_depth(tree, leaf) for leaf in leaves),
         "refused": round(refused / TIMES, 2),
-        "verdict": _times(lambda each: tree.shortfalls(*each), asked),
-        "start": _times(lambda each: start(*each), asked),
-        "submission": _times(lambda each: column.potential(tree.index[each[0]]), asked),
-        "naive": _times(lambda each: _naive(tree, *each), asked[:FEW]),
-        "read": _times(lambda _: build_forest(cohorts, pools), asked[:FEW]),
-        "numbers": _times(lambda _: node_numbers(tree, GPU), asked[:FEW]),
+        "verdict": _time_calls(lambda each: tree.shortfalls(*each), requests),
+        "start": _time_calls(lambda each: start(*each), requests),
+        "submission": _time_calls(lambda each: column.potential(tree.index[each[0]]), requests),
+        "naive": _time_calls(lambda each: _fits_naively(tree, *each), requests[:FEW]),
+        "read": _time_calls(lambda _: build_forest(cohorts, pools), requests[:FEW]),
+        "numbers": _time_calls(lambda _: node_numbers(tree, GPU), requests[:FEW]),
     }
     return found | {"limit_ms": LIMIT_MS, "within": found["verdict"]["p99_ms"] <= LIMIT_MS}
 
 
-def _facts(nodes: int, depth: int, pick: random.Random) -> tuple[list[CohortQuotaFacts], list[PoolQuotaFacts]]:
-    """Cohorts in chains and bushes down to one above `depth`, and pools below them."""
+def _random_facts(nodes: int, depth: int, pick: random.Random) -> tuple[list[CohortQuotaFacts], list[PoolQuotaFacts]]:
+    """Cohorts in a random tree down to the level above `depth`, and pools below them."""
     inner = round(nodes * (1 - LEAVES))
-    cohorts, deep = [CohortQuotaFacts("c0", None, _quotas(pick, has_parent=False))], [1]
+    cohorts, deep = [CohortQuotaFacts("c0", None, _random_quotas(pick, has_parent=False))], [1]
     for i in range(1, inner):
         above = i - 1 if i < depth - 1 else pick.randrange(i)
         while deep[above] >= depth - 1:
             above = pick.randrange(i)
-        cohorts.append(CohortQuotaFacts(f"c{i}", f"c{above}", _quotas(pick, has_parent=True)))
+        cohorts.append(CohortQuotaFacts(f"c{i}", f"c{above}", _random_quotas(pick, has_parent=True)))
         deep.append(deep[above] + 1)
     pools = []
     for i in range(nodes - inner):
@@ -84,7 +84,7 @@ def _facts(nodes: int, depth: int, pick: random.Random) -> tuple[list[CohortQuot
     return cohorts, pools
 
 
-def _quotas(pick: random.Random, *, has_parent: bool) -> dict[str, dict[str, int | None]]:
+def _random_quotas(pick: random.Random, *, has_parent: bool) -> dict[str, dict[str, int | None]]:
     def limit() -> int | None:
         return pick.choice([None, None, pick.randint(4, 40)]) if has_parent else None
 
@@ -94,15 +94,15 @@ def _quotas(pick: random.Random, *, has_parent: bool) -> dict[str, dict[str, int
     }
 
 
-def _depth(tree: QuotaTree, name: str) -> int:
+def _node_depth(tree: QuotaTree, name: str) -> int:
     depth, x = 1, tree.index[name]
     while (x := tree.parents[x]) >= 0:
         depth += 1
     return depth
 
 
-def _naive(tree: QuotaTree, leaf: str, request: Mapping[str, int]) -> bool:
-    """The seed's rule, every node from the leaves up: T(x) ≥ −borrowing limit everywhere with the request in it."""
+def _fits_naively(tree: QuotaTree, leaf: str, request: Mapping[str, int]) -> bool:
+    """The design's rule, every node from the leaves up: T(x) ≥ −borrowing limit everywhere with the request in it."""
     below: dict[str, list[QuotaNode]] = {}
     for node in tree.nodes.values():
         if node.parent is not None:
@@ -129,11 +129,11 @@ def _naive(tree: QuotaTree, leaf: str, request: Mapping[str, int]) -> bool:
     return True
 
 
-def _times(asks: Callable[[Any], object], questions: list[Any]) -> dict[str, float]:
+def _time_calls(call: Callable[[Any], object], arguments: list[Any]) -> dict[str, float]:
     took = []
-    for question in questions:
+    for argument in arguments:
         begin = time.process_time()
-        asks(question)
+        call(argument)
         took.append((time.process_time() - begin) * 1000)
     return {
         "p50_ms": round(median(took), 4),

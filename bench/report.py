@@ -1,4 +1,4 @@
-"""`python -m bench.report docs/performance.json > docs/performance.md`: the measurements as a page, beside
+"""`python -m bench.report docs/performance.json > docs/performance.md`: the measurements as a page, with
 their targets."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ RATIO, TAIL, BULK, OVER_SQL, QUERIES = 0.35, 5, 3, 8, 5
 HEAD = """# Performance
 
 Written by `python -m bench.report` from `docs/performance.json`, which `python -m bench` measured ({cores} cores,
-Python {python}, {system}; installation and load on the same machine). Each number stands beside its limit from
+Python {python}, {system}; installation and load on the same machine). Each number has its limit from
 the same run, so ratios can be compared between machines and absolute numbers cannot. The targets are the design's,
 section 7.
 
@@ -35,43 +35,45 @@ def main() -> None:
     """Read the JSON, print the page."""
     report = json.loads(Path(sys.argv[1]).read_text())
     admission = {name: rows for name, rows in report["admission"].items() if isinstance(rows, dict)}
-    print(HEAD.format(when=_when(report), **report["machine"]), end="")
+    print(HEAD.format(when=_dates_text(report), **report["machine"]), end="")
     for name, rows in admission.items():
         pools, live = name.removesuffix("_live").rsplit("_", 1)
         for clients, row in rows.items():
-            print(_line(pools.replace("_", " "), f"{int(live):,}", clients, row))
+            print(_admission_row(pools.replace("_", " "), f"{int(live):,}", clients, row))
     at_eight = {name: rows["8"] for name, rows in admission.items()}
-    _verdict(f"ratio at 8 clients ≥ {RATIO}", {name: row["ratio_to_pgbench"] for name, row in at_eight.items()}, RATIO)
-    _verdict(f"bulk ≥ {BULK} × single", {name: row["bulk_over_single"] for name, row in at_eight.items()}, BULK)
+    _print_verdict(
+        f"ratio at 8 clients ≥ {RATIO}", {name: row["ratio_to_pgbench"] for name, row in at_eight.items()}, RATIO
+    )
+    _print_verdict(f"bulk ≥ {BULK} × single", {name: row["bulk_over_single"] for name, row in at_eight.items()}, BULK)
     worst = {f"{name}, {n} clients": row["p99_over_p50"] for name, rows in admission.items() for n, row in rows.items()}
-    _verdict(f"p99 ≤ {TAIL} × p50", worst, TAIL, most=True)
+    _print_verdict(f"p99 ≤ {TAIL} × p50", worst, TAIL, most=True)
     quota, drain = report["pool_quota"], report["drain"]
     print("\n## `/api/pool_quota` with 1,000 pools of 20 subpools\n")
     print(f"{quota['rows']:,} rows: {quota['answer']['p50_ms']} ms (p50), the bare SQL {quota['bare_sql_ms']} ms.")
-    _verdict(f"≤ {OVER_SQL} × the bare SQL", {"ratio": quota["over_bare_sql"]}, OVER_SQL, most=True)
+    _print_verdict(f"≤ {OVER_SQL} × the bare SQL", {"ratio": quota["over_bare_sql"]}, OVER_SQL, most=True)
     print("\n## Drain monitor\n")
     print(
         f"One pass over {drain['draining']:,} draining subpools archived {drain['archived']:,} in "
         f"{drain['seconds']} s, "
         f"{drain['batches']} batches."
     )
-    _verdict(f"≤ {QUERIES} queries a batch", {"queries": drain["queries_per_batch"]}, QUERIES, most=True)
+    _print_verdict(f"≤ {QUERIES} queries a batch", {"queries": drain["queries_per_batch"]}, QUERIES, most=True)
     for name, section in SECTIONS.items():
         if name in report and "not run" not in report[name]:
             section(report[name])
 
 
-def _when(report: dict[str, Any]) -> str:
+def _dates_text(report: dict[str, Any]) -> str:
     """Which benchmarks ran on which day; `at` at the top holds for those that `measured_at` does not name."""
     days: dict[str, list[str]] = {}
     for name in report:
         if name not in {"at", "machine", "measured_at"}:
             days.setdefault(report.get("measured_at", {}).get(name, report["at"])[:10], []).append(f"`{name}`")
-    said = "; ".join(f"{', '.join(names)} on {day}" for day, names in sorted(days.items()))
-    return textwrap.fill(f"Measured: {said}.", 120)
+    text = "; ".join(f"{', '.join(names)} on {day}" for day, names in sorted(days.items()))
+    return textwrap.fill(f"Measured: {text}.", 120)
 
 
-def _queue_sync(measured: dict[str, Any]) -> None:
+def _print_queue_sync(measured: dict[str, Any]) -> None:
     print("\n## Queues of a cluster\n")
     print(
         f"{measured['queues']:,} queues of 1,000 pools of 20 subpools on a real API server, with its etcd on the same "
@@ -82,11 +84,11 @@ def _queue_sync(measured: dict[str, Any]) -> None:
     for name in ("first", "nothing_to_do", "one_change"):
         row = measured[name]
         print(f"| {name.replace('_', ' ')} | {row['seconds']} | {row['calls']:,} | {row['writes']:,} |")
-    _verdict("nothing to do: no write", {"writes": measured["nothing_to_do"]["writes"]}, 0, most=True)
-    _verdict("one change: one write", {"writes": measured["one_change"]["writes"]}, 1, most=True)
+    _print_verdict("nothing to do: no write", {"writes": measured["nothing_to_do"]["writes"]}, 0, most=True)
+    _print_verdict("one change: one write", {"writes": measured["one_change"]["writes"]}, 1, most=True)
 
 
-def _gpu_quota(measured: dict[str, Any]) -> None:
+def _print_gpu_quota(measured: dict[str, Any]) -> None:
     print("\n## GPU quota: allocate and release\n")
     print("Pairs per second; `pgbench` runs the SQL of both services, captured. Service: processes that call them.\n")
     print("| namespaces | clients | pgbench | service | ratio | HTTP | ratio | HTTP p99 ms |")
@@ -106,7 +108,7 @@ def _gpu_quota(measured: dict[str, Any]) -> None:
     )
 
 
-def _engine(measured: dict[str, Any]) -> None:
+def _print_engine(measured: dict[str, Any]) -> None:
     print("\n## The scheduling engine\n")
     print("Cold: all gangs wait, nothing was planned before. Seconds of one core; each size in a process of its own.\n")
     print(
@@ -118,15 +120,15 @@ def _engine(measured: dict[str, Any]) -> None:
         cells += [row[name] for name in ("cycle_s", "submission_s", "what_if_s", "explain_s", "memory_mib")]
         print("| " + " | ".join(map(str, cells)) + " |")
     first, limits = measured["sizes"][0], measured["limits"]
-    for name, said in (
+    for name, text in (
         ("cycle_s", "full cycle from cold"), ("submission_s", "one submission"), ("what_if_s", "what-if"),
         ("memory_mib", "memory"),
     ):  # fmt: skip
         unit = "MiB" if name.endswith("mib") else "s"
-        _verdict(f"{said} ≤ {limits[name]:g} {unit} at 1×", {"it took": first[name]}, limits[name], most=True)
+        _print_verdict(f"{text} ≤ {limits[name]:g} {unit} at 1×", {"it took": first[name]}, limits[name], most=True)
 
 
-def _live_reconcile(measured: dict[str, Any]) -> None:
+def _print_live_reconcile(measured: dict[str, Any]) -> None:
     print("\n## The same in a running installation\n")
     parts, seen = measured["parts_seconds"], measured["submission"]
     print(
@@ -142,17 +144,17 @@ def _live_reconcile(measured: dict[str, Any]) -> None:
         f"at worst {disk['worst_seconds']} s to confirm one independent page; a start becomes visible when "
         "it is on the disk."
     )
-    _verdict("running ≤ 1 s", {"p99": seen["p99_seconds"], "worst": seen["worst_seconds"]}, 1.0, most=True)
+    _print_verdict("running ≤ 1 s", {"p99": seen["p99_seconds"], "worst": seen["worst_seconds"]}, 1.0, most=True)
     if (own := measured.get("in_memory")) is not None:
         print(
             f"\nWith the data in memory (`TMPDIR=/dev/shm`): {own['p50_seconds']} s (p50 of {own['samples']}; "
             f"p99 {own['p99_seconds']} s), at worst {own['worst_seconds']} s."
         )
         own_times = {"p99": own["p99_seconds"], "worst": own["worst_seconds"]}
-        _verdict("running ≤ 1 s, without a disk", own_times, 1.0, most=True)
+        _print_verdict("running ≤ 1 s, without a disk", own_times, 1.0, most=True)
 
 
-def _dispatch(measured: dict[str, Any]) -> None:
+def _print_dispatch(measured: dict[str, Any]) -> None:
     took, latency = measured["seconds"], measured["event_to_visible_ms"]
     print("\n## Work on a cluster\n")
     print(
@@ -165,25 +167,25 @@ def _dispatch(measured: dict[str, Any]) -> None:
     )
 
 
-def _webhooks(measured: dict[str, Any]) -> None:
+def _print_webhooks(measured: dict[str, Any]) -> None:
     print("\n## Admission reviews\n")
-    print("Over TLS on kept connections, like an API server.\n")
+    print("Over TLS on persistent connections, like an API server.\n")
     print("| answer | at once | per second | p50 ms | p99 ms |\n|---|---|---|---|---|")
     for name, row in measured.items():
         answer, clients = name.rsplit("_", 1)
         print(f"| {answer} | {clients} | {row['per_second']} | {row['p50_ms']} | {row['p99_ms']} |")
 
 
-def _client_start(measured: dict[str, Any]) -> None:
+def _print_client_start(measured: dict[str, Any]) -> None:
     print("\n## From Enter to the answer\n")
     print("| command | first s | again s | processor s |\n|---|---|---|---|")
     for name, row in measured.items():
         print(f"| `osmo {name}` | {row['first_seconds']} | {row['again_seconds']} | {row['cpu_seconds']} |")
     starts = {name: row["first_seconds"] for name, row in measured.items()}
-    _verdict("a first start ≤ 0.5 s", starts, 0.5, most=True)
+    _print_verdict("a first start ≤ 0.5 s", starts, 0.5, most=True)
 
 
-def _line(pools: str, live: str, clients: str, row: dict[str, Any]) -> str:
+def _admission_row(pools: str, live: str, clients: str, row: dict[str, Any]) -> str:
     single = row["single"]
     cells = [
         pools, live, clients, row["pgbench"]["per_second"], single["per_second"], row["ratio_to_pgbench"],
@@ -192,13 +194,13 @@ def _line(pools: str, live: str, clients: str, row: dict[str, Any]) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def _verdict(target: str, measured: dict[str, float], limit: float, *, most: bool = False) -> None:
+def _print_verdict(target: str, measured: dict[str, float], limit: float, *, most: bool = False) -> None:
     missed = {name: value for name, value in measured.items() if (value > limit if most else value < limit)}
-    said = "met" if not missed else "**missed**: " + "; ".join(f"{name} {value}" for name, value in missed.items())
-    print(f"\nTarget {target}: {said}.")
+    text = "met" if not missed else "**missed**: " + "; ".join(f"{name} {value}" for name, value in missed.items())
+    print(f"\nTarget {target}: {text}.")
 
 
-def _quota_tree(measured: dict[str, Any]) -> None:
+def _print_quota_tree(measured: dict[str, Any]) -> None:
     print("\n## Verdicts on a tree of cohorts\n")
     print(
         f"{measured['nodes']:,} nodes, {measured['depth']} deep, {measured['refused']:.0%} of the requests refused; "
@@ -208,27 +210,27 @@ def _quota_tree(measured: dict[str, Any]) -> None:
     for name, what in _VERDICTS.items():
         print(f"| {what} | {measured[name]['p50_ms']} | {measured[name]['p99_ms']} |")
     limit = measured["limit_ms"]
-    _verdict(f"one verdict ≤ {limit} ms (p99)", {"ms": measured["verdict"]["p99_ms"]}, limit, most=True)
+    _print_verdict(f"one verdict ≤ {limit} ms (p99)", {"ms": measured["verdict"]["p99_ms"]}, limit, most=True)
 
 
 _VERDICTS = {
     "verdict": "verdict on three resources, with the reason",
     "start": "verdict, reservation and release of GPUs",
     "submission": "the most that a pool could ever hold",
-    "naive": "the seed's formula over the whole tree",
+    "naive": "the design's formula over the whole tree",
     "read": "making the tree from facts",
     "numbers": "every number of every node",
 }
 
 SECTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
-    "engine": _engine,
-    "live_reconcile": _live_reconcile,
-    "quota_tree": _quota_tree,
-    "queue_sync": _queue_sync,
-    "dispatch": _dispatch,
-    "webhooks": _webhooks,
-    "gpu_quota": _gpu_quota,
-    "client_start": _client_start,
+    "engine": _print_engine,
+    "live_reconcile": _print_live_reconcile,
+    "quota_tree": _print_quota_tree,
+    "queue_sync": _print_queue_sync,
+    "dispatch": _print_dispatch,
+    "webhooks": _print_webhooks,
+    "gpu_quota": _print_gpu_quota,
+    "client_start": _print_client_start,
 }
 
 

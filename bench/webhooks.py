@@ -1,4 +1,4 @@
-"""Latency of our answers to admission reviews: over TLS on kept connections, like API servers."""
+"""Latency of our answers to admission reviews: over TLS on persistent connections, like API servers."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     child = start_child(process_commands.WEBHOOK, command, log=folder / "log", env=dict(os.environ))
     url, trust = f"https://127.0.0.1:{port}", ssl.create_default_context(cadata=certificate.authority)
     try:
-        _wait(url, trust, folder / "log")
+        _wait_until_ready(url, trust, folder / "log")
         report: dict[str, Any] = {}
         for name, queue in (("allowed", ALLOWED), ("refused", REFUSED)):
             for clients in (1, 8):
-                request = LoadRequest("POST", "/webhooks/pod/bench-hooks", _question(queue))
+                request = LoadRequest("POST", "/webhooks/pod/bench-hooks", _review_body(queue))
                 result = load(
                     url, "", clients=clients, seconds=seconds, next_request=lambda *_, r=request: r, trust=trust
                 )
@@ -47,7 +47,7 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
         stop_children([child], grace=5)
 
 
-def _question(queue: str) -> bytes:
+def _review_body(queue: str) -> bytes:
     pod = {
         "metadata": {"name": "p", "labels": {"kai.scheduler/queue": queue}},
         "spec": {"containers": [{"name": "c", "image": "busybox"}]},
@@ -59,7 +59,7 @@ def _question(queue: str) -> bytes:
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 
 
-def _wait(url: str, trust: ssl.SSLContext, log: Path) -> None:
+def _wait_until_ready(url: str, trust: ssl.SSLContext, log: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:

@@ -42,7 +42,7 @@ class OwnPasswordForm(forms.ServiceForm):
 
 
 def account_urls(site: AdminSite) -> list[URLPattern]:
-    """Addresses that replace Django's own."""
+    """The URLs that replace Django's own."""
     return [
         path(
             "password_change/",

@@ -20,7 +20,7 @@ logger = logging.getLogger("osmo_admin.clusters")
 
 
 def main() -> None:
-    """Run until told to stop."""
+    """Run until a signal requests the stop."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
     django.setup()
     from django.db import DatabaseError, InterfaceError, connection

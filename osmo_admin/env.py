@@ -1,8 +1,8 @@
 """The settings of the operator, read once, with names, types and defaults in one place.
 
 Values come from the environment; values that a running `osmo-admin up` generated (addresses, secret key) come from
-`runtime.json` in the data directory, so that commands beside the server use the same servers. A wrong value stops the
-start with a message that names the variable.
+`runtime.json` in the data directory, so that other commands use the same servers. A wrong value stops the start
+with a message that names the variable.
 """
 
 from __future__ import annotations

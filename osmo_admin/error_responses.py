@@ -49,7 +49,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
 
 
 def retry_after_header(refusal: DomainError) -> dict[str, str]:
-    """The header that says when to ask again, if the error knows."""
+    """The header with the seconds until the next attempt, if the error has them."""
     return {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
 
 

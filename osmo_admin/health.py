@@ -38,7 +38,7 @@ def health(request: HttpRequest) -> JsonResponse:
 @require_safe
 def ready(request: HttpRequest) -> JsonResponse:
     """Readiness: every dependency is checked once."""
-    checks = {name: _run_check(name, ask) for name, ask in _CHECK_FUNCTIONS.items()}
+    checks = {name: _run_check(name, check) for name, check in _CHECK_FUNCTIONS.items()}
     ok = all(checks[name]["ok"] for name in REQUIRED_CHECKS)
     return JsonResponse({"status": "OK" if ok else "UNAVAILABLE", "checks": checks}, status=200 if ok else 503)
 
@@ -47,9 +47,9 @@ class _NotReady(Exception):
     """A dependency answers that it is not ready; the message is public."""
 
 
-def _run_check(name: str, ask: Callable[[], str]) -> dict[str, object]:
+def _run_check(name: str, check: Callable[[], str]) -> dict[str, object]:
     try:
-        return {"ok": True, "message": ask()}
+        return {"ok": True, "message": check()}
     except _NotReady as problem:
         return {"ok": False, "message": str(problem)}
     except (DatabaseError, redis.RedisError) as problem:
@@ -84,13 +84,13 @@ def _check_redis() -> str:
 
 
 def _heartbeat_check(process: str) -> Callable[[], str]:
-    def ask() -> str:
+    def check_heartbeat() -> str:
         seconds = heartbeat.heartbeat_age(process)
         if seconds is None:
             raise _NotReady(f"no heartbeat for {heartbeat.LIFETIME_SECONDS} s")
         return f"heartbeat {seconds:.0f} s ago"
 
-    return ask
+    return check_heartbeat
 
 
 _CHECK_FUNCTIONS: dict[str, Callable[[], str]] = {

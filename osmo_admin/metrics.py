@@ -57,7 +57,7 @@ class MetricsView(View):
             require_platform(self.actor, Permission.PLATFORM_READ)
         ledger = CollectorRegistry()
         ledger.register(LedgerCollector())
-        page = prometheus_client.generate_latest(_processes()) + prometheus_client.generate_latest(ledger)
+        page = prometheus_client.generate_latest(_request_registry()) + prometheus_client.generate_latest(ledger)
         return HttpResponse(page, content_type=prometheus_client.CONTENT_TYPE_LATEST)
 
     def perform_authentication(self, request: Request) -> None:
@@ -69,8 +69,8 @@ class MetricsView(View):
             super().check_permissions(request)
 
 
-def _processes() -> CollectorRegistry:
-    """What this process counted, or all web processes together."""
+def _request_registry() -> CollectorRegistry:
+    """The counters of this process, or those of all web processes together."""
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         return prometheus_client.REGISTRY
     together = CollectorRegistry()
@@ -79,33 +79,33 @@ def _processes() -> CollectorRegistry:
 
 
 class LedgerCollector(Collector):
-    """The balance of the first thousand pools and namespaces by name; a few queries, only when asked."""
+    """The balance of the first thousand pools and namespaces by name; a few queries, only during a scrape."""
 
     def collect(self) -> Iterator[Metric]:
         roots = Pool.objects.roots().filter(archived=False)
-        shown = list(roots.order_by("name")[:MAX_POOLS])
+        listed = list(roots.order_by("name")[:MAX_POOLS])
         left_out = GaugeMetricFamily("osmo_pools_left_out", "Pools that this answer does not contain.")
-        left_out.add_metric([], roots.count() - len(shown))
+        left_out.add_metric([], roots.count() - len(listed))
         labels = ["pool", "leaf"]
         gauges = {name: GaugeMetricFamily(f"osmo_leaf_{name}", about, labels=labels) for name, about in _LEAF.items()}
         guarantee = GaugeMetricFamily("osmo_pool_guarantee_gpus", "The quota of a pool, in GPUs.", labels=["pool"])
-        facts = read_balances(shown)
-        for root in shown:
+        facts = read_balances(listed)
+        for root in listed:
             balance = facts[root.pk]
             guarantee.add_metric([root.name], balance.guarantee)
-            for leaf, values in _leaves(balance):
+            for leaf, values in _iterate_leaves(balance):
                 for name, value in values.items():
                     gauges[name].add_metric([root.name, leaf], value)
         yield left_out
         yield guarantee
         yield from gauges.values()
-        yield from _cohorts()
-        yield from _namespaces()
-        yield from _clusters()
+        yield from _collect_cohorts()
+        yield from _collect_gpu_quotas()
+        yield from _collect_clusters()
 
 
 _LEAF = {
-    "quota_gpus": "GPUs guaranteed to a leaf (a subpool, or _shared: the rest of the pool); 0 while it drains.",
+    "quota_gpus": "GPUs guaranteed to a leaf (a subpool, or _shared: the remainder of the pool); 0 while it drains.",
     "used_gpus": "GPUs held by running HIGH and NORMAL work.",
     "usage_gpus": "GPUs held by all running work.",
     "available_gpus": "Quota minus used; below zero while more is in use than the quota.",
@@ -114,14 +114,14 @@ _LEAF = {
 }
 
 
-def _leaves(balance: PoolBalance) -> Iterator[tuple[str, dict[str, float]]]:
-    yield names.SHARED_QUEUE, _values(balance.unallocated, balance.shared_usage, draining=False)
+def _iterate_leaves(balance: PoolBalance) -> Iterator[tuple[str, dict[str, float]]]:
+    yield names.SHARED_QUEUE, _leaf_values(balance.unallocated, balance.shared_usage, draining=False)
     for part in balance.subpools:
         if part.state is not SubpoolState.ARCHIVED:
-            yield part.name, _values(part.quota, part.usage, draining=part.state is SubpoolState.DELETING)
+            yield part.name, _leaf_values(part.quota, part.usage, draining=part.state is SubpoolState.DELETING)
 
 
-def _cohorts() -> Iterator[Metric]:
+def _collect_cohorts() -> Iterator[Metric]:
     """Quota, usage and debt of the first thousand cohorts by name, and whether their parents form a cycle."""
     cohorts = dict(Cohort.objects.order_by("name").values_list("name", "pk")[:MAX_POOLS])
     active = GaugeMetricFamily("osmo_cohort_active", _ACTIVE, labels=["cohort"])
@@ -149,7 +149,7 @@ _COHORT = {
 }
 
 
-def _clusters() -> Iterator[Metric]:
+def _collect_clusters() -> Iterator[Metric]:
     """How far the queues of each Kubernetes backend follow the ledger."""
     gauges = {
         name: GaugeMetricFamily(f"osmo_cluster_{name}", about, labels=["backend"]) for name, about in _CLUSTER.items()
@@ -168,11 +168,11 @@ _CLUSTER = {
 }
 
 
-def _namespaces() -> Iterator[Metric]:
+def _collect_gpu_quotas() -> Iterator[Metric]:
     """GPU quota of the first thousand namespaces by name; a reservation does not count as use."""
     amount = ["namespace", "amount"]
-    used = GaugeMetricFamily("osmo_gpu_quota_used", "What workers hold: TFLOPS, bytes, or workers.", labels=amount)
-    cap = GaugeMetricFamily("osmo_gpu_quota_cap", "What they may hold together; infinite without a cap.", labels=amount)
+    used = GaugeMetricFamily("osmo_gpu_quota_used", "Held by workers: TFLOPS, bytes, or workers.", labels=amount)
+    cap = GaugeMetricFamily("osmo_gpu_quota_cap", "Cap on all workers together; infinite without one.", labels=amount)
     alert = GaugeMetricFamily("osmo_gpu_quota_alert", "1 while the alert is active.", labels=["namespace"])
     alerts = CounterMetricFamily("osmo_gpu_quota_alerts", "Times the threshold was passed.", labels=["namespace"])
     names = GpuQuota.objects.order_by("namespace").values_list("namespace", flat=True)
@@ -188,7 +188,7 @@ def _namespaces() -> Iterator[Metric]:
     yield from (used, cap, alert, alerts)
 
 
-def _values(quota: float, usage: UsageCounts, *, draining: bool) -> dict[str, float]:
+def _leaf_values(quota: float, usage: UsageCounts, *, draining: bool) -> dict[str, float]:
     return {
         "quota_gpus": quota,
         "used_gpus": usage.used,

@@ -44,10 +44,10 @@ COMPONENTS = {
     "schemas": {"Error": ERROR, "DryRun": DRY_RUN_ANSWER},
     "responses": {
         str(status): {
-            "description": sentence,
+            "description": description,
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
         }
-        for status, sentence in ERROR_DESCRIPTIONS.items()
+        for status, description in ERROR_DESCRIPTIONS.items()
     },
     "securitySchemes": {
         "bearer": {
@@ -83,26 +83,26 @@ class AutoSchema(SpectacularSchema):
         if self.is_excluded():
             return None
         handler = getattr(self.view, method.lower())
-        said: OperationDescription = getattr(handler, "documentation", None) or _undocumented(handler)
+        documented: OperationDescription = getattr(handler, "documentation", None) or _default_description(handler)
         operation: dict[str, Any] = {
             "operationId": _operation_id(method, path),
-            "summary": said.summary,
+            "summary": documented.summary,
             "tags": [_tag(path)],
-            "security": [] if said.is_anonymous else [{"bearer": []}, {"session": []}],
-            "responses": _responses(said, method, path),
+            "security": [] if documented.is_anonymous else [{"bearer": []}, {"session": []}],
+            "responses": _responses(documented, method, path),
         }
-        if parameters := _parameters(said, method, path, path_regex):
+        if parameters := _parameters(documented, method, path, path_regex):
             operation["parameters"] = parameters
-        if said.body is not None:
+        if documented.body is not None:
             operation["requestBody"] = {
-                "required": bool(said.body.get("required")),
-                "content": {"application/json": {"schema": dict(said.body)}},
+                "required": bool(documented.body.get("required")),
+                "content": {"application/json": {"schema": dict(documented.body)}},
             }
         return operation
 
 
-def _undocumented(handler: Any) -> OperationDescription:
-    """A handler without a description takes and gives any JSON."""
+def _default_description(handler: Any) -> OperationDescription:
+    """The description of a handler that has none: it accepts and returns any JSON."""
     return OperationDescription((handler.__doc__ or handler.__qualname__).strip().partition("\n")[0])
 
 
@@ -116,7 +116,7 @@ def _tag(path: str) -> str:
     return next((part for part in path.split("/") if part not in {"", "api", "configs"}), "installation")
 
 
-def _parameters(said: OperationDescription, method: str, path: str, route: str) -> list[dict[str, Any]]:
+def _parameters(documented: OperationDescription, method: str, path: str, route: str) -> list[dict[str, Any]]:
     numbers = set(re.findall(r"<int:(\w+)>", route))
     found: list[dict[str, Any]] = [
         {
@@ -127,8 +127,8 @@ def _parameters(said: OperationDescription, method: str, path: str, route: str) 
         }
         for name in re.findall(r"{(\w+)}", path)
     ]
-    found += [_query(query) for query in said.query_parameters]
-    if method == "POST" and not said.is_anonymous:
+    found += [_query(query) for query in documented.query_parameters]
+    if method == "POST" and not documented.is_anonymous:
         found.append(
             {
                 "name": "Idempotency-Key",
@@ -138,7 +138,7 @@ def _parameters(said: OperationDescription, method: str, path: str, route: str) 
                 "schema": {"type": "string", "minLength": 1, "maxLength": 255},
             }
         )
-    elif method in CHANGING_METHODS and not said.is_anonymous:
+    elif method in CHANGING_METHODS and not documented.is_anonymous:
         found.append(
             {
                 "name": "If-Match",
@@ -164,22 +164,23 @@ def _query(query: QueryParameter) -> dict[str, Any]:
     }
 
 
-def _responses(said: OperationDescription, method: str, path: str) -> dict[str, Any]:
-    statuses = {400, 503, *said.extra_statuses}
-    if not said.is_anonymous:
+def _responses(documented: OperationDescription, method: str, path: str) -> dict[str, Any]:
+    statuses = {400, 503, *documented.extra_statuses}
+    if not documented.is_anonymous:
         statuses |= {401, 403}
     if "{" in path:
         statuses.add(404)
     if method in CHANGING_METHODS:
         statuses.add(415)
-    if method in CHANGING_METHODS and not said.is_anonymous:
+    if method in CHANGING_METHODS and not documented.is_anonymous:
         statuses |= {404, 409} if method == "POST" else {404, 409, 412}
-    answer: Any = dict(said.answer) if said.answer is not None else {}
-    if DRY_RUN in said.query_parameters:
+    answer: Any = dict(documented.answer) if documented.answer is not None else {}
+    if DRY_RUN in documented.query_parameters:
         answer = {"anyOf": [answer, {"$ref": "#/components/schemas/DryRun"}]}
-    good = {"description": HTTPStatus.OK.phrase, "content": {said.media_type: {"schema": answer}}}
+    good = {"description": HTTPStatus.OK.phrase, "content": {documented.media_type: {"schema": answer}}}
     refusals = {
-        str(status): {"$ref": f"#/components/responses/{status}"} for status in statuses - set(said.excluded_statuses)
+        str(status): {"$ref": f"#/components/responses/{status}"}
+        for status in statuses - set(documented.excluded_statuses)
     }
     return {"200": good, **dict(sorted(refusals.items()))}
 
@@ -191,9 +192,13 @@ def complete(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     check = object_with({"ok": BOOLEAN, "message": TEXT})
     ready = object_with({"status": TEXT, "checks": {"type": "object", "additionalProperties": check}})
     plain = {
-        "/health": ("health", "Is the process alive?", {"200": _json(object_with({"status": TEXT}))}),
-        "/ready": ("ready", "Can the installation do its work?", {"200": _json(ready), "503": _json(ready)}),
-        "/client/version": ("client_version", "The client release to install.", {"200": _json(VERSION_BODY)}),
+        "/health": ("health", "Is the process alive?", {"200": _json_response(object_with({"status": TEXT}))}),
+        "/ready": (
+            "ready",
+            "Can the installation do its work?",
+            {"200": _json_response(ready), "503": _json_response(ready)},
+        ),
+        "/client/version": ("client_version", "The client release to install.", {"200": _json_response(VERSION_BODY)}),
     }
     for path, (name, summary, responses) in plain.items():
         operation = {"operationId": name, "summary": summary, "tags": ["operations"], "responses": responses}
@@ -201,5 +206,5 @@ def complete(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     return result
 
 
-def _json(schema: Any) -> dict[str, Any]:
+def _json_response(schema: Any) -> dict[str, Any]:
     return {"description": "OK", "content": {"application/json": {"schema": dict(schema)}}}

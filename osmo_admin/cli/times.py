@@ -29,15 +29,15 @@ def parse_time(text: str, *, now: datetime | None = None) -> str:
     Raises :class:`ClientError` on anything else.
     """
     if match := re.fullmatch(r"(\d{1,5})([mhdw])", text):
-        moment = (now or datetime.now(UTC)) - int(match[1]) * AGE_UNITS[match[2]]
+        time = (now or datetime.now(UTC)) - int(match[1]) * AGE_UNITS[match[2]]
     else:
         try:
-            moment = datetime.fromisoformat(text)
+            time = datetime.fromisoformat(text)
         except ValueError:
             raise ClientError(
                 f"{text!r} is not a time. Write 2026-11-20, 2026-11-20T15:04, or 90m, 12h, 7d, 2w for a past time."
             ) from None
-    return moment.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()
+    return time.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()
 
 
 def format_duration(seconds: float | None) -> str | None:

@@ -2,7 +2,7 @@
 "use strict";
 
 (function () {
-  const RESEND_AFTER = 5000; // milliseconds; also for a person who stopped a page that did not load
+  const RESEND_AFTER = 5000; // milliseconds; a person who stopped a slow page can send the form again
   const sent = new WeakSet();
 
   document.addEventListener("submit", (event) => {

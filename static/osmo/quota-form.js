@@ -1,4 +1,4 @@
-// The form of a cohort: the effective quota of its subtree while one types. The nodes below count by themselves.
+// The form of a cohort: shows the effective quota of its subtree during input. The nodes below count by themselves.
 "use strict";
 
 (function () {

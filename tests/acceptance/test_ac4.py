@@ -19,12 +19,12 @@ def test_ac4_firm_work_above_the_unallocated_quota_is_refused(team: Any) -> None
     assert answer["error_code"] == "RESOURCE"
     (fault,) = answer["details"]
     assert (fault["requested"], fault["limit"]) == (15, 10)
-    said = pool.osmo(
+    output = pool.osmo(
         "workflow", "submit", "--pool", pool.name, "--priority", "HIGH", pool.job(15), by="user", fails=True
     )
-    assert "submit failed" in said
-    assert "15" in said
-    assert "10" in said
+    assert "submit failed" in output
+    assert "15" in output
+    assert "10" in output
     assert pool.user.get("/api/workflow").json()["workflows"] == []
     for short, gpus in SUBPOOLS.items():  # all quotas are usable
         pool.start(gpus, "HIGH", to=f"{pool.name}--{short}")

@@ -74,13 +74,13 @@ class ClusterTeam:
         expected |= {self.queue("-shared" if leaf == "shared" else leaf): quota for leaf, quota in leaves.items()}
         found: dict[str, Any] = {}
 
-        def there() -> bool:
+        def has_expected_quotas() -> bool:
             items = self.cluster.list(QUEUE, labels=f"osmo.namespace={self.ns}").items
             found.clear()
             found.update({item["metadata"]["name"]: item["spec"] for item in items})
             return {name: spec["resources"]["gpu"]["quota"] for name, spec in found.items()} == expected
 
-        self.stack.wait_until(there, what=f"the queues {expected}", seconds=120)
+        self.stack.wait_until(has_expected_quotas, what=f"the queues {expected}", seconds=120)
         return found
 
 

@@ -33,7 +33,7 @@ def worker_installation(
 
 @pytest.fixture
 def installation(worker_installation: FaultyInstallation) -> FaultyInstallation:
-    """The installation with all processes running at the start of each test, whatever the previous test killed."""
+    """The installation with all processes running at the start of each test, also after a test that killed some."""
     worker_installation.restart_dead()
     worker_installation.wait_ready()
     return worker_installation

@@ -35,7 +35,7 @@ class FaultyInstallation(Stack):
         self.servers = servers
 
     def start(self) -> None:
-        """Everything from nothing."""
+        """Start the servers and all processes on an empty database."""
         self.servers.start_missing()
         with self._blocker.unblock():
             database.ensure_template(self.servers)
@@ -54,7 +54,7 @@ class FaultyInstallation(Stack):
         self.servers.start_missing()
         for name, child in list(self.children.items()):
             if child.exit_code() is not None:
-                self.kill_process(name)  # what is left of its group
+                self.kill_process(name)  # the rest of its process group
                 self.start_process(name)
 
     # --- killing ---
@@ -107,7 +107,7 @@ class FaultyInstallation(Stack):
         self.query(_OFFLINE, True, pool)
 
     def set_online(self, pool: str) -> None:
-        """Work may start again, without a notification: Celery beat finds out."""
+        """Work may start again, without a notification: a periodic task notices it."""
         self.query(_OFFLINE, False, pool)
 
     def broker_client(self) -> redis.Redis:
@@ -135,13 +135,13 @@ class FaultyInstallation(Stack):
         waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'osmo-admin'"
         return bool(self.query(waiting))
 
-    # --- proving ---
+    # --- checking ---
     def check_notifications(self, pool: str) -> None:
         """A notification starts work without Celery beat."""
         with self.suspend_process(process_commands.BEAT):
-            self.wait_until(lambda: self._starts_at_once(pool), what="a notification starts work")
+            self.wait_until(lambda: self._is_started_at_once(pool), what="a notification starts work")
 
-    def _starts_at_once(self, pool: str) -> bool:
+    def _is_started_at_once(self, pool: str) -> bool:
         name = self.unique_name("notified")
         assert self.submit(pool, name).status_code == 200
         deadline = time.monotonic() + 2
@@ -185,13 +185,13 @@ class FaultyInstallation(Stack):
         """New work is accepted and started. Returns the seconds that this took."""
         began, name = time.monotonic(), self.unique_name("fresh")
 
-        def taken() -> bool:
+        def is_accepted() -> bool:
             try:
                 return self.submit(pool, name).status_code == 200
             except httpx.TransportError:
                 return False
 
-        self.wait_until(taken, seconds=seconds, what="a submission is taken")
+        self.wait_until(is_accepted, seconds=seconds, what="a submission is accepted")
         self.wait_all_running(name, seconds=seconds)
         return time.monotonic() - began
 
@@ -204,7 +204,7 @@ class FaultyInstallation(Stack):
 
     @property
     def admin_http(self) -> httpx.Client:
-        """One client of `admin` for all requests beside the load."""
+        """One client of `admin` for all requests outside of the load."""
         if not self._clients:
             self.client_for("admin")
         return self._clients[0]

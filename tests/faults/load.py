@@ -44,7 +44,9 @@ def run_load(installation: FaultyInstallation, pools: list[str], *, clients: int
     found, enough = ClientLoad(installation.unique_name("load")), threading.Event()
     token = installation.client_for("admin").headers["Authorization"]
     threads = [
-        threading.Thread(target=_work, args=(installation.base_url, token, pools[number % len(pools)], found, enough))
+        threading.Thread(
+            target=_submit_until_stopped, args=(installation.base_url, token, pools[number % len(pools)], found, enough)
+        )
         for number in range(clients)
     ]
     for thread in threads:
@@ -58,12 +60,12 @@ def run_load(installation: FaultyInstallation, pools: list[str], *, clients: int
     assert found.abandoned_keys == []
 
 
-def _work(base_url: str, token: str, pool: str, found: ClientLoad, enough: threading.Event) -> None:
+def _submit_until_stopped(base_url: str, token: str, pool: str, found: ClientLoad, enough: threading.Event) -> None:
     with httpx.Client(base_url=base_url, headers={"Authorization": token}, timeout=15) as client:
         while not enough.is_set():
             key = uuid.uuid4().hex
             deadline = time.monotonic() + PATIENCE
-            while (workflow := _ask(client, pool, key, found)) is None and time.monotonic() < deadline:
+            while (workflow := _submit_once(client, pool, key, found)) is None and time.monotonic() < deadline:
                 time.sleep(PAUSE)
             if workflow is None:
                 found.abandoned_keys.append(key)
@@ -71,7 +73,7 @@ def _work(base_url: str, token: str, pool: str, found: ClientLoad, enough: threa
                 found.acknowledged[key] = workflow
 
 
-def _ask(client: httpx.Client, pool: str, key: str, found: ClientLoad) -> str | None:
+def _submit_once(client: httpx.Client, pool: str, key: str, found: ClientLoad) -> str | None:
     began = time.monotonic()
     try:
         answer = client.post(

@@ -127,8 +127,8 @@ def test_a_locked_table_is_refused_in_time(installation: FaultyInstallation) -> 
     pool = installation.make_pools(1)[0]
     client = installation.admin_http
     with installation.hold_tables("scheduling_workflow", "pools_user"):
-        for ask in [lambda: client.get("/api/workflow"), lambda: installation.submit(pool, "held")]:
-            assert_unavailable(ask())
+        for send in [lambda: client.get("/api/workflow"), lambda: installation.submit(pool, "held")]:
+            assert_unavailable(send())
     installation.wait_serving(pool)
     assert installation.admin_http.get("/api/workflow").status_code == 200
 
@@ -136,18 +136,18 @@ def test_a_locked_table_is_refused_in_time(installation: FaultyInstallation) -> 
 def test_a_key_whose_request_still_waits(installation: FaultyInstallation) -> None:
     """The same key again, while its first request waits for a lock: the work is done once, and the answer comes."""
     pool, name = installation.make_pools(1)[0], installation.unique_name("keyed")
-    ask = {"json": {"file": factories.workflow_file(name)}, "headers": {"Idempotency-Key": name}}
+    request = {"json": {"file": factories.workflow_file(name)}, "headers": {"Idempotency-Key": name}}
     with installation.hold_locks("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pool):
         with pytest.raises(httpx.ReadTimeout):
-            installation.admin_http.post(f"/api/pool/{pool}/workflow", timeout=0.3, **ask)  # type: ignore[arg-type]
-        again = installation.admin_http.post(f"/api/pool/{pool}/workflow", **ask)  # type: ignore[arg-type]
+            installation.admin_http.post(f"/api/pool/{pool}/workflow", timeout=0.3, **request)  # type: ignore[arg-type]
+        again = installation.admin_http.post(f"/api/pool/{pool}/workflow", **request)  # type: ignore[arg-type]
         assert again.status_code in {409, 503}
         assert again.headers["Retry-After"]
-    last = installation.wait_until(lambda: _accepted(installation, pool, ask), what="the key is free again")
+    last = installation.wait_until(lambda: _submit_work(installation, pool, request), what="the key is free again")
     assert installation.workflow_statuses(name).keys() == {last}
     installation.assert_consistent()
 
 
-def _accepted(installation: FaultyInstallation, pool: str, ask: dict[str, object]) -> str | None:
-    answer = installation.admin_http.post(f"/api/pool/{pool}/workflow", **ask)  # type: ignore[arg-type]
+def _submit_work(installation: FaultyInstallation, pool: str, request: dict[str, object]) -> str | None:
+    answer = installation.admin_http.post(f"/api/pool/{pool}/workflow", **request)  # type: ignore[arg-type]
     return answer.json()["name"] if answer.status_code == 200 else None

@@ -43,16 +43,16 @@ def test_killed_at_work_and_started_again(
     with django_db_blocker.unblock(), database.use_database(first.runtime_addresses()["DATABASE_URL"]):
         factories.make_pool("team", GPUS, on=factories.make_backend("waves", gpus=GPUS, auto_end=True))
     token = run_osmo_admin("token", "create", "admin", "load", "--data-dir", first.data_dir).stdout.strip()
-    workflows = submitted(first, token)
-    until(first, lambda: states(first).get("COMPLETED", 0) > 0)
+    workflows = submit_work(first, token)
+    wait_until(first, lambda: count_by_status(first).get("COMPLETED", 0) > 0)
     old = first.child_pids()
     kill(first)
     first.process.wait(5)
 
     second = up(env=quick).wait_ready()
     assert [each for each, pid in old.items() if Path(f"/proc/{pid}").exists()] == []
-    assert submitted(second, token) == workflows, "the stored answer of the key survived"
-    until(second, lambda: states(second) == {"COMPLETED": WORKFLOWS})
+    assert submit_work(second, token) == workflows, "the stored answer of the key survived"
+    wait_until(second, lambda: count_by_status(second) == {"COMPLETED": WORKFLOWS})
     for action in ("workflow.submitted", "workflow.started", "workflow.ended"):
         assert audited_workflows(second, action) == sorted(workflows)
     verified = run_osmo_admin("verify", "--data-dir", second.data_dir)
@@ -60,7 +60,7 @@ def test_killed_at_work_and_started_again(
     assert second.stop() == 0
 
 
-def submitted(running: UpProcess, token: str) -> list[str]:
+def submit_work(running: UpProcess, token: str) -> list[str]:
     """Submit the work, always with the same key; its workflows."""
     login = httpx.post(f"{running.base_url}/api/auth/jwt/access_token", json={"token": token}, timeout=30).json()
     answer = httpx.post(
@@ -73,31 +73,31 @@ def submitted(running: UpProcess, token: str) -> list[str]:
     return [workflow["name"] for workflow in answer.json()["workflows"]]
 
 
-def states(running: UpProcess) -> dict[str, int]:
+def count_by_status(running: UpProcess) -> dict[str, int]:
     """Status → number of workflows."""
-    return dict(rows(running, "SELECT status, count(*) FROM scheduling_workflow GROUP BY status"))
+    return dict(query_rows(running, "SELECT status, count(*) FROM scheduling_workflow GROUP BY status"))
 
 
 def audited_workflows(running: UpProcess, action: str) -> list[str]:
     """The workflows in the audit entries of this action, once for each entry."""
-    found = rows(running, "SELECT object FROM pools_auditentry WHERE action = %s", action)
+    found = query_rows(running, "SELECT object FROM pools_auditentry WHERE action = %s", action)
     return sorted(name.removeprefix("workflow/") for (name,) in found)
 
 
-def rows(running: UpProcess, query: str, *parameters: str) -> list[Any]:
+def query_rows(running: UpProcess, query: str, *parameters: str) -> list[Any]:
     with psycopg.connect(running.runtime_addresses()["DATABASE_URL"], autocommit=True) as session:
         return session.execute(query, parameters).fetchall()  # type: ignore[call-overload]
 
 
-def until(running: UpProcess, condition: Callable[[], bool]) -> None:
+def wait_until(running: UpProcess, condition: Callable[[], bool]) -> None:
     """Raises AssertionError with the states of the work and the output."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"{states(running)}\n{running.output_text()}\n{logs(running)}"
+        assert time.monotonic() < deadline, f"{count_by_status(running)}\n{running.output_text()}\n{read_logs(running)}"
         time.sleep(0.05)
 
 
-def logs(running: UpProcess) -> str:
+def read_logs(running: UpProcess) -> str:
     """The ends of its log files."""
     found = sorted(running.data_dir.rglob("*.log"))
     return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in found)

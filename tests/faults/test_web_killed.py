@@ -1,4 +1,4 @@
-"""The web server dies during requests: a key makes one workflow, and the server restarts by itself."""
+"""The web server dies during requests: one key creates one workflow, and the server restarts by itself."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ def test_all_of_it_is_killed_under_load_and_started_again(installation: FaultyIn
 @pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
 def test_killed_in_the_middle_of_one_request(installation: FaultyInstallation, moment: str) -> None:
     pool, name = installation.make_pools(1)[0], installation.unique_name("middle")
-    ask = {"json": {"file": factories.workflow_file(name)}, "headers": {"Idempotency-Key": name}}
+    request = {"json": {"file": factories.workflow_file(name)}, "headers": {"Idempotency-Key": name}}
     address = f"/api/pool/{pool}/workflow"
     if moment == "before the commit":
         with installation.hold_locks("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pool):
             with pytest.raises(httpx.ReadTimeout):
-                installation.admin_http.post(address, timeout=0.2, **ask)  # type: ignore[arg-type]
+                installation.admin_http.post(address, timeout=0.2, **request)  # type: ignore[arg-type]
             installation.wait_until(installation.is_waiting_for_lock, what="the request waits")
             installation.kill_children_of(process_commands.WEB)
         assert installation.workflow_statuses(name) == {}
     else:
-        assert installation.admin_http.post(address, **ask).status_code == 200  # type: ignore[arg-type]
+        assert installation.admin_http.post(address, **request).status_code == 200  # type: ignore[arg-type]
         installation.kill_children_of(process_commands.WEB)  # the answer counts as lost
 
     def repeated() -> httpx.Response | None:
         installation.restart_dead()  # granian may have given up after the previous test
         try:
-            answer = installation.admin_http.post(address, **ask)  # type: ignore[arg-type]
+            answer = installation.admin_http.post(address, **request)  # type: ignore[arg-type]
         except httpx.TransportError:
             return None
         return answer if answer.status_code == 200 else None

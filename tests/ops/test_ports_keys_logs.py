@@ -13,28 +13,28 @@ from osmo_admin.ops.errors import OperationError
 
 
 @pytest.fixture
-def taken() -> int:
+def used_port() -> int:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
         yield server.getsockname()[1]
 
 
-def test_a_requested_port_in_use_is_an_error_with_a_remedy(taken: int) -> None:
-    with pytest.raises(OperationError, match=f"Port {taken} on 127.0.0.1 is in use .* --port"):
-        ports.choose_port("127.0.0.1", taken)
+def test_a_requested_port_in_use_is_an_error_with_a_remedy(used_port: int) -> None:
+    with pytest.raises(OperationError, match=f"Port {used_port} on 127.0.0.1 is in use .* --port"):
+        ports.choose_port("127.0.0.1", used_port)
 
 
-def test_without_a_request_the_next_free_port_is_chosen(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "DEFAULT_PORT", taken)
+def test_without_a_request_the_next_free_port_is_chosen(used_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "DEFAULT_PORT", used_port)
     chosen = ports.choose_port("127.0.0.1", None)
-    assert taken < chosen < taken + 100
+    assert used_port < chosen < used_port + 100
 
 
-def test_when_no_port_is_free_the_range_is_named(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "DEFAULT_PORT", taken)
+def test_when_no_port_is_free_the_range_is_named(used_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "DEFAULT_PORT", used_port)
     monkeypatch.setattr(ports, "_PORTS_TRIED", 1)
-    with pytest.raises(OperationError, match=f"No port from {taken} to {taken}"):
+    with pytest.raises(OperationError, match=f"No port from {used_port} to {used_port}"):
         ports.choose_port("127.0.0.1", None)
 
 
@@ -81,7 +81,7 @@ def test_the_local_url_of_the_server(host: str, url: str) -> None:
     assert readiness.local_url(host, 80) == url
 
 
-def test_a_missing_server_is_not_ready(taken: int) -> None:
+def test_a_missing_server_is_not_ready(used_port: int) -> None:
     answer = readiness.check_readiness(f"http://127.0.0.1:{_find_closed_port()}", timeout=1)
     assert (answer.is_ready, "does not answer" in answer.reason) == (False, True)
 

@@ -316,13 +316,15 @@ def test_a_check_can_be_repeated_and_leaves_nothing(installation: UpProcess) -> 
         made = run_round_trip(installation)
         assert (made.returncode, made.stderr) == (0, "")
         assert "Check passed: osmo-check-" in made.stdout
-    token = run_osmo_admin("token", "create", "admin", "look", "--data-dir", installation.data_dir).stdout.strip()
+    token = run_osmo_admin(
+        "token", "create", "admin", "second-check", "--data-dir", installation.data_dir
+    ).stdout.strip()
     with bearer_client(installation, token) as client:
         assert "osmo-check" not in client.get("/api/configs/pool").json()["pools"]
         live = {"all_users": "True", "limit": 10, "statuses": ["PENDING", "RUNNING"]}
         assert client.get("/api/workflow", params=live).json()["workflows"] == []
         names = [token["token_name"] for token in client.get("/api/auth/access_token").json()]
-    assert "look" in names
+    assert "second-check" in names
     assert [name for name in names if name.startswith("check-")] == []
     assert run_osmo_admin("verify", "--data-dir", installation.data_dir).returncode == 0
 

@@ -105,15 +105,15 @@ class ReconciledScene:
         used, total, quotas = self._numbers()
         last = Decision.objects.order_by("-id").values_list("id", flat=True).first() or 0
         assert reconcile_backend(self.backend.pk, scope=scope)["settled"]
-        preempted = self._preempted(last)
-        self._firm_work_exceeds_no_quota(used)
-        self._a_leaf_inside_its_quota_lost_nothing_to_others(preempted, total, quotas)
-        self._nodes_are_not_overcommitted()
-        self._gangs_hold_their_minimum_or_nothing()
+        preempted = self._count_reclaimed(last)
+        self._check_firm_work_within_quota(used)
+        self._check_reclaims_from_borrowers_only(preempted, total, quotas)
+        self._check_nodes()
+        self._check_gang_minimums()
         assert verify() == []
         if scope is Scope.THOROUGH:
             assert reconcile_backend(self.backend.pk)["steps"] == [], "a second cycle changes nothing"
-            self._no_waiting_gang_would_fit()
+            self._check_no_waiting_gang_fits()
 
     def _numbers(self) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
         rows = LeafUsage.objects.all()
@@ -123,7 +123,7 @@ class ReconciledScene:
         return {row.pool_id: row.used for row in rows}, {row.pool_id: row.total_usage for row in rows}, quotas
 
     @staticmethod
-    def _preempted(last: int) -> Counter[int]:
+    def _count_reclaimed(last: int) -> Counter[int]:
         lost: Counter[int] = Counter()
         for decision in Decision.objects.filter(pk__gt=last, action="reclaim"):
             assert decision.workflow.priority == Priority.LOW
@@ -132,14 +132,14 @@ class ReconciledScene:
             assert decision.workflow.priority == Priority.LOW, "HIGH and NORMAL work is never preempted or moved"
         return lost
 
-    def _firm_work_exceeds_no_quota(self, before: dict[int, int]) -> None:
+    def _check_firm_work_within_quota(self, before: dict[int, int]) -> None:
         used, _, quotas = self._numbers()
         for leaf, held in used.items():
             if leaf in quotas:  # a quota may be cut below the usage; then no more work starts
                 assert held <= max(quotas[leaf], before.get(leaf, 0))
 
     @staticmethod
-    def _a_leaf_inside_its_quota_lost_nothing_to_others(
+    def _check_reclaims_from_borrowers_only(
         preempted: Counter[int], total: dict[int, int], quotas: dict[int, int]
     ) -> None:
         for leaf, gpus in preempted.items():
@@ -148,20 +148,20 @@ class ReconciledScene:
             assert total.get(leaf, 0) + started > quotas[leaf]
 
     @staticmethod
-    def _nodes_are_not_overcommitted() -> None:
+    def _check_nodes() -> None:
         held = Task.objects.filter(status=TaskStatus.RUNNING).values_list("node_name").annotate(Sum("gpu_count"))
         for node, gpus in held:
             assert gpus <= Node.objects.get(name=node).gpus
 
     @staticmethod
-    def _gangs_hold_their_minimum_or_nothing() -> None:
+    def _check_gang_minimums() -> None:
         for group in Group.objects.filter(status__in=[TaskStatus.RUNNING, TaskStatus.SCHEDULING]):
             pods = group.tasks.filter(status=TaskStatus.RUNNING).count()
             whole = group.tasks.filter(status__in=[TaskStatus.RUNNING, TaskStatus.SCHEDULING]).count()
             least = whole if group.gang is None else tree_from_json(group.gang, whole).thresholds[0]
             assert pods >= least if group.status == TaskStatus.RUNNING else pods == 0
 
-    def _no_waiting_gang_would_fit(self) -> None:
+    def _check_no_waiting_gang_fits(self) -> None:
         """Checks gangs of one task, which fit on any free node."""
         free = {node.name: node.gpus for node in Node.objects.filter(backend=self.backend)}
         for node, gpus in (

@@ -53,8 +53,9 @@ class GangRequest:
 @dataclass(frozen=True)
 class PreviewScene:
     """Two pools on the same nodes, perhaps in one cohort. LOW work is submitted first and starts where it can; HIGH and
-    NORMAL work is submitted while the backend is offline; then quotas are cut, and the backend is online again. So firm
-    work waits for quota, and LOW work holds the nodes. `spare` is the quota of the pools beside their subpools."""
+    NORMAL work is submitted while the backend is offline; then quotas are cut, and the backend is online again. So HIGH
+    and NORMAL work waits for quota, and LOW work holds the nodes. `spare` is the quota of the pools without that of
+    their subpools."""
 
     nodes: tuple[int, ...]
     spare: tuple[int, int]
@@ -65,7 +66,7 @@ class PreviewScene:
     firm: tuple[GangRequest, ...]
 
 
-def _works(
+def _work_strategy(
     priorities: Sequence[Priority], leaves: Sequence[str], least: int
 ) -> st.SearchStrategy[tuple[GangRequest, ...]]:
     one = st.builds(GangRequest, st.sampled_from(leaves), st.sampled_from(priorities), st.integers(1, 4))
@@ -79,8 +80,8 @@ SCENES = st.builds(
     quotas=st.tuples(st.integers(2, 4), st.integers(0, 2), st.integers(0, 2)),
     cuts=st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 2)),
     in_cohort=st.booleans(),
-    low=_works([Priority.LOW], LEAVES, 3),
-    firm=_works([Priority.HIGH, Priority.NORMAL, Priority.NORMAL], ["team--a", "team--a", *LEAVES], 3),
+    low=_work_strategy([Priority.LOW], LEAVES, 3),
+    firm=_work_strategy([Priority.HIGH, Priority.NORMAL, Priority.NORMAL], ["team--a", "team--a", *LEAVES], 3),
 )
 
 
@@ -179,7 +180,7 @@ def test_the_preview_equals_the_later_effect(scene: PreviewScene, restores: bool
 
 
 def _compare(backend: Backend, operation: Operation) -> None:
-    running, waiting = set(_running_firm_work()), set(_waiting())
+    running, waiting = set(_running_firm_names()), set(_pending_names())
     effect = read_effect(operation, read_state=lambda: None, actor=SYSTEM)
     last = Decision.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
     if effect["violations"]:
@@ -194,25 +195,25 @@ def _compare(backend: Backend, operation: Operation) -> None:
         dict.fromkeys(taken.order_by("pk").values_list("workflow__name", flat=True))
     )
     assert [effect[f"{key}_elsewhere"] for key in IMPACT_KEYS] == [0, 0, 0]
-    still, cancelled = set(_waiting()), waiting - set(_live())
+    still, cancelled = set(_pending_names()), waiting - set(_active_names())
     assert set(effect["could_start"]) == waiting - still - cancelled, (
         "the scene was reconciled, so all of it is the effect of the change"
     )
     assert set(effect["could_no_longer_start"]) <= still
-    assert running <= set(_running_firm_work()), "HIGH and NORMAL work is never preempted"
+    assert running <= set(_running_firm_names()), "HIGH and NORMAL work is never preempted"
     for key in IMPACT_KEYS:
         event(f"{key} {min(2, len(effect[key]))}")
 
 
-def _waiting() -> list[str]:
+def _pending_names() -> list[str]:
     return list(Workflow.objects.filter(status=WorkflowStatus.PENDING).values_list("name", flat=True))
 
 
-def _live() -> list[str]:
+def _active_names() -> list[str]:
     return list(Workflow.objects.active().values_list("name", flat=True))
 
 
-def _running_firm_work() -> list[str]:
+def _running_firm_names() -> list[str]:
     rows = Workflow.objects.filter(status=WorkflowStatus.RUNNING).exclude(priority=Priority.LOW)
     return list(rows.values_list("name", flat=True))
 
@@ -243,14 +244,14 @@ def test_the_reason_of_waiting_work_is_true(scene: PreviewScene) -> None:
 @pytest.mark.django_db
 @pytest.mark.timeout(3600)
 @settings(max_examples=FEWER)
-@given(SCENES, _works(list(Priority), LEAVES, 1))
+@given(SCENES, _work_strategy(list(Priority), LEAVES, 1))
 def test_new_work_starts_with_totals_as_with_full_facts(scene: PreviewScene, works: tuple[GangRequest, ...]) -> None:
     """Whether and where one gang starts on free nodes does not depend on the list of other gangs."""
     with rolled_back_scene():
         backend = build(scene)
-        before = set(_live())
+        before = set(_active_names())
         send(works[:1])
-        new = set(_live()) - before
+        new = set(_active_names()) - before
         listed, counted = (
             read_live_facts(backend, new_workflows=new),
             read_live_facts(backend, new_workflows=new, totals_only=True),
@@ -264,7 +265,7 @@ def test_new_work_starts_with_totals_as_with_full_facts(scene: PreviewScene, wor
 
 
 def _made_available(facts: ClusterFacts, blocker: Any, world: World) -> ClusterFacts:
-    """Exactly the missing amounts of one blocker: on the nodes that are named, or in the number that is named."""
+    """The facts with exactly the missing amounts of one blocker added, on the nodes or in the limit that it names."""
     if blocker.limit == "nodes":
         more = {short.node: world.named_amounts(short.missing) for short in blocker.node_shortages}
         return replace(
@@ -274,12 +275,12 @@ def _made_available(facts: ClusterFacts, blocker: Any, world: World) -> ClusterF
             ),
         )
 
-    def grown(node: Any) -> Any:
+    def add_missing(node: Any) -> Any:
         if node.name != blocker.node:
             return node
         return replace(node, **{blocker.limit: _sum(getattr(node, blocker.limit) or {}, blocker.missing)})
 
-    return replace(facts, queues=tuple(map(grown, facts.queues)), cohorts=tuple(map(grown, facts.cohorts)))
+    return replace(facts, queues=tuple(map(add_missing, facts.queues)), cohorts=tuple(map(add_missing, facts.cohorts)))
 
 
 def _sum(have: Any, more: Any) -> dict[str, Any]:

@@ -146,7 +146,9 @@ class AgentHarness:
 
     def mark_unschedulable(self, pod_group: Object, reason: str, message: str, **details: Any) -> None:
         """KAI reports why a PodGroup waits."""
-        said = {"reason": reason, "message": message} | ({"details": {"queueDetails": details}} if details else {})
+        explanation = {"reason": reason, "message": message} | (
+            {"details": {"queueDetails": details}} if details else {}
+        )
         condition = {
             "type": "UnschedulableOnNodePool",
             "status": "True",
@@ -155,7 +157,7 @@ class AgentHarness:
             "nodePool": "default",
             "transitionID": "1",
             "lastTransitionTime": _now(),
-            "reasons": [said],
+            "reasons": [explanation],
         }
         self.cluster.merge(
             resource_kinds.POD_GROUP,

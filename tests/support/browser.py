@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ARTIFACTS = ROOT / "artifacts"
 LOCAL = {"127.0.0.1", "localhost", "[::1]", "::1", ""}
-# Chromium phones home for updates, suggestions and safe browsing; a test machine may have no way out.
+# Chromium sends requests for updates, suggestions and safe browsing; a test machine may have no internet access.
 QUIET = [
     "--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-sync",
     "--disable-domain-reliability", "--disable-client-side-phishing-detection", "--no-first-run", "--no-pings",

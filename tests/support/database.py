@@ -110,7 +110,7 @@ def copy_template(services: Services, name: str) -> None:
         for attempt in range(50):
             try:
                 admin.execute(make)
-            except psycopg.errors.ObjectInUse:  # the session that migrated it is just leaving
+            except psycopg.errors.ObjectInUse:  # the session that migrated it may not have closed yet
                 if attempt == 49:
                     raise
                 time.sleep(0.1)

@@ -75,8 +75,8 @@ def make_reservation(leaf: str, gpus: int, *, priority: Priority = Priority.LOW,
 def set_gang_tree(
     workflow: str, gang: dict[str, Any], *, gpus: int, sub_groups: Mapping[str, str] | None = None
 ) -> None:
-    """Give the one gang of a waiting workflow a tree (as its row keeps it) whose minimum requests `gpus`; `sub_groups`
-    names the leaf of each task."""
+    """Give the one gang of a waiting workflow a tree, in the format of its row, whose minimum requests `gpus`;
+    `sub_groups` names the leaf of each task."""
     row = Group.objects.get(workflow__name=workflow)
     Group.objects.filter(pk=row.pk).update(gang=gang, gpus=gpus)
     Reservation.objects.filter(workflow=row.workflow_id).update(needed_gpus=gpus)

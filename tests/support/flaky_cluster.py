@@ -43,18 +43,18 @@ class FlakyCluster:
                 self._count += 1
                 number = self._count
                 self.calls[name] += 1
-            trouble = self.failure(name, number)
-            if trouble is not None and not self.fails_after:
-                raise trouble
+            problem = self.failure(name, number)
+            if problem is not None and not self.fails_after:
+                raise problem
             found = real(*args, **kwargs)
-            self._note(name, args, kwargs)
-            if trouble is not None:
-                raise trouble
+            self._record_object(name, args, kwargs)
+            if problem is not None:
+                raise problem
             return found
 
         return call
 
-    def _note(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _record_object(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         with self._lock:
             if name == "create" and not kwargs.get("dry_run"):
                 self.created[args[0].plural, args[1]["metadata"]["name"]] += 1
@@ -67,11 +67,11 @@ def fail_nth_write(number: int, error: Callable[[], BaseException]) -> Callable[
     seen = Counter[str]()
     lock = threading.Lock()
 
-    def trouble(call: str, _: int) -> BaseException | None:
+    def problem(call: str, _: int) -> BaseException | None:
         if call not in WRITES:
             return None
         with lock:
             seen["writes"] += 1
             return error() if seen["writes"] == number else None
 
-    return trouble
+    return problem

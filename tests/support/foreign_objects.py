@@ -1,4 +1,4 @@
-"""Foreign objects beside ours, with names like ours: no failure may ever change them."""
+"""Foreign objects with names like ours: no failure may ever change them."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ SCENARIOS = {
     f"workloads: {_work(8000, lambda n: f'q{n}')}\n",
     "changes times queues": f"queues: {_list(9000, lambda n: f'{{name: q{n}}}')}\n"
     f"changes: {_list(9000, lambda n: f'{{set: {{name: q{n}, parent: q0}}}}')}\n",
-    "a circle of 5,000": f"queues: {_list(5000, lambda n: f'{{name: q{n}, parent: q{(n + 1) % 5000}}}')}\n",
+    "a cycle of 5,000": f"queues: {_list(5000, lambda n: f'{{name: q{n}, parent: q{(n + 1) % 5000}}}')}\n",
     "tasks without end": "queues: [{name: q}]\nworkloads: " + _work(60, lambda _n: "q", "[{count: 500000, gpus: 1}]"),
     "laughs": LAUGHS,
     "laughs inside a queue": f"queues: [{{name: q, quota: *a9}}]\n{LAUGHS}",
@@ -216,7 +216,7 @@ def _client(name: str) -> Any:
 
         from pools.models import User
 
-        # As in life, an error of ours becomes an answer of 500.
+        # As in production, an error of ours becomes an answer of 500.
         _CLIENTS[name] = Client(raise_request_exception=False, headers={"host": "localhost"})
         _CLIENTS[name].force_login(User.objects.get(username=name), "django.contrib.auth.backends.ModelBackend")
     return _CLIENTS[name]

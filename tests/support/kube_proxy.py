@@ -1,4 +1,4 @@
-"""A man in the middle that answers badly on purpose: plain HTTP in front of a real API server."""
+"""A proxy that gives wrong answers on purpose: plain HTTP in front of a real API server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FaultyProxy:
             def _serve(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = self.rfile.read(length) if length else None
-                rule = proxy._rule_for((self.command, self.path))
+                rule = proxy._find_rule((self.command, self.path))
                 if rule is None:
                     self._forward(address, body)
                     return
@@ -92,7 +92,7 @@ class FaultyProxy:
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
 
             def log_message(self, *_: Any) -> None:
-                """Quiet."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -119,7 +119,7 @@ class FaultyProxy:
         self._server.shutdown()
         self._server.server_close()
 
-    def _rule_for(self, request: ProxyRequest) -> ProxyRule | None:
+    def _find_rule(self, request: ProxyRequest) -> ProxyRule | None:
         with self._lock:
             self.requests.append(request)
             for rule in self.rules:

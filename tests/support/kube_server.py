@@ -1,4 +1,4 @@
-"""A real Kubernetes API server for tests: started from `OSMO_ENVTEST`, with KAI's CRDs from the folder beside it.
+"""A real Kubernetes API server for tests: started from `OSMO_ENVTEST`, with KAI's CRDs from the neighbouring folder.
 
 A server belongs to one pytest worker and is shared by its tests, each in a namespace of its own; names of cluster-wide
 objects begin with that namespace. Tests that kill a server use one of their own.
@@ -68,7 +68,7 @@ class KubeServer:
         return self.folder / "kubeconfig"
 
     def start(self) -> None:
-        """Both answer when this returns."""
+        """Start both servers; they answer when this returns."""
         port = self.address.rpartition(":")[2] if self.kubeconfig.exists() else "0"
         done = subprocess.run(
             [ENVTEST, self.folder, port], capture_output=True, text=True, timeout=START_SECONDS, check=False
@@ -77,7 +77,7 @@ class KubeServer:
             raise RuntimeError(f"the Kubernetes API server did not start: {done.stderr}")
 
     def stop(self, *, delete: bool = False) -> None:
-        """Both end in order."""
+        """Stop both servers in order."""
         options = ["--delete"] if delete else []
         stop = ENVTEST.with_name("stop.sh")
         subprocess.run([stop, self.folder, *options], capture_output=True, timeout=START_SECONDS, check=False)
@@ -194,7 +194,7 @@ class RecordingCluster:
             return real
 
         def call(kind: ResourceKind, *arguments: Any, **options: Any) -> Any:
-            name = _name_in(arguments)
+            name = _find_name(arguments)
             self.before_call(verb, kind, name)
             self.calls.append((verb, kind.name, name))
             return real(kind, *arguments, **options)
@@ -216,7 +216,7 @@ WRITES = ("apply", "create", "merge", "delete")
 VERBS = READS + WRITES
 
 
-def _name_in(arguments: tuple[Any, ...]) -> str:
+def _find_name(arguments: tuple[Any, ...]) -> str:
     if not arguments:
         return ""
     return arguments[0] if isinstance(arguments[0], str) else str(arguments[0]["metadata"]["name"])

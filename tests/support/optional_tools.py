@@ -68,7 +68,7 @@ def mark_missing(items: list[pytest.Item], *, nightly: bool) -> None:
 
 
 def fail_missing(item: pytest.Item) -> None:
-    """In CI: the test fails with the reason it could not run."""
+    """In CI: fail the test with the reason why it could not run."""
     for name, reason in item.user_properties:
         if name == "missing tool":
             pytest.fail(f"{reason} (CI does not skip)", pytrace=False)

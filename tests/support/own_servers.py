@@ -24,7 +24,8 @@ SETTINGS = dict(postgres.SETTINGS) | {"fsync": "off", "full_page_writes": "off",
 
 @dataclass(frozen=True, slots=True)
 class KillableServers(Services):
-    """Both servers, on sockets in `folder`. Start them from the main thread: they end with the thread that did."""
+    """Both servers, on sockets in `folder`. Start them from the main thread: they end with the thread that
+    started them."""
 
     _running: dict[str, postgres.PostgresServer | valkey.ValkeyServer] = field(default_factory=dict)
 

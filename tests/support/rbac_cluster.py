@@ -12,7 +12,7 @@ _VERBS = {
     "list": ("list",),
     "watch": ("watch",),
     "get": ("get",),
-    "apply": ("patch", "create"),  # applying what is not there makes it
+    "apply": ("patch", "create"),  # an apply of a missing object creates it
     "create": ("create",),
     "merge": ("patch",),
     "delete": ("delete",),

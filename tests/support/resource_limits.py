@@ -20,15 +20,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN_CHARACTERS = 2000
 HANGS_SECONDS = 900
-"""Only what neither runs nor ends, waiting for something, is ended by this."""
+"""The limit for a process that waits for something, and so uses no processor time and does not end."""
 
 
 def run_limited(
     target: str, cases: Sequence[Any], *, mebibytes: int, cpu_seconds: int, env: Mapping[str, str] | None = None
 ) -> list[Any]:
-    """What `target` (`module:function`) answers to each case. Cases and answers are JSON; `mebibytes` come on top of
-    what the process has once the module is imported. Raises AssertionError for the case that breaks a limit or raises.
-    """
+    """The answers of `target` (`module:function`) to the cases. Cases and answers are JSON; `mebibytes` are added to
+    the memory of the process after the import of the module. Raises AssertionError for the case that breaks a limit or
+    raises."""
     job = {"target": target, "cases": list(cases), "bytes": mebibytes * 2**20, "seconds": cpu_seconds}
     ended = subprocess.run(
         [sys.executable, "-m", __name__],

@@ -1,7 +1,7 @@
 """Keeps the test session's PostgreSQL and Valkey: `python -m tests.support.server_daemon FOLDER PID`.
 
 A process of its own, because the pytest worker that first needs a server may end before the others. It stops both
-when asked (SIGTERM) or when process PID, the pytest controller, is gone, and removes FOLDER.
+after SIGTERM, or when process PID, the pytest controller, has ended, and removes FOLDER.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTINGS = dict(postgres.SETTINGS) | {
 
 
 def run_servers(folder: Path, controller: int) -> None:
-    """Start both, say so with a file, wait, stop both."""
+    """Start both servers, write the file `ready`, wait, stop both."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())

@@ -1,4 +1,4 @@
-"""Where this test session's PostgreSQL and Valkey are, and starting them when the first test needs them.
+"""The PostgreSQL and Valkey of this test session: their addresses, and their start for the first test that needs them.
 
 `TEST_DATABASE_URL` (a superuser's address) and `TEST_REDIS_URL` replace the embedded ones.
 """
@@ -53,18 +53,18 @@ class Services:
 
     @property
     def is_external(self) -> bool:
-        """Nothing to start."""
+        """True if both servers are given by address, so there is none to start."""
         return bool(os.environ.get("TEST_DATABASE_URL") and os.environ.get("TEST_REDIS_URL"))
 
     @contextmanager
     def exclusive_lock(self, what: str) -> Iterator[None]:
-        """One pytest worker at a time."""
+        """A lock that one pytest worker at a time can hold."""
         with (self.folder / f"{what}.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def ensure(self) -> None:
-        """Both servers answer when this returns. Raises RuntimeError with the reason when they do not."""
+        """Start both servers unless they run. Raises RuntimeError with the reason if they do not answer."""
         if self.is_external:
             return
         with self.exclusive_lock("start"):
@@ -83,7 +83,7 @@ class Services:
 
 
 def open_session() -> None:
-    """In the controlling process: choose the folder; short, for a socket's path has 100 letters at most."""
+    """In the controlling process: choose a folder. A socket path has at most 100 characters, so its path is short."""
     if FOLDER in os.environ:
         return
     folder = Path(tempfile.mkdtemp(prefix="osmo-test-", dir="/tmp"))
@@ -94,7 +94,7 @@ def open_session() -> None:
 
 
 def close_session() -> None:
-    """In the controlling process: stop what was started and leave nothing behind."""
+    """In the controlling process: stop the servers and remove the folder."""
     if os.environ.get(f"{FOLDER}_PID") != str(os.getpid()):
         return
     folder = Path(os.environ.pop(FOLDER))
@@ -114,6 +114,6 @@ def close_session() -> None:
 
 
 def current_services(worker: str | None) -> Services:
-    """The services as xdist worker `gw3` (or the only process, None) sees them."""
+    """The services of an xdist worker, such as `gw3`; None for the only process."""
     number = int(worker.removeprefix("gw")) if worker else 0
     return Services(Path(os.environ[FOLDER]), number)

@@ -1,7 +1,7 @@
 """A running installation for acceptance tests: web, worker, beat and the agents of clusters, on a database of its
 own.
 
-One per pytest worker; tests keep apart by fresh names (`stack.name("team")`) instead of cleaning up.
+One per pytest worker; tests use fresh names (`stack.unique_name("team")`) instead of cleaning up.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SECRET_KEY = "only-for-tests-" + "k" * 50
 ADMIN_PASSWORD = "only-for-tests-4711"
 READY_SECONDS = 90.0
 LOCK_TIMEOUT_MS = 20_000
-"""How long a change waits for a lock in tests: longer than in life, so that a busy machine changes no outcome."""
+"""How long a change waits for a lock in tests: longer than in production, so that a busy machine changes no outcome."""
 
 
 def find_free_port() -> int:
-    """A port nobody listens on now."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -101,7 +101,7 @@ class Stack:
         return self.children[name]
 
     def wait_ready(self) -> None:
-        """Raises AssertionError with the logs' ends when the installation does not become ready."""
+        """Raises AssertionError with the ends of the logs if the installation does not become ready."""
         deadline = time.monotonic() + READY_SECONDS
         last = "no answer"
         while time.monotonic() < deadline:

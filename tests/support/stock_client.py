@@ -1,5 +1,5 @@
-"""The stock `osmo` client 6.4.0 as far as the wire goes: its headers, its way of writing queries, and how it reads
-answers and decides its exit code (OSMO contract, sections 0, 1). The client itself is not packaged anywhere."""
+"""The protocol of the stock `osmo` client 6.4.0: its headers, its format of queries, and its rules for answers and exit
+codes (OSMO contract, sections 0, 1). The client itself is not published as a package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADERS = {"x-osmo-client-version": "6.4.0", "User-Agent": "osmo-cli/6.4.0"}
 SUBMISSION_ERRORS = {"USAGE", "RESOURCE"}
 
 
-class ClientExit(Exception):  # it is how a program ends, well or not
+class ClientExit(Exception):  # the end of a program, with or without success
     """The command would end like this: exit code, and what it prints."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -37,7 +37,7 @@ class StockClient:
             self._login = {"Authorization": f"Bearer {answer['token']}"}
 
     def call(self, method: str, path: str, query: dict[str, Any] | None = None, body: Any = None) -> Any:
-        """One request; its JSON. Raises Exit as the client would end."""
+        """One request; its JSON. Raises ClientExit where the client would end."""
         response = self._send(method, path, query or {}, body)
         text = response.content.decode()
         if response.status_code >= 500:
@@ -58,7 +58,7 @@ class StockClient:
         return response.content.decode()
 
     def _send(self, method: str, path: str, query: dict[str, Any], body: Any) -> HttpResponse:
-        # Booleans as Python writes them, lists as repeated keys, what is None or empty not at all.
+        # Booleans as Python writes them, lists as repeated keys; None and empty lists are left out.
         pairs = [
             (key, str(each))
             for key, value in query.items()

@@ -8,7 +8,7 @@ TIME_PATTERN = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?\Z")
 
 
 def split_keys(words: str) -> frozenset[str]:
-    """Keys of an object, written in one go."""
+    """Keys of an object, from one text."""
     return frozenset(words.split())
 
 
