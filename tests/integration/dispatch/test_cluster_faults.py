@@ -30,7 +30,7 @@ from tests.support.kube_server import PINNED, KubeNamespace, KubeServer, create_
 
 pytestmark = pytest.mark.k8s
 
-RHYTHM = AgentIntervals(
+INTERVALS = AgentIntervals(
     reconcile=0.5, recount=2, heartbeat=0.5, configuration=0.2, standby=0.2,
     informer_timing=InformerTiming(watch_seconds=20, relist_seconds=120, first_pause=0.05, max_pause=1),
 )  # fmt: skip
@@ -38,13 +38,13 @@ LIMITS = Timeouts(connect=2, call=20, watch_silence=60)
 
 
 @pytest.fixture
-def mortal(own_kube_server: KubeServer, ledger: None) -> Iterator[tuple[KubeServer, AgentHarness, FlakyCluster]]:
-    """A server of this test's own, a harness on it beside others, and the connection that the agent gets."""
+def own_server(own_kube_server: KubeServer, ledger: None) -> Iterator[tuple[KubeServer, AgentHarness, FlakyCluster]]:
+    """A server of this test's own, a harness on it, and the connection that the agent gets."""
     own_kube_server.install(*PINNED)
     cluster = own_kube_server.connect(limits=LIMITS)
     harness = AgentHarness.make(cluster, create_namespace(cluster))
     flaky = FlakyCluster(cluster)
-    harness.agent = ClusterAgent(harness.backend.pk, connect=lambda _: flaky, intervals=RHYTHM)  # type: ignore[arg-type, return-value]
+    harness.agent = ClusterAgent(harness.backend.pk, connect=lambda _: flaky, intervals=INTERVALS)  # type: ignore[arg-type, return-value]
     others = ForeignObjects(cluster, harness.backend.namespace)
     yield own_kube_server, harness, flaky
     others.assert_untouched()
@@ -57,12 +57,12 @@ def place(kube: KubeNamespace, ledger: None) -> KubeNamespace:
     return kube
 
 
-def many(harness: AgentHarness, count: int) -> list[Workflow]:
+def submit_many(harness: AgentHarness, count: int) -> list[Workflow]:
     return [harness.submit(gang_file("lead", "other", name=f"job-{number}")) for number in range(count)]
 
 
-def all_end(harness: AgentHarness, workflows: list[Workflow]) -> None:
-    wait_for(lambda: len(harness.list_pods()) == 2 * len(workflows), seconds=120, description="all pods are made")
+def run_all_to_end(harness: AgentHarness, workflows: list[Workflow]) -> None:
+    wait_for(lambda: len(harness.list_pods()) == 2 * len(workflows), seconds=120, description="all pods are created")
     harness.run_pods(*harness.list_pods())
     for workflow in workflows:
         wait_for_status(workflow, "RUNNING")
@@ -72,12 +72,12 @@ def all_end(harness: AgentHarness, workflows: list[Workflow]) -> None:
     wait_for(lambda: is_empty(harness), seconds=120, description="nothing is left behind")
 
 
-def patiently(look: Callable[[], Any]) -> Callable[[], Any]:
+def is_true_without_error(condition: Callable[[], Any]) -> Callable[[], Any]:
     """The condition, false while the server is down."""
 
     def attempt() -> Any:
         try:
-            return look()
+            return condition()
         except errors.ClusterError:
             return None
 
@@ -85,9 +85,9 @@ def patiently(look: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def test_an_api_server_is_killed_in_the_middle_of_dispatch_and_comes_back(
-    mortal: tuple[KubeServer, AgentHarness, FlakyCluster],
+    own_server: tuple[KubeServer, AgentHarness, FlakyCluster],
 ) -> None:
-    server, harness, flaky = mortal
+    server, harness, flaky = own_server
     killed = threading.Event()
 
     def trouble(call: str, _: int) -> None:
@@ -96,23 +96,23 @@ def test_an_api_server_is_killed_in_the_middle_of_dispatch_and_comes_back(
             server.kill()
 
     flaky.failure = trouble
-    workflows = many(harness, 5)
+    workflows = submit_many(harness, 5)
     with run_agents(harness.agent):
         wait_for(killed.is_set)
         wait_for(lambda: "cluster_fault" in str([find_group(each).waiting_reason for each in workflows]))
         server.restart()
-        wait_for(patiently(harness.list_pods), seconds=120)
-        all_end(harness, workflows)
+        wait_for(is_true_without_error(harness.list_pods), seconds=120)
+        run_all_to_end(harness, workflows)
         assert set(flaky.created.values()) == {1}
         wait_for(lambda: ClusterState.objects.get().error == "")
     assert verify() == []
 
 
 def test_etcd_and_api_server_are_restarted_while_work_runs(
-    mortal: tuple[KubeServer, AgentHarness, FlakyCluster],
+    own_server: tuple[KubeServer, AgentHarness, FlakyCluster],
 ) -> None:
-    server, harness, flaky = mortal
-    (workflow,) = many(harness, 1)
+    server, harness, flaky = own_server
+    (workflow,) = submit_many(harness, 1)
     with run_agents(harness.agent):
         wait_for(lambda: len(harness.list_pods()) == 2)
         harness.run_pods(*harness.list_pods())
@@ -120,7 +120,7 @@ def test_etcd_and_api_server_are_restarted_while_work_runs(
         server.stop()
         wait_for(lambda: ClusterState.objects.get().error != "")
         server.start()
-        wait_for(patiently(harness.list_pods), seconds=120)
+        wait_for(is_true_without_error(harness.list_pods), seconds=120)
         harness.finish_pods(*harness.list_pods())
         wait_for_status(workflow, "COMPLETED")
         wait_for(lambda: is_empty(harness))
@@ -130,20 +130,20 @@ def test_etcd_and_api_server_are_restarted_while_work_runs(
 
 
 def test_a_watch_that_dies_in_silence_is_noticed(kube_server: KubeServer, place: KubeNamespace) -> None:
-    """The connection stands, and nothing comes any more: the worst that a network can do."""
+    """The connection stays open, but no data arrives: the worst fault of a network."""
     proxy = FaultyProxy(kube_server.address, kube_server.certificate)
     proxy.add_rule("watch=true", delay=3600, times=None)
     cluster = kube_server.connect(address=proxy.address, limits=Timeouts(connect=5, call=20, watch_silence=1))
     harness = AgentHarness.make(place.cluster, place.namespace)
     try:
-        with run_agents(ClusterAgent(harness.backend.pk, connect=lambda _: cluster, intervals=RHYTHM)):
+        with run_agents(ClusterAgent(harness.backend.pk, connect=lambda _: cluster, intervals=INTERVALS)):
             run_to_end(harness, harness.submit())
     finally:
         proxy.close()
         cluster.close()
 
 
-def test_a_token_expires_and_a_new_one_is_taken_up(kube_server: KubeServer, place: KubeNamespace) -> None:
+def test_a_token_expires_and_a_new_one_is_used(kube_server: KubeServer, place: KubeNamespace) -> None:
     """The life of a credential: sealed in the ledger, used, refused, replaced through the API."""
 
     def put(config: str) -> Backend:
@@ -152,7 +152,7 @@ def test_a_token_expires_and_a_new_one_is_taken_up(kube_server: KubeServer, plac
 
     backend = put(kube_server.kubeconfig_text())
     pool = factories.make_pool("team", 100, on=backend)
-    agent = ClusterAgent(backend.pk, intervals=RHYTHM)
+    agent = ClusterAgent(backend.pk, intervals=INTERVALS)
     harness = AgentHarness(place.cluster, backend, pool, agent)
     with run_agents(agent):
         run_to_end(harness, harness.submit())
@@ -166,11 +166,11 @@ def test_a_token_expires_and_a_new_one_is_taken_up(kube_server: KubeServer, plac
     kube_connections.connect(backend).close()
 
 
-def test_kai_is_installed_after_the_work_came(own_kube_server: KubeServer, ledger: None) -> None:
+def test_kai_is_installed_after_the_submission(own_kube_server: KubeServer, ledger: None) -> None:
     cluster = own_kube_server.connect(limits=LIMITS)
     harness = AgentHarness.make(cluster, create_namespace(cluster))
     workflow = harness.submit()
-    with run_agents(ClusterAgent(harness.backend.pk, connect=lambda _: cluster, intervals=RHYTHM)):
+    with run_agents(ClusterAgent(harness.backend.pk, connect=lambda _: cluster, intervals=INTERVALS)):
         wait_for(lambda: "install KAI" in (find_group(workflow).waiting_reason or {}).get("message", ""))
         assert harness.list_pods() == []
         own_kube_server.install(*PINNED)
@@ -198,7 +198,7 @@ spec:
 
 
 def test_an_older_kai_does_not_get_a_gang_it_would_misread(place: KubeNamespace) -> None:
-    """Its API server would drop `minSubGroup` in silence, and the gang would start as another one."""
+    """Its API server would silently drop `minSubGroup`, and the gang would start with another shape."""
     harness = AgentHarness.make(place.cluster, place.namespace)
     workflow = harness.submit(ELASTIC)
     harness.run_agent()
@@ -208,7 +208,7 @@ def test_an_older_kai_does_not_get_a_gang_it_would_misread(place: KubeNamespace)
     assert (harness.list_pods(), harness.list_pod_groups()) == ([], [])
 
 
-def test_a_newer_one_gets_it_as_it_is(newer_kube_server: KubeServer, ledger: None) -> None:
+def test_a_newer_kai_gets_the_gang_unchanged(newer_kube_server: KubeServer, ledger: None) -> None:
     cluster = newer_kube_server.connect()
     harness = AgentHarness.make(cluster, create_namespace(cluster))
     workflow = harness.submit(ELASTIC)

@@ -61,16 +61,16 @@ def run_agents(*agents: ClusterAgent) -> Iterator[list[threading.Event]]:
         assert not any(thread.is_alive() for thread in threads)
 
 
-def agent_of(harness: AgentHarness, cluster: Any = None, rhythm: AgentIntervals = QUICK) -> ClusterAgent:
-    return ClusterAgent(harness.backend.pk, connect=lambda _: cluster or harness.cluster, intervals=rhythm)
+def agent_of(harness: AgentHarness, cluster: Any = None, intervals: AgentIntervals = QUICK) -> ClusterAgent:
+    return ClusterAgent(harness.backend.pk, connect=lambda _: cluster or harness.cluster, intervals=intervals)
 
 
 def wait_for_status(workflow: Workflow, status: str) -> None:
-    def there() -> bool:
+    def has_status() -> bool:
         workflow.refresh_from_db()
         return workflow.status == status
 
-    wait_for(there, description=f"{workflow.name} is {status}")
+    wait_for(has_status, description=f"{workflow.name} is {status}")
 
 
 def is_empty(harness: AgentHarness) -> bool:
@@ -78,8 +78,8 @@ def is_empty(harness: AgentHarness) -> bool:
 
 
 def run_to_end(harness: AgentHarness, workflow: Workflow, pods: int = 1) -> None:
-    """The cluster does its part while the agents do theirs."""
-    wait_for(lambda: len(harness.list_pods(workflow)) == pods, description="all pods are made")
+    """Run the pods of a workflow to their end while the agents run."""
+    wait_for(lambda: len(harness.list_pods(workflow)) == pods, description="all pods are created")
     harness.run_pods(*harness.list_pods(workflow))
     wait_for_status(workflow, "RUNNING")
     harness.finish_pods(*harness.list_pods(workflow))
@@ -107,7 +107,7 @@ def test_one_works_and_the_other_stands_by_until_it_is_needed(harness: AgentHarn
     assert verify() == []
 
 
-def test_a_lease_of_the_dead_ends_by_itself(harness: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lease_of_a_dead_agent_expires(harness: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     dead = agent_of(harness)
     agent_module.heartbeats.cluster_state(harness.backend)
     dead._lease.claim()
@@ -121,22 +121,22 @@ def test_a_lease_of_the_dead_ends_by_itself(harness: AgentHarness, monkeypatch: 
         run_to_end(harness, workflow)
 
 
-def test_two_that_both_think_the_backend_is_theirs_make_nothing_twice(harness: AgentHarness) -> None:
-    """Without a lease both agents reconcile at the same moment, many times, from submission to the end."""
+def test_two_agents_without_a_lease_create_nothing_twice(harness: AgentHarness) -> None:
+    """Without a lease both agents reconcile at the same time, many times, from submission to the end."""
     flaky = FlakyCluster(harness.cluster)
     two = [agent_of(harness, flaky), agent_of(harness, flaky)]
     workflows = [harness.submit(gang_file("lead", "other", name=f"job-{number}")) for number in range(6)]
 
-    def both_look() -> None:
+    def reconcile_both() -> None:
         for outcome in run_concurrently([agent.relist_and_reconcile for agent in two]):
             assert outcome is None
 
-    both_look()
+    reconcile_both()
     harness.run_pods(*harness.list_pods())
-    both_look()
+    reconcile_both()
     harness.finish_pods(*harness.list_pods())
     for _ in range(3):
-        both_look()
+        reconcile_both()
     assert set(flaky.created.values()) == {1}
     assert len(flaky.created) == 6 * 3
     assert is_empty(harness)
@@ -145,9 +145,9 @@ def test_two_that_both_think_the_backend_is_theirs_make_nothing_twice(harness: A
 
 
 def test_an_agent_that_was_frozen_finds_its_lease_gone(harness: AgentHarness) -> None:
-    """The agent wakes in the middle of its work after another took its lease: it stops and stands by."""
-    rhythm = AgentIntervals(reconcile=0.1, standby=0.1, debounce=0.0, informer_timing=QUICK.informer_timing)
-    frozen = agent_of(harness, rhythm=rhythm)
+    """The agent continues in the middle of its work after another agent claimed its lease: it stops and stands by."""
+    intervals = AgentIntervals(reconcile=0.1, standby=0.1, debounce=0.0, informer_timing=QUICK.informer_timing)
+    frozen = agent_of(harness, intervals=intervals)
     frozen._lease._renew_after = 0.0
     with run_agents(frozen):
         wait_for(lambda: frozen._is_leased)
@@ -165,7 +165,7 @@ def test_an_agent_that_was_frozen_finds_its_lease_gone(harness: AgentHarness) ->
         assert not harness.list_pods(workflow)
 
 
-def test_a_lost_database_is_waited_for(harness: AgentHarness) -> None:
+def test_an_agent_waits_for_a_lost_database(harness: AgentHarness) -> None:
     with run_agents(agent_of(harness)):
         run_to_end(harness, harness.submit())
         with connection.cursor() as cursor:
@@ -208,7 +208,7 @@ class SilentCluster:
         return call
 
 
-def test_a_dead_cluster_holds_up_no_other(harness: AgentHarness) -> None:
+def test_a_dead_cluster_delays_no_other(harness: AgentHarness) -> None:
     dead = kubernetes_backend("dead", name="dead")
     silent = SilentCluster()
     clusters: dict[int, Any] = {dead.pk: silent, harness.backend.pk: harness.cluster}
@@ -251,7 +251,7 @@ def test_backends_come_and_go(harness: AgentHarness) -> None:
     wait_for(lambda: not any(thread.name.startswith("cluster-") for thread in threading.enumerate()))
 
 
-def test_one_whose_thread_ended_is_started_again(harness: AgentHarness) -> None:
+def test_an_agent_whose_thread_ended_is_started_again(harness: AgentHarness) -> None:
     started: list[int] = []
 
     class Mortal(ClusterAgent):

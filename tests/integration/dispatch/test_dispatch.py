@@ -27,7 +27,7 @@ def test_from_submission_to_the_end(harness: AgentHarness) -> None:
     harness.run_agent()
     workflow.refresh_from_db()
     assert (workflow.status, find_group(workflow).status) == ("RUNNING", "RUNNING")
-    assert Reservation.objects.get(workflow=workflow.pk).held_gpus == 4  # what runs, not what will
+    assert Reservation.objects.get(workflow=workflow.pk).held_gpus == 4  # of the running pods only
     assert verify() == []
     harness.run_pods(pods[1])
     harness.run_agent()
@@ -44,7 +44,7 @@ def test_from_submission_to_the_end(harness: AgentHarness) -> None:
     assert verify() == []
 
 
-def test_a_look_with_nothing_to_do_writes_nothing(harness: AgentHarness) -> None:
+def test_a_reconciliation_without_changes_writes_nothing(harness: AgentHarness) -> None:
     workflow = harness.submit(gpus=2)
     harness.run_agent()
     harness.run_pods(*harness.list_pods(workflow))
@@ -101,7 +101,7 @@ def test_a_subpool_has_its_own_queue(fake_harness: AgentHarness) -> None:
     assert [each["spec"]["queue"] for each in harness.list_pod_groups()] == ["osmo-pool-osmo-b-split--a"]
 
 
-def test_a_cancelled_workflow_is_taken_away(harness: AgentHarness) -> None:
+def test_the_objects_of_a_cancelled_workflow_are_deleted(harness: AgentHarness) -> None:
     from scheduling.services.workflows.user_actions import cancel_workflow
     from tests.support import factories
 

@@ -20,11 +20,11 @@ from tests.support.foreign_objects import ForeignObjects
 
 FILES = "files: [{path: /tmp/run.sh, contents: 'ping {{host:other}}'}]"
 GANG = gang_file("lead", "other", task_fields=FILES)
-MADE = 1 + 1 + 2 + 2  # a PodGroup, a Service, two Secrets, two pods
+CREATED_OBJECTS = 1 + 1 + 2 + 2  # a PodGroup, a Service, two Secrets, two pods
 
 
 @pytest.fixture(autouse=True)
-def beside(request: pytest.FixtureRequest) -> Iterator[None]:
+def foreign_objects_untouched(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test of this file touches foreign objects."""
     harness: AgentHarness = request.getfixturevalue("harness" if "harness" in request.fixturenames else "fake_harness")
     others = ForeignObjects(harness.cluster, harness.backend.namespace)
@@ -36,7 +36,7 @@ def agent_of(harness: AgentHarness, cluster: Any) -> ClusterAgent:
     return ClusterAgent(harness.backend.pk, connect=lambda _: cluster, intervals=AgentIntervals(recount=0))
 
 
-def look_and_die(agent: ClusterAgent) -> bool:
+def reconcile_and_die(agent: ClusterAgent) -> bool:
     """One reconciliation; returns whether the process was killed in it."""
     try:
         agent.relist_and_reconcile()
@@ -45,8 +45,8 @@ def look_and_die(agent: ClusterAgent) -> bool:
     return False
 
 
-def through(harness: AgentHarness, flaky: FlakyCluster) -> None:
-    """From wherever it stands to the end, by a new agent."""
+def run_to_end(harness: AgentHarness, flaky: FlakyCluster) -> None:
+    """Run the work from its current state to its end, with a new agent."""
     agent = agent_of(harness, flaky)
     for _ in range(4):
         agent.relist_and_reconcile()
@@ -59,10 +59,10 @@ def through(harness: AgentHarness, flaky: FlakyCluster) -> None:
         agent.relist_and_reconcile()
 
 
-def nothing_twice(harness: AgentHarness, flaky: FlakyCluster) -> None:
-    """Every object was made once and is gone, the work is done, and the ledger agrees."""
+def assert_created_once(harness: AgentHarness, flaky: FlakyCluster) -> None:
+    """Every object was created once and is deleted, the work is done, and the ledger agrees."""
     assert set(flaky.created.values()) == {1}
-    assert len(flaky.created) == MADE
+    assert len(flaky.created) == CREATED_OBJECTS
     assert Workflow.objects.get().status == "COMPLETED"
     assert task_statuses(Workflow.objects.get()) == [("lead", 0, "COMPLETED", 0), ("other", 0, "COMPLETED", 0)]
     here = harness.backend.namespace
@@ -72,21 +72,21 @@ def nothing_twice(harness: AgentHarness, flaky: FlakyCluster) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the call", "after it, before the answer"])
-@pytest.mark.parametrize("number", range(1, MADE + 1))
-def test_a_worker_is_killed_at_each_step_of_making_a_gang(fake_harness: AgentHarness, number: int, after: bool) -> None:
+@pytest.mark.parametrize("number", range(1, CREATED_OBJECTS + 1))
+def test_a_worker_is_killed_at_each_step_of_creating_a_gang(
+    fake_harness: AgentHarness, number: int, after: bool
+) -> None:
     fake_harness.submit(GANG)
     flaky = FlakyCluster(fake_harness.cluster, fail_nth_write(number, ProcessKilled), after)
-    assert look_and_die(agent_of(fake_harness, flaky))
+    assert reconcile_and_die(agent_of(fake_harness, flaky))
     flaky.failure = lambda call, count: None
-    through(fake_harness, flaky)
-    nothing_twice(fake_harness, flaky)
+    run_to_end(fake_harness, flaky)
+    assert_created_once(fake_harness, flaky)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the call", "after it, before the answer"])
 @pytest.mark.parametrize("number", range(1, 8))
-def test_a_worker_is_killed_at_each_step_of_taking_it_away(
-    fake_harness: AgentHarness, number: int, after: bool
-) -> None:
+def test_a_worker_is_killed_at_each_step_of_deleting_it(fake_harness: AgentHarness, number: int, after: bool) -> None:
     fake_harness.submit(GANG)
     flaky = FlakyCluster(fake_harness.cluster)
     agent = agent_of(fake_harness, flaky)
@@ -95,12 +95,12 @@ def test_a_worker_is_killed_at_each_step_of_taking_it_away(
     agent.relist_and_reconcile()
     fake_harness.finish_pods(*fake_harness.list_pods())
     flaky.failure, flaky.fails_after = fail_nth_write(number, ProcessKilled), after
-    dead = [look_and_die(agent_of(fake_harness, flaky)) for _ in range(4)]
+    dead = [reconcile_and_die(agent_of(fake_harness, flaky)) for _ in range(4)]
     assert dead.count(True) == 1
     flaky.failure = lambda call, count: None
     agent_of(fake_harness, flaky).relist_and_reconcile()
     agent_of(fake_harness, flaky).relist_and_reconcile()
-    nothing_twice(fake_harness, flaky)
+    assert_created_once(fake_harness, flaky)
 
 
 @pytest.mark.parametrize("function", ["mark_dispatched", "set_waiting_reasons", "write_observations"])
@@ -119,17 +119,17 @@ def test_a_worker_is_killed_before_it_writes_its_results(
 
     with monkeypatch.context() as patch:
         patch.setattr(observation, function, die)
-        assert look_and_die(first)
-    through(fake_harness, flaky)
-    nothing_twice(fake_harness, flaky)
+        assert reconcile_and_die(first)
+    run_to_end(fake_harness, flaky)
+    assert_created_once(fake_harness, flaky)
 
 
-def test_a_pod_that_ran_and_went_before_it_was_written_down_is_not_made_again(fake_harness: AgentHarness) -> None:
+def test_a_pod_that_ended_before_it_was_recorded_is_not_created_again(fake_harness: AgentHarness) -> None:
     """The worker dies between the creation of the pods and its record. Before the next worker starts, the pods have run
     to their end and were deleted by another client. Only our finalizer keeps the evidence."""
     fake_harness.submit(GANG)
-    flaky = FlakyCluster(fake_harness.cluster, fail_nth_write(MADE, ProcessKilled), fails_after=True)
-    assert look_and_die(agent_of(fake_harness, flaky))
+    flaky = FlakyCluster(fake_harness.cluster, fail_nth_write(CREATED_OBJECTS, ProcessKilled), fails_after=True)
+    assert reconcile_and_die(agent_of(fake_harness, flaky))
     assert not Task.objects.exclude(dispatched_at=None).exists()
     flaky.failure = lambda call, count: None
     for pod in fake_harness.list_pods():
@@ -139,7 +139,7 @@ def test_a_pod_that_ran_and_went_before_it_was_written_down_is_not_made_again(fa
     agent = agent_of(fake_harness, flaky)
     for _ in range(3):
         agent.relist_and_reconcile()
-    nothing_twice(fake_harness, flaky)
+    assert_created_once(fake_harness, flaky)
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,10 @@ def test_a_pod_that_ran_and_went_before_it_was_written_down_is_not_made_again(fa
     ],
     ids=["409", "410", "429", "500", "silence", "401", "403"],
 )
-@pytest.mark.parametrize("after", [False, True], ids=["refused", "done all the same"])
-def test_answers_that_are_none(fake_harness: AgentHarness, error: Callable[[], BaseException], after: bool) -> None:
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "done nevertheless"])
+def test_failing_calls_are_repeated(
+    fake_harness: AgentHarness, error: Callable[[], BaseException], after: bool
+) -> None:
     """Every second call fails, also reads; then the cluster recovers."""
     workflow = fake_harness.submit(GANG)
     flaky = FlakyCluster(fake_harness.cluster, lambda call, number: error() if number % 2 else None, after)
@@ -165,15 +167,15 @@ def test_answers_that_are_none(fake_harness: AgentHarness, error: Callable[[], B
         agent.relist_and_reconcile()
     flaky.failure = lambda call, count: None
     for _ in range(3):
-        agent._dispatcher.clear_pauses()  # the pauses are told about elsewhere
+        agent._dispatcher.clear_pauses()  # other tests cover the pauses
         agent._due.clear()
         agent.relist_and_reconcile()
     assert find_group(workflow).waiting_reason is None
-    through(fake_harness, flaky)
-    nothing_twice(fake_harness, flaky)
+    run_to_end(fake_harness, flaky)
+    assert_created_once(fake_harness, flaky)
 
 
-def test_why_it_waits_while_the_cluster_does_not_answer(fake_harness: AgentHarness) -> None:
+def test_the_waiting_reason_while_the_cluster_does_not_answer(fake_harness: AgentHarness) -> None:
     workflow = fake_harness.submit(GANG)
     flaky = FlakyCluster(fake_harness.cluster, lambda call, number: errors.Unreachable("No connection in time."))
     agent = agent_of(fake_harness, flaky)
@@ -185,7 +187,7 @@ def test_why_it_waits_while_the_cluster_does_not_answer(fake_harness: AgentHarne
     asked = sum(flaky.calls.values())
     assert not flaky.calls["create"]
     agent.relist_and_reconcile()
-    assert sum(flaky.calls.values()) - asked <= 4, "a silent cluster is asked for a sign of life and no more"
+    assert sum(flaky.calls.values()) - asked <= 4, "a silent cluster gets only calls that test whether it answers"
 
 
 def test_a_cluster_that_refuses_for_good_ends_the_gang_with_its_reason(fake_harness: AgentHarness) -> None:
@@ -255,7 +257,7 @@ def test_nothing_of_others_is_touched_and_nothing_of_ours_is_left(harness: Agent
         assert harness.cluster.get(resource_kinds.POD, name, namespace=here) == was
 
 
-def test_a_pod_whose_mark_was_taken_off_gets_it_back(harness: AgentHarness) -> None:
+def test_a_pod_that_lost_its_label_gets_it_back(harness: AgentHarness) -> None:
     workflow = harness.submit()
     harness.run_agent()
     (pod,) = harness.list_pods()
@@ -269,7 +271,7 @@ def test_a_pod_whose_mark_was_taken_off_gets_it_back(harness: AgentHarness) -> N
     assert task_statuses(workflow) == [("train", 0, "RUNNING", None)]
 
 
-def test_a_pod_group_that_went_or_was_moved_is_put_right(harness: AgentHarness) -> None:
+def test_a_deleted_or_moved_pod_group_is_restored(harness: AgentHarness) -> None:
     workflow = harness.submit()
     harness.run_agent()
     name, here = str(find_group(workflow).pk), harness.backend.namespace

@@ -27,17 +27,20 @@ def is_offline(harness: AgentHarness) -> bool:
     return Backend.objects.get(pk=harness.backend.pk).offline
 
 
-def test_a_backend_nobody_has_met_is_offline_until_somebody_has(fake_harness: AgentHarness) -> None:
+def test_a_new_backend_is_offline_until_its_first_heartbeat(fake_harness: AgentHarness) -> None:
     assert set_silent_offline() == ["lab"]
     assert is_offline(fake_harness)
     fake_harness.run_agent(1)
     assert not is_offline(fake_harness)
     assert set_silent_offline() == []
-    told = AuditEntry.objects.filter(object="backend/lab", action="backend.updated").order_by("id")
-    assert [entry.description for entry in told] == ["no heartbeat of the cluster for 0:02:00", "the cluster answers"]
+    entries = AuditEntry.objects.filter(object="backend/lab", action="backend.updated").order_by("id")
+    assert [entry.description for entry in entries] == [
+        "no heartbeat of the cluster for 0:02:00",
+        "the cluster answers",
+    ]
 
 
-def test_an_old_heartbeat_is_none(fake_harness: AgentHarness) -> None:
+def test_an_old_heartbeat_does_not_count(fake_harness: AgentHarness) -> None:
     fake_harness.run_agent(1)
     heard = timezone.now() - HEARTBEAT_LIFETIME
     ClusterState.objects.update(heartbeat_at=heard + timedelta(seconds=30))
@@ -71,7 +74,7 @@ def test_a_cluster_that_does_not_answer_has_no_heartbeat(fake_harness: AgentHarn
     assert state.error == ""
 
 
-def test_what_is_wrong_beside_the_answer_is_told(fake_harness: AgentHarness) -> None:
+def test_an_error_despite_a_heartbeat_is_shown(fake_harness: AgentHarness) -> None:
     bare = FakeCluster(
         served_kinds=[resource_kinds.NAMESPACE, resource_kinds.POD, resource_kinds.NODE], namespaces=["osmo"]
     )
@@ -82,19 +85,19 @@ def test_what_is_wrong_beside_the_answer_is_told(fake_harness: AgentHarness) -> 
     assert "PodGroup" in state.error
 
 
-def test_a_credential_that_cannot_be_tried_is_a_fault_too(db: None) -> None:
+def test_an_unusable_credential_is_an_error_too(db: None) -> None:
     backend = kubernetes_backend("osmo")
 
     def connect(_: Backend) -> FakeCluster:
-        raise errors.BadCredentials("The kubeconfig is no YAML object.")
+        raise errors.BadCredentials("The kubeconfig is not a YAML object.")
 
     ClusterAgent(backend.pk, connect=connect).relist_and_reconcile()
     state = ClusterState.objects.get()
     assert state.heartbeat_at is None
-    assert "The kubeconfig is no YAML object." in state.error
+    assert "The kubeconfig is not a YAML object." in state.error
 
 
-def test_the_agent_of_a_backend_that_is_gone_retires(fake_harness: AgentHarness) -> None:
+def test_the_agent_of_a_removed_backend_stops(fake_harness: AgentHarness) -> None:
     Backend.objects.create(name="simulated-one")
     for pk in (Backend.objects.get(name="simulated-one").pk, 10**9):
         with pytest.raises(BackendRemoved):

@@ -26,7 +26,7 @@ def add_node(
     harness.cluster.merge(resource_kinds.NODE, name, status, field_manager="kubelet", status=True)
 
 
-def others_pod(harness: AgentHarness, name: str, node: str, gpus: int) -> None:
+def add_foreign_pod(harness: AgentHarness, name: str, node: str, gpus: int) -> None:
     asked = {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"cpu": "1500m", "memory": "1Gi"}}
     spec = {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": asked}]}
     body = {"metadata": {"name": name, "namespace": harness.backend.namespace}, "spec": spec}
@@ -70,10 +70,10 @@ def test_nodes_come_change_and_go(harness: AgentHarness) -> None:
     harness.cluster.delete(resource_kinds.NODE, mine)
 
 
-def test_capacity_is_what_the_nodes_have_and_free_what_nobody_holds(fake_harness: AgentHarness) -> None:
+def test_capacity_and_free_amounts_of_nodes(fake_harness: AgentHarness) -> None:
     add_node(fake_harness, "n1")
     add_node(fake_harness, "n2")
-    others_pod(fake_harness, "a-service", "n1", 3)
+    add_foreign_pod(fake_harness, "a-service", "n1", 3)
     workflow = fake_harness.submit(gpus=2)
     fake_harness.run_agent()
     (pod,) = fake_harness.list_pods(workflow)
@@ -96,11 +96,11 @@ def test_capacity_is_what_the_nodes_have_and_free_what_nobody_holds(fake_harness
     assert (found["conditions"], found["backend"]) == (["Ready"], "lab")
 
 
-def test_a_node_that_takes_nothing_new_has_nothing_free(fake_harness: AgentHarness) -> None:
+def test_an_unschedulable_node_has_nothing_free(fake_harness: AgentHarness) -> None:
     add_node(fake_harness, "well")
     add_node(fake_harness, "sick", ready="Unknown")
     add_node(fake_harness, "kept-clear", unschedulable=True, taints=[{"key": "maintenance", "effect": "NoSchedule"}])
-    others_pod(fake_harness, "still-there", "kept-clear", 5)
+    add_foreign_pod(fake_harness, "still-there", "kept-clear", 5)
     fake_harness.run_agent()
     assert (usage("team")["total_capacity"], usage("team")["total_free"]) == ("13", "8")
     assert entry("kept-clear")["conditions"] == ["Ready", "SchedulingDisabled"]
@@ -108,13 +108,13 @@ def test_a_node_that_takes_nothing_new_has_nothing_free(fake_harness: AgentHarne
     assert entry("sick")["conditions"] == []
 
 
-def test_without_the_right_to_see_others_the_rest_is_known(fake_harness: AgentHarness) -> None:
-    """A namespace's own rights let us list pods there and nodes, and nothing of others."""
+def test_without_the_right_to_list_foreign_pods_the_nodes_are_known(fake_harness: AgentHarness) -> None:
+    """With the rights of one namespace we can list its pods and the nodes, but no pods of other namespaces."""
     from scheduling.kube import errors
     from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 
     add_node(fake_harness, "n1")
-    others_pod(fake_harness, "unseen", "n1", 3)
+    add_foreign_pod(fake_harness, "unseen", "n1", 3)
 
     class Narrow:
         def __getattr__(self, name: str) -> Any:

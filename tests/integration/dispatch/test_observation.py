@@ -18,8 +18,8 @@ from tests.support import factories
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses, task_uuid_of
 
 
-def running(harness: AgentHarness, file: str, **submission: Priority) -> Workflow:
-    """A workflow all of whose pods run."""
+def start_workflow(harness: AgentHarness, file: str, **submission: Priority) -> Workflow:
+    """Submit a workflow and start all its pods."""
     workflow = harness.submit(file, **submission)
     harness.run_agent()
     harness.run_pods(*harness.list_pods(workflow))
@@ -28,7 +28,7 @@ def running(harness: AgentHarness, file: str, **submission: Priority) -> Workflo
 
 
 def test_a_preempted_gang_waits_again_with_new_pods(harness: AgentHarness) -> None:
-    workflow = running(harness, gang_file("lead", "other", gpus=2), priority=Priority.LOW)
+    workflow = start_workflow(harness, gang_file("lead", "other", gpus=2), priority=Priority.LOW)
     old = harness.list_pods(workflow)
     submitted = Workflow.objects.get().submit_time
     harness.evict_pods(old[1])
@@ -53,8 +53,8 @@ def test_a_preempted_gang_waits_again_with_new_pods(harness: AgentHarness) -> No
     assert Reservation.objects.get().held_gpus == 4
 
 
-def test_exit_actions_may_say_that_a_preemption_is_the_end(fake_harness: AgentHarness) -> None:
-    workflow = running(
+def test_exit_actions_may_end_a_preempted_gang(fake_harness: AgentHarness) -> None:
+    workflow = start_workflow(
         fake_harness, gang_file("lead", task_fields="exitActions: {FAIL: '3006'}"), priority=Priority.LOW
     )
     fake_harness.evict_pods(*fake_harness.list_pods())
@@ -64,7 +64,7 @@ def test_exit_actions_may_say_that_a_preemption_is_the_end(fake_harness: AgentHa
     assert fake_harness.list_pods() == []
 
 
-def test_an_image_that_is_not_there(harness: AgentHarness) -> None:
+def test_a_missing_image(harness: AgentHarness) -> None:
     workflow = harness.submit()
     harness.run_agent()
     harness.set_container_waiting(harness.list_pods()[0], "ImagePullBackOff", 'Back-off pulling image "ubuntu"')
@@ -76,8 +76,8 @@ def test_an_image_that_is_not_there(harness: AgentHarness) -> None:
     assert (harness.list_pods(), harness.list_pod_groups()) == ([], [])
 
 
-def test_a_pod_that_was_put_out(fake_harness: AgentHarness) -> None:
-    workflow = running(fake_harness, gang_file("lead"))
+def test_an_evicted_pod(fake_harness: AgentHarness) -> None:
+    workflow = start_workflow(fake_harness, gang_file("lead"))
     fake_harness.set_pod_status(
         fake_harness.list_pods()[0], phase="Failed", reason="Evicted", message="The node was low on resource: memory."
     )
@@ -85,8 +85,8 @@ def test_a_pod_that_was_put_out(fake_harness: AgentHarness) -> None:
     assert task_statuses(workflow) == [("lead", 0, "FAILED_EVICTED", 3004)]
 
 
-def test_a_machine_that_is_lost(harness: AgentHarness) -> None:
-    workflow = running(harness, gang_file("lead"))
+def test_a_lost_node(harness: AgentHarness) -> None:
+    workflow = start_workflow(harness, gang_file("lead"))
     harness.evict_pods(
         *harness.list_pods(), reason="DeletionByTaintManager", message="Taint manager: deleting due to NoExecute taint"
     )
@@ -95,17 +95,17 @@ def test_a_machine_that_is_lost(harness: AgentHarness) -> None:
     assert harness.list_pods() == []
 
 
-def test_a_pod_that_somebody_deleted_is_not_made_again(harness: AgentHarness) -> None:
-    workflow = running(harness, gang_file("lead"))
+def test_a_deleted_pod_is_not_created_again(harness: AgentHarness) -> None:
+    workflow = start_workflow(harness, gang_file("lead"))
     harness.delete_pod(harness.list_pods()[0])
-    assert harness.list_pods(), "our finalizer keeps it until its end was seen"
+    assert harness.list_pods(), "our finalizer keeps it until its end is observed"
     harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, "FAILED_BACKEND_ERROR", 3001)]
     assert harness.list_pods() == []
 
 
-def test_nor_is_one_that_was_torn_out_without_a_trace(harness: AgentHarness) -> None:
-    workflow = running(harness, gang_file("lead"))
+def test_a_pod_that_vanished_is_not_created_again(harness: AgentHarness) -> None:
+    workflow = start_workflow(harness, gang_file("lead"))
     harness.force_delete_pod(harness.list_pods()[0])
     assert harness.list_pods() == []
     harness.run_agent()
@@ -114,7 +114,7 @@ def test_nor_is_one_that_was_torn_out_without_a_trace(harness: AgentHarness) -> 
     assert harness.list_pods() == []
 
 
-def test_what_ended_while_nobody_looked_is_seen_all_the_same(harness: AgentHarness) -> None:
+def test_an_end_while_no_agent_runs_is_observed_later(harness: AgentHarness) -> None:
     workflow = harness.submit(gang_file("lead", "other"))
     harness.run_agent()
     lead, other = harness.list_pods()
@@ -129,9 +129,9 @@ def test_what_ended_while_nobody_looked_is_seen_all_the_same(harness: AgentHarne
     assert harness.list_pods() == []
 
 
-def test_a_gang_that_lost_a_helper_asks_for_no_more_than_it_has(harness: AgentHarness) -> None:
-    """KAI would put down a gang below its minimum, although its lead goes on."""
-    workflow = running(harness, gang_file("lead", "helper"))
+def test_a_gang_that_lost_a_task_lowers_its_minimum(harness: AgentHarness) -> None:
+    """KAI would evict a gang below its minimum, although its lead continues."""
+    workflow = start_workflow(harness, gang_file("lead", "helper"))
     harness.finish_pods(harness.find_pod(workflow, "helper"), code=1)
     harness.run_agent()
     assert [each["spec"]["minMember"] for each in harness.list_pod_groups()] == [1]
@@ -140,7 +140,7 @@ def test_a_gang_that_lost_a_helper_asks_for_no_more_than_it_has(harness: AgentHa
 
 
 def test_every_status_may_count(fake_harness: AgentHarness) -> None:
-    workflow = running(fake_harness, gang_file("lead", "helper", ignore_nonlead=False))
+    workflow = start_workflow(fake_harness, gang_file("lead", "helper", ignore_nonlead=False))
     fake_harness.finish_pods(fake_harness.find_pod(workflow, "helper"), code=9)
     fake_harness.run_agent()
     assert Workflow.objects.get().status == "FAILED"
@@ -148,9 +148,9 @@ def test_every_status_may_count(fake_harness: AgentHarness) -> None:
     assert fake_harness.list_pods() == []
 
 
-def test_a_task_is_tried_again_as_often_as_the_settings_allow(harness: AgentHarness) -> None:
+def test_a_task_is_retried_as_often_as_the_settings_allow(harness: AgentHarness) -> None:
     WorkflowConfig.objects.update_or_create(pk=1, defaults={"max_retry_per_task": 1})
-    workflow = running(harness, gang_file("lead", task_fields="exitActions: {RESCHEDULE: '1-9'}"))
+    workflow = start_workflow(harness, gang_file("lead", task_fields="exitActions: {RESCHEDULE: '1-9'}"))
     harness.finish_pods(*harness.list_pods(), code=5)
     harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, "RESCHEDULED", 5), ("lead", 1, "SCHEDULING", None)]
@@ -164,7 +164,7 @@ def test_a_task_is_tried_again_as_often_as_the_settings_allow(harness: AgentHarn
 
 @pytest.mark.parametrize(("code", "action", "end"), [(4, "COMPLETE: '4'", "COMPLETED"), (0, "FAIL: '0'", "FAILED")])
 def test_exit_codes_mean_what_the_file_says(fake_harness: AgentHarness, code: int, action: str, end: str) -> None:
-    workflow = running(fake_harness, gang_file("lead", task_fields=f"exitActions: {{{action}}}"))
+    workflow = start_workflow(fake_harness, gang_file("lead", task_fields=f"exitActions: {{{action}}}"))
     fake_harness.finish_pods(*fake_harness.list_pods(), code=code)
     fake_harness.run_agent()
     assert task_statuses(workflow) == [("lead", 0, end, code)]
@@ -184,7 +184,7 @@ spec:
 
 
 def test_a_surplus_pod_is_lost_alone(fake_harness: AgentHarness) -> None:
-    workflow = running(fake_harness, ELASTIC)
+    workflow = start_workflow(fake_harness, ELASTIC)
     assert Reservation.objects.get().held_gpus == 3
     fake_harness.evict_pods(fake_harness.list_pods()[2])
     fake_harness.run_agent()
@@ -202,7 +202,7 @@ def test_a_surplus_pod_is_lost_alone(fake_harness: AgentHarness) -> None:
     assert verify() == []
 
 
-def test_waiting_longer_than_allowed_takes_the_pods_away(harness: AgentHarness) -> None:
+def test_waiting_longer_than_allowed_deletes_the_pods(harness: AgentHarness) -> None:
     workflow = harness.submit(gang_file("lead", workflow_lines=["timeout: {queue_timeout: 1h}"]))
     harness.run_agent()
     assert harness.list_pods()
@@ -215,8 +215,8 @@ def test_waiting_longer_than_allowed_takes_the_pods_away(harness: AgentHarness) 
     assert (harness.list_pods(), harness.list_pod_groups()) == ([], [])
 
 
-def test_running_longer_than_allowed_takes_the_pods_away(harness: AgentHarness) -> None:
-    workflow = running(harness, gang_file("lead", workflow_lines=["timeout: {exec_timeout: 1h}"]))
+def test_running_longer_than_allowed_deletes_the_pods(harness: AgentHarness) -> None:
+    workflow = start_workflow(harness, gang_file("lead", workflow_lines=["timeout: {exec_timeout: 1h}"]))
     past = timezone.now() - timedelta(hours=2)
     Workflow.objects.filter(pk=workflow.pk).update(start_time=past)
     group = find_group(workflow)
@@ -242,7 +242,7 @@ def test_the_last_pod_of_a_draining_subpool_archives_it(fake_harness: AgentHarne
     assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
 
 
-def test_why_it_waits_is_kai_s_own_answer(harness: AgentHarness) -> None:
+def test_the_waiting_reason_is_that_of_kai(harness: AgentHarness) -> None:
     workflow = harness.submit(gpus=8)
     harness.run_agent()
     assert find_group(workflow).waiting_reason is None
@@ -272,8 +272,8 @@ def test_why_it_waits_is_kai_s_own_answer(harness: AgentHarness) -> None:
     assert find_group(workflow).waiting_reason is None
 
 
-def test_the_same_said_twice_late_and_backwards_moves_nothing(fake_harness: AgentHarness) -> None:
-    workflow = running(fake_harness, gang_file("lead"))
+def test_repeated_late_and_unordered_reports_change_nothing(fake_harness: AgentHarness) -> None:
+    workflow = start_workflow(fake_harness, gang_file("lead"))
     task = Task.objects.get()
     fake_harness.set_pod_status(fake_harness.list_pods()[0], phase="Pending", containerStatuses=[])
     fake_harness.run_agent()
@@ -285,7 +285,7 @@ def test_the_same_said_twice_late_and_backwards_moves_nothing(fake_harness: Agen
     assert (Task.objects.get().end_time, ended.start_time) == (ended.end_time, task.start_time)
 
 
-def test_where_a_task_runs_is_told(fake_harness: AgentHarness) -> None:
+def test_the_node_of_a_task_is_recorded(fake_harness: AgentHarness) -> None:
     harness = fake_harness
     workflow = harness.submit()
     harness.run_agent()
@@ -304,26 +304,26 @@ def test_where_a_task_runs_is_told(fake_harness: AgentHarness) -> None:
     assert task.start_time is not None
 
 
-def told(workflow: Workflow) -> list[tuple[str, list[str], int, str]]:
+def read_decisions(workflow: Workflow) -> list[tuple[str, list[str], int, str]]:
     """The decisions about a workflow: action, tasks, GPUs, message."""
     rows = Decision.objects.filter(workflow=workflow).order_by("id")
     return [(row.action, row.tasks, row.gpus, row.message) for row in rows]
 
 
-def test_what_the_cluster_decided_is_remembered_once(harness: AgentHarness) -> None:
+def test_decisions_of_the_cluster_are_recorded_once(harness: AgentHarness) -> None:
     """Starts and preemptions are recorded in the transaction that writes the observation."""
-    workflow = running(harness, gang_file("lead", "other", gpus=2), priority=Priority.LOW)
+    workflow = start_workflow(harness, gang_file("lead", "other", gpus=2), priority=Priority.LOW)
     name = workflow.name
     start = ("start", ["lead", "other"], 4, f"{name} starts in team with 4 GPUs.")
-    assert told(workflow) == [start]
+    assert read_decisions(workflow) == [start]
     harness.evict_pods(harness.list_pods()[1])
     harness.run_agent()
     lost = ("preempt", ["lead", "other"], 4, f"The scheduler of the cluster took 4 GPUs in team from {name}.")
-    assert told(workflow) == [start, lost]
+    assert read_decisions(workflow) == [start, lost]
     harness.run_pods(*harness.list_pods(workflow))
     harness.run_agent()
     harness.new_agent().relist_and_reconcile()
-    assert told(workflow) == [start, lost, start]
+    assert read_decisions(workflow) == [start, lost, start]
     rows = Decision.objects.filter(workflow=workflow)
     assert {row.backend_id for row in rows} == {harness.backend.pk}
     assert all(row.for_workflow_id is None for row in rows)
@@ -337,11 +337,14 @@ def test_pods_that_follow_later_make_a_gang_grow(fake_harness: AgentHarness) -> 
     for pod in (lead, other):
         fake_harness.run_pods(pod)
         fake_harness.run_agent()
-    assert [(action, tasks) for action, tasks, *_ in told(workflow)] == [("start", ["lead"]), ("start", ["other"])]
-    assert told(workflow)[1][3] == f"{workflow.name} grows in team with 1 GPU."
+    assert [(action, tasks) for action, tasks, *_ in read_decisions(workflow)] == [
+        ("start", ["lead"]),
+        ("start", ["other"]),
+    ]
+    assert read_decisions(workflow)[1][3] == f"{workflow.name} grows in team with 1 GPU."
 
 
-def test_one_that_ran_between_two_looks_did_start(fake_harness: AgentHarness) -> None:
+def test_a_pod_that_ran_between_two_reconciliations_did_start(fake_harness: AgentHarness) -> None:
     workflow = fake_harness.submit()
     fake_harness.run_agent()
     (pod,) = fake_harness.list_pods()
@@ -350,13 +353,13 @@ def test_one_that_ran_between_two_looks_did_start(fake_harness: AgentHarness) ->
         pod, phase="Succeeded", containerStatuses=[{"name": pod["spec"]["containers"][0]["name"], "state": over}]
     )
     fake_harness.run_agent()
-    assert [action for action, *_ in told(workflow)] == ["start"]
+    assert [action for action, *_ in read_decisions(workflow)] == ["start"]
 
 
-def test_a_preemption_that_ends_the_gang_is_told_too(fake_harness: AgentHarness) -> None:
-    workflow = running(
+def test_a_preemption_that_ends_the_gang_is_recorded_too(fake_harness: AgentHarness) -> None:
+    workflow = start_workflow(
         fake_harness, gang_file("lead", task_fields="exitActions: {FAIL: '3006'}"), priority=Priority.LOW
     )
     fake_harness.evict_pods(*fake_harness.list_pods())
     fake_harness.run_agent()
-    assert [(action, gpus) for action, _, gpus, _ in told(workflow)] == [("start", 1), ("preempt", 1)]
+    assert [(action, gpus) for action, _, gpus, _ in read_decisions(workflow)] == [("start", 1), ("preempt", 1)]

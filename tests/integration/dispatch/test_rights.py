@@ -52,7 +52,7 @@ def test_the_rights_are_enough(fake_harness: AgentHarness, lawful: RbacCluster) 
     assert KubernetesSettings.objects.get().backend.queue_sync.connection_test["ok"]
 
 
-def test_none_is_left_over(fake_harness: AgentHarness, lawful: RbacCluster) -> None:
+def test_every_right_is_needed(fake_harness: AgentHarness, lawful: RbacCluster) -> None:
     """Every right in the namespace is used, except those of watches, which a running agent uses."""
     test_the_rights_are_enough(fake_harness, lawful)
     fake_harness.submit()
@@ -72,7 +72,7 @@ def test_none_is_left_over(fake_harness: AgentHarness, lawful: RbacCluster) -> N
 
 
 def test_without_a_right_the_call_is_refused(lawful: RbacCluster) -> None:
-    """That the judge judges."""
+    """The fake cluster enforces the rights."""
     pod = {"metadata": {"name": "p", "namespace": "elsewhere"}, "spec": {"containers": []}}
     with pytest.raises(errors.AccessDenied, match="create pods in elsewhere"):
         lawful.create(resource_kinds.POD, pod, field_manager="osmo-admin")

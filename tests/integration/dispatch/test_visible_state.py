@@ -25,7 +25,7 @@ def entry(client: Client) -> dict[str, Any]:
     return dict(found)
 
 
-def test_the_pod_of_a_task_is_named_once_it_is_made(fake_harness: AgentHarness, client: Client) -> None:
+def test_the_pod_of_a_task_is_named_once_it_is_created(fake_harness: AgentHarness, client: Client) -> None:
     workflow = fake_harness.submit()
 
     def task() -> dict[str, Any]:
@@ -39,7 +39,7 @@ def test_the_pod_of_a_task_is_named_once_it_is_made(fake_harness: AgentHarness, 
     assert (task()["pod_ip"], task()["status"]) == ("10.0.0.7", "RUNNING")
 
 
-def test_the_queue_tells_the_scheduler_s_own_reason(fake_harness: AgentHarness, client: Client) -> None:
+def test_the_queue_shows_the_reason_of_the_scheduler(fake_harness: AgentHarness, client: Client) -> None:
     fake_harness.submit(gpus=8)
     fake_harness.run_agent()
     assert entry(client)["reason"]["code"] == "waiting_for_cluster"
@@ -68,7 +68,7 @@ def test_the_queue_tells_the_scheduler_s_own_reason(fake_harness: AgentHarness, 
     ]
 
 
-def test_room_is_a_matter_of_the_cluster(fake_harness: AgentHarness, client: Client) -> None:
+def test_the_cluster_decides_about_free_capacity(fake_harness: AgentHarness, client: Client) -> None:
     fake_harness.submit()
     fake_harness.run_agent()
     fake_harness.mark_unschedulable(
@@ -99,7 +99,7 @@ DATA = """workflow:
 
 
 @pytest.mark.parametrize("query", ["", "?dry_run=true", "?validation_only=true"])
-def test_that_data_is_not_moved_is_said_at_once(fake_harness: AgentHarness, client: Client, query: str) -> None:
+def test_a_submission_warns_that_data_is_not_moved(fake_harness: AgentHarness, client: Client, query: str) -> None:
     body = {"file": DATA, "set_variables": [], "set_string_variables": []}
     answer = client.post(f"/api/pool/team/workflow{query}", body, "application/json")
     assert answer.status_code == 200, answer.content
@@ -107,7 +107,7 @@ def test_that_data_is_not_moved_is_said_at_once(fake_harness: AgentHarness, clie
     assert warning.startswith("Data is not moved on backend lab: the inputs and outputs of read, train are neither")
 
 
-def test_where_nothing_is_read_or_written_nothing_is_said(fake_harness: AgentHarness, client: Client) -> None:
+def test_without_inputs_and_outputs_there_is_no_warning(fake_harness: AgentHarness, client: Client) -> None:
     assert fake_harness.submit().warnings == []
     factories.make_pool("elsewhere", 4, on=factories.make_backend())
     body = {"file": DATA, "set_variables": [], "set_string_variables": []}

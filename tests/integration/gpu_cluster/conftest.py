@@ -31,11 +31,11 @@ class GpuClusterHarness:
     controller: GpuQuotaController
 
     def another_controller(self) -> GpuQuotaController:
-        """One that starts anew, as after a crash."""
+        """A new controller, as after a crash."""
         return GpuQuotaController(self.backend.pk, connect=lambda _: self.cluster)
 
     def quota(self, name: str = "team-quota", **spec: Any) -> Object:
-        """Put the quota object; the same again changes nothing."""
+        """Put the quota object; a repetition changes nothing."""
         metadata = {"name": name, "namespace": self.namespace}
         body = {"metadata": metadata, "spec": spec}
         return self.cluster.apply(resource_kinds.GPU_RESOURCE_QUOTA, body, field_manager=SOMEBODY, force=True)
@@ -73,7 +73,7 @@ class GpuClusterHarness:
         self.cluster.delete(resource_kinds.POD, name, namespace=self.namespace, grace_seconds=0)
 
     def used(self) -> tuple[int, int]:
-        """TFLOPS requested and workers, as the ledger has it."""
+        """Requested TFLOPS and number of workers in the ledger."""
         row = GpuUsage.objects.filter(pk=self.namespace).first()
         return (0, 0) if row is None else (int(row.requests_tflops), row.workers)
 

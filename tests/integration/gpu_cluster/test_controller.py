@@ -36,7 +36,7 @@ from tests.unit.gpu_quota.builders import make_amounts
 CAPS = {"total": {"requests": {"tflops": "100", "vram": "10Gi"}, "maxWorkers": 5}}
 
 
-def test_an_object_becomes_the_quota_and_hears_how_it_stands(gpu_cluster: GpuClusterHarness) -> None:
+def test_an_object_becomes_the_quota_and_gets_a_status(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.quota(**CAPS)
     gpu_cluster.pod("w1")
     gpu_cluster.controller.relist_and_reconcile()
@@ -54,7 +54,7 @@ def test_an_object_becomes_the_quota_and_hears_how_it_stands(gpu_cluster: GpuClu
     assert status["lastUpdateTime"]
 
 
-def test_a_look_with_nothing_new_writes_nothing(gpu_cluster: GpuClusterHarness) -> None:
+def test_a_round_without_changes_writes_nothing(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.quota(**CAPS)
     gpu_cluster.pod("w1")
     gpu_cluster.controller.relist_and_reconcile()
@@ -64,7 +64,7 @@ def test_a_look_with_nothing_new_writes_nothing(gpu_cluster: GpuClusterHarness) 
     assert again["metadata"]["resourceVersion"] == there["metadata"]["resourceVersion"]
 
 
-def test_what_somebody_writes_into_the_status_is_put_right(gpu_cluster: GpuClusterHarness) -> None:
+def test_a_foreign_change_of_the_status_is_reverted(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.quota(**CAPS)
     gpu_cluster.controller.relist_and_reconcile()
     told = gpu_cluster.status()
@@ -81,7 +81,7 @@ def test_what_somebody_writes_into_the_status_is_put_right(gpu_cluster: GpuClust
     assert gpu_cluster.status() == told
 
 
-def test_a_spec_moves_with_its_object_and_goes_with_it(gpu_cluster: GpuClusterHarness) -> None:
+def test_a_spec_follows_its_object(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.quota(**CAPS)
     gpu_cluster.controller.relist_and_reconcile()
     gpu_cluster.quota(total={"maxWorkers": 7})
@@ -94,7 +94,7 @@ def test_a_spec_moves_with_its_object_and_goes_with_it(gpu_cluster: GpuClusterHa
     assert current_gpu_quota_body(gpu_cluster.namespace) is None
 
 
-def test_an_invalid_change_leaves_the_old_spec_in_force_and_says_so(gpu_cluster: GpuClusterHarness) -> None:
+def test_an_invalid_change_leaves_the_old_spec_in_force_and_reports_it(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.quota(**CAPS)
     gpu_cluster.controller.relist_and_reconcile()
     gpu_cluster.quota(total={"requests": {"tflops": "1n", "vram": "1"}, "maxWorkers": -1})
@@ -114,7 +114,7 @@ def test_an_object_that_was_never_valid_limits_nothing(gpu_cluster: GpuClusterHa
     gpu_cluster.controller.relist_and_reconcile()
     assert current_gpu_quota_body(gpu_cluster.namespace) is None
     assert gpu_cluster.ready() == ("False", "InvalidSpec")
-    assert "maxWorkers must be" in gpu_cluster.status()["conditions"][0]["message"], "it says what is wrong"
+    assert "maxWorkers must be" in gpu_cluster.status()["conditions"][0]["message"], "the message contains the fault"
 
 
 def test_a_namespace_has_one_quota(gpu_cluster: GpuClusterHarness) -> None:
@@ -131,7 +131,7 @@ def test_a_namespace_has_one_quota(gpu_cluster: GpuClusterHarness) -> None:
     assert gpu_cluster.ready(other) == ("True", "QuotaReady")
 
 
-def test_what_is_not_taken_yet_is_not_called_invalid(gpu_cluster: GpuClusterHarness) -> None:
+def test_an_object_that_is_not_applied_yet_has_no_status(gpu_cluster: GpuClusterHarness) -> None:
     """Statuses are written by another thread: an object that is not applied to the ledger yet has no status."""
     gpu_cluster.quota(**CAPS)
     gpu_cluster.controller.relist_and_reconcile()
@@ -141,7 +141,7 @@ def test_what_is_not_taken_yet_is_not_called_invalid(gpu_cluster: GpuClusterHarn
     assert gpu_cluster.status() == told
 
 
-def test_a_quota_that_people_keep_stays_theirs(gpu_cluster: GpuClusterHarness) -> None:
+def test_a_quota_of_another_source_is_not_changed(gpu_cluster: GpuClusterHarness) -> None:
     put_gpu_quota(actor=SYSTEM, namespace=gpu_cluster.namespace, spec={"total": {"maxWorkers": 3}})
     gpu_cluster.quota(**CAPS)
     gpu_cluster.controller.relist_and_reconcile()
@@ -175,7 +175,7 @@ def test_which_pods_count(gpu_cluster: GpuClusterHarness) -> None:
     assert rows == {10, 0}
 
 
-def test_pods_come_and_go_between_looks(gpu_cluster: GpuClusterHarness) -> None:
+def test_pods_come_and_go_between_rounds(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.quota(**CAPS)
     gpu_cluster.pod("w1")
     gpu_cluster.controller.relist_and_reconcile()
@@ -188,7 +188,7 @@ def test_pods_come_and_go_between_looks(gpu_cluster: GpuClusterHarness) -> None:
 
 
 def test_a_rebuild_equals_the_ledger_after_a_crash_between_check_and_commit(gpu_cluster: GpuClusterHarness) -> None:
-    """Reserved, then everything of ours dies; the pod is bound meanwhile, another one's never comes."""
+    """After the reservations our processes die; meanwhile one pod is bound, and another one is never created."""
     gpu_cluster.quota(**CAPS)
     gpu_cluster.controller.relist_and_reconcile()
     bound = gpu_cluster.pod("bound")["metadata"]["uid"]
@@ -199,7 +199,7 @@ def test_a_rebuild_equals_the_ledger_after_a_crash_between_check_and_commit(gpu_
     assert {(each.path, each.code) for each in reborn.relist_and_reconcile()} == {(bound, "committed")}
     assert gpu_cluster.used() == (20, 1)
     rows = GpuAllocation.objects.filter(state="assumed").values_list("name", flat=True)
-    assert list(rows) == ["never-made"], "it is kept until it expires"
+    assert list(rows) == ["never-made"], "the reservation stays until it expires"
     GpuAllocation.objects.filter(state="assumed").update(expires_at=timezone.now() - timedelta(seconds=1))
     assert expire_assumed() == 1
     assert rebuild_from_clusters({gpu_cluster.backend.pk: gpu_cluster.cluster}) == []
@@ -221,7 +221,7 @@ def _reserve(gpu_cluster: GpuClusterHarness, name: str) -> None:
     )
 
 
-def test_a_rebuild_keeps_what_people_allocated_and_repairs_the_rest(gpu_cluster: GpuClusterHarness) -> None:
+def test_a_rebuild_keeps_manual_allocations_and_repairs_the_rest(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.pod("w1")
     allocate(
         actor=SYSTEM, namespace=gpu_cluster.namespace, request=AllocationRequest("mine", "", GpuWorker(make_amounts(1)))
@@ -273,7 +273,7 @@ class TestOnTheFakeCluster:
             _catch_up(fake_gpu_cluster.controller)
             assert fake_gpu_cluster.used() == used
 
-    def test_what_a_pod_does_not_say_is_the_default(self, fake_gpu_cluster: GpuClusterHarness) -> None:
+    def test_missing_values_of_a_pod_have_defaults(self, fake_gpu_cluster: GpuClusterHarness) -> None:
         """Reviews, observation and rebuild agree; a counted worker stays when the default changes."""
         fake_gpu_cluster.quota(single={"defaultRequests": {"tflops": "7", "vram": "2Gi"}})
         fake_gpu_cluster.controller.relist_and_reconcile()
@@ -290,12 +290,12 @@ class TestOnTheFakeCluster:
         assert fake_gpu_cluster.used() == (32, 2)
         assert rebuild_from_clusters({fake_gpu_cluster.backend.pk: fake_gpu_cluster.cluster}) == []
 
-    def test_what_is_in_line_is_not_locked(
+    def test_a_quota_that_is_up_to_date_is_not_locked(
         self, fake_gpu_cluster: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         fake_gpu_cluster.quota(**CAPS)
         fake_gpu_cluster.controller.relist_and_reconcile()
-        monkeypatch.setattr(controller, "apply_cluster_quota", lambda **_: pytest.fail("there was nothing to take"))
+        monkeypatch.setattr(controller, "apply_cluster_quota", lambda **_: pytest.fail("there was nothing to apply"))
         fake_gpu_cluster.controller.relist_and_reconcile()
 
     def test_a_worker_of_a_pod_is_released_by_its_cluster_or_an_admin(
@@ -313,7 +313,7 @@ class TestOnTheFakeCluster:
         assert fake_gpu_cluster.used() == (20, 1)
         assert release(actor=SYSTEM, namespace=fake_gpu_cluster.namespace, name=uid).state == "released"
 
-    def test_a_reservation_goes_with_its_pod(self, fake_gpu_cluster: GpuClusterHarness) -> None:
+    def test_a_reservation_ends_with_its_pod(self, fake_gpu_cluster: GpuClusterHarness) -> None:
         fake_gpu_cluster.controller.relist_and_reconcile()
         uid = fake_gpu_cluster.pod("w1", bound=False)["metadata"]["uid"]
         _reserve(fake_gpu_cluster, uid)
@@ -323,7 +323,7 @@ class TestOnTheFakeCluster:
         _catch_up(fake_gpu_cluster.controller)
         assert GpuAllocation.objects.get().state == "released"
 
-    def test_a_write_that_fails_is_made_later(
+    def test_a_write_that_fails_is_repeated_later(
         self, fake_gpu_cluster: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         fake_gpu_cluster.quota(**CAPS)
@@ -345,11 +345,11 @@ class TestOnTheFakeCluster:
         assert fake_gpu_cluster.used() == (20, 1)
 
 
-def test_it_follows_by_itself_until_told_to_stop(gpu_cluster: GpuClusterHarness) -> None:
+def test_the_controller_follows_the_cluster_until_it_is_stopped(gpu_cluster: GpuClusterHarness) -> None:
     """List, watch and write in its own threads; a second one stands by."""
-    rhythm = GpuControllerIntervals(reconcile=0.1, rebuild=3600, standby=0.1)
+    intervals = GpuControllerIntervals(reconcile=0.1, rebuild=3600, standby=0.1)
     controllers = [
-        GpuQuotaController(gpu_cluster.backend.pk, connect=lambda _: gpu_cluster.cluster, intervals=rhythm)
+        GpuQuotaController(gpu_cluster.backend.pk, connect=lambda _: gpu_cluster.cluster, intervals=intervals)
         for _ in range(2)
     ]
     stop = threading.Event()
@@ -378,8 +378,8 @@ def test_it_follows_by_itself_until_told_to_stop(gpu_cluster: GpuClusterHarness)
 
 
 @contextmanager
-def living(quota_controller: GpuQuotaController) -> Iterator[None]:
-    """It runs by itself."""
+def run_controller(quota_controller: GpuQuotaController) -> Iterator[None]:
+    """The controller runs in a thread."""
     stop = threading.Event()
     thread = threading.Thread(target=quota_controller.run, args=[stop])
     thread.start()
@@ -392,7 +392,7 @@ def living(quota_controller: GpuQuotaController) -> Iterator[None]:
         assert not thread.is_alive()
 
 
-def test_a_lease_of_the_dead_ends_by_itself(fake_gpu_cluster: GpuClusterHarness) -> None:
+def test_the_lease_of_a_dead_controller_expires(fake_gpu_cluster: GpuClusterHarness) -> None:
     fake_gpu_cluster.quota(**CAPS)
     GpuControllerLease.objects.create(
         backend=fake_gpu_cluster.backend,
@@ -404,7 +404,7 @@ def test_a_lease_of_the_dead_ends_by_itself(fake_gpu_cluster: GpuClusterHarness)
         connect=lambda _: fake_gpu_cluster.cluster,
         intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1),
     )
-    with living(quota_controller):
+    with run_controller(quota_controller):
         seen = quota_controller.last_alive_at
         wait_for(lambda: quota_controller.last_alive_at > seen)
         assert fake_gpu_cluster.status() == {}
@@ -420,7 +420,7 @@ def test_a_controller_that_was_frozen_finds_its_lease_gone(fake_gpu_cluster: Gpu
         intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1),
     )
     quota_controller._lease._renew_after = 0.0
-    with living(quota_controller):
+    with run_controller(quota_controller):
         wait_for(fake_gpu_cluster.status)
         GpuControllerLease.objects.update(
             lease_holder=uuid.uuid4(), lease_expires_at=timezone.now() + timedelta(hours=1)

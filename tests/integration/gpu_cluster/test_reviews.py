@@ -1,4 +1,4 @@
-"""A worker's pod is judged and reserved for before it is made, and again before it is bound."""
+"""A worker's pod is checked before it is created, with a reservation, and again before it is bound."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ def ask(now: Any, *, mark: str | None = None, kind: str = "Pod", **more: Any) ->
     return dict(answer.json()["response"])
 
 
-def test_a_pod_that_fits_is_reserved_for() -> None:
+def test_a_pod_that_fits_gets_a_reservation() -> None:
     assert ask(pod()) == {"uid": "q1", "allowed": True}
     row = GpuAllocation.objects.get()
     assert (row.name, row.source, row.state, row.backend and row.backend.name) == ("u1", "pod", "assumed", "lab")
     assert GpuUsage.objects.get(pk="team-a").assumed_workers == 1
-    assert ask(pod())["allowed"], "asked again, nothing is taken twice"
+    assert ask(pod())["allowed"], "a second review reserves nothing more"
     assert GpuAllocation.objects.count() == 1
 
 
-def test_the_next_one_is_refused_with_the_numbers() -> None:
+def test_the_next_pod_is_refused_with_the_numbers() -> None:
     ask(pod())
     answer = ask(pod("u2"))
     assert not answer["allowed"]
@@ -78,7 +78,7 @@ def test_the_next_one_is_refused_with_the_numbers() -> None:
     assert answer["status"]["details"]["causes"][0]["reason"] == "total.max.workers.limit"
 
 
-def test_every_broken_cap_is_told() -> None:
+def test_every_broken_cap_is_reported() -> None:
     answer = ask(pod(tflops_request="51", gpu_count="5"))
     assert [cause["reason"] for cause in answer["status"]["details"]["causes"]] == [
         "single.max.tflops.request",
@@ -96,22 +96,22 @@ def test_every_broken_cap_is_told() -> None:
     ],
     ids=["no worker", "a change", "a deletion"],
 )
-def test_what_is_nobodys_business(now: Any, more: dict[str, Any]) -> None:
+def test_reviews_without_quota_are_allowed(now: Any, more: dict[str, Any]) -> None:
     assert ask(now, **more)["allowed"]
     assert not GpuAllocation.objects.exists()
 
 
 @pytest.mark.parametrize("more", [{"dryRun": True}, {"mark": "guessed"}, {"mark": ""}])
-def test_who_is_not_the_cluster_reserves_nothing(more: dict[str, Any]) -> None:
+def test_a_caller_without_the_token_reserves_nothing(more: dict[str, Any]) -> None:
     assert ask(pod(), **more)["allowed"]
     assert not GpuAllocation.objects.exists()
-    assert not ask(pod(tflops_request="51"), **more)["allowed"], "but is told the truth"
+    assert not ask(pod(tflops_request="51"), **more)["allowed"], "but gets the same answer"
 
 
 def test_a_pod_that_waited_too_long_is_checked_anew_when_it_is_bound() -> None:
     ask(pod())
     binding = {"metadata": {"name": "w", "namespace": "team-a", "uid": "u1"}, "target": {"name": "n1"}}
-    assert ask(binding, kind="Binding")["allowed"], "its reservation stands"
+    assert ask(binding, kind="Binding")["allowed"], "its reservation is valid"
     GpuAllocation.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     assert expire_assumed() == 1
     ask(pod("u2"))

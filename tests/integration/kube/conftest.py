@@ -46,7 +46,7 @@ class SyncHarness:
         return f"osmo-pool-{self.ns}-{short}"
 
     def sync(self, **how: Any) -> SyncOutcome:
-        """One run without waiting for a retry; the record of calls starts anew."""
+        """One run without waiting for a retry; the record of calls is cleared before it."""
         self.cluster.clear_calls()
         return sync_backend_queues(self.backend.pk, manual=True, **how)
 
@@ -65,7 +65,7 @@ class SyncHarness:
 
     @property
     def row(self) -> QueueSync:
-        """How the sync stands."""
+        """The state of the sync."""
         return QueueSync.objects.get(backend=self.backend)
 
     def _short(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The official client behind the port, against a real API server through a proxy that answers badly."""
+"""The official client behind the port, against a real API server through a proxy with faulty answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def proxy(kube_server: KubeServer) -> Iterator[FaultyProxy]:
 
 @pytest.fixture
 def through(kube_server: KubeServer, proxy: FaultyProxy) -> Iterator[Callable[..., Cluster]]:
-    """A connection by way of the proxy."""
+    """Opens a connection through the proxy."""
     opened: list[KubernetesCluster] = []
 
     def connect(limits: Timeouts = PATIENT) -> Cluster:
@@ -76,9 +76,7 @@ def test_each_answer_is_an_error_of_its_own(
     assert "said the proxy" in error_message(answered.value)
 
 
-def test_how_long_to_wait_is_in_the_header_or_in_the_details(
-    through: Callable[..., Cluster], proxy: FaultyProxy
-) -> None:
+def test_the_pause_is_read_from_the_header_or_the_details(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
     cluster = through()
     proxy.add_rule("/queues/", status=429, body=status_body(429), headers={"Retry-After": "7"})
     with pytest.raises(errors.TooManyRequests) as by_header:
@@ -90,7 +88,7 @@ def test_how_long_to_wait_is_in_the_header_or_in_the_details(
 
 
 @pytest.mark.parametrize("body", [b"", b"not json", b"[]", b'"x"'])
-def test_what_is_no_kubernetes_is_a_fault_of_the_server(
+def test_an_answer_that_is_not_from_kubernetes_is_a_server_error(
     through: Callable[..., Cluster], proxy: FaultyProxy, body: bytes
 ) -> None:
     proxy.add_rule("/queues/", status=200, body=body)
@@ -98,13 +96,13 @@ def test_what_is_no_kubernetes_is_a_fault_of_the_server(
         through().get(QUEUE, "a")
 
 
-def test_an_answer_that_does_not_come_is_given_up(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
+def test_a_missing_answer_is_a_timeout(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
     proxy.add_rule("/queues/", delay=300, status=200, body=b"{}")
     with pytest.raises(errors.Unreachable, match="no answer in time"):
         through(SHORT).get(QUEUE, "a")
 
 
-def test_an_answer_that_only_drips_is_given_up(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
+def test_a_slow_answer_is_a_timeout(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
     proxy.add_rule("/queues/", status=200, body=b" " * 100_000, drip=0.1)
     with pytest.raises(errors.Unreachable, match="did not end in time"):
         through(SHORT).get(QUEUE, "a")
@@ -127,14 +125,14 @@ def test_nobody_listens() -> None:
         KubernetesCluster(KubeconfigAccess(content)).version()
 
 
-def test_a_certificate_that_nobody_vouches_for(kube_server: KubeServer) -> None:
+def test_an_untrusted_certificate(kube_server: KubeServer) -> None:
     content = kube_server.kubeconfig_body()
     del content["clusters"][0]["cluster"]["certificate-authority-data"]
     with pytest.raises(errors.Unreachable, match="TLS"):
         KubernetesCluster(KubeconfigAccess(content), timeouts=PATIENT).version()
 
 
-def test_a_list_whose_pages_grew_too_old_is_begun_again(
+def test_a_list_whose_pages_expired_starts_again(
     kube: KubeNamespace, through: Callable[..., Cluster], proxy: FaultyProxy
 ) -> None:
     for number in range(5):
@@ -148,9 +146,7 @@ def test_a_list_whose_pages_grew_too_old_is_begun_again(
         through().list(CONFIG_MAP, namespace=kube.namespace, page_size=2)
 
 
-def test_a_watch_that_is_told_in_the_stream_that_it_is_too_late(
-    through: Callable[..., Cluster], proxy: FaultyProxy
-) -> None:
+def test_an_expiry_event_ends_a_watch(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
     line = b'{"type": "ERROR", "object": ' + status_body(410, "Expired") + b"}\n"
     proxy.add_rule("watch=true", status=200, body=line)
     with pytest.raises(errors.ResourceVersionExpired):
@@ -158,7 +154,7 @@ def test_a_watch_that_is_told_in_the_stream_that_it_is_too_late(
 
 
 @pytest.mark.parametrize("body", [b'{"type": "ADDED", "obj\n', b"[]\n", b'{"object": {}}\n'])
-def test_a_watch_that_breaks_off_in_a_word(through: Callable[..., Cluster], proxy: FaultyProxy, body: bytes) -> None:
+def test_a_watch_with_a_broken_line(through: Callable[..., Cluster], proxy: FaultyProxy, body: bytes) -> None:
     proxy.add_rule("watch=true", status=200, body=body)
     with pytest.raises(errors.Unreachable, match="broke off"):
         list(through().watch(QUEUE, resource_version="5", timeout_seconds=30))
@@ -174,7 +170,7 @@ def test_a_watch_that_falls_silent_is_dead(through: Callable[..., Cluster], prox
         )
 
 
-def test_who_may_what(kube_server: KubeServer) -> None:
+def test_errors_of_authentication_and_authorization(kube_server: KubeServer) -> None:
     body: dict[str, Any] = {"metadata": {"name": "x"}, "spec": {}}
     with pytest.raises(errors.AccessDenied):
         kube_server.connect("nobody").list(QUEUE)
@@ -193,7 +189,7 @@ def test_who_may_what(kube_server: KubeServer) -> None:
     "change",
     [{"contexts": []}, {"current-context": "nowhere"}, {"users": [{"name": "u"}], "contexts": None}, {"clusters": "x"}],
 )
-def test_a_kubeconfig_that_makes_no_sense(change: dict[str, Any]) -> None:
+def test_an_unusable_kubeconfig(change: dict[str, Any]) -> None:
     with pytest.raises(errors.BadCredentials):
         KubernetesCluster(KubeconfigAccess(_kubeconfig("https://x") | change))
 

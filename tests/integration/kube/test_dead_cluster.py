@@ -29,15 +29,15 @@ class UnansweringCluster:
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         def call(*_: Any, **__: Any) -> Any:
             self.asked.append(verb)
-            raise AssertionError(f"a request asked the dead cluster: {verb}")
+            raise AssertionError(f"a request called the dead cluster: {verb}")
 
         return call
 
 
 @pytest.fixture
 def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnansweringCluster]:
-    """Backend `dead` with pool `theirs`, beside the simulated backend `sim` with pool `ours`. Hints go to a worker that
-    is not there."""
+    """Backend `dead` with pool `theirs`, beside the simulated backend `sim` with pool `ours`. Notifications go to a
+    worker that does not run."""
     cluster = UnansweringCluster()
     monkeypatch.setattr(connections, "connect", lambda _: cluster)
     monkeypatch.setattr(notifications, "_send", lambda *_, **__: None)
@@ -88,13 +88,13 @@ SUBPOOL_URL = "/api/configs/pool/theirs/subpool"
         ("GET", "/health", None),
     ],
 )
-def test_no_request_asks_it(web: Client, method: str, path: str, body: dict[str, Any] | None) -> None:
+def test_no_request_calls_it(web: Client, method: str, path: str, body: dict[str, Any] | None) -> None:
     content = b"" if body is None else json.dumps(body).encode()
     answer = web.generic(method, path, content, "application/json")
     assert answer.status_code < 400, (path, answer.content[:300])
 
 
-def test_its_work_is_taken_and_waits_and_can_be_cancelled(web: Client) -> None:
+def test_its_work_is_accepted_and_waits_and_can_be_cancelled(web: Client) -> None:
     name = web.post("/api/pool/theirs/workflow", WORKFLOW_BODY, "application/json").json()["name"]
     (entry,) = web.get("/api/queue").json()["entries"]
     assert (entry["workflow"], entry["reason"]["code"]) == (name, "backend_offline")

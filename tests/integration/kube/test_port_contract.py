@@ -61,7 +61,7 @@ def test_create_then_get(kube_namespace: KubeNamespace) -> None:
     assert found["metadata"]["generation"] == 1
 
 
-def test_a_name_is_taken_once(kube_namespace: KubeNamespace) -> None:
+def test_a_name_is_unique(kube_namespace: KubeNamespace) -> None:
     kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
     with pytest.raises(errors.AlreadyExists) as refused:
         kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
@@ -69,7 +69,7 @@ def test_a_name_is_taken_once(kube_namespace: KubeNamespace) -> None:
     assert kube_namespace.object_name("a") in refused.value.message
 
 
-def test_what_is_not_there(kube_namespace: KubeNamespace) -> None:
+def test_a_missing_object(kube_namespace: KubeNamespace) -> None:
     with pytest.raises(errors.ObjectNotFound) as missing:
         kube_namespace.cluster.get(QUEUE, kube_namespace.object_name("nobody"))
     assert not isinstance(missing.value, errors.KindMissing)
@@ -94,7 +94,7 @@ def test_a_kind_that_is_not_served(kube_namespace: KubeNamespace) -> None:
             call()
 
 
-def test_a_namespace_that_is_not_there(kube_namespace: KubeNamespace) -> None:
+def test_a_missing_namespace(kube_namespace: KubeNamespace) -> None:
     body = _config(kube_namespace, "a", x="1")
     body["metadata"]["namespace"] = kube_namespace.object_name("elsewhere")
     with pytest.raises(errors.ObjectNotFound) as missing:
@@ -109,7 +109,7 @@ def test_a_name_that_no_object_may_have(kube_namespace: KubeNamespace) -> None:
     assert [fault.field for fault in refused.value.field_errors] == ["metadata.name"]
 
 
-def test_a_list_has_all_pages_and_only_what_was_asked(kube_namespace: KubeNamespace) -> None:
+def test_a_list_has_all_pages_and_only_selected_objects(kube_namespace: KubeNamespace) -> None:
     for number in range(7):
         kube_namespace.cluster.create(
             CONFIG_MAP, _config(kube_namespace, f"c{number}", n=str(number)), field_manager=US
@@ -136,7 +136,7 @@ def test_a_list_has_all_pages_and_only_what_was_asked(kube_namespace: KubeNamesp
     assert sorted(kept.items) == ["0", "1", "2", "3", "4", "5", "6", "x"]
 
 
-def test_apply_makes_changes_and_takes_away_what_it_no_longer_says(kube_namespace: KubeNamespace) -> None:
+def test_apply_changes_fields_and_removes_omitted_fields(kube_namespace: KubeNamespace) -> None:
     body = _queue(kube_namespace, "a", displayName="A")
     made = kube_namespace.cluster.apply(QUEUE, body, field_manager=US)
     assert made["spec"]["displayName"] == "A"
@@ -166,7 +166,7 @@ def test_apply_leaves_the_fields_of_others(kube_namespace: KubeNamespace) -> Non
     assert after["metadata"]["labels"] == {"osmo.namespace": kube_namespace.namespace, "team": "x"}
 
 
-def test_somebody_elses_field_is_a_conflict_unless_forced(kube_namespace: KubeNamespace) -> None:
+def test_a_foreign_field_is_a_conflict_unless_forced(kube_namespace: KubeNamespace) -> None:
     kube_namespace.cluster.apply(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
     kube_namespace.cluster.merge(QUEUE, kube_namespace.object_name("a"), {"spec": {"priority": 1}}, field_manager=THEM)
     with pytest.raises(errors.WriteConflict) as refused:
@@ -199,7 +199,7 @@ def test_a_merge_changes_only_its_keys(kube_namespace: KubeNamespace) -> None:
     assert managers_of(after, ("data", "z")) == [THEM]
 
 
-def test_a_merge_may_ask_for_the_version_it_saw(kube_namespace: KubeNamespace) -> None:
+def test_a_merge_with_a_version_as_precondition(kube_namespace: KubeNamespace) -> None:
     kube_namespace.cluster.create(CONFIG_MAP, _config(kube_namespace, "c", x="1"), field_manager=US)
     seen = kube_namespace.cluster.get(CONFIG_MAP, "c", namespace=kube_namespace.namespace)["metadata"][
         "resourceVersion"
@@ -232,7 +232,7 @@ def test_the_status_is_a_subresource(kube_namespace: KubeNamespace) -> None:
     ] == ["y"]
 
 
-def test_a_delete_may_name_the_one_it_means(kube_namespace: KubeNamespace) -> None:
+def test_a_delete_with_a_uid_as_precondition(kube_namespace: KubeNamespace) -> None:
     first = kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "a"), field_manager=US)["metadata"]
     with pytest.raises(errors.WriteConflict):
         kube_namespace.cluster.delete(QUEUE, first["name"], uid="11111111-1111-1111-1111-111111111111")
@@ -244,7 +244,7 @@ def test_a_delete_may_name_the_one_it_means(kube_namespace: KubeNamespace) -> No
         kube_namespace.cluster.get(QUEUE, first["name"])
 
 
-def test_a_pod_group_stands_in_its_namespace(kube_namespace: KubeNamespace) -> None:
+def test_a_pod_group_is_in_its_namespace(kube_namespace: KubeNamespace) -> None:
     body = {"metadata": {"name": "g", "namespace": kube_namespace.namespace}, "spec": {"minMember": 2, "queue": "q"}}
     kube_namespace.cluster.create(POD_GROUP, body, field_manager=US)
     assert kube_namespace.cluster.get(POD_GROUP, "g", namespace=kube_namespace.namespace)["spec"]["minMember"] == 2
@@ -252,24 +252,24 @@ def test_a_pod_group_stands_in_its_namespace(kube_namespace: KubeNamespace) -> N
     assert kube_namespace.cluster.list(POD_GROUP, namespace=kube_namespace.namespace).items == []
 
 
-def _told(events: list[WatchEvent]) -> list[tuple[WatchEventType, str]]:
+def _event_names(events: list[WatchEvent]) -> list[tuple[WatchEventType, str]]:
     return [(event.type, event.object["metadata"]["name"]) for event in events if event.type != WatchEventType.BOOKMARK]
 
 
-def _watched(kube_namespace: KubeNamespace, since: str, wanted: int, **how: Any) -> list[WatchEvent]:
+def _read_events(kube_namespace: KubeNamespace, since: str, count: int, **how: Any) -> list[WatchEvent]:
     """The next events of a watch, as many as requested."""
     found: list[WatchEvent] = []
     watch = kube_namespace.cluster.watch(QUEUE, resource_version=since, timeout_seconds=60, **how)
     for event in watch:
         if event.type != WatchEventType.BOOKMARK:
             found.append(event)
-        if len(found) == wanted:
+        if len(found) == count:
             watch.close()  # type: ignore[attr-defined]  # both are generators
             break
     return found
 
 
-def test_what_has_a_finalizer_goes_when_the_last_one_lets_go(kube_namespace: KubeNamespace) -> None:
+def test_an_object_is_deleted_when_its_last_finalizer_is_removed(kube_namespace: KubeNamespace) -> None:
     pod = {
         "metadata": {
             "name": "p",
@@ -307,35 +307,35 @@ def test_what_has_a_finalizer_goes_when_the_last_one_lets_go(kube_namespace: Kub
     assert (last.type, last.object["status"]["phase"]) == (WatchEventType.DELETED, "Failed")
 
 
-def test_a_watch_goes_on_from_the_list(kube_namespace: KubeNamespace) -> None:
+def test_a_watch_continues_from_the_list(kube_namespace: KubeNamespace) -> None:
     labels = _ours(kube_namespace)
     kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "old"), field_manager=US)
     since = kube_namespace.cluster.list(QUEUE, labels=labels).resource_version
     kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "new"), field_manager=US)
     kube_namespace.cluster.merge(QUEUE, kube_namespace.object_name("old"), {"spec": {"priority": 5}}, field_manager=US)
     kube_namespace.cluster.delete(QUEUE, kube_namespace.object_name("new"))
-    events = _watched(kube_namespace, since, 3, labels=labels)
-    assert _told(events) == [
+    events = _read_events(kube_namespace, since, 3, labels=labels)
+    assert _event_names(events) == [
         (WatchEventType.ADDED, kube_namespace.object_name("new")),
         (WatchEventType.MODIFIED, kube_namespace.object_name("old")),
         (WatchEventType.DELETED, kube_namespace.object_name("new")),
     ]
-    resumed = _watched(kube_namespace, events[0].resource_version, 2, labels=labels)
-    assert _told(resumed) == _told(events)[1:]
+    resumed = _read_events(kube_namespace, events[0].resource_version, 2, labels=labels)
+    assert _event_names(resumed) == _event_names(events)[1:]
 
 
-def test_a_watch_hears_what_happens_while_it_waits(kube_namespace: KubeNamespace) -> None:
+def test_a_watch_receives_later_changes(kube_namespace: KubeNamespace) -> None:
     labels = _ours(kube_namespace)
     since = kube_namespace.cluster.list(QUEUE, labels=labels).resource_version
     heard: list[WatchEvent] = []
-    listener = threading.Thread(target=lambda: heard.extend(_watched(kube_namespace, since, 1, labels=labels)))
+    listener = threading.Thread(target=lambda: heard.extend(_read_events(kube_namespace, since, 1, labels=labels)))
     listener.start()
     kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
     listener.join(60)
-    assert _told(heard) == [(WatchEventType.ADDED, kube_namespace.object_name("a"))]
+    assert _event_names(heard) == [(WatchEventType.ADDED, kube_namespace.object_name("a"))]
 
 
-def test_what_leaves_the_selection_of_a_watch_is_deleted_there(kube_namespace: KubeNamespace) -> None:
+def test_an_object_that_leaves_the_selection_is_deleted_in_the_watch(kube_namespace: KubeNamespace) -> None:
     labels = _ours(kube_namespace)
     kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
     since = kube_namespace.cluster.list(QUEUE, labels=labels).resource_version
@@ -349,30 +349,30 @@ def test_what_leaves_the_selection_of_a_watch_is_deleted_there(kube_namespace: K
         field_manager=US,
     )
     name = kube_namespace.object_name("a")
-    assert _told(_watched(kube_namespace, since, 2, labels=labels)) == [
+    assert _event_names(_read_events(kube_namespace, since, 2, labels=labels)) == [
         (WatchEventType.DELETED, name),
         (WatchEventType.ADDED, name),
     ]
 
 
-def test_a_watch_ends_by_itself_and_says_how_far_it_came(kube_namespace: KubeNamespace) -> None:
+def test_a_watch_ends_with_its_resource_version(kube_namespace: KubeNamespace) -> None:
     since = kube_namespace.cluster.list(QUEUE, labels=_ours(kube_namespace)).resource_version
     kube_namespace.cluster.create(QUEUE, _queue(kube_namespace, "a"), field_manager=US)
-    (added,) = _watched(kube_namespace, since, 1, labels=_ours(kube_namespace))
+    (added,) = _read_events(kube_namespace, since, 1, labels=_ours(kube_namespace))
     quiet = list(
         kube_namespace.cluster.watch(
             QUEUE, resource_version=added.resource_version, timeout_seconds=1, labels=_ours(kube_namespace)
         )
     )
-    assert _told(quiet) == []
+    assert _event_names(quiet) == []
     behind = quiet[-1].resource_version if quiet else added.resource_version
     kube_namespace.cluster.delete(QUEUE, kube_namespace.object_name("a"))
-    assert _told(_watched(kube_namespace, behind, 1, labels=_ours(kube_namespace))) == [
+    assert _event_names(_read_events(kube_namespace, behind, 1, labels=_ours(kube_namespace))) == [
         (WatchEventType.DELETED, kube_namespace.object_name("a"))
     ]
 
 
-def test_a_place_that_is_forgotten_is_gone() -> None:
+def test_an_expired_resource_version() -> None:
     fake = FakeCluster()
     since = fake.list(QUEUE).resource_version
     fake.create(resource_kinds.NAMESPACE, {"metadata": {"name": "x"}}, field_manager=US)

@@ -122,14 +122,14 @@ def test_a_draining_subpool_keeps_its_queue_until_it_is_archived(lab: SyncHarnes
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     lab.sync()
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 88, "team--a": 12}
-    assert not needs_no_sync(lab.backend.pk), "each end of its work may give room back"
+    assert not needs_no_sync(lab.backend.pk), "each end of its work may free quota"
     cancel_workflow(actor=SYSTEM, name=work.name)
     lab.sync()
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
     assert needs_no_sync(lab.backend.pk)
 
 
-def test_a_pool_that_is_deleted_or_renamed_takes_its_queues_along(lab: SyncHarness) -> None:
+def test_a_deleted_or_renamed_pool_removes_its_queues(lab: SyncHarness) -> None:
     pool(lab)
     pool(lab, "other", 50)
     subpools(a=30)
@@ -212,7 +212,7 @@ def test_topologies_follow_the_pools_keys(lab: SyncHarness) -> None:
     assert lab.cluster.writes == [f"delete {name}"]
 
 
-def test_priority_classes_are_made_where_they_are_missing(lab: SyncHarness) -> None:
+def test_missing_priority_classes_are_created(lab: SyncHarness) -> None:
     lab.sync()
     values = {
         name: lab.cluster.cluster.get(PRIORITY_CLASS, f"osmo-{name}")["value"] for name in ("high", "normal", "low")
@@ -220,7 +220,7 @@ def test_priority_classes_are_made_where_they_are_missing(lab: SyncHarness) -> N
     assert values == {"high": 125, "normal": 100, "low": 50}
 
 
-def test_a_priority_class_of_another_value_is_left_and_said(fake_lab: SyncHarness) -> None:
+def test_a_priority_class_of_another_value_stays_and_is_reported(fake_lab: SyncHarness) -> None:
     fake_lab.cluster.cluster.create(PRIORITY_CLASS, {"metadata": {"name": "osmo-low"}, "value": 7}, field_manager="kim")
     outcome = fake_lab.sync()
     assert outcome.synced == "True"
@@ -231,7 +231,7 @@ def test_a_priority_class_of_another_value_is_left_and_said(fake_lab: SyncHarnes
 # --- drift ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_somebody_edits_is_set_right_and_remembered(lab: SyncHarness) -> None:
+def test_foreign_changes_are_reverted_and_recorded(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()
     lab.edit("team", {"spec": {"resources": {"gpu": {"quota": 7}}, "priority": 1}})
@@ -254,7 +254,7 @@ def test_what_somebody_edits_is_set_right_and_remembered(lab: SyncHarness) -> No
     assert lab.cluster.writes == []
 
 
-def test_what_others_add_stays(lab: SyncHarness) -> None:
+def test_foreign_additions_remain(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()
     lab.edit("team", {"metadata": {"labels": {"team": "x"}, "annotations": {"note": "y"}}})
@@ -269,7 +269,7 @@ def test_what_others_add_stays(lab: SyncHarness) -> None:
     assert found["spec"]["preemptMinRuntime"] == "5m"
 
 
-def test_a_queue_that_somebody_deleted_comes_back(lab: SyncHarness) -> None:
+def test_a_deleted_queue_is_created_again(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()
     for short in ("team", "team---shared"):
@@ -295,10 +295,10 @@ def test_a_sync_that_reports_shows_drift_and_applies_on_demand(lab: SyncHarness)
     assert list(QueueDrift.objects.filter(reapplied_at=None).values_list("queue", flat=True)) == [lab.name("other")]
     lab.edit("other", {"spec": {"priority": 100}})
     sync_backend_queues(lab.backend.pk)
-    assert not QueueDrift.objects.filter(reapplied_at=None).exists(), "put right by hand is right too"
+    assert not QueueDrift.objects.filter(reapplied_at=None).exists(), "a manual correction counts, too"
 
 
-def test_drift_moves_with_what_they_write_and_is_forgotten_in_the_end(fake_lab: SyncHarness) -> None:
+def test_drift_follows_later_changes_and_is_deleted_in_the_end(fake_lab: SyncHarness) -> None:
     lab = fake_lab
     pool(lab)
     lab.sync()
@@ -339,7 +339,7 @@ def test_queues_of_others_are_never_touched(lab: SyncHarness) -> None:
     )
 
 
-def test_a_queue_of_our_name_is_adopted_with_its_place(lab: SyncHarness) -> None:
+def test_an_unlabelled_queue_of_our_name_is_adopted(lab: SyncHarness) -> None:
     _foreign(lab, lab.name("team"), lab.root, **{"osmo.namespace": lab.ns})
     pool(lab)
     outcome = lab.sync()
@@ -348,14 +348,14 @@ def test_a_queue_of_our_name_is_adopted_with_its_place(lab: SyncHarness) -> None
     assert not QueueDrift.objects.exists()
 
 
-def test_a_queue_of_our_name_with_anothers_mark_is_in_the_way(lab: SyncHarness) -> None:
+def test_a_queue_of_our_name_with_a_foreign_label_is_in_the_way(lab: SyncHarness) -> None:
     _foreign(lab, lab.name("team"), lab.root, **{"osmo.namespace": lab.ns, "osmo.house": "h2"})
     pool(lab)
     pool(lab, "other", 5)
     outcome = lab.sync()
     assert (outcome.synced, outcome.reason) == ("False", "InTheWay")
     assert "another installation" in outcome.message
-    assert lab.queues() == {"": -1, "team": 3, "other": 5, "other---shared": 5}, "others go on"
+    assert lab.queues() == {"": -1, "team": 3, "other": 5, "other---shared": 5}, "other queues are synced"
     assert lab.sync(take_over=True).synced == "True"
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 100, "other": 5, "other---shared": 5}
 
@@ -371,10 +371,10 @@ def test_a_queue_with_a_foreign_child_stays(lab: SyncHarness) -> None:
     assert [line for line in outcome.untouched if line.startswith(lab.name("team--a"))]
 
 
-# --- before a run, and beside it --------------------------------------------------------------------------------------
+# --- before a run, and during it --------------------------------------------------------------------------------------
 
 
-def test_a_preview_says_what_would_be_done_and_does_nothing(lab: SyncHarness) -> None:
+def test_a_preview_shows_the_writes_and_writes_nothing(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()
     subpools(a=30)
@@ -388,26 +388,26 @@ def test_a_preview_says_what_would_be_done_and_does_nothing(lab: SyncHarness) ->
     assert lab.sync().written == shown.remaining
 
 
-def test_one_that_is_off_is_left_alone(fake_lab: SyncHarness) -> None:
+def test_a_sync_that_is_off_writes_nothing(fake_lab: SyncHarness) -> None:
     settings(fake_lab, sync_mode="off")
     pool(fake_lab)
     assert sync_backend_queues(fake_lab.backend.pk).reason == "Off"
     assert fake_lab.cluster.calls == []
     assert backends_due_for_sync() == []
     assert needs_no_sync(fake_lab.backend.pk)
-    assert fake_lab.sync().synced == "True", "by hand it may be asked for"
+    assert fake_lab.sync().synced == "True", "a manual sync is possible"
 
 
 def test_which_backends_are_due(fake_lab: SyncHarness) -> None:
     assert backends_due_for_sync() == [fake_lab.backend.pk]
     fake_lab.sync()
-    assert backends_due_for_sync() == [fake_lab.backend.pk], "every tick looks for drift"
+    assert backends_due_for_sync() == [fake_lab.backend.pk], "every periodic run checks for drift"
     Backend.objects.filter(pk=fake_lab.backend.pk).update(kind="kubernetes")
     KubernetesSettings.objects.all().delete()
     assert backends_due_for_sync() == []
 
 
-def test_what_a_hint_has_to_do(fake_lab: SyncHarness) -> None:
+def test_the_effect_of_a_notification(fake_lab: SyncHarness) -> None:
     assert not needs_no_sync(fake_lab.backend.pk)
     fake_lab.sync()
     assert needs_no_sync(fake_lab.backend.pk)
@@ -418,10 +418,10 @@ def test_what_a_hint_has_to_do(fake_lab: SyncHarness) -> None:
     assert needs_no_sync(simulated.pk)
 
 
-def test_the_generation_that_is_reached_is_the_one_that_was_read(
+def test_the_applied_generation_is_the_one_that_was_read(
     fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change that comes while a run writes is the next run's."""
+    """The next run applies a change that comes while a run writes."""
     pool(fake_lab)
     raced = []
 

@@ -20,7 +20,7 @@ CHANGES = 60
 
 
 class QueueEventRecorder:
-    """Collects every event of our queues, from now until the marker comes by."""
+    """Collects every event of our queues, from now until the marker event."""
 
     def __init__(self, lab: SyncHarness) -> None:
         self._lab = lab
@@ -50,12 +50,12 @@ class QueueEventRecorder:
         self._lab.cluster.cluster.create(QUEUE, marker, field_manager="tests")
         self._lab.cluster.cluster.delete(QUEUE, name)
         self._thread.join(150)
-        assert not self._thread.is_alive(), "the marker never came by"
+        assert not self._thread.is_alive(), "the marker event was not received"
         return self.events
 
 
-def find_broken_promises(events: Iterable[WatchEvent]) -> list[str]:
-    """Play the events and say after which of them something was wrong."""
+def find_quota_violations(events: Iterable[WatchEvent]) -> list[str]:
+    """Replay the events; returns a message for each event after which a quota was wrong."""
     tree: dict[str, tuple[float, str | None]] = {}
     found = []
     for number, event in enumerate(events):
@@ -68,7 +68,7 @@ def find_broken_promises(events: Iterable[WatchEvent]) -> list[str]:
         for queue, (quota, parent) in tree.items():
             below = sum(share for share, above in tree.values() if above == queue)
             if quota != -1 and below > quota:
-                found.append(f"{number}: {queue} promises {below} of {quota} after {event.type} {name}")
+                found.append(f"{number}: {queue} allocates {below} of {quota} after {event.type} {name}")
             if parent is not None and parent not in tree:
                 found.append(f"{number}: {queue} has lost {parent} after {event.type} {name}")
     return found
@@ -94,7 +94,7 @@ def _changes(dice: random.Random) -> Iterable[Callable[[], object]]:
         )
 
 
-def test_at_no_moment_do_leaves_add_up_to_more_than_their_pool(lab: SyncHarness) -> None:
+def test_leaves_never_add_up_to_more_than_their_pool(lab: SyncHarness) -> None:
     watcher = QueueEventRecorder(lab)
     dice = random.Random(7)
     done = 0
@@ -104,25 +104,25 @@ def test_at_no_moment_do_leaves_add_up_to_more_than_their_pool(lab: SyncHarness)
             done += 1
         except DomainError:
             continue
-        if number % 3 == 0:  # so that one run has several changes to carry
+        if number % 3 == 0:  # so that one run has several changes to apply
             assert lab.sync().synced == "True"
     assert lab.sync().synced == "True"
     events = watcher.all()
     assert done > CHANGES / 4
     assert len(events) > CHANGES / 4
-    assert find_broken_promises(events) == []
+    assert find_quota_violations(events) == []
     assert {name.split("---")[0] for name in lab.queues() if "---" in name} == set(
         Pool.objects.roots().filter(archived=False, backend=lab.backend).values_list("name", flat=True)
     )
 
 
-def test_the_watcher_sees_it_when_the_order_is_wrong(lab: SyncHarness) -> None:
+def test_the_recorder_finds_a_wrong_order(lab: SyncHarness) -> None:
     """The proof that the test above can fail: growing before shrinking is noticed."""
     put_pool(actor=SYSTEM, name="team", body={"backend": "lab", "resources": {"gpu": {"guarantee": 10}}})
     watcher = QueueEventRecorder(lab)
     lab.sync()
     lab.edit("team---shared", {"spec": {"resources": {"gpu": {"quota": 11}}}})
     lab.sync()
-    assert [line.split(":")[1].strip() for line in find_broken_promises(watcher.all())] == [
-        f"{lab.name('team')} promises 11 of 10 after MODIFIED {lab.name('team---shared')}"
+    assert [line.split(":")[1].strip() for line in find_quota_violations(watcher.all())] == [
+        f"{lab.name('team')} allocates 11 of 10 after MODIFIED {lab.name('team---shared')}"
     ]

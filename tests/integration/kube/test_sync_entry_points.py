@@ -78,7 +78,7 @@ def browser(at_once: None) -> Client:
     return client
 
 
-# --- the hint and the tick --------------------------------------------------------------------------------------------
+# --- notifications and the periodic task ------------------------------------------------------------------------------
 
 
 def test_a_change_of_the_ledger_reaches_the_cluster_by_itself(fake_lab: SyncHarness, at_once: None) -> None:
@@ -90,14 +90,14 @@ def test_a_change_of_the_ledger_reaches_the_cluster_by_itself(fake_lab: SyncHarn
     assert len(fake_lab.cluster.writes) == 2
 
 
-def test_a_hint_that_changes_no_queue_asks_the_cluster_nothing(fake_lab: SyncHarness, at_once: None) -> None:
+def test_a_notification_without_a_change_of_queues_makes_no_call(fake_lab: SyncHarness, at_once: None) -> None:
     pool()
     fake_lab.cluster.clear_calls()
     tasks.follow_ledger(fake_lab.backend.pk)
     assert fake_lab.cluster.calls == []
 
 
-def test_the_tick_finds_what_a_lost_hint_left(
+def test_the_periodic_task_finds_the_work_of_a_lost_notification(
     fake_lab: SyncHarness, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -144,7 +144,7 @@ def test_reapplying_where_the_sync_only_reports(fake_lab: SyncHarness, admin: Ap
     assert admin("POST", path, {"colour": 1}).status == 400
 
 
-def test_who_may_ask(fake_lab: SyncHarness, admin: ApiCaller, caller: Callable[[str, str], ApiCaller]) -> None:
+def test_the_rights_to_sync(fake_lab: SyncHarness, admin: ApiCaller, caller: Callable[[str, str], ApiCaller]) -> None:
     pool()
     viewer, user = caller("vera", "osmo-viewer"), caller("ann", "osmo-team-user")
     assert viewer("GET", "/api/backend/lab/sync").status == 200
@@ -173,15 +173,15 @@ def test_a_cluster_that_has_everything(fake_lab: SyncHarness, admin: ApiCaller) 
 
 
 @pytest.mark.parametrize(
-    ("lacks", "names", "said"),
+    ("lacks", "names", "text"),
     [
         (QUEUE, ["queues", "queue writes"], "install KAI"),
         (POD_GROUP, ["PodGroups", "PodGroup writes"], "install KAI"),
         (TOPOLOGY, [], ""),
     ],
 )
-def test_what_a_cluster_lacks_is_said(
-    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, lacks: Any, names: list[str], said: str
+def test_missing_parts_of_a_cluster_are_reported(
+    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, lacks: Any, names: list[str], text: str
 ) -> None:
     cluster = FakeCluster(namespaces=["t1"])
     cluster.uninstall_kinds(lacks)
@@ -190,10 +190,10 @@ def test_what_a_cluster_lacks_is_said(
     assert report is not None
     assert report.is_ok is (not names)
     assert [check.name for check in report.checks if not check.is_ok and check.is_required] == names
-    assert said in report.message
+    assert text in report.message
 
 
-def test_a_namespace_that_is_not_there(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_namespace(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "connect", lambda _: FakeCluster(namespaces=["elsewhere"]))
     report = run_connection_test(fake_lab.backend.pk)
     assert report is not None
@@ -203,33 +203,35 @@ def test_a_namespace_that_is_not_there(fake_lab: SyncHarness, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "text"),
     [
         (errors.Unreachable("No connection in time."), "The cluster does not answer"),
         (errors.Unauthorized("Unauthorized"), "expired or was revoked"),
         (errors.BadCredentials("The stored kubeconfig cannot be read."), "credential cannot be used"),
     ],
 )
-def test_a_cluster_that_cannot_be_asked(
-    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, error: errors.ClusterError, said: str
+def test_a_cluster_whose_first_call_fails(
+    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, error: errors.ClusterError, text: str
 ) -> None:
-    class Deaf(FakeCluster):
+    class FailingCluster(FakeCluster):
         def version(self) -> str:
             raise error
 
-    monkeypatch.setattr(connections, "connect", lambda _: Deaf())
+    monkeypatch.setattr(connections, "connect", lambda _: FailingCluster())
     report = run_connection_test(fake_lab.backend.pk)
     assert report is not None
-    assert said in report.message
+    assert text in report.message
     assert [check.name for check in report.checks] == ["connection"]
 
 
-def test_a_cluster_that_falls_silent_is_not_asked_on(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Silent(FakeCluster):
+def test_a_cluster_that_stops_answering_gets_no_further_calls(
+    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SilentCluster(FakeCluster):
         def get(self, *_: Any, **__: Any) -> Any:
             raise errors.Unreachable("Connected, but no answer in time.")
 
-    monkeypatch.setattr(connections, "connect", lambda _: Silent())
+    monkeypatch.setattr(connections, "connect", lambda _: SilentCluster())
     report = run_connection_test(fake_lab.backend.pk)
     assert report is not None
     assert [check.name for check in report.checks] == ["connection", "queues"]
@@ -272,7 +274,7 @@ def test_connecting_a_cluster_in_the_browser(browser: Client) -> None:
     refused = browser.post("/pools/backend/connect/", form)
     assert refused.status_code == 400
     assert "names no current-context" in str(refused.context["form"].errors["kubeconfig"])
-    assert "secret-token" not in refused.content.decode(), "what was pasted does not come back"
+    assert "secret-token" not in refused.content.decode(), "the pasted kubeconfig is not shown again"
     assert "was not kept: type it again" in refused.content.decode()
     made = browser.post("/pools/backend/connect/", form | {"kubeconfig": good, "node_pool": "gpu"})
     assert made.status_code == 302
@@ -329,7 +331,7 @@ def test_the_page_of_a_clusters_queues(browser: Client, fake_lab: SyncHarness) -
     assert browser.get("/scheduling/queuesync/simulated/change/").status_code == 409
 
 
-def test_a_test_that_was_asked_for_and_not_made_yet(
+def test_a_requested_test_that_has_not_run_yet(
     browser: Client, fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifications, "_enqueue", lambda *_: None)
@@ -340,7 +342,7 @@ def test_a_test_that_was_asked_for_and_not_made_yet(
     assert "is testing" not in browser.get("/scheduling/queuesync/lab/change/").content.decode()
 
 
-def test_viewers_look_and_do_not_touch(fake_lab: SyncHarness) -> None:
+def test_viewers_read_and_cannot_change(fake_lab: SyncHarness) -> None:
     create_user(actor=SYSTEM, username="vera", roles=["osmo-viewer"])
     client = Client()
     client.force_login(User.objects.get(username="vera"))
@@ -363,18 +365,18 @@ def test_osmo_admin_sync_prints_the_plan_and_carries_it_out(
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
     pool()
-    code, said = _run("--dry-run")
+    code, output = _run("--dry-run")
     assert code == 0
-    assert f"  + create {fake_lab.name('team')}: 100 GPUs below {fake_lab.root}" in said
-    assert "6 writes would be made." in said
+    assert f"  + create {fake_lab.name('team')}: 100 GPUs below {fake_lab.root}" in output
+    assert "6 writes would be made." in output
     assert fake_lab.queues() == {}
-    code, said = _run()
+    code, output = _run()
     assert (code, fake_lab.queues()) == (0, {"": -1, "team": 100, "team---shared": 100})
-    assert "3 queues follow the ledger's generation" in said
+    assert "3 queues follow the ledger's generation" in output
     fake_lab.edit("team", {"spec": {"priority": 1}})
-    code, said = _run("--dry-run", "--backend", "lab")
-    assert f"  ! kim changed {fake_lab.name('team')} spec.priority: 1 instead of 100" in said
-    assert "1 write would be made." in said
+    code, output = _run("--dry-run", "--backend", "lab")
+    assert f"  ! kim changed {fake_lab.name('team')} spec.priority: 1 instead of 100" in output
+    assert "1 write would be made." in output
     _run()
     assert "Nothing to do." in _run("--dry-run")[1]
 
@@ -387,9 +389,9 @@ def test_osmo_admin_sync_says_what_is_wrong(fake_lab: SyncHarness, monkeypatch: 
 
     fake_lab.cluster.before_call = fails
     for words in ((), ("--dry-run",)):
-        code, said = _run(*words)
+        code, output = _run(*words)
         assert code == 1
-        assert "expired or was revoked" in said
+        assert "expired or was revoked" in output
 
 
 def test_osmo_admin_sync_takes_over_the_queues_of_a_lost_installation(
@@ -400,10 +402,10 @@ def test_osmo_admin_sync_takes_over_the_queues_of_a_lost_installation(
     labels = {"osmo.namespace": "t1", "osmo.house": "lost"}
     body = {"metadata": {"name": fake_lab.name("team"), "labels": labels}, "spec": {}}
     fake_lab.cluster.cluster.create(QUEUE, body, field_manager="kim")
-    code, said = _run()
+    code, output = _run()
     assert code == 1
-    assert "left alone" in said
-    code, said = _run("--take-over")
+    assert "left alone" in output
+    code, output = _run("--take-over")
     assert (code, fake_lab.queues()) == (0, {"": -1, "team": 100, "team---shared": 100})
 
 

@@ -37,7 +37,7 @@ from tests.support.threads import run_concurrently
 
 
 @pytest.fixture(autouse=True)
-def beside(request: pytest.FixtureRequest) -> Iterator[None]:
+def foreign_objects_untouched(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test of this file touches foreign objects."""
     labs = [name for name in ("lab", "fake_lab") if name in request.fixturenames]
     lab: SyncHarness | None = request.getfixturevalue(labs[0]) if labs else None
@@ -54,10 +54,10 @@ def pool(name: str, guarantee: int = 10, backend: str = "lab") -> None:
     put_pool(actor=SYSTEM, name=name, body=body)
 
 
-def fails(
+def fail_calls(
     lab: SyncHarness, error: errors.ClusterError, *, at: Callable[[str, ResourceKind, str], bool], times: int = 10**6
 ) -> None:
-    """The cluster answers so to calls that match."""
+    """Matching calls of the cluster fail with this error."""
     left = [times]
 
     def before(verb: str, kind: ResourceKind, name: str) -> None:
@@ -69,10 +69,10 @@ def fails(
 
 
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses that the API server asks for are only noted."""
+    """The pauses that the API server asks for are only recorded."""
     asked: list[float] = []
 
-    class Note:
+    class RecordingBackoff:
         def __init__(self, **_: Any) -> None:
             pass
 
@@ -80,11 +80,11 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             asked.append(at_least or 0.0)
             return 0.0
 
-    monkeypatch.setattr(queue_writes, "Backoff", Note)
+    monkeypatch.setattr(queue_writes, "Backoff", RecordingBackoff)
     return asked
 
 
-def heals(lab: SyncHarness) -> None:
+def remove_faults(lab: SyncHarness) -> None:
     lab.cluster.before_call = lambda *_: None
 
 
@@ -104,12 +104,12 @@ def heals(lab: SyncHarness) -> None:
         (errors.BadCredentials("no kubeconfig"), "BadCredentials"),
     ],
 )
-def test_a_cluster_that_cannot_be_listed_is_left_in_peace_for_a_while(
+def test_a_cluster_that_cannot_be_listed_gets_no_calls_for_a_while(
     fake_lab: SyncHarness, error: errors.ClusterError, reason: str
 ) -> None:
     lab = fake_lab
     pool("team")
-    fails(lab, error, at=lambda verb, kind, name: verb == "list")
+    fail_calls(lab, error, at=lambda verb, kind, name: verb == "list")
     outcome = lab.sync()
     assert (outcome.synced, outcome.reason) == ("False", reason)
     assert error.message in outcome.message
@@ -120,9 +120,9 @@ def test_a_cluster_that_cannot_be_listed_is_left_in_peace_for_a_while(
     QueueSync.objects.update(retry_at=timezone.now() + timedelta(minutes=5))
     lab.cluster.clear_calls()
     assert backends_due_for_sync() == []
-    assert sync_backend_queues(lab.backend.pk).reason == reason, "asked again too early nothing happens"
+    assert sync_backend_queues(lab.backend.pk).reason == reason, "a run during the pause does nothing"
     assert lab.cluster.calls == []
-    heals(lab)
+    remove_faults(lab)
     QueueSync.objects.update(retry_at=timezone.now() - timedelta(seconds=1))
     assert backends_due_for_sync() == [lab.backend.pk]
     assert sync_backend_queues(lab.backend.pk).synced == "True"
@@ -130,7 +130,7 @@ def test_a_cluster_that_cannot_be_listed_is_left_in_peace_for_a_while(
 
 
 def test_pauses_grow_up_to_five_minutes(fake_lab: SyncHarness) -> None:
-    fails(fake_lab, errors.Unreachable("gone"), at=lambda *_: True)
+    fail_calls(fake_lab, errors.Unreachable("gone"), at=lambda *_: True)
     for attempt in range(12):
         fake_lab.sync()
         row = fake_lab.row
@@ -141,24 +141,24 @@ def test_pauses_grow_up_to_five_minutes(fake_lab: SyncHarness) -> None:
 
 
 def test_since_moves_only_with_the_reason(fake_lab: SyncHarness) -> None:
-    fails(fake_lab, errors.Unreachable("gone"), at=lambda *_: True)
+    fail_calls(fake_lab, errors.Unreachable("gone"), at=lambda *_: True)
     fake_lab.sync()
     first = fake_lab.row.since
     fake_lab.sync()
     assert fake_lab.row.since == first
-    heals(fake_lab)
+    remove_faults(fake_lab)
     fake_lab.sync()
     assert fake_lab.row.since > first
 
 
-def test_one_object_that_is_refused_keeps_only_its_own_tree_waiting(fake_lab: SyncHarness) -> None:
+def test_a_refused_object_delays_only_its_own_tree(fake_lab: SyncHarness) -> None:
     lab = fake_lab
     for name in ("bad", "good"):
         pool(name)
     lab.sync()
     create_subpool(actor=SYSTEM, parent="bad", subpool_name="a", quota=4)
     create_subpool(actor=SYSTEM, parent="good", subpool_name="a", quota=4)
-    fails(lab, errors.InvalidObject("refused by a webhook"), at=lambda verb, _, name: "bad---shared" in name)
+    fail_calls(lab, errors.InvalidObject("refused by a webhook"), at=lambda verb, _, name: "bad---shared" in name)
     outcome = lab.sync()
     assert (outcome.synced, outcome.reason) == ("False", "Invalid")
     assert "refused by a webhook" in outcome.message
@@ -170,16 +170,16 @@ def test_one_object_that_is_refused_keeps_only_its_own_tree_waiting(fake_lab: Sy
         "good---shared": 6,
         "good--a": 4,
     }
-    heals(lab)
+    remove_faults(lab)
     assert lab.sync().synced == "True"
     assert lab.queues()["bad--a"] == 4
 
 
-def test_when_nothing_works_any_more_the_rest_is_left(fake_lab: SyncHarness) -> None:
+def test_a_run_stops_after_repeated_failures(fake_lab: SyncHarness) -> None:
     lab = fake_lab
     for number in range(10):
         pool(f"p{number}")
-    fails(lab, errors.ServerError("failed calling webhook"), at=lambda verb, *_: verb == "apply")
+    fail_calls(lab, errors.ServerError("failed calling webhook"), at=lambda verb, *_: verb == "apply")
     outcome = lab.sync()
     assert len([call for call in lab.cluster.calls if call[0] == "apply"]) == 0
     assert len(outcome.remaining) == 1 + 20 + 3
@@ -190,16 +190,16 @@ def test_the_api_server_asks_for_pauses_and_gets_them(fake_lab: SyncHarness, mon
     slept = no_pauses(monkeypatch)
     pool("team")
     busy = errors.TooManyRequests("slow down", status=429, retry_after=2)
-    fails(fake_lab, busy, at=lambda verb, *_: verb == "apply", times=3)
+    fail_calls(fake_lab, busy, at=lambda verb, *_: verb == "apply", times=3)
     assert fake_lab.sync().synced == "True"
     assert len(slept) == 3
     assert min(slept) >= 2
     assert fake_lab.queues() == {"": -1, "team": 10, "team---shared": 10}
 
 
-def test_a_pause_that_is_too_long_is_made_outside(fake_lab: SyncHarness) -> None:
+def test_a_long_pause_ends_the_run(fake_lab: SyncHarness) -> None:
     pool("team")
-    fails(fake_lab, errors.TooManyRequests("slow down", retry_after=120), at=lambda verb, *_: verb == "apply")
+    fail_calls(fake_lab, errors.TooManyRequests("slow down", retry_after=120), at=lambda verb, *_: verb == "apply")
     assert fake_lab.sync().reason == "TooManyRequests"
     row = fake_lab.row
     assert row.retry_at is not None
@@ -235,7 +235,7 @@ def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(fake_lab: Sy
     else:
         sync_backend_queues(lab.backend.pk)
     first = list(lab.cluster.writes)
-    heals(lab)
+    remove_faults(lab)
     QueueSync.objects.update(lease_holder=None, lease_expires_at=None)
     assert lab.sync().synced == "True"
     assert len(first) + len(lab.cluster.writes) == whole
@@ -247,13 +247,13 @@ def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(fake_lab: Sy
 # --- the lease --------------------------------------------------------------------------------------------------------
 
 
-def test_a_lease_is_one_workers_until_it_ends(fake_lab: SyncHarness) -> None:
+def test_a_lease_belongs_to_one_worker_until_it_ends(fake_lab: SyncHarness) -> None:
     backend = fake_lab.backend.pk
     QueueSync.objects.get_or_create(pk=backend)
     with hold_lease(backend) as mine:
         with pytest.raises(AlreadyClaimed):
             sync_backend_queues(backend, manual=True)
-        sync_while_requested(backend)  # finds somebody at work and goes
+        sync_while_requested(backend)  # another worker holds the lease, so nothing happens
         assert fake_lab.cluster.calls == []
         mine.renew()
     assert fake_lab.sync().synced == "True"
@@ -289,13 +289,13 @@ def test_a_worker_that_was_too_slow_stops_before_its_next_write(
     with pytest.raises(LeaseLost):
         lab.sync()
     assert [write for write in lab.cluster.writes if "osmo-pool" in write] == []
-    assert lab.row.lease_holder is not None, "the other one's claim stays"
+    assert lab.row.lease_holder is not None, "the other worker's lease stays"
 
 
-def test_a_run_that_may_not_go_on_leaves_the_rest_to_the_next(
+def test_a_run_without_a_valid_lease_leaves_the_rest_to_the_next(
     fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its database did not answer for so long that the lease may be over."""
+    """The database did not answer for so long that the lease may have ended."""
     pool("team")
     monkeypatch.setattr(leases, "SAFE_WRITE_SECONDS", -1.0)
     outcome = fake_lab.sync()
@@ -336,7 +336,7 @@ def test_two_workers_at_once_write_once(lab: SyncHarness, monkeypatch: pytest.Mo
     assert sorted(writes) == sorted(f"apply {name}" for name in (lab.root, lab.name("team"), lab.name("team---shared")))
 
 
-def test_a_dead_cluster_holds_up_no_other(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_cluster_delays_no_other(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each backend has its own lease, condition and pause."""
     content = {**yaml.safe_load(KUBECONFIG), "clusters": [{"name": "c", "cluster": {"server": "https://other"}}]}
     body = {"type": "kubernetes", "namespace": "t1", "kubeconfig": yaml.safe_dump(content)}
@@ -363,7 +363,7 @@ KUBECONFIG = yaml.safe_dump(
 )
 
 
-# --- a real API server, badly treated ---------------------------------------------------------------------------------
+# --- a real API server with faults ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -410,7 +410,7 @@ def test_429_500_409_and_a_broken_line_in_one_sync(
 
 @pytest.mark.k8s
 def test_a_write_whose_answer_is_lost_is_not_done_twice(real: tuple[SyncHarness, FaultyProxy]) -> None:
-    """The API server has done it; the line broke before it could say so."""
+    """The API server has applied the write; the connection broke before its answer."""
     lab, proxy = real
     pool("team")
     container = lab.name("team")
@@ -455,7 +455,7 @@ def test_slow_answers_end_the_run_and_nothing_else(
 @pytest.mark.parametrize(
     ("user", "reason"), [("nobody", "Forbidden"), ("viewer", "Forbidden"), ("expired", "Unauthorized")]
 )
-def test_a_credential_that_may_not(kube_server: KubeServer, ledger: None, user: str, reason: str) -> None:
+def test_a_credential_without_rights(kube_server: KubeServer, ledger: None, user: str, reason: str) -> None:
     cluster = kube_server.connect()
     namespace = create_namespace(cluster)
     content = kube_server.kubeconfig_body("nobody" if user == "expired" else user)
@@ -467,7 +467,7 @@ def test_a_credential_that_may_not(kube_server: KubeServer, ledger: None, user: 
     assert outcome.reason == reason
     assert "was-good-once" not in outcome.message
     put_backend(actor=SYSTEM, name="lab", body={"kubeconfig": yaml.safe_dump(kube_server.kubeconfig_body())})
-    assert sync_backend_queues(backend.pk, manual=True).synced == "True", "a new credential is taken up at once"
+    assert sync_backend_queues(backend.pk, manual=True).synced == "True", "a new credential is used at once"
     cluster.close()
 
 

@@ -1,5 +1,5 @@
-"""From the layout of an earlier OSMO, one leaf queue per pool, to ours: nothing that waits is forgotten, nothing that
-runs is touched."""
+"""From the layout of an earlier OSMO, one leaf queue per pool, to ours: waiting work is moved, and running work is not
+touched."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def earlier_osmo(lab: SyncHarness) -> EarlierOsmo:
 
 
 @pytest.mark.k8s
-def test_what_waits_is_pointed_at_the_leaf_and_what_runs_stays(lab: SyncHarness, earlier_osmo: EarlierOsmo) -> None:
+def test_waiting_work_moves_to_the_leaf_and_running_work_stays(lab: SyncHarness, earlier_osmo: EarlierOsmo) -> None:
     old, new = earlier_osmo.old, earlier_osmo.new
     earlier_osmo.gang("nothing-yet")
     earlier_osmo.gang("waiting", "waits", "waits")
@@ -107,13 +107,13 @@ def test_what_waits_is_pointed_at_the_leaf_and_what_runs_stays(lab: SyncHarness,
     for name, before in untouched.items():
         assert lab.cluster.cluster.get(POD, name, namespace=lab.ns) == before
     order = lab.cluster.writes
-    assert order.index(f"apply {new}") < order.index("merge waiting"), "the leaf is there before anything names it"
+    assert order.index(f"apply {new}") < order.index("merge waiting"), "the leaf exists before a PodGroup names it"
     again = lab.sync()
     assert (lab.cluster.writes, again.synced) == ([], "True")
 
 
 @pytest.mark.k8s
-def test_a_crash_between_the_leaf_and_the_pointing_is_healed(lab: SyncHarness, earlier_osmo: EarlierOsmo) -> None:
+def test_a_crash_between_the_new_leaf_and_the_move_is_repaired(lab: SyncHarness, earlier_osmo: EarlierOsmo) -> None:
     earlier_osmo.gang("waiting", "waits")
 
     def dies(verb: str, kind: ResourceKind, name: str) -> None:
@@ -130,7 +130,7 @@ def test_a_crash_between_the_leaf_and_the_pointing_is_healed(lab: SyncHarness, e
 
 
 @pytest.mark.k8s
-def test_work_that_comes_to_the_old_queue_later_is_pointed_too(lab: SyncHarness, earlier_osmo: EarlierOsmo) -> None:
+def test_later_work_in_the_old_queue_is_moved_too(lab: SyncHarness, earlier_osmo: EarlierOsmo) -> None:
     lab.sync()
     earlier_osmo.gang("late", "waits")
     assert lab.sync().written == (f"point PodGroup late from {earlier_osmo.old} to {earlier_osmo.new}",)
