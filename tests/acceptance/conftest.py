@@ -77,7 +77,7 @@ class Team:
         assert (ran.returncode != 0) is fails, ran.stdout + ran.stderr
         return ran.stdout + ran.stderr if fails else ran.stdout
 
-    def job(self, gpus: int) -> str:
+    def write_job(self, gpus: int) -> str:
         """A workflow file that requests this number of GPUs; its path."""
         path = self.folder / f"job-{gpus}.yaml"
         path.write_text(JOB.format(gpus=gpus))
@@ -85,11 +85,21 @@ class Team:
 
     def submit(self, gpus: int, priority: str, *, to: str | None = None) -> dict[str, Any]:
         """Submit through the client as the pool's user; the server's answer."""
-        words = ("workflow", "submit", "--pool", to or self.name, "--priority", priority, self.job(gpus), "-o", "json")
+        words = (
+            "workflow",
+            "submit",
+            "--pool",
+            to or self.name,
+            "--priority",
+            priority,
+            self.write_job(gpus),
+            "-o",
+            "json",
+        )
         answer: dict[str, Any] = json.loads(self.osmo(*words, by="user"))
         return answer
 
-    def refused(self, gpus: int, priority: str, *, to: str | None = None) -> httpx.Response:
+    def expect_refusal(self, gpus: int, priority: str, *, to: str | None = None) -> httpx.Response:
         """Submit over HTTP and expect a refusal."""
         answer = self.user.post(
             f"/api/pool/{to or self.name}/workflow",
@@ -99,34 +109,34 @@ class Team:
         assert answer.status_code == 400, answer.text
         return answer
 
-    def workflow(self, name: str) -> dict[str, Any]:
+    def read_workflow(self, name: str) -> dict[str, Any]:
         """One workflow as its owner sees it."""
         found: dict[str, Any] = self.user.get(f"/api/workflow/{name}").json()
         return found
 
-    def runs(self, name: str) -> dict[str, Any]:
+    def wait_until_running(self, name: str) -> dict[str, Any]:
         """The workflow once the worker has started it."""
-        self.stack.wait_until(lambda: self.workflow(name)["status"] == "RUNNING", what=f"{name} runs")
-        return self.workflow(name)
+        self.stack.wait_until(lambda: self.read_workflow(name)["status"] == "RUNNING", what=f"{name} runs")
+        return self.read_workflow(name)
 
     def start(self, gpus: int, priority: str, *, to: str | None = None) -> str:
         """Submit and wait until it runs; its id."""
         name = str(self.submit(gpus, priority, to=to)["name"])
-        self.runs(name)
+        self.wait_until_running(name)
         return name
 
-    def waits(self, name: str) -> None:
+    def expect_pending(self, name: str) -> None:
         """Reconcile and check that the workflow stays PENDING."""
         answer = self.platform_admin.post(f"/api/backend/{self.backend}/settle")
         assert answer.status_code == 200, answer.text
-        assert self.workflow(name)["status"] == "PENDING"
+        assert self.read_workflow(name)["status"] == "PENDING"
 
-    def end(self, name: str) -> None:
+    def end_workflow(self, name: str) -> None:
         """Report that a workflow has completed."""
         answer = self.admin.post(f"/api/workflow/{name}/end", json={"status": "COMPLETED"})
         assert answer.status_code == 200, answer.text
 
-    def tree(self, *, archived: bool = False) -> dict[str, Any]:
+    def read_tree(self, *, archived: bool = False) -> dict[str, Any]:
         """The pool, its shared leaf and its subpools; the sum of the quotas is checked too."""
         query = {"include_archived": "True"} if archived else {}
         found: dict[str, Any] = self.admin.get(f"/api/configs/pool/{self.name}/subpool", params=query).json()
@@ -134,17 +144,17 @@ class Team:
         assert found["shared"]["quota"] + allocated == found["quota"]
         return found
 
-    def queues(self) -> dict[str, int]:
+    def read_queues(self) -> dict[str, int]:
         """Leaf queue → quota, for the scheduler (without the container)."""
-        tree = self.tree()
+        tree = self.read_tree()
         leaves = [tree["shared"], *tree["subpools"]]
         return {leaf["queue"]: leaf["scheduling_quota"] for leaf in leaves}
 
-    def queue(self, leaf: str = "_shared") -> str:
+    def queue_name(self, leaf: str = "_shared") -> str:
         """The name of a leaf queue, as the design writes it."""
         return f"osmo-pool-ns-{self.name}--{leaf}"
 
-    def listed(self, name: str | None = None) -> list[str]:
+    def list_cells(self, name: str | None = None) -> list[str]:
         """The cells of one row of `osmo pool list`."""
         for line in self.osmo("pool", "list", by="user").splitlines():
             cells = line.replace("├─", "").replace("└─", "").split()

@@ -14,11 +14,11 @@ def test_ac1_a_pool_without_subpools_behaves_as_before(team: Any) -> None:
 
     answer = pool.submit(50, "HIGH")
 
-    assert answer["queue"] == pool.queue("_shared")
+    assert answer["queue"] == pool.queue_name("_shared")
     assert answer["k8s_queue"] == f"osmo-pool-ns-{pool.name}---shared"
-    assert pool.tree()["shared"]["quota"] == 100
-    pool.runs(answer["name"])
-    assert pool.listed() == [pool.name, "ONLINE", "-", "100", "50", "50"]
+    assert pool.read_tree()["shared"]["quota"] == 100
+    pool.wait_until_running(answer["name"])
+    assert pool.list_cells() == [pool.name, "ONLINE", "-", "100", "50", "50"]
 
 
 def test_ac1_users_never_meet_the_shared_queue(team: Any) -> None:

@@ -12,10 +12,10 @@ pytestmark = pytest.mark.acceptance
 def test_ac2_the_shared_queue_has_the_whole_quota(team: Any) -> None:
     pool = team(100)
 
-    tree = pool.tree()
+    tree = pool.read_tree()
 
     assert tree["container_queue"] == f"osmo-pool-ns-{pool.name}"
     assert tree["scheduling_quota"] == 100
-    assert tree["shared"]["queue"] == pool.queue("_shared")
+    assert tree["shared"]["queue"] == pool.queue_name("_shared")
     assert tree["shared"]["quota"] == tree["quota"] == 100
-    assert pool.queues() == {pool.queue("_shared"): 100}
+    assert pool.read_queues() == {pool.queue_name("_shared"): 100}

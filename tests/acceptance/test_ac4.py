@@ -12,15 +12,15 @@ SUBPOOLS = {"a": 30, "b": 40, "c": 20}
 
 def test_ac4_firm_work_above_the_unallocated_quota_is_refused(team: Any) -> None:
     pool = team(100, **SUBPOOLS)
-    assert pool.tree()["shared"]["quota"] == 10
+    assert pool.read_tree()["shared"]["quota"] == 10
 
-    answer = pool.refused(15, "HIGH").json()
+    answer = pool.expect_refusal(15, "HIGH").json()
 
     assert answer["error_code"] == "RESOURCE"
     (fault,) = answer["details"]
     assert (fault["requested"], fault["limit"]) == (15, 10)
     output = pool.osmo(
-        "workflow", "submit", "--pool", pool.name, "--priority", "HIGH", pool.job(15), by="user", fails=True
+        "workflow", "submit", "--pool", pool.name, "--priority", "HIGH", pool.write_job(15), by="user", fails=True
     )
     assert "submit failed" in output
     assert "15" in output
@@ -35,9 +35,9 @@ def test_ac4_low_work_goes_over_quota(team: Any) -> None:
 
     answer = pool.submit(15, "LOW")
 
-    assert answer["queue"] == pool.queue("_shared")
-    pool.runs(answer["name"])
-    shared = pool.tree()["shared"]
+    assert answer["queue"] == pool.queue_name("_shared")
+    pool.wait_until_running(answer["name"])
+    shared = pool.read_tree()["shared"]
     assert (shared["quota"], shared["used"], shared["total_usage"]) == (10, 0, 15)
 
 
@@ -54,7 +54,7 @@ def test_ac4_a_subpool_reclaims_its_guarantee_from_low_work(team: Any) -> None:
 
     pool.start(30, "HIGH", to=f"{pool.name}--a")
 
-    assert pool.workflow(low)["status"] == "PENDING"
+    assert pool.read_workflow(low)["status"] == "PENDING"
     (task,) = pool.user.get(f"/api/task?workflow_id={low}&statuses=FAILED_PREEMPTED").json()["tasks"]
     assert task["status"] == "FAILED_PREEMPTED"
 
@@ -66,5 +66,5 @@ def test_ac4_low_work_inside_its_own_quota_is_left_alone(team: Any) -> None:
 
     pool.start(30, "HIGH", to=f"{pool.name}--a")
 
-    assert pool.workflow(inside)["status"] == "RUNNING"
-    assert pool.workflow(over)["status"] == "PENDING"
+    assert pool.read_workflow(inside)["status"] == "RUNNING"
+    assert pool.read_workflow(over)["status"] == "PENDING"

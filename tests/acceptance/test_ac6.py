@@ -11,12 +11,12 @@ pytestmark = pytest.mark.acceptance
 
 def test_ac6_an_idle_subpool_is_archived_at_once(team: Any) -> None:
     pool = team(100, a=30, b=40)
-    assert pool.tree()["shared"]["quota"] == 30
+    assert pool.read_tree()["shared"]["quota"] == 30
 
     pool.osmo("pool", "subpool", "delete", pool.name, "a", "--yes")
 
     assert pool.admin.get(f"/api/configs/pool/{pool.name}/subpool/a").json()["subpool_state"] == "ARCHIVED"
-    assert pool.queues() == {pool.queue("_shared"): 60, pool.queue("b"): 40}
+    assert pool.read_queues() == {pool.queue_name("_shared"): 60, pool.queue_name("b"): 40}
 
 
 def test_ac6_a_busy_subpool_drains_first(team: Any) -> None:
@@ -25,11 +25,11 @@ def test_ac6_a_busy_subpool_drains_first(team: Any) -> None:
 
     pool.osmo("pool", "subpool", "delete", pool.name, "a", "--yes")
 
-    assert pool.listed(f"{pool.name}--a")[2:] == ["DELETING", "0", "20", "-20"]
-    assert pool.tree()["shared"]["quota"] == 60
-    assert pool.queues()[pool.queue("a")] == 20  # the running work keeps its quota at the scheduler
-    assert pool.refused(1, "LOW", to=f"{pool.name}--a").json()["error_code"] == "USAGE"
-    assert pool.workflow(name)["status"] == "RUNNING"
-    pool.end(name)
+    assert pool.list_cells(f"{pool.name}--a")[2:] == ["DELETING", "0", "20", "-20"]
+    assert pool.read_tree()["shared"]["quota"] == 60
+    assert pool.read_queues()[pool.queue_name("a")] == 20  # the running work keeps its quota at the scheduler
+    assert pool.expect_refusal(1, "LOW", to=f"{pool.name}--a").json()["error_code"] == "USAGE"
+    assert pool.read_workflow(name)["status"] == "RUNNING"
+    pool.end_workflow(name)
     assert pool.admin.get(f"/api/configs/pool/{pool.name}/subpool/a").json()["subpool_state"] == "ARCHIVED"
-    assert pool.queues() == {pool.queue("_shared"): 60, pool.queue("b"): 40}
+    assert pool.read_queues() == {pool.queue_name("_shared"): 60, pool.queue_name("b"): 40}

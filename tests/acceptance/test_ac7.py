@@ -16,9 +16,9 @@ def test_ac7_firm_work_waits_for_its_quota(team: Any) -> None:
     second = pool.submit(5, "HIGH")
 
     assert second["status"] == "PENDING"
-    pool.waits(second["name"])
-    pool.end(first)
-    pool.runs(second["name"])
+    pool.expect_pending(second["name"])
+    pool.end_workflow(first)
+    pool.wait_until_running(second["name"])
 
 
 def test_ac7_low_work_uses_the_remainder_and_exceeds_it(team: Any) -> None:
@@ -27,7 +27,7 @@ def test_ac7_low_work_uses_the_remainder_and_exceeds_it(team: Any) -> None:
 
     pool.start(5, "LOW")
 
-    shared = pool.tree()["shared"]
+    shared = pool.read_tree()["shared"]
     assert (shared["used"], shared["total_usage"], shared["available"]) == (8, 13, 2)
 
 
@@ -36,7 +36,7 @@ def test_ac7_low_work_does_not_lift_firm_work_over_quota(team: Any) -> None:
     pool.start(8, "HIGH")
     pool.start(5, "LOW")
 
-    pool.waits(pool.submit(3, "HIGH")["name"])
+    pool.expect_pending(pool.submit(3, "HIGH")["name"])
     pool.start(2, "HIGH")
 
 
@@ -47,8 +47,8 @@ def test_ac7_low_work_is_preempted_by_firm_work_inside_its_quota(team: Any) -> N
 
     pool.start(4, "NORMAL")
 
-    assert pool.workflow(low)["status"] == "PENDING"
-    shared = pool.tree()["shared"]
+    assert pool.read_workflow(low)["status"] == "PENDING"
+    shared = pool.read_tree()["shared"]
     assert (shared["used"], shared["total_usage"]) == (10, 10)
 
 
@@ -57,6 +57,6 @@ def test_ac7_firm_work_over_its_quota_preempts_nothing(team: Any) -> None:
     pool.start(8, "HIGH")
     low = pool.start(4, "LOW")
 
-    pool.waits(pool.submit(3, "HIGH")["name"])
+    pool.expect_pending(pool.submit(3, "HIGH")["name"])
 
-    assert pool.workflow(low)["status"] == "RUNNING"
+    assert pool.read_workflow(low)["status"] == "RUNNING"

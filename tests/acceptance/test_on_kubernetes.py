@@ -63,15 +63,15 @@ class ClusterTeam:
             json={"file": JOB.format(gpus=gpus), "set_variables": [], "set_string_variables": []},
         )
 
-    def queue(self, leaf: str | None = "-shared") -> str:
+    def queue_name(self, leaf: str | None = "-shared") -> str:
         """The object of a leaf queue, or (None) of the container."""
         container = f"osmo-pool-{self.ns}-{self.name}"
         return container if leaf is None else f"{container}--{leaf}"
 
-    def become(self, container: int, **leaves: int) -> dict[str, Any]:
+    def wait_for_quotas(self, container: int, **leaves: int) -> dict[str, Any]:
         """Wait until the API server holds exactly these GPU quotas (`shared=70, a=30`); the specs by queue."""
-        expected = {f"osmo-default-{self.ns}": -1, self.queue(None): container}
-        expected |= {self.queue("-shared" if leaf == "shared" else leaf): quota for leaf, quota in leaves.items()}
+        expected = {f"osmo-default-{self.ns}": -1, self.queue_name(None): container}
+        expected |= {self.queue_name("-shared" if leaf == "shared" else leaf): quota for leaf, quota in leaves.items()}
         found: dict[str, Any] = {}
 
         def has_expected_quotas() -> bool:
@@ -95,24 +95,24 @@ def team(stack: Stack, kube_server: KubeServer) -> Iterator[Callable[..., Cluste
 def test_ac1_a_pool_without_subpools_submits_to_its_shared_queue(team: Callable[..., ClusterTeam]) -> None:
     pool = team(100)
     answer = pool.submit(50, "HIGH").json()
-    assert (answer["queue"], answer["k8s_queue"]) == (f"{pool.queue(None)}--_shared", pool.queue())
-    specs = pool.become(100, shared=100)
-    assert specs[pool.queue()]["displayName"] == answer["queue"]
+    assert (answer["queue"], answer["k8s_queue"]) == (f"{pool.queue_name(None)}--_shared", pool.queue_name())
+    specs = pool.wait_for_quotas(100, shared=100)
+    assert specs[pool.queue_name()]["displayName"] == answer["queue"]
 
 
 def test_ac2_a_pool_without_subpools_gives_all_to_its_shared_queue(team: Callable[..., ClusterTeam]) -> None:
     pool = team(100)
-    specs = pool.become(100, shared=100)
-    assert specs[pool.queue(None)]["parentQueue"] == f"osmo-default-{pool.ns}"
-    assert specs[pool.queue()]["parentQueue"] == pool.queue(None)
+    specs = pool.wait_for_quotas(100, shared=100)
+    assert specs[pool.queue_name(None)]["parentQueue"] == f"osmo-default-{pool.ns}"
+    assert specs[pool.queue_name()]["parentQueue"] == pool.queue_name(None)
 
 
 def test_ac3_a_new_subpool_comes_out_of_the_shared_queue(team: Callable[..., ClusterTeam]) -> None:
     pool = team(100)
-    pool.become(100, shared=100)
+    pool.wait_for_quotas(100, shared=100)
     pool.subpool("POST", json={"subpool_name": "a", "quota": 30})
-    specs = pool.become(100, shared=70, a=30)
-    assert specs[pool.queue("a")]["parentQueue"] == pool.queue(None)
+    specs = pool.wait_for_quotas(100, shared=70, a=30)
+    assert specs[pool.queue_name("a")]["parentQueue"] == pool.queue_name(None)
 
 
 def test_ac4_guarantees_of_subpools_are_kept_from_the_parent(team: Callable[..., ClusterTeam]) -> None:
@@ -120,39 +120,39 @@ def test_ac4_guarantees_of_subpools_are_kept_from_the_parent(team: Callable[...,
     refused = pool.submit(15, "HIGH")
     assert (refused.status_code, refused.json()["error_code"]) == (400, "RESOURCE")
     accepted = pool.submit(15, "LOW").json()
-    assert accepted["k8s_queue"] == pool.queue()
-    specs = pool.become(100, shared=10, a=30, b=40, c=20)
-    shared = specs[pool.queue()]["resources"]["gpu"]
+    assert accepted["k8s_queue"] == pool.queue_name()
+    specs = pool.wait_for_quotas(100, shared=10, a=30, b=40, c=20)
+    shared = specs[pool.queue_name()]["resources"]["gpu"]
     assert shared == {"quota": 10, "limit": -1, "overQuotaWeight": 1}, "LOW work may go over the 10, and be reclaimed"
 
 
 def test_ac5_work_of_a_subpool_goes_to_its_own_queue(team: Callable[..., ClusterTeam]) -> None:
     pool = team(100, a=30)
     answer = pool.submit(30, "NORMAL", to=f"{pool.name}--a").json()
-    assert answer["k8s_queue"] == pool.queue("a")
-    pool.become(100, shared=70, a=30)
+    assert answer["k8s_queue"] == pool.queue_name("a")
+    pool.wait_for_quotas(100, shared=70, a=30)
 
 
 def test_ac6_a_deleted_subpool_returns_its_quota(team: Callable[..., ClusterTeam]) -> None:
     pool = team(100, a=30, b=40)
-    pool.become(100, shared=30, a=30, b=40)
+    pool.wait_for_quotas(100, shared=30, a=30, b=40)
     pool.subpool("DELETE", "a")
-    pool.become(100, shared=60, b=40)
+    pool.wait_for_quotas(100, shared=60, b=40)
 
 
 def test_ac7_work_that_cannot_be_preempted_has_its_quota_as_limit(team: Callable[..., ClusterTeam]) -> None:
     pool = team(10)
     first, second = pool.submit(8, "HIGH").json(), pool.submit(5, "HIGH").json()
-    assert first["k8s_queue"] == second["k8s_queue"] == pool.queue()
+    assert first["k8s_queue"] == second["k8s_queue"] == pool.queue_name()
     assert pool.submit(11, "HIGH").status_code == 400
     assert pool.submit(5, "LOW").status_code == 200
-    specs = pool.become(10, shared=10)
-    for queue in (pool.queue(), pool.queue(None)):
+    specs = pool.wait_for_quotas(10, shared=10)
+    for queue in (pool.queue_name(), pool.queue_name(None)):
         assert specs[queue]["resources"]["gpu"]["quota"] == 10, "KAI checks leaf and container: 8 + 5 stays pending"
 
 
 def test_ac8_a_new_quota_moves_between_subpool_and_shared_queue(team: Callable[..., ClusterTeam]) -> None:
     pool = team(100, a=30, b=40)
-    pool.become(100, shared=30, a=30, b=40)
+    pool.wait_for_quotas(100, shared=30, a=30, b=40)
     pool.subpool("PATCH", "b", json={"quota": 50})
-    pool.become(100, shared=20, a=30, b=50)
+    pool.wait_for_quotas(100, shared=20, a=30, b=50)

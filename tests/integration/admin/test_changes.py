@@ -65,6 +65,7 @@ def test_roles_are_set_as_a_whole_and_not_over_another_change(as_person: Callabl
     chosen = {"roles": ["osmo-team-admin", "osmo-other-user"], "seen": seen, "description": "moved"}
     assert root.post(address, chosen).status_code == 302
     assert User.objects.get(username="worker").as_actor().roles == {"osmo-team-admin", "osmo-other-user"}
+    assert '<span class="oa-mono">osmo-other-user</span>' in root.get("/pools/user/").content.decode()
     stale = root.post(address, {"roles": ["osmo-team-user"], "seen": seen})
     assert "changed meanwhile" in stale.context["form"].non_field_errors()[0]
     unknown = root.post(address, {"roles": ["osmo-ghost-user"], "seen": seen})
