@@ -349,14 +349,14 @@ def test_sentence(case: tuple[str, str, str, Any, Any, str]) -> None:
     assert audit_message(action, subject, actor, before, after) == expected
 
 
-def test_a_persons_reason_stands_behind_the_sentence() -> None:
+def test_a_reason_given_by_a_person_follows_the_message() -> None:
     said = audit_message(
         "subpool.updated", "pool/team--b", "alice", SUBPOOL, SUBPOOL | {"last_quota": 20}, "a paper is due"
     )
     assert said == "alice cut team--b from 50 to 20: a paper is due"
 
 
-def test_the_systems_reason_says_nothing_new() -> None:
+def test_a_reason_of_the_system_is_not_repeated() -> None:
     before, after = SUBPOOL | {"subpool_state": "DELETING"}, SUBPOOL | {"subpool_state": "ARCHIVED"}
     said = audit_message("subpool.archived", "pool/team--a", "system", before, after, "drained")
     assert said == "system archived team--a: drained"

@@ -42,7 +42,7 @@ def test_show_a_revision(osmo, stub):
 
 
 @pytest.mark.parametrize("form", [json.dumps, yaml.safe_dump])
-def test_update_sends_what_differs_as_the_stock_client_does(osmo, stub, tmp_path, form):
+def test_update_sends_the_differences_like_the_stock_client(osmo, stub, tmp_path, form):
     path = tmp_path / "pool"
     path.write_text(form({"backend": "simulated", "resources": {"gpu": {"guarantee": 80}}}))
     stub.on("GET", POOLS, CURRENT)
@@ -90,7 +90,7 @@ def test_update_of_the_workflow_config_and_of_a_backend(osmo, stub):
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", "a: [", "", "5"])
-def test_a_file_that_is_no_configuration(osmo, stub, text):
+def test_a_file_that_is_not_a_configuration(osmo, stub, text):
     assert osmo("config", "update", "POOL", "team", input=text).exit_code == 2
     assert osmo("config", "update", "POOL", "team", "-f", "/does/not/exist").exit_code == 2
     assert stub.requests == []

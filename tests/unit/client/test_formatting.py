@@ -137,7 +137,7 @@ GRAMMAR = OptionGrammar(frozenset({"-p", "--set"}), frozenset({"--set"}), frozen
         ("- -p a b", "- -p a -p b"),
     ],
 )
-def test_list_options_are_repeated_where_a_word_is_no_argument(words, repeated):
+def test_list_options_are_repeated_if_a_word_is_not_an_argument(words, repeated):
     assert repeat_list_options(words.split(), GRAMMAR) == repeated.split()
 
 

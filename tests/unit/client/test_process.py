@@ -136,7 +136,7 @@ def test_a_closed_pipe_causes_no_stack_trace(stub, home):
         (("user", "delete", "bob"), "DELETE", "/api/auth/user/bob"),
     ],
 )
-def test_a_terminal_is_asked_before_a_deletion(stub, home, words, method, address):
+def test_a_deletion_on_a_terminal_requires_a_confirmation(stub, home, words, method, address):
     done: dict[str, Any] = subpool_body("ARCHIVED") | {"status": "COMPLETED"}
     dry = effect_body(tree_body(30), tree_body(60))
     preview = [dry] if words[1] == "subpool" else []
@@ -170,7 +170,7 @@ def test_the_confirmation_of_a_deleted_subpool_shows_the_effect(stub, home):
     assert shown.index("Would drain") < shown.index("Delete subpool team--a? [y/N]")
 
 
-def test_a_forbidden_deletion_asks_for_no_confirmation(stub, home):
+def test_a_forbidden_deletion_requests_no_confirmation(stub, home):
     wrong = {"path": "subpool", "code": "state", "message": "team--a is ARCHIVED."}
     stub.on("DELETE", ONE, effect_body(tree_body(30), None, violations=[wrong]))
     code, shown = run_on_terminal(stub, home, "pool", "subpool", "delete", "team", "a")

@@ -154,7 +154,7 @@ def test_changes_that_cannot_be_read_are_not_sent(osmo, stub, tmp_path: Path, te
     assert (refused.exit_code, told in refused.stderr, stub.requests) == (2, True, [])
 
 
-def test_a_refusal_of_the_server_keeps_its_path(osmo, stub, tmp_path: Path):
+def test_a_refusal_of_the_server_has_its_path(osmo, stub, tmp_path: Path):
     details = [{"path": "changes[0].finish", "code": "unknown_name", "message": "There is no workload 'gone'."}]
     refusal = {"message": "The scenario cannot be read.", "error_code": "SCENARIO", "details": details}
     stub.on("POST", "/api/simulate", StubReply(refusal, status=400))

@@ -75,7 +75,7 @@ def test_show(osmo, stub, condition, word):
     assert "2026-01-02 03:04:05 UTC" in text
 
 
-def test_set_changes_named_caps_and_keeps_the_others(osmo, stub):
+def test_set_changes_only_the_named_caps(osmo, stub):
     stub.on("GET", QUOTA, quota_body())
     stub.on("PUT", QUOTA, quota_body())
     osmo.ok("quota", "set", "team-a", "--requests", "tflops=60,vram=9Gi", "--max-workers", "none", "--max-gpus", "4")
@@ -86,7 +86,7 @@ def test_set_changes_named_caps_and_keeps_the_others(osmo, stub):
     assert stub.last.headers["if-match"] == '"3"', "a concurrent change is not overwritten"
 
 
-def test_set_changes_one_amount_and_keeps_the_other(osmo, stub):
+def test_set_changes_only_the_named_amount(osmo, stub):
     stub.on("GET", QUOTA, quota_body())
     stub.on("PUT", QUOTA, quota_body())
     osmo.ok("quota", "set", "team-a", "--requests", "tflops=60", "--max-requests", "vram=2Gi")
@@ -110,7 +110,7 @@ def test_set_creates_a_quota(osmo, stub):
     assert "if-match" not in stub.last.headers
 
 
-def test_set_takes_a_whole_spec_from_a_file(osmo, stub, tmp_path: Path):
+def test_set_reads_a_whole_spec_from_a_file(osmo, stub, tmp_path: Path):
     stub.on("PUT", QUOTA, quota_body())
     file = tmp_path / "quota.yaml"
     for text in ("kind: GPUResourceQuota\nspec: {total: {maxWorkers: 3}}\n", "total: {maxWorkers: 3}\n"):

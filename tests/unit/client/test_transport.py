@@ -102,7 +102,7 @@ def test_an_answer_of_the_wrong_shape_causes_no_stack_trace(osmo, stub, body):
     assert json.loads(osmo.ok(*LIST, "-o", "json")) == body
 
 
-def test_an_empty_answer_is_no_error(osmo, stub):
+def test_an_empty_answer_is_not_an_error(osmo, stub):
     stub.on("DELETE", f"{TOKENS}/t", StubReply(text=""))
     assert osmo.ok("token", "delete", "t") == "Access token t deleted.\n"
     stub.on("DELETE", f"{TOKENS}/t", None)
@@ -110,7 +110,7 @@ def test_an_empty_answer_is_no_error(osmo, stub):
 
 
 @pytest.mark.parametrize("header", [base64.b64encode("Neue Version für alle".encode()).decode(), "plain words!"])
-def test_a_warning_of_the_server_is_shown_beside_the_answer(osmo, stub, header):
+def test_a_warning_of_the_server_is_shown_with_the_answer(osmo, stub, header):
     stub.on("GET", TOKENS, StubReply([], headers={"x-osmo-warning": header}))
     result = osmo(*LIST, "-o", "json")
     assert json.loads(result.stdout) == []
@@ -127,7 +127,7 @@ def test_a_warning_of_the_server_is_shown_beside_the_answer(osmo, stub, header):
         (("config", "update", "POOL", "-f", "-"), "PUT", "/api/configs/pool"),
     ],
 )
-def test_a_busy_server_is_asked_again_after_its_delay(osmo, stub, no_waiting, words, method, address):
+def test_a_request_to_a_busy_server_is_repeated_after_its_delay(osmo, stub, no_waiting, words, method, address):
     stub.on(method, address, BUSY, BUSY, [] if method == "GET" else DONE)
     osmo.ok(*words, input='{"pools": {"team": {}}}')
     assert no_waiting == [2, 2]
@@ -247,7 +247,7 @@ def test_path_segments_are_escaped(name, escaped):
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])
-def test_path_segments_that_are_no_names(name):
+def test_path_segments_that_are_not_names(name):
     with pytest.raises(ClientError):
         http.url_path("api", name)
 

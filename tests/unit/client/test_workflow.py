@@ -95,7 +95,7 @@ def test_no_default_pool(osmo, stub, spec, pools, message):
     assert message in result.stderr
 
 
-def test_warnings_are_printed_beside_the_answer(osmo, stub, spec):
+def test_warnings_are_printed_with_the_answer(osmo, stub, spec):
     stub.on("POST", SUBMIT, SUBMITTED | {"warnings": ["credential c cannot be checked"], "dashboard_url": "http://d"})
     result = osmo("workflow", "submit", spec, "-p", "team", "--priority", "LOW")
     assert result.stdout.splitlines()[-1] == "Workflow Dashboard - http://d"
@@ -293,7 +293,7 @@ def test_list_has_the_newest_at_the_bottom(osmo, stub):
     assert json.loads(osmo.ok("workflow", "list", "--json")) == body
 
 
-def test_list_of_users_or_everybody(osmo, stub):
+def test_list_of_some_or_all_users(osmo, stub):
     assert osmo("workflow", "list", "-a", "-u", "bob").exit_code == 2
     assert stub.requests == []
 

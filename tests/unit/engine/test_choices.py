@@ -35,14 +35,14 @@ def why(queues, gangs, nodes, **more):
     return waiting_reasons(run_cycle(facts(queues, gangs, nodes, **more)).world)["g"]
 
 
-def test_a_replica_too_large_for_any_node_does_not_speak_for_the_others():
+def test_a_replica_too_large_for_any_node_does_not_block_the_others():
     full = gang("full", "q", NORMAL, gpus=4, on="n")
     for mine in (replicas(9, 2), unlike(9, 2)):
         reason = why([queue("q", 4)], [full, mine], {"n": 4})
         assert (reason.code, dict(reason.missing)) == ("no_room", {GPU: 2})
 
 
-def test_a_replica_above_the_quota_does_not_speak_for_the_others():
+def test_a_replica_above_the_quota_does_not_block_the_others():
     full = gang("full", "q", NORMAL, gpus=4, on="n")
     for mine in (replicas(9, 2, priority=NORMAL), unlike(9, 2, priority=NORMAL)):
         reason = why([queue("q", 4)], [full, mine], {"n": 20})
@@ -57,14 +57,14 @@ def test_replicas_that_fit_alone_but_not_together_are_chosen_together():
     assert dict(reason.requested) == {GPU: 4}
 
 
-def test_never_is_said_when_no_way_is_left():
+def test_the_reason_is_never_fits_if_every_choice_is_ruled_out():
     for mine in (replicas(9, 8), unlike(9, 8)):
         assert why([queue("q", 0)], [mine], {"n": 4}).is_permanent
         assert why([queue("q", 0, limit=4)], [mine], {"n": 20}).is_permanent
         assert why([queue("q", 4, "org")], [mine], {"n": 20}, cohorts=(cohort("org"),)).is_permanent
 
 
-def test_what_can_run_takes_places_although_a_larger_replica_comes_first():
+def test_a_small_replica_evicts_although_a_larger_one_comes_first():
     """Only the small replica fits into the quota, and LOW work uses its node."""
     low = gang("low", "q", LOW, gpus=4, on="n")
     for mine in (replicas(9, 2, priority=NORMAL), unlike(9, 2, priority=NORMAL)):
@@ -74,7 +74,7 @@ def test_what_can_run_takes_places_although_a_larger_replica_comes_first():
         ]
 
 
-def test_one_that_asks_for_more_does_not_stop_one_that_may_choose():
+def test_a_larger_gang_does_not_block_a_gang_with_choices():
     """The first requests more than its leaf can give; the second seems no smaller, and can start with less."""
     low = gang("low", "q", LOW, gpus=2, on="n")
     large = gang("large", "q", NORMAL, gpus=4, at=1)
@@ -106,7 +106,7 @@ def test_a_gang_that_can_never_run_is_explained_by_its_least_request():
         assert step_pairs(run_cycle(facts([queue("q", 0, limit=8)], [mine], {"n": 20}))) == [("start", "g")]
 
 
-def test_the_number_that_is_too_much_is_of_the_resource_that_is_too_much():
+def test_the_reason_names_the_resource_that_exceeds_the_limit():
     """Two GPUs are in use now; nine cores exceed the limit permanently."""
     two = QueueFacts("q", None, {GPU: 9}, limit={GPU: 4, CPU: 6})
     full = gang("full", "q", NORMAL, gpus=3, on="n")
@@ -133,7 +133,7 @@ def test_a_pod_that_is_neither_first_nor_least_starts_where_only_it_fits():
     assert step_pairs(run_cycle(ClusterFacts((plenty,), gangs=(full, mine), nodes=machines))) == [("start", "g")]
 
 
-def test_a_pod_that_may_stand_elsewhere_is_not_held_back_by_the_pods_before_it():
+def test_a_pod_allowed_on_other_nodes_is_not_blocked_by_earlier_pods():
     """Their requests are equal; only their allowed nodes differ."""
     full = gang("full", "q", NORMAL, gpus=4, on="n")
     mine = _pods({GPU: 1}, {GPU: 1}, {GPU: 1}, need=2, allowed=[frozenset("n"), frozenset("m"), frozenset("m")])
@@ -141,7 +141,7 @@ def test_a_pod_that_may_stand_elsewhere_is_not_held_back_by_the_pods_before_it()
     assert [(step.tasks, step.nodes) for step in after.steps] == [(("g-1", "g-2"), ("m", "m"))]
 
 
-def test_never_is_not_said_while_one_pod_could_stand():
+def test_the_reason_is_not_never_fits_while_one_pod_could_run():
     """No node has GPUs, and the first pod requests one: the second would suffice, and waits for cores."""
     full = GangFacts("full", "q", (TaskFacts("full-0", {CPU: 4}),), LOW, True, 0)
     mine = _pods({GPU: 1}, {CPU: 3}, {GPU: 2})
@@ -172,7 +172,7 @@ def test_a_shortage_names_only_nodes_that_the_task_may_use():
     assert reason.unblock == ("3 GPUs more must be free on m (full-m).", "4 GPUs more must be free on n (full-n).")
 
 
-def test_no_node_is_asked_for_more_than_it_has():
+def test_a_shortage_exceeds_no_capacity():
     """The task that requests only cores would fit on the small node, but then the other two would fit nowhere."""
     low = GangFacts(
         "low", "q", (TaskFacts("low-0", {GPU: 2}, state=TaskState.RUNNING, node="small"),), NORMAL, submitted=1

@@ -18,7 +18,7 @@ def test_preemption_needs_a_strictly_lower_priority_in_the_same_leaf():
     assert step_pairs(run_cycle_of([queue("q", 0)], lower, {"n": 1})) == [("preempt", "old"), ("start", "new")]
 
 
-def test_equal_priorities_are_not_taken_beside_lower_ones():
+def test_equal_priorities_are_not_evicted_with_lower_ones():
     work = [
         gang("lower", "q", 40, on="n"),
         gang("equal", "q", LOW, gpus=2, on="n", at=9),
@@ -27,7 +27,7 @@ def test_equal_priorities_are_not_taken_beside_lower_ones():
     assert step_pairs(run_cycle_of([queue("q", 0)], work, {"n": 3})) == []
 
 
-def test_what_cannot_be_preempted_is_never_taken():
+def test_non_preemptible_work_is_never_evicted():
     fixed = GangFacts("old", "q", (TaskFacts("old-0", {GPU: 1}, state="running", node="n"),), LOW, preemptible=False)
     assert step_pairs(run_cycle(facts([queue("q", 9)], [fixed, gang("new", "q", HIGH)], {"n": 1}))) == []
     assert step_pairs(run_cycle(facts([queue("q", 9, limit=1)], [fixed, gang("new", "q", HIGH)], {"n": 8}))) == []
@@ -106,7 +106,7 @@ def test_consolidation_moves_every_gang_or_does_nothing():
     assert ("start", "new") in step_pairs(run_cycle_of([queue("q", 8)], work, {"n1": 8, "n2": 10}))
 
 
-def test_as_many_nodes_are_cleared_as_the_gang_needs():
+def test_consolidation_vacates_as_many_nodes_as_the_gang_needs():
     work = [gang(f"l{i}", "q", LOW, on=f"n{i}", at=i) for i in (1, 2)]
     after = run_cycle_of(
         [queue("q", 0)], [*work, gang("new", "q", LOW, gpus=4, count=2, at=9)], {"n1": 4, "n2": 4, "n3": 2}
@@ -120,7 +120,7 @@ def test_on_one_node_the_gang_that_is_served_last_moves():
     assert step_pairs(after) == [("move", "young"), ("start", "new")]
 
 
-def test_what_could_not_move_may_move_in_the_next_pass():
+def test_an_impossible_move_may_be_possible_in_the_next_pass():
     """`low` has no other place until `half`, which cannot be whole, has given up its own."""
     tasks = (TaskFacts("half-0", {GPU: 2}, state="running", node="n2"), TaskFacts("half-1", {GPU: 9}))
     half = GangFacts("half", "q", tasks, LOW, True, 0)
@@ -129,7 +129,7 @@ def test_what_could_not_move_may_move_in_the_next_pass():
     assert step_pairs(after) == [("give_up", "half"), ("move", "low"), ("start", "new")]
 
 
-def test_the_node_with_fewest_gangs_to_move_is_cleared():
+def test_the_node_with_fewest_gangs_to_move_is_vacated():
     """On each of two nodes two pods block the start; on n2 they belong to one gang, although an older one."""
     pair = gang("pair", "q", LOW, count=2, on="n2", at=1)
     singles = [gang(f"single{i}", "q", LOW, on="n1", at=5 + i) for i in range(2)]
@@ -156,7 +156,7 @@ def test_no_gang_is_evicted_where_a_gang_of_the_same_leaf_can_move():
     assert step_pairs(after) == [("move", "own"), ("start", "new")]
 
 
-def test_a_lender_takes_back_before_it_preempts_its_own():
+def test_a_lender_reclaims_before_it_preempts_its_own_work():
     """Work in the leaf of the new one and work that another leaf borrowed would both do."""
     work = [gang("own", "a", LOW, on="n", at=9), gang("lent", "b", LOW, on="n", at=1), gang("new", "a", NORMAL)]
     after = run_cycle_of([queue("a", 3), queue("b", 0)], work, {"n": 2})
@@ -181,7 +181,7 @@ def test_consolidation_moves_preemptible_work_for_preemptible_work():
 
 
 @pytest.mark.parametrize("leaf", ["q", "other"])
-def test_what_cannot_be_preempted_is_not_even_moved(leaf):
+def test_non_preemptible_work_is_not_moved(leaf):
     """Both run where the new one would, and either would fit on n2; `fixed`, the younger, would be first."""
     fixed = GangFacts("fixed", "q", (TaskFacts("fixed-0", {GPU: 1}, state="running", node="n1"),), LOW, False, 9)
     work = [gang("free", "q", LOW, on="n1", at=1), fixed, gang("new", leaf, NORMAL, gpus=3, at=20)]
@@ -216,7 +216,7 @@ def test_a_preemption_moves_only_lower_priorities_of_its_own_leaf():
     assert after(on_n1("other", LOW)) == []
 
 
-def test_low_takes_back_only_up_to_its_fair_share():
+def test_low_work_reclaims_only_up_to_its_fair_share():
     queues = [queue("a", 4, created=1), queue("b", 4, created=2)]
     held = [gang(f"b{i}", "b", LOW, on="n", at=i) for i in range(8)]
     waits = [gang(f"a{i}", "a", LOW, at=20 + i) for i in range(8)]
@@ -232,7 +232,7 @@ def test_a_gang_above_its_fair_share_reclaims_nothing():
     assert step_pairs(run_cycle_of(queues, work, {"n": 4})) == []
 
 
-def test_borrowers_are_judged_where_the_branches_part():
+def test_borrowers_are_judged_at_the_branch_point():
     """x1 is over its quota, but its pool is not: the neighbour pool may not take from it, its sibling may."""
     queues = [
         queue("x", None), queue("x1", 2, "x"), queue("x2", 4, "x"),
@@ -245,7 +245,7 @@ def test_borrowers_are_judged_where_the_branches_part():
     assert step_pairs(inside) == [("reclaim", "low2"), ("start", "want")]
 
 
-def test_a_lender_gets_its_gpus_back_nearest_borrower_first():
+def test_a_lender_reclaims_from_the_nearest_borrower_first():
     org = (cohort("top"), cohort("org", 0, "top"))
     queues = [
         queue("lender", 4, "org", created=1), queue("near", 0, "org", created=2), queue("far", 0, "top", created=3),
@@ -316,7 +316,7 @@ def test_a_gang_below_its_minimum_has_no_surplus_to_give_first():
     assert [(step.action, step.tasks) for step in after.steps] == [("preempt", ("g-0", "g-1")), ("start", ("new-0",))]
 
 
-def test_groups_that_stand_in_each_others_way_are_placed_together():
+def test_groups_that_block_each_other_are_placed_together():
     """The pod of `a` would take the fullest node, n1, the only node that the pod of `b` may use."""
     tree = GangTree(None, None, [SubGroup("a", None, 1), SubGroup("b", None, 1)])
     tasks = (TaskFacts("a-0", {GPU: 1}, "a"), TaskFacts("b-0", {GPU: 1}, "b", allowed_nodes=frozenset({"n1"})))
@@ -324,7 +324,7 @@ def test_groups_that_stand_in_each_others_way_are_placed_together():
     assert [(step.tasks, step.nodes) for step in after.steps] == [(("a-0", "b-0"), ("n2", "n1"))]
 
 
-def test_elastic_pods_take_nothing_from_others():
+def test_elastic_pods_evict_no_other_work():
     elastic = gang("e", "q", NORMAL, count=3, on=["n", "n", None], tree=GangTree(2))
     assert step_pairs(run_cycle_of([queue("q", 9)], [elastic, gang("l", "q", LOW, on="n")], {"n": 3})) == []
 
@@ -354,7 +354,7 @@ def test_an_optional_replica_is_given_up_whole_before_the_core():
     assert [(step.action, step.tasks) for step in after.steps] == [("preempt", ("r2-0",)), ("start", ("new-0",))]
 
 
-def test_two_queues_never_take_each_others_work_for_ever():
+def test_two_queues_do_not_evict_each_others_work_forever():
     """Larger LOW work of a higher priority does not preempt its leaf beyond the leaf's share, only to be reclaimed."""
     queues = [queue("a", 6, created=1), queue("b", 5, created=2)]
     work = [

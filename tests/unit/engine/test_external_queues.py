@@ -23,7 +23,7 @@ def elsewhere(name, where, gpus=1, **more):
 CORP = (cohort("corp"),)
 
 
-def test_a_lender_gets_back_what_was_borrowed_on_another_cluster():
+def test_a_lender_reclaims_quota_borrowed_on_another_cluster():
     work = [elsewhere("theirs", "there", 2), gang("ours", "here", NORMAL, gpus=2)]
     after = run_cycle(facts([queue("here", 2, "corp"), outside("there")], work, {"n": 4}, cohorts=CORP))
     assert step_pairs(after) == [("reclaim", "theirs"), ("start", "ours")]
@@ -31,7 +31,7 @@ def test_a_lender_gets_back_what_was_borrowed_on_another_cluster():
     assert after.has_converged
 
 
-def test_only_as_much_is_taken_as_is_wanted_and_the_nodes_are_left_alone():
+def test_only_the_requested_quota_is_reclaimed_and_nodes_are_ignored():
     work = [elsewhere(f"theirs{n}", "there", 1, at=n) for n in range(3)]
     work.append(gang("ours", "here", NORMAL, gpus=2, at=9))
     after = run_cycle(facts([queue("here", 3, "corp"), outside("there")], work, {"n": 2, "m": 1}, cohorts=CORP))
@@ -40,7 +40,7 @@ def test_only_as_much_is_taken_as_is_wanted_and_the_nodes_are_left_alone():
     assert [free[0] for free in after.world.nodes.free] == [1, 0], "m has its GPU, n gave both"
 
 
-def test_what_is_taken_there_waits_for_its_own_cluster():
+def test_an_external_victim_waits_for_its_own_cluster():
     """Our nodes would never do for it, and have no say in when it starts again."""
     work = [elsewhere("theirs", "there", 2), gang("ours", "here", NORMAL, gpus=2)]
     after = run_cycle(facts([queue("here", 2, "corp"), outside("there")], work, {"n": 4}, cohorts=CORP))
@@ -48,19 +48,19 @@ def test_what_is_taken_there_waits_for_its_own_cluster():
     assert (reason.code, reason.is_permanent, reason.queue) == ("elsewhere", False, "there")
 
 
-def test_what_it_holds_without_being_listed_cannot_be_taken():
+def test_unlisted_external_usage_cannot_be_reclaimed():
     given = facts([queue("here", 2, "corp"), outside("there")], [gang("ours", "here", NORMAL, gpus=2)], {"n": 4})
     held = {"there": {GPU: 2}}
     assert step_pairs(run_cycle(replace(given, cohorts=CORP, usage=held))) == []
     assert step_pairs(run_cycle(replace(given, cohorts=CORP, usage={"there": {GPU: 0}}))) == [("start", "ours")]
 
 
-def test_nothing_starts_there_from_here():
+def test_external_queues_start_nothing():
     after = run_cycle(facts([outside("there", 4)], [gang("w", "there")], {"n": 4}, cohorts=CORP))
     assert step_pairs(after) == []
 
 
-def test_it_takes_no_share_of_our_nodes():
+def test_external_queues_get_no_share_of_our_nodes():
     alone = run_cycle(facts([queue("here", 2, "corp"), queue("us", 2)], [], {"n": 8}, cohorts=CORP, demand=DEMAND))
     both = run_cycle(
         facts(

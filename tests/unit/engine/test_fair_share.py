@@ -94,7 +94,7 @@ def test_shares_are_integers_and_never_above_the_request_or_the_total(total, cla
         assert share <= one.requestable
 
 
-def test_a_level_divides_what_the_queue_above_got():
+def test_a_level_divides_the_share_of_the_queue_above():
     after = run_cycle_of(
         [queue("big", None, created=1), queue("x", 2, "big"), queue("y", 2, "big"), queue("small", 4, created=2)],
         [gang("x1", "x", gpus=8), gang("s1", "small", gpus=8)],
@@ -104,7 +104,7 @@ def test_a_level_divides_what_the_queue_above_got():
     assert fair == {"big": 4, "small": 4, "x": 4, "y": 0}
 
 
-def test_what_a_child_does_not_need_goes_to_its_siblings_before_it_goes_up():
+def test_unneeded_share_of_a_child_goes_to_its_siblings_first():
     after = run_cycle_of(
         [queue("big", None, created=1), queue("x", 6, "big"), queue("y", 2, "big"), queue("small", 2, created=2)],
         [gang("x1", "x", gpus=1), gang("y1", "y", gpus=9), gang("s1", "small", gpus=9)],
@@ -125,7 +125,7 @@ def test_a_parent_without_quota_gives_its_children_no_claim():
     assert fair == {"outer": 2, "other": 6, "inside": 6}
 
 
-def test_what_is_on_its_way_out_is_still_a_request_and_what_has_ended_is_none():
+def test_releasing_work_counts_as_a_request_and_ended_work_does_not():
     def one(name, state):
         return GangFacts(
             name, name, (TaskFacts("t", {GPU: 4}, state=state, node="n" if state == "releasing" else None),)

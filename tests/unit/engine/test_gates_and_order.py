@@ -72,7 +72,7 @@ def test_low_work_of_others_does_not_count_against_the_quota_but_against_the_lim
     assert waiting_reasons(after.world)["g"].code == "over_limit"
 
 
-def test_firm_work_starts_beside_low_work_that_fills_the_quota():
+def test_non_preemptible_work_starts_although_low_work_fills_the_quota():
     """Both fit, and no victim exists."""
     work = gang("g", "q", NORMAL, gpus=2)
     assert running_gangs(run_cycle_of([queue("q", 2)], [work], {"n": 4}, usage={"q": {GPU: 2}})) == {"g"}
@@ -88,13 +88,13 @@ def test_only_requested_resources_count():
     ) == {"g"}
 
 
-def test_the_gate_is_asked_for_the_pods_of_one_attempt():
+def test_the_gate_checks_the_pods_of_one_attempt():
     """Of 4 pods 2 are the minimum; a quota of 3 lets them start, then one more, and not the last."""
     elastic = gang("g", "q", NORMAL, count=4, tree=GangTree(2))
     assert [len(step.tasks) for step in run_cycle_of([queue("q", 3)], [elastic], {"n": 8}).steps] == [2, 1]
 
 
-def test_work_on_its_way_out_counts_against_quota_and_limit_to_the_end():
+def test_releasing_work_counts_against_quota_and_limit():
     def leaving(priority, preemptible):
         return GangFacts(
             "old", "q", (TaskFacts("old-0", {GPU: 2}, state="releasing", node="n"),), priority, preemptible
@@ -132,7 +132,7 @@ def test_queues_below_their_fair_share_come_first_then_higher_priority_then_the_
     assert [gang for _action, gang in step_pairs(after)] == ["c0", "c1", "c2", "a0", "b0", "a1"]
 
 
-def test_what_stays_inside_the_quota_comes_before_what_borrows():
+def test_work_inside_the_quota_comes_before_borrowing_work():
     queues = [queue("a", 0, created=1), queue("b", 2, created=2)]
     after = run_cycle_of(queues, [gang("a0", "a", gpus=2), gang("b0", "b", gpus=2)], {"n": 2})
     assert running_gangs(after) == {"b0"}
@@ -185,7 +185,7 @@ def test_ended_tasks_are_not_needed_for_a_start_of_the_whole_gang():
     assert [step.tasks for step in after.steps] == [("g-1", "g-2")]
 
 
-def test_a_gang_that_is_held_itself_neither_starts_nor_takes():
+def test_a_held_gang_neither_starts_nor_evicts():
     """The others of its queue are not concerned."""
     hold = StartHold("gpu_quota", "Its namespace is full.", "Workers of it end", node="team-a", limit="total")
     held = replace(gang("held", "q", NORMAL, gpus=2), hold=hold)
@@ -211,7 +211,7 @@ def test_every_resource_must_fit_on_the_node():
     assert waiting_reasons(after.world)["g"].code == "never_fits"
 
 
-def test_flavors_are_kept_apart():
+def test_flavors_are_separate():
     nodes = (NodeFacts("spot", {"spot/gpu": 8}),)
     after = run_cycle(ClusterFacts((QueueFacts("q"),), gangs=(gang("g", "q", LOW),), nodes=nodes))
     assert running_gangs(after) == set()
@@ -226,7 +226,7 @@ def test_no_nodes_at_all_start_nothing():
     assert running_gangs(run_cycle_of([queue("q", 2)], [gang("low", "q", LOW)], {})) == set()
 
 
-def test_releasing_work_holds_its_place_to_the_end():
+def test_releasing_work_uses_its_node_to_the_end():
     leaving = GangFacts("old", "q", (TaskFacts("old-0", {GPU: 8}, state="releasing", node="n"),), LOW, True)
     after = run_cycle(facts([queue("q", 8)], [leaving, gang("g", "q", NORMAL, gpus=8)], {"n": 8}))
     assert after.steps == ()

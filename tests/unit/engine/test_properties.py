@@ -127,7 +127,7 @@ def test_the_reason_is_true(drawn, data):
 
 @given(STATES, st.data())
 @SAMPLE
-def test_the_number_that_can_never_be_given_is_true(drawn, data):
+def test_the_missing_amount_of_a_permanent_reason_is_true(drawn, data):
     """Whether the gang could start alone with that much more of every named number."""
     after = run_cycle(partly_scheduled(*drawn))
     why = waiting_reasons(after.world)

@@ -98,7 +98,7 @@ def test_order_of_queues(queues, work, usage, order):
     assert one(queues, work, 8, usage=held) == order
 
 
-def test_queues_are_compared_by_the_best_gang_beneath_each():
+def test_queues_are_compared_by_the_best_gang_below_each():
     """Below `x` the older leaf is full of large work; its sibling's small gang speaks for `x`."""
     queues = [
         queue("x", 0, created=2), queue("x1", 0, "x", created=1), queue("x2", 0, "x", created=2),
@@ -108,7 +108,7 @@ def test_queues_are_compared_by_the_best_gang_beneath_each():
     assert one(queues, work, 16) == ["x2-small", "y-mid", "x1-large"]
 
 
-def test_over_the_fair_share_means_in_every_resource():
+def test_over_the_fair_share_means_over_it_in_every_resource():
     """`a` is above its share in GPUs and not in cpu, so it is not over its fair share; its priority decides."""
     queues = (QueueFacts("a", quota={GPU: 1, CPU: 8}, priority=200), QueueFacts("b", quota={GPU: 0, CPU: 8}))
     work = tuple(GangFacts(f"{name}0", name, (TaskFacts("t", {GPU: 1, CPU: 1}),), 50, True) for name in "ab")
@@ -144,7 +144,7 @@ def test_the_share_of_a_queue_is_its_largest_over_all_resources():
     ) == ["b0", "a0"]
 
 
-def test_what_is_held_where_nothing_is_allocatable_counts_a_thousandfold():
+def test_usage_without_allocatable_share_counts_a_thousandfold():
     """`b` holds seven times what it may; `a` holds one core and may hold none."""
     queues = (QueueFacts("a", created=1), QueueFacts("b", created=2))
     work = tuple(GangFacts(f"{name}0", name, (TaskFacts("t", {GPU: 1}),), 50, True) for name in "ab")
@@ -183,7 +183,7 @@ def test_gangs_of_several_groups_are_below_at_and_above_their_minimum_too():
     assert [step.gang for step in run_cycle(facts([queue("q", 0)], work, {"n": 6})).steps] == ["below", "at"]
 
 
-def test_victims_stand_in_the_exact_reverse_of_service():
+def test_victims_are_in_the_exact_reverse_of_the_serving_order():
     """Priority, then above before at its minimum, then the youngest, then the last name."""
     held = [
         gang("high", "q", 60, on="n", at=9),

@@ -54,7 +54,7 @@ def test_the_gate_is_checked_again_for_every_gang():
     assert taken(queues, [*held, *waits], 6, capacity={GPU: 3}) == ["b5", "b4"]
 
 
-def test_the_gate_is_asked_in_every_resource():
+def test_the_gate_checks_every_resource():
     """`a` holds more cpu than its share, so it reclaims no GPU either."""
     queues = (QueueFacts("a", quota={GPU: 2, CPU: 4}), QueueFacts("b", quota={GPU: 0, CPU: 4}))
     theirs = GangFacts("low", "b", (TaskFacts("t", {GPU: 2}, state="running", node="n"),), LOW, True)
@@ -89,7 +89,7 @@ def test_a_quota_is_reclaimed_from_a_leaf_above_its_own():
     assert taken([queue("a", 2), queue("b", 2)], [*held, gang("w", "a", NORMAL, gpus=2)], 4) == ["b3", "b2"]
 
 
-def test_it_is_judged_before_the_unit_goes():
+def test_a_branch_is_judged_before_the_eviction():
     """`b` holds 5 of a quota of 4, in one piece: it is above, so all of it may go to `a`'s quota."""
     assert taken([queue("a", 4), queue("b", 4)], [low("b0", "b", 5), gang("w", "a", NORMAL, gpus=4)], 8) == ["b0"]
 
@@ -118,13 +118,13 @@ def test_surplus_pods_go_alone_and_the_core_as_one():
     ]
 
 
-def test_priority_alone_takes_nothing_back():
+def test_priority_alone_reclaims_nothing():
     """Queue priority orders the surplus; what is inside a quota stays."""
     held = [low(f"b{i}", "b", at=i) for i in range(4)]
     assert taken([queue("a", 0, priority=500), queue("b", 4)], [*held, gang("w", "a", LOW, at=9)], 4) == []
 
 
-def test_only_work_that_can_be_taken_and_is_listed_is_taken():
+def test_only_evictable_listed_work_is_reclaimed():
     fixed = gang("fixed", "b", NORMAL, gpus=1, on="n")
     leaving = GangFacts("leaving", "b", (TaskFacts("t", {GPU: 1}, state="releasing", node="n"),), LOW, True)
     work = [fixed, leaving, low("b0", "b", 1), gang("w", "a", NORMAL, gpus=2)]
@@ -166,7 +166,7 @@ def test_the_nearest_borrower_inside_a_pool_first():
         assert lost == ["sibling-low", "cousin-low", "other-low"][:gpus]
 
 
-def test_a_leaf_that_came_down_to_its_quota_is_safe_from_then_on():
+def test_a_leaf_reduced_to_its_quota_is_safe_afterwards():
     """Pool `y` may claim nothing, its leaf `y1` one: of the three below it two can go, the youngest first."""
     queues = [queue("x", 3), queue("y", 0), queue("y1", 1, "y"), queue("y2", 0, "y")]
     held = [low("y2-low", "y2", at=1), low("y1-old", "y1", at=2), low("y1-young", "y1", at=3)]
@@ -174,14 +174,14 @@ def test_a_leaf_that_came_down_to_its_quota_is_safe_from_then_on():
     assert taken(queues, [*held, gang("w", "x", NORMAL, gpus=3)], 3) == []
 
 
-def test_the_shared_queue_takes_from_a_subpool_and_a_subpool_from_the_shared_queue():
+def test_the_shared_queue_and_a_subpool_reclaim_from_each_other():
     queues = [queue("team", None), queue("team-a", 2, "team"), queue("team-shared", 2, "team")]
     for lender, borrower in (("team-a", "team-shared"), ("team-shared", "team-a")):
         held = [low(f"l{i}", borrower, at=i) for i in range(4)]
         assert taken(queues, [*held, gang("w", lender, NORMAL, gpus=2)], 4) == ["l3", "l2"]
 
 
-def test_pools_on_the_same_nodes_take_from_each_other_and_others_have_nothing_to_give():
+def test_only_pools_on_the_same_nodes_reclaim_from_each_other():
     """Work on nodes that the new gang may not use does not help it."""
     held = gang("low", "b", LOW, gpus=2, on="n2")
     asks = GangFacts("w", "a", (TaskFacts("t", {GPU: 2}, allowed_nodes=frozenset({"n1"})),), NORMAL)
@@ -214,7 +214,7 @@ def test_order_of_lenders(lenders, held, capacity, loser):
     assert [name[0] for name in lost] == [loser]
 
 
-def test_the_order_of_lenders_is_made_anew_after_every_unit():
+def test_the_order_of_lenders_is_updated_after_every_unit():
     held = [low(f"{where}{i}", where, at=i) for where in "xy" for i in range(3)]
     work = [*held, gang("w", "a", NORMAL, gpus=3, at=99)]
     assert taken([queue("a", 3), queue("x", 0), queue("y", 0)], work, 6, capacity={GPU: 7}) == ["y2", "x2", "y1"]
@@ -269,7 +269,7 @@ def test_any_usage_without_a_fair_share_is_infinitely_above_it():
     [(0, 0, ["low"]), (0, 1, []), (1, 0, [])],
     ids=["GPUs alone", "cores are taken", "cores are asked for"],
 )
-def test_the_look_back_is_at_what_is_asked_for_or_taken(asked, lost, expected):
+def test_the_final_check_covers_requested_and_evicted_resources(asked, lost, expected):
     """`x` is far above its share of cores, and must not be where these matter."""
     queues = (
         QueueFacts("x", None, {GPU: 2, CPU: 2}), QueueFacts("x1", "x", {GPU: 2, CPU: 2}), QueueFacts("x2", "x"),
@@ -283,7 +283,7 @@ def test_the_look_back_is_at_what_is_asked_for_or_taken(asked, lost, expected):
     assert [step.gang for step in after.steps if step.action == "reclaim"] == expected
 
 
-def test_a_victim_that_finds_another_place_has_lost_nothing():
+def test_a_victim_that_moves_is_not_a_loss():
     held = gang("low", "b", LOW, gpus=2, on="n1")
     after = run_cycle_of([queue("a", 4), queue("b", 0)], [held, gang("w", "a", NORMAL, gpus=4)], {"n1": 4, "n2": 2})
     assert step_pairs(after) == [("move", "low"), ("start", "w")]
@@ -348,7 +348,7 @@ def test_fewer_victims_are_not_bought_with_a_leaf_inside_its_quota():
     assert taken(queues, [*held, gang("w", "x", NORMAL, gpus=3)], 6) == ["small2", "small1", "small0"]
 
 
-def test_two_pools_do_not_take_each_others_work_for_ever():
+def test_two_pools_do_not_evict_each_others_work_forever():
     """`a` reclaims its quota, the whole of `b`'s three with it, and fills what that left free; then `b` would take
     all of it for its share, and so on."""
     queues = [queue("a", 3, weight=0), queue("b", 1)]

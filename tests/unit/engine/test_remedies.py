@@ -30,7 +30,7 @@ def test_names_are_shown_to_readers_who_may_know_them(work, told):
     assert Remedy("Work ends", work).message(OURS.get) == told
 
 
-def test_what_may_not_be_named_is_in_no_sentence_of_a_reason():
+def test_hidden_names_are_in_no_message_of_a_reason():
     """Work of others is on the nodes and in the queue; a reader without access to it sees only numbers."""
     after = run_cycle_of(
         [queue("a", 2), queue("b", 2)],
@@ -67,7 +67,7 @@ def test_only_work_on_shared_quota_frees_quota_in_a_cohort():
         )
 
 
-def test_a_held_queue_says_what_opens_it():
+def test_a_held_queue_has_a_remedy():
     held = queue("a", 4, hold=StartHold("offline", "The backend is offline.", "It is back"))
     after = run_cycle_of([held], [gang("g", "a")], {"n": 4})
     reason = waiting_reasons(after.world)["g"]

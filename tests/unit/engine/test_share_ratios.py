@@ -30,7 +30,7 @@ def test_shares_that_floats_cannot_tell_apart_are_compared_exactly():
     assert float(Fraction(large, large + 1)) == float(Fraction(large + 1, large + 2))
 
 
-def test_the_table_starts_anew_when_it_is_full(monkeypatch):
+def test_a_full_table_is_cleared(monkeypatch):
     monkeypatch.setattr(share_ratios, "MAX_RATIOS", 3)
     ratios = ShareRatios()
     shares = [ratios.dominant_share([n], [7])[1] for n in range(1, 6)]

@@ -22,7 +22,7 @@ def after(stale, gpus=4, *others):
     return run_cycle(facts([queue("q", 0)], [stale, *others], {"n": gpus}))
 
 
-def test_a_gang_below_its_minimum_gives_up_its_places():
+def test_a_gang_below_its_minimum_stops():
     stale = gang("s", "q", LOW, count=3, on=["n", None, None], gpus=2)
     other = gang("o", "q", LOW, gpus=1)
     found = run_cycle_of([queue("q", 0)], [stale, other], {"n": 4})
@@ -54,13 +54,13 @@ def test_exactly_its_minimum_is_enough():
     assert step_pairs(after(pods("running", "running", "pending", tree=GangTree(2)), 2)) == []
 
 
-def test_what_is_on_its_way_out_still_counts():
+def test_releasing_tasks_still_count():
     assert step_pairs(after(pods("running", "releasing", tree=GangTree(2)))) == []
     assert step_pairs(after(pods("running", "finished", "pending", tree=GangTree(3)), 1)) == []
     assert step_pairs(after(pods("running", "pending", "pending", tree=GangTree(3)), 1)) == [("give_up", "s")]
 
 
-def test_a_gang_of_which_a_pod_has_ended_well_is_not_stale():
+def test_a_gang_with_a_completed_pod_is_not_stale():
     assert step_pairs(after(pods("running", "finished", tree=GangTree(2)))) == []
     assert step_pairs(after(pods("running", "running", "finished", tree=GangTree(3)))) == []
 
@@ -89,7 +89,7 @@ def test_a_group_deep_in_the_tree_is_judged_by_the_groups_above_it():
     assert found("running", "running", "pending", "pending") == [("give_up", "s"), ("start", "s")]
 
 
-def test_what_cannot_be_preempted_gives_up_too():
+def test_non_preemptible_gangs_give_up_too():
     """Half a gang is useless, whatever its priority."""
     stale = GangFacts(
         "s",

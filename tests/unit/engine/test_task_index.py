@@ -11,7 +11,7 @@ NEED = ((0, 1),), ((0, 2),)
 
 
 @given(st.lists(st.integers(0, 11), max_size=40), st.integers(0, 5))
-def test_tasks_stand_in_the_order_of_the_spec_whatever_happens(moves, count):
+def test_tasks_are_always_in_the_order_of_the_spec(moves, count):
     """Twelve tasks on two leaves; each move starts a task that waits, or stops one that runs."""
     lines, running = TaskIndex(2), set()
     for i in range(12):
@@ -34,7 +34,7 @@ def test_tasks_stand_in_the_order_of_the_spec_whatever_happens(moves, count):
         assert lines.has_unlike_waiting(leaf) == (len({i % 3 == 0 for i in waits}) > 1)
 
 
-def test_equal_sets_have_equal_digests_and_unlike_ones_unlike():
+def test_equal_sets_have_equal_digests_and_different_sets_different_ones():
     digests = set()
     for chosen in range(2**8):
         forth, back = TaskIndex(1), TaskIndex(1)

@@ -38,5 +38,5 @@ def test_the_documentation_shows_the_table() -> None:
 
 
 @pytest.mark.parametrize(("live", "state"), [(0, SubpoolState.ARCHIVED), (1, SubpoolState.DELETING)])
-def test_a_delete_drains_what_is_live(live: int, state: SubpoolState) -> None:
+def test_a_delete_drains_active_work(live: int, state: SubpoolState) -> None:
     assert state_after_delete(live_workflows=live) is state

@@ -67,7 +67,7 @@ def test_queue_names(leaf: str | None, logical: str, kubernetes: str) -> None:
     assert k8s_queue_name(logical) == kubernetes
 
 
-def test_a_canonical_name_comes_apart_where_it_was_joined() -> None:
+def test_a_canonical_name_is_split_at_its_separator() -> None:
     assert split_name(canonical_name("team", "a")) == ("team", "a")
     assert split_name("team") == ("team", None)
     assert split_name("team--_shared") == ("team", "_shared")

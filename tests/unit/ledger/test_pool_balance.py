@@ -48,7 +48,7 @@ def test_quotas_are_whole_gpus_floored(asked: object, gpus: int, warns: bool) ->
      ("1" * 50, "bad_quota"), (10**12, "quota_too_large"), ("1_0", "bad_quota"), ("\u0662\u0665%", "bad_quota"),
      ("1e-900000%", "bad_quota"), ("1e-900000", "bad_quota"), (5e-324, "bad_quota")],
 )  # fmt: skip
-def test_what_is_no_quota_is_refused_with_a_sentence(asked: object, code: str) -> None:
+def test_an_invalid_quota_is_refused_with_a_message(asked: object, code: str) -> None:
     found = parse_quota(asked, parent=100)
     assert isinstance(found, Violation)
     assert found.code == code
@@ -97,7 +97,7 @@ def test_the_seeds_pool() -> None:
         pytest.param(pool(100, Subpool("a", ARCHIVED, 30)), [0], 100, 100, id="archived holds nothing"),
     ],
 )
-def test_what_the_scheduler_is_told(facts: PoolBalance, subpools: list[int], shared: int, container: int) -> None:
+def test_the_quotas_for_the_scheduler(facts: PoolBalance, subpools: list[int], shared: int, container: int) -> None:
     assert [part.scheduling_quota for part in facts.subpools] == subpools
     assert facts.shared_scheduling_quota == shared
     assert facts.scheduling_quota == container
@@ -106,7 +106,7 @@ def test_what_the_scheduler_is_told(facts: PoolBalance, subpools: list[int], sha
 @pytest.mark.parametrize(
     ("quota", "refused"), [(70, False), (71, True), (0, False)], ids=["all that is free", "one more", "nothing"]
 )
-def test_a_subpool_gets_at_most_what_is_free(quota: int, refused: bool) -> None:
+def test_a_subpool_gets_at_most_the_unallocated_quota(quota: int, refused: bool) -> None:
     facts = pool(100, Subpool("a", ACTIVE, 30), Subpool("gone", DELETING, 50))
     assert (subpool_quota_violation(facts, name="b", quota=quota) is not None) is refused
 
@@ -120,7 +120,7 @@ def test_a_subpools_own_quota_is_free_for_itself() -> None:
 @pytest.mark.parametrize(
     ("guarantee", "code"), [(70, None), (69, "guarantee_below_slices"), (UNLIMITED, "no_guarantee")]
 )
-def test_a_pool_is_never_cut_below_its_subpools(guarantee: int, code: str | None) -> None:
+def test_a_guarantee_is_never_below_its_subpools(guarantee: int, code: str | None) -> None:
     found = guarantee_violation(pool(100, Subpool("a", ACTIVE, 30), Subpool("b", ACTIVE, 40)), guarantee)
     assert (found.code if found else None) == code
 

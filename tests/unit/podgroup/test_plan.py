@@ -31,7 +31,7 @@ def test_training_job_has_ten_non_preemptible_pods():
     assert plan_pod_group({"podgroup": TRAINING_JOB})["non_preemptible_pods"] == 10
 
 
-def test_inference_service_fresh_asks_for_three_of_four_replicas():
+def test_a_new_inference_service_requests_three_of_four_replicas():
     answer = plan_pod_group({"podgroup": INFERENCE, "pods": [p for i in range(4) for p in replica(i, "Pending")]})
     assert (answer["ready"], answer["satisfied"], answer["threshold"], answer["count"]) == (True, False, 3, 0)
     assert [group["required"] for group in answer["sub_groups"]] == [True, True, True, False]
@@ -40,7 +40,7 @@ def test_inference_service_fresh_asks_for_three_of_four_replicas():
     assert answer["non_preemptible_pods"] == 24
 
 
-def test_a_replica_short_of_pods_is_passed_over():
+def test_a_replica_with_too_few_pods_is_skipped():
     body = [*replica(0, "Pending", 6), *[p for i in (1, 2, 3) for p in replica(i, "Pending")]]
     answer = plan_pod_group({"podgroup": INFERENCE, "pods": body})
     assert answer["ready"]
@@ -112,7 +112,7 @@ def test_elastic_pods_come_one_by_one_least_filled_first():
     assert answer["next"] == ["b-p4"]
 
 
-def test_other_violations_are_only_listed_and_a_minimum_of_zero_asks_for_nothing():
+def test_other_violations_are_only_listed_and_a_minimum_of_zero_requires_nothing():
     answer = plan_pod_group({"podgroup": manifest(leaf("a", 0)), "pods": pods("a", "Pending")})
     assert [v["code"] for v in answer["violations"]] == ["min_member_not_positive"]
     assert answer["satisfied"]
@@ -135,7 +135,7 @@ def test_other_violations_are_only_listed_and_a_minimum_of_zero_asks_for_nothing
         ([], "", "bad_value"),
     ],
 )
-def test_what_cannot_be_read_is_refused(body, path, code):
+def test_an_unreadable_body_is_refused(body, path, code):
     with pytest.raises(BadInput) as refused:
         plan_pod_group(body)
     assert [(v.path, v.code) for v in refused.value.details] == [(path, code)]

@@ -47,7 +47,7 @@ def test_when_all_run_the_one_that_would_be_given_up_first_is_optional():
     ]  # fmt: skip
 
 
-def test_two_levels_stand_each_below_its_parent():
+def test_each_row_is_below_its_parent():
     found = rows(manifest(*TRAINING, minSubGroup=2), active={"decode-leaders": 1, "decode-workers": 4})
     assert [(row.level, row.name, row.parent, row.leaf, row.count, row.threshold) for row in found] == [
         (0, "gang", None, False, 1, 2),

@@ -28,7 +28,7 @@ def test_a_row_returns_the_tree_that_it_was_written_from(name):
     assert (back.names, back.parents, back.thresholds) == (tree.names, tree.parents, tree.thresholds)
 
 
-def test_what_was_not_given_is_not_written():
+def test_absent_fields_are_not_written():
     groups = [SubGroup("a", None, 2), SubGroup("b", "c", 1), SubGroup("c", None, 0, 1)]
     assert tree_to_json(32, None, groups) == {
         "sub_groups": [

@@ -136,14 +136,14 @@ def test_the_cycle_is_named_whole():
     assert "b → c → b" in fault.message
 
 
-def test_min_member_beside_groups_is_a_warning_and_stays_valid():
+def test_min_member_with_groups_is_only_a_warning():
     violations = validate_pod_group(manifest(*REPLICAS, minMember=32))
     assert [(v.code, v.severity) for v in violations] == [("inner_with_min_member", "warning")]
     assert is_valid(violations)
     assert not is_valid(validate_pod_group(manifest(minMember=0)))
 
 
-def test_everything_wrong_is_said_at_once():
+def test_all_violations_are_reported_at_once():
     body = manifest(leaf("a", 0), {"name": "mid", "minMember": 1}, {"name": "b", "parent": "mid"}, minSubGroup=9)
     assert found(body) == [
         ("spec.minSubGroup", "min_sub_group_above_children"),
@@ -174,7 +174,7 @@ def test_wrong_types_are_violations_too(body, path):
     assert found(body) == [(path, "bad_value")]
 
 
-def test_a_minimum_that_is_no_number_hides_no_other_fault():
+def test_a_minimum_of_the_wrong_type_hides_no_other_fault():
     body = manifest(leaf("a", "three"), leaf("b", 0), leaf("c", 1.5), minSubGroup=9, minMember=True)
     assert found(body) == [
         ("spec.minMember", "bad_value"),

@@ -23,7 +23,7 @@ def test_no_cohorts_no_levels() -> None:
     assert cohort_levels(build_forest([], []), {}) == CohortLevels()
 
 
-def test_a_level_is_what_is_below_it_and_its_own() -> None:
+def test_the_quota_of_a_level_is_its_own_plus_the_quotas_below_it() -> None:
     tree = build_forest(
         [CohortQuotaFacts("org", None, gpu(2)), CohortQuotaFacts("lab", "org", gpu(4, borrowing=6), weight=3)],
         [pool("a", "lab", 10), pool("b", "org", 20)],
@@ -34,7 +34,7 @@ def test_a_level_is_what_is_below_it_and_its_own() -> None:
     )
 
 
-def test_a_pool_may_hold_what_the_tree_could_give_it_lending_limits_and_all() -> None:
+def test_the_limit_of_a_pool_includes_all_lending_limits() -> None:
     tree = build_forest(
         [CohortQuotaFacts("org")],
         [
@@ -68,13 +68,13 @@ def test_a_level_that_no_pool_of_this_cluster_needs_is_left_out() -> None:
     assert [level.name for level in cohort_levels(tree, {"p": 5}).cohorts] == ["near", "org"]
 
 
-def test_unlimited_is_unlimited_all_the_way_up() -> None:
+def test_unlimited_quota_is_unlimited_on_every_level_above() -> None:
     tree = build_forest([CohortQuotaFacts("org")], [pool("a", "org", UNLIMITED), pool("b", "org", 5)])
     found = cohort_levels(tree, {"a": UNLIMITED, "b": 5})
     assert found.cohorts == (CohortLevel("org", UNLIMITED, UNLIMITED, 1.0, None),)
     assert found.pools["b"] == CohortPlacement("org", UNLIMITED)
 
 
-def test_a_circle_is_no_level() -> None:
+def test_a_cohort_on_a_cycle_has_no_level() -> None:
     tree = build_forest([CohortQuotaFacts("x", "y"), CohortQuotaFacts("y", "x")], [pool("p", "x", 5)])
     assert cohort_levels(tree, {"p": 5}) == CohortLevels()

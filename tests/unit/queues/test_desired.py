@@ -62,7 +62,7 @@ def test_a_draining_subpool_keeps_the_quota_for_its_active_work() -> None:
     assert (wanted["osmo-pool-ns-team--a"], wanted["osmo-pool-ns-team---shared"]) == (12, 88)
 
 
-def test_the_container_covers_its_leaves_when_the_pool_was_cut_meanwhile() -> None:
+def test_the_container_covers_its_leaves_after_a_reduction_of_the_pool() -> None:
     draining = Subpool("a", DELETING, 60, UsageCounts(used=50, total_usage=50, live_workflows=1, committed=50))
     wanted = quotas_of(build_desired_queues(TARGET, [pool("team", 40, draining)]))
     assert wanted == {
@@ -78,7 +78,7 @@ def test_nothing_configured_is_unlimited() -> None:
     assert {name: (queue.quota, queue.limit) for name, queue in wanted.items()} == dict.fromkeys(wanted, (-1, -1))
 
 
-def test_maximum_and_weight_stand_on_the_container() -> None:
+def test_maximum_and_weight_belong_to_the_container() -> None:
     wanted = build_desired_queues(TARGET, [pool("team", 10, limit=16, weight=3)])
     container, leaf = wanted["osmo-pool-ns-team"], wanted["osmo-pool-ns-team---shared"]
     assert (container.limit, container.weight) == (16, 3)
@@ -86,7 +86,7 @@ def test_maximum_and_weight_stand_on_the_container() -> None:
 
 
 @pytest.mark.parametrize("weight", [0, 1, 7])
-def test_all_nine_numbers_are_always_there(weight: int) -> None:
+def test_all_nine_numbers_are_always_written(weight: int) -> None:
     for queue in build_desired_queues(
         TARGET, [pool("team", 0, Subpool("a", ACTIVE, 0), limit=0, weight=weight)]
     ).values():

@@ -42,7 +42,7 @@ def leaf(fake: FakeCluster) -> Object:
     return fake.get(QUEUE, LEAF)
 
 
-def test_as_it_should_be(fake: FakeCluster) -> None:
+def test_a_queue_in_its_desired_state_has_no_difference(fake: FakeCluster) -> None:
     found = observe_queue(leaf(fake), TARGET, WANTED)
     assert (found.ownership, found.differences, found.needs_write) == (Ownership.OURS, (), False)
     assert (found.parent, found.quota) == ("osmo-pool-ns-team", 100)
@@ -83,14 +83,14 @@ def test_a_field_that_was_removed_is_drift_too(fake: FakeCluster) -> None:
     assert difference.by == KIM, "the manager that wrote last"
 
 
-def test_our_own_change_of_mind_is_no_drift(fake: FakeCluster) -> None:
+def test_our_own_earlier_value_is_not_drift(fake: FakeCluster) -> None:
     more = build_desired_queues(TARGET, [PoolQueueFacts(PoolBalance("team", 120, UNLIMITED, ()))])
     found = observe_queue(leaf(fake), TARGET, more)
     assert found.differences == (QueueDifference("spec.resources.gpu.quota", 100, 120),)
     assert found.drift == ()
 
 
-def test_a_shard_that_we_name_anew_or_no_more_is_no_drift(fake: FakeCluster) -> None:
+def test_a_changed_or_removed_shard_label_of_ours_is_not_drift(fake: FakeCluster) -> None:
     shard = QueueTarget("ns", "h1", "kai.scheduler/node-pool", "gpu")
     found = observe_queue(leaf(fake), shard, WANTED)
     assert found.differences == (QueueDifference("metadata.labels.kai.scheduler/node-pool", None, "gpu"),)
@@ -107,7 +107,7 @@ def test_a_shard_that_we_name_anew_or_no_more_is_no_drift(fake: FakeCluster) -> 
     }
 
 
-def test_what_others_add_is_theirs(fake: FakeCluster) -> None:
+def test_fields_that_others_add_are_ignored(fake: FakeCluster) -> None:
     fake.merge(
         QUEUE, LEAF, {"metadata": {"labels": {"team": "x"}}, "spec": {"preemptMinRuntime": "5m"}}, field_manager=KIM
     )
@@ -127,14 +127,14 @@ def test_a_queue_with_our_name_and_no_label_is_adopted() -> None:
     assert (found.quota, found.parent) == (50, "osmo-default-ns")
 
 
-def test_a_marked_copy_that_we_never_wrote_is_adopted() -> None:
+def test_a_labelled_copy_that_we_never_wrote_is_adopted() -> None:
     fake = FakeCluster()
     fake.create(QUEUE, queue_manifest(TARGET, WANTED[LEAF]), field_manager="backup")
     found = observe_queue(leaf(fake), TARGET, WANTED)
     assert (found.ownership, found.differences, found.needs_write) == (Ownership.ADOPTED, (), True)
 
 
-def test_the_mark_removed_by_hand_comes_back(fake: FakeCluster) -> None:
+def test_a_label_removed_by_hand_is_restored(fake: FakeCluster) -> None:
     fake.merge(QUEUE, LEAF, {"metadata": {"labels": {"osmo.house": None}}}, field_manager=KIM)
     found = observe_queue(leaf(fake), TARGET, WANTED)
     assert found.ownership is Ownership.ADOPTED
@@ -148,7 +148,7 @@ def test_the_mark_removed_by_hand_comes_back(fake: FakeCluster) -> None:
         ({"osmo.namespace": "n"}, "it belongs to the namespace n (osmo.namespace)"),
     ],
 )
-def test_a_queue_of_our_name_that_others_marked_is_theirs(labels: dict[str, str], note: str) -> None:
+def test_a_queue_with_our_name_and_a_label_of_others_is_theirs(labels: dict[str, str], note: str) -> None:
     fake = FakeCluster()
     fake.create(QUEUE, {"metadata": {"name": LEAF, "labels": labels}, "spec": {}}, field_manager=KIM)
     found = observe_queue(leaf(fake), TARGET, WANTED)
@@ -164,7 +164,7 @@ def test_a_queue_of_our_name_that_others_marked_is_theirs(labels: dict[str, str]
         ({"osmo.house": "h1", "osmo.namespace": "ns"}, Ownership.OURS),
     ],
 )
-def test_a_queue_that_we_do_not_want_is_ours_only_with_our_mark(labels: dict[str, str], standing: Ownership) -> None:
+def test_an_undesired_queue_is_ours_only_with_our_label(labels: dict[str, str], standing: Ownership) -> None:
     fake = FakeCluster()
     fake.create(QUEUE, {"metadata": {"name": "osmo-pool-ns-old", "labels": labels}, "spec": {}}, field_manager=KIM)
     found = observe_queue(fake.get(QUEUE, "osmo-pool-ns-old"), TARGET, WANTED)

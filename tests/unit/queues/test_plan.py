@@ -149,7 +149,7 @@ def test_a_quota_that_others_raised_is_reduced_again() -> None:
     assert sorted(words(steps)) == ["update a", "update s", "update team"]
 
 
-def test_what_belongs_to_others_is_not_touched_nor_what_is_below_it() -> None:
+def test_queues_of_others_and_below_them_are_untouched() -> None:
     target = wanted("root -1\n  team 10\n    s 10\n  own 5\n    t 5")
     around = {
         "team": ObservedQueue("team", "u", "root", 10, Ownership.OTHERS, (), "it belongs to another installation"),
@@ -177,13 +177,13 @@ def test_a_queue_with_a_guest_below_it_stays_with_all_above_it() -> None:
     assert [each.name for each in found.untouched] == ["a", "team"]
 
 
-def test_what_is_adopted_is_written_once_even_if_nothing_differs() -> None:
+def test_an_adopted_queue_is_written_once_even_without_differences() -> None:
     target = wanted("root -1")
     (step,) = plan_queues(target, {"root": there("root", -1, None, Ownership.ADOPTED)}).steps
     assert (step.action, step.description) == (QueueAction.UPDATE, "update root: take over")
 
 
-def test_a_circle_made_by_hand_ends() -> None:
+def test_a_cycle_written_by_hand_causes_no_endless_loop() -> None:
     target = wanted("root -1\n  team 10\n    s 10")
     around = seen("root -1\n  team 10\n    s 10", target)
     around["team"] = ObservedQueue("team", "u", "s", 10, Ownership.OURS, CHANGE)

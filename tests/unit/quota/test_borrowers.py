@@ -21,12 +21,12 @@ def tree(top: int, middle: int, leaf: int) -> QuotaTree:
     [((0, 0, 7), 0), ((0, 1, 5), 1), ((9, 0, 4), 2), ((0, 0, 4), 2)],
     ids=["within its own", "its parent has it", "the top has it", "a debt of the top is nobody's to take"],
 )
-def test_so_far_up_it_borrows(own: tuple[int, int, int], levels: int) -> None:
+def test_the_number_of_borrowing_levels(own: tuple[int, int, int], levels: int) -> None:
     assert borrowing_levels(tree(*own), "leaf") == levels
     assert borrowing_levels(tree(*own), "calm") == 0
 
 
-def test_what_a_change_lays_open() -> None:
+def test_newly_reclaimable_nodes_after_a_change() -> None:
     assert newly_reclaimable(tree(9, 4, 5), tree(9, 0, 5)) == ["leaf"]
     assert newly_reclaimable(tree(9, 0, 5), tree(9, 4, 5)) == []
     assert newly_reclaimable(QuotaTree([]), tree(9, 0, 5)) == ["leaf"], "it comes and borrows"

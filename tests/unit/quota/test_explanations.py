@@ -50,7 +50,7 @@ def test_a_term_that_names_a_number_of_another_node_has_its_amount(drawn):
                     assert term.amount == getattr(numbers[term.node], term.number)
 
 
-def test_why_ten_and_not_more():
+def test_the_terms_of_the_worked_example():
     tree = QuotaTree(EXAMPLE_A, gpus(serve=18, train=9))
     explanations = {each.number: each for each in explain_node(tree, GPU, "serve")}
     (above,) = explanations["available"].terms

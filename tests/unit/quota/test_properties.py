@@ -78,7 +78,7 @@ def test_fast_path_equals_the_formula_and_a_debt_free_tree_stays_so(drawn, data)
 
 
 @given(trees())
-def test_available_is_what_the_balances_say(drawn):
+def test_available_follows_from_the_balances(drawn):
     """available(x) = min(T(x) + borrowing limit, what x keeps and does not use + available(parent)), debts or not."""
     tree, _leaves = drawn
     column = tree.columns[GPU]
@@ -92,7 +92,7 @@ def test_available_is_what_the_balances_say(drawn):
 
 
 @given(trees(), st.data())
-def test_what_is_admitted_beside_a_debt_puts_no_limit_of_its_path_out_of_hand(drawn, data):
+def test_admission_with_a_debt_breaks_no_limit_of_the_path(drawn, data):
     """D12: the formula is checked on the path from the leaf to the root. An admitted workload leaves no node there over
     its limits, and a refused one would have."""
     tree, leaves = drawn
@@ -163,13 +163,13 @@ def test_the_reason_is_true(drawn, data):
 
 
 @given(trees())
-def test_one_walk_finds_what_is_available_of_all(drawn):
+def test_available_of_all_equals_available_of_each(drawn):
     tree, _leaves = drawn
     column = tree.columns[GPU]
     assert column.available_of_all() == [column.available(x) for x in range(len(tree.names))]
 
 
-def test_a_chain_is_as_long_as_it_is_written():
+def test_a_long_chain_causes_no_recursion():
     """Its numbers are found without a call within a call for each node."""
     quota = {GPU: NodeQuota(1, borrowing_limit=10_000, lending_limit=1)}
     tree = QuotaTree([QuotaNode(f"c{n}", f"c{n + 1}" if n < 4999 else None, quota) for n in range(5000)])
@@ -180,7 +180,7 @@ def test_a_chain_is_as_long_as_it_is_written():
 
 
 @given(trees())
-def test_what_bounds_the_potential_is_true(drawn):
+def test_the_binding_potential_limit_is_true(drawn):
     """The number is that of the node and limit that are named, with what the nodes below it keep for themselves."""
     tree, leaves = drawn
     column = tree.columns[GPU]

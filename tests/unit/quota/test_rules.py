@@ -50,7 +50,7 @@ def test_rows(rows, about, expected):
     assert codes(*rows, **about) == expected
 
 
-def test_a_node_has_so_many_rows_and_no_more():
+def test_the_number_of_rows_is_bounded():
     rows = [row(resource=f"r{i}", at=i) for i in range(MAX_QUOTA_ROWS)]
     assert codes(*rows) == []
     assert codes(*rows, row(resource="one", at=MAX_QUOTA_ROWS)) == [("quotas", "too_many")]
@@ -63,7 +63,7 @@ def test_weight(weight, good):
     assert (check_weight(weight) == []) is good
 
 
-def test_the_circle_is_named_whole():
+def test_the_whole_cycle_is_named():
     parents = {"a": "b", "b": "c", "c": None, "x": "a", "p": "q", "q": "p"}
     assert find_closed_cycle(parents, "c", "a") == ["c", "a", "b"]
     assert find_closed_cycle(parents, "c", "c") == ["c"]
@@ -77,7 +77,7 @@ def test_the_circle_is_named_whole():
 @given(
     st.dictionaries(st.integers(0, 6), st.none() | st.integers(0, 6)), st.integers(0, 6), st.none() | st.integers(0, 6)
 )
-def test_looking_for_a_circle_ends(parents, name, parent):
+def test_the_search_for_a_cycle_ends(parents, name, parent):
     circle = find_closed_cycle(parents, name, parent)
     if circle:
         after = {**parents, name: parent}

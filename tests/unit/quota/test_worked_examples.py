@@ -60,7 +60,7 @@ def test_example_a_states(usage, t, available):
     assert column_of(tree, "potential_available", "serve", "batch", "train", "labs") == [28, 7, 40, 2]
 
 
-def test_example_b_a_tighter_lending_limit_makes_a_debt_and_evicts_nobody():
+def test_example_b_a_tighter_lending_limit_creates_a_debt_and_evicts_no_work():
     before = QuotaTree([node("a", "pool", 10, lend=4), node("b", "pool", 2)], gpus(b=6))
     assert column_of(before, "t", "pool") == [0]
     assert column_of(before, "available", "a", "b") == [6, 0]
@@ -74,7 +74,7 @@ def test_example_b_a_tighter_lending_limit_makes_a_debt_and_evicts_nobody():
     assert after.columns[GPU].available(after.index["b"]) == -3
 
 
-def test_example_c_debt_in_another_branch_blocks_nobody():
+def test_example_c_debt_in_another_branch_blocks_no_work():
     tree = QuotaTree(
         [node("root"), node("x", "root", borrow=0), node("y", "root"), node("xq", "x", 6), node("yq", "y", 5)],
         gpus(xq=8),

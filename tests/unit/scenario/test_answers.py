@@ -261,7 +261,7 @@ def test_a_waiting_workload_names_node_limit_and_amounts():
     assert got["workloads"]["w"]["unblock"] == ["Raise the borrowing limit of q by 1 GPU, or end as much work in q."]
 
 
-def test_the_preview_of_a_change_equals_what_then_happens():
+def test_the_preview_of_a_change_equals_its_result():
     base = """
     nodes: [{name: n, gpus: 4}]
     queues: [{name: a, quota: 2}, {name: b, quota: 2}]

@@ -27,14 +27,14 @@ def keys_of(table: str) -> set[str]:
     return {key for row in TABLES[table].splitlines() for key in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
-def test_the_first_file_is_answered_as_it_is_told() -> None:
+def test_the_first_file_has_the_documented_answer() -> None:
     got = answer(SCENARIOS["first"])
     assert OUTPUTS["first"].strip() in simulation_text(got)
     assert [(step["action"], step["workload"]) for step in got["steps"]] == [("reclaim", "wf1"), ("start", "wf2")]
     assert got["workloads"]["wf3"]["reason"]["code"] == "never_fits"
 
 
-def test_the_changes_are_answered_as_they_are_told() -> None:
+def test_the_changes_have_the_documented_answers() -> None:
     got = answer(SCENARIOS["what-if"])
     states = {name: work["state"] for name, work in got["workloads"].items()}
     assert states == {"serve": "running", "old": "finished", "new": "running"}
@@ -63,7 +63,7 @@ def test_the_keys_at_the_top_and_of_groups_are_named() -> None:
     assert f"{{{', '.join(GROUP_KEYS)}}}" in TABLES["gang"]
 
 
-def test_what_is_shown_as_faulty_has_every_code() -> None:
+def test_the_faulty_example_has_every_code() -> None:
     ((codes, text),) = REFUSED
     with pytest.raises(ScenarioError) as refused:
         answer(text)
@@ -72,7 +72,7 @@ def test_what_is_shown_as_faulty_has_every_code() -> None:
     assert all(f"| `{code}` |" in PAGE for code in CODES)
 
 
-def test_the_answer_is_told_whole() -> None:
+def test_the_answer_is_documented_completely() -> None:
     got = answer(SCENARIOS["what-if"])
     told = PAGE[PAGE.index("## The answer") : PAGE.index("## What cannot be read")]
     step, queue, work = got["steps"][0], got["queues"]["a"], got["workloads"]["serve"]

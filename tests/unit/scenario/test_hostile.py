@@ -57,7 +57,7 @@ def test_the_limits_hold(target: str, case: int) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_what_means_harm_is_refused_clearly() -> None:
+def test_hostile_files_are_refused_with_a_message() -> None:
     """All in one process, one after the other: what one leaves behind is the next one's."""
     answers = dict(zip(hostile.SCENARIOS, read(list(hostile.SCENARIOS.values())), strict=True))
 

@@ -39,7 +39,7 @@ def states(scenario):
     return {name: work["state"] for name, work in answer_scenario(scenario)["workloads"].items()}
 
 
-def test_nothing_changed_is_what_is():
+def test_without_changes_the_answer_is_the_live_state():
     assert states(build_live_scenario(LIVE, {"live": True}, LiveNames())) == {
         "low-1": "running",
         "chain-1/first": "running",
@@ -48,7 +48,7 @@ def test_nothing_changed_is_what_is():
     }
 
 
-def test_names_are_those_that_people_use():
+def test_names_in_changes_are_those_of_the_pages():
     """`set` and `remove` mean the pool, `submit` its shared queue, `finish` all groups of a workflow."""
     changed = run_live({"set": {"name": "team--a", "quota": 0}}, {"finish": "chain-1"}, {"finish": ["low-1"]})
     after = states(changed)
@@ -62,7 +62,7 @@ def test_names_are_those_that_people_use():
     assert {q.parent for q in new.facts.queues} == {None}
 
 
-def test_new_work_stands_where_its_pool_may():
+def test_new_work_runs_on_the_nodes_of_its_pool():
     only = frozenset({"m"})
     live = ClusterFacts((QueueFacts("q", quota={GPU: 8}),), nodes=(NodeFacts("a", {GPU: 8}), NodeFacts("m", {GPU: 8})))
     question = {"live": True, "changes": [{"submit": {"name": "w", "queue": "q", "tasks": [{"gpus": 1}]}}]}
@@ -84,7 +84,7 @@ def test_new_work_stands_where_its_pool_may():
         ("finish", "changes[0]", "bad_value"),
     ],
 )
-def test_a_change_that_cannot_be_read_is_told_with_its_path(change, path, code):
+def test_an_unreadable_change_is_reported_with_its_path(change, path, code):
     with pytest.raises(ScenarioError) as refused:
         run_live(change)
     assert (path, code) in [(fault.path, fault.code) for fault in refused.value.details]

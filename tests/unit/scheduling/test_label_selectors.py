@@ -38,7 +38,7 @@ def test_unreadable(selector: str) -> None:
 
 
 @given(st.text(alphabet="ab.*+?[]{}^$\\|()", min_size=1, max_size=12))
-def test_what_comes_out_is_always_a_regular_expression(selector: str) -> None:
+def test_the_result_is_always_a_regular_expression(selector: str) -> None:
     pattern = selector_pattern(selector)
     if pattern is not None:
         re.compile(pattern)

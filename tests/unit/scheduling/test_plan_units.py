@@ -32,7 +32,7 @@ def reclaim(name: str, whom: str) -> Step:
 
 
 class TestPlanUnits:
-    def test_what_is_taken_belongs_to_the_start_it_is_for(self) -> None:
+    def test_evictions_are_in_the_unit_of_the_start_that_needs_them(self) -> None:
         steps = [
             start("a", "n"),
             reclaim("x", "b"),
@@ -69,7 +69,7 @@ class TestRoom:
         work = [gang("old", "q", on="n"), gang("a", "q"), gang("b", "q"), gang("wide", "q", gpus=2)]
         return NodeCapacity(facts([queue("q", 9)], work, {"n": 2}))
 
-    def test_what_is_full_is_full(self) -> None:
+    def test_a_full_node_accepts_no_further_start(self) -> None:
         capacity = self.capacity()
         assert capacity.book(PlanUnit((start("a", "n"),)))
         assert not capacity.book(PlanUnit((start("b", "n"),)))
@@ -85,7 +85,7 @@ class TestRoom:
         assert not capacity.book(PlanUnit((reclaim("old", "wide"), start("wide", "n"), start("a", "n"))))
         assert capacity.book(PlanUnit((start("a", "n"),)))
 
-    def test_what_was_not_done_after_all_is_taken_back(self) -> None:
+    def test_undo_returns_the_booked_capacity(self) -> None:
         capacity = self.capacity()
         mark = capacity.mark()
         assert capacity.book(PlanUnit((start("a", "n"),)))
@@ -100,7 +100,7 @@ class TestRoom:
     def test_no_gang_starts_on_a_missing_node(self) -> None:
         assert not self.capacity().book(PlanUnit((start("a", "gone"),)))
 
-    def test_an_overfull_node_takes_only_what_does_not_ask_for_more_of_that(self) -> None:
+    def test_an_overfull_node_accepts_only_tasks_without_the_overfull_resource(self) -> None:
         work = [gang("old", "q", on="n", gpus=4), gang("a", "q"), gang("none", "q", gpus=0)]
         capacity = NodeCapacity(facts([queue("q", 9)], work, {"n": 2}))
         assert not capacity.book(PlanUnit((start("a", "n"),)))

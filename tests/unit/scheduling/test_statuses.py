@@ -42,7 +42,7 @@ def test_workflow_from_groups(groups: str, workflow: str) -> None:
     assert derive_workflow_status(TaskStatus(each) for each in groups.split()) == workflow
 
 
-def test_live_and_failed() -> None:
+def test_active_and_failed() -> None:
     assert {"PENDING", "RUNNING", "WAITING"} == ACTIVE_WORKFLOW_STATUSES
     assert all(
         status.is_active != (status.is_failed or status is WorkflowStatus.COMPLETED) for status in WorkflowStatus

@@ -67,7 +67,7 @@ def test_simulated_runtime() -> None:
     assert simulated_runtime_seconds({"osmo/simulated-runtime": "soon"}) is None
 
 
-def test_a_timeout_takes_a_plain_number_as_seconds() -> None:
+def test_a_plain_number_is_a_timeout_in_seconds() -> None:
     assert read_valid(one_task_file(workflow="timeout: {exec_timeout: 90}")).exec_timeout == timedelta(seconds=90)
 
 
@@ -97,7 +97,7 @@ def test_exit_actions_of_the_task_come_before_those_of_the_pool() -> None:
     assert {code: exit_action(code, actions) for code in expected} == expected
 
 
-def test_exit_actions_of_the_pool_that_nobody_can_read_are_left_out() -> None:
+def test_invalid_exit_actions_of_the_pool_are_left_out() -> None:
     parsed = parse(one_task_file(), rules=SpecRules(exit_actions={"EXPLODE": "1", "FAIL": "x", "COMPLETE": "2"}))
     assert parsed.spec is not None
     assert parsed.spec.tasks[0].exit_actions == {"COMPLETE": ((2, 2),)}
@@ -132,5 +132,5 @@ def test_cycles(graph: dict[str, list[str]], circle: list[str]) -> None:
     assert find_cycle(graph) == circle
 
 
-def test_a_long_chain_is_no_cycle() -> None:
+def test_a_long_chain_is_not_a_cycle() -> None:
     assert find_cycle({f"g{n}": [f"g{n + 1}"] for n in range(20_000)}) == []

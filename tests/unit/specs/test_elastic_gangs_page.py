@@ -22,7 +22,9 @@ MANIFESTS = dict(re.findall(r"<!-- manifest: ([\w-]+) -->\n```yaml\n(.*?)```", P
     ("name", "gpus", "pods", "priority"),
     [("inference-service", 24, 32, None), ("training-job", 64, 10, Priority.LOW)],
 )
-def test_the_manifests_are_taken_without_a_word(name: str, gpus: int, pods: int, priority: Priority | None) -> None:
+def test_the_manifests_are_accepted_without_warnings(
+    name: str, gpus: int, pods: int, priority: Priority | None
+) -> None:
     parsed = parse(MANIFESTS[name])
     assert (parsed.violations, parsed.warnings) == ((), ())
     assert parsed.spec is not None
@@ -34,7 +36,7 @@ def test_the_table_has_every_annotation() -> None:
     assert tuple(sorted(re.findall(r"^\| `(osmo/[\w-]+)`", PAGE, re.MULTILINE))) == tuple(sorted(KNOWN_ANNOTATIONS))
 
 
-def test_the_tree_is_as_it_is_drawn() -> None:
+def test_the_tree_equals_the_documented_one() -> None:
     parsed = parse(MANIFESTS["inference-service"])
     assert parsed.spec is not None
     (gang,) = parsed.spec.groups

@@ -68,7 +68,7 @@ def test_each_leaf_has_its_minimum_of_pods_called_after_it():
     }
 
 
-def test_what_must_fit_is_the_required_minimum():
+def test_admission_checks_the_required_minimum():
     assert read_valid(INFERENCE).largest_gang_gpus == 24
     assert (
         read_valid(INFERENCE.replace("  minSubGroup: 3     # Need 3 out of 4 replicas\n", "")).largest_gang_gpus == 32
@@ -89,7 +89,7 @@ def test_without_any_minimum_it_is_one_pod():
 
 
 @pytest.mark.parametrize("given", [4, "4", {"default": 4}, '{"default": 4}', "{default: '4'}"])
-def test_annotations_may_be_texts_as_kubernetes_keeps_them(given):
+def test_annotations_may_be_texts_as_in_kubernetes(given):
     spec = read_valid(plain(pods=given, gpus_per_pod=given))
     assert [task.gpu for task in spec.tasks] == [4, 4, 4, 4]
     assert spec.largest_gang_gpus == 8
@@ -165,19 +165,19 @@ def test_warnings_pass_through():
         (two(gpus_per_pod={"a": 1}), "The pods of b request no GPUs"),
     ],
 )
-def test_what_is_not_used_is_said(text, warning):
+def test_unused_fields_get_a_warning(text, warning):
     parsed = parse(text)
     assert parsed.spec is not None
     assert any(warning in sentence for sentence in parsed.warnings), parsed.warnings
 
 
-def test_what_a_cluster_adds_is_passed_over():
+def test_fields_added_by_a_cluster_are_ignored():
     text = INFERENCE.replace("metadata:", "status: {phase: x}\nmetadata:\n  uid: u\n  resourceVersion: '1'")
     text = text.replace("{osmo/gpus-per-pod: 1}", "{osmo/gpus-per-pod: 1, kubectl.kubernetes.io/x: y}")
     assert parse(text).warnings == ()
 
 
-def test_variables_beside_it_do_nothing_and_are_told():
+def test_given_variables_are_ignored_with_a_warning():
     parsed = parse(INFERENCE, set_variables=["a=1"])
     assert parsed.spec is not None
     assert parsed.warnings == ("A PodGroup manifest is not a template; the given variables are not used.",)
@@ -249,7 +249,7 @@ def test_one_fault_each(text, expected):
     assert len(found) <= 2  # a name that is missing is missed by the name's rule alone; a bad type may be told twice
 
 
-def test_a_pool_without_default_platform_wants_one():
+def test_a_pool_without_default_platform_requires_one():
     rules = SpecRules(platforms={"a100": PlatformRules(), "h100": PlatformRules()})
     assert read_faults(two(), rules=rules) == [(2, "metadata.annotations.osmo/platform", "no_platform")]
     assert read_fault_codes(two(platform={"a": "a100"}), rules=rules) == ["no_platform"]
@@ -258,20 +258,20 @@ def test_a_pool_without_default_platform_wants_one():
 
 
 @pytest.mark.parametrize("name", ["Prefill", "pre_fill", "p" * 64])
-def test_a_cluster_takes_fewer_names(name):
+def test_a_cluster_allows_fewer_names(name):
     text = two(image="ubuntu").replace("name: b", f"name: {name}")
     assert len(read_valid(text).tasks) == 3
     assert read_faults(text, rules=SpecRules(on_cluster=True)) == [(3, "spec.subGroups[1].name", "bad_name")]
 
 
-def test_real_pods_want_an_image():
+def test_pods_on_a_cluster_require_an_image():
     rules = SpecRules(on_cluster=True)
     assert read_faults(two(), rules=rules) == [(2, "metadata.annotations.osmo/image", "missing")]
     assert read_fault_codes(two(image={"a": "ubuntu"}), rules=rules) == ["missing"]
     assert read_valid(two(image="ubuntu"), rules=rules).tasks[2].image == "ubuntu"
 
 
-def test_so_many_sub_groups_as_scheduling_bears():
+def test_the_number_of_sub_groups_is_bounded():
     def star(size):
         return plain(
             "{minSubGroup: 1, subGroups: [" + ", ".join(f"{{name: g{n}, minMember: 1}}" for n in range(size)) + "]}"
@@ -281,7 +281,7 @@ def test_so_many_sub_groups_as_scheduling_bears():
     assert read_faults(star(257)) == [(3, "spec.subGroups", "too_many_tasks")]
 
 
-def test_so_many_pods_as_the_bounds_allow():
+def test_the_number_of_pods_is_bounded():
     assert len(read_valid(plain("{minMember: 5}"), rules=SpecRules(max_pods=5)).tasks) == 5
     assert read_fault_codes(plain("{minMember: 6}"), rules=SpecRules(max_pods=5)) == ["too_many_tasks"]
 
@@ -294,7 +294,7 @@ def test_so_many_pods_as_the_bounds_allow():
         "{% if true %}\n" + MINIMAL + "{% endif %}\n# kind: PodGroup\n",
     ],
 )
-def test_a_workflow_that_speaks_of_one_stays_a_workflow(text):
+def test_a_workflow_that_mentions_a_pod_group_stays_a_workflow(text):
     spec = read_valid(text)
     assert spec.name == "hello"
     assert spec.groups[0].gang is None

@@ -63,7 +63,7 @@ def head(**annotations: str) -> str:
         pytest.param(head() + "spec: {subGroups: [{name: " + "n" * 500_000 + "}]}", "bad_name", id="a long name"),
     ],
 )  # fmt: skip
-def test_manifests_that_mean_harm_get_a_sentence(text: str, code: str) -> None:
+def test_hostile_manifests_get_a_message(text: str, code: str) -> None:
     parsed = parse(text)
     assert_consistent(parsed)
     assert code in {fault.code for fault in parsed.violations}

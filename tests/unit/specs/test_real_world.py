@@ -221,7 +221,7 @@ def test_distributed_training() -> None:
     assert (spec.exec_timeout, spec.queue_timeout) == (timedelta(days=3), timedelta(minutes=90))
 
 
-def test_sections_that_come_and_go() -> None:
+def test_conditional_sections() -> None:
     parsed = parse(SERVICE)
     assert parsed.violations == ()
     assert parsed.spec is not None
@@ -254,7 +254,7 @@ def test_pipeline_without_templates() -> None:
     assert set(model.extra) == {"kpis", "downloadType", "cacheSize"}
 
 
-def test_what_a_dry_run_answers_reads_the_same_again() -> None:
+def test_the_answer_of_a_dry_run_gives_the_same_spec() -> None:
     """The stock client posts the file for a dry run and then submits the answer (OSMO contract, 7.1)."""
     for text, given in ((DISTRIBUTED, ["store=s3://b/x"]), (SERVICE, []), (PIPELINE, [])):
         first = parse(text, set_variables=given)
@@ -271,7 +271,7 @@ def test_an_empty_section_of_defaults_is_none() -> None:
     )
 
 
-def test_one_key_twice_with_one_value_is_let_through() -> None:
+def test_a_repeated_key_with_an_equal_value_is_accepted() -> None:
     """Seen in a file of OSMO's own tests; a YAML reader takes the last, so nothing is lost."""
     parsed = parse("workflow:\n  name: n\n  tasks:\n  - name: a\n    image: b\n    command: [sh]\n    name: a\n")
     assert parsed.spec is not None

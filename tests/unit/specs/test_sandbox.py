@@ -55,7 +55,7 @@ def test_a_worker_is_renewed_after_many_renders(
     assert worker.process.poll() is not None
 
 
-def test_a_template_that_takes_too_long_costs_only_its_worker(
+def test_a_slow_template_ends_only_its_worker(
     own_pool: sandbox._RenderProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox, "RENDER_SECONDS", 0.3)
@@ -81,7 +81,7 @@ def test_a_forked_process_has_workers_of_its_own(own_pool: sandbox._RenderProces
     assert other.idle == []
 
 
-def test_no_worker_to_be_had_is_our_fault_not_the_templates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_worker_is_not_a_fault_of_the_template(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sandbox, "_WORKER", tmp_path / "gone.py")
     with pytest.raises(Busy):
         text_of("x")

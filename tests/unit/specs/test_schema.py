@@ -69,7 +69,7 @@ def test_every_fault_of_a_file_at_once_with_its_line() -> None:
     )
 
 
-def test_faults_stand_in_the_order_of_the_file() -> None:
+def test_faults_are_in_the_order_of_the_file() -> None:
     lines = [line for line, _, _ in read_faults(MANY_FAULTS)]
     assert lines == sorted(line for line in lines if line is not None)
 
@@ -206,7 +206,7 @@ def test_exactly_one_lead() -> None:
     assert read_fault_codes(group(", lead: true", ", lead: true")) == ["leads"]
 
 
-def test_groups_may_stand_in_any_order() -> None:
+def test_groups_may_be_in_any_order() -> None:
     spec = read_valid(
         "workflow: {name: n, tasks: [{name: b, image: i, command: [sh], inputs: [{task: a}]}, "
         "{name: a, image: i, command: [sh]}]}\n"
@@ -230,7 +230,7 @@ def test_task_count() -> None:
         ("enviroment", "environment"),
     ],
 )
-def test_a_typing_error_is_answered_with_the_word_meant(typed: str, meant: str) -> None:
+def test_a_typing_error_gets_a_suggestion(typed: str, meant: str) -> None:
     (fault,) = parse(one_task_file(f"{typed}: x")).violations
     assert f'Did you mean "{meant}"?' in fault.message
 
@@ -240,7 +240,7 @@ class TestPlatforms:
         platforms={"small": PlatformRules(), "big": PlatformRules(True, True, ("/dev/shm",))}, default_platform=None
     )
 
-    def test_none_named_and_no_default(self) -> None:
+    def test_a_platform_is_required_without_a_default(self) -> None:
         assert read_faults(one_task_file(), rules=self.rules) == [(4, "workflow.tasks[0]", "no_platform")]
         text = one_task_file(workflow="resources: {default: {cpu: 1}}")
         assert read_faults(text, rules=self.rules) == [(7, "workflow.resources.default", "no_platform")]
@@ -258,7 +258,7 @@ class TestPlatforms:
         assert fault.code == "unknown_platform"
         assert 'Did you mean "big"?' in fault.message
 
-    def test_what_it_allows(self) -> None:
+    def test_rights_of_the_platform(self) -> None:
         fields = "privileged: true\nhostNetwork: true\nvolumeMounts: ['/dev/shm:/x', /etc]"
         big = one_task_file(fields, "resources: {default: {platform: big}}")
         assert read_faults(big, rules=self.rules) == [(9, T + ".volumeMounts[1]", "not_allowed")]
@@ -282,7 +282,7 @@ class TestTimeouts:
         spec = read_valid(MINIMAL, rules=self.rules)
         assert (spec.exec_timeout, spec.queue_timeout) == (timedelta(hours=1), timedelta(hours=2))
 
-    def test_more_than_the_pool_allows_is_cut_and_said(self) -> None:
+    def test_a_time_above_the_maximum_is_reduced_with_a_warning(self) -> None:
         """OSMO cuts it silently; refusing would refuse files that run there."""
         parsed = parse(one_task_file(workflow="timeout: {exec_timeout: 2d, queue_timeout: 30d}"), rules=self.rules)
         assert parsed.spec is not None
@@ -295,7 +295,7 @@ class TestTimeouts:
         assert parsed.spec.exec_timeout == timedelta(hours=1)
         assert parsed.warnings
 
-    def test_one_that_is_switched_off_by_a_comment(self) -> None:
+    def test_a_section_whose_content_is_a_comment(self) -> None:
         assert read_valid(one_task_file(workflow="timeout:\n#  exec_timeout: 1h")).exec_timeout is None
 
 

@@ -47,7 +47,7 @@ class TestVariables:
         assert rules.default_variables == {"r": {"name": "a"}}
 
     @pytest.mark.parametrize("assignment", ["name", "", "=x", "a..b=x", ".a=x", "name.part=x", "a" + ".a" * 100 + "=x"])
-    def test_what_sets_nothing(self, assignment: str) -> None:
+    def test_an_option_without_a_value_is_refused(self, assignment: str) -> None:
         text = defaults("  name: file\n")
         assert read_faults(text, set_variables=["name=n", assignment])[0] == (
             None,
@@ -86,14 +86,14 @@ class TestVariables:
         assert read_valid(text).name == "x-2024-01-02"
 
     @pytest.mark.parametrize("section", ["  [a\n", "  - a\n", "  5\n", "- a\n"])
-    def test_defaults_that_are_no_map(self, section: str) -> None:
+    def test_defaults_that_are_not_a_map(self, section: str) -> None:
         assert {path for _, path, _ in read_faults(defaults(section))} == {"default-values"}
 
     def test_two_sections_of_defaults(self) -> None:
         text = defaults("  name: a\n") + "default-values:\n  name: b\n"
         assert (7, "default-values", "duplicate_key") in read_faults(text)
 
-    def test_defaults_may_stand_first_and_in_json(self) -> None:
+    def test_defaults_may_be_first_and_in_json(self) -> None:
         assert read_valid(f"default-values:\n  name: first\n\n{NAMED}").name == "first"
         assert (
             read_valid(
@@ -103,11 +103,11 @@ class TestVariables:
             == "j"
         )
 
-    def test_the_word_inside_a_block_of_text_is_no_section(self) -> None:
+    def test_the_key_inside_a_block_of_text_is_not_a_section(self) -> None:
         text = one_task_file("args:\n- |\n  default-values:\n    x: {{ x }}") + "default-values:\n  x: 1\n"
         assert read_valid(text).tasks[0].args == ("default-values:\n  x: 1\n",)
 
-    def test_a_block_that_keeps_its_ends_gains_nothing_from_the_section_behind_it(self) -> None:
+    def test_a_block_of_text_gets_no_line_of_the_removed_section(self) -> None:
         text = one_task_file("args:\n- |+\n  {{ x }}") + "\n\n"
         alone = read_valid(text, set_variables=["x=1"]).tasks[0].args
         assert alone == ("1\n\n\n",)
@@ -115,18 +115,18 @@ class TestVariables:
 
 
 class TestMarks:
-    def test_osmos_own_marks_pass_through(self) -> None:
+    def test_tokens_of_osmo_stay_unchanged(self) -> None:
         arguments = "{{output}} {{ output }} {{input:0}} {{ input:t }} {{host:t}} {{workflow_id}} {{uuid}}"
         assert read_valid_task(f"args: ['{arguments}', '{{{{ 1 + 1 }}}}']").args == (arguments, "2")
 
-    def test_a_variable_of_that_name_is_used_where_the_mark_is_written_with_blanks(self) -> None:
+    def test_a_token_with_blanks_is_a_variable_if_one_has_that_name(self) -> None:
         text = one_task_file("args: ['{{output}}', '{{ output }}', '{{ 1 }}']") + "default-values: {output: mine}\n"
         assert read_valid(text).tasks[0].args == ("{{output}}", "mine", "1")
 
-    def test_a_file_with_nothing_but_marks_is_no_template(self) -> None:
+    def test_a_file_with_tokens_only_is_not_a_template(self) -> None:
         assert read_valid_task("args: ['{{output}} ${#array[@]}']").args == ("{{output}} ${#array[@]}",)
 
-    def test_marks_inside_expressions_and_raw(self) -> None:
+    def test_tokens_inside_expressions_and_raw_blocks(self) -> None:
         task = read_valid_task("""args: ['{{ "{{output}}/x" }}', '{% raw %}{{output}} {{ x }}{% endraw %}']""")
         assert task.args == ("{{output}}/x", "{{output}} {{ x }}")
 
@@ -142,7 +142,7 @@ class TestLines:
             (12, "workflow.after", "unknown_key"),
         ]
 
-    def test_behind_values_of_several_lines_and_stripped_blanks(self) -> None:
+    def test_lines_after_values_of_several_lines_and_stripped_blanks(self) -> None:
         text = "{% set x = 1 -%}\n\n\nworkflow:\n  name: n\n  {{ tasks }}\n  {# two\n lines #}\n  bogus: 1\n"
         given = "tasks:\n  - name: t\n    image: i\n    command: [sh]"
         assert read_faults(text, set_string_variables=[f"tasks={given}"]) == [(9, "workflow.bogus", "unknown_key")]
@@ -156,7 +156,7 @@ class TestLines:
 
 
 class TestFaults:
-    def test_all_undefined_variables_at_once_beside_other_faults(self) -> None:
+    def test_all_undefined_variables_are_reported_with_other_faults(self) -> None:
         text = (
             one_task_file(
                 "args: ['{{ a }}', '{{ b.c }}']",
@@ -172,16 +172,16 @@ class TestFaults:
             (10, "workflow.labels.x", "bad_label"),
         ]
 
-    def test_the_word_meant(self) -> None:
+    def test_a_similar_name_is_suggested(self) -> None:
         (fault,) = parse(NAMED.replace("{{ name", "{{ nmae") + "default-values: {name: x}\n").violations
         assert 'Did you mean "name"?' in fault.message
         assert "--set nmae=" in fault.message
 
-    def test_where_the_value_is_needed_to_go_on(self) -> None:
+    def test_an_undefined_value_that_rendering_needs(self) -> None:
         assert read_faults("{% for i in range(n) %}\n{% endfor %}\n" + MINIMAL) == [(1, "file", "undefined_variable")]
         assert read_faults("\n{% if n %}{% endif %}\n" + MINIMAL) == [(2, "file", "undefined_variable")]
 
-    def test_what_asks_for_it_gently_is_fine(self) -> None:
+    def test_tests_for_undefined_variables_are_allowed(self) -> None:
         assert (
             read_valid(MINIMAL.replace("hello", '{{ n | default("d") }}{% if m is defined %}x{% endif %}')).name == "d"
         )
@@ -205,7 +205,7 @@ class TestFaults:
         assert (fault.code, fault.line) == (code, 7)
         assert says in fault.message
 
-    def test_a_character_that_a_template_makes(self) -> None:
+    def test_a_forbidden_character_from_a_template(self) -> None:
         assert read_fault_codes(MINIMAL.replace("hello", r'{{ "\0" }}')) == ["bad_character"]
         assert read_fault_codes(MINIMAL.replace("hello", r'{{ "\ud800" }}')) == ["bad_character"]
 

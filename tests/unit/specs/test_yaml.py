@@ -77,7 +77,7 @@ def test_merge_keys_do_not_override() -> None:
     assert (first.environment, second.environment) == ({"A": "1", "B": "1"}, {"A": "1", "B": "2"})
 
 
-def test_text_is_taken_as_written() -> None:
+def test_text_stays_as_written() -> None:
     task = read_valid_task(
         "environment: {A: yes, B: 1.10, C: 2024-01-02, D: 0o17, E: 1:30, F: , G: 'null', H: 2024-13-45}"
         "\nargs: [007, off]"
@@ -88,11 +88,11 @@ def test_text_is_taken_as_written() -> None:
     assert task.args == ("007", "off")
 
 
-def test_what_is_passed_on_can_be_kept_as_json() -> None:
+def test_passed_on_values_can_be_stored_as_json() -> None:
     task = read_valid_task("inputs: [{dataset: {name: d, metadata: [2024-01-02, .nan, .inf]}}]")
     assert task.inputs[0]["dataset"]["metadata"] == ["2024-01-02", ".nan", ".inf"]
 
 
-def test_the_broken_line_is_shown() -> None:
+def test_the_message_shows_the_broken_line() -> None:
     (fault,) = parse("workflow:\n  name: n\n bad indent\n").violations
     assert '"bad indent"' in fault.message

@@ -54,7 +54,7 @@ def test_reading() -> None:
         (review(userInfo="root"), ["request.userInfo"]),
     ],
 )
-def test_what_is_no_review_is_refused_with_every_fault(body: Any, paths: list[str]) -> None:
+def test_an_invalid_review_is_refused_with_every_fault(body: Any, paths: list[str]) -> None:
     with pytest.raises(BadInput) as caught:
         read_review(body)
     assert [violation.path for violation in caught.value.details] == paths
@@ -68,7 +68,7 @@ def test_allowing() -> None:
     }
 
 
-def test_refusing_says_everything_once() -> None:
+def test_a_refusal_names_every_violation_once() -> None:
     found = [
         Violation("spec.a", "both_minimums", "One."),
         Violation("spec.b", "cycle", "Two."),

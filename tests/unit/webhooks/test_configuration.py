@@ -35,7 +35,7 @@ def test_by_service() -> None:
     assert {hook["failurePolicy"] for hook in made["webhooks"]} == {"Ignore"}
 
 
-def test_the_system_is_left_alone_unless_namespaces_are_chosen() -> None:
+def test_system_namespaces_are_excluded_unless_namespaces_are_chosen() -> None:
     (expression,) = webhook_configuration.webhook_configuration(WebhookSpec("prod", URL, False))["webhooks"][0][
         "namespaceSelector"
     ]["matchExpressions"]
@@ -61,12 +61,12 @@ def test_installing_looking_and_removing() -> None:
 @pytest.mark.parametrize(
     "kind", [kind for kind in vars(resource_kinds).values() if isinstance(kind, ResourceKind)], ids=str
 )
-def test_every_kind_we_speak_of_has_its_rights(kind: ResourceKind) -> None:
+def test_every_used_kind_has_its_rights(kind: ResourceKind) -> None:
     rules = [rule for item in rbac.rbac_manifests("ns") for rule in item.get("rules", [])]
     assert any(kind.group in rule["apiGroups"] and kind.plural in rule["resources"] for rule in rules)
 
 
-def test_no_right_reaches_further_than_named() -> None:
+def test_no_right_is_wider_than_needed() -> None:
     everything = rbac.rbac_manifests("ns")
     words = [word for item in everything for rule in item.get("rules", []) for part in rule.values() for word in part]
     assert "*" not in words

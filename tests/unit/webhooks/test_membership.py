@@ -75,13 +75,13 @@ def test_which_queues_are_ours(queue: str, ours: bool) -> None:
         ),
     ],
 )
-def test_a_stranger_may_not(kind: WorkloadKind, now: dict[str, Any], path: str) -> None:
+def test_an_account_not_allowed_is_refused(kind: WorkloadKind, now: dict[str, Any], path: str) -> None:
     (found,) = access_violations(kind, now, None, MALLORY, GUARDED)
     assert (found.path, found.code) == (path, "foreign_work")
     assert "mallory" in found.message
 
 
-def test_the_sentence_says_how_to_submit() -> None:
+def test_the_message_says_how_to_submit() -> None:
     (found,) = access_violations(WorkloadKind.POD, queued("osmo-pool-ns-team---shared"), None, MALLORY, GUARDED)
     assert "https://osmo.example: osmo workflow submit FILE --pool team." in found.message
     (found,) = access_violations(WorkloadKind.POD, queued(OURS), None, MALLORY, GUARDED)
@@ -103,21 +103,21 @@ def test_the_sentence_says_how_to_submit() -> None:
         (WorkloadKind.POD_GROUP, joining(GANG) | {"spec": {"queue": "mine"}}),
     ],
 )
-def test_work_elsewhere_is_nobodys_business(kind: WorkloadKind, now: dict[str, Any]) -> None:
+def test_work_in_other_queues_is_allowed(kind: WorkloadKind, now: dict[str, Any]) -> None:
     assert access_violations(kind, now, None, MALLORY, GUARDED) == []
 
 
 @pytest.mark.parametrize("caller", [Caller(US), Caller("anybody", frozenset({"let-in"}))])
-def test_we_and_those_let_in_may(caller: Caller) -> None:
+def test_our_and_allowed_accounts_are_admitted(caller: Caller) -> None:
     assert access_violations(WorkloadKind.POD, queued(OURS), None, caller, GUARDED) == []
     assert access_violations(WorkloadKind.POD_GROUP, group(OURS), None, caller, GUARDED) == []
 
 
-def test_an_account_not_on_the_list_is_a_stranger() -> None:
+def test_only_listed_accounts_are_admitted() -> None:
     assert access_violations(WorkloadKind.POD, queued(OURS), None, Caller(RUNNER), GUARDED)
 
 
-def test_a_change_that_claims_nothing_new_is_let_through() -> None:
+def test_a_change_that_names_no_new_queue_is_allowed() -> None:
     before = queued(OURS)
     after = pod(**{"kai.scheduler/queue": OURS, "seen": "yes"})
     assert access_violations(WorkloadKind.POD, after, before, MALLORY, GUARDED) == []
