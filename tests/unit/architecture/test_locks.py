@@ -1,4 +1,4 @@
-"""Locks stand in two modules, which state their order; a lock elsewhere could break that order unseen."""
+"""Two modules take locks and state their order; a lock elsewhere could break that order unnoticed."""
 
 from __future__ import annotations
 

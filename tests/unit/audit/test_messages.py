@@ -1,4 +1,4 @@
-"""Every action of the audit trail reads as a sentence."""
+"""The messages of all actions of the audit log."""
 
 from __future__ import annotations
 
@@ -375,7 +375,7 @@ def test_long_values_are_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "before", "after", "told"),
+    ("action", "before", "after", "message"),
     [
         (
             "committed",
@@ -398,18 +398,18 @@ def test_long_values_are_cut() -> None:
         ),
     ],
 )
-def test_workers_of_a_gpu_quota(action: str, before: Any, after: Any, told: str) -> None:
-    assert audit_message(f"gpu_allocation.{action}", "gpu_allocation/team-a/w1", "amy", before, after) == told
+def test_workers_of_a_gpu_quota(action: str, before: Any, after: Any, message: str) -> None:
+    assert audit_message(f"gpu_allocation.{action}", "gpu_allocation/team-a/w1", "amy", before, after) == message
 
 
 def test_the_alert_of_a_gpu_quota() -> None:
-    told = audit_message("gpu_quota.alert", "gpu_quota/team-a", "amy", {"alerts": 0}, {"alerts": 1})
-    assert told == "amy saw namespace team-a pass the alert threshold of its GPU quota"
+    message = audit_message("gpu_quota.alert", "gpu_quota/team-a", "amy", {"alerts": 0}, {"alerts": 1})
+    assert message == "amy saw namespace team-a pass the alert threshold of its GPU quota"
     one, two = {"alerting": ["requests.vram"]}, {"alerting": ["requests.tflops", "requests.vram", "workers"]}
-    told = audit_message("gpu_quota.alert", "gpu_quota/team-a", "amy", one, two)
-    assert told == "amy saw namespace team-a pass the alert threshold of its GPU quota (requests.tflops, workers)"
-    told = audit_message("gpu_quota.calm", "gpu_quota/team-a", "amy", two, one)
-    assert told.endswith("fall back below the alert threshold of its GPU quota (requests.tflops, workers)")
+    message = audit_message("gpu_quota.alert", "gpu_quota/team-a", "amy", one, two)
+    assert message == "amy saw namespace team-a pass the alert threshold of its GPU quota (requests.tflops, workers)"
+    message = audit_message("gpu_quota.calm", "gpu_quota/team-a", "amy", two, one)
+    assert message.endswith("fall back below the alert threshold of its GPU quota (requests.tflops, workers)")
 
 
 @pytest.mark.parametrize("reason", ["reconciled", "settled", "drained"])

@@ -57,7 +57,7 @@ def osmo(stub: StubServer, home: Path) -> ClientRunner:
 
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Pauses between attempts, recorded instead of slept."""
+    """Pauses between attempts are recorded and not slept."""
     pauses: list[float] = []
     for module in ("http", "commands.workflow_submit"):
         monkeypatch.setattr(f"osmo_admin.cli.{module}.pause", pauses.append)

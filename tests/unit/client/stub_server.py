@@ -45,7 +45,8 @@ class StubServer:
     replies: dict[tuple[str, str], list[StubReply]] = field(default_factory=dict)
 
     def on(self, method: str, path: str, *replies: Any) -> None:
-        """Answers for one address, in order; the last one is repeated. A value that is no Reply is its JSON."""
+        """The answers for one address, in order; the last one is repeated. A value that is not a `StubReply` is its
+        JSON."""
         self.replies[method, path] = [reply if isinstance(reply, StubReply) else StubReply(reply) for reply in replies]
 
     def answer(self, request: ReceivedRequest) -> StubReply:

@@ -139,10 +139,10 @@ def test_list_and_show(osmo, stub):
     assert "default/gpu 6 (borrows at most 8)" in lines[2]
     assert lines[3].startswith("corp (implicit)")
     stub.on("GET", ONE, cohort_body(condition={"message": "The parents form a cycle, a → b → a."}))
-    shown = osmo.ok("cohort", "show", "prod")
-    assert "Quota of default/gpu : 6 (borrows at most 8)" in shown
-    assert "Not active           : The parents form a cycle" in shown
-    assert "Inactive since       : not recorded yet" in shown
+    output = osmo.ok("cohort", "show", "prod")
+    assert "Quota of default/gpu : 6 (borrows at most 8)" in output
+    assert "Not active           : The parents form a cycle" in output
+    assert "Inactive since       : not recorded yet" in output
 
 
 def tree_names(text: str) -> list[str]:

@@ -26,7 +26,7 @@ def test_a_table_is_as_wide_as_its_widest_cell_and_has_no_spaces_at_line_ends():
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "text"),
     [
         (None, "-"),
         ("", "-"),
@@ -42,8 +42,8 @@ def test_a_table_is_as_wide_as_its_widest_cell_and_has_no_spaces_at_line_ends():
         ("\ud800", "�"),
     ],
 )
-def test_a_cell_is_one_line_that_cannot_harm_the_terminal(value, shown):
-    assert tables.format_cell(value) == shown
+def test_a_cell_is_one_line_that_cannot_harm_the_terminal(value, text):
+    assert tables.format_cell(value) == text
 
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 5, tzinfo=UTC)
@@ -86,11 +86,11 @@ def test_local_time_is_local(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"),
+    ("seconds", "text"),
     [(None, None), (0, "0s"), (59.9, "59s"), (60, "1m 00s"), (3600, "1h 00m"), (100000, "27h 46m")],
 )
-def test_durations(seconds, shown):
-    assert times.format_duration(seconds) == shown
+def test_durations(seconds, text):
+    assert times.format_duration(seconds) == text
 
 
 @pytest.mark.parametrize(

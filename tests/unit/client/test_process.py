@@ -48,15 +48,15 @@ def run_on_terminal(stub: StubServer, home: Path, *words: str, type_in: str = ""
     child = subprocess.Popen([*OSMO, *words], env=env, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     os.write(ours, type_in.encode())
-    shown = b""
+    output = b""
     try:
         while chunk := os.read(ours, 65536):
-            shown += chunk
+            output += chunk
     except OSError:  # Linux: the other side is closed
         pass
     code = child.wait(30)
     os.close(ours)
-    return code, shown.decode().replace("\r\n", "\n")
+    return code, output.decode().replace("\r\n", "\n")
 
 
 def test_no_part_of_the_client_imports_django(stub, home):
@@ -95,11 +95,11 @@ def test_a_pipe_gets_the_whole_table_without_colours(stub, home):
 
 def test_a_terminal_gets_colours_and_the_same_text(stub, home):
     stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
-    code, shown = run_on_terminal(stub, home, "pool", "list", COLUMNS="20")
+    code, output = run_on_terminal(stub, home, "pool", "list", COLUMNS="20")
     assert code == 0
-    assert "\x1b[32mACTIVE\x1b[0m" in shown
-    assert "\x1b[1;31m-40\x1b[0m" in shown
-    assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == SEED_EXAMPLE
+    assert "\x1b[32mACTIVE\x1b[0m" in output
+    assert "\x1b[1;31m-40\x1b[0m" in output
+    assert re.sub(r"\x1b\[[0-9;]*m", "", output) == SEED_EXAMPLE
 
 
 @pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
@@ -141,18 +141,18 @@ def test_a_deletion_on_a_terminal_requires_a_confirmation(stub, home, words, met
     dry = effect_body(tree_body(30), tree_body(60))
     preview = [dry] if words[1] == "subpool" else []
     stub.on(method, address, *preview, done)
-    code, shown = run_on_terminal(stub, home, *words, type_in="n\n")
+    code, output = run_on_terminal(stub, home, *words, type_in="n\n")
     assert code == 3
-    assert "nothing was changed" in shown
+    assert "nothing was changed" in output
     assert all(request.query.get("dry_run") for request in stub.requests)
     stub.on(method, address, *preview, done)
     assert run_on_terminal(stub, home, *words, type_in="y\n")[0] == 0
     assert not stub.last.query.get("dry_run")
     stub.requests.clear()
     stub.on(method, address, done)
-    code, shown = run_on_terminal(stub, home, *words, "--yes")
+    code, output = run_on_terminal(stub, home, *words, "--yes")
     assert (code, len(stub.requests)) == (0, 1)
-    assert "?" not in shown
+    assert "?" not in output
 
 
 def test_the_confirmation_of_a_deleted_subpool_shows_the_effect(stub, home):
@@ -163,27 +163,27 @@ def test_the_confirmation_of_a_deleted_subpool_shows_the_effect(stub, home):
             tree_body(30, ("team--a", "ACTIVE", 30)), tree_body(60, ("team--a", "DELETING", 0)), draining=["w"]
         ),
     )
-    code, shown = run_on_terminal(stub, home, "pool", "subpool", "delete", "team", "a", type_in="n\n", NO_COLOR="1")
+    code, output = run_on_terminal(stub, home, "pool", "subpool", "delete", "team", "a", type_in="n\n", NO_COLOR="1")
     assert code == 3
-    assert "30 → 60 (Total: 100)" in shown
-    assert "Would drain: w" in shown
-    assert shown.index("Would drain") < shown.index("Delete subpool team--a? [y/N]")
+    assert "30 → 60 (Total: 100)" in output
+    assert "Would drain: w" in output
+    assert output.index("Would drain") < output.index("Delete subpool team--a? [y/N]")
 
 
 def test_a_forbidden_deletion_requests_no_confirmation(stub, home):
     wrong = {"path": "subpool", "code": "state", "message": "team--a is ARCHIVED."}
     stub.on("DELETE", ONE, effect_body(tree_body(30), None, violations=[wrong]))
-    code, shown = run_on_terminal(stub, home, "pool", "subpool", "delete", "team", "a")
+    code, output = run_on_terminal(stub, home, "pool", "subpool", "delete", "team", "a")
     assert code == 2
-    assert "team--a is ARCHIVED." in shown
-    assert "[y/N]" not in shown
+    assert "team--a is ARCHIVED." in output
+    assert "[y/N]" not in output
 
 
 def test_ctrl_c_while_waiting_for_the_server(stub, home, monkeypatch):
-    asked, gate = threading.Event(), threading.Event()
+    received, gate = threading.Event(), threading.Event()
 
     def hang(request: Any) -> Any:
-        asked.set()
+        received.set()
         gate.wait(20)
         raise ConnectionResetError
 
@@ -196,7 +196,7 @@ def test_ctrl_c_while_waiting_for_the_server(stub, home, monkeypatch):
         # A test run in the background ignores the interrupt, and the child would inherit this.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )
-    assert asked.wait(20)
+    assert received.wait(20)
     child.send_signal(signal.SIGINT)
     output, errors = child.communicate(timeout=20)
     gate.set()
@@ -226,12 +226,12 @@ def test_completion_knows_commands_options_and_pools(stub, home, shell):
     stub.on("GET", "/api/pool", {"pools": pools})
     assert "subpool" in complete_line(stub, home, shell, "osmo pool su")
     assert "--quota" in complete_line(stub, home, shell, "osmo pool subpool create --q")
-    shown = complete_line(stub, home, shell, "osmo workflow submit --pool te")
-    assert "team--a" in shown
-    assert "other" not in shown
-    shown = complete_line(stub, home, shell, "osmo pool subpool create te")
-    assert "team" in shown
-    assert "team--a" not in shown
+    output = complete_line(stub, home, shell, "osmo workflow submit --pool te")
+    assert "team--a" in output
+    assert "other" not in output
+    output = complete_line(stub, home, shell, "osmo pool subpool create te")
+    assert "team" in output
+    assert "team--a" not in output
 
 
 def test_completion_without_an_answer_is_quick_and_silent(stub, home, monkeypatch):

@@ -124,21 +124,21 @@ def test_live_sends_the_changes_and_shows_the_answer(osmo, stub, tmp_path: Path,
     stub.on("POST", "/api/simulate", ANSWER)
     file = tmp_path / "changes.yaml"
     file.write_text(text)
-    told = osmo.ok("simulate", "--live", "--backend", "sim", str(file))
+    message = osmo.ok("simulate", "--live", "--backend", "sim", str(file))
     assert stub.last.body == {
         "live": True,
         "backend": "sim",
         "changes": [{"set": {"name": "team--a", "quota": 1.5}}, {"finish": ["w-1"]}],
     }
     assert "idempotency-key" not in stub.last.headers
-    assert "WORKLOADS" in told
+    assert "WORKLOADS" in message
     assert json.loads(osmo.ok("simulate", "--live", "-o", "json")) == ANSWER
     assert stub.last.body == {"live": True, "changes": []}
     assert yaml.safe_load(osmo.ok("simulate", "--live", "-o", "yaml", "-", input=text)) == ANSWER
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("changes: [", "This is not valid YAML"),
         ("changes: {set: 1}", "holds no changes"),
@@ -147,11 +147,11 @@ def test_live_sends_the_changes_and_shows_the_answer(osmo, stub, tmp_path: Path,
         ("- {set: {name: a, quota: .nan}}", ".nan is not a number"),
     ],
 )
-def test_changes_that_cannot_be_read_are_not_sent(osmo, stub, tmp_path: Path, text, told):
+def test_changes_that_cannot_be_read_are_not_sent(osmo, stub, tmp_path: Path, text, message):
     file = tmp_path / "changes.yaml"
     file.write_text(text)
     refused = osmo("simulate", "--live", str(file))
-    assert (refused.exit_code, told in refused.stderr, stub.requests) == (2, True, [])
+    assert (refused.exit_code, message in refused.stderr, stub.requests) == (2, True, [])
 
 
 def test_a_refusal_of_the_server_has_its_path(osmo, stub, tmp_path: Path):

@@ -202,9 +202,9 @@ def test_allocations(osmo, stub):
 def test_fits(osmo, stub, fits, text):
     stopped = [] if fits is None else [{"message": "because"}]
     stub.on("GET", "/api/gpu_quota/team-a/room", {"namespace": "team-a", "fits": fits, "stopped_by": stopped})
-    told = osmo.ok("quota", "fits", "team-a", "--request", "tflops=10", "-g", "2")
-    assert text in told
-    assert ("because" in told) is bool(stopped)
+    output = osmo.ok("quota", "fits", "team-a", "--request", "tflops=10", "-g", "2")
+    assert text in output
+    assert ("because" in output) is bool(stopped)
     assert stub.last.query == {"request_tflops": ["10"], "count": ["2"]}
 
 

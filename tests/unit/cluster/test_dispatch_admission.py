@@ -1,4 +1,4 @@
-"""May a gang be given to its cluster: the verdict and its words, with numbers alone."""
+"""The verdict on the dispatch of a gang and its messages, with numbers alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends of tasks -> what becomes of their gang."""
+"""The outcome of a gang from the ends of its tasks."""
 
 from __future__ import annotations
 

@@ -86,9 +86,9 @@ def test_a_shard_finds_its_objects() -> None:
 
 
 def test_what_was_admitted_is_asked_for_and_is_the_limit() -> None:
-    asked = container(made(attempt(gpus=8, cpu=4, memory_bytes=2**30, storage_bytes=10**9)))["resources"]
-    assert asked["requests"] == asked["limits"]
-    assert asked["limits"] == {
+    resources = container(made(attempt(gpus=8, cpu=4, memory_bytes=2**30, storage_bytes=10**9)))["resources"]
+    assert resources["requests"] == resources["limits"]
+    assert resources["limits"] == {
         "nvidia.com/gpu": "8", "cpu": "4", "memory": "1073741824", "ephemeral-storage": "1000000000",
     }  # fmt: skip
     assert container(made(attempt()))["resources"] == {}
@@ -118,7 +118,7 @@ def test_machines_without_the_label_are_of_the_default_platform_and_excluded_one
 
 
 def expanded(text: str, known: dict[str, str]) -> str:
-    """What Kubernetes makes of a command's or a variable's text."""
+    """The text of a command or a variable after Kubernetes has expanded it."""
 
     def meaning(found: re.Match[str]) -> str:
         if found[0] == "$$":
@@ -130,11 +130,11 @@ def expanded(text: str, known: dict[str, str]) -> str:
 
 @given(st.text("$(){}AB ", max_size=20))
 def test_a_shell_gets_its_text_as_written(text: str) -> None:
-    """Kubernetes would expand `$(A)`, and make one of the two letters of a shell's `$$`."""
+    """Unescaped, Kubernetes would expand `$(A)` and turn `$$` of a shell into `$`."""
     task = attempt(spec(command=("bash", "-c"), args=(text,), environment={"A": "1", "TEXT": text}))
-    shown = container(made(task))
-    assert expanded(shown["args"][0], {"A": "1"}) == text
-    assert {each["name"]: expanded(each["value"], {"A": "1"}) for each in shown["env"]} == {"A": "1", "TEXT": text}
+    manifest = container(made(task))
+    assert expanded(manifest["args"][0], {"A": "1"}) == text
+    assert {each["name"]: expanded(each["value"], {"A": "1"}) for each in manifest["env"]} == {"A": "1", "TEXT": text}
 
 
 def test_variables_given_beside_the_file_win() -> None:

@@ -43,8 +43,8 @@ def test_one_that_says_nothing_has_nothing() -> None:
     assert (found.amounts, found.platform, found.ready) == (NodeAmounts(), "default", False)
 
 
-def pod(at: str, *asked: dict[str, str], labels: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
-    containers = [{"resources": {"requests": each}} for each in asked]
+def pod(at: str, *requests: dict[str, str], labels: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    containers = [{"resources": {"requests": each}} for each in requests]
     return {
         "metadata": {"labels": labels},
         "spec": {"nodeName": at, "containers": containers} | more,

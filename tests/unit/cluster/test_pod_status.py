@@ -1,4 +1,4 @@
-"""From pods as kubelet, scheduler and eviction leave them to the status of the task."""
+"""Pods as kubelet, scheduler and eviction leave them, and the status of their tasks."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ TASK = UUID(int=7)
 
 
 def at(before: timedelta) -> str:
-    """A moment before now, as Kubernetes writes it."""
+    """A time before now, as Kubernetes writes it."""
     return (NOW - before).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def pod(
-    phase: str = "Pending", *, node: str = "", own: Any = None, beside: Any = None, **status: Any
+    phase: str = "Pending", *, node: str = "", own: Any = None, sidecar: Any = None, **status: Any
 ) -> dict[str, Any]:
-    """A pod of ours; `own` is the state of the task's container, `beside` that of an injected container."""
-    states = [("task", own), ("beside", beside)]
+    """A pod of ours; `own` is the state of the task's container, `sidecar` that of an injected container."""
+    states = [("task", own), ("sidecar", sidecar)]
     return {
         "metadata": {"name": "p", "labels": {"osmo.task_uuid": str(TASK)}, "creationTimestamp": at(timedelta(hours=2))},
-        "spec": {"containers": [{"name": "task"}, {"name": "beside"}]} | ({"nodeName": node} if node else {}),
+        "spec": {"containers": [{"name": "task"}, {"name": "sidecar"}]} | ({"nodeName": node} if node else {}),
         "status": {
             "phase": phase,
             "containerStatuses": [{"name": name, "state": state} for name, state in states if state is not None],
@@ -59,7 +59,7 @@ S = TaskStatus
 
 
 @pytest.mark.parametrize(
-    ("shown", "status", "code", "words"),
+    ("observed", "status", "code", "words"),
     [
         pytest.param(pod(), S.SCHEDULING, None, "", id="waits for a machine"),
         pytest.param({"metadata": {}, "spec": {}}, S.SCHEDULING, None, "", id="says nothing yet"),
@@ -68,8 +68,8 @@ S = TaskStatus
         pytest.param(pod("Running", node="n1", own={"running": {}}), S.RUNNING, None, "", id="runs"),
         pytest.param(pod("Succeeded", node="n1"), S.COMPLETED, 0, "", id="succeeded, nothing else said"),
         pytest.param(pod("Succeeded", own=ended(0, "Completed")), S.COMPLETED, 0, "", id="done"),
-        pytest.param(pod("Running", own=ended(0), beside={"running": {}}), S.COMPLETED, 0, "", id="sidecar goes on"),
-        pytest.param(pod("Running", own={"running": {}}, beside=ended(1)), S.RUNNING, None, "", id="sidecar died"),
+        pytest.param(pod("Running", own=ended(0), sidecar={"running": {}}), S.COMPLETED, 0, "", id="sidecar goes on"),
+        pytest.param(pod("Running", own={"running": {}}, sidecar=ended(1)), S.RUNNING, None, "", id="sidecar died"),
         pytest.param(pod("Failed", own=ended(3, "Error")), S.FAILED, 3, "exit code 3", id="user's exit code"),
         pytest.param(pod("Failed", own=ended(1, "Error", "no  such\nfile")), S.FAILED, 1, "no such", id="its words"),
         pytest.param(pod("Failed"), S.FAILED, 4000, "exit code 4000", id="failed, nobody says how"),
@@ -122,44 +122,44 @@ S = TaskStatus
         pytest.param(pod("Unknown", node="n1"), None, None, "", id="nobody knows"),
     ],
 )  # fmt: skip
-def test_what_a_pod_says(shown: dict[str, Any], status: TaskStatus | None, code: int | None, words: str) -> None:
-    report = read_pod_status(shown, now=NOW)
+def test_what_a_pod_says(observed: dict[str, Any], status: TaskStatus | None, code: int | None, words: str) -> None:
+    report = read_pod_status(observed, now=NOW)
     assert (report.status, report.exit_code) == (status, code)
     assert words in report.message
 
 
 def test_a_deleted_pod_has_ended_even_if_it_runs_still() -> None:
-    shown = pod("Running", node="n1", own={"running": {}})
-    shown["metadata"]["deletionTimestamp"] = at(timedelta(0))
-    report = read_pod_status(shown, now=NOW)
+    observed = pod("Running", node="n1", own={"running": {}})
+    observed["metadata"]["deletionTimestamp"] = at(timedelta(0))
+    report = read_pod_status(observed, now=NOW)
     assert (report.status, report.exit_code, report.is_deleting) == (S.FAILED_BACKEND_ERROR, 3001, True)
 
 
 def test_a_deleted_pod_that_was_done_is_done() -> None:
-    shown = pod("Succeeded", own=ended(0))
-    shown["metadata"]["deletionTimestamp"] = at(timedelta(0))
-    assert read_pod_status(shown, now=NOW).status is S.COMPLETED
+    observed = pod("Succeeded", own=ended(0))
+    observed["metadata"]["deletionTimestamp"] = at(timedelta(0))
+    assert read_pod_status(observed, now=NOW).status is S.COMPLETED
 
 
 def test_a_secret_may_come_late_but_not_for_ever() -> None:
-    def shown(since: timedelta) -> dict[str, Any]:
+    def observed(since: timedelta) -> dict[str, Any]:
         placed = condition("PodScheduled", since=at(since))
         return pod(node="n1", own=waiting("CreateContainerConfigError", 'secret "s3" not found'), conditions=[placed])
 
-    early = read_pod_status(shown(CONFIG_GRACE - timedelta(minutes=1)), now=NOW)
+    early = read_pod_status(observed(CONFIG_GRACE - timedelta(minutes=1)), now=NOW)
     assert (early.status, early.exit_code) == (S.INITIALIZING, None)
-    late = read_pod_status(shown(CONFIG_GRACE), now=NOW)
+    late = read_pod_status(observed(CONFIG_GRACE), now=NOW)
     assert (late.status, late.exit_code) == (S.FAILED_START_ERROR, 3003)
     assert "s3" in late.message
 
 
 def test_an_image_that_never_comes_is_given_up() -> None:
-    def shown(since: timedelta) -> dict[str, Any]:
+    def observed(since: timedelta) -> dict[str, Any]:
         return pod(node="n1", conditions=[condition("PodScheduled", since=at(since))])
 
-    early = read_pod_status(shown(START_TIMEOUT - timedelta(seconds=5)), now=NOW)
+    early = read_pod_status(observed(START_TIMEOUT - timedelta(seconds=5)), now=NOW)
     assert (early.status, early.exit_code) == (S.INITIALIZING, None)
-    late = read_pod_status(shown(START_TIMEOUT), now=NOW)
+    late = read_pod_status(observed(START_TIMEOUT), now=NOW)
     assert (late.status, late.exit_code) == (S.FAILED_START_TIMEOUT, 3005)
 
 
@@ -173,7 +173,7 @@ def test_it_tells_where_and_since_when() -> None:
 
 
 def test_what_is_no_time_or_no_id_is_none() -> None:
-    shown = pod("Running", node="n1", own={"running": {"startedAt": "yesterday"}})
-    shown["metadata"]["labels"] = {"osmo.task_uuid": "7"}
-    report = read_pod_status(shown, now=NOW)
+    observed = pod("Running", node="n1", own={"running": {"startedAt": "yesterday"}})
+    observed["metadata"]["labels"] = {"osmo.task_uuid": "7"}
+    report = read_pod_status(observed, now=NOW)
     assert (report.task, report.started_at) == (None, None)

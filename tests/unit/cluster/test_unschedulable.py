@@ -1,4 +1,4 @@
-"""KAI's scheduling conditions -> the reason that a waiting gang shows."""
+"""The reason of a waiting gang from the scheduling conditions of KAI."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def refused(*reasons: dict[str, Any], turn: str = "1", **fields: Any) -> dict[st
     }
 
 
-def shown(*conditions: dict[str, Any]) -> dict[str, Any]:
+def reason_of(*conditions: dict[str, Any]) -> dict[str, Any]:
     found = read_unschedulable_reason(pod_group(*conditions))
     assert found is not None
     return found.as_json()
 
 
 def test_a_quota_names_its_queue_and_its_numbers() -> None:
-    assert shown(refused(OVER_QUOTA)) == {
+    assert reason_of(refused(OVER_QUOTA)) == {
         "code": "over_quota",
         "message": "Non-preemptible workload is over quota",
         "reason": "NonPreemptibleOverQuota",
@@ -61,16 +61,16 @@ def test_a_quota_names_its_queue_and_its_numbers() -> None:
 
 
 def test_a_limit_counts_all_work() -> None:
-    found = shown(refused(OVER_QUOTA | {"reason": "OverLimit"}))
+    found = reason_of(refused(OVER_QUOTA | {"reason": "OverLimit"}))
     assert (found["code"], found["requested"], found["used"]) == ("over_limit", 9, 14)
 
 
 def test_a_number_that_an_admin_can_change_comes_first() -> None:
-    assert shown(refused(NO_ROOM, OVER_QUOTA))["code"] == "over_quota"
+    assert reason_of(refused(NO_ROOM, OVER_QUOTA))["code"] == "over_quota"
 
 
 def test_no_free_capacity() -> None:
-    assert shown(refused(NO_ROOM)) == {
+    assert reason_of(refused(NO_ROOM)) == {
         "code": "no_room",
         "message": "no nodes with enough resources were found",
         "reason": "PodSchedulingErrors",
@@ -86,17 +86,17 @@ def test_no_free_capacity() -> None:
     ],
 )
 def test_other_words(word: str, code: str) -> None:
-    found = shown(refused({"reason": word}))
+    found = reason_of(refused({"reason": word}))
     assert (found["code"], found["reason"]) == (code, word)
     assert found["message"]
 
 
 def test_an_older_condition_has_its_reason_on_itself() -> None:
-    assert shown(refused(reason="QueueDoesNotExist", message="no queue x"))["code"] == "no_such_queue"
+    assert reason_of(refused(reason="QueueDoesNotExist", message="no queue x"))["code"] == "no_such_queue"
 
 
 def test_the_latest_counts() -> None:
-    assert shown(refused(NO_ROOM, turn="9"), refused(OVER_QUOTA, turn="10"))["code"] == "over_quota"
+    assert reason_of(refused(NO_ROOM, turn="9"), refused(OVER_QUOTA, turn="10"))["code"] == "over_quota"
 
 
 @pytest.mark.parametrize(

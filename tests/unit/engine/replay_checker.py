@@ -1,5 +1,5 @@
-"""A second reading of the rules, for properties: it replays the steps of a run with plain sums and no indexes, and says
-which step broke which rule of kai.md 6.2 and 6.4, or one of our own."""
+"""A second implementation of the rules, for properties: it replays the steps of a run with plain sums and without
+indexes, and reports each step that broke a rule of kai.md 6.2 and 6.4, or one of our own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.engine.sample_clusters import KEYS
 
 
 class ReplayChecker:
-    """What every queue holds, step after step. Amounts are lists, one number for each of `KEYS`."""
+    """The usage of every queue, step after step. Amounts are lists, one number for each of `KEYS`."""
 
     def __init__(self, facts):
         self.facts = facts
@@ -44,7 +44,7 @@ class ReplayChecker:
         return [sum(task.request.get(key, 0) for task in tasks) for key in KEYS]
 
     def held(self, name, *, fixed_only=False):
-        """What everything below a queue holds; with `fixed_only` what cannot be preempted."""
+        """The usage of a queue and all below it; with `fixed_only` its non-preemptible part."""
         sizes = [
             self.size(gang, names)
             for gang, names in self.running.items()
@@ -94,7 +94,7 @@ class ReplayChecker:
         return found
 
     def tree(self):
-        """Cohorts and queues with what they hold now."""
+        """Cohorts and queues with their present usage."""
 
         def own(node, *, leaf):
             quotas = {
@@ -115,7 +115,7 @@ class ReplayChecker:
     # -- steps -------------------------------------------------------------------------------------------------------
 
     def replay(self, steps):
-        """Replay everything; the rules that were broken, as sentences."""
+        """Replay all steps; the broken rules as messages."""
         victims = []
         for step in steps:
             if step.action == "start":
@@ -182,11 +182,11 @@ class ReplayChecker:
         self.running = was
 
     def _within(self, step, name, ask, *, guaranteed):
-        asked = [r for r, n in enumerate(ask) if n]
+        requested = [r for r, n in enumerate(ask) if n]
         held, quota, size = self.held(name), self.quota(name), self.size(step.gang, step.tasks)
-        if not any(held[r] > quota[r] for r in asked):
+        if not any(held[r] > quota[r] for r in requested):
             self._fault(step, f"but {name} is within its quota")
-        if not guaranteed and any(held[r] > quota[r] > held[r] - size[r] for r in asked):
+        if not guaranteed and any(held[r] > quota[r] > held[r] - size[r] for r in requested):
             self._fault(step, f"which pushes {name} below its quota, for a share of the surplus alone")
 
     def _where_they_part(self, leaf, theirs):
@@ -205,17 +205,17 @@ class ReplayChecker:
 
     def _gates(self, step, leaf, ask):
         fixed = not self.gangs[step.gang].preemptible
-        asked = [r for r, n in enumerate(ask) if n]
+        requested = [r for r, n in enumerate(ask) if n]
         for name in self.path(leaf):
             held, limit, quota = self.held(name), self.limit(name), self.quota(name)
-            if any(held[r] + ask[r] > limit[r] for r in asked):
+            if any(held[r] + ask[r] > limit[r] for r in requested):
                 self._fault(step, f"over the limit of {name}")
             held = self.held(name, fixed_only=True)
-            if fixed and any(held[r] + ask[r] > quota[r] for r in asked):
+            if fixed and any(held[r] + ask[r] > quota[r] for r in requested):
                 self._fault(step, f"over the quota of {name}")
         if next(self.above(leaf), None) is not None:
             tree = self.tree()
-            if any(ask[r] > tree.columns[KEYS[r]].available(tree.index[leaf]) for r in asked):
+            if any(ask[r] > tree.columns[KEYS[r]].available(tree.index[leaf]) for r in requested):
                 self._fault(step, "beyond what the tree has available")
 
     def _stays_fair(self, step, leaf, ask, reclaims):

@@ -78,7 +78,7 @@ PRIORITIES = st.sampled_from([50, 50, 50, 60, 100, 125])
 
 @st.composite
 def cluster_facts(draw):
-    """A random cluster with random work that waits."""
+    """A random cluster with random waiting work."""
     nodes = tuple(
         NodeFacts(f"n{i}", {GPU: draw(st.sampled_from([2, 4, 8, 8])), CPU: draw(st.sampled_from([4, 16]))})
         for i in range(draw(st.integers(1, 4)))
@@ -118,7 +118,7 @@ REQUESTS = st.sampled_from([{GPU: 1}, {GPU: 1}, {GPU: 2}, {GPU: 4}, {GPU: 1, CPU
 
 @st.composite
 def _gang(draw, name, leaves, machines):
-    """Its tasks may differ in their requests and in their allowed nodes."""
+    """A gang whose tasks may differ in their requests and in their allowed nodes."""
     priority = draw(PRIORITIES)
     tree, groups = draw(st.one_of(_plain(), _elastic(), _replicas()))
     request, unlike = draw(REQUESTS), draw(st.sampled_from([False, False, True]))
@@ -148,7 +148,7 @@ def _elastic(draw):
 
 @st.composite
 def _replicas(draw):
-    """Replicas, some with a head and workers of their own; how many are needed is drawn on each level."""
+    """Replicas, some with a head and workers of their own; the minimum of each level is random."""
     groups, leaves = [], []
     replicas = draw(st.integers(1, 3))
     for i in range(replicas):
@@ -163,14 +163,14 @@ def _replicas(draw):
 
 
 def partly_scheduled(given, keep):
-    """The cluster after the gangs in `keep` were scheduled alone: an honest state in which the others arrive."""
+    """The cluster after the gangs in `keep` were scheduled alone: a reachable state in which the others arrive."""
     first = replace(given, gangs=tuple(g for g in given.gangs if g.name in keep))
     after = {g.name: g for g in facts_after(run_cycle(first)).gangs}
     return replace(given, gangs=tuple(after.get(g.name, g) for g in given.gangs))
 
 
 def broken_invariants(world):
-    """Every invariant that does not hold, as sentences."""
+    """Every broken invariant as a message."""
     found = []
     for q in world.queues:
         below = [g for g in world.gangs if g.queue is not None and q in g.queue.path]
@@ -199,7 +199,7 @@ def broken_invariants(world):
 
 
 def _held(gang, r, node=None):
-    """What the gang's tasks hold of one resource, everywhere or on one node."""
+    """The amount of one resource that the tasks of the gang use, on all nodes or on one."""
     return sum(
         amount
         for i, status in enumerate(gang.status)

@@ -1,4 +1,4 @@
-"""Amounts in messages, and messages about resources beside the GPUs."""
+"""Amounts in messages, and messages about resources other than GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNITS = {CPU: DisplayUnit(1000, "core", "cores"), MEMORY: DisplayUnit(2**30, "Gi
 
 
 @pytest.mark.parametrize(
-    ("amounts", "matters", "told"),
+    ("amounts", "relevant", "text"),
     [
         ({GPU: 8, CPU: 1500, MEMORY: 2**30}, (), "8 GPUs"),
         ({GPU: 8, CPU: 1500, MEMORY: 2**30}, (CPU,), "8 GPUs and 1.5 cores"),
@@ -25,19 +25,19 @@ UNITS = {CPU: DisplayUnit(1000, "core", "cores"), MEMORY: DisplayUnit(2**30, "Gi
         ({}, (), "nothing"),
     ],
 )
-def test_secondary_resources_are_named_where_they_are_relevant(amounts, matters, told):
-    assert amounts_text(amounts, UNITS, relevant=matters) == told
+def test_secondary_resources_are_named_where_they_are_relevant(amounts, relevant, text):
+    assert amounts_text(amounts, UNITS, relevant=relevant) == text
     assert amounts_text({GPU: 8, CPU: 1500}, {}) == "8 GPUs and 1500 cpu", "without units everything is told as it is"
 
 
 def test_a_reason_names_the_resource_that_is_missing():
-    asked = {GPU: 1, CPU: 6000, MEMORY: 2**30}
+    request = {GPU: 1, CPU: 6000, MEMORY: 2**30}
     open_queue = QueueFacts("q", quota=dict.fromkeys((GPU, CPU, MEMORY), float("inf")))
     node = NodeFacts("n", {GPU: 8, CPU: 8000, MEMORY: 2**33})
-    runs = GangFacts("r", "q", (TaskFacts("r-0", asked, state="running", node="n"),), submitted=1)
+    runs = GangFacts("r", "q", (TaskFacts("r-0", request, state="running", node="n"),), submitted=1)
     world = World(
         ClusterFacts(
-            (open_queue,), gangs=(runs, GangFacts("g", "q", (TaskFacts("g-0", asked),))), nodes=(node,), units=UNITS
+            (open_queue,), gangs=(runs, GangFacts("g", "q", (TaskFacts("g-0", request),))), nodes=(node,), units=UNITS
         )
     )
     reason = Explainer(world).explain(world.gang_of["g"])

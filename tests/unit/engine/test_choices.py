@@ -75,7 +75,8 @@ def test_a_small_replica_evicts_although_a_larger_one_comes_first():
 
 
 def test_a_larger_gang_does_not_block_a_gang_with_choices():
-    """The first requests more than its leaf can give; the second seems no smaller, and can start with less."""
+    """The first gang requests more than its leaf can give; the second does not request less, but can start with
+    less."""
     low = gang("low", "q", LOW, gpus=2, on="n")
     large = gang("large", "q", NORMAL, gpus=4, at=1)
     mine = unlike(4, 2, priority=NORMAL)
@@ -85,7 +86,7 @@ def test_a_larger_gang_does_not_block_a_gang_with_choices():
 
 
 def test_a_gang_without_a_minimum_waits_for_a_task_that_can_run():
-    """It needs nothing to be whole, and so waits for whichever pod may start."""
+    """Its minimum is 0, so it waits for any pod that can start."""
     full = gang("full", "q", NORMAL, gpus=4, on="n")
     zero = GangTree(None, 2, [SubGroup("r0", None, 0), SubGroup("r1", None, 0)])
     grouped = GangFacts("g", "q", (TaskFacts("a", {GPU: 9}, "r0"), TaskFacts("b", {GPU: 2}, "r1")), LOW, True, 9, zero)
@@ -95,7 +96,7 @@ def test_a_gang_without_a_minimum_waits_for_a_task_that_can_run():
 
 
 def test_a_gang_that_can_never_run_is_explained_by_its_least_request():
-    """Of replicas of 9 and of 8 GPUs one is needed: a limit of 8 would do, and so 8 is the number that is too much."""
+    """One of the replicas of 9 and of 8 GPUs is needed: a limit of 8 would suffice, so the message names 8."""
     for mine in (replicas(9, 8), unlike(9, 8)):
         reason = why([queue("q", 0, limit=4)], [mine], {"n": 20})
         assert (reason.is_permanent, dict(reason.requested), dict(reason.missing)) == (True, {GPU: 8}, {GPU: 4})
@@ -152,7 +153,7 @@ def test_the_reason_is_not_never_fits_while_one_pod_could_run():
 
 
 def test_the_least_of_unlike_pods_is_the_one_with_fewest_gpus():
-    """Ten cores are less than nine GPUs, whatever the numbers."""
+    """Ten cores count less than nine GPUs, although the number is larger."""
     mine = _pods({GPU: 9}, {CPU: 10})
     reason = why([queue("q", 0)], [mine], {"n": 4})
     assert (reason.is_permanent, dict(reason.requested)) == (True, {CPU: 10})
@@ -165,7 +166,7 @@ def _whole(*tasks):
 
 
 def test_a_shortage_names_only_nodes_that_the_task_may_use():
-    """The small task may run only on m; so the large one, which comes first, belongs on n."""
+    """The small task may run only on m; so the large one, which comes first, has to use n."""
     full = [gang(f"full-{node}", "q", NORMAL, gpus=4, on=node) for node in "mn"]
     mine = _whole(({GPU: 4}, None), ({GPU: 3}, frozenset("m")))
     reason = why([queue("q", 9)], [*full, mine], {"k": 0, "m": 4, "n": 4})
@@ -188,7 +189,7 @@ def test_a_shortage_exceeds_no_capacity():
 
 
 def test_a_gang_that_waits_only_for_its_missing_tasks_says_so():
-    """One replica needs two pods and has one; the other needs none and has none. Nothing of it can ever start."""
+    """One replica needs two pods and has one; the other needs none and has none. No pod of it can ever start."""
     tree = GangTree(None, 1, [SubGroup("a", None, 2), SubGroup("b", None, 0)])
     mine = GangFacts("g", "q", (TaskFacts("a-0", {GPU: 1}, "a"),), LOW, True, 9, tree)
     reason = why([queue("q", 4)], [mine], {"n": 4})

@@ -56,7 +56,7 @@ def test_no_more_victims_than_needed_and_one_rather_than_two():
 
 
 def test_of_single_victims_the_one_served_last_goes():
-    """Each of the large ones alone would do, as would the small ones together."""
+    """Each of the large gangs alone would suffice, and so would the small ones together."""
     work = [
         gang(f"{size}{i}", "q", LOW, gpus=gpus, on="n", at=at)
         for at, (size, i, gpus) in enumerate([("large", 0, 2), ("large", 1, 2), ("small", 0, 1), ("small", 1, 1)])
@@ -121,7 +121,7 @@ def test_on_one_node_the_gang_that_is_served_last_moves():
 
 
 def test_an_impossible_move_may_be_possible_in_the_next_pass():
-    """`low` has no other place until `half`, which cannot be whole, has given up its own."""
+    """`low` fits nowhere else until `half`, which cannot be complete, has given up its tasks."""
     tasks = (TaskFacts("half-0", {GPU: 2}, state="running", node="n2"), TaskFacts("half-1", {GPU: 9}))
     half = GangFacts("half", "q", tasks, LOW, True, 0)
     work = [half, gang("low", "q", LOW, gpus=2, on="n1", at=1), gang("new", "q", LOW, gpus=4, at=9)]
@@ -146,7 +146,7 @@ def test_no_gang_moves_for_a_start_in_free_capacity():
 
 
 def test_no_gang_is_evicted_where_a_gang_of_the_same_leaf_can_move():
-    """The new one is inside its fair share, and may take the place of `lent`."""
+    """The new gang is inside its fair share and may replace `lent`."""
     work = [
         gang("own", "a", LOW, gpus=2, on="n1", at=1),
         gang("lent", "b", LOW, gpus=4, on="n2", at=2),
@@ -157,7 +157,7 @@ def test_no_gang_is_evicted_where_a_gang_of_the_same_leaf_can_move():
 
 
 def test_a_lender_reclaims_before_it_preempts_its_own_work():
-    """Work in the leaf of the new one and work that another leaf borrowed would both do."""
+    """Work in the leaf of the new gang and work that another leaf borrowed would both suffice."""
     work = [gang("own", "a", LOW, on="n", at=9), gang("lent", "b", LOW, on="n", at=1), gang("new", "a", NORMAL)]
     after = run_cycle_of([queue("a", 3), queue("b", 0)], work, {"n": 2})
     assert step_pairs(after) == [("reclaim", "lent"), ("start", "new")]
@@ -182,7 +182,7 @@ def test_consolidation_moves_preemptible_work_for_preemptible_work():
 
 @pytest.mark.parametrize("leaf", ["q", "other"])
 def test_non_preemptible_work_is_not_moved(leaf):
-    """Both run where the new one would, and either would fit on n2; `fixed`, the younger, would be first."""
+    """Both gangs run on the node for the new one, and either would fit on n2; `fixed`, the younger, would be first."""
     fixed = GangFacts("fixed", "q", (TaskFacts("fixed-0", {GPU: 1}, state="running", node="n1"),), LOW, False, 9)
     work = [gang("free", "q", LOW, on="n1", at=1), fixed, gang("new", leaf, NORMAL, gpus=3, at=20)]
     after = run_cycle(facts([queue("q", 5), queue("other", 5)], work, {"n1": 4, "n2": 1}))
@@ -233,7 +233,7 @@ def test_a_gang_above_its_fair_share_reclaims_nothing():
 
 
 def test_borrowers_are_judged_at_the_branch_point():
-    """x1 is over its quota, but its pool is not: the neighbour pool may not take from it, its sibling may."""
+    """x1 is over its quota, but its pool is not: the other pool may not reclaim from it, its sibling may."""
     queues = [
         queue("x", None), queue("x1", 2, "x"), queue("x2", 4, "x"),
         queue("y", 2),
@@ -281,7 +281,8 @@ def test_elastic_pods_start_one_by_one_and_are_given_up_first():
 
 
 def test_the_next_pod_of_an_elastic_gang_competes_by_its_priority():
-    """It is pending again at once: its surplus comes before work of a lower priority, and after its equals."""
+    """An evicted surplus pod is pending again at once: it comes before work of a lower priority, and after work of the
+    same priority."""
     elastic = gang("e", "q", 60, count=4, tree=GangTree(2))
     for priority, started in ((50, ["e", "e", "e"]), (60, ["e", "o"])):
         after = run_cycle_of([queue("q", 0)], [elastic, gang("o", "q", priority, count=2, at=9)], {"n": 4})
@@ -317,7 +318,7 @@ def test_a_gang_below_its_minimum_has_no_surplus_to_give_first():
 
 
 def test_groups_that_block_each_other_are_placed_together():
-    """The pod of `a` would take the fullest node, n1, the only node that the pod of `b` may use."""
+    """The pod of `a` would use the fullest node, n1, the only node that the pod of `b` may use."""
     tree = GangTree(None, None, [SubGroup("a", None, 1), SubGroup("b", None, 1)])
     tasks = (TaskFacts("a-0", {GPU: 1}, "a"), TaskFacts("b-0", {GPU: 1}, "b", allowed_nodes=frozenset({"n1"})))
     after = run_cycle(facts([queue("q", 0)], [GangFacts("g", "q", tasks, LOW, True, 0, tree)], {"n1": 1, "n2": 2}))

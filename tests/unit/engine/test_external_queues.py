@@ -15,7 +15,7 @@ def outside(name, quota=0, **more):
 
 
 def elsewhere(name, where, gpus=1, **more):
-    """Work that runs on another cluster: it holds what it holds, and no node of ours will do for it."""
+    """Work that runs on another cluster: it uses quota, and it can run on none of our nodes."""
     found = gang(name, where, gpus=gpus, on="*", **more)
     return replace(found, tasks=tuple(replace(task, allowed_nodes=frozenset()) for task in found.tasks))
 
@@ -41,7 +41,7 @@ def test_only_the_requested_quota_is_reclaimed_and_nodes_are_ignored():
 
 
 def test_an_external_victim_waits_for_its_own_cluster():
-    """Our nodes would never do for it, and have no say in when it starts again."""
+    """It can run on none of our nodes, so they do not decide when it starts again."""
     work = [elsewhere("theirs", "there", 2), gang("ours", "here", NORMAL, gpus=2)]
     after = run_cycle(facts([queue("here", 2, "corp"), outside("there")], work, {"n": 4}, cohorts=CORP))
     reason = waiting_reasons(after.world)["theirs"]

@@ -137,13 +137,13 @@ def test_releasing_work_counts_as_a_request_and_ended_work_does_not():
 
 
 @pytest.mark.parametrize(
-    ("quota", "limit", "asked", "share"),
+    ("quota", "limit", "gpus", "share"),
     [(UNLIMITED, 5, 8, 5), (2, 3, 8, 3), (6, 8, 1, 6), (6, 4, 8, 4), (0, UNLIMITED, 8, 8)],
     ids=["unlimited quota: the limit", "limit bounds the fair share", "quota above the fair share",
          "limit below the quota", "fair share above the quota"],
 )  # fmt: skip
-def test_allocatable_share(quota, limit, asked, share):
-    after = run_cycle_of([queue("q", quota, limit=limit)], [gang("g", "q", gpus=asked)], {"n": 8})
+def test_allocatable_share(quota, limit, gpus, share):
+    after = run_cycle_of([queue("q", quota, limit=limit)], [gang("g", "q", gpus=gpus)], {"n": 8})
     assert after.world.queues[0].allocatable == [share]
 
 

@@ -1,4 +1,4 @@
-"""The engine's objects are freed with their last user, without a search by the garbage collector."""
+"""Reference counts free the objects of the engine after their last use, without the garbage collector."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_only_requested_resources_count():
 
 
 def test_the_gate_checks_the_pods_of_one_attempt():
-    """Of 4 pods 2 are the minimum; a quota of 3 lets them start, then one more, and not the last."""
+    """The minimum is 2 of 4 pods; a quota of 3 lets them start, then one more, and not the last one."""
     elastic = gang("g", "q", NORMAL, count=4, tree=GangTree(2))
     assert [len(step.tasks) for step in run_cycle_of([queue("q", 3)], [elastic], {"n": 8}).steps] == [2, 1]
 
@@ -171,14 +171,14 @@ def test_unlike_tasks_are_packed_even_when_listed_in_an_unlucky_order():
 
 
 def test_unlike_tasks_are_packed_even_where_largest_first_would_fail():
-    """The largest would go to the smaller node, where it leaves 1 that no task can use."""
+    """The largest task would be placed on the smaller node and leave 1 there that no task can use."""
     tasks = tuple(TaskFacts(f"t{i}", {GPU: size}) for i, size in enumerate([2, 2, 3, 4]))
     after = run_cycle(facts([queue("q", 0)], [GangFacts("g", "q", tasks, LOW, True)], {"n1": 5, "n2": 6}))
     assert running_gangs(after) == {"g"}
 
 
 def test_ended_tasks_are_not_needed_for_a_start_of_the_whole_gang():
-    """One of three pods is through: the gang starts again with the other two."""
+    """One of three pods has completed: the gang starts again with the other two."""
     states = (TaskState.FINISHED, TaskState.PENDING, TaskState.PENDING)
     tasks = tuple(TaskFacts(f"g-{i}", {GPU: 1}, state=state) for i, state in enumerate(states))
     after = run_cycle(facts([queue("q", 2)], [GangFacts("g", "q", tasks, NORMAL)], {"n": 2}))
@@ -186,7 +186,7 @@ def test_ended_tasks_are_not_needed_for_a_start_of_the_whole_gang():
 
 
 def test_a_held_gang_neither_starts_nor_evicts():
-    """The others of its queue are not concerned."""
+    """The other gangs of its queue are not affected."""
     hold = StartHold("gpu_quota", "Its namespace is full.", "Workers of it end", node="team-a", limit="total")
     held = replace(gang("held", "q", NORMAL, gpus=2), hold=hold)
     low = gang("low", "q", LOW, gpus=2, on="n")
@@ -239,7 +239,7 @@ def test_a_gang_with_too_few_tasks_says_so():
 
 
 def test_a_task_runs_only_on_its_allowed_nodes():
-    """Platforms and excluded nodes: starting, moving and the reason all keep to the allowed nodes."""
+    """Platforms and excluded nodes: starts, moves and reasons respect the allowed nodes."""
     here = frozenset({"n2"})
 
     def bound(name, at, *, on=None, gpus=2):

@@ -42,7 +42,7 @@ def test_bounds_hold_every_step_is_justified_and_another_cycle_changes_nothing(d
 @given(STATES)
 @SAMPLE
 def test_no_gang_waits_that_would_fit_without_evictions(drawn):
-    """Asked of the engine, and by trying every node for every pod."""
+    """The engine is compared with a trial of every node for every pod."""
     world = run_cycle(partly_scheduled(*drawn)).world
     for gang in world.gangs:
         if any(gang.waiting):
@@ -51,7 +51,7 @@ def test_no_gang_waits_that_would_fit_without_evictions(drawn):
 
 
 def may_start_somewhere(world, gang):
-    """Whether what the gang would start next is allowed and has places, found by trying all of them."""
+    """Whether the next attempt of the gang is allowed and fits, found by a trial of all nodes."""
     tasks = gang.next_tasks()
     if gang.queue is None or not gang.is_complete or len(tasks) > 5:
         return False
@@ -156,7 +156,7 @@ def everybody_else_gone(facts, name):
 
 
 def loosen(facts, blocker, world):
-    """The facts with so much more as the blocker says is missing."""
+    """The facts with the limit of the blocker raised by the missing amount."""
     if blocker.limit == "nodes":
         more = {short.node: world.named_amounts(short.missing) for short in blocker.node_shortages}
         nodes = (replace(n, resources=added(n.resources, more.get(n.name, {}))) for n in facts.nodes)

@@ -99,7 +99,7 @@ def test_order_of_queues(queues, work, usage, order):
 
 
 def test_queues_are_compared_by_the_best_gang_below_each():
-    """Below `x` the older leaf is full of large work; its sibling's small gang speaks for `x`."""
+    """Below `x` the older leaf is full of large work; the small gang of its sibling decides for `x`."""
     queues = [
         queue("x", 0, created=2), queue("x1", 0, "x", created=1), queue("x2", 0, "x", created=2),
         queue("y", 0, created=1),
@@ -123,7 +123,7 @@ def test_over_the_fair_share_means_over_it_in_every_resource():
 
 
 def test_nothing_allocatable_goes_last_however_full_the_others_are():
-    """What has no allocatable share counts a thousandfold; that alone would not put it behind `b`."""
+    """Usage without an allocatable share counts a thousandfold; that alone would not put the queue behind `b`."""
     queues = (QueueFacts("a", weight=0), QueueFacts("b", created=1))
     work = tuple(GangFacts(f"{name}0", name, (TaskFacts("t", {GPU: 1}),), 50, True) for name in "ab")
     held = {"b": {GPU: 4000}}
@@ -145,7 +145,7 @@ def test_the_share_of_a_queue_is_its_largest_over_all_resources():
 
 
 def test_usage_without_allocatable_share_counts_a_thousandfold():
-    """`b` holds seven times what it may; `a` holds one core and may hold none."""
+    """`b` uses seven times its allocatable share; `a` uses one core and has a share of none."""
     queues = (QueueFacts("a", created=1), QueueFacts("b", created=2))
     work = tuple(GangFacts(f"{name}0", name, (TaskFacts("t", {GPU: 1}),), 50, True) for name in "ab")
     held = {"a": {CPU: 1}, "b": {GPU: 6}}

@@ -1,5 +1,5 @@
-"""When one leaf may reclaim from another (kai.md 6.4): the gate, each victim, the final check; and where our rules are
-stricter than KAI. Every case says who may be asked, with numbers small enough to count."""
+"""The conditions for a reclaim (kai.md 6.4): the gate, each victim, the final check; and the cases where our rules are
+stricter than KAI. The numbers of each case are small enough to count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.engine.sample_clusters import (
 
 
 def low(name, where, gpus=1, *, at=0, count=1, tree=None):
-    """LOW work that runs."""
+    """Running LOW work."""
     return gang(name, where, LOW, gpus=gpus, count=count, on="n", at=at, tree=tree)
 
 
@@ -47,7 +47,7 @@ def test_the_leaf_stays_inside_its_fair_share(asks, expected):
 
 
 def test_the_gate_is_checked_again_for_every_gang():
-    """Each of two gangs would leave `a` inside its fair share of 3, both of them not. `b` has no share at all."""
+    """Each of two gangs alone leaves `a` inside its fair share of 3, both together do not. `b` has no share at all."""
     held = [low(f"b{i}", "b", at=i) for i in range(6)]
     waits = [gang(f"w{i}", "a", LOW, gpus=2, at=10 + i) for i in range(2)]
     queues = [queue("a", 0), queue("b", 0, weight=0)]
@@ -95,7 +95,7 @@ def test_a_branch_is_judged_before_the_eviction():
 
 
 def test_units_are_judged_one_by_one():
-    """`b` is 1 above its quota: after the first victim it is within, and the second is left alone."""
+    """`b` is 1 above its quota: after the first victim it is within the quota, so the second victim keeps running."""
     held = [low("b0", "b", 2, at=1), low("b1", "b", 1, at=2), low("b2", "b", 1, at=3)]
     queues = [queue("a", 2), queue("b", 3)]
     assert taken(queues, [*held, gang("w", "a", NORMAL, gpus=2)], 4) == []
@@ -119,7 +119,7 @@ def test_surplus_pods_go_alone_and_the_core_as_one():
 
 
 def test_priority_alone_reclaims_nothing():
-    """Queue priority orders the surplus; what is inside a quota stays."""
+    """Queue priority orders the surplus; work inside a quota keeps running."""
     held = [low(f"b{i}", "b", at=i) for i in range(4)]
     assert taken([queue("a", 0, priority=500), queue("b", 4)], [*held, gang("w", "a", LOW, at=9)], 4) == []
 
@@ -133,11 +133,12 @@ def test_only_evictable_listed_work_is_reclaimed():
     assert taken(queues, [*work, low("b1", "b", 1, at=5)], 4) == ["b1", "b0"]
 
 
-# -- where the branches part -----------------------------------------------------------------------------------------
+# -- the branch point ------------------------------------------------------------------------------------------------
 
 
 def test_usage_inside_the_quota_of_the_branch_is_safe_from_other_branches():
-    """Pool `y` holds its quota of 4, all of it in a leaf without quota: no other pool reclaims it, the sibling does."""
+    """Pool `y` uses its quota of 4, all of it in a leaf without quota: other pools do not reclaim it, the sibling
+    does."""
     queues = [queue("x", 4), queue("y", 4), queue("y1", 0, "y"), queue("y2", 4, "y")]
     held = [low(f"l{i}", "y1", at=i) for i in range(4)]
     full = gang("full", "x", NORMAL, gpus=3, on="n")
@@ -265,18 +266,18 @@ def test_any_usage_without_a_fair_share_is_infinitely_above_it():
 
 
 @pytest.mark.parametrize(
-    ("asked", "lost", "expected"),
+    ("cores", "lost", "expected"),
     [(0, 0, ["low"]), (0, 1, []), (1, 0, [])],
     ids=["GPUs alone", "cores are taken", "cores are asked for"],
 )
-def test_the_final_check_covers_requested_and_evicted_resources(asked, lost, expected):
+def test_the_final_check_covers_requested_and_evicted_resources(cores, lost, expected):
     """`x` is far above its share of cores, and must not be where these matter."""
     queues = (
         QueueFacts("x", None, {GPU: 2, CPU: 2}), QueueFacts("x1", "x", {GPU: 2, CPU: 2}), QueueFacts("x2", "x"),
         QueueFacts("y", None, {CPU: 2}),
     )  # fmt: skip
     theirs = GangFacts("low", "y", (TaskFacts("t", {GPU: 2, CPU: lost}, state="running", node="n"),), LOW, True)
-    asks = GangFacts("w", "x1", (TaskFacts("t", {GPU: 2, CPU: asked}),), NORMAL, submitted=9)
+    asks = GangFacts("w", "x1", (TaskFacts("t", {GPU: 2, CPU: cores}),), NORMAL, submitted=9)
     held = {"x2": {CPU: 6}, "y": {CPU: 1}}
     nodes = (NodeFacts("n", {GPU: 2, CPU: 20}),)
     after = run_cycle(ClusterFacts(queues, gangs=(theirs, asks), nodes=nodes, usage=held, capacity={GPU: 2, CPU: 4}))
@@ -305,7 +306,7 @@ def test_a_gang_that_moves_need_not_be_above_its_quota():
 
 
 def test_no_work_moves_for_a_leaf_above_its_fair_share():
-    """Room is made for firm work by a reclaim; LOW work of `a` fills more than the share of `a` already."""
+    """A reclaim may move work for non-preemptible work; LOW work of `a` already uses more than the share of `a`."""
     held = gang("low", "b", LOW, gpus=2, on="n1")
     work = [held, gang("w", "a", NORMAL, gpus=4)]
     assert (
@@ -335,14 +336,16 @@ def test_a_gang_across_the_quota_is_skipped_for_one_that_is_not():
 
 
 def test_fewer_victims_are_not_bought_with_one_across_the_quota():
-    """`large` alone would do, but with it `b` falls below its quota of 3, which a share of the surplus may not do."""
+    """`large` alone would suffice, but without it `b` falls below its quota of 3, which a request for a share of the
+    surplus may not cause."""
     held = [low("large", "b", 3, at=1), low("small", "b", 1, at=2), low("tiny", "b", 1, at=3)]
     asks = gang("w", "a", LOW, gpus=2, at=9)
     assert taken([queue("a", 0), queue("b", 3, weight=0)], [*held, asks], 5) == ["tiny", "small"]
 
 
 def test_fewer_victims_are_not_bought_with_a_leaf_inside_its_quota():
-    """The elastic gang alone would do; its last pod is the quota of `y1`, so the three of `y2` go."""
+    """The elastic gang alone would suffice; its last pod is inside the quota of `y1`, so the three of `y2` are
+    evicted."""
     queues = [queue("x", 3), queue("y", 0), queue("y1", 1, "y"), queue("y2", 0, "y", weight=0)]
     held = [low("elastic", "y1", count=3, tree=GangTree(1)), *(low(f"small{i}", "y2", at=i) for i in range(3))]
     assert taken(queues, [*held, gang("w", "x", NORMAL, gpus=3)], 6) == ["small2", "small1", "small0"]

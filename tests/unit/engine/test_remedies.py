@@ -15,7 +15,7 @@ OURS = {"w1": "mine-1", "w2": "mine-2", "w2-again": "mine-2", "w3": "mine-3", "w
 
 
 @pytest.mark.parametrize(
-    ("work", "told"),
+    ("work", "message"),
     [
         ((), "Work ends."),
         (("w1",), "Work ends (mine-1)."),
@@ -26,8 +26,8 @@ OURS = {"w1": "mine-1", "w2": "mine-2", "w2-again": "mine-2", "w3": "mine-3", "w
         (("secret", "w1", "hidden"), "Work ends (mine-1 and 2 of other users)."),
     ],
 )
-def test_names_are_shown_to_readers_who_may_know_them(work, told):
-    assert Remedy("Work ends", work).message(OURS.get) == told
+def test_names_are_shown_to_readers_who_may_know_them(work, message):
+    assert Remedy("Work ends", work).message(OURS.get) == message
 
 
 def test_hidden_names_are_in_no_message_of_a_reason():

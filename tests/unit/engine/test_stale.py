@@ -1,4 +1,4 @@
-"""Gangs that fell below their minimum give up their places (kai.md 6.5), judged by their tree and not leaf by leaf."""
+"""Gangs below their minimum stop (kai.md 6.5); the tree of the gang decides, not each leaf alone."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_it_may_start_again_as_a_whole_with_fewer_blockers():
 
 
 def test_it_gives_up_after_every_gang_has_had_an_attempt():
-    """Its GPUs are free only for the next pass, as in KAI; so `low`, which is served after it, stops first and
-    returns."""
+    """Its GPUs are free only for the next pass, as in KAI; so `low`, which is served after it, stops first and starts
+    again."""
     stale = gang("s", "q", LOW, count=2, on=["n", None])
     found = run_cycle_of([queue("q", 1)], [stale, gang("low", "q", LOW, on="n", at=9), gang("new", "q", 100)], {"n": 2})
     assert step_pairs(found) == [("preempt", "low"), ("start", "new"), ("give_up", "s"), ("start", "low")]

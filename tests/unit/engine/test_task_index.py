@@ -12,7 +12,7 @@ NEED = ((0, 1),), ((0, 2),)
 
 @given(st.lists(st.integers(0, 11), max_size=40), st.integers(0, 5))
 def test_tasks_are_always_in_the_order_of_the_spec(moves, count):
-    """Twelve tasks on two leaves; each move starts a task that waits, or stops one that runs."""
+    """Twelve tasks on two leaves; each step starts a waiting task or stops a running one."""
     lines, running = TaskIndex(2), set()
     for i in range(12):
         lines.add_waiting(i, i % 2, NEED[i % 3 == 0])

@@ -1,4 +1,4 @@
-"""Short words for quotas, workers and what is used."""
+"""Short functions for quotas, workers and usage."""
 
 from __future__ import annotations
 

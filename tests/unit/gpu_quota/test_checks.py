@@ -1,4 +1,4 @@
-"""The ten rules: at, just below and just above each cap; their order; changes; and a naive model beside them."""
+"""The ten rules: at, just below and just above each cap; their order; changes; and a comparison with a naive model."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ def test_everything_that_breaks_is_said_in_the_order_of_the_checks() -> None:
 def test_the_refusal_in_words() -> None:
     quota = make_spec({"requests": {"tflops": "50"}})
     found = broken_caps(quota, make_totals(make_amounts(45), workers=5), one("request", "tflops", 10))[0]
-    told = found.as_violation("team-a").as_dict()
-    assert told == {
+    body = found.as_violation("team-a").as_dict()
+    assert body == {
         "path": "request.tflops",
         "code": "total.max.tflops.request",
         "message": "quota exceeded in namespace team-a for total.max.tflops.request: requested 10, limit 50, used 45",
@@ -123,7 +123,7 @@ def test_defaults_fill_what_is_zero() -> None:
 def test_of_a_change_only_what_grows_is_looked_at() -> None:
     quota = make_spec({"requests": {"tflops": "100", "vram": "100"}}, {"maxRequests": {"tflops": "30"}})
     old = make_worker(make_amounts(20, 20), count=2)
-    over = make_totals(make_amounts(120, 100), workers=3)  # tflops were cut below what is used
+    over = make_totals(make_amounts(120, 100), workers=3)  # the cap on tflops was reduced below the usage
     assert broken_caps_of_change(quota, over, old, make_worker(make_amounts(10, 20), count=2)) == []
     assert broken_caps_of_change(quota, over, old, make_worker(make_amounts(20, 20), count=2)) == []
     grown = broken_caps_of_change(quota, over, old, make_worker(make_amounts(21, "20.001"), count=2))
@@ -151,7 +151,7 @@ def test_a_change_adds_no_worker() -> None:
 
 
 @pytest.mark.parametrize(
-    ("total", "single", "used", "asked", "fits", "why"),
+    ("total", "single", "used", "worker", "fits", "why"),
     [
         (None, None, make_totals(), make_worker(make_amounts(1)), None, []),
         (
@@ -193,9 +193,9 @@ def test_a_change_adds_no_worker() -> None:
     ],
 )
 def test_how_many_more_fit(
-    total: Any, single: Any, used: WorkerTotals, asked: GpuWorker, fits: int | None, why: list[str]
+    total: Any, single: Any, used: WorkerTotals, worker: GpuWorker, fits: int | None, why: list[str]
 ) -> None:
-    found, stopped_by = headroom_for(make_spec(total, single), used, asked)
+    found, stopped_by = headroom_for(make_spec(total, single), used, worker)
     assert (found, names(list(stopped_by))) == (fits, why)
 
 
@@ -220,8 +220,8 @@ def quotas(draw: Any) -> GpuQuotaSpec:
     return parse_gpu_quota_spec(body)[0]
 
 
-def naive(quota: GpuQuotaSpec, taken: list[GpuWorker], asked: GpuWorker) -> set[str]:
-    """The reference's table, one line for each row, over the list of workers itself."""
+def naive(quota: GpuQuotaSpec, workers: list[GpuWorker], worker: GpuWorker) -> set[str]:
+    """The table of the reference, one line for each row, over the list of workers itself."""
 
     def value(found: GpuAmounts, resource: str) -> int:
         return found.of(resource).milli
@@ -229,43 +229,43 @@ def naive(quota: GpuQuotaSpec, taken: list[GpuWorker], asked: GpuWorker) -> set[
     broken = set()
     for rule, (group, side, resource) in SINGLE.items():
         single = (quota.max_requests if group == "maxRequests" else quota.max_limits).of(resource)
-        if single is not None and single.milli != 0 and value(getattr(asked, side), resource) > single.milli:
+        if single is not None and single.milli != 0 and value(getattr(worker, side), resource) > single.milli:
             broken.add(rule)
-    if quota.max_gpu_count is not None and asked.count > quota.max_gpu_count:
+    if quota.max_gpu_count is not None and worker.count > quota.max_gpu_count:
         broken.add("single.max.gpuCount.limit")
     for rule, (group, side, resource) in TOTAL.items():
         total = quota.total_caps(group).of(resource)
-        together = sum(value(getattr(each, side), resource) * each.count for each in [*taken, asked])
+        together = sum(value(getattr(each, side), resource) * each.count for each in [*workers, worker])
         if total is not None and together > total.milli:
             broken.add(rule)
-    if quota.max_workers is not None and len(taken) + 1 > quota.max_workers:
+    if quota.max_workers is not None and len(workers) + 1 > quota.max_workers:
         broken.add("total.max.workers.limit")
     return broken
 
 
 @given(quotas(), st.lists(workers, max_size=6), workers)
-def test_as_a_naive_model_says(quota: GpuQuotaSpec, before: list[GpuWorker], asked: GpuWorker) -> None:
-    taken: list[GpuWorker] = []
+def test_as_a_naive_model_says(quota: GpuQuotaSpec, before: list[GpuWorker], worker: GpuWorker) -> None:
+    workers: list[GpuWorker] = []
     used = WorkerTotals()
     for each in before:
         if not broken_caps(quota, used, each):
-            taken.append(each)
+            workers.append(each)
             used += totals_of_worker(each)
-    found = names(broken_caps(quota, used, asked))
-    assert set(found) == naive(quota, taken, asked)
+    found = names(broken_caps(quota, used, worker))
+    assert set(found) == naive(quota, workers, worker)
     assert found == [rule for rule in ORDER if rule in set(found)]
-    assert used.workers == len(taken)
-    fits, _ = headroom_for(quota, used, asked)
+    assert used.workers == len(workers)
+    fits, _ = headroom_for(quota, used, worker)
     assert (fits == 0) is bool(found)
 
 
 @given(quotas(), st.lists(workers, min_size=1, max_size=5), some, some)
 def test_a_change_is_judged_as_the_naive_model_does_where_it_grows(
-    quota: GpuQuotaSpec, taken: list[GpuWorker], request: GpuAmounts, limit: GpuAmounts
+    quota: GpuQuotaSpec, workers: list[GpuWorker], request: GpuAmounts, limit: GpuAmounts
 ) -> None:
-    old, rest = taken[0], taken[1:]
+    old, rest = workers[0], workers[1:]
     used = WorkerTotals()
-    for each in taken:
+    for each in workers:
         used += totals_of_worker(each)
     new = GpuWorker(request, limit, old.count)
     grows = {

@@ -1,4 +1,4 @@
-"""Quantities: what is read, what is refused, how they are printed; the tables are those of the Kubernetes parser."""
+"""Quantities: accepted texts, refused texts, and output; the tables are those of the Kubernetes parser."""
 
 from __future__ import annotations
 

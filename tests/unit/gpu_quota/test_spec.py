@@ -1,4 +1,4 @@
-"""A quota's JSON: every fault at once, and back as it was typed."""
+"""The JSON of a quota: every fault at once, and quantities written as they were typed."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ def test_namespaces(name: str, good: bool) -> None:
 
 
 def test_an_allocation() -> None:
-    asked, faults = parse_allocation(
+    allocation, faults = parse_allocation(
         {"id": "w-1", "workload": "team/infer", "request": {"tflops": 10, "vram": "1Gi"}, "count": 2}
     )
     assert not faults
-    assert (asked.name, asked.workload) == ("w-1", "team/infer")
-    assert asked.worker.is_same_size(GpuWorker(make_amounts(10, "1Gi"), make_amounts(), 2))
+    assert (allocation.name, allocation.workload) == ("w-1", "team/infer")
+    assert allocation.worker.is_same_size(GpuWorker(make_amounts(10, "1Gi"), make_amounts(), 2))
 
 
 def test_all_faults_of_an_allocation_at_once() -> None:

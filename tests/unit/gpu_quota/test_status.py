@@ -20,7 +20,7 @@ def printed(quota: object, used: object) -> dict[str, str]:
     return {gauge.key: gauge.available_text for gauge in usage_gauges(quota, used)}  # type: ignore[arg-type]
 
 
-def told(used: str, quota: object = QUOTA, before: tuple = (), now: datetime = NOW, faults: tuple = ()):
+def conditions_by_type(used: str, quota: object = QUOTA, before: tuple = (), now: datetime = NOW, faults: tuple = ()):
     return {
         each.type: each
         for each in compute_conditions(quota, make_totals(make_amounts(used)), before, now, faults=faults)
@@ -56,37 +56,37 @@ def test_percent_in_two_decimals(percent: str, text: str) -> None:
     ("used", "alert"), [("94.999", False), ("95", False), ("95.001", True), ("95.004", True), ("120", True)]
 )
 def test_the_alert_condition_compares_the_exact_percent(used: str, alert: bool) -> None:
-    found = told(used)["AlertThresholdReached"]
+    found = conditions_by_type(used)["AlertThresholdReached"]
     assert found.status is alert
     assert found.reason == ("AlertThresholdReached" if alert else "AlertThresholdNotReached")
 
 
 @pytest.mark.parametrize(("used", "over"), [("99.999", False), ("100", False), ("100.001", True)])
 def test_exceeded_is_strict(used: str, over: bool) -> None:
-    assert told(used)["Exceeded"].status is over
+    assert conditions_by_type(used)["Exceeded"].status is over
 
 
 def test_thresholds_at_their_ends() -> None:
     never = make_spec({"requests": {"tflops": "100"}, "alertThresholdPercent": 100})
     always = make_spec({"requests": {"tflops": "100"}, "alertThresholdPercent": 0})
-    assert not told("300", never)["AlertThresholdReached"].status
-    assert not told("0", always)["AlertThresholdReached"].status
-    assert told("0.001", always)["AlertThresholdReached"].status
+    assert not conditions_by_type("300", never)["AlertThresholdReached"].status
+    assert not conditions_by_type("0", always)["AlertThresholdReached"].status
+    assert conditions_by_type("0.001", always)["AlertThresholdReached"].status
 
 
 def test_times_move_only_when_the_status_does() -> None:
-    first = told("10")
+    first = conditions_by_type("10")
     later = NOW + timedelta(minutes=1)
-    same = told("20", before=tuple(first.values()), now=later)
+    same = conditions_by_type("20", before=tuple(first.values()), now=later)
     assert {each.since for each in same.values()} == {NOW}
-    over = told("99", before=tuple(same.values()), now=later)
+    over = conditions_by_type("99", before=tuple(same.values()), now=later)
     assert over["AlertThresholdReached"].since == later
     assert over["Ready"].since == over["Exceeded"].since == NOW
 
 
 def test_ready_says_what_is_wrong_with_a_newer_spec() -> None:
-    assert told("1")["Ready"].status
-    found = told("1", faults=("spec.total.maxWorkers is -1.",))["Ready"]
+    assert conditions_by_type("1")["Ready"].status
+    found = conditions_by_type("1", faults=("spec.total.maxWorkers is -1.",))["Ready"]
     assert (found.status, found.reason) == (False, "InvalidSpec")
     assert "maxWorkers" in found.message
 

@@ -177,7 +177,7 @@ def test_without_a_connection_it_waits() -> None:
 
 
 class SilentWatchCluster(FailingCluster):
-    """A cluster whose watches say only that they live."""
+    """A cluster whose watches send only signs of life."""
 
     def watch(self, *args: Any, **kwargs: Any) -> Iterator[WatchEvent]:
         for event in super().watch(*args, **kwargs):

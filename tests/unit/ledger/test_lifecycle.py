@@ -1,4 +1,4 @@
-"""One table makes the rule, the trigger and the picture in the documentation."""
+"""One table is the source of the rule, the trigger and the diagram in the documentation."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_the_trigger_is_made_from_the_table() -> None:
 
 def test_the_documentation_shows_the_table() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
-    shown = text.split("<!-- lifecycle -->")[1].split("<!-- /lifecycle -->")[0]
-    assert shown.strip() == f"```mermaid\n{mermaid_diagram()}\n```"
+    diagram = text.split("<!-- lifecycle -->")[1].split("<!-- /lifecycle -->")[0]
+    assert diagram.strip() == f"```mermaid\n{mermaid_diagram()}\n```"
 
 
 @pytest.mark.parametrize(("live", "state"), [(0, SubpoolState.ARCHIVED), (1, SubpoolState.DELETING)])

@@ -30,26 +30,26 @@ def pool(guarantee: int, *subpools: Subpool, shared: UsageCounts = NOTHING) -> P
 
 
 @pytest.mark.parametrize(
-    ("asked", "gpus", "warns"),
+    ("value", "gpus", "warns"),
     [(30, 30, False), ("30", 30, False), (0, 0, False), (12.9, 12, True), ("12.9", 12, True), ("25%", 25, False),
      ("12.5%", 12, True), ("100%", 100, False), (12.0, 12, False), (" 7 ", 7, False), ("1e1", 10, False)],
 )  # fmt: skip
-def test_quotas_are_whole_gpus_floored(asked: object, gpus: int, warns: bool) -> None:
-    parsed = parse_quota(asked, parent=100)
+def test_quotas_are_whole_gpus_floored(value: object, gpus: int, warns: bool) -> None:
+    parsed = parse_quota(value, parent=100)
     assert isinstance(parsed, ParsedQuota)
     assert parsed.gpus == gpus
     assert (parsed.warning is not None) is warns
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("value", "code"),
     [(-1, "negative_quota"), ("-5%", "negative_quota"), (-0.1, "negative_quota"), ("x", "bad_quota"), ("", "bad_quota"),
      (True, "bad_quota"), (None, "bad_quota"), ([30], "bad_quota"), ("nan", "bad_quota"), (float("inf"), "bad_quota"),
      ("1" * 50, "bad_quota"), (10**12, "quota_too_large"), ("1_0", "bad_quota"), ("\u0662\u0665%", "bad_quota"),
      ("1e-900000%", "bad_quota"), ("1e-900000", "bad_quota"), (5e-324, "bad_quota")],
 )  # fmt: skip
-def test_an_invalid_quota_is_refused_with_a_message(asked: object, code: str) -> None:
-    found = parse_quota(asked, parent=100)
+def test_an_invalid_quota_is_refused_with_a_message(value: object, code: str) -> None:
+    found = parse_quota(value, parent=100)
     assert isinstance(found, Violation)
     assert found.code == code
     assert found.message

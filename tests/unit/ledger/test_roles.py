@@ -1,4 +1,4 @@
-"""Who may do what (D10), with its traps."""
+"""The permissions of users (D10), with ambiguous names."""
 
 from __future__ import annotations
 

@@ -43,10 +43,10 @@ def files(tmp_path):
 
 
 def test_simulate_for_people_and_programs(files):
-    told = osmo("simulate", files / "s.yaml")
-    assert told.exit_code == 0
-    assert "w     pending  1" in told.stdout
-    assert "more than the quota of q (2) could ever give" in told.stdout
+    result = osmo("simulate", files / "s.yaml")
+    assert result.exit_code == 0
+    assert "w     pending  1" in result.stdout
+    assert "more than the quota of q (2) could ever give" in result.stdout
     as_json = json.loads(osmo("simulate", files / "s.yaml", "-o", "json").stdout)
     as_yaml = yaml.safe_load(osmo("simulate", files / "s.yaml", "-o", "yaml").stdout)
     assert as_json == as_yaml
@@ -55,20 +55,20 @@ def test_simulate_for_people_and_programs(files):
 
 
 def test_simulate_tells_what_cannot_be_read_and_where(files):
-    told = osmo("simulate", files / "bad.yaml")
-    assert told.exit_code == 2
-    assert f"{files}/bad.yaml:1: queues[0].size is not known here" in told.stderr
+    result = osmo("simulate", files / "bad.yaml")
+    assert result.exit_code == 2
+    assert f"{files}/bad.yaml:1: queues[0].size is not known here" in result.stderr
     body = json.loads(osmo("simulate", files / "bad.yaml", "-o", "json").stdout)
     assert (body["error_code"], body["details"][0]["path"]) == ("SCENARIO", "queues[0].size")
     assert osmo("simulate", files / "nothing.yaml").exit_code == 2
 
 
 def test_a_batch_is_one_json_object_a_line(files):
-    told = osmo("simulate", files / "s.yaml", files / "bad.yaml", "-", stdin=SCENARIO + "---\n" + SCENARIO)
-    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    result = osmo("simulate", files / "s.yaml", files / "bad.yaml", "-", stdin=SCENARIO + "---\n" + SCENARIO)
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["source"] for line in lines] == [f"{files}/s.yaml", f"{files}/bad.yaml", "-#1", "-#2"]
     assert ["error_code" in line for line in lines] == [False, True, False, False]
-    assert told.exit_code == 2
+    assert result.exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -83,23 +83,23 @@ def test_a_batch_is_one_json_object_a_line(files):
     ],
 )
 def test_podgroup_validate_exit_codes(files, names, exit_code):
-    told = osmo("podgroup", "validate", *(files / name for name in names))
-    assert told.exit_code == exit_code
+    result = osmo("podgroup", "validate", *(files / name for name in names))
+    assert result.exit_code == exit_code
 
 
 def test_podgroup_validate_tells_the_rule(files):
     assert osmo("podgroup", "validate", files / "valid.yaml").stdout == "valid\n"
-    told = osmo("podgroup", "validate", files / "invalid.yaml").stdout
-    assert "error: spec.minMember: The PodGroup sets minMember to 0" in told
+    result = osmo("podgroup", "validate", files / "invalid.yaml").stdout
+    assert "error: spec.minMember: The PodGroup sets minMember to 0" in result
     body = json.loads(osmo("podgroup", "validate", files / "invalid.yaml", "-o", "json").stdout)
     assert body["valid"] is False
     assert set(body["violations"][0]) == {"path", "code", "message", "severity"}
 
 
 def test_podgroup_plan(files):
-    told = osmo("podgroup", "plan", files / "plan.yaml")
-    assert told.exit_code == 0
-    assert "ready, 0 of 1" in told.stdout
+    result = osmo("podgroup", "plan", files / "plan.yaml")
+    assert result.exit_code == 0
+    assert "ready, 0 of 1" in result.stdout
     assert json.loads(osmo("podgroup", "plan", files / "plan.yaml", "-o", "json").stdout)["next"] == ["p"]
     assert osmo("podgroup", "plan", files / "s.yaml").exit_code == 2
 
@@ -109,9 +109,9 @@ def test_a_podgroup_that_would_take_minutes_to_plan_is_refused(files):
     pods = [{"name": f"p{number}", "sub_group": "g0", "state": "Running"} for number in range(5001)]
     body = {"podgroup": {"kind": "PodGroup", "spec": {"subGroups": groups}}, "pods": pods}
     (files / "large.json").write_text(json.dumps(body))
-    told = osmo("podgroup", "plan", files / "large.json")
-    assert told.exit_code == 2
-    assert "2000 groups with 5001 pods" in told.output + told.stderr
+    result = osmo("podgroup", "plan", files / "large.json")
+    assert result.exit_code == 2
+    assert "2000 groups with 5001 pods" in result.output + result.stderr
 
 
 def test_neither_django_nor_the_network_is_imported():

@@ -19,7 +19,7 @@ AMOUNT = st.integers(0, 10_000)
     [
         (10, 0, 0, UsageBar(free=10)),
         (10, 4, 4, UsageBar(within_quota=4, free=6)),
-        (10, 4, 7, UsageBar(within_quota=7, free=3)),  # LOW work inside the quota takes nobody's place
+        (10, 4, 7, UsageBar(within_quota=7, free=3)),  # LOW work inside the quota uses no quota of others
         (10, 4, 15, UsageBar(within_quota=10, over_quota=5)),
         (10, 15, 15, UsageBar(within_quota=10, draining=5)),
         (10, 15, 18, UsageBar(within_quota=10, over_quota=3, draining=5)),

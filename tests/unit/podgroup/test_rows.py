@@ -1,4 +1,4 @@
-"""The tree as it is shown: needs, has, optional."""
+"""The rows of a tree: needed, present, optional."""
 
 from __future__ import annotations
 

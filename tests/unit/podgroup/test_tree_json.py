@@ -1,4 +1,4 @@
-"""The tree of a gang as it is kept in a row: written, read back, the same tree; and the least it must hold."""
+"""The tree of a gang as a row stores it: the read tree equals the written one; and its least amount."""
 
 from __future__ import annotations
 

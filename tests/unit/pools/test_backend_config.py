@@ -1,4 +1,4 @@
-"""A backend's JSON, and sizes as people write them."""
+"""The JSON of a backend, and the spellings of sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools that share machines, directly or through others."""
+"""Pools that share nodes, directly or through other pools."""
 
 from __future__ import annotations
 

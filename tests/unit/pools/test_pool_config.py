@@ -1,4 +1,4 @@
-"""A pool's editable JSON: what it means, and every fault in it at once."""
+"""The editable JSON of a pool: its meaning, and every fault in it at once."""
 
 from __future__ import annotations
 

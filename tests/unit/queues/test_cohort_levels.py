@@ -1,4 +1,4 @@
-"""Cohorts as levels of queues: what each is promised on this cluster, and the most it may hold."""
+"""Cohorts as levels of queues: the quota of each on this cluster, and its limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a queue of a cluster is to us, field by field, and whose doing a difference is."""
+"""The owner of a queue of a cluster, its differences field by field, and the managers that caused them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ US, KIM = "osmo-admin", "kim"
 
 @pytest.fixture
 def fake() -> FakeCluster:
-    """A cluster that holds the leaf as we want it."""
+    """A cluster that has the leaf in its desired state."""
     cluster = FakeCluster()
     cluster.apply(QUEUE, queue_manifest(TARGET, WANTED[LEAF]), field_manager=US)
     return cluster

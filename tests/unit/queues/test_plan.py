@@ -41,7 +41,7 @@ def wanted(picture: str) -> dict[str, DesiredQueue]:
 
 
 def seen(picture: str, target: Mapping[str, DesiredQueue]) -> dict[str, ObservedQueue]:
-    """The picture as a cluster shows it; what is not as in `target` differs."""
+    """The queues as a cluster shows them; a queue that is not as in `target` differs."""
     found = {}
     for name, quota, parent in drawn(picture):
         goal = target.get(name)
@@ -212,7 +212,7 @@ def test_steps_read_as_sentences(step: QueueStep, sentence: str) -> None:
 
 
 def check(steps: Iterable[QueueStep], start: Mapping[str, ObservedQueue]) -> dict[str, tuple[float, str | None]]:
-    """Take the steps one by one; after each the tree is whole and no sum is above its queue."""
+    """Apply the steps one by one; after each step every parent exists and no sum is above its queue."""
     tree = {name: (_size(each.quota), each.parent) for name, each in start.items()}
     for step in steps:
         if step.queue is None:

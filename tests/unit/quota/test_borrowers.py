@@ -1,4 +1,4 @@
-"""How far up others may take back what a node has borrowed, and what a change lays open."""
+"""The number of levels on which others may reclaim from a node, and the effect of a change on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every number of the tree is explained by terms that add up to it, each the number of the node that it names."""
+"""The terms of every explanation add up to the number, and each term is the number of the node that it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What must hold on every tree: the fast path is the formula, reserving can be undone, debts are never deepened."""
+"""Properties of every tree: the fast path equals the formula, `release` undoes `reserve`, no admission increases a
+debt."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ LIMIT = st.one_of(st.just(UNLIMITED), st.integers(0, 12))
 
 @st.composite
 def trees(draw, usage=USAGE):
-    """A random forest; node i hangs below an earlier node or is a root. Only leaves hold something."""
+    """A random forest; node i is below an earlier node or is a root. Only leaves have usage."""
     size = draw(st.integers(1, 12))
     parents = [draw(st.integers(-1, i - 1)) for i in range(size)]
     nodes = [
@@ -34,7 +35,7 @@ def children_of(tree, name):
 
 
 def balance_by_the_kep(tree, name):
-    """`T` of the KEP: own quota minus own use, plus what each child has or owes, held back by its lending limit."""
+    """`T` of the KEP: own quota minus own usage, plus the balance of each child, capped by its lending limit."""
     own = tree._usage.get(name, {}).get(GPU, 0)
     balance = tree.nodes[name].quotas[GPU].nominal - own
     for child in children_of(tree, name):
@@ -79,16 +80,16 @@ def test_fast_path_equals_the_formula_and_a_debt_free_tree_stays_so(drawn, data)
 
 @given(trees())
 def test_available_follows_from_the_balances(drawn):
-    """available(x) = min(T(x) + borrowing limit, what x keeps and does not use + available(parent)), debts or not."""
+    """available(x) = min(T(x) + borrowing limit, unused local quota of x + available(parent)), also with debts."""
     tree, _leaves = drawn
     column = tree.columns[GPU]
     everywhere = column.available_of_all()
     for x, parent in enumerate(tree.parents):
-        told = column.balance(x)
+        expected = column.balance(x)
         if parent >= 0:
             kept = max(0, column.local[x] - column.usage[x])
-            told = min(column.balance(x) + column.borrowing[x], kept + column.available(parent))
-        assert column.available(x) == everywhere[x] == told
+            expected = min(column.balance(x) + column.borrowing[x], kept + column.available(parent))
+        assert column.available(x) == everywhere[x] == expected
 
 
 @given(trees(), st.data())
@@ -144,7 +145,7 @@ def test_admission_never_deepens_a_debt_on_its_path(drawn, data):
 
 @given(trees(), st.data())
 def test_the_reason_is_true(drawn, data):
-    """Loosening what a shortfall names, by what is missing, and then what is named next, lets the request in."""
+    """The request is admitted after each named limit is raised by its missing amount, one after the other."""
     tree, leaves = drawn
     leaf, amount = data.draw(st.sampled_from(leaves)), data.draw(st.integers(1, 12))
     for _ in range(len(tree.names) + 1):
@@ -170,7 +171,7 @@ def test_available_of_all_equals_available_of_each(drawn):
 
 
 def test_a_long_chain_causes_no_recursion():
-    """Its numbers are found without a call within a call for each node."""
+    """The numbers of a chain are computed without a nested call for each node."""
     quota = {GPU: NodeQuota(1, borrowing_limit=10_000, lending_limit=1)}
     tree = QuotaTree([QuotaNode(f"c{n}", f"c{n + 1}" if n < 4999 else None, quota) for n in range(5000)])
     column = tree.columns[GPU]
@@ -181,7 +182,7 @@ def test_a_long_chain_causes_no_recursion():
 
 @given(trees())
 def test_the_binding_potential_limit_is_true(drawn):
-    """The number is that of the node and limit that are named, with what the nodes below it keep for themselves."""
+    """The number follows from the named node and limit, plus the local quotas of the nodes below it."""
     tree, leaves = drawn
     column = tree.columns[GPU]
     for leaf in leaves:

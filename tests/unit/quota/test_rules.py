@@ -1,4 +1,4 @@
-"""What may be written about quotas, and circles found before they are stored."""
+"""The rules for quotas, and the search for cycles before they are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worked examples of the reference, to the digit, and the two user stories of the seed."""
+"""The worked examples of the reference, with exact numbers, and the two user stories of the seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""docs/scenarios.md says what is so: its scenarios are answered, its tables are whole, its faults are found."""
+"""docs/scenarios.md is true: its scenarios have the documented answers, its tables are complete, its faults are
+found."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ CODES = {value for name, value in vars(ScenarioFaultCode).items() if name.isuppe
 
 
 def keys_of(table: str) -> set[str]:
-    """The keys that the rows of a table name in their first column."""
+    """The keys in the first column of a table."""
     return {key for row in TABLES[table].splitlines() for key in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
@@ -74,10 +75,10 @@ def test_the_faulty_example_has_every_code() -> None:
 
 def test_the_answer_is_documented_completely() -> None:
     got = answer(SCENARIOS["what-if"])
-    told = PAGE[PAGE.index("## The answer") : PAGE.index("## What cannot be read")]
+    section = PAGE[PAGE.index("## The answer") : PAGE.index("## What cannot be read")]
     step, queue, work = got["steps"][0], got["queues"]["a"], got["workloads"]["serve"]
     for key in (*got, *step, *queue, *work):
-        assert f"`{key}`" in told, key
+        assert f"`{key}`" in section, key
 
 
 def test_the_files_it_names_are_there() -> None:

@@ -1,7 +1,5 @@
-"""Scenario files that mean harm, and good ones with something changed: an answer or faults with paths, whatever comes.
-
-They are read in a process that may use half a GiB and some seconds of one core for each
-(`tests/support/resource_limits.py`)."""
+"""Hostile scenario files, and good ones with a change: an answer or faults with paths in every case. A process reads
+them that may use half a GiB and some seconds of one core for each (`tests/support/resource_limits.py`)."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ MEBIBYTES, CPU_SECONDS = 512, 120
 ANSWERED = {"a chain of 2,000 cohorts", "a chain of 2,000 queues", "queues times workloads", "fine numbers"}
 """Large, and yet worked out."""
 
-TOLD = [
+EXPECTED_MESSAGES = [
     ("a chain of 9,000 queues with work at its end", "queues", "9000 levels deep"),
     ("a chain of 9,000 queues with work at its end", "workloads", "2000 workloads in a tree 9000 levels deep"),
     ("a chain of 2,000 sub-groups", "workloads[0].gang.sub_groups[64].parent", "at most 64 levels deep"),
@@ -58,16 +56,16 @@ def test_the_limits_hold(target: str, case: int) -> None:
 
 @pytest.mark.timeout(900)
 def test_hostile_files_are_refused_with_a_message() -> None:
-    """All in one process, one after the other: what one leaves behind is the next one's."""
+    """All files in one process, one after the other: the state after one file is the state before the next."""
     answers = dict(zip(hostile.SCENARIOS, read(list(hostile.SCENARIOS.values())), strict=True))
 
     for name, documents in answers.items():
         assert_clear(documents, name)
         refused = any(answer["error_code"] for answer in documents)
         assert refused is (name not in ANSWERED), name
-    for name, path, told in TOLD:
+    for name, path, message in EXPECTED_MESSAGES:
         faults = [fault for answer in answers[name] for fault in answer["details"] if fault["path"] == path]
-        assert any(told in fault["message"] for fault in faults), answers[name]
+        assert any(message in fault["message"] for fault in faults), answers[name]
 
 
 def _spoiled(count: int, seed: int) -> None:

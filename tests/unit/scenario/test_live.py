@@ -128,7 +128,7 @@ def test_a_redaction_leaves_no_hidden_name_in_the_answer():
 @given(cluster_facts(), st.sets(st.sampled_from([f"g{i}" for i in range(14)])), st.sets(st.integers(0, 6)))
 @settings(deadline=None)
 def test_a_redaction_changes_no_outcome(cluster, running, seen):
-    """Queues and work differ in age here, as they do in an installation, so that no tie is left to names."""
+    """Queues and work differ in age, as in an installation, so no tie is decided by names."""
     aged = tuple(
         GangFacts(g.name, g.queue, g.tasks, g.priority, g.preemptible, 100 * g.submitted + n, g.tree)
         for n, g in enumerate(cluster.gangs)

@@ -24,7 +24,7 @@ queues:
 
 
 def gpus(text: str) -> dict[str, dict[str, Any]]:
-    """Every node's amounts in GPUs, its share as it is; what is not there is nothing."""
+    """The amounts of every node in GPUs, its share unchanged; absent amounts are left out."""
     got = answer(text)
     assert got["workloads"] == {}
     assert got["steps"] == []

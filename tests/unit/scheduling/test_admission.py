@@ -1,4 +1,4 @@
-"""Two verdicts in tables: may it be submitted (D6), may it start."""
+"""Two verdicts in tables: the admission of a submission (D6) and the start of a gang."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ LEAF, POOL = Gate("team--_shared", 10, 8, UNLIMITED, 8), Gate("team", 100, 50, 6
     ],
 )
 def test_start(path: tuple[Gate, ...], priority: Priority, gpus: int, code: WaitCode | None, free: int) -> None:
-    """LOW usage never blocks the quota of firm work; an overdrawn quota has nothing free, not less."""
+    """LOW usage never blocks the quota of HIGH and NORMAL work; an exceeded quota has 0 free, not less."""
     wait = start_verdict(path, priority=priority, gpus=gpus)
 
     assert (wait.code if wait else None) == code

@@ -1,4 +1,4 @@
-"""When and how a gang ends by itself, however late the check comes."""
+"""The times at which a gang ends by itself, also if the check is late."""
 
 from __future__ import annotations
 

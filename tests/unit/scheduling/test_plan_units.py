@@ -1,4 +1,4 @@
-"""What of a plan belongs together, and whether it can still be done."""
+"""The units of a plan, and whether they still apply."""
 
 from __future__ import annotations
 

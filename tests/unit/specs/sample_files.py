@@ -1,4 +1,4 @@
-"""Small files, and how the tests ask about them."""
+"""Small files, and functions that read them for tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def one_task_file(fields: str = "", workflow: str = "") -> str:
 
 
 def read_valid(text: str, **more: Any) -> WorkflowSpec:
-    """The spec of a file that must be good."""
+    """The spec of a valid file."""
     parsed = parse(text, **more)
     assert parsed.violations == ()
     assert parsed.spec is not None
@@ -36,7 +36,7 @@ def read_valid_task(fields: str = "", workflow: str = "", **more: Any) -> TaskSp
 
 
 def read_faults(text: str, **more: Any) -> list[tuple[int | None, str, str]]:
-    """Line, path and code of every fault of a file that must be refused."""
+    """Line, path and code of every fault of an invalid file."""
     parsed = parse(text, **more)
     assert_consistent(parsed)
     assert parsed.spec is None
@@ -49,7 +49,7 @@ def read_fault_codes(text: str, **more: Any) -> list[str]:
 
 
 def assert_consistent(parsed: ParsedSpec) -> None:
-    """What holds of every answer."""
+    """The properties of every answer."""
     assert (parsed.spec is None) == bool(parsed.violations)
     for fault in parsed.violations:
         assert fault.path

@@ -1,4 +1,4 @@
-"""Numbers, sizes, times, exit codes, labels: what is read as what."""
+"""The values of numbers, sizes, times, exit codes and labels from their texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/elastic-gangs.md says what is so: its manifests are taken, its table is whole, its tree is what is drawn."""
+"""docs/elastic-gangs.md is true: its manifests are accepted, its table is complete, its tree is the real one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any text gets an answer: random characters, YAML made of our own words, good files with something changed."""
+"""Any text gets an answer: random characters, YAML of our own keys, good files with a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PodGroup manifest as a file to submit: what becomes of it, and every fault of it with its place."""
+"""A PodGroup manifest as a submitted file: its spec, and every fault with its place."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_all_faults_at_once_with_path_and_line():
 def test_one_fault_each(text, expected):
     found = read_faults(text)
     assert expected in found
-    assert len(found) <= 2  # a name that is missing is missed by the name's rule alone; a bad type may be told twice
+    assert len(found) <= 2  # only the name's own rule reports a missing name; a wrong type may be reported twice
 
 
 def test_a_pool_without_default_platform_requires_one():

@@ -1,4 +1,4 @@
-"""Files such as people really send: every feature that was met in the wild, in files of our own."""
+"""Files like those of real users, with every feature that was seen in use, in files of our own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import timedelta
 from scheduling.specs import parse
 from tests.unit.specs.sample_files import read_valid
 
-# Loops over tasks, a lead chosen by `if`, OSMO's own marks, one of them glued together with raw blocks, comments with
-# marks in the header that must not be rendered, JSON with braces in a file.
+# Loops over tasks, a lead chosen by `if`, OSMO's own tokens, one of them built with raw blocks, comments with
+# tokens in the header that must not be rendered, JSON with braces in a file.
 DISTRIBUTED = """\
 # Train on several nodes.  Use:  --set store={{ your bucket }}
 
@@ -79,7 +79,7 @@ default-values:
   prefix: model
 """
 
-# Maps as variables, sections that come and go, credentials whose names are variables, oddly indented comments.
+# Maps as variables, conditional sections, credentials whose names are variables, oddly indented comments.
 SERVICE = """\
 version: 2
 workflow:
@@ -272,7 +272,7 @@ def test_an_empty_section_of_defaults_is_none() -> None:
 
 
 def test_a_repeated_key_with_an_equal_value_is_accepted() -> None:
-    """Seen in a file of OSMO's own tests; a YAML reader takes the last, so nothing is lost."""
+    """OSMO's own tests have such a file; a YAML reader uses the last value, so nothing is lost."""
     parsed = parse("workflow:\n  name: n\n  tasks:\n  - name: a\n    image: b\n    command: [sh]\n    name: a\n")
     assert parsed.spec is not None
     assert "lines 4 and 7" in parsed.warnings[0]

@@ -1,4 +1,4 @@
-"""Files that mean harm: each is answered, soon, with one sentence."""
+"""Hostile files: each gets a quick answer with one message."""
 
 from __future__ import annotations
 

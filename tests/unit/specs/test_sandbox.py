@@ -1,4 +1,4 @@
-"""The processes that render: they come and go without anybody noticing."""
+"""The processes that render: their start and end have no effect on answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are refused, where, and under which code."""
+"""The refused files, with the place and the code of each fault."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ class TestTimeouts:
         assert (spec.exec_timeout, spec.queue_timeout) == (timedelta(hours=1), timedelta(hours=2))
 
     def test_a_time_above_the_maximum_is_reduced_with_a_warning(self) -> None:
-        """OSMO cuts it silently; refusing would refuse files that run there."""
+        """OSMO reduces the time silently; a refusal would refuse files that run there."""
         parsed = parse(one_task_file(workflow="timeout: {exec_timeout: 2d, queue_timeout: 30d}"), rules=self.rules)
         assert parsed.spec is not None
         assert (parsed.spec.exec_timeout, parsed.spec.queue_timeout) == (timedelta(days=1), timedelta(days=30))

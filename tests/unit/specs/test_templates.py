@@ -1,4 +1,4 @@
-"""Templates: what they may use, what is said when they fail, and how lines are found again."""
+"""Templates: their language, the messages when they fail, and the lines of faults."""
 
 from __future__ import annotations
 

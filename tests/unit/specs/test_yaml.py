@@ -1,4 +1,4 @@
-"""YAML itself: what is no file of ours at all, and what is one although it looks odd."""
+"""YAML itself: files that are not valid, and unusual files that are."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def cursor(text: str, faults: Faults) -> YamlCursor:
 
 
 def read(reader: ValueReader) -> None:
-    """Read three values of the wrong type, beside a key that is not known."""
+    """Read three values of the wrong type, together with an unknown key."""
     fields = reader.known_fields(("count", "flag", "list", "needed"), required=("needed",))
     assert (fields["count"].whole_number(5), fields["flag"].boolean(), fields["list"].list_items("words")) == (
         5,
