@@ -66,9 +66,9 @@ class Preview(Protocol[ResultT_contra]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[ResultT]):
-    """One change and the texts of its pages. `breadcrumbs` are the pages above, with the target of the back link last.
-    `version` is None for a row that does not exist yet. `execute` gets the valid form and the expected version, which is
-    None in the dry run."""
+    """One change and the texts of its pages. `breadcrumbs` are the pages above, the target of the back link last.
+    `version` is None for a row that does not exist yet. `execute` gets the valid form and the expected version, which
+    is None in the dry run."""
 
     title: str
     button: str

@@ -22,8 +22,8 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
     """Reads of the audit stream."""
 
     def visible_to(self, actor: Actor) -> AuditQuerySet:
-        """Admins and viewers see all entries, pool admins those of their pools, and all users those of their own changes
-        and work."""
+        """Admins and viewers see all entries, pool admins those of their pools, and all users those of their own
+        changes and work."""
         if actor.can_read_all:
             return self
         pools = Pool.objects.filter(name__in=actor.pools_with(Permission.POOL_AUDIT)).values("id")

@@ -1,9 +1,9 @@
-"""One process of a race: made ready, held at a gate in the database, then one allocation in the test's namespace.
+"""One process of a race: it waits at a gate in the database, then makes one allocation in the test's namespace.
 
     python -m tests.concurrency.gpu_process GATE NAMESPACE NAME TFLOPS [unlocked]
 
 Prints `state` of the allocation, or the code of the first broken rule. `unlocked` reads the namespace without its lock,
-prints `read`, and is held at a second gate (GATE + 1) until everybody has read.
+prints `read`, and waits at a second gate (GATE + 1) until all processes have read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main(gate: str, namespace: str, name: str, tflops: str, how: str = "locked")
     from pools.services import gpu_allocations
 
     def pass_gate(number: int) -> None:
-        # The test holds this lock alone until everybody is here; then all pass together.
+        # The test holds this lock until all processes wait for it; then all pass together.
         with connection.cursor() as cursor:
             cursor.execute("SET lock_timeout = 0")  # however slowly the others start
             cursor.execute("SELECT pg_advisory_lock_shared(%s)", [number])

@@ -28,14 +28,14 @@ def _race(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     )
 
 
-def test_without_the_lock_nobody_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_lock_no_admin_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "lock_role", lambda role: None)
     monkeypatch.setattr(Rendezvous, "timeout_seconds", 30.0)
     assert _race(monkeypatch) == [None, None]
     assert not User.objects.filter(is_active=True).exists()
 
 
-def test_with_the_lock_one_is_told_to_be_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_the_lock_one_is_refused_as_the_last_admin(monkeypatch: pytest.MonkeyPatch) -> None:
     (refused,) = [result for result in _race(monkeypatch) if result is not None]
     assert isinstance(refused, Conflict)
     assert refused.details[0].code == "last_admin"

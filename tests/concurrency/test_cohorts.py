@@ -1,5 +1,5 @@
-"""Races in a tree of cohorts. Two leaves on two backends are settled by two workers that share nothing but the tree:
-the last GPU that may be borrowed goes to one of them. And two changes of parents never close a circle together."""
+"""Races in a tree of cohorts. Two workers reconcile two leaves on two backends that share only the tree: one of
+them gets the last GPU that may be borrowed. And two changes of parents never form a cycle together."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.support.threads import run_concurrently
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 GPUS = "default/gpu"
 SURELY, BRIEFLY = 60.0, 0.5
-"""How long the parties of a race wait for one another: where nothing holds them both come, however slow the machine;
-where a lock holds one, the other goes on alone."""
+"""How long the parties of a race wait for one another: without a lock both arrive, even on a slow machine; if a lock
+blocks one, the other continues alone."""
 
 
 class TestTheLastBorrowableGpu:
@@ -51,31 +51,31 @@ class TestTheLastBorrowableGpu:
         assert not [result for result in results if isinstance(result, Exception)], results
 
     @staticmethod
-    def _held() -> list[int]:
+    def _held_gpus() -> list[int]:
         return sorted(LeafUsage.objects.values_list("total_usage", flat=True))
 
     @staticmethod
-    def _debt() -> object:
+    def _read_debt() -> object:
         tree = read_admission_tree([Cohort.objects.get(name="org").pk])
         return tree.columns[GPUS].debt(tree.index["cohort/org"])
 
     def test_without_the_lock_both_win(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def unlocked(ids: set[int]) -> list[int]:
+        def lock_nothing(ids: set[int]) -> list[int]:
             return sorted(set(cohort_roots(ids).values()))
 
-        monkeypatch.setattr(apply_plan, "lock_cohort_trees", unlocked)
+        monkeypatch.setattr(apply_plan, "lock_cohort_trees", lock_nothing)
         self._race(monkeypatch, SURELY)
-        assert (self._held(), self._debt()) == ([2, 2], 1)
+        assert (self._held_gpus(), self._read_debt()) == ([2, 2], 1)
 
-    def test_with_it_exactly_one_does(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_with_the_lock_exactly_one_starts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._race(monkeypatch, BRIEFLY)
-        assert (self._held(), self._debt()) == ([0, 2], 0)
+        assert (self._held_gpus(), self._read_debt()) == ([0, 2], 0)
         assert sorted(Workflow.objects.values_list("status", flat=True)) == ["PENDING", "RUNNING"]
         assert verify() == []
 
     def test_where_both_fit_both_start(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._race(monkeypatch, BRIEFLY, gpus=1)
-        assert (self._held(), self._debt()) == ([1, 1], 0)
+        assert (self._held_gpus(), self._read_debt()) == ([1, 1], 0)
 
 
 class TestTheLastGpuLentOfTwoClusters:
@@ -97,21 +97,21 @@ class TestTheLastGpuLentOfTwoClusters:
         return sorted(len(room.list_pods()) for room in rooms)
 
     def test_without_the_lock_both_are_dispatched(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def unlocked(ids: set[int]) -> list[int]:
+        def lock_nothing(ids: set[int]) -> list[int]:
             return sorted(set(cohort_roots(ids).values()))
 
-        monkeypatch.setattr(dispatch_admission, "lock_cohort_trees", unlocked)
+        monkeypatch.setattr(dispatch_admission, "lock_cohort_trees", lock_nothing)
         assert self._race(monkeypatch, SURELY) == [1, 1]
 
-    def test_with_it_exactly_one_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_with_the_lock_exactly_one_is_dispatched(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert self._race(monkeypatch, BRIEFLY) == [0, 1]
         (waits,) = Group.objects.exclude(waiting_reason=None)
         assert waits.waiting_reason["code"] == "nothing_to_borrow"
         assert verify() == []
 
 
-class TestTwoMovesThatTogetherCloseACircle:
-    """`a` moves below `b` while `b` moves below `a`: both have seen a tree before either writes."""
+class TestTwoMovesThatTogetherFormACycle:
+    """`a` moves below `b` while `b` moves below `a`: both read the tree before either writes."""
 
     def _race(self, monkeypatch: pytest.MonkeyPatch, patience: float) -> list[object]:
         for name in ("a", "b"):
@@ -123,7 +123,7 @@ class TestTwoMovesThatTogetherCloseACircle:
         return list(run_concurrently(moves))
 
     @staticmethod
-    def _unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def _remove_locks(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cohorts, "lock_configuration", lambda: None)
         monkeypatch.setattr(cohorts, "lock_cohort_trees", sorted)
 
@@ -131,10 +131,10 @@ class TestTwoMovesThatTogetherCloseACircle:
     def _parents() -> dict[str, str | None]:
         return dict(Cohort.objects.values_list("name", "parent__name"))
 
-    def test_without_lock_and_floor_the_circle_is_closed_and_admits_nothing(
+    def test_without_lock_and_trigger_the_cycle_is_stored_and_admits_nothing(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        self._unlocked(monkeypatch)
+        self._remove_locks(monkeypatch)
         with without_triggers("pools_cohort", "no_cycle"):
             results = self._race(monkeypatch, SURELY)
         assert not [result for result in results if isinstance(result, Exception)], results
@@ -145,28 +145,28 @@ class TestTwoMovesThatTogetherCloseACircle:
         reconcile_backend(Pool.objects.get(name="p").backend_id or 0)
         assert Workflow.objects.get().status == "PENDING"
 
-    def test_without_the_lock_the_floor_refuses_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._unlocked(monkeypatch)
+    def test_without_the_lock_the_trigger_refuses_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._remove_locks(monkeypatch)
         (refused,) = [result for result in self._race(monkeypatch, SURELY) if isinstance(result, Exception)]
         assert isinstance(refused, Conflict)
         assert refused.details[0].code == "cohort_no_circle"
         assert sum(parent is None for parent in self._parents().values()) == 1
 
-    def test_with_it_one_is_told_the_circle(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_with_the_lock_one_is_refused_with_the_cycle(self, monkeypatch: pytest.MonkeyPatch) -> None:
         (refused,) = [result for result in self._race(monkeypatch, BRIEFLY) if isinstance(result, Exception)]
         assert isinstance(refused, BadInput)
         assert refused.details[0].code == "cycle"
 
-    def test_raw_sql_waits_in_the_same_line(self) -> None:
-        """The trigger takes the configuration's lock, so two statements by hand see one another."""
+    def test_raw_sql_waits_for_the_same_lock(self) -> None:
+        """The trigger takes the configuration's lock, so two raw statements run one after the other."""
         for name in ("a", "b"):
             put_cohort(actor=SYSTEM, name=name, body={})
 
-        def below(name: str, parent: str) -> None:
+        def set_parent_by_sql(name: str, parent: str) -> None:
             with transaction.atomic():
                 Cohort.objects.filter(name=name).update(parent=Cohort.objects.get(name=parent))
 
-        results = run_concurrently([lambda: below("a", "b"), lambda: below("b", "a")])
+        results = run_concurrently([lambda: set_parent_by_sql("a", "b"), lambda: set_parent_by_sql("b", "a")])
         (refused,) = [result for result in results if result is not None]
         assert isinstance(refused, IntegrityError)
         assert "cycle" in str(refused)

@@ -1,4 +1,4 @@
-"""Races about GPU quota: shown to go wrong without the lock, then closed, between threads and between processes."""
+"""Races about GPU quota, between threads and between processes: each fails without the lock and passes with it."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ TEN = GpuWorker(make_amounts(10))
 
 
 @pytest.fixture
-def fifty() -> None:
-    """A cap of 50 TFLOPS, and a usage row, so that nobody waits for its making."""
+def cap_of_fifty() -> None:
+    """A cap of 50 TFLOPS, and a usage row, so that no request waits for its creation."""
     put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"total": {"requests": {"tflops": "50"}}})
 
 
-def ask(name: str) -> Any:
+def request_ten(name: str) -> Any:
     return allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest(name, "", TEN))
 
 
-def used() -> int:
+def used_tflops() -> int:
     return int(GpuUsage.objects.get(pk="ns").requests_tflops)
 
 
-def patiently(operation: Callable[[], Any]) -> Any:
-    """A lock that is not had in time is asked for again, as clients do."""
+def retry_while_busy(operation: Callable[[], Any]) -> Any:
+    """Repeat the operation after a timeout of a lock, as clients do."""
     for _ in range(50):
         with suppress(Busy):
             return operation()
     return operation()
 
 
-def unlocked(patch: pytest.MonkeyPatch) -> None:
+def remove_namespace_lock(patch: pytest.MonkeyPatch) -> None:
     """Let services read a namespace without its lock."""
 
     def plain_read(name: str) -> GpuNamespace:
@@ -67,75 +67,77 @@ def unlocked(patch: pytest.MonkeyPatch) -> None:
 
 
 class TestSixRequestsOfTenOnFifty:
-    def test_without_the_lock_more_is_given_than_there_is(self, fifty: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        unlocked(monkeypatch)
+    def test_without_the_lock_the_cap_is_exceeded(self, cap_of_fifty: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        remove_namespace_lock(monkeypatch)
         Rendezvous(6, seconds=20).after_call(monkeypatch, gpu_allocations, "lock_namespace")
-        results = run_concurrently([lambda name=f"w{n}": ask(name) for n in range(6)])  # type: ignore[misc]
+        results = run_concurrently([lambda name=f"w{n}": request_ten(name) for n in range(6)])  # type: ignore[misc]
         assert all(isinstance(result, GpuAllocation) for result in results)
-        assert used() == 60
+        assert used_tflops() == 60
 
-    def test_with_the_lock_five_threads_succeed(self, fifty: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        results = run_concurrently([lambda name=f"w{n}": ask(name) for n in range(6)])  # type: ignore[misc]
+    def test_with_the_lock_five_threads_succeed(self, cap_of_fifty: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        results = run_concurrently([lambda name=f"w{n}": request_ten(name) for n in range(6)])  # type: ignore[misc]
         (refused,) = [result for result in results if isinstance(result, Exception)]
         assert isinstance(refused, Conflict)
         assert refused.details[0].as_dict()["used"] == "50"
-        assert used() == 50
+        assert used_tflops() == 50
 
-    def test_without_the_lock_six_processes_are_given_more_than_there_is(self, fifty: None, template: Services) -> None:
+    def test_without_the_lock_six_processes_exceed_the_cap(self, cap_of_fifty: None, template: Services) -> None:
         assert _six_processes(template, "unlocked") == ["committed"] * 6
-        assert used() == 60
+        assert used_tflops() == 60
 
-    def test_with_the_lock_five_processes_succeed(self, fifty: None, template: Services) -> None:
+    def test_with_the_lock_five_processes_succeed(self, cap_of_fifty: None, template: Services) -> None:
         assert _six_processes(template, "locked") == ["committed"] * 5 + ["total.max.tflops.request"]
-        assert used() == 50
+        assert used_tflops() == 50
 
 
 class TestTwoWorkersThatGrow:
     """Both hold 10 of 50; one of the two may grow to 40."""
 
     @pytest.fixture(autouse=True)
-    def two(self, fifty: None) -> None:
-        ask("a")
-        ask("b")
+    def two_workers(self, cap_of_fifty: None) -> None:
+        request_ten("a")
+        request_ten("b")
 
-    def grow(self) -> list[Any]:
+    def grow_both(self) -> list[Any]:
         body = {"request": {"tflops": "40"}}
         operations = [lambda n=name: adjust(actor=SYSTEM, namespace="ns", name=n, body=body) for name in "ab"]  # type: ignore[misc]
         return run_concurrently(operations)
 
-    def test_without_the_lock_both_do(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        unlocked(monkeypatch)
+    def test_without_the_lock_both_grow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        remove_namespace_lock(monkeypatch)
         Rendezvous(2, seconds=20).after_call(monkeypatch, gpu_allocations, "lock_namespace")
         assert all(isinstance(result, GpuAllocation) for result in self.grow())
-        assert used() == 80
+        assert used_tflops() == 80
 
-    def test_with_the_lock_one_does(self) -> None:
+    def test_with_the_lock_one_grows(self) -> None:
         (refused,) = [result for result in self.grow() if isinstance(result, Exception)]
         assert isinstance(refused, Conflict)
         assert refused.details[0].as_dict()["used"] == "50"
-        assert used() == 50
+        assert used_tflops() == 50
 
 
-def test_the_same_id_twice_at_once_is_one_allocation(fifty: None) -> None:
-    first, second = run_concurrently([lambda: ask("w"), lambda: ask("w")])
+def test_the_same_id_twice_at_once_is_one_allocation(cap_of_fifty: None) -> None:
+    first, second = run_concurrently([lambda: request_ten("w"), lambda: request_ten("w")])
     assert isinstance(first, GpuAllocation)
     assert isinstance(second, GpuAllocation)
     assert first.pk == second.pk
-    assert used() == 10
+    assert used_tflops() == 10
 
 
-def test_the_same_id_twice_without_the_lock_meets_the_floor(fifty: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    unlocked(monkeypatch)
+def test_the_same_id_twice_without_the_lock_violates_the_constraint(
+    cap_of_fifty: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove_namespace_lock(monkeypatch)
     Rendezvous(2, seconds=20).after_call(monkeypatch, gpu_allocations, "_live")
-    results = run_concurrently([lambda: ask("w"), lambda: ask("w")])
+    results = run_concurrently([lambda: request_ten("w"), lambda: request_ten("w")])
     (refused,) = [result for result in results if isinstance(result, Exception)]
     assert isinstance(refused, Conflict)
     assert refused.details[0].code == "gpu_allocation_live_once"
-    assert used() == 10
+    assert used_tflops() == 10
 
 
-def test_commit_against_release(fifty: None) -> None:
-    """One of the two comes first; never is anything counted twice or left behind."""
+def test_commit_against_release(cap_of_fifty: None) -> None:
+    """One of the two is first; no worker is counted twice and none stays counted."""
     for number in range(5):
         name = f"w{number}"
         allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest(name, "", TEN), assume=True)
@@ -149,9 +151,9 @@ def test_commit_against_release(fifty: None) -> None:
     assert (row.requests_tflops, row.assumed_requests_tflops, row.workers, row.assumed_workers) == (0, 0, 0, 0)
 
 
-def test_a_rebuild_under_way_gives_nothing_away_twice(fifty: None) -> None:
-    """While usage is rebuilt from pods again and again, others allocate and release: never more than the cap, and in
-    the end the counters are the rows."""
+def test_a_rebuild_allocates_nothing_twice(cap_of_fifty: None) -> None:
+    """While usage is rebuilt from pods again and again, others allocate and release: the cap is never exceeded, and in
+    the end the counters are the sums of the rows."""
     cluster = factories.make_backend("k").pk
     pods = [PodWorker("ns", f"pod{number}", "", TEN, cluster) for number in range(2)]
     rebuild_gpu_usage(pods, {cluster: database_time()})
@@ -159,37 +161,37 @@ def test_a_rebuild_under_way_gives_nothing_away_twice(fifty: None) -> None:
 
     def keep_rebuilding() -> None:
         for _ in range(10):
-            patiently(lambda: rebuild_gpu_usage(pods, {cluster: database_time()}))
-            seen.append(used())
+            retry_while_busy(lambda: rebuild_gpu_usage(pods, {cluster: database_time()}))
+            seen.append(used_tflops())
 
-    def come_and_go(who: int) -> None:
+    def allocate_and_release(who: int) -> None:
         for number in range(10):
             name = f"w{who}-{number}"
             try:
-                patiently(lambda name=name: ask(name))  # type: ignore[misc]
+                retry_while_busy(lambda name=name: request_ten(name))  # type: ignore[misc]
             except Conflict:
                 continue
-            seen.append(used())
-            patiently(lambda name=name: release(actor=SYSTEM, namespace="ns", name=name))  # type: ignore[misc]
+            seen.append(used_tflops())
+            retry_while_busy(lambda name=name: release(actor=SYSTEM, namespace="ns", name=name))  # type: ignore[misc]
 
-    outcome = run_concurrently([keep_rebuilding, *(lambda who=who: come_and_go(who) for who in range(4))])  # type: ignore[misc]
+    outcome = run_concurrently([keep_rebuilding, *(lambda who=who: allocate_and_release(who) for who in range(4))])  # type: ignore[misc]
     assert outcome == [None] * 5
     assert max(seen) <= 50
-    assert used() == 20
+    assert used_tflops() == 20
     assert verify() == []
 
 
-def _six_processes(template: Services, how: str) -> list[str]:
-    """What six processes hear that ask for 10 each, all at once."""
+def _six_processes(template: Services, mode: str) -> list[str]:
+    """The answers to six processes that request 10 each at the same time."""
     address = template.database_url(connection.settings_dict["NAME"])
     gates = [GATE, GATE + 1]
     with connection.cursor() as cursor:
         for gate in gates:
             cursor.execute("SELECT pg_advisory_lock(%s)", [gate])
-        children = [_process(address, f"w{number}", how) for number in range(6)]
+        children = [_process(address, f"w{number}", mode) for number in range(6)]
         try:
             for gate, word in zip(gates, ("ready", "read"), strict=True):
-                if gate == GATE or how == "unlocked":
+                if gate == GATE or mode == "unlocked":
                     assert [child.stdout.readline() for child in children if child.stdout] == [f"{word}\n"] * 6
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [gate])
             return sorted(child.communicate(timeout=200)[0].strip() for child in children)
@@ -200,9 +202,9 @@ def _six_processes(template: Services, how: str) -> list[str]:
                     pass
 
 
-def _process(address: str, name: str, how: str) -> subprocess.Popen[str]:
+def _process(address: str, name: str, mode: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.concurrency.gpu_process", str(GATE), "ns", name, "10", how],
+        [sys.executable, "-m", "tests.concurrency.gpu_process", str(GATE), "ns", name, "10", mode],
         cwd=ROOT,
         env={
             **os.environ,

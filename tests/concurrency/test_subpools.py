@@ -1,5 +1,5 @@
-"""Races about promises. Each is first shown to go wrong: without the lock and without the database's floor the
-promise is broken; with the floor alone it is refused at commit; with the lock it is refused with the numbers."""
+"""Races about quotas. Each test first shows the failure: without the lock and without the database constraint the
+quotas exceed the pool; with the constraint alone the commit is refused; with the lock the refusal has the numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TestTwoCreatesThatTogetherExceedTheParent:
         Rendezvous(2).after_call(monkeypatch, subpools, "read_balance")
         return list(run_concurrently([lambda: _create("a", 60), lambda: _create("b", 60)]))
 
-    def test_without_lock_and_floor_both_win(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_lock_and_constraint_both_succeed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         remove_tree_lock(monkeypatch, subpools)
         with without_triggers("pools_pool", "subpools_within_guarantee"):
             results = self._race(monkeypatch)
@@ -40,7 +40,7 @@ class TestTwoCreatesThatTogetherExceedTheParent:
         assert read_balance(Pool.objects.get(name="team")).allocated == 120
         assert [difference.code for difference in verify()] == ["promises"]
 
-    def test_without_lock_the_floor_refuses_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_lock_the_constraint_refuses_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         remove_tree_lock(monkeypatch, subpools)
         results = self._race(monkeypatch)
         (refused,) = [result for result in results if isinstance(result, Exception)]
@@ -48,7 +48,7 @@ class TestTwoCreatesThatTogetherExceedTheParent:
         assert refused.details[0].code == "slices_within_guarantee"
         assert read_balance(Pool.objects.get(name="team")).allocated == 60
 
-    def test_with_the_lock_one_is_told_the_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_with_the_lock_one_is_refused_with_the_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         results = self._race(monkeypatch)
         (refused,) = [result for result in results if isinstance(result, Exception)]
         assert isinstance(refused, BadInput)
@@ -72,29 +72,29 @@ class TestCreateAgainstParentCut:
         return list(run_concurrently([lambda: _create("a", 60), cut]))
 
     @staticmethod
-    def _unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def _remove_lock(monkeypatch: pytest.MonkeyPatch) -> None:
         remove_tree_lock(monkeypatch, subpools)
         plain_read = lambda ids: list(Pool.objects.filter(pk__in=ids))  # noqa: E731
         monkeypatch.setattr(pool_configuration, "lock_pool_trees", plain_read)
 
-    def test_without_lock_and_floor_more_is_promised_than_there_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._unlocked(monkeypatch)
+    def test_without_lock_and_constraint_the_quotas_exceed_the_pool(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._remove_lock(monkeypatch)
         with without_triggers("pools_pool", "subpools_within_guarantee"):
             results = self._race(monkeypatch)
         assert not [result for result in results if isinstance(result, Exception)]
         assert read_balance(Pool.objects.get(name="team")).unallocated == -10
         assert [difference.code for difference in verify()] == ["promises"]
 
-    def test_without_lock_the_floor_refuses_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._unlocked(monkeypatch)
+    def test_without_lock_the_constraint_refuses_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._remove_lock(monkeypatch)
         (refused,) = [result for result in self._race(monkeypatch) if isinstance(result, Exception)]
-        if not isinstance(refused, Busy):  # without the lock the two may also hold each other up; the database ends one
+        if not isinstance(refused, Busy):  # without the lock the two may also deadlock; the database ends one
             assert isinstance(refused, Conflict)
             assert refused.details[0].code == "slices_within_guarantee"
         assert read_balance(Pool.objects.get(name="team")).unallocated >= 0
         assert verify() == []
 
-    def test_with_the_lock_the_second_is_told_the_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_with_the_lock_the_second_is_refused_with_the_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         (refused,) = [result for result in self._race(monkeypatch) if isinstance(result, Exception)]
         assert isinstance(refused, BadInput)
         assert refused.details[0].code in {"quota_exceeds_parent", "guarantee_below_slices"}
@@ -110,12 +110,12 @@ class TestTwoDeletes:
         call = lambda: delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")  # noqa: E731
         return list(run_concurrently([call, call]))
 
-    def test_without_the_lock_both_say_they_did_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_the_lock_both_report_success(self, monkeypatch: pytest.MonkeyPatch) -> None:
         remove_tree_lock(monkeypatch, subpools)
         assert all(isinstance(result, SubpoolResult) for result in self._race(monkeypatch))
         assert AuditEntry.objects.filter(action="subpool.deleting").count() == 1
 
-    def test_with_the_lock_one_meets_what_the_other_did(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_with_the_lock_one_reads_the_change_of_the_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
         results = self._race(monkeypatch)
         (refused,) = [result for result in results if isinstance(result, Exception)]
         assert isinstance(refused, Conflict)
@@ -124,7 +124,7 @@ class TestTwoDeletes:
 
 
 class TestDeleteAgainstRecreate:
-    """Somebody deletes the subpool as it was read (version 1) while somebody else deletes and recreates it."""
+    """One user deletes the subpool as it was read (version 1) while another user deletes and recreates it."""
 
     def _race(self, monkeypatch: pytest.MonkeyPatch) -> tuple[object, object]:
         factories.make_pool("team", 100, a=60)
@@ -140,7 +140,7 @@ class TestDeleteAgainstRecreate:
 
         monkeypatch.setattr(subpools, "_check_version", check_then_wait)
 
-        def replace_it() -> SubpoolResult:
+        def replace_subpool() -> SubpoolResult:
             checked.wait()
             delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
             made = _create("a", 80)
@@ -150,7 +150,7 @@ class TestDeleteAgainstRecreate:
         first, second = run_concurrently(
             [
                 lambda: delete_subpool(actor=SYSTEM, parent="team", subpool_name="a", expected_version=seen),
-                replace_it,
+                replace_subpool,
             ]
         )
         return first, second
@@ -162,7 +162,7 @@ class TestDeleteAgainstRecreate:
         assert isinstance(made, SubpoolResult)
         assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
 
-    def test_with_the_lock_the_new_subpool_stands(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_with_the_lock_the_new_subpool_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
         deleted, made = self._race(monkeypatch)
         assert isinstance(deleted, SubpoolResult), "it came first"
         assert isinstance(made, Conflict), "the replacement's own delete met an ARCHIVED subpool"
@@ -175,7 +175,7 @@ class TestDeleteAgainstRecreate:
 
 @pytest.mark.parametrize("locked", [False, True], ids=["lock off", "lock on"])
 def test_32_one_gpu_subpools_on_20_free_gpus(locked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exactly 20 win. Without lock and floor more do."""
+    """Exactly 20 win. Without lock and constraint more do."""
     factories.make_pool("team", 32, others=12)
     if not locked:
         remove_tree_lock(monkeypatch, subpools)

@@ -31,7 +31,7 @@ def _submit_one(name: str = "job", to: str = "team--a") -> SubmissionReceipt:
 
 
 class TestSubmitAgainstDelete:
-    """The submission has seen an ACTIVE subpool, the delete has seen nothing live on it; then both write."""
+    """The submission has read an ACTIVE subpool, the delete has read no live workflow on it; then both write."""
 
     def _race(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
         factories.make_pool("team", 100, a=60)
@@ -50,7 +50,9 @@ class TestSubmitAgainstDelete:
             run_concurrently([_submit_one, lambda: delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")])  # type: ignore[list-item]
         )
 
-    def test_without_lock_and_floor_work_is_left_on_an_archived_subpool(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_lock_and_constraint_work_stays_on_an_archived_subpool(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         remove_tree_lock(monkeypatch, subpools)
         with (
             without_triggers("pools_reservation", "leaf_takes_work"),
@@ -73,8 +75,8 @@ class TestSubmitAgainstDelete:
 
 
 def test_the_last_workflow_ending_against_the_monitor() -> None:
-    """Both may archive, one does, and the trail says it once. The archiving statement asks for the state again under
-    the row's lock, so it is safe by itself; the tree's lock keeps a recreate from coming between (test_subpools)."""
+    """Both may archive, one does, and the audit trail has one entry. The archiving statement checks the state again
+    under the row's lock, so it is safe by itself; the tree's lock keeps a recreate from coming between (test_subpools)."""
     admin = factories.admin_actor()
     root = factories.make_pool("team", 100, **{f"s{number}": 5 for number in range(8)})
     for number in range(8):
@@ -111,7 +113,7 @@ def test_16_parallel_submissions_are_all_counted() -> None:
 
 
 class TestEightClientsWithOneWorkflowName:
-    def test_without_the_names_row_they_collide(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_the_row_of_the_name_they_collide(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """`1 + highest`, read from the workflows: what OSMO's own service does."""
         for number in range(8):
             factories.make_pool(f"team{number}", 100)
@@ -129,7 +131,7 @@ class TestEightClientsWithOneWorkflowName:
         assert any(isinstance(result, Exception) for result in results)
 
     @pytest.mark.parametrize("pools", [1, 8], ids=["one pool", "eight pools"])
-    def test_with_it_numbers_are_dense_and_nobody_meets_an_error(self, pools: int) -> None:
+    def test_with_the_row_numbers_are_dense_and_no_request_fails(self, pools: int) -> None:
         for number in range(pools):
             factories.make_pool(f"team{number}", 100)
         factories.admin_actor()
@@ -139,7 +141,7 @@ class TestEightClientsWithOneWorkflowName:
         assert verify() == []
 
 
-def test_two_settlings_start_each_gang_once() -> None:
+def test_two_reconciliations_start_each_gang_once() -> None:
     admin = factories.admin_actor()
     root = factories.make_pool("team", 100)
     for _ in range(12):
@@ -153,7 +155,7 @@ def test_two_settlings_start_each_gang_once() -> None:
 
 
 def test_cancel_against_start_and_end() -> None:
-    """Whatever comes first, what was held is given back once."""
+    """The held GPUs are released once, whichever operation is first."""
     admin = factories.admin_actor()
     root = factories.make_pool("team", 100)
     names = [factories.submit_workflow(admin, "team", 4).name for _ in range(6)]
@@ -169,7 +171,7 @@ def test_cancel_against_start_and_end() -> None:
     assert verify() == []
 
 
-def test_a_lock_that_is_not_had_in_time_is_a_503_and_changes_nothing(settings: pytest.MonkeyPatch) -> None:
+def test_a_lock_timeout_is_a_503_and_changes_nothing(settings: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
     from django.db import connection, transaction

@@ -1,4 +1,4 @@
-"""Cohorts through their services: the builder draws a tree on one screen.
+"""Cohorts through their services: the builder takes an indented drawing of a tree.
 
 cohorts("corp 4", "  prod 6 borrow 8", "  research 0 lend 5")
 """
@@ -36,7 +36,7 @@ def gpu_quota_row(
 
 
 def create_cohorts(*lines: str) -> None:
-    """Make the cohorts of an indented drawing."""
+    """Create the cohorts of an indented drawing."""
     above: list[str] = []
     for line in lines:
         match = _LINE.fullmatch(line)
@@ -52,7 +52,7 @@ def create_cohorts(*lines: str) -> None:
 def create_member_pool(
     pool: str, cohort: str, quota: int, *, borrow: int | None = None, lend: int | None = None
 ) -> Pool:
-    """A pool that guarantees `quota` GPUs in a cohort."""
+    """Create a pool with a quota of `quota` GPUs in a cohort."""
     row = factories.make_pool(pool, quota)
     patch_pool(actor=SYSTEM, name=pool, patch={"cohort": cohort, "borrowing_limit": borrow, "lending_limit": lend})
     row.refresh_from_db()
@@ -67,7 +67,7 @@ def set_parent_past_trigger(name: str, parent: str) -> None:
 
 @pytest.fixture
 def create_corp_example(db: None) -> Callable[..., None]:
-    """Worked example A of the reference: who may borrow what from whom."""
+    """Worked example A of the reference, which shows all borrowing."""
 
     def make() -> None:
         create_cohorts("corp 4", "  prod 6 borrow 8", "  research 0 lend 5")

@@ -1,4 +1,4 @@
-"""A tree of cohorts over several backends: quota is lent from one to the other, and taken back there."""
+"""A tree of cohorts over several backends: quota is lent from one to the other, and reclaimed there."""
 
 from __future__ import annotations
 
@@ -20,62 +20,62 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def two() -> None:
+def two_backends() -> None:
     """Pool `lender` of 4 GPUs on backend `left`, pool `borrower` without quota on `right`, both in `org`."""
     create_cohorts("org 0")
-    for pool, quota, where in (("lender", 4, "left"), ("borrower", 0, "right")):
-        factories.make_pool(pool, quota, on=factories.make_backend(where, namespace=where, nodes=1, gpus=8))
+    for pool, quota, backend in (("lender", 4, "left"), ("borrower", 0, "right")):
+        factories.make_pool(pool, quota, on=factories.make_backend(backend, namespace=backend, nodes=1, gpus=8))
         patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
 
 
-def run(where: str) -> None:
-    assert reconcile_backend(Backend.objects.get(name=where).pk)["settled"]
+def reconcile(backend: str) -> None:
+    assert reconcile_backend(Backend.objects.get(name=backend).pk)["settled"]
 
 
-def work(pool: str, gpus: int, priority: Priority) -> str:
+def submit(pool: str, gpus: int, priority: Priority) -> str:
     return factories.submit_workflow(factories.admin_actor(), pool, gpus, priority=priority).name
 
 
-def used() -> dict[str, int]:
+def total_usage_by_pool() -> dict[str, int]:
     return dict(LeafUsage.objects.values_list("pool__name", "total_usage"))
 
 
-def test_quota_is_lent_to_another_backend_and_taken_back_there(two: None) -> None:
-    borrowed = [work("borrower", 1, Priority.LOW) for _ in range(5)]
-    run("right")
-    assert used() == {"lender": 0, "borrower": 4}
-    wanted = work("lender", 3, Priority.NORMAL)
-    run("left")
-    assert used() == {"lender": 3, "borrower": 1}
+def test_quota_is_lent_to_another_backend_and_reclaimed_there(two_backends: None) -> None:
+    borrowed = [submit("borrower", 1, Priority.LOW) for _ in range(5)]
+    reconcile("right")
+    assert total_usage_by_pool() == {"lender": 0, "borrower": 4}
+    wanted = submit("lender", 3, Priority.NORMAL)
+    reconcile("left")
+    assert total_usage_by_pool() == {"lender": 3, "borrower": 1}
     assert Workflow.objects.get(name=wanted).status == "RUNNING"
     assert set(Decision.objects.filter(action="reclaim").values_list("backend__name", flat=True)) == {"right"}
     assert set(Decision.objects.filter(for_workflow__name=wanted).values_list("workflow__name", flat=True)) <= set(
         borrowed
     )
-    run("right")
-    assert used() == {"lender": 3, "borrower": 1}
+    reconcile("right")
+    assert total_usage_by_pool() == {"lender": 3, "borrower": 1}
     (entry, *_) = list_waiting_gangs(factories.admin_actor(), pools=["borrower"], limit=10)[0]
     assert entry.reason.message == "It asks for 1 GPU; everything under org leaves 0 GPUs of 4: 1 GPU missing."
     assert verify() == []
 
 
-def test_what_cannot_be_taken_back_keeps_its_place_and_is_told(two: None) -> None:
+def test_work_that_cannot_be_reclaimed_continues_and_is_reported(two_backends: None) -> None:
     create_cohorts("org 2")
     patch_pool(actor=SYSTEM, name="borrower", patch={"resources": {"gpu": {"guarantee": 2}}})
-    work("borrower", 2, Priority.NORMAL)
-    run("right")
-    work("borrower", 4, Priority.LOW)
-    run("right")
-    assert used() == {"lender": 0, "borrower": 6}
-    wanted = work("lender", 4, Priority.NORMAL)
-    run("left")
-    assert used() == {"lender": 4, "borrower": 2}
+    submit("borrower", 2, Priority.NORMAL)
+    reconcile("right")
+    submit("borrower", 4, Priority.LOW)
+    reconcile("right")
+    assert total_usage_by_pool() == {"lender": 0, "borrower": 6}
+    wanted = submit("lender", 4, Priority.NORMAL)
+    reconcile("left")
+    assert total_usage_by_pool() == {"lender": 4, "borrower": 2}
     assert Workflow.objects.get(name=wanted).status == "RUNNING"
 
 
-def test_other_backends_stand_in_the_facts_outside(two: None) -> None:
-    work("borrower", 2, Priority.LOW)
-    run("right")
+def test_other_backends_are_in_the_facts_outside(two_backends: None) -> None:
+    submit("borrower", 2, Priority.LOW)
+    reconcile("right")
     live = read_live_facts(Backend.objects.get(name="left"))
     queues = {queue.name: queue for queue in live.facts.queues}
     assert queues["osmo-pool-right-borrower"].is_external

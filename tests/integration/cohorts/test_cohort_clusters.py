@@ -46,7 +46,7 @@ def make_harness(cluster: Cluster, namespace: str, *, lend: int | None) -> Agent
 
 
 @pytest.fixture(params=[pytest.param("fake"), pytest.param("real", marks=pytest.mark.k8s)])
-def room(request: pytest.FixtureRequest, db: None) -> Iterator[AgentHarness]:
+def harness(request: pytest.FixtureRequest, db: None) -> Iterator[AgentHarness]:
     """The lender lends 3, on both clusters alike."""
     if request.param == "real":
         kube = request.getfixturevalue("kube")
@@ -57,12 +57,12 @@ def room(request: pytest.FixtureRequest, db: None) -> Iterator[AgentHarness]:
 
 @pytest.fixture
 def fake(db: None) -> AgentHarness:
-    """The same on the fake alone, for what is about our own rows."""
+    """The same only on the fake cluster, for tests of rows in the database."""
     return make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=3)
 
 
-def dispatched() -> dict[str, int]:
-    """GPUs of work that has pods or may have them, by pool."""
+def dispatched_gpus() -> dict[str, int]:
+    """GPUs of dispatched work, which has pods or may have them, by pool."""
     found: dict[str, int] = {}
     for task in Task.objects.exclude(dispatched_at=None).exclude(end_time__isnull=False):
         pool = task.group.workflow.pool.name
@@ -70,45 +70,45 @@ def dispatched() -> dict[str, int]:
     return found
 
 
-def reason(work: Workflow) -> tuple[str, str, str | None]:
+def waiting_reason(work: Workflow) -> tuple[str, str, str | None]:
     (entry,) = [entry for entry in list_waiting_gangs(SYSTEM, limit=50, offset=0)[0] if entry.workflow == work.name]
     return entry.reason.code, entry.reason.message, entry.reason.queue
 
 
-def test_what_an_owner_does_not_lend_stays_out_of_the_cluster_with_the_reason(room: AgentHarness) -> None:
-    room.submit(gpus=5, priority=LOW)  # its own 2 and the 3 that are lent
-    room.run_agent()
-    assert dispatched() == {"borrower": 5}
-    more = room.submit(gpus=1, priority=LOW)
-    room.run_agent()
-    assert dispatched() == {"borrower": 5}
-    assert room.list_pods(more) == []
-    assert len(room.list_pod_groups()) == 1
-    assert reason(more) == (
+def test_work_on_quota_that_is_not_lent_waits_with_the_reason(harness: AgentHarness) -> None:
+    harness.submit(gpus=5, priority=LOW)  # its own 2 and the 3 that are lent
+    harness.run_agent()
+    assert dispatched_gpus() == {"borrower": 5}
+    more = harness.submit(gpus=1, priority=LOW)
+    harness.run_agent()
+    assert dispatched_gpus() == {"borrower": 5}
+    assert harness.list_pods(more) == []
+    assert len(harness.list_pod_groups()) == 1
+    assert waiting_reason(more) == (
         "not_lent",
         NOTHING_LENT,
         "org",
     )
-    room.run_agent()
-    assert reason(more)[0] == "not_lent", "a second look does not forget it"
+    harness.run_agent()
+    assert waiting_reason(more)[0] == "not_lent", "a second cycle keeps it"
     assert verify() == []
 
 
-def test_what_is_given_back_lets_the_next_go(room: AgentHarness) -> None:
-    first, second = room.submit(gpus=5, priority=LOW), room.submit(gpus=4, priority=LOW)
-    room.run_agent()
-    room.run_pods(*room.list_pods())
-    room.run_agent()
-    assert room.list_pods(second) == []
-    room.finish_pods(*room.list_pods(first))
-    room.run_agent()
-    assert len(room.list_pods(second)) == 1
-    assert reason(second)[0] == "waiting_for_cluster"
+def test_released_quota_dispatches_the_next_gang(harness: AgentHarness) -> None:
+    first, second = harness.submit(gpus=5, priority=LOW), harness.submit(gpus=4, priority=LOW)
+    harness.run_agent()
+    harness.run_pods(*harness.list_pods())
+    harness.run_agent()
+    assert harness.list_pods(second) == []
+    harness.finish_pods(*harness.list_pods(first))
+    harness.run_agent()
+    assert len(harness.list_pods(second)) == 1
+    assert waiting_reason(second)[0] == "waiting_for_cluster"
     assert verify() == []
 
 
-def test_what_was_given_to_the_cluster_counts_before_it_runs(fake: AgentHarness) -> None:
-    """Else two looks would lend the same GPUs twice, for KAI may take its time."""
+def test_dispatched_work_counts_before_it_runs(fake: AgentHarness) -> None:
+    """Otherwise two cycles would lend the same GPUs twice, because KAI may start the pods later."""
     first = fake.submit(gpus=4, priority=LOW)
     fake.run_agent()
     second = fake.submit(gpus=2, priority=LOW)
@@ -131,36 +131,36 @@ def test_an_owner_always_gets_its_own_quota(fake: AgentHarness) -> None:
     assert [len(fake.list_pods(owner)) for owner in owners] == [1, 1]
     beyond = fake.submit(gpus=1, priority=LOW, to="lender")
     fake.run_agent()
-    assert reason(beyond)[0] == "nothing_to_borrow"
+    assert waiting_reason(beyond)[0] == "nothing_to_borrow"
 
 
-def test_firm_work_above_its_quota_waits_here_and_claims_nothing(fake: AgentHarness) -> None:
+def test_guaranteed_work_above_its_quota_waits_and_holds_nothing(fake: AgentHarness) -> None:
     fake.submit(gpus=2)
     above = fake.submit(gpus=1)
     low = fake.submit(gpus=3, priority=LOW)
     fake.run_agent()
     assert (fake.list_pods(above), len(fake.list_pods(low))) == ([], 1)
-    assert reason(above)[0] == "over_quota"
+    assert waiting_reason(above)[0] == "over_quota"
 
 
-def test_a_leaf_borrows_from_its_sisters_without_the_cohort(fake: AgentHarness) -> None:
+def test_a_leaf_borrows_from_its_siblings_without_the_cohort(fake: AgentHarness) -> None:
     create_subpool(actor=SYSTEM, parent="lender", subpool_name="a", quota=6)
     fake.submit(gpus=8, priority=LOW, to="lender")
     fake.run_agent()
-    assert dispatched() == {"lender": 8}
+    assert dispatched_gpus() == {"lender": 8}
 
 
 def test_without_lending_limits_the_cluster_decides_alone(db: None) -> None:
-    """Its queues say all of it; so borrowers are there to be taken from in the order of fair shares."""
-    room = make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
-    works = [room.submit(gpus=5, priority=LOW) for _ in range(3)]
-    room.run_agent()
-    assert [len(room.list_pods(work)) for work in works] == [1, 1, 1]
+    """Its queues express everything, so the cluster reclaims from borrowers in the order of fair shares."""
+    harness = make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
+    works = [harness.submit(gpus=5, priority=LOW) for _ in range(3)]
+    harness.run_agent()
+    assert [len(harness.list_pods(work)) for work in works] == [1, 1, 1]
     assert not Task.objects.exclude(admitted_at=None).exists()
 
 
 def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
-    """Neither knows what the other runs."""
+    """Neither cluster knows the work of the other."""
     one = make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
     far = kubernetes_backend("far", name="far")
     factories.make_pool("guest", 0, on=far)
@@ -177,25 +177,25 @@ def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
     fits, not_any_more = other.submit(gpus=3, priority=LOW), other.submit(gpus=1, priority=LOW)
     other.run_agent()
     assert (len(other.list_pods(fits)), other.list_pods(not_any_more)) == (1, [])
-    assert reason(not_any_more)[:2] == (
+    assert waiting_reason(not_any_more)[:2] == (
         "nothing_to_borrow",
         "It asks for 1 GPU; everything under org leaves 0 GPUs. It is dispatched when enough GPUs are free.",
     )
 
 
-def test_a_simulated_backend_leaves_to_a_cluster_what_was_given_to_it(db: None) -> None:
-    room = make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
+def test_a_simulated_backend_leaves_dispatched_quota_to_a_cluster(db: None) -> None:
+    harness = make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
     sim = factories.make_backend()
     factories.make_pool("guest", 0, on=sim)
     patch_pool(actor=SYSTEM, name="guest", patch={"cohort": "org"})
-    room.submit(gpus=9, priority=LOW)
-    room.run_agent()
+    harness.submit(gpus=9, priority=LOW)
+    harness.run_agent()
     wants = [factories.submit_workflow(factories.admin_actor(), "guest", gpus, priority=LOW) for gpus in (2, 1)]
     assert reconcile_backend(sim.pk)["settled"]
     assert [Workflow.objects.get(pk=work.pk).status for work in wants] == ["PENDING", "RUNNING"]
 
 
-def test_on_a_cycle_of_parents_nothing_is_dispatched_and_what_runs_goes_on(fake: AgentHarness) -> None:
+def test_on_a_cycle_of_parents_nothing_is_dispatched_and_running_work_continues(fake: AgentHarness) -> None:
     runs = fake.submit(gpus=1)
     fake.run_agent()
     fake.run_pods(*fake.list_pods(runs))
@@ -206,20 +206,22 @@ def test_on_a_cycle_of_parents_nothing_is_dispatched_and_what_runs_goes_on(fake:
     waits = fake.submit(gpus=1)
     fake.run_agent()
     assert fake.list_pods(waits) == []
-    assert reason(waits)[0] == "cycle"
+    assert waiting_reason(waits)[0] == "cycle"
     assert Workflow.objects.get(pk=runs.pk).status == "RUNNING"
 
 
-def test_a_gang_goes_whole_or_waits(fake: AgentHarness) -> None:
+def test_a_gang_is_dispatched_as_a_whole_or_waits(fake: AgentHarness) -> None:
     fake.submit(gpus=2, priority=LOW)
     fake.run_agent()
     gang = fake.submit(gang_file("lead", "other", gpus=2), priority=LOW)
     fake.run_agent()
     assert fake.list_pods(gang) == []
-    assert reason(gang)[1].startswith("It asks for 4 GPUs; everything under org lends 3 GPUs, and 5 more are idle")
+    assert waiting_reason(gang)[1].startswith(
+        "It asks for 4 GPUs; everything under org lends 3 GPUs, and 5 more are idle"
+    )
 
 
-def test_cleared_and_not_made_for_a_crash_it_counts_once(fake: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gang_admitted_before_a_crash_counts_once(fake: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     work = fake.submit(gpus=5, priority=LOW)
     with monkeypatch.context() as patch:
         patch.setattr("scheduling.kube.gang_objects.create_gang", _crash)
@@ -235,8 +237,8 @@ def _crash(*_: object) -> object:
     raise KeyboardInterrupt
 
 
-def test_what_a_namespace_keeps_back_takes_nothing_of_the_tree(fake: AgentHarness) -> None:
-    """Both are asked in one transaction: a gang counts in both or in neither."""
+def test_a_gang_that_its_namespace_refuses_uses_no_quota_of_the_tree(fake: AgentHarness) -> None:
+    """One transaction checks the tree and the namespace, so a gang counts in both or in neither."""
     Pool.objects.filter(name="borrower").update(config={"gpu_quota_namespace": "team-a"})
     put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 1}})
     factories.make_pool("neighbour", 0, on=fake.backend)
@@ -244,7 +246,7 @@ def test_what_a_namespace_keeps_back_takes_nothing_of_the_tree(fake: AgentHarnes
     first, second = fake.submit(gpus=2, priority=LOW), fake.submit(gpus=3, priority=LOW)
     fake.run_agent()
     assert (len(fake.list_pods(first)), fake.list_pods(second)) == (1, [])
-    assert reason(second)[0] == "gpu_quota"
+    assert waiting_reason(second)[0] == "gpu_quota"
     other = fake.submit(gpus=3, priority=LOW, to="neighbour")
     fake.run_agent()
     assert len(fake.list_pods(other)) == 1, "the 3 that are lent are still there"

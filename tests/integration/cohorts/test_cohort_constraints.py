@@ -97,7 +97,7 @@ def test_the_cycle_is_named_in_full(cohort_tree: None) -> None:
         Cohort.objects.filter(name="top").update(parent=Cohort.objects.get(name="leaf"))
 
 
-def test_every_change_is_told_with_names() -> None:
+def test_every_audit_entry_has_names() -> None:
     create_cohorts("org 4", "other 0")
     put_cohort(actor=SYSTEM, name="team", body={"parent": "org"}, description="a new team")
     put_cohort(actor=SYSTEM, name="team", body={"parent": "org", "quotas": [gpu_quota_row(2, 1)]})
@@ -110,7 +110,7 @@ def test_every_change_is_told_with_names() -> None:
     assert told[0].description == "a new team"
 
 
-def test_the_version_moves_with_configuration_alone(cohort_tree: None) -> None:
+def test_the_version_changes_with_the_configuration_only(cohort_tree: None) -> None:
     row = Cohort.objects.get(name="left")
     with connection.cursor() as cursor:
         cursor.execute("UPDATE pools_cohort SET inactive_since = now() WHERE name = 'left'")
@@ -120,11 +120,11 @@ def test_the_version_moves_with_configuration_alone(cohort_tree: None) -> None:
     assert Cohort.objects.get(name="left").version == row.version + 1
 
 
-def test_the_stamp_is_new_with_everything_that_a_cohort_consists_of(cohort_tree: None) -> None:
-    def stamp() -> object:
+def test_the_stamp_changes_with_every_part_of_a_cohort(cohort_tree: None) -> None:
+    def read_stamp() -> object:
         return QuotaStamp.objects.get().stamp
 
-    seen = {stamp()}
+    seen = {read_stamp()}
     for sql in (
         "UPDATE pools_cohort SET weight = 3 WHERE name = 'top'",
         "UPDATE pools_pool SET guarantee = 9 WHERE name = 'p'",
@@ -133,10 +133,10 @@ def test_the_stamp_is_new_with_everything_that_a_cohort_consists_of(cohort_tree:
     ):
         with connection.cursor() as cursor:
             cursor.execute(sql)
-        assert stamp() not in seen, sql
-        seen.add(stamp())
+        assert read_stamp() not in seen, sql
+        seen.add(read_stamp())
     patch_pool(actor=SYSTEM, name="alone", patch={"resources": {"gpu": {"guarantee": 20}}})
-    assert stamp() in seen, "a pool without a cohort moves nothing of theirs"
+    assert read_stamp() in seen, "a pool without a cohort moves nothing of theirs"
 
 
 def test_an_archived_pool_leaves_its_cohort_and_verify_finds_nothing(cohort_tree: None) -> None:

@@ -1,4 +1,4 @@
-"""What a submission to a pool in a cohort is told: what the tree could never give is refused with node and limit."""
+"""Submissions to a pool in a cohort: requests above the potential of the tree are refused with node and limit."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ pytestmark = pytest.mark.django_db
 LOW = Priority.LOW
 
 
-def refused(pool: str, gpus: int, priority: Priority = LOW) -> BadInput:
+def submission_error(pool: str, gpus: int, priority: Priority = LOW) -> BadInput:
     with pytest.raises(BadInput) as error:
         factories.submit_workflow(factories.admin_actor(), pool, gpus, priority=priority)
     return error.value
 
 
-def test_low_work_is_refused_only_above_what_the_tree_could_ever_give(create_corp_example: Callable[[], None]) -> None:
+def test_low_work_is_refused_only_above_the_potential_of_the_tree(create_corp_example: Callable[[], None]) -> None:
     create_corp_example()
     factories.make_reservation("train", 16)
     admin = factories.admin_actor()
-    for pool, most in (("serve", 28), ("batch", 7), ("train", 40), ("labs", 2)):
-        assert factories.submit_workflow(admin, pool, most, priority=LOW).status == "PENDING"
-        assert refused(pool, most + 1).details[0].code == "above_tree"
-    error = refused("batch", 8)
+    for pool, potential in (("serve", 28), ("batch", 7), ("train", 40), ("labs", 2)):
+        assert factories.submit_workflow(admin, pool, potential, priority=LOW).status == "PENDING"
+        assert submission_error(pool, potential + 1).details[0].code == "above_tree"
+    error = submission_error("batch", 8)
     assert error.error_code == ErrorCode.RESOURCE
     assert error.message == (
         "The largest gang asks for 8 GPUs at once, batch may never hold more than 7: "
@@ -53,40 +53,40 @@ def test_low_work_is_refused_only_above_what_the_tree_could_ever_give(create_cor
         "node": "batch",
         "node_limit": "borrowing_limit",
     }
-    assert "the borrowing limit of prod is 8" in refused("serve", 29).message
-    assert "everything under corp is 29" in refused("train", 41).message
+    assert "the borrowing limit of prod is 8" in submission_error("serve", 29).message
+    assert "everything under corp is 29" in submission_error("train", 41).message
 
 
 def test_high_and_normal_stay_inside_their_leaf(create_corp_example: Callable[[], None]) -> None:
     create_corp_example()
     admin = factories.admin_actor()
     factories.submit_workflow(admin, "serve", 10)
-    assert refused("serve", 11, Priority.NORMAL).details[0].code == "above_quota"
-    assert refused("labs", 1, Priority.HIGH).details[0].code == "above_quota"
+    assert submission_error("serve", 11, Priority.NORMAL).details[0].code == "above_quota"
+    assert submission_error("labs", 1, Priority.HIGH).details[0].code == "above_quota"
 
 
 def test_the_answer_follows_every_change_of_the_tree(create_corp_example: Callable[[], None]) -> None:
     create_corp_example()
     admin = factories.admin_actor()
 
-    def most(pool: str) -> object:
+    def read_potential(pool: str) -> object:
         found = potential_limit(Pool.objects.get(name=pool))
         return found and found.gpus
 
-    assert most("serve") == 28
+    assert read_potential("serve") == 28
     put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(6, 2)]})
-    assert most("serve") == 22
+    assert read_potential("serve") == 22
     patch_pool(actor=SYSTEM, name="batch", patch={"resources": {"gpu": {"guarantee": 1}}})
-    assert most("serve") == 19
+    assert read_potential("serve") == 19
     patch_pool(actor=SYSTEM, name="serve", patch={"resources": {"gpu": {"maximum": 12}}})
-    assert most("serve") == 12
+    assert read_potential("serve") == 12
     patch_pool(actor=SYSTEM, name="serve", patch={"cohort": None})
-    assert most("serve") is None
-    assert refused("serve", 13).details[0].code == "above_maximum"
+    assert read_potential("serve") is None
+    assert submission_error("serve", 13).details[0].code == "above_maximum"
     factories.submit_workflow(admin, "serve", 12, priority=LOW)
 
 
-def test_a_tree_that_is_none_takes_work_and_lets_it_wait() -> None:
+def test_on_a_cycle_work_is_accepted_and_waits() -> None:
     create_cohorts("a 0", "  b 0")
     create_member_pool("p", "b", 4)
     set_parent_past_trigger("a", "b")
@@ -101,10 +101,10 @@ def test_the_number_of_statements_is_that_of_a_pool_without_a_cohort_and_one() -
     admin = factories.admin_actor()
     factories.submit_workflow(admin, "p0", priority=LOW)
 
-    def statements(pool: str) -> int:
+    def count_statements(pool: str) -> int:
         submission = Submission(file=factories.workflow_file(gpus=2), priority=LOW)
         with CaptureQueriesContext(connection) as captured:
             check_submission(actor=admin, pool=pool, submission=submission)
         return len(captured)
 
-    assert statements("p7") == statements("alone") + 1
+    assert count_statements("p7") == count_statements("alone") + 1

@@ -1,4 +1,4 @@
-"""A dry run of a limit or of a move tells which waiting work could start then, and which no longer could."""
+"""Dry runs of a limit or of a move name the waiting work that could start then, and work that no longer could."""
 
 from __future__ import annotations
 
@@ -24,103 +24,116 @@ PROD = "/api/configs/cohort/prod"
 TRY = {"dry_run": "True"}
 
 
-def waits(pool: str, gpus: int, name: str) -> str:
+def submit_low_work(pool: str, gpus: int, name: str) -> str:
     return factories.submit_workflow(factories.admin_actor(), pool, gpus, name=name, priority=Priority.LOW).name
 
 
-def run() -> None:
+def reconcile() -> None:
     assert reconcile_backend(Backend.objects.get(name="sim").pk)["settled"]
 
 
-def told(answer: Any) -> tuple[list[str], list[str]]:
+def starting_and_blocked(answer: Any) -> tuple[list[str], list[str]]:
     assert answer.status == 200, answer.body
     return answer.body["could_start"], answer.body["could_no_longer_start"]
 
 
 @pytest.fixture
-def firm(db: None) -> None:
-    """`serve` holds its 10 and borrows 4 of `train`, as much as `prod` may. A gang of 2 waits on it, one of 4 too."""
+def example_tree(db: None) -> None:
+    """`serve` holds its 10 and borrows 4 of `train`, as much as `prod` may. Gangs of 2 and of 4 GPUs wait there."""
     create_cohorts("corp 0", "  prod 0 borrow 4", "  research 0")
     create_member_pool("serve", "prod", 10)
     create_member_pool("train", "research", 16)
-    waits("serve", 14, "runs")
-    run()
-    assert [waits("serve", 2, "two"), waits("serve", 4, "four")] == ["two-1", "four-1"]
-    run()
+    submit_low_work("serve", 14, "runs")
+    reconcile()
+    assert [submit_low_work("serve", 2, "two"), submit_low_work("serve", 4, "four")] == ["two-1", "four-1"]
+    reconcile()
 
 
-def test_a_limit(firm: None, admin: ApiCaller) -> None:
-    def limit(gpus: int | None) -> tuple[list[str], list[str]]:
-        return told(admin("PUT", PROD, {"parent": "corp", "quotas": [gpu_quota_row(0, gpus)]}, query=TRY))
+def test_dry_run_of_a_limit(example_tree: None, admin: ApiCaller) -> None:
+    def dry_run_limit(gpus: int | None) -> tuple[list[str], list[str]]:
+        return starting_and_blocked(
+            admin("PUT", PROD, {"parent": "corp", "quotas": [gpu_quota_row(0, gpus)]}, query=TRY)
+        )
 
-    assert limit(4) == ([], [])
-    assert limit(6) == (["two-1"], [])
-    assert limit(10) == (["two-1", "four-1"], [])
-    assert limit(2) == ([], [])
+    assert dry_run_limit(4) == ([], [])
+    assert dry_run_limit(6) == (["two-1"], [])
+    assert dry_run_limit(10) == (["two-1", "four-1"], [])
+    assert dry_run_limit(2) == ([], [])
     assert sorted(Workflow.objects.filter(status="PENDING").values_list("name", flat=True)) == ["four-1", "two-1"]
 
 
-def test_what_is_out_of_reach_for_good(firm: None, admin: ApiCaller) -> None:
-    """`train` holds its own, a gang of 20 waits there for what `serve` leaves: not if research may not borrow."""
-    waits("train", 20, "large")
-    run()
+def test_work_that_can_never_start(example_tree: None, admin: ApiCaller) -> None:
+    """`train` uses its own quota, and a gang of 20 GPUs waits there to borrow from `serve`; it can never start if
+    `research` may not borrow."""
+    submit_low_work("train", 20, "large")
+    reconcile()
     body = {"parent": "corp", "quotas": [gpu_quota_row(0, 3)]}
-    assert told(admin("PUT", "/api/configs/cohort/research", body, query=TRY)) == ([], ["large-1"])
-    assert told(admin("PUT", "/api/configs/cohort/research", body | {"quotas": [gpu_quota_row(0, 4)]}, query=TRY)) == (
+    assert starting_and_blocked(admin("PUT", "/api/configs/cohort/research", body, query=TRY)) == ([], ["large-1"])
+    assert starting_and_blocked(
+        admin("PUT", "/api/configs/cohort/research", body | {"quotas": [gpu_quota_row(0, 4)]}, query=TRY)
+    ) == (
         [],
         [],
     )
     put_cohort(actor=SYSTEM, name="research", body=body)
-    assert told(admin("PUT", "/api/configs/cohort/research", body, query=TRY)) == ([], []), "it was so before"
+    assert starting_and_blocked(admin("PUT", "/api/configs/cohort/research", body, query=TRY)) == ([], []), (
+        "it was so before"
+    )
 
 
-def test_what_was_about_to_start(firm: None, admin: ApiCaller) -> None:
+def test_admitted_work_that_does_not_run_yet(example_tree: None, admin: ApiCaller) -> None:
     """Work that was admitted and does not run yet loses its admission."""
     Backend.objects.update(offline=True)
     put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(0, 6)]})
     Backend.objects.update(offline=False)
     tight = {"parent": "corp", "quotas": [gpu_quota_row(0, 4)]}
-    assert told(admin("PUT", PROD, tight, query=TRY)) == ([], ["two-1"])
+    assert starting_and_blocked(admin("PUT", PROD, tight, query=TRY)) == ([], ["two-1"])
 
 
-def test_a_move(firm: None, admin: ApiCaller) -> None:
+def test_dry_run_of_a_move(example_tree: None, admin: ApiCaller) -> None:
     """Alone, `serve` cannot borrow; below a cohort that owns 6, both start."""
     create_cohorts("rich 6")
-    assert told(admin("PATCH", PROD, {"parent": "rich", "quotas": [gpu_quota_row(0)]}, query=TRY)) == (["two-1"], [])
-    waits("serve", 13, "large")
-    assert told(admin("PATCH", PROD, {"parent": None, "quotas": [gpu_quota_row(0)]}, query=TRY)) == ([], ["large-1"])
+    assert starting_and_blocked(admin("PATCH", PROD, {"parent": "rich", "quotas": [gpu_quota_row(0)]}, query=TRY)) == (
+        ["two-1"],
+        [],
+    )
+    submit_low_work("serve", 13, "large")
+    assert starting_and_blocked(admin("PATCH", PROD, {"parent": None, "quotas": [gpu_quota_row(0)]}, query=TRY)) == (
+        [],
+        ["large-1"],
+    )
 
 
-def test_one_hears_of_others_by_number(firm: None) -> None:
+def test_invisible_work_is_a_number(example_tree: None) -> None:
     wide = {"parent": "corp", "quotas": [gpu_quota_row(0, 6)]}
 
-    def change() -> object:
+    def dry_run_change() -> object:
         return put_cohort(actor=SYSTEM, name="prod", body=wide)
 
-    effect = read_effect(change, read_state=dict, actor=factories.make_user("sam", "osmo-train-admin"))
+    effect = read_effect(dry_run_change, read_state=dict, actor=factories.make_user("sam", "osmo-train-admin"))
     assert (effect["could_start"], effect["could_start_elsewhere"]) == ([], 1)
     assert "two-1" not in str(effect)
 
 
-def test_the_page_of_the_effect_lists_it(firm: None) -> None:
-    page = preview("prod", parent="corp", nominal="0", borrowing_limit="6")
+def test_the_page_of_the_effect_lists_it(example_tree: None) -> None:
+    page = preview_page("prod", parent="corp", nominal="0", borrowing_limit="6")
     assert "Could start" in page
     assert ">two-1</a>" in page
     assert "Could no longer start" not in page
     assert "becomes reclaimable" not in page
     put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(4, 4)]})
-    page = preview("prod", parent="corp", nominal="0", borrowing_limit="4")
+    page = preview_page("prod", parent="corp", nominal="0", borrowing_limit="4")
     assert "LOW work that becomes reclaimable" in page
     assert ">runs-1</a>" in page
 
 
-def preview(name: str, **typed: str) -> str:
-    """The page that shows the effect of what was typed into a cohort's form."""
+def preview_page(name: str, **typed: str) -> str:
+    """The preview page of a cohort's form with this input."""
     form = {"lending_limit": "", "weight": "1", "others": "", **typed}
-    return posted(reverse("admin:pools_cohort_configure", args=[name]), form)
+    return post_form(reverse("admin:pools_cohort_configure", args=[name]), form)
 
 
-def posted(address: str, typed: dict[str, str]) -> str:
+def post_form(address: str, typed: dict[str, str]) -> str:
     client = Client()
     client.force_login(User.objects.get(username="root-admin"), backend="django.contrib.auth.backends.ModelBackend")
     return client.post(address, {**typed, "step": "preview"}).content.decode()
@@ -136,7 +149,7 @@ def posted(address: str, typed: dict[str, str]) -> str:
     ],
 )
 def test_a_pool_s_dry_run_names_the_debts_of_its_cohorts(
-    firm: None, admin: ApiCaller, patch: dict[str, Any], debts: list[tuple[str, str, int, int]]
+    example_tree: None, admin: ApiCaller, patch: dict[str, Any], debts: list[tuple[str, str, int, int]]
 ) -> None:
     one = admin("PATCH", "/api/configs/pool/serve", patch, query=TRY)
     assert [(each["name"], each["kind"], each["before"], each["after"]) for each in one.body["debts"]] == debts
@@ -145,29 +158,29 @@ def test_a_pool_s_dry_run_names_the_debts_of_its_cohorts(
     assert many.body["debts"] == one.body["debts"]
 
 
-def test_low_work_that_more_lenders_may_take_back(admin: ApiCaller) -> None:
-    """`serve` borrows 4 of what `prod` owns itself: nobody outside may take it, until `prod` owns less."""
+def test_low_work_that_more_lenders_may_reclaim(admin: ApiCaller) -> None:
+    """`serve` borrows 4 of what `prod` owns itself: no pool outside may reclaim them until `prod` owns less."""
     create_cohorts("corp 0", "  prod 6", "  research 0")
     for pool, cohort, quota in (("serve", "prod", 10), ("batch", "prod", 2), ("train", "research", 16)):
         create_member_pool(pool, cohort, quota)
     for pool, gpus, name in (("serve", 14, "over"), ("batch", 1, "within"), ("train", 3, "far")):
-        waits(pool, gpus, name)
-    run()
+        submit_low_work(pool, gpus, name)
+    reconcile()
 
-    def exposed(address: str, body: dict[str, Any]) -> list[str]:
+    def reclaimable_names(address: str, body: dict[str, Any]) -> list[str]:
         answer = admin("PATCH", address, body, query=TRY).body
         assert answer["may_be_reclaimed"] == [], "nobody wants it now"
         found: list[str] = answer["becomes_reclaimable"]
         return found
 
-    assert exposed(PROD, {"quotas": [gpu_quota_row(3)]}) == [], "15 of 15"
-    assert exposed(PROD, {"quotas": [gpu_quota_row(2)]}) == ["over-1"]
-    assert exposed(PROD, {"quotas": [gpu_quota_row(8)]}) == []
-    assert exposed("/api/configs/cohort/corp", {"quotas": [gpu_quota_row(5)]}) == []
+    assert reclaimable_names(PROD, {"quotas": [gpu_quota_row(3)]}) == [], "15 of 15"
+    assert reclaimable_names(PROD, {"quotas": [gpu_quota_row(2)]}) == ["over-1"]
+    assert reclaimable_names(PROD, {"quotas": [gpu_quota_row(8)]}) == []
+    assert reclaimable_names("/api/configs/cohort/corp", {"quotas": [gpu_quota_row(5)]}) == []
     half = {"resources": {"gpu": {"guarantee": 0}}}
-    assert exposed("/api/configs/pool/batch", half) == ["within-1"], "prod keeps within its own 16"
-    assert exposed("/api/configs/pool/serve", {"cohort": "research"}) == []
+    assert reclaimable_names("/api/configs/pool/batch", half) == ["within-1"], "prod keeps within its own 16"
+    assert reclaimable_names("/api/configs/pool/serve", {"cohort": "research"}) == []
     typed = {"guarantee": "0", "maximum": "-1", "weight": "1", "cohort": "prod"}
-    page = posted(reverse("admin:pools_pool_configure", args=["batch"]), typed)
+    page = post_form(reverse("admin:pools_pool_configure", args=["batch"]), typed)
     assert "LOW work that becomes reclaimable" in page
     assert ">within-1</a>" in page

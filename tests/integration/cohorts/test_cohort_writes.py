@@ -22,14 +22,14 @@ def put(name: str, **body: Any) -> Cohort:
     return put_cohort(actor=SYSTEM, name=name, body=body).row
 
 
-def refused(call: Any, *arguments: Any, **options: Any) -> set[tuple[str, str]]:
+def refused_codes(call: Any, *arguments: Any, **options: Any) -> set[tuple[str, str]]:
     """(path, code) of every fault."""
     with pytest.raises(DomainError) as error:
         call(*arguments, **options)
     return {(fault.path, fault.code) for fault in error.value.details}
 
 
-def test_a_cohort_that_is_named_exists_until_nobody_names_it() -> None:
+def test_an_implicit_cohort_exists_as_long_as_it_is_named() -> None:
     put("team", parent="org")
     named = Cohort.objects.get(name="org")
     assert (named.explicit, named.quotas, named.parent) == (False, {}, None)
@@ -63,7 +63,7 @@ def test_all_faults_at_once() -> None:
         "weight": -1,
         "colour": "red",
     }
-    assert refused(put_cohort, actor=SYSTEM, name="-x", body=body) == {
+    assert refused_codes(put_cohort, actor=SYSTEM, name="-x", body=body) == {
         ("name", "bad_name"),
         ("parent", "separator_in_name"),
         ("quotas[0].nominal", "negative"),
@@ -89,23 +89,23 @@ def test_all_faults_at_once() -> None:
         (1e-10, "bad_weight"),
     ],
 )
-def test_a_weight_that_is_none(weight: object, code: str) -> None:
-    assert refused(put_cohort, actor=SYSTEM, name="org", body={"weight": weight}) == {("weight", code)}
+def test_an_invalid_weight(weight: object, code: str) -> None:
+    assert refused_codes(put_cohort, actor=SYSTEM, name="org", body={"weight": weight}) == {("weight", code)}
 
 
-def test_limits_need_somebody_above() -> None:
-    assert refused(put_cohort, actor=SYSTEM, name="org", body={"quotas": [gpu_quota_row(4, 1, 2)]}) == {
+def test_limits_need_a_parent() -> None:
+    assert refused_codes(put_cohort, actor=SYSTEM, name="org", body={"quotas": [gpu_quota_row(4, 1, 2)]}) == {
         ("quotas[0].borrowing_limit", "limit_without_parent"),
         ("quotas[0].lending_limit", "limit_without_parent"),
     }
     factories.make_pool("p", 10)
     patch = {"borrowing_limit": 1, "lending_limit": 12}
-    assert refused(patch_pool, actor=SYSTEM, name="p", patch=patch) == {
+    assert refused_codes(patch_pool, actor=SYSTEM, name="p", patch=patch) == {
         ("borrowing_limit", "limit_without_parent"),
         ("lending_limit", "limit_without_parent"),
         ("lending_limit", "lending_above_nominal"),
     }
-    assert refused(patch_pool, actor=SYSTEM, name="p", patch={"cohort": "Org", "borrowing_limit": -1}) == {
+    assert refused_codes(patch_pool, actor=SYSTEM, name="p", patch={"cohort": "Org", "borrowing_limit": -1}) == {
         ("cohort", "bad_name"),
         ("borrowing_limit", "negative"),
     }
@@ -121,11 +121,11 @@ def test_a_cycle_is_refused_and_named_whole() -> None:
     with pytest.raises(BadInput, match="a → c → b → a") as error:
         put("a", parent="c")
     assert dict(error.value.details[0].numbers) == {"cycle": ["a", "c", "b"]}
-    assert refused(put_cohort, actor=SYSTEM, name="a", body={"parent": "a"}) == {("parent", "cycle")}
-    assert refused(put_cohort, actor=SYSTEM, name="new", body={"parent": "new"}) == {("parent", "cycle")}
+    assert refused_codes(put_cohort, actor=SYSTEM, name="a", body={"parent": "a"}) == {("parent", "cycle")}
+    assert refused_codes(put_cohort, actor=SYSTEM, name="new", body={"parent": "new"}) == {("parent", "cycle")}
 
 
-def test_moving_takes_everything_along() -> None:
+def test_moving_moves_the_whole_subtree() -> None:
     create_cohorts("a 0", "  b 3 borrow 1", "    c 2", "z 0")
     result = patch_cohort(actor=SYSTEM, name="b", patch={"parent": "z"})
     assert result.row.parent is not None
@@ -145,7 +145,7 @@ def test_a_patch_replaces_what_it_names() -> None:
     assert row.quotas["default/gpu"]["borrowing_limit"] is None
 
 
-def test_deleting_one_with_children_is_refused_unless_they_may_become_roots() -> None:
+def test_deleting_a_cohort_with_children_needs_orphan() -> None:
     create_cohorts("top 0", "  org 3", "    below 2 borrow 1 lend 1", "    other 0")
     create_member_pool("p", "org", 8, borrow=2, lend=3)
     with pytest.raises(Conflict) as error:
@@ -185,7 +185,7 @@ def test_the_role_and_the_version_are_checked() -> None:
     assert put_cohort(actor=SYSTEM, name="org", body={"weight": 2}, expected_version=1).row.version == 2
 
 
-def test_a_change_says_who_goes_into_debt_and_takes_nothing() -> None:
+def test_a_change_names_new_debts_and_stops_nothing() -> None:
     create_cohorts("corp 4", "  prod 0")
     create_member_pool("p", "prod", 6)
     factories.make_reservation("p", 9)
@@ -207,7 +207,7 @@ def test_an_old_configuration_of_a_pool_brings_its_cohort_back() -> None:
     assert (pool.cohort.name, pool.cohort.explicit, pool.lending_limit) == ("org", False, 3)
 
 
-def test_a_quota_that_no_work_is_held_to_is_called_so() -> None:
+def test_a_quota_without_effect_is_a_warning() -> None:
     rows = [
         gpu_quota_row(2),
         gpu_quota_row(4000, resource="cpu"),
@@ -221,12 +221,12 @@ def test_a_quota_that_no_work_is_held_to_is_called_so() -> None:
 def test_create_makes_an_implicit_cohort_explicit_and_never_replaces_an_explicit_one() -> None:
     put("team", parent="org")
     create_cohort(actor=SYSTEM, name="org", body={"quotas": [gpu_quota_row(4)]})
-    assert refused(create_cohort, actor=SYSTEM, name="org", body={}) == {("name", "name_taken")}
+    assert refused_codes(create_cohort, actor=SYSTEM, name="org", body={}) == {("name", "name_taken")}
     assert Cohort.objects.get(name="org").quotas["default/gpu"]["nominal"] == 4
 
 
 def test_create_never_replaces_a_pool() -> None:
     factories.make_pool("p", 10)
     body = {"backend": "sim", "resources": {"gpu": {"guarantee": 3}}}
-    assert refused(create_pool, actor=SYSTEM, name="p", body=body) == {("name", "name_taken")}
+    assert refused_codes(create_pool, actor=SYSTEM, name="p", body=body) == {("name", "name_taken")}
     assert create_pool(actor=SYSTEM, name="q", body=body).row.guarantee == 3

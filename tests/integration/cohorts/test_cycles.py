@@ -1,6 +1,6 @@
 """Rows whose parents form a cycle, written past every trigger: each entry point reports it and admits nothing there.
 
-`a` → `b` → `a`, pool `p` in `b`; `c` hangs below the cycle with pool `q`; `free` stands beside it.
+`a` → `b` → `a`, pool `p` in `b`; `c` is below the cycle with pool `q`; `free` is outside it.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def past_the_triggers(sql: str) -> None:
         cursor.execute("SET LOCAL session_replication_role = origin")
 
 
-def run() -> None:
+def reconcile() -> None:
     reconcile_backend(Backend.objects.get(name="sim").pk)
 
 
-def used() -> dict[str, int]:
+def total_usage_by_pool() -> dict[str, int]:
     held = LeafUsage.objects.filter(pool__name__in=["p", "q", "free"])
     return dict(held.values_list("pool__name", "total_usage"))
 
@@ -59,16 +59,16 @@ def cycle(db: None) -> None:
     for pool, cohort in (("p", "b"), ("q", "c"), ("free", "elsewhere")):
         create_member_pool(pool, cohort, 4)
         factories.submit_workflow(factories.admin_actor(), pool, 2, name=f"runs-{pool}", priority=Priority.LOW)
-    run()
+    reconcile()
     past_the_triggers(SQL)
     for pool in ("p", "q", "free"):
         factories.submit_workflow(factories.admin_actor(), pool, 2, name=f"waits-{pool}", priority=Priority.LOW)
 
 
-def test_nothing_is_admitted_there_and_what_runs_goes_on(cycle: None) -> None:
+def test_nothing_is_admitted_there_and_running_work_continues(cycle: None) -> None:
     for _ in range(2):
-        run()
-        assert used() == {"p": 2, "q": 2, "free": 4}
+        reconcile()
+        assert total_usage_by_pool() == {"p": 2, "q": 2, "free": 4}
     running = Workflow.objects.filter(status="RUNNING").values_list("name", flat=True)
     assert set(running) == {"runs-p-1", "runs-q-1", "runs-free-1", "waits-free-1"}
     told = {entry.workflow: entry.reason for entry in list_waiting_gangs(factories.admin_actor(), limit=10)[0]}
@@ -76,7 +76,7 @@ def test_nothing_is_admitted_there_and_what_runs_goes_on(cycle: None) -> None:
     assert "form a cycle: " in told["waits-q-1"].message
 
 
-def test_a_condition_and_an_event(cycle: None, admin: ApiCaller) -> None:
+def test_the_cycle_is_a_condition_and_an_audit_entry(cycle: None, admin: ApiCaller) -> None:
     assert mark_cycles_now() == ["a", "b", "c"], "a node below a cycle is in no tree either"
     assert mark_cycles_now() == []
     events = AuditEntry.objects.filter(action="cohort.inactive").order_by("object")
@@ -93,17 +93,17 @@ def test_a_condition_and_an_event(cycle: None, admin: ApiCaller) -> None:
     assert AuditEntry.objects.filter(action__in=["cohort.inactive", "cohort.active"]).count() == 3
 
 
-def test_it_is_over_with_the_change_that_ends_it(cycle: None, admin: ApiCaller) -> None:
+def test_the_change_that_ends_the_cycle_removes_the_marks(cycle: None, admin: ApiCaller) -> None:
     mark_cycles_now()
     patch_cohort(actor=SYSTEM, name="a", patch={"parent": None})
     assert set(Cohort.objects.values_list("inactive_since", flat=True)) == {None}
     assert AuditEntry.objects.filter(action="cohort.active").count() == 3
-    run()
-    assert used() == {"p": 4, "q": 4, "free": 4}
+    reconcile()
+    assert total_usage_by_pool() == {"p": 4, "q": 4, "free": 4}
     assert verify() == []
 
 
-def test_who_is_hung_below_a_cycle_is_marked_at_once(cycle: None) -> None:
+def test_a_cohort_moved_below_a_cycle_is_marked_at_once(cycle: None) -> None:
     put_cohort(actor=SYSTEM, name="elsewhere", body={"parent": "c"})
     assert Cohort.objects.get(name="elsewhere").inactive_since is not None
     assert mark_cycles_now() == []
@@ -154,21 +154,21 @@ def test_every_change_around_it_answers(
     tried = admin(method, address, body, query=TRY)
     assert (tried.status, tried.body["violations"]) == (200, [])
     assert admin(method, address, body).status == 200
-    run()
-    assert used()["p"] == 2
+    reconcile()
+    assert total_usage_by_pool()["p"] == 2
 
 
-def test_one_on_the_cycle_needs_another_parent_first(cycle: None, admin: ApiCaller) -> None:
+def test_a_cohort_on_the_cycle_needs_another_parent_first(cycle: None, admin: ApiCaller) -> None:
     refused = admin("PATCH", "/api/configs/cohort/b", {"quotas": [gpu_quota_row(5)]})
     assert (refused.status, refused.codes) == (400, {("parent", "cycle")})
 
 
-def test_one_of_the_cycle_can_be_deleted(cycle: None, admin: ApiCaller) -> None:
+def test_a_cohort_on_the_cycle_can_be_deleted(cycle: None, admin: ApiCaller) -> None:
     refused = admin("DELETE", "/api/configs/cohort/b")
     assert (refused.status, {fault["code"] for fault in refused.body["details"]}) == (409, {"has_children"})
     delete_cohort(actor=SYSTEM, name="b", orphan=True)
-    run()
-    assert used() == {"p": 4, "q": 4, "free": 4}
+    reconcile()
+    assert total_usage_by_pool() == {"p": 4, "q": 4, "free": 4}
 
 
 def test_every_page_answers_and_shows_it(cycle: None, admin: ApiCaller) -> None:
@@ -196,12 +196,12 @@ def test_engine_queues_and_commands_end(cycle: None, capsys: pytest.CaptureFixtu
     assert [line.split(":")[0] for line in found] == ["circle"] * 3
     call_command("check")
     assert patch_pool(actor=SYSTEM, name="q", patch={"cohort": None})
-    run()
-    assert used()["q"] == 4
+    reconcile()
+    assert total_usage_by_pool()["q"] == 4
 
 
-def test_the_queues_of_a_cluster_are_wanted_all_the_same(cycle: None, monkeypatch: Any) -> None:
-    """Cohorts on a cycle are no levels; the pools below them keep their queues."""
+def test_a_cluster_keeps_its_desired_queues(cycle: None, monkeypatch: Any) -> None:
+    """Cohorts on a cycle are not levels of the queues; the pools below them keep their queues."""
     from scheduling.selectors import desired_queues
 
     facts, found = desired_queues._read_pools(Backend.objects.get(name="sim"))
@@ -210,7 +210,7 @@ def test_the_queues_of_a_cluster_are_wanted_all_the_same(cycle: None, monkeypatc
     assert [level.name for level in found.cohorts] == ["elsewhere"]
 
 
-def test_people_of_a_pool_below_it(cycle: None, caller: Callable[..., ApiCaller]) -> None:
+def test_users_of_a_pool_below_the_cycle(cycle: None, caller: Callable[..., ApiCaller]) -> None:
     worker = caller("wanda", "osmo-q-user")
     nodes = worker("GET", "/api/quota_tree").body["nodes"]
     assert {node["name"]: node["active"] for node in nodes}["q"] is False

@@ -1,4 +1,4 @@
-"""The floor under GPU quota: what no writer gets past, raw SQL included."""
+"""The database constraints of GPU quota, which apply to every writer, raw SQL included."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.gpu_quota.builders import make_amounts
 pytestmark = pytest.mark.django_db
 
 
-def made(name: str = "w1", **more: Any) -> GpuAllocation:
+def create_allocation(name: str = "w1", **more: Any) -> GpuAllocation:
     return allocate(
         actor=SYSTEM,
         namespace="ns",
@@ -44,21 +44,21 @@ def made(name: str = "w1", **more: Any) -> GpuAllocation:
     ],
 )
 def test_raw_sql_is_refused(sql: str, sentence: str) -> None:
-    made()
+    create_allocation()
     factories.check_deferred_constraints()
     with pytest.raises(DatabaseError, match=sentence), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(sql)
 
 
-def test_what_was_released_stays_as_it_was() -> None:
-    made()
+def test_a_released_allocation_cannot_change() -> None:
+    create_allocation()
     release(actor=SYSTEM, namespace="ns", name="w1")
     with pytest.raises(DatabaseError, match="was released and cannot change"), transaction.atomic():
         GpuAllocation.objects.update(count=3)
 
 
 def test_counters_follow_raw_rows_too() -> None:
-    row = made()
+    row = create_allocation()
     copies = [
         GpuAllocation(namespace=name, name=f"c{number}", request_tflops=Decimal(3), count=2)
         for number in range(3)
@@ -74,8 +74,8 @@ def test_counters_follow_raw_rows_too() -> None:
     assert {usage.workers for usage in GpuUsage.objects.all()} == {0}
 
 
-def test_a_counter_bent_below_its_rows_refuses_to_become_negative() -> None:
-    made()
+def test_a_wrong_counter_cannot_become_negative() -> None:
+    create_allocation()
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('osmo.recount', 'on', true)")
         cursor.execute("UPDATE pools_gpuusage SET workers = 0")
@@ -98,7 +98,7 @@ operations = st.lists(
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(operations)
-def test_counters_are_the_sum_of_what_lives_whatever_happens(steps: list[tuple[str, int, int, int, int]]) -> None:
+def test_counters_are_always_the_sum_of_live_rows(steps: list[tuple[str, int, int, int, int]]) -> None:
     with transaction.atomic():
         model: dict[str, tuple[str, GpuWorker]] = {}
         for operation, which, vram, milli, count in steps:

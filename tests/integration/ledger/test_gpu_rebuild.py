@@ -1,4 +1,4 @@
-"""Rebuilding from pods: what they say replaces what was recorded of pods, the rest stays, counters are recounted."""
+"""Rebuilding from pods: pods replace the recorded pods, other allocations stay, counters are recounted."""
 
 from __future__ import annotations
 
@@ -24,48 +24,53 @@ ONE = GpuWorker(make_amounts(10, "1Gi"), make_amounts(20, "2Gi"), 2)
 
 
 @pytest.fixture
-def cluster() -> int:
+def cluster_id() -> int:
     return factories.make_backend("k").pk
 
 
-def pod(cluster: int, uid: str, namespace: str = "ns", worker: GpuWorker = ONE) -> PodWorker:
-    return PodWorker(namespace, uid, "infer", worker, cluster)
+def pod_worker(cluster_id: int, uid: str, namespace: str = "ns", worker: GpuWorker = ONE) -> PodWorker:
+    return PodWorker(namespace, uid, "infer", worker, cluster_id)
 
 
-def told(repairs: list[GpuRepair]) -> list[tuple[str, str, str]]:
+def repair_keys(repairs: list[GpuRepair]) -> list[tuple[str, str, str]]:
     return [(each.namespace, each.path, each.code) for each in repairs]
 
 
-def run(cluster: int, *pods: PodWorker, since: Any = None, only: str | None = None) -> list[tuple[str, str, str]]:
-    return told(rebuild_gpu_usage(pods, {cluster: since or database_time()}, only))
+def rebuild(
+    cluster_id: int, *pods: PodWorker, since: Any = None, only: str | None = None
+) -> list[tuple[str, str, str]]:
+    return repair_keys(rebuild_gpu_usage(pods, {cluster_id: since or database_time()}, only))
 
 
-def live(namespace: str = "ns") -> set[str]:
+def live_names(namespace: str = "ns") -> set[str]:
     rows = GpuAllocation.objects.filter(namespace=namespace).exclude(state="released")
     return set(rows.values_list("name", flat=True))
 
 
-def test_pods_come_stay_change_and_go(cluster: int) -> None:
-    assert run(cluster, pod(cluster, "a"), pod(cluster, "b", "other")) == [
+def test_new_unchanged_changed_and_deleted_pods(cluster_id: int) -> None:
+    assert rebuild(cluster_id, pod_worker(cluster_id, "a"), pod_worker(cluster_id, "b", "other")) == [
         ("ns", "a", "added"),
         ("other", "b", "added"),
     ]
     assert GpuUsage.objects.get(pk="ns").requests_tflops == 20
-    assert run(cluster, pod(cluster, "a"), pod(cluster, "b", "other")) == []
+    assert rebuild(cluster_id, pod_worker(cluster_id, "a"), pod_worker(cluster_id, "b", "other")) == []
     bigger = GpuWorker(make_amounts(11, "1Gi"), make_amounts(20, "2Gi"), 2)
-    assert run(cluster, pod(cluster, "a", worker=bigger)) == [("ns", "a", "changed"), ("other", "b", "removed")]
+    assert rebuild(cluster_id, pod_worker(cluster_id, "a", worker=bigger)) == [
+        ("ns", "a", "changed"),
+        ("other", "b", "removed"),
+    ]
     assert (GpuUsage.objects.get(pk="ns").requests_tflops, GpuUsage.objects.get(pk="other").workers) == (22, 0)
 
 
-def test_entries_of_people_and_workflows_are_kept(cluster: int) -> None:
+def test_allocations_of_the_api_and_of_workflows_stay(cluster_id: int) -> None:
     allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest("mine", "", ONE))
-    assert run(cluster) == []
-    assert live() == {"mine"}
+    assert rebuild(cluster_id) == []
+    assert live_names() == {"mine"}
 
 
-def test_over_quota_is_kept_as_it_is(cluster: int) -> None:
+def test_workers_over_quota_stay(cluster_id: int) -> None:
     put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"total": {"maxWorkers": 1}})
-    run(cluster, pod(cluster, "a"), pod(cluster, "b"))
+    rebuild(cluster_id, pod_worker(cluster_id, "a"), pod_worker(cluster_id, "b"))
     assert GpuUsage.objects.get(pk="ns").workers == 2
     from pools.representations.gpu_quota import current_gpu_quota_body
 
@@ -74,11 +79,13 @@ def test_over_quota_is_kept_as_it_is(cluster: int) -> None:
     assert body["status"]["conditions"][1]["status"] == "True"
 
 
-def test_one_namespace_alone(cluster: int) -> None:
-    assert run(cluster, pod(cluster, "a"), pod(cluster, "b", "other"), only="other") == [("other", "b", "added")]
+def test_one_namespace_alone(cluster_id: int) -> None:
+    assert rebuild(cluster_id, pod_worker(cluster_id, "a"), pod_worker(cluster_id, "b", "other"), only="other") == [
+        ("other", "b", "added")
+    ]
 
 
-def test_a_reservation_becomes_a_worker_once_its_pod_is_bound(cluster: int) -> None:
+def test_a_reservation_becomes_a_worker_once_its_pod_is_bound(cluster_id: int) -> None:
     row = allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest("a", "", ONE), assume=True)
     GpuAllocation.objects.filter(pk=row.pk).delete()
     GpuAllocation.objects.create(
@@ -87,43 +94,43 @@ def test_a_reservation_becomes_a_worker_once_its_pod_is_bound(cluster: int) -> N
         source="pod",
         state="assumed",
         expires_at=timezone.now() + timedelta(minutes=5),
-        backend_id=cluster,
+        backend_id=cluster_id,
         count=1,
     )
-    assert run(cluster) == [], "not yet bound: it waits for its pod"
-    assert run(cluster, pod(cluster, "a")) == [("ns", "a", "committed"), ("ns", "a", "changed")]
+    assert rebuild(cluster_id) == [], "not yet bound: it waits for its pod"
+    assert rebuild(cluster_id, pod_worker(cluster_id, "a")) == [("ns", "a", "committed"), ("ns", "a", "changed")]
     usage = GpuUsage.objects.get(pk="ns")
     assert (usage.workers, usage.assumed_workers) == (1, 0)
 
 
-def test_what_moved_after_the_list_began_is_left_alone(cluster: int) -> None:
-    """The list was taken, then a pod was bound and another one given back: the list knows neither."""
-    run(cluster, pod(cluster, "old"))
+def test_rows_changed_after_the_list_began_stay(cluster_id: int) -> None:
+    """After the list began a pod was bound and another one released; the list contains neither change."""
+    rebuild(cluster_id, pod_worker(cluster_id, "old"))
     before = database_time()
-    run(cluster, pod(cluster, "old"), pod(cluster, "new"))
+    rebuild(cluster_id, pod_worker(cluster_id, "old"), pod_worker(cluster_id, "new"))
     release(actor=SYSTEM, namespace="ns", name="old")
-    assert run(cluster, pod(cluster, "old"), since=before) == []
-    assert live() == {"new"}
+    assert rebuild(cluster_id, pod_worker(cluster_id, "old"), since=before) == []
+    assert live_names() == {"new"}
 
 
-def test_an_older_list_does_not_undo_what_was_seen_since(cluster: int) -> None:
-    run(cluster, pod(cluster, "a"))
+def test_an_older_list_does_not_undo_later_events(cluster_id: int) -> None:
+    rebuild(cluster_id, pod_worker(cluster_id, "a"))
     before = database_time()
     bigger = GpuWorker(make_amounts(30, "1Gi"), make_amounts(30, "2Gi"), 2)
-    apply_pod_changes(cluster, [pod(cluster, "a", worker=bigger)])
-    assert run(cluster, pod(cluster, "a"), since=before) == []
+    apply_pod_changes(cluster_id, [pod_worker(cluster_id, "a", worker=bigger)])
+    assert rebuild(cluster_id, pod_worker(cluster_id, "a"), since=before) == []
     assert GpuUsage.objects.get(pk="ns").requests_tflops == 60
-    assert run(cluster, pod(cluster, "a")) == [("ns", "a", "changed")]
+    assert rebuild(cluster_id, pod_worker(cluster_id, "a")) == [("ns", "a", "changed")]
 
 
-def test_other_clusters_are_not_touched(cluster: int) -> None:
+def test_other_clusters_are_not_touched(cluster_id: int) -> None:
     other = factories.make_backend("k2").pk
-    run(cluster, pod(cluster, "a"))
-    assert run(other) == []
-    assert live() == {"a"}
+    rebuild(cluster_id, pod_worker(cluster_id, "a"))
+    assert rebuild(other) == []
+    assert live_names() == {"a"}
 
 
-def test_a_bent_counter_is_recounted_and_told(cluster: int) -> None:
+def test_a_wrong_counter_is_recounted_and_reported(cluster_id: int) -> None:
     allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest("mine", "", ONE))
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('osmo.recount', 'on', true)")
@@ -132,7 +139,7 @@ def test_a_bent_counter_is_recounted_and_told(cluster: int) -> None:
     assert [difference.code for difference in verify()] == ["gpu_usage"] * 2
     found = rebuild_gpu_usage([], {})
     assert verify() == []
-    assert sorted(told(found)) == [("ns", "limits_vram", "recounted"), ("ns", "workers", "recounted")]
+    assert sorted(repair_keys(found)) == [("ns", "limits_vram", "recounted"), ("ns", "workers", "recounted")]
     assert found[0].as_dict()["message"]
     usage = GpuUsage.objects.get(pk="ns")
     assert (usage.workers, usage.limits_vram) == (1, 2 * 2**31)

@@ -44,7 +44,7 @@ def test_the_tree_is_read_once(django_assert_num_queries: DjangoAssertNumQueries
         (lambda: Cohort.objects.filter(name="org").update(quotas={}), 6),
     ],
 )
-def test_every_change_is_seen_at_once(change: Callable[[], object], potential: int) -> None:
+def test_every_change_is_read_at_once(change: Callable[[], object], potential: int) -> None:
     create_cohorts("org 4")
     create_member_pool("p", "org", 6)
     cache = IdleTreeCache()

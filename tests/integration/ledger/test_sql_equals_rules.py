@@ -1,4 +1,4 @@
-"""Rules that stand in SQL, too, for speed: on random pools both forms give the same numbers."""
+"""Rules that exist in SQL, too, for speed: on random pools both forms give the same numbers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def make_random_pools(seed: int) -> list[Pool]:
             add_random_work(leaf, pick)
         for name in parts:
             change_at_random(root.name, name, pick)
-        if quota >= 0 and (free := read_balance(root).unallocated) > 0:  # promised again while others drain
+        if quota >= 0 and (free := read_balance(root).unallocated) > 0:  # a new quota while other subpools drain
             create_subpool(actor=SYSTEM, parent=root.name, subpool_name="late", quota=int(free))
         roots.append(Pool.objects.select_related("backend", "cohort").get(pk=root.pk))
     return roots
@@ -111,7 +111,7 @@ def test_the_totals_are_the_sums_of_the_bars(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_filters_find_the_pools_whose_bars_say_so(seed: int) -> None:
+def test_the_filters_agree_with_the_bars(seed: int) -> None:
     roots = make_random_pools(seed)
     draining, over = set(), set()
     for balance in read_balances(roots).values():

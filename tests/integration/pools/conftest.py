@@ -35,14 +35,14 @@ class ApiAnswer:
 
 @dataclass
 class ApiCaller:
-    """Somebody who calls the API with a JWT, as the stock client does."""
+    """A user who calls the API with a JWT, as the stock client does."""
 
     token: AccessToken
     sent: list[str] = field(default_factory=list)
 
     @property
     def actor(self) -> Actor:
-        """Who that is to the services."""
+        """The user as an actor of the services."""
         return self.token.owner.as_actor()
 
     def __call__(self, method: str, path: str, body: Any = None, *, query: Any = (), **headers: str) -> ApiAnswer:
@@ -57,7 +57,7 @@ class ApiCaller:
 
 @pytest.fixture
 def caller(db: None) -> Callable[..., ApiCaller]:
-    """Makes somebody with these roles."""
+    """A function that creates a user with these roles."""
 
     def make(username: str, *roles: str) -> ApiCaller:
         user = User.objects.filter(username=username).first()
@@ -88,7 +88,7 @@ def nobody(caller: Callable[..., ApiCaller]) -> ApiCaller:
 
 @pytest.fixture
 def sim(db: None) -> str:
-    """A simulated backend of 4 nodes of 32 GPUs; work ends only when it is said."""
+    """A simulated backend of 4 nodes of 32 GPUs; work ends only by a report."""
     nodes = [{"name": f"n{number}", "gpus": 32} for number in range(1, 5)]
     put_backend(actor=SYSTEM, name="sim", body={"namespace": "ns", "nodes": nodes, "auto_end": False})
     return "sim"

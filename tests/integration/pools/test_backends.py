@@ -16,7 +16,7 @@ BACKEND = "/api/configs/backend"
 NODE = {"name": "n1", "gpus": 8, "cpu": 128, "memory": "1Ti", "storage": "4Ti", "platform": "default"}
 
 
-def test_put_makes_a_backend_and_answers_it(admin: ApiCaller) -> None:
+def test_put_creates_a_backend_and_returns_it(admin: ApiCaller) -> None:
     body = {"type": "simulated", "namespace": "ns", "nodes": [NODE], "auto_end": False, "offline": False}
     answer = admin("PUT", f"{BACKEND}/sim", body)
     assert answer.status == 200
@@ -38,7 +38,7 @@ def test_nodes_need_a_name_and_gpus_only(admin: ApiCaller) -> None:
     assert admin("PUT", f"{BACKEND}/sim", {"nodes": [{"name": "n1", "gpus": 8}]}).body["nodes"] == [NODE]
 
 
-def test_what_is_left_out_stays(sim: str, admin: ApiCaller) -> None:
+def test_a_key_left_out_keeps_its_value(sim: str, admin: ApiCaller) -> None:
     answer = admin("PUT", f"{BACKEND}/sim", {"offline": True})
     assert (answer.body["offline"], answer.body["namespace"], len(answer.body["nodes"])) == (True, "ns", 4)
     assert answer.headers["ETag"] == '"2"'
@@ -128,7 +128,7 @@ def test_all_faults_at_once(admin: ApiCaller, body: dict[str, Any], codes: set[t
     assert not Backend.objects.exists()
 
 
-def test_every_installation_begins_with_a_backend_that_stays_as_it_was_left(admin: ApiCaller) -> None:
+def test_seeding_creates_a_backend_and_keeps_its_later_changes(admin: ApiCaller) -> None:
     seed_defaults()
     seed_defaults()
     (row,) = admin("GET", BACKEND).body["backends"]

@@ -1,4 +1,4 @@
-"""Kubernetes backends over HTTP: what may be configured, and that nobody sees a credential again."""
+"""Kubernetes backends over HTTP: their configuration, and credentials that no answer shows."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def kubeconfig(server: str = "https://kube.example:6443", **user: Any) -> str:
     return yaml.safe_dump(content)
 
 
-def body(**more: Any) -> dict[str, Any]:
+def cluster_body(**more: Any) -> dict[str, Any]:
     return {"type": "kubernetes", "namespace": "osmo", "kubeconfig": kubeconfig()} | more
 
 
-def test_a_cluster_is_kept_and_shown_without_its_credential(admin: ApiCaller) -> None:
-    answer = admin("PUT", f"{BACKEND}/lab", body(node_pool="gpu"))
+def test_a_cluster_is_stored_and_shown_without_its_credential(admin: ApiCaller) -> None:
+    answer = admin("PUT", f"{BACKEND}/lab", cluster_body(node_pool="gpu"))
     assert answer.status == 200
     mark = answer.body.pop("credential_mark")
     assert len(mark) == 16
@@ -70,17 +70,19 @@ def test_a_cluster_is_kept_and_shown_without_its_credential(admin: ApiCaller) ->
 
 
 def test_put_back_nothing_changes_and_the_credential_stays(admin: ApiCaller) -> None:
-    shown = admin("PUT", f"{BACKEND}/lab", body())
+    shown = admin("PUT", f"{BACKEND}/lab", cluster_body())
     again = admin("PUT", f"{BACKEND}/lab", shown.body)
     assert (again.status, again.body) == (200, shown.body)
-    assert admin("PUT", f"{BACKEND}/lab", body()).headers["ETag"] == '"1"', "the same kubeconfig is no change"
+    assert admin("PUT", f"{BACKEND}/lab", cluster_body()).headers["ETag"] == '"1"', (
+        "the same kubeconfig is not a change"
+    )
     moved = admin("PUT", f"{BACKEND}/lab", {"scheduler_name": "kai-2", "sync_mode": "report"})
     assert (moved.body["scheduler_name"], moved.body["version"]) == ("kai-2", 2)
     assert moved.body["credential_mark"] == shown.body["credential_mark"]
 
 
-def test_the_audit_trail_knows_of_the_credential_only_that_it_moved(admin: ApiCaller) -> None:
-    admin("PUT", f"{BACKEND}/lab", body())
+def test_the_audit_trail_has_changes_of_the_credential_without_its_content(admin: ApiCaller) -> None:
+    admin("PUT", f"{BACKEND}/lab", cluster_body())
     admin("PUT", f"{BACKEND}/lab", {"kubeconfig": kubeconfig(token="another-secret")})
     entries = list(AuditEntry.objects.filter(object="backend/lab").order_by("pk"))
     assert [entry.action for entry in entries] == ["backend.created", "backend.connected", "backend.updated"]
@@ -94,7 +96,7 @@ def test_the_audit_trail_knows_of_the_credential_only_that_it_moved(admin: ApiCa
 
 
 def test_a_dry_run_shows_the_effect(admin: ApiCaller) -> None:
-    answer = admin("PUT", f"{BACKEND}/lab", body(), query={"dry_run": True})
+    answer = admin("PUT", f"{BACKEND}/lab", cluster_body(), query={"dry_run": True})
     assert (answer.body["before"], answer.body["after"]["server"]) == (None, "https://kube.example:6443")
     assert not Backend.objects.exists()
 
@@ -136,16 +138,16 @@ def test_a_dry_run_shows_the_effect(admin: ApiCaller) -> None:
     ],
 )
 def test_all_faults_at_once(admin: ApiCaller, change: dict[str, Any], codes: set[tuple[str, str]]) -> None:
-    answer = admin("PUT", f"{BACKEND}/lab", body(**change))
+    answer = admin("PUT", f"{BACKEND}/lab", cluster_body(**change))
     assert (answer.status, answer.codes) == (400, codes)
     assert TOKEN not in str(answer.body)
     assert not Backend.objects.exists()
 
 
-def test_what_is_dangerous_is_said(admin: ApiCaller) -> None:
+def test_dangerous_settings_are_warnings(admin: ApiCaller) -> None:
     content = yaml.safe_load(kubeconfig("http://kube.example:8080"))
     content["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
-    answer = admin("PUT", f"{BACKEND}/lab", body(kubeconfig=yaml.safe_dump(content)))
+    answer = admin("PUT", f"{BACKEND}/lab", cluster_body(kubeconfig=yaml.safe_dump(content)))
     assert answer.status == 200
     assert [sentence.split()[0] for sentence in answer.body["warnings"]] == [
         "http://kube.example:8080",
@@ -154,17 +156,17 @@ def test_what_is_dangerous_is_said(admin: ApiCaller) -> None:
 
 
 def test_a_backend_keeps_its_type(sim: str, admin: ApiCaller) -> None:
-    answer = admin("PUT", f"{BACKEND}/sim", body())
+    answer = admin("PUT", f"{BACKEND}/sim", cluster_body())
     assert answer.status == 400
     assert ("type", "bad_value") in answer.codes
 
 
 def test_one_backend_per_cluster_and_namespace(admin: ApiCaller) -> None:
-    assert admin("PUT", f"{BACKEND}/lab", body()).status == 200
-    answer = admin("PUT", f"{BACKEND}/second", body())
+    assert admin("PUT", f"{BACKEND}/lab", cluster_body()).status == 200
+    answer = admin("PUT", f"{BACKEND}/second", cluster_body())
     assert (answer.status, answer.codes) == (409, {("namespace", "in_use")})
     assert "lab" in answer.body["message"]
-    assert admin("PUT", f"{BACKEND}/second", body(namespace="other")).status == 200
+    assert admin("PUT", f"{BACKEND}/second", cluster_body(namespace="other")).status == 200
     moved = admin("PUT", f"{BACKEND}/second", {"namespace": "osmo"})
     assert moved.status == 409
     second = KubernetesSettings.objects.get(backend__name="second")
@@ -185,8 +187,8 @@ def test_a_file_is_found_in_the_operators_folder_only(admin: ApiCaller, tmp_path
         load_kubeconfig(row)
 
 
-def test_from_inside_the_cluster_no_credential_is_kept(admin: ApiCaller) -> None:
-    admin("PUT", f"{BACKEND}/lab", body())
+def test_in_cluster_access_stores_no_credential(admin: ApiCaller) -> None:
+    admin("PUT", f"{BACKEND}/lab", cluster_body())
     answer = admin("PUT", f"{BACKEND}/lab", {"access": "in_cluster"})
     assert (answer.body["access"], answer.body["server"], answer.body["credential_mark"]) == (
         "in_cluster",
@@ -198,13 +200,13 @@ def test_from_inside_the_cluster_no_credential_is_kept(admin: ApiCaller) -> None
 
 
 def test_another_context_of_the_same_kubeconfig(admin: ApiCaller) -> None:
-    admin("PUT", f"{BACKEND}/lab", body())
+    admin("PUT", f"{BACKEND}/lab", cluster_body())
     assert admin("PUT", f"{BACKEND}/lab", {"context": "main"}).body["context"] == "main"
     assert admin("PUT", f"{BACKEND}/lab", {"context": "broken"}).codes == {("kubeconfig.clusters", "unknown_name")}
 
 
-def test_a_replaced_key_still_opens_and_a_lost_one_is_said(admin: ApiCaller, settings: Any) -> None:
-    admin("PUT", f"{BACKEND}/lab", body())
+def test_a_replaced_key_still_decrypts_and_a_lost_one_is_reported(admin: ApiCaller, settings: Any) -> None:
+    admin("PUT", f"{BACKEND}/lab", cluster_body())
     row = KubernetesSettings.objects.get()
     old = settings.SECRET_KEY
     with override_settings(SECRET_KEY="new" * 20, SECRET_KEY_FALLBACKS=[old]):
@@ -213,14 +215,14 @@ def test_a_replaced_key_still_opens_and_a_lost_one_is_said(admin: ApiCaller, set
         load_kubeconfig(row)
 
 
-def test_only_an_osmo_admin_may(admin: ApiCaller, viewer: ApiCaller) -> None:
-    assert viewer("PUT", f"{BACKEND}/lab", body()).status == 403
-    admin("PUT", f"{BACKEND}/lab", body())
+def test_only_an_osmo_admin_may_write(admin: ApiCaller, viewer: ApiCaller) -> None:
+    assert viewer("PUT", f"{BACKEND}/lab", cluster_body()).status == 403
+    admin("PUT", f"{BACKEND}/lab", cluster_body())
     assert viewer("GET", f"{BACKEND}/lab").body["access"] == "kubeconfig"
 
 
-def test_deleting_the_backend_takes_its_credential_along(admin: ApiCaller) -> None:
-    admin("PUT", f"{BACKEND}/lab", body())
+def test_deleting_the_backend_deletes_its_credential(admin: ApiCaller) -> None:
+    admin("PUT", f"{BACKEND}/lab", cluster_body())
     assert admin("DELETE", f"{BACKEND}/lab").status == 200
     assert not KubernetesSettings.objects.exists()
     gone = AuditEntry.objects.filter(object="backend/lab").order_by("-pk").values_list("action", flat=True)

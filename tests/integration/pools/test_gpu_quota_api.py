@@ -112,7 +112,7 @@ def test_versions(admin: ApiCaller) -> None:
     assert put_gpu_quota(admin, {}, if_match='"7"').status == 412
     assert put_gpu_quota(admin, {}, if_match='"1"').headers["ETag"] == '"2"'
     admin("POST", HERE, worker_body("w1"))
-    assert admin("GET", f"{QUOTA}/team-a").headers["ETag"] == '"2"', "use moves no version"
+    assert admin("GET", f"{QUOTA}/team-a").headers["ETag"] == '"2"', "use does not change the version"
     assert admin("DELETE", f"{QUOTA}/team-a", if_match='"1"').status == 412
     assert admin("DELETE", f"{QUOTA}/team-a", if_match='"2"').body is None
     assert admin("GET", f"{QUOTA}/team-a").status == 404
@@ -156,7 +156,7 @@ def test_sums_are_exact_and_canonical(admin: ApiCaller) -> None:
     assert used_amounts(admin)["requests"] == {"tflops": "1000001m", "vram": "7086696038400m"}
 
 
-def test_a_total_cap_may_clear_and_says_its_numbers(admin: ApiCaller) -> None:
+def test_a_broken_total_cap_is_a_conflict_with_numbers(admin: ApiCaller) -> None:
     put_gpu_quota(admin, {"total": {"requests": {"tflops": "50"}}})
     for name in range(5):
         assert admin("POST", HERE, worker_body(f"w{name}")).status == 200
@@ -180,7 +180,7 @@ def test_a_total_cap_may_clear_and_says_its_numbers(admin: ApiCaller) -> None:
     assert admin("POST", HERE, worker_body("w5")).status == 200
 
 
-def test_a_cap_on_one_worker_is_final_and_every_broken_rule_is_told(admin: ApiCaller) -> None:
+def test_a_cap_on_one_worker_is_final_and_every_broken_rule_is_listed(admin: ApiCaller) -> None:
     put_gpu_quota(admin, SPEC)
     answer = admin("POST", HERE, worker_body("w1", "101", "200Gi", 9))
     assert answer.status == 400
@@ -212,7 +212,7 @@ def test_workers_have_a_cap_of_their_own(admin: ApiCaller) -> None:
     )
 
 
-def test_the_same_live_id_does_nothing_twice(admin: ApiCaller) -> None:
+def test_a_repeated_allocation_of_a_live_id_changes_nothing(admin: ApiCaller) -> None:
     put_gpu_quota(admin, {"total": {"maxWorkers": 1}})
     first = admin("POST", HERE, worker_body("w1"))
     assert admin("POST", HERE, worker_body("w1")).body == first.body
@@ -221,8 +221,8 @@ def test_the_same_live_id_does_nothing_twice(admin: ApiCaller) -> None:
     assert (other.status, other.codes) == (409, {("id", "other_amounts")})
     assert used_amounts(admin)["workers"] == 1
     released = admin("DELETE", f"{HERE}/w1").body
-    assert released["released"] is not None, "when it was given back"
-    assert admin("DELETE", f"{HERE}/w1").body == released, "again is no error"
+    assert released["released"] is not None, "after its release"
+    assert admin("DELETE", f"{HERE}/w1").body == released, "a repetition is not an error"
     assert admin("DELETE", f"{HERE}/w2").status == 404
     again = admin("POST", HERE, worker_body("w1", "11"))
     assert (again.status, again.body["state"], again.body["request"]["tflops"]) == (200, "committed", "11")
@@ -233,7 +233,7 @@ def test_without_a_quota_everything_fits_and_is_counted(admin: ApiCaller) -> Non
     assert admin("POST", HERE, worker_body("w1", "1E")).status == 200
     assert admin("GET", f"{QUOTA}/team-a").status == 404
     put_gpu_quota(admin, {"total": {"requests": {"tflops": "10"}}})
-    assert used_amounts(admin)["workers"] == 1, "a quota that comes later counts who is there"
+    assert used_amounts(admin)["workers"] == 1, "a later quota counts the present workers"
     assert {each["type"]: each["status"] for each in admin("GET", f"{QUOTA}/team-a").body["status"]["conditions"]} == {
         "Ready": "True",
         "Exceeded": "True",
@@ -303,7 +303,7 @@ def test_a_dry_run_of_an_adjustment_changes_nothing(admin: ApiCaller) -> None:
     assert GpuUsage.objects.values().get() == before
 
 
-def test_what_was_released_cannot_change(admin: ApiCaller) -> None:
+def test_a_released_allocation_cannot_change(admin: ApiCaller) -> None:
     admin("POST", HERE, worker_body("w1"))
     admin("DELETE", f"{HERE}/w1")
     assert admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}}).codes == {("id", "released")}
@@ -324,12 +324,12 @@ def test_a_reservation_counts_in_checks_and_not_in_the_status(admin: ApiCaller) 
     refused = admin("POST", HERE, worker_body("w2"))
     assert (refused.status, refused.body["details"][0]["used"]) == (409, 1)
     assert admin("POST", f"{HERE}/w1/commit").body["state"] == "committed"
-    assert admin("POST", f"{HERE}/w1/commit").body["state"] == "committed", "again is no error"
+    assert admin("POST", f"{HERE}/w1/commit").body["state"] == "committed", "a repetition is not an error"
     assert used_amounts(admin)["workers"] == 1
     assert GpuUsage.objects.get().assumed_workers == 0
 
 
-def test_a_reservation_ends_by_itself(admin: ApiCaller) -> None:
+def test_a_reservation_expires(admin: ApiCaller) -> None:
     put_gpu_quota(admin, {"total": {"maxWorkers": 1}})
     admin("POST", HERE, worker_body("w1"), query={"assume": True})
     assert expire_assumed() == 0
@@ -354,7 +354,7 @@ def test_all_faults_of_an_allocation_at_once(admin: ApiCaller) -> None:
 
 
 @pytest.mark.parametrize("path", [HERE, f"{HERE}/w1", f"{HERE}/w1/commit", f"{QUOTA}/team-a"])
-def test_bodies_that_are_none(admin: ApiCaller, path: str) -> None:
+def test_bodies_that_are_not_objects(admin: ApiCaller, path: str) -> None:
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         for body in ([], "x", 1, {"request": []}, {"id": 5}, {"spec": [1]}):
             assert admin(method, path, body).status in {400, 404, 405}, (method, body)
@@ -393,7 +393,7 @@ def test_an_admin_of_a_pool_allocates_in_its_namespace(caller: Any, admin: ApiCa
     assert boss("DELETE", f"{HERE}/w1").status == 200
 
 
-def test_how_many_more_fit(admin: ApiCaller) -> None:
+def test_headroom(admin: ApiCaller) -> None:
     put_gpu_quota(admin, {"total": {"requests": {"tflops": "50", "vram": "100Gi"}}})
     admin("POST", HERE, worker_body("w1"), query={"assume": True})
     room = admin("GET", "/api/gpu_quota/team-a/room", query={"request_tflops": "15", "count": 2}).body
@@ -428,22 +428,22 @@ def test_an_alert_is_one_event_per_crossing(admin: ApiCaller) -> None:
 def test_a_second_amount_that_passes_the_threshold_is_a_second_alert(admin: ApiCaller) -> None:
     put_gpu_quota(admin, {"total": {"requests": {"tflops": "100", "vram": "100"}}})
 
-    def grow(tflops: str, vram: str) -> tuple[Any, int, list[str]]:
+    def adjust(tflops: str, vram: str) -> tuple[Any, int, list[str]]:
         admin("POST", HERE, worker_body("w1", "1", "1"))
         admin("PATCH", f"{HERE}/w1", {"request": {"tflops": tflops, "vram": vram}})
         told = AuditEntry.objects.filter(object="gpu_quota/team-a", action__in=["gpu_quota.alert", "gpu_quota.calm"])
         body = admin("GET", f"{QUOTA}/team-a").body
         return body["alerting"], body["alerts"], [each.action.split(".")[1] for each in told.order_by("id")]
 
-    assert grow("96", "1") == (["requests.tflops"], 1, ["alert"])
-    assert grow("97", "96") == (["requests.tflops", "requests.vram"], 2, ["alert", "alert"])
-    assert grow("94", "94") == (["requests.tflops", "requests.vram"], 2, ["alert", "alert"]), "up and down around it"
-    assert grow("97", "50") == (["requests.tflops"], 2, ["alert", "alert", "calm"])
-    assert grow("10", "10") == ([], 2, ["alert", "alert", "calm", "calm"])
+    assert adjust("96", "1") == (["requests.tflops"], 1, ["alert"])
+    assert adjust("97", "96") == (["requests.tflops", "requests.vram"], 2, ["alert", "alert"])
+    assert adjust("94", "94") == (["requests.tflops", "requests.vram"], 2, ["alert", "alert"]), "up and down around it"
+    assert adjust("97", "50") == (["requests.tflops"], 2, ["alert", "alert", "calm"])
+    assert adjust("10", "10") == ([], 2, ["alert", "alert", "calm", "calm"])
     assert admin("GET", f"{QUOTA}/team-a").body["alert_since"] is None
 
 
-def test_who_allocated_is_on_record(admin: ApiCaller) -> None:
+def test_the_audit_trail_names_the_user_who_allocated(admin: ApiCaller) -> None:
     admin("POST", HERE, worker_body("w1", description="for the demo"))
     admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}})
     admin("DELETE", f"{HERE}/w1")
@@ -467,7 +467,7 @@ def test_a_repeated_request_with_a_key_is_answered_the_same(admin: ApiCaller) ->
 def test_the_history_of_use(admin: ApiCaller) -> None:
     admin("POST", HERE, worker_body("w1"))
     assert sample_usage() == 1
-    assert sample_usage() == 0, "nothing moved"
+    assert sample_usage() == 0, "nothing changed"
     admin("POST", HERE, worker_body("w2"))
     assert sample_usage() == 1
     admin("DELETE", f"{HERE}/w1")
@@ -477,7 +477,7 @@ def test_the_history_of_use(admin: ApiCaller) -> None:
     assert told["more_entries"] is False
 
 
-def test_what_was_released_long_ago_is_forgotten(admin: ApiCaller) -> None:
+def test_old_released_allocations_are_deleted(admin: ApiCaller) -> None:
     for name in ("old", "new", "live"):
         admin("POST", HERE, worker_body(name))
     for name in ("old", "new"):

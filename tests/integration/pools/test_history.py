@@ -47,7 +47,7 @@ def test_a_refused_write_and_a_dry_run_leave_no_revision(team: str, admin: ApiCa
     assert ConfigRevision.objects.count() == 1
 
 
-def test_a_write_costs_the_same_with_many_pools(sim: str, admin: ApiCaller) -> None:
+def test_a_write_needs_the_same_queries_with_many_pools(sim: str, admin: ApiCaller) -> None:
     counts = []
     for names in (["a"], [f"p{number}" for number in range(60)]):
         admin("PUT", CONFIG, {"configs": {name: pool_config(1) for name in names}})
@@ -65,23 +65,23 @@ def test_filters(sim: str, admin: ApiCaller) -> None:
     ConfigRevision.objects.filter(revision=3).update(created_at=second.created_at + timedelta(hours=2))
     moment = second.created_at.replace(tzinfo=None)
 
-    def found(**query: object) -> list[int]:
+    def find_revisions(**query: object) -> list[int]:
         answer = admin("GET", HISTORY, query={"omit_data": True, **query})
         assert all(entry["data"] is None for entry in answer.body["configs"])
         return [entry["revision"] for entry in answer.body["configs"]]
 
-    assert found() == [3, 2, 1]
-    assert found(order="ASC") == [1, 2, 3]
-    assert found(limit=1, offset=1) == [2]
-    assert found(name="p2") == [2]
-    assert found(revision=3) == [3]
-    assert found(revision=9) == []
-    assert found(tags=["t1", "t3"]) == [3, 1]
-    assert found(config_types=["POOL"]) == [3, 2, 1]
-    assert found(config_types=["pool", "ROLE"]) == [3, 2, 1]
-    assert found(config_types=["ROLE"]) == []
-    assert found(created_after=moment + timedelta(hours=1)) == [3]
-    assert found(created_before=moment - timedelta(hours=1)) == [1]
+    assert find_revisions() == [3, 2, 1]
+    assert find_revisions(order="ASC") == [1, 2, 3]
+    assert find_revisions(limit=1, offset=1) == [2]
+    assert find_revisions(name="p2") == [2]
+    assert find_revisions(revision=3) == [3]
+    assert find_revisions(revision=9) == []
+    assert find_revisions(tags=["t1", "t3"]) == [3, 1]
+    assert find_revisions(config_types=["POOL"]) == [3, 2, 1]
+    assert find_revisions(config_types=["pool", "ROLE"]) == [3, 2, 1]
+    assert find_revisions(config_types=["ROLE"]) == []
+    assert find_revisions(created_after=moment + timedelta(hours=1)) == [3]
+    assert find_revisions(created_before=moment - timedelta(hours=1)) == [1]
     nine = [
         "SERVICE",
         "WORKFLOW",
@@ -93,7 +93,7 @@ def test_filters(sim: str, admin: ApiCaller) -> None:
         "ROLE",
         "BACKEND_TEST",
     ]
-    assert found(config_types=nine, at_timestamp=f"{moment + timedelta(hours=1):%Y-%m-%d %H:%M:%S.%f}") == [2]
+    assert find_revisions(config_types=nine, at_timestamp=f"{moment + timedelta(hours=1):%Y-%m-%d %H:%M:%S.%f}") == [2]
     for wrong in (
         {"order": "UP"},
         {"limit": 0},

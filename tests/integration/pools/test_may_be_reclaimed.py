@@ -1,4 +1,4 @@
-"""Dry runs say which LOW work the change would cost its place (design 4; issue of the engine, "Answers")."""
+"""Dry runs name the LOW work that a change would reclaim (design 4; issue of the engine, "Answers")."""
 
 from __future__ import annotations
 
@@ -27,55 +27,60 @@ def reclaimed_names(answer: Any) -> tuple[list[str], int]:
     return answer.body["may_be_reclaimed"], answer.body["may_be_reclaimed_elsewhere"]
 
 
-def _run() -> None:
+def _reconcile() -> None:
     reconcile_backend(Backend.objects.get(name="sim").pk)
 
 
-def _wait_on_b() -> None:
-    """2 GPUs of NORMAL work come to subpool `b`, and its quota goes before they start."""
+def _submit_waiting_work_to_b() -> None:
+    """Submit 2 GPUs of NORMAL work to subpool `b`, and set its quota to 0 before they start."""
     Backend.objects.update(offline=True)
     factories.submit_workflow(factories.admin_actor(), "team--b", 2, name="waits")
     resize_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=0)
     Backend.objects.update(offline=False)
-    _run()
+    _reconcile()
 
 
 @pytest.fixture
-def lead(caller: Callable[..., ApiCaller]) -> ApiCaller:
+def team_admin(caller: Callable[..., ApiCaller]) -> ApiCaller:
     """The admin of `team`: 8 GPUs on 8 GPUs of nodes, all held by LOW work of subpool `a` (quota 4); a NORMAL gang of 2
     waits on subpool `b`, whose quota was cut to 0."""
     factories.make_pool("team", 8, on=factories.make_backend(nodes=1, gpus=8), a=4, b=2)
     for name in ("old", "new"):
         factories.submit_workflow(factories.admin_actor(), "team--a", 4, name=name, priority=Priority.LOW)
-        _run()
-    _wait_on_b()
+        _reconcile()
+    _submit_waiting_work_to_b()
     return caller("lena", "osmo-team-admin")
 
 
-def test_a_quota_that_lets_guaranteed_work_in_names_the_low_work_that_goes(lead: ApiCaller, admin: ApiCaller) -> None:
+def test_a_quota_that_starts_guaranteed_work_names_the_reclaimed_low_work(
+    team_admin: ApiCaller, admin: ApiCaller
+) -> None:
     before = AuditEntry.objects.count()
-    assert reclaimed_names(lead("PATCH", B, {"quota": 2}, query=TRY)) == (["new-1"], 0)
-    assert reclaimed_names(lead("PATCH", B, {"quota": 1}, query=TRY)) == ([], 0)
-    assert reclaimed_names(lead("DELETE", B, query=TRY)) == ([], 0)
+    assert reclaimed_names(team_admin("PATCH", B, {"quota": 2}, query=TRY)) == (["new-1"], 0)
+    assert reclaimed_names(team_admin("PATCH", B, {"quota": 1}, query=TRY)) == ([], 0)
+    assert reclaimed_names(team_admin("DELETE", B, query=TRY)) == ([], 0)
     assert AuditEntry.objects.count() == before
 
 
-def test_a_refused_change_takes_nothing(lead: ApiCaller) -> None:
-    refused = lead("PATCH", B, {"quota": 50}, query=TRY)
+def test_a_refused_change_takes_nothing(team_admin: ApiCaller) -> None:
+    refused = team_admin("PATCH", B, {"quota": 50}, query=TRY)
     assert (reclaimed_names(refused), bool(refused.body["violations"])) == (([], 0), True)
 
 
-def test_every_write_of_the_ledger_says_so(lead: ApiCaller, admin: ApiCaller) -> None:
-    """A new subpool and a larger guarantee let nobody in here; a rollback and a smaller machine are asked as well."""
-    assert reclaimed_names(lead("POST", f"{TEAM}/subpool", {"subpool_name": "c", "quota": 1}, query=TRY)) == ([], 0)
+def test_every_write_of_the_ledger_reports_the_impact(team_admin: ApiCaller, admin: ApiCaller) -> None:
+    """Here a new subpool and a larger guarantee start no work; a rollback and a smaller node are dry runs, too."""
+    assert reclaimed_names(team_admin("POST", f"{TEAM}/subpool", {"subpool_name": "c", "quota": 1}, query=TRY)) == (
+        [],
+        0,
+    )
     resources = {"resources": {"gpu": {"guarantee": 10, "maximum": -1, "weight": 1}}}
     assert reclaimed_names(admin("PATCH", TEAM, {"configs_dict": resources}, query=TRY)) == ([], 0)
     assert reclaimed_names(admin("PUT", TEAM, {"configs": {"backend": "sim", **resources}}, query=TRY)) == ([], 0)
     assert reclaimed_names(admin("PUT", "/api/configs/backend/sim", {"offline": True}, query=TRY)) == ([], 0)
 
 
-def test_a_cut_of_the_pool_itself(lead: ApiCaller, admin: ApiCaller) -> None:
-    """The pool gives up its guarantee, so that work of a pool beside it, on the same nodes, takes its place back."""
+def test_a_cut_of_the_pool_itself(team_admin: ApiCaller, admin: ApiCaller) -> None:
+    """The pool loses its guarantee, so guaranteed work of another pool on the same nodes reclaims its GPUs."""
     factories.make_pool("other", 4)
     Backend.objects.update(offline=True)
     factories.submit_workflow(factories.admin_actor(), "other", 4, name="theirs")
@@ -85,24 +90,25 @@ def test_a_cut_of_the_pool_itself(lead: ApiCaller, admin: ApiCaller) -> None:
         assert reclaimed_names(admin("PATCH", TEAM, {"configs_dict": resources}, query=TRY)) == (taken, 0)
 
 
-def test_work_that_one_may_not_see_is_counted(caller: Callable[..., ApiCaller]) -> None:
-    """`other` has borrowed the nodes it shares; the admin of `team` learns that somebody goes, and not who."""
+def test_invisible_work_is_counted(caller: Callable[..., ApiCaller]) -> None:
+    """`other` has borrowed the nodes it shares; the admin of `team` sees only the number of reclaimed
+    workflows."""
     factories.make_pool("team", 4, on=factories.make_backend(nodes=1, gpus=8), b=2)
     factories.make_pool("other", 0)
     factories.submit_workflow(factories.admin_actor(), "other", 8, name="secret", priority=Priority.LOW)
-    _run()
-    _wait_on_b()
+    _reconcile()
+    _submit_waiting_work_to_b()
     seen = caller("lena", "osmo-team-admin")("PATCH", B, {"quota": 2}, query=TRY)
     assert reclaimed_names(seen) == ([], 1)
     assert "secret" not in str(seen.body)
     assert reclaimed_names(caller("root", "osmo-admin")("PATCH", B, {"quota": 2}, query=TRY)) == (["secret-1"], 0)
 
 
-def test_the_quota_of_a_subpool_that_goes_serves_those_who_wait(caller: Callable[..., ApiCaller]) -> None:
-    """LOW work gives a draining subpool no claim, so its quota is the shared queue's at once, and its work borrows."""
+def test_the_quota_of_a_deleted_subpool_starts_waiting_work(caller: Callable[..., ApiCaller]) -> None:
+    """A draining subpool with LOW work only has no quota, so the shared queue gets its quota at once."""
     factories.make_pool("team", 8, on=factories.make_backend(nodes=1, gpus=8), a=0)
     factories.submit_workflow(factories.admin_actor(), "team--a", 8, name="low", priority=Priority.LOW)
-    _run()
+    _reconcile()
     Backend.objects.update(offline=True)
     factories.submit_workflow(factories.admin_actor(), "team", 4, name="waits")
     resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=8)
@@ -112,7 +118,7 @@ def test_the_quota_of_a_subpool_that_goes_serves_those_who_wait(caller: Callable
     assert answer.body["draining"] == ["low-1"]
 
 
-def test_the_pages_of_a_change_show_it(lead: ApiCaller) -> None:
+def test_the_pages_of_a_change_show_it(team_admin: ApiCaller) -> None:
     client = Client()
     client.force_login(User.objects.get(username="lena"), backend="django.contrib.auth.backends.ModelBackend")
     page = client.post(
@@ -124,16 +130,16 @@ def test_the_pages_of_a_change_show_it(lead: ApiCaller) -> None:
     assert "nothing that runs is touched" not in text
 
 
-def test_a_backend_that_goes_away_and_comes_back(admin: ApiCaller) -> None:
-    """What is changed may be the backend itself: without the change its work starts, with it nothing does."""
+def test_a_backend_that_goes_offline_and_online(admin: ApiCaller) -> None:
+    """The change of a backend itself: without it the work of the backend starts, with it none does."""
     factories.make_pool("team", 8, on=factories.make_backend(nodes=1, gpus=8))
     factories.submit_workflow(factories.admin_actor(), "team", 2, name="waits")
     address = "/api/configs/backend/sim"
 
-    def told(offline: bool) -> tuple[list[str], list[str]]:
+    def names_of_effect(offline: bool) -> tuple[list[str], list[str]]:
         answer = admin("PUT", address, {"offline": offline}, query=TRY).body
         return answer["could_start"], answer["could_no_longer_start"]
 
-    assert told(offline=True) == ([], ["waits-1"])
+    assert names_of_effect(offline=True) == ([], ["waits-1"])
     Backend.objects.update(offline=True)
-    assert told(offline=False) == (["waits-1"], [])
+    assert names_of_effect(offline=False) == (["waits-1"], [])

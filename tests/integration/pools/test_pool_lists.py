@@ -114,7 +114,7 @@ def test_a_pool_whose_subpools_are_all_archived_shows_one_number(sim: str, admin
     assert [row["gpu_quota"] for row in rows(admin("GET", "/api/pool_quota"))] == ["100"]
 
 
-def test_an_archived_pool_promises_nothing(sim: str, admin: ApiCaller) -> None:
+def test_an_archived_pool_has_no_quota(sim: str, admin: ApiCaller) -> None:
     put_pool(admin, "team", pool_config(100), a=30)
     put_pool(admin, "other", pool_config(7))
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
@@ -129,7 +129,7 @@ def test_an_archived_pool_promises_nothing(sim: str, admin: ApiCaller) -> None:
     assert answer.body["resource_sum"]["quota_limit"] == "7"
 
 
-def test_without_a_guarantee_the_limit_is_what_the_nodes_have(sim: str, admin: ApiCaller) -> None:
+def test_without_a_guarantee_the_limit_is_the_capacity_of_the_nodes(sim: str, admin: ApiCaller) -> None:
     put_pool(admin, "team", {"backend": "sim"})
     (row,) = rows(admin("GET", "/api/pool_quota"))
     assert (row["gpu_quota"], row["available"], row["resources"]) == ("128", 128, {"gpu": None})
@@ -140,15 +140,15 @@ def test_node_sets_and_sums_that_count_nodes_once(sim: str, admin: ApiCaller) ->
     put_backend(actor=SYSTEM, name="mixed", body={"namespace": "m", "nodes": nodes, "auto_end": False})
     put_backend(actor=SYSTEM, name="other", body={"namespace": "t", "nodes": nodes, "auto_end": False})
 
-    def on(backend: str, *platforms: str) -> dict[str, Any]:
+    def pool_on_backend(backend: str, *platforms: str) -> dict[str, Any]:
         return pool_config(10) | {"backend": backend, "platforms": {name: {} for name in platforms}}
 
-    put_pool(admin, "one", on("mixed", "a"), x=2)
-    put_pool(admin, "two", on("mixed", "a", "b"))
-    put_pool(admin, "three", on("mixed", "c"))
-    put_pool(admin, "four", on("mixed", "none"))
-    put_pool(admin, "five", on("mixed", "nowhere"))
-    put_pool(admin, "six", on("other", "a"))
+    put_pool(admin, "one", pool_on_backend("mixed", "a"), x=2)
+    put_pool(admin, "two", pool_on_backend("mixed", "a", "b"))
+    put_pool(admin, "three", pool_on_backend("mixed", "c"))
+    put_pool(admin, "four", pool_on_backend("mixed", "none"))
+    put_pool(admin, "five", pool_on_backend("mixed", "nowhere"))
+    put_pool(admin, "six", pool_on_backend("other", "a"))
     run_workflow(admin, "six", 4)
     answer = admin("GET", "/api/pool_quota")
     assert [[row["name"] for row in nodes["pools"]] for nodes in answer.body["node_sets"]] == [
@@ -180,7 +180,7 @@ def test_status(sim: str, admin: ApiCaller, maintenance: bool, offline: bool, st
     assert admin("GET", f"{CONFIG}/team").body["status"] == status
 
 
-def test_a_subpool_shows_all_that_its_parent_configures(sim: str, admin: ApiCaller) -> None:
+def test_a_subpool_shows_the_configuration_of_its_parent(sim: str, admin: ApiCaller) -> None:
     config = pool_config(
         100,
         maximum=120,
@@ -228,7 +228,7 @@ def test_names_are_sorted_as_text_with_subpools_under_their_pool(sim: str, admin
 
 
 def test_the_number_of_queries_does_not_grow(sim: str, admin: ApiCaller) -> None:
-    def counted() -> list[int]:
+    def query_counts() -> list[int]:
         counts = []
         for path in ("/api/pool_quota", "/api/pool", "/api/resources"):
             with CaptureQueriesContext(connection) as queries:
@@ -237,14 +237,14 @@ def test_the_number_of_queries_does_not_grow(sim: str, admin: ApiCaller) -> None
         return counts
 
     put_pool(admin, "p0", pool_config(10), a=1)
-    few = counted()
+    few = query_counts()
     for number in range(1, 15):
         put_pool(admin, f"p{number}", pool_config(10), a=1, b=2, c=3)
-    assert counted() == few
+    assert query_counts() == few
     assert max(few) <= 6
 
 
 @pytest.mark.parametrize("query", [{"all_pools": "maybe"}, {"include_archived": "2"}])
-def test_a_boolean_that_is_none_is_refused(admin: ApiCaller, query: dict[str, str]) -> None:
+def test_an_invalid_boolean_is_refused(admin: ApiCaller, query: dict[str, str]) -> None:
     for path in ("/api/pool", "/api/pool_quota"):
         assert admin("GET", path, query=query).status == 400

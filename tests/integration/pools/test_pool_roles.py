@@ -1,4 +1,4 @@
-"""Who may read and write pools: always the one who may beside the one who may not, with the names that look alike."""
+"""Permissions to read and write pools: each test has a user with the permission, a user without, and similar names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLATFORM_WRITES = [
 
 
 @pytest.fixture
-def alike(team: str, admin: ApiCaller) -> None:
+def similar_pool_names(team: str, admin: ApiCaller) -> None:
     """Pools whose names begin or end as `team`'s roles do."""
     for name in ("team2", "team-x", "a", "a-admin", "team-user"):
         assert admin("PUT", f"{CONFIG}/{name}", {"configs": pool_config(10)}).status == 200
@@ -36,7 +36,7 @@ def alike(team: str, admin: ApiCaller) -> None:
 
 @pytest.mark.parametrize(("method", "path", "body"), WRITES)
 def test_only_the_platform_admin_configures_pools(
-    alike: None,
+    similar_pool_names: None,
     admin: ApiCaller,
     viewer: ApiCaller,
     caller: Callable[..., ApiCaller],
@@ -100,7 +100,7 @@ def test_platform_objects_are_read_by_readers_of_the_platform(
     ids=lambda value: " ".join(sorted(value)) or "none",
 )
 def test_every_list_shows_exactly_the_pools_of_the_role(
-    alike: None, admin: ApiCaller, caller: Callable[..., ApiCaller], roles: list[str], seen: set[str]
+    similar_pool_names: None, admin: ApiCaller, caller: Callable[..., ApiCaller], roles: list[str], seen: set[str]
 ) -> None:
     assert admin("POST", f"{CONFIG}/team/subpool", {"subpool_name": "a", "quota": 3}).status == 200
     with_subpool = seen | ({"team--a"} if "team" in seen else set())
@@ -124,14 +124,14 @@ def test_every_list_shows_exactly_the_pools_of_the_role(
 
 
 @pytest.mark.parametrize("path", ["pool/a/b", "pool/a/subpool/b/c", "history/pool/revision/x", "workflow/x"])
-def test_an_address_below_what_is_offered(nobody: ApiCaller, path: str) -> None:
+def test_an_unknown_address_below_a_known_one(nobody: ApiCaller, path: str) -> None:
     for method in ("GET", "DELETE"):
         answer = nobody(method, f"/api/configs/{path}")
         assert (answer.status, answer.body["error_code"]) == (404, "NOTFOUND")
         assert answer.body["message"] == "There is nothing at this address."
 
 
-def test_configuration_that_is_not_offered(nobody: ApiCaller) -> None:
+def test_unsupported_configuration(nobody: ApiCaller) -> None:
     for kind in ("role", "service", "dataset/x", "pod_template"):
         for method in ("GET", "PUT", "DELETE"):
             answer = nobody(method, f"/api/configs/{kind}")

@@ -29,7 +29,7 @@ def run_workflow(admin: ApiCaller, leaf: str, gpus: int) -> Any:
     return work
 
 
-def test_put_makes_a_pool_with_its_roles(sim: str, admin: ApiCaller) -> None:
+def test_put_creates_a_pool_with_its_roles(sim: str, admin: ApiCaller) -> None:
     answer = admin("PUT", f"{CONFIG}/team", {"configs": pool_config(100), "description": "why", "tags": ["t"]})
     assert answer.status == 200
     assert answer.body["resources"]["gpu"] == {"guarantee": 100, "maximum": -1, "weight": 1}
@@ -39,7 +39,7 @@ def test_put_makes_a_pool_with_its_roles(sim: str, admin: ApiCaller) -> None:
     assert (entry.actor, entry.description) == ("root", "why")
 
 
-def test_what_get_answers_can_be_put_back_and_changes_nothing(team: str, admin: ApiCaller) -> None:
+def test_the_answer_of_get_can_be_put_back_and_changes_nothing(team: str, admin: ApiCaller) -> None:
     seen = admin("GET", f"{CONFIG}/team", query={"verbose": True})
     audited = AuditEntry.objects.count()
     assert admin("PUT", f"{CONFIG}/team", {"configs": seen.body}).headers["ETag"] == '"1"'
@@ -84,7 +84,7 @@ def test_the_longest_name_counts_the_namespace_and_the_shared_queue(sim: str, ad
     assert admin("PUT", f"{CONFIG}/{longest}a", {"configs": pool_config(1)}).codes == {("name", "name_too_long")}
 
 
-def test_unknown_backend_names_the_way_to_make_one(sim: str, admin: ApiCaller) -> None:
+def test_an_unknown_backend_names_the_request_that_creates_one(sim: str, admin: ApiCaller) -> None:
     answer = admin("PUT", f"{CONFIG}/team", {"configs": pool_config(1) | {"backend": "moon"}})
     assert (answer.status, answer.codes) == (400, {("backend", "unknown_backend")})
 
@@ -99,7 +99,7 @@ def test_cut_of_the_guarantee(team: str, admin: ApiCaller) -> None:
     assert (unlimited.status, unlimited.codes) == (400, {("resources.gpu.guarantee", "no_guarantee")})
 
 
-def test_a_cut_below_what_runs_is_soft_and_says_so(team: str, admin: ApiCaller) -> None:
+def test_a_cut_below_running_work_stops_nothing_and_warns(team: str, admin: ApiCaller) -> None:
     work = run_workflow(admin, "team", 20)
     answer = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 5}}}})
     assert answer.status == 200
@@ -150,7 +150,7 @@ def test_moving_to_another_backend_needs_an_idle_pool(team: str, admin: ApiCalle
 # --- delete ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_pool_without_a_past_is_deleted_with_its_roles(
+def test_a_pool_without_a_history_is_deleted_with_its_roles(
     team: str, admin: ApiCaller, caller: Callable[..., ApiCaller]
 ) -> None:
     ann = caller("ann", "osmo-team-user")
@@ -165,7 +165,7 @@ def test_a_pool_without_a_past_is_deleted_with_its_roles(
     assert admin("DELETE", f"{CONFIG}/nothing").status == 404
 
 
-def test_a_pool_with_a_past_is_archived_and_comes_back(
+def test_a_pool_with_a_history_is_archived_and_restored(
     team: str, admin: ApiCaller, caller: Callable[..., ApiCaller]
 ) -> None:
     ann = caller("ann", "osmo-team-user")
@@ -198,7 +198,7 @@ def test_a_pool_with_a_past_is_archived_and_comes_back(
     assert revived.body["reactivated"] is True
 
 
-def test_live_work_holds_a_pool(team: str, admin: ApiCaller) -> None:
+def test_a_pool_with_live_work_cannot_be_deleted(team: str, admin: ApiCaller) -> None:
     work = run_workflow(admin, "team", 1)
     assert admin("DELETE", f"{CONFIG}/team").codes == {("", "live_work")}
     assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "b"}).status == 409
@@ -210,7 +210,7 @@ def test_live_work_holds_a_pool(team: str, admin: ApiCaller) -> None:
 # --- rename ---------------------------------------------------------------------------------------------------------
 
 
-def test_rename_takes_roles_tokens_and_archived_subpools_along(
+def test_a_rename_includes_roles_tokens_and_archived_subpools(
     team: str, admin: ApiCaller, caller: Callable[..., ApiCaller]
 ) -> None:
     ann = caller("ann", "osmo-team-admin")
@@ -299,7 +299,7 @@ def test_a_subpool_reads_the_same_at_both_addresses(team: str, admin: ApiCaller)
 # --- dry runs -------------------------------------------------------------------------------------------------------
 
 
-def test_dry_runs_write_nothing_and_say_what_would_be(team: str, admin: ApiCaller) -> None:
+def test_dry_runs_write_nothing_and_show_the_effect(team: str, admin: ApiCaller) -> None:
     create_subpool(admin, "a", 30)
     audited = AuditEntry.objects.count()
     dry = {"dry_run": True}

@@ -1,4 +1,4 @@
-"""`/api/resources`: nodes, whose they are, and what runs on them."""
+"""`/api/resources`: nodes, their pools, and the work on them."""
 
 from __future__ import annotations
 
@@ -47,25 +47,25 @@ def test_a_node_with_work(sim: str, admin: ApiCaller) -> None:
     assert node["pool_platform_labels"] == {"team": ["default"]}
 
 
-def test_whose_nodes_they_are(sim: str, admin: ApiCaller, viewer: ApiCaller, caller: Callable[..., ApiCaller]) -> None:
+def test_nodes_by_pool(sim: str, admin: ApiCaller, viewer: ApiCaller, caller: Callable[..., ApiCaller]) -> None:
     nodes = [{"name": f"{kind}1", "gpus": 1, "platform": kind} for kind in ("a", "b", "c")]
     put_backend(actor=SYSTEM, name="sim", body={"nodes": nodes})
     admin("PUT", "/api/configs/pool/one", {"configs": pool_config(1, platforms={"a": {}, "b": {}})})
     admin("PUT", "/api/configs/pool/two", {"configs": pool_config(1, platforms={"b": {}})})
     admin("POST", "/api/configs/pool/one/subpool", {"subpool_name": "x", "quota": 1})
 
-    def kinds(who: ApiCaller, **query: object) -> dict[str, tuple[str, list[str]]]:
+    def resource_kinds(who: ApiCaller, **query: object) -> dict[str, tuple[str, list[str]]]:
         found = who("GET", "/api/resources", query=query).body["resources"]
         return {node["hostname"]: (node["resource_type"], list(node["pool_platform_labels"])) for node in found}
 
     everything = {"a1": ("RESERVED", ["one"]), "b1": ("SHARED", ["one", "two"]), "c1": ("UNUSED", [])}
-    assert kinds(viewer) == everything
+    assert resource_kinds(viewer) == everything
     two = caller("tom", "osmo-two-user")
-    assert kinds(two) == {"b1": ("RESERVED", ["two"])}
-    assert kinds(admin, pools=["one"]) == {"a1": ("RESERVED", ["one"]), "b1": ("RESERVED", ["one"])}
-    assert kinds(admin, pools=["one--x"]) == {"a1": ("RESERVED", ["one--x"]), "b1": ("RESERVED", ["one--x"])}
-    assert kinds(admin, pools=["one--gone"]) == {}
-    assert kinds(admin, pools=["one"], platforms=["b"]) == {"b1": ("RESERVED", ["one"])}
-    assert kinds(two, pools=["one"]) == {}
+    assert resource_kinds(two) == {"b1": ("RESERVED", ["two"])}
+    assert resource_kinds(admin, pools=["one"]) == {"a1": ("RESERVED", ["one"]), "b1": ("RESERVED", ["one"])}
+    assert resource_kinds(admin, pools=["one--x"]) == {"a1": ("RESERVED", ["one--x"]), "b1": ("RESERVED", ["one--x"])}
+    assert resource_kinds(admin, pools=["one--gone"]) == {}
+    assert resource_kinds(admin, pools=["one"], platforms=["b"]) == {"b1": ("RESERVED", ["one"])}
+    assert resource_kinds(two, pools=["one"]) == {}
     assert [two("GET", f"/api/resources/{node}").status for node in ("b1", "a1", "c1")] == [200, 404, 404]
     assert viewer("GET", "/api/resources/nothing").status == 404

@@ -1,4 +1,4 @@
-"""Subpools over HTTP: each verb in each state, versions, repeats, dry runs, who may (api.md, "Subpools"; D7, D8,
+"""Subpools over HTTP: each verb in each state, versions, repeats, dry runs, permissions (api.md, "Subpools"; D7, D8,
 D10)."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ A = f"{SUBPOOLS}/a"
 
 
 @pytest.fixture
-def lead(caller: Callable[..., ApiCaller], team: str) -> ApiCaller:
+def team_admin(caller: Callable[..., ApiCaller], team: str) -> ApiCaller:
     """The admin of pool `team`, with subpool `a` of 30."""
     who = caller("lena", "osmo-team-admin")
     assert who("POST", SUBPOOLS, {"subpool_name": "a", "quota": 30}).status == 200
@@ -28,64 +28,64 @@ def _live_on_a() -> None:
     factories.submit_workflow(factories.admin_actor(), "team--a", 4)
 
 
-def test_a_subpool_lives_and_comes_back(lead: ApiCaller) -> None:
+def test_a_subpool_is_created_deleted_and_restored(team_admin: ApiCaller) -> None:
     _live_on_a()
-    deleted = lead("DELETE", A)
+    deleted = team_admin("DELETE", A)
     assert (deleted.status, deleted.body["subpool_state"], deleted.body["quota"]) == (200, "DELETING", 0)
     assert (deleted.body["last_quota"], deleted.body["scheduling_quota"]) == (30, 4)
-    cancelled = lead("POST", "/api/workflow/job-1/cancel")
+    cancelled = team_admin("POST", "/api/workflow/job-1/cancel")
     assert cancelled.status == 200
-    assert lead("GET", A).body["subpool_state"] == "ARCHIVED"
-    back = lead("POST", SUBPOOLS, {"subpool_name": "a", "quota": 10})
+    assert team_admin("GET", A).body["subpool_state"] == "ARCHIVED"
+    back = team_admin("POST", SUBPOOLS, {"subpool_name": "a", "quota": 10})
     assert (back.status, back.body["reactivated"], back.body["quota"]) == (200, True, 10)
 
 
 @pytest.mark.parametrize(("method", "body"), [("PATCH", {"quota": 5}), ("DELETE", None)])
 @pytest.mark.parametrize("state", ["DELETING", "ARCHIVED"])
-def test_only_an_active_subpool_changes(lead: ApiCaller, state: str, method: str, body: Any) -> None:
+def test_only_an_active_subpool_changes(team_admin: ApiCaller, state: str, method: str, body: Any) -> None:
     if state == "DELETING":
         _live_on_a()
-    assert lead("DELETE", A).body["subpool_state"] == state
-    refused = lead(method, A, body)
+    assert team_admin("DELETE", A).body["subpool_state"] == state
+    refused = team_admin(method, A, body)
     assert (refused.status, refused.codes) == (409, {("subpool_state", "wrong_state")})
     assert Pool.objects.get(name="team--a").last_quota == 30
 
 
 @pytest.mark.parametrize("draining", [False, True])
-def test_a_name_in_use_is_taken(lead: ApiCaller, draining: bool) -> None:
+def test_a_name_in_use_is_taken(team_admin: ApiCaller, draining: bool) -> None:
     if draining:
         _live_on_a()
-        lead("DELETE", A)
-    refused = lead("POST", SUBPOOLS, {"subpool_name": "a", "quota": 1})
+        team_admin("DELETE", A)
+    refused = team_admin("POST", SUBPOOLS, {"subpool_name": "a", "quota": 1})
     assert (refused.status, refused.codes) == (409, {("subpool_name", "name_taken")})
 
 
 @pytest.mark.parametrize(("method", "body"), [("PATCH", {"quota": 5}), ("DELETE", None)])
 @pytest.mark.parametrize(("version", "status"), [('"1"', 200), ("*", 200), ('"2"', 412), ("1", 412), ('"x"', 412)])
-def test_if_match(lead: ApiCaller, method: str, body: Any, version: str, status: int) -> None:
-    assert lead("GET", A).headers["ETag"] == '"1"'
-    assert lead(method, A, body, if_match=version).status == status
+def test_if_match(team_admin: ApiCaller, method: str, body: Any, version: str, status: int) -> None:
+    assert team_admin("GET", A).headers["ETag"] == '"1"'
+    assert team_admin(method, A, body, if_match=version).status == status
     changed = Pool.objects.get(name="team--a").version == 2
     assert changed is (status == 200)
 
 
-def test_a_repeated_request_makes_one_subpool(lead: ApiCaller) -> None:
+def test_a_repeated_request_creates_one_subpool(team_admin: ApiCaller) -> None:
     body = {"subpool_name": "b", "quota": 10}
-    first = lead("POST", SUBPOOLS, body, idempotency_key="k")
-    again = lead("POST", SUBPOOLS, body, idempotency_key="k")
+    first = team_admin("POST", SUBPOOLS, body, idempotency_key="k")
+    again = team_admin("POST", SUBPOOLS, body, idempotency_key="k")
     assert (first.status, again.status) == (200, 200)
     assert first.body == again.body
     assert first.headers["ETag"] == again.headers["ETag"] == '"1"', "what comes next needs it as If-Match"
     assert again.headers["Idempotent-Replayed"] == "true"
     assert AuditEntry.objects.filter(object="pool/team--b").count() == 1
-    other = lead("POST", SUBPOOLS, {"subpool_name": "c", "quota": 10}, idempotency_key="k")
+    other = team_admin("POST", SUBPOOLS, {"subpool_name": "c", "quota": 10}, idempotency_key="k")
     assert (other.status, other.codes) == (409, {("Idempotency-Key", "key_reused")})
     assert not Pool.objects.filter(name="team--c").exists()
 
 
-def test_a_refusal_leaves_its_key_free(lead: ApiCaller) -> None:
-    assert lead("POST", SUBPOOLS, {"subpool_name": "b", "quota": 71}, idempotency_key="k").status == 400
-    assert lead("POST", SUBPOOLS, {"subpool_name": "b", "quota": 70}, idempotency_key="k").status == 200
+def test_a_refusal_leaves_its_key_free(team_admin: ApiCaller) -> None:
+    assert team_admin("POST", SUBPOOLS, {"subpool_name": "b", "quota": 71}, idempotency_key="k").status == 400
+    assert team_admin("POST", SUBPOOLS, {"subpool_name": "b", "quota": 70}, idempotency_key="k").status == 200
 
 
 @pytest.mark.parametrize(
@@ -96,22 +96,22 @@ def test_a_refusal_leaves_its_key_free(lead: ApiCaller) -> None:
         ("DELETE", A, {"cancel_pending": True}),
     ],
 )
-def test_a_dry_run_tells_what_then_happens_and_writes_nothing(
-    lead: ApiCaller, method: str, path: str, body: dict[str, Any]
+def test_a_dry_run_shows_the_effect_and_writes_nothing(
+    team_admin: ApiCaller, method: str, path: str, body: dict[str, Any]
 ) -> None:
     _live_on_a()
-    before, trail = lead("GET", SUBPOOLS).body, AuditEntry.objects.count()
-    tried = lead(method, path, body, query={"dry_run": "True"})
+    before, trail = team_admin("GET", SUBPOOLS).body, AuditEntry.objects.count()
+    tried = team_admin(method, path, body, query={"dry_run": "True"})
     assert (tried.status, tried.body["dry_run"], tried.body["violations"]) == (200, True, [])
-    assert tried.body["before"] == before == lead("GET", SUBPOOLS).body
+    assert tried.body["before"] == before == team_admin("GET", SUBPOOLS).body
     assert AuditEntry.objects.count() == trail
-    assert lead(method, path, body).status == 200
-    assert lead("GET", SUBPOOLS).body == tried.body["after"]
+    assert team_admin(method, path, body).status == 200
+    assert team_admin("GET", SUBPOOLS).body == tried.body["after"]
 
 
-def test_a_dry_run_names_the_work_that_would_drain(lead: ApiCaller) -> None:
+def test_a_dry_run_names_the_work_that_would_drain(team_admin: ApiCaller) -> None:
     _live_on_a()
-    assert lead("DELETE", A, query={"dry_run": "True"}).body["draining"] == ["job-1"]
+    assert team_admin("DELETE", A, query={"dry_run": "True"}).body["draining"] == ["job-1"]
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_a_dry_run_names_the_work_that_would_drain(lead: ApiCaller) -> None:
         ("PATCH", A, {"quota": 101}, "quota_exceeds_parent"),
     ],
 )
-def test_a_dry_run_of_what_a_rule_forbids_is_an_answer(
-    lead: ApiCaller, method: str, path: str, body: dict[str, Any], code: str
+def test_a_dry_run_of_a_forbidden_change_returns_the_violations(
+    team_admin: ApiCaller, method: str, path: str, body: dict[str, Any], code: str
 ) -> None:
-    tried = lead(method, path, body, query={"dry_run": "True"})
+    tried = team_admin(method, path, body, query={"dry_run": "True"})
     assert (tried.status, tried.body["after"]) == (200, None)
     assert [violation["code"] for violation in tried.body["violations"]] == [code]
 
@@ -144,14 +144,14 @@ def test_a_dry_run_of_what_a_rule_forbids_is_an_answer(
         ("DELETE", A, {"cancel_pending": "yes"}, ("cancel_pending", "bad_value")),
     ],
 )
-def test_bad_input(lead: ApiCaller, method: str, path: str, body: dict[str, Any], fault: tuple[str, str]) -> None:
-    refused = lead(method, path, body)
+def test_bad_input(team_admin: ApiCaller, method: str, path: str, body: dict[str, Any], fault: tuple[str, str]) -> None:
+    refused = team_admin(method, path, body)
     assert refused.status == 400
     assert fault in refused.codes
 
 
-def test_every_fault_of_a_new_subpool_at_once(lead: ApiCaller) -> None:
-    assert lead("POST", SUBPOOLS, {"color": "red"}).codes == {
+def test_every_fault_of_a_new_subpool_at_once(team_admin: ApiCaller) -> None:
+    assert team_admin("POST", SUBPOOLS, {"color": "red"}).codes == {
         ("color", "unknown_key"),
         ("subpool_name", "missing"),
         ("quota", "missing"),
@@ -174,8 +174,14 @@ def test_every_fault_of_a_new_subpool_at_once(lead: ApiCaller) -> None:
     ("method", "path", "body"),
     [("POST", SUBPOOLS, {"subpool_name": "b", "quota": 1}), ("PATCH", A, {"quota": 1}), ("DELETE", A, None)],
 )
-def test_who_may(
-    lead: ApiCaller, caller: Callable[..., ApiCaller], roles: list[str], status: int, method: str, path: str, body: Any
+def test_permissions(
+    team_admin: ApiCaller,
+    caller: Callable[..., ApiCaller],
+    roles: list[str],
+    status: int,
+    method: str,
+    path: str,
+    body: Any,
 ) -> None:
     for name in ("team2", "team-x"):
         factories.make_pool(name, 1)
@@ -184,10 +190,10 @@ def test_who_may(
     assert somebody(method, path, body).status == status
 
 
-def test_an_archived_subpool_is_read_by_name_and_hidden_from_lists(lead: ApiCaller) -> None:
-    lead("DELETE", A)
-    assert lead("GET", A).status == 200
-    assert lead("GET", SUBPOOLS).body["subpools"] == []
-    shown = lead("GET", SUBPOOLS, query={"include_archived": "True"}).body["subpools"]
+def test_an_archived_subpool_is_read_by_name_and_hidden_from_lists(team_admin: ApiCaller) -> None:
+    team_admin("DELETE", A)
+    assert team_admin("GET", A).status == 200
+    assert team_admin("GET", SUBPOOLS).body["subpools"] == []
+    shown = team_admin("GET", SUBPOOLS, query={"include_archived": "True"}).body["subpools"]
     assert [part["name"] for part in shown] == ["team--a"]
-    assert lead("GET", f"{SUBPOOLS}/never").status == 404
+    assert team_admin("GET", f"{SUBPOOLS}/never").status == 404
