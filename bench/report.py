@@ -206,7 +206,7 @@ def _print_quota_tree(measured: dict[str, Any]) -> None:
         f"{measured['nodes']:,} nodes, {measured['depth']} deep, {measured['refused']:.0%} of the requests refused; "
         "milliseconds of one core. A transaction of starts makes the tree once for all of them.\n"
     )
-    print("| what | p50 ms | p99 ms |\n|---|---|---|")
+    print("| operation | p50 ms | p99 ms |\n|---|---|---|")
     for name, what in _VERDICTS.items():
         print(f"| {what} | {measured[name]['p50_ms']} | {measured[name]['p99_ms']} |")
     limit = measured["limit_ms"]
