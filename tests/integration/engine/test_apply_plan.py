@@ -1,4 +1,4 @@
-"""The state may change between a plan and its execution: units that are not valid any more are dropped, and nothing is
+"""The state may change between a plan and its execution: units that are no longer valid are dropped, and no unit is
 half done."""
 
 from __future__ import annotations
@@ -56,28 +56,26 @@ def cancel(name: str) -> object:
     return cancel_workflow(actor=factories.admin_actor(), name=f"{name}-1")
 
 
-class TestTaking:
-    def test_nothing_is_taken_for_somebody_who_has_gone(self, cluster: Make, meanwhile: Meanwhile) -> None:
+class TestEvicting:
+    def test_no_eviction_for_a_gang_that_was_cancelled(self, cluster: Make, meanwhile: Meanwhile) -> None:
         sim = borrowed(cluster)
         meanwhile(lambda: cancel("wf5"))
         assert sim.reconcile() == []
         sim.assert_running("wf1", "wf3", "wf4")
 
-    def test_nothing_is_taken_from_somebody_who_has_left(self, cluster: Make, meanwhile: Meanwhile) -> None:
+    def test_no_eviction_of_a_gang_that_ended(self, cluster: Make, meanwhile: Meanwhile) -> None:
         sim = borrowed(cluster)
         meanwhile(lambda: sim.end("wf3"))
         assert sim.reconcile() == [("start", "wf5")]
         assert Workflow.objects.get(name="wf3-1").status == "COMPLETED"
 
-    def test_nothing_is_taken_from_a_pool_that_is_inside_its_quota_now(
-        self, cluster: Make, meanwhile: Meanwhile
-    ) -> None:
+    def test_no_reclaim_from_a_pool_that_is_inside_its_quota_now(self, cluster: Make, meanwhile: Meanwhile) -> None:
         sim = borrowed(cluster)
         meanwhile(lambda: Pool.objects.filter(name="pool1").update(guarantee=3))
         assert sim.reconcile() == []
         sim.assert_running("wf1", "wf3", "wf4")
 
-    def test_a_pool_that_gave_something_up_by_itself_is_judged_anew(self, cluster: Make, meanwhile: Meanwhile) -> None:
+    def test_a_pool_whose_usage_shrank_is_planned_again(self, cluster: Make, meanwhile: Meanwhile) -> None:
         sim = cluster({"n": 4}, pool1=2, pool2=2)
         sim.submit("wf1", "pool1", "LOW")
         sim.submit("wf2", "pool1", "LOW")
@@ -85,7 +83,7 @@ class TestTaking:
         sim.submit("wf4", "pool2")
         sim.reconcile()
         sim.submit("wf5", "pool2")
-        meanwhile(lambda: sim.end("wf1"))  # pool1 is inside its quota now, and there is room
+        meanwhile(lambda: sim.end("wf1"))  # pool1 is inside its quota now, and there is free capacity
         assert sim.reconcile() == [("start", "wf5")]
         sim.assert_running("wf2", "wf3", "wf4", "wf5")
 
@@ -113,7 +111,7 @@ class TestStarting:
         meanwhile(lambda: Pool.objects.filter(name="pool").update(maximum=5))
         assert sim.reconcile() == []
 
-    def test_the_others_start_all_the_same(self, cluster: Make, meanwhile: Meanwhile) -> None:
+    def test_the_other_units_are_applied_nevertheless(self, cluster: Make, meanwhile: Meanwhile) -> None:
         sim = cluster({"n": 8}, pool=4, other=4)
         for name in ("wf1", "wf2", "wf3"):
             sim.submit(name, "pool")
@@ -149,7 +147,7 @@ class TestCrash:
 
         assert sim.reconcile() == [("reclaim", "wf3"), ("start", "wf5")]
 
-    def test_many_starts_are_written_in_portions(self, cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_many_starts_are_written_in_batches(self, cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(apply_plan, "MAX_STARTS_TOGETHER", 2)
         sim = cluster({"n": 8}, pool=8)
         for number in range(5):
@@ -161,7 +159,7 @@ class TestCrash:
 class TestMoving:
     """Two nodes of 4 with a LOW gang on each; a large gang fits when one of them moves."""
 
-    def test_a_gang_moves_out_of_the_way_and_begins_again(self, cluster: Make) -> None:
+    def test_a_gang_moves_for_a_large_gang_and_starts_again(self, cluster: Make) -> None:
         sim = cluster({"n1": 4, "n2": 4}, pool=8)
         for name in ("wf1", "wf2", "wf3"):
             sim.submit(name, "pool", "LOW", gpus=2)

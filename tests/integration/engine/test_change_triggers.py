@@ -66,7 +66,7 @@ def marked() -> list[str]:
 
 
 def run_sql(statement: str) -> None:
-    """Execute a statement past all services."""
+    """Execute a statement without any service."""
     with connection.cursor() as cursor:
         cursor.execute(statement)
 
@@ -92,7 +92,7 @@ NEW_NODE = """
         ("UPDATE scheduling_group SET status = 'COMPLETED'", ["sim"]),
     ],
 )  # fmt: skip
-def test_a_change_past_the_services_marks_its_backends_dirty(team: Pool, statement: str, backends: list[str]) -> None:
+def test_a_change_by_raw_sql_marks_its_backends_dirty(team: Pool, statement: str, backends: list[str]) -> None:
     run_sql(statement)
     assert marked() == backends
 
@@ -143,7 +143,7 @@ def test_an_outer_change_announces_what_an_inner_one_changed(team: Pool, committ
     assert committed[-1] == Changes(frozenset({team.backend_id or 0}))
 
 
-def test_what_its_own_controller_moves_is_no_news_to_a_backend(team: Pool, committed: list[Changes]) -> None:
+def test_changes_by_its_own_controller_are_not_announced_to_a_backend(team: Pool, committed: list[Changes]) -> None:
     factories.submit_workflow(factories.admin_actor(), "team", 3, priority=Priority.LOW)
     committed.clear()
     assert reconcile_backend(team.backend_id or 0)["steps"]
@@ -153,13 +153,11 @@ def test_what_its_own_controller_moves_is_no_news_to_a_backend(team: Pool, commi
     assert marked() == ["sim"]
 
 
-def test_workers_that_give_something_back_are_announced_by_their_namespace(
-    team: Pool, committed: list[Changes]
-) -> None:
+def test_workers_that_release_capacity_are_announced_by_their_namespace(team: Pool, committed: list[Changes]) -> None:
     worker = {"id": "w", "workload": "w", "request": {"tflops": "1"}, "limit": {"tflops": "1"}, "count": 1}
-    asked, faults = parse_allocation(worker)
+    parsed, faults = parse_allocation(worker)
     assert not faults
-    allocate(actor=SYSTEM, namespace="team-a", request=asked)
+    allocate(actor=SYSTEM, namespace="team-a", request=parsed)
     assert committed == []
     release(actor=SYSTEM, namespace="team-a", name="w")
     assert committed == [Changes(namespaces=frozenset({"team-a"}))]
@@ -174,7 +172,7 @@ def test_a_backend_can_be_deleted_with_its_nodes() -> None:
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """What would have been sent to the broker."""
+    """The requests that would have been sent to the broker."""
     found: list[tuple[str, int]] = []
     monkeypatch.setattr(notifications, "_enqueue", lambda task, backend_id: found.append((task, backend_id)))
     monkeypatch.setattr(notifications, "wake_agent", lambda backend_id: found.append(("wake", backend_id)))
@@ -209,7 +207,7 @@ def test_following_the_ledger_syncs_only_what_is_behind(monkeypatch: pytest.Monk
 def test_after_an_error_the_broker_is_left_alone_for_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    class Away:
+    class UnreachableBroker:
         def __getattr__(self, name: str) -> Callable[..., Any]:
             def fail(*_: Any, **__: Any) -> Any:
                 calls.append(name)
@@ -219,7 +217,7 @@ def test_after_an_error_the_broker_is_left_alone_for_a_pause(monkeypatch: pytest
 
     broker = notifications.Broker()
     monkeypatch.setattr(notifications, "broker", broker)
-    monkeypatch.setattr(broker, "_client", Away())
+    monkeypatch.setattr(broker, "_client", UnreachableBroker())
     for _ in range(2):
         notifications.enqueue_reconcile(1)
         notifications.wake_agent(1)

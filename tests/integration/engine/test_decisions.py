@@ -17,7 +17,7 @@ from tests.support import factories
 pytestmark = pytest.mark.django_db
 
 
-def told(workflow: Workflow, **more: Any) -> Decision:
+def add_decision(workflow: Workflow, **more: Any) -> Decision:
     """A decision about this workflow."""
     return Decision.objects.create(
         time=more.pop("time", timezone.now()),
@@ -39,9 +39,9 @@ def team() -> Pool:
     return factories.make_pool("team", 10)
 
 
-def test_everybody_reads_what_concerns_their_own_work_and_their_pools(team: Pool) -> None:
+def test_users_read_decisions_about_their_own_work_and_their_pools(team: Pool) -> None:
     owner = factories.make_user("olga", "osmo-team-user")
-    decision = told(factories.submit_workflow(owner, "team"))
+    decision = add_decision(factories.submit_workflow(owner, "team"))
     member, viewer, stranger = (
         factories.make_user("mia", "osmo-team-user"),
         factories.make_user("vera", "osmo-viewer"),
@@ -52,9 +52,9 @@ def test_everybody_reads_what_concerns_their_own_work_and_their_pools(team: Pool
         assert Decision.objects.visible_to(actor).filter(pk=decision.pk).exists() is sees
 
 
-def test_history_does_not_change_and_young_history_does_not_go(team: Pool) -> None:
-    decision = told(factories.submit_workflow(factories.admin_actor(), "team"))
-    old = told(decision.workflow, time=timezone.now() - timedelta(days=2))
+def test_decisions_cannot_be_changed_and_recent_ones_not_deleted(team: Pool) -> None:
+    decision = add_decision(factories.submit_workflow(factories.admin_actor(), "team"))
+    old = add_decision(decision.workflow, time=timezone.now() - timedelta(days=2))
     for operation in (
         lambda: Decision.objects.filter(pk=decision.pk).update(message="x"),
         lambda: Decision.objects.filter(pk=decision.pk).delete(),
@@ -66,30 +66,30 @@ def test_history_does_not_change_and_young_history_does_not_go(team: Pool) -> No
     assert Decision.objects.get() == decision
 
 
-@pytest.mark.parametrize(("action", "for_whom"), [("start", True), ("give_up", True), ("reclaim", False)])
-def test_what_is_taken_is_taken_for_somebody(team: Pool, action: str, for_whom: bool) -> None:
+@pytest.mark.parametrize(("action", "has_beneficiary"), [("start", True), ("give_up", True), ("reclaim", False)])
+def test_a_reclaim_has_a_beneficiary(team: Pool, action: str, has_beneficiary: bool) -> None:
     workflow = factories.submit_workflow(factories.admin_actor(), "team")
     with pytest.raises(IntegrityError), transaction.atomic():
-        told(workflow, action=action, for_workflow=workflow if for_whom else None)
+        add_decision(workflow, action=action, for_workflow=workflow if has_beneficiary else None)
 
 
-def test_what_is_too_old_is_forgotten(team: Pool) -> None:
-    young = told(factories.submit_workflow(factories.admin_actor(), "team"))
-    kept = told(young.workflow, time=timezone.now() - decisions.RETENTION + timedelta(hours=1))
-    told(young.workflow, time=timezone.now() - decisions.RETENTION - timedelta(hours=1))
+def test_old_decisions_are_deleted(team: Pool) -> None:
+    young = add_decision(factories.submit_workflow(factories.admin_actor(), "team"))
+    kept = add_decision(young.workflow, time=timezone.now() - decisions.RETENTION + timedelta(hours=1))
+    add_decision(young.workflow, time=timezone.now() - decisions.RETENTION - timedelta(hours=1))
     assert decisions.delete_old_decisions() == 1
     assert set(Decision.objects.all()) == {young, kept}
 
 
-def test_what_is_too_much_is_forgotten_oldest_first_and_never_what_is_young(
+def test_decisions_beyond_the_limit_are_deleted_but_never_recent_ones(
     team: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decisions, "MAX_DECISIONS", 2)
     monkeypatch.setattr(decisions, "BATCH_SIZE", 2)
     workflow = factories.submit_workflow(factories.admin_actor(), "team")
-    old = [told(workflow, time=timezone.now() - timedelta(days=9 - n)) for n in range(6)]
+    old = [add_decision(workflow, time=timezone.now() - timedelta(days=9 - n)) for n in range(6)]
     assert decisions.delete_old_decisions() == 4
     assert set(Decision.objects.all()) == set(old[4:])
-    young = [told(workflow) for _ in range(4)]
+    young = [add_decision(workflow) for _ in range(4)]
     assert decisions.delete_old_decisions() == 2
     assert set(Decision.objects.all()) == set(young)

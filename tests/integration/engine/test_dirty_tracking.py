@@ -73,8 +73,8 @@ def die_after_first_unit(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reconcile as after a notification; the process dies when the first unit of the plan is committed."""
     once = PlanExecution._apply_together
 
-    def dies(self: PlanExecution, asked: Sequence[PlanUnit]) -> None:
-        once(self, asked[:1])
+    def dies(self: PlanExecution, units: Sequence[PlanUnit]) -> None:
+        once(self, units[:1])
         raise SystemExit
 
     with monkeypatch.context() as killed:
@@ -96,7 +96,7 @@ def test_new_work_starts_and_waiting_work_is_not_read(team: Pool, reads: list[Li
     assert state_of(team).full_cycle_due
 
 
-def test_new_work_without_free_capacity_is_planned_beside_running_work(team: Pool, reads: list[LiveFacts]) -> None:
+def test_new_work_without_free_capacity_is_planned_with_running_work(team: Pool, reads: list[LiveFacts]) -> None:
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
     factories.submit_workflow(factories.admin_actor(), "team", 3, name="waits-too", priority=Priority.LOW)
     assert reconcile_scope(team) == [("start", "new-1")]
@@ -122,7 +122,7 @@ def test_planned_work_is_not_new_the_next_time(team: Pool, reads: list[LiveFacts
 
 
 def test_a_process_that_dies_after_ending_due_work_leaves_a_mark(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ends are committed before the plan is made; the dirty mark tells the next reconciliation of the free
+    """The ends are committed before the plan is made; because of the dirty mark the next reconciliation uses the free
     capacity."""
     factories.submit_workflow(factories.admin_actor(), "team", 2, name="next", priority=Priority.HIGH)
     assert reconcile_scope(team) == []
@@ -152,7 +152,7 @@ def test_killed_in_the_middle_of_a_plan_the_next_request_does_the_rest_of_it(
     factories.submit_workflow(admin, "team", 2, name="firm")
     die_after_first_unit(team, monkeypatch)
     assert Workflow.objects.get(name="firm-1").status == "RUNNING"
-    assert reconcile_scope(team) == [("start", "tiny-1")]  # in what firm-1 left of the room it took
+    assert reconcile_scope(team) == [("start", "tiny-1")]  # in the rest of the capacity that was freed for firm-1
     assert not BackendDirtyMark.objects.exists()
     assert not state_of(team).full_cycle_due
 
@@ -225,7 +225,7 @@ def test_a_start_that_evicts_is_planned_with_all_work(team: Pool, reads: list[Li
     assert not state_of(team).full_cycle_due
 
 
-def test_the_periodic_task_pays_what_is_owed_at_its_pace(team: Pool, reads: list[LiveFacts]) -> None:
+def test_the_periodic_task_runs_a_due_full_cycle_at_its_pace(team: Pool, reads: list[LiveFacts]) -> None:
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
     reconcile_scope(team)
     reads.clear()
@@ -235,14 +235,14 @@ def test_the_periodic_task_pays_what_is_owed_at_its_pace(team: Pool, reads: list
     reconcile_scope(team, Scope.TICK)
     assert reads == []
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - timedelta(seconds=2 * FULL_CYCLE_PACE))
-    reconcile_scope(team, Scope.HINT)  # it is not asked for
+    reconcile_scope(team, Scope.HINT)  # a notification runs no full cycle
     assert reads == []
     reconcile_scope(team, Scope.TICK)
     assert [("waits-1" in names(live)) for live in reads] == [True]
     assert not state_of(team).full_cycle_due
 
 
-def test_new_work_does_not_wait_for_a_look_at_everything(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_work_does_not_wait_for_a_full_cycle(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     admin = factories.admin_actor()
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
     looking, go_on = Event(), Event()
@@ -267,7 +267,7 @@ def test_new_work_does_not_wait_for_a_look_at_everything(team: Pool, monkeypatch
         assert looking.wait(60)
         factories.submit_workflow(admin, "team", 1, name="new", priority=Priority.LOW)
         assert reconcile_scope(team) == [("start", "new-1")]
-        assert reconcile_scope(team, Scope.TICK) == []  # one such look at a time
+        assert reconcile_scope(team, Scope.TICK) == []  # one full cycle at a time
         go_on.set()
         assert beat.result(60) == []
     assert state_of(team).full_cycle_at > timezone.now() - MAX_STATE_AGE
@@ -284,7 +284,7 @@ def test_a_full_cycle_leaves_new_work_to_the_reconciliation(team: Pool, reads: l
     assert len(reads) == 2
 
 
-def test_what_a_look_at_everything_finds_is_done(team: Pool) -> None:
+def test_the_plan_of_a_full_cycle_is_applied(team: Pool) -> None:
     """A change without a dirty mark."""
     Node.objects.create(backend=team.backend, name="more", gpus=4)
     BackendDirtyMark.objects.all().delete()
@@ -292,31 +292,31 @@ def test_what_a_look_at_everything_finds_is_done(team: Pool) -> None:
     assert reconcile_scope(team, Scope.TICK) == [("start", "waits-1")]
 
 
-def test_new_work_that_waits_for_its_namespace_is_what_the_periodic_task_looks_at(team: Pool) -> None:
+def test_new_work_that_waits_for_its_namespace_is_planned_by_the_periodic_task(team: Pool) -> None:
     """Headroom in a namespace leaves no dirty mark, so each periodic run plans the work that waits for it."""
     worth = {"default": {"gpu_tflops": "100", "gpu_vram": "80Gi"}}
     patch_pool(actor=SYSTEM, name="team", patch={"gpu_quota_namespace": "team-a", "platforms": worth})
 
-    def room_for(workers: int) -> None:
+    def permit_workers(workers: int) -> None:
         usage = GpuUsage.objects.filter(pk="team-a").first()
         most = workers + (0 if usage is None else usage.workers)
         put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": most}})
 
-    room_for(1)
+    permit_workers(1)
     reconcile_backend(team.backend_id or 0)
     assert not state_of(team).waits_for_external
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="fits", priority=Priority.LOW)
     assert reconcile_scope(team) == [("start", "fits-1")]
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="held", priority=Priority.LOW)
     assert reconcile_scope(team) == []
-    room_for(1)
+    permit_workers(1)
     assert reconcile_scope(team, Scope.TICK) == [("start", "held-1")]
 
 
 @pytest.mark.parametrize(
     "change", [{"waits_for_external": True}, {"full_cycle_at": timezone.now() - timedelta(minutes=2)}]
 )
-def test_the_periodic_task_looks_at_everything_where_it_cannot_know(
+def test_the_periodic_task_plans_everything_where_changes_leave_no_mark(
     team: Pool, reads: list[LiveFacts], change: dict[str, Any]
 ) -> None:
     BackendSchedulingState.objects.update(**change)
@@ -324,11 +324,11 @@ def test_the_periodic_task_looks_at_everything_where_it_cannot_know(
     assert len(reads) == 1
 
 
-def test_a_submission_leaves_the_look_at_everything_to_the_periodic_task_while_there_is_one(
+def test_a_submission_leaves_the_full_cycle_to_the_periodic_task_while_it_runs(
     team: Pool, reads: list[LiveFacts]
 ) -> None:
-    """A full cycle that is overdue is left to the periodic task; if that task is down, the next notification runs
-    it."""
+    """The periodic task runs an overdue full cycle; if that task does not run, the next notification starts the
+    cycle."""
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
     assert reconcile_scope(team) == [("start", "new-1")]
@@ -343,7 +343,7 @@ def test_work_that_is_due_ends_first(team: Pool, reads: list[LiveFacts]) -> None
     assert reconcile_scope(team) == [("end", "old-1"), ("start", "waits-1")]
 
 
-def test_a_person_who_asks_gets_everything_looked_at(team: Pool, reads: list[LiveFacts]) -> None:
+def test_a_manual_request_plans_everything(team: Pool, reads: list[LiveFacts]) -> None:
     assert reconciliation.reconcile_now(actor=factories.admin_actor(), backend="sim") == {"steps": [], "settled": True}
     assert "waits-1" in names(reads[0])
 

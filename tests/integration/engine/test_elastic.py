@@ -68,7 +68,7 @@ class TestInferenceService:
         assert sim.reconcile() == []
         assert by_sub_group() == {}
 
-    def test_the_missing_replica_joins_when_there_is_room(self, cluster: Make) -> None:
+    def test_the_missing_replica_joins_when_there_is_free_capacity(self, cluster: Make) -> None:
         sim = cluster({f"n{i}": 8 for i in range(4)}, pool=32)
         sim.submit("wf1", "pool", gpus=8)
         sim.reconcile()
@@ -107,7 +107,7 @@ class TestTrainingJob:
 
 
 def flexible(name: str, pods: int, least: int) -> str:
-    """A PodGroup of so many pods of one GPU, with `least` as its minimum."""
+    """A PodGroup of `pods` pods with one GPU each; `least` is its minimum."""
     return FLEXIBLE % (name, pods, least)
 
 
@@ -149,8 +149,8 @@ class TestGrowingAndShrinking:
         assert (held("flex"), Workflow.objects.get(name="flex-1").status) == (0, "PENDING")
         assert by_sub_group(status="SCHEDULING").total() == 4
 
-    def test_a_gang_that_lost_what_it_needs_gives_up_the_rest(self, cluster: Make) -> None:
-        """Rows that no service writes, as after a repair by hand."""
+    def test_a_gang_without_its_minimum_gives_up_the_rest(self, cluster: Make) -> None:
+        """Rows that no service writes, as after a manual repair."""
         sim = cluster({"n": 4}, pool=4)
         sim.submit("flex", "pool", "LOW", file=flexible("flex", 4, 3))
         sim.reconcile()

@@ -1,4 +1,4 @@
-"""The state of a backend as facts of the engine, and the rows that the facts stand for."""
+"""The state of a backend as facts of the engine, and the rows that the facts refer to."""
 
 from __future__ import annotations
 
@@ -43,30 +43,30 @@ def gpus(amounts: Any) -> Any:
 def test_queues_have_their_logical_names_and_scheduling_quotas(team: Pool) -> None:
     Pool.objects.filter(pk=team.pk).update(maximum=120, weight=3)
     live = of(team)
-    told = {queue.name: queue for queue in live.facts.queues}
-    assert {name: gpus(queue.quota) for name, queue in told.items()} == {
+    facts = {queue.name: queue for queue in live.facts.queues}
+    assert {name: gpus(queue.quota) for name, queue in facts.items()} == {
         "osmo-pool-ns-team": 100,
         "osmo-pool-ns-team--_shared": 50,
         "osmo-pool-ns-team--a": 30,
         "osmo-pool-ns-team--b": 20,
     }
-    container = told["osmo-pool-ns-team"]
+    container = facts["osmo-pool-ns-team"]
     assert (container.parent, container.limit, container.weight) == (None, {GPU: 120}, 3)
-    assert {queue.parent for queue in told.values()} == {None, "osmo-pool-ns-team"}
-    assert told["osmo-pool-ns-team--a"].quota[CPU] == UNLIMITED  # only GPUs have quotas
+    assert {queue.parent for queue in facts.values()} == {None, "osmo-pool-ns-team"}
+    assert facts["osmo-pool-ns-team--a"].quota[CPU] == UNLIMITED  # only GPUs have quotas
     assert live.leaves["osmo-pool-ns-team--_shared"] == team.pk
     assert live.leaves["osmo-pool-ns-team--a"] == Pool.objects.get(name="team--a").pk
     assert live.roots == {"osmo-pool-ns-team": team.pk}
 
 
-def test_a_pool_without_numbers_is_unlimited_and_an_archived_one_is_not_told() -> None:
+def test_a_pool_without_numbers_is_unlimited_and_an_archived_one_is_missing() -> None:
     team = factories.make_pool("team", -1)
     gone = factories.make_pool("gone", 5)
     Pool.objects.filter(pk=gone.pk).update(archived=True)
-    told = {queue.name: queue for queue in of(team).facts.queues}
-    assert set(told) == {"osmo-pool-ns-team", "osmo-pool-ns-team--_shared"}
-    assert {gpus(queue.quota) for queue in told.values()} == {UNLIMITED}
-    assert told["osmo-pool-ns-team"].limit == {}
+    facts = {queue.name: queue for queue in of(team).facts.queues}
+    assert set(facts) == {"osmo-pool-ns-team", "osmo-pool-ns-team--_shared"}
+    assert {gpus(queue.quota) for queue in facts.values()} == {UNLIMITED}
+    assert facts["osmo-pool-ns-team"].limit == {}
 
 
 def test_a_draining_subpool_keeps_what_its_live_work_needs(team: Pool) -> None:
@@ -74,15 +74,15 @@ def test_a_draining_subpool_keeps_what_its_live_work_needs(team: Pool) -> None:
     factories.submit_workflow(factories.admin_actor(), "team--a", 25, priority=Priority.LOW)
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="b")  # nothing live, so it is gone
-    told = {queue.name: gpus(queue.quota) for queue in of(team).facts.queues}
-    assert told == {
+    facts = {queue.name: gpus(queue.quota) for queue in of(team).facts.queues}
+    assert facts == {
         "osmo-pool-ns-team": 100,
         "osmo-pool-ns-team--_shared": 88,
         "osmo-pool-ns-team--a": 12,
     }
 
 
-def test_work_bears_the_names_people_know_and_leads_back_to_its_rows(team: Pool) -> None:
+def test_work_has_the_names_that_users_know_and_refers_to_its_rows(team: Pool) -> None:
     two = """workflow:
   name: two
   resources: {r: {gpu: 2, cpu: 3, memory: 4Gi}, default: {}}
@@ -98,18 +98,18 @@ def test_work_bears_the_names_people_know_and_leads_back_to_its_rows(team: Pool)
     waiting = factories.submit_workflow(admin, "team", 3)
 
     live = of(team)
-    told = {gang.name: gang for gang in live.facts.gangs}
-    assert set(told) == {"job-1", "two-1/one", "two-1/other", waiting.name}  # `last` waits for another group
-    assert (told["job-1"].priority, told["job-1"].preemptible) == (HIGH, False)
-    assert (told["two-1/one"].priority, told["two-1/one"].preemptible) == (LOW, True)
-    assert (told[waiting.name].priority, told[waiting.name].queue) == (NORMAL, "osmo-pool-ns-team--_shared")
-    assert told["job-1"].submitted < told["two-1/one"].submitted < told["two-1/other"].submitted
-    assert told["two-1/other"].submitted < told[waiting.name].submitted
-    a, b = told["two-1/one"].tasks
+    facts = {gang.name: gang for gang in live.facts.gangs}
+    assert set(facts) == {"job-1", "two-1/one", "two-1/other", waiting.name}  # `last` waits for another group
+    assert (facts["job-1"].priority, facts["job-1"].preemptible) == (HIGH, False)
+    assert (facts["two-1/one"].priority, facts["two-1/one"].preemptible) == (LOW, True)
+    assert (facts[waiting.name].priority, facts[waiting.name].queue) == (NORMAL, "osmo-pool-ns-team--_shared")
+    assert facts["job-1"].submitted < facts["two-1/one"].submitted < facts["two-1/other"].submitted
+    assert facts["two-1/other"].submitted < facts[waiting.name].submitted
+    a, b = facts["two-1/one"].tasks
     assert (a.name, a.state, b.name, b.request[GPU]) == ("a", TaskState.RUNNING, "b", 0)
     assert (a.request[GPU], a.request[CPU], a.request[MEMORY]) == (2, 3000, 4 * 2**30)
     assert a.node == Task.objects.get(name="a").node_name
-    (task,) = told[waiting.name].tasks
+    (task,) = facts[waiting.name].tasks
     assert (task.state, task.node) == (TaskState.PENDING, None)
 
     row = live.gangs["two-1/other"]
@@ -132,7 +132,7 @@ def test_only_the_latest_attempt_counts(team: Pool) -> None:
     assert [task.state for task in gang.tasks] == [TaskState.PENDING]
 
 
-def test_tasks_stand_only_where_their_platform_and_their_file_let_them() -> None:
+def test_tasks_may_use_the_nodes_that_their_platform_and_their_file_allow() -> None:
     team = factories.make_pool("team", 100)
     backend = Backend.objects.get(pk=team.backend_id)
     Node.objects.create(backend=backend, name="old", gpus=8, platform="old")
@@ -145,8 +145,8 @@ def test_tasks_stand_only_where_their_platform_and_their_file_let_them() -> None
 
     Node.objects.filter(name="old").delete()
     plain = factories.submit_workflow(factories.admin_actor(), "team", 1)
-    told = {gang.name: gang for gang in of(team).facts.gangs}
-    assert told[plain.name].tasks[0].allowed_nodes is None  # all of them
+    facts = {gang.name: gang for gang in of(team).facts.gangs}
+    assert facts[plain.name].tasks[0].allowed_nodes is None  # all of them
 
 
 def test_an_offline_backend_starts_nothing_and_maintenance_holds_nothing_back(team: Pool) -> None:
@@ -159,7 +159,7 @@ def test_an_offline_backend_starts_nothing_and_maintenance_holds_nothing_back(te
     assert {queue.hold.code for queue in facts.queues if queue.hold} == {"backend_offline"}
 
 
-def test_an_elastic_gang_brings_its_tree(team: Pool) -> None:
+def test_an_elastic_gang_has_its_tree(team: Pool) -> None:
     factories.submit_workflow(factories.admin_actor(), "team", 1)
     task = Task.objects.get()
     Group.objects.update(gang={"min_sub_group": 1, "sub_groups": [{"name": "x", "min_member": 1}, {"name": "y"}]})
@@ -171,7 +171,7 @@ def test_an_elastic_gang_brings_its_tree(team: Pool) -> None:
     assert [each.group for each in gang.tasks] == ["x", "y"]
 
 
-def test_a_kubernetes_backend_without_known_nodes_is_told_by_quotas_alone() -> None:
+def test_a_kubernetes_backend_without_known_nodes_has_quotas_alone() -> None:
     cluster = Backend.objects.create(name="kube", kind=Backend.Kind.KUBERNETES, namespace="k")
     team = factories.make_pool("team", 4, on=cluster)
     factories.submit_workflow(factories.admin_actor(), "team", 1)
@@ -205,8 +205,8 @@ spec: {minMember: 3}
     assert {task.state for task in of(team).facts.gangs[0].tasks} == {TaskState.RUNNING}
 
 
-def test_a_gang_of_which_a_task_has_ended_well_is_on_its_way_to_its_end(team: Pool) -> None:
-    """It is below its minimum and keeps its places all the same (kai.md 6.5: none Succeeded)."""
+def test_a_gang_with_a_completed_task_is_about_to_end(team: Pool) -> None:
+    """It is below its minimum and stays on its nodes nevertheless (kai.md 6.5: none Succeeded)."""
     _three_of_three(team)
     Task.objects.filter(pk=Task.objects.earliest("position").pk).update(status="COMPLETED")
     live = of(team)
@@ -218,7 +218,7 @@ def test_a_gang_of_which_a_task_has_ended_well_is_on_its_way_to_its_end(team: Po
     assert plan(live.facts).steps == ()
 
 
-def test_a_gang_that_lost_a_task_otherwise_gives_up_its_places(team: Pool) -> None:
+def test_a_gang_that_lost_a_task_otherwise_gives_up_its_nodes(team: Pool) -> None:
     _three_of_three(team)
     Task.objects.filter(pk=Task.objects.earliest("position").pk).update(status="FAILED_EVICTED")
     assert [(step.action, len(step.tasks)) for step in plan(of(team).facts).steps] == [("give_up", 2)]

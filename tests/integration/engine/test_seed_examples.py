@@ -44,7 +44,7 @@ def preemption(cluster: Make) -> Any:
 
 
 def test_preemption(cluster: Make) -> None:
-    """WF5 (NORMAL) takes the place of WF1, which is re-queued in front of WF3 and WF4."""
+    """WF5 (NORMAL) preempts WF1, which is re-queued in front of WF3 and WF4."""
     sim = preemption(cluster)
     submitted = Workflow.objects.get(name="wf1-1").submit_time
     sim.submit("wf5", "pool")
@@ -78,7 +78,7 @@ def test_the_api_shows_the_attempt_that_was_preempted(cluster: Make) -> None:
     assert tasks[0]["failure_message"] == "wf1-1 gives up 1 GPU in pool to wf5-1."
 
 
-def test_it_is_remembered_who_lost_its_place_and_for_whom(cluster: Make) -> None:
+def test_the_decision_names_the_victim_and_the_beneficiary(cluster: Make) -> None:
     sim = preemption(cluster)
     sim.submit("wf5", "pool")
     sim.reconcile()
@@ -98,7 +98,7 @@ def test_it_is_remembered_who_lost_its_place_and_for_whom(cluster: Make) -> None
         ("RESCHEDULE: '3006'", "PENDING", [("train", 0, "FAILED_PREEMPTED", 3006), ("train", 1, "SCHEDULING", None)]),
     ],
 )
-def test_the_spec_s_exit_actions_say_what_becomes_of_it(
+def test_exit_actions_of_the_spec_apply_to_preempted_work(
     cluster: Make, actions: str, status: str, tries: list[Any]
 ) -> None:
     sim = cluster({"n": 1}, pool=1)
@@ -152,7 +152,7 @@ def test_only_low_borrows(cluster: Make) -> None:
     assert sim.reconcile() == [("start", "wf3")]  # inside the quota, for LOW work does not count against it
     sim.end("wf2")
     sim.submit("wf6", "pool1")
-    assert sim.reconcile() == []  # pool1 has its 2 GPUs of firm work; the idle one is for nobody but LOW
+    assert sim.reconcile() == []  # pool1 has its 2 GPUs of firm work; only LOW work may use the idle GPU
 
 
 def test_a_pool_under_its_quota_never_loses_low_work_to_another_pool(cluster: Make) -> None:
@@ -166,7 +166,7 @@ def test_a_pool_under_its_quota_never_loses_low_work_to_another_pool(cluster: Ma
     sim.assert_running("wf1", "wf2")
 
 
-def test_subpools_of_one_pool_lend_and_take_back_as_pools_do(cluster: Make) -> None:
+def test_subpools_of_one_pool_lend_and_reclaim_as_pools_do(cluster: Make) -> None:
     sim = cluster({"n": 4}, team={"": 4, "a": 2})
     sim.submit("wf1", "team--a", "LOW", gpus=1)
     sim.submit("wf2", "team--a", "LOW", gpus=3)
@@ -177,16 +177,16 @@ def test_subpools_of_one_pool_lend_and_take_back_as_pools_do(cluster: Make) -> N
     sim.assert_running("wf1", "wf3")
 
 
-def test_the_owner_is_not_told_whose_work_took_its_place(cluster: Make) -> None:
+def test_the_owner_does_not_learn_which_work_preempted_theirs(cluster: Make) -> None:
     sim = cluster({"n": 2}, pool1=1, pool2=1)
     sim.submit("wf3", "pool1", "LOW", gpus=2, by=sim.client("alice", "osmo-pool1-user"))
     sim.reconcile()
     sim.submit("secret", "pool2")
     sim.reconcile()
-    told = sim.get("/api/workflow/wf3-1?verbose=True", sim.client("alice"))
-    assert "Another pool reclaims 2 GPUs" in str(told)
-    assert "secret" not in str(told)
-    assert "pool2" not in str(told)
+    answer = sim.get("/api/workflow/wf3-1?verbose=True", sim.client("alice"))
+    assert "Another pool reclaims 2 GPUs" in str(answer)
+    assert "secret" not in str(answer)
+    assert "pool2" not in str(answer)
     (decision,) = Decision.objects.filter(action="reclaim")
     assert "secret-1" in decision.message
     assert "secret" not in decision.message_without_beneficiary

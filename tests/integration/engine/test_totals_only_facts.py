@@ -39,7 +39,7 @@ def _quota() -> tuple[str, Priority, int]:
 
 
 def _low_work_in_a_quota() -> tuple[str, Priority, int]:
-    """LOW work does not count against it."""
+    """LOW work does not count against the quota."""
     factories.make_pool("team", 6)
     run("team", 4, LOW)
     run("team", 1, NORMAL)
@@ -101,7 +101,7 @@ def _cohort_over_two_backends() -> tuple[str, Priority, int]:
         _node_shared_by_pools, _node_of_the_same_name_elsewhere, _cohort_over_two_backends,
     ],
 )  # fmt: skip
-def test_sums_leave_to_new_work_what_is_free(bound: Callable[[], tuple[str, Priority, int]]) -> None:
+def test_totals_limit_new_work_to_free_capacity(bound: Callable[[], tuple[str, Priority, int]]) -> None:
     leaf, priority, free = bound()
     assert started(leaf, free, priority) == ["fits-1"]
     assert started(leaf, free + 1, priority) == []
@@ -114,5 +114,5 @@ def started(leaf: str, gpus: int, priority: Priority) -> list[str]:
     live = read_live_facts(backend, new_workflows=[name], totals_only=True)
     assert set(live.gangs) == {name}
     steps = plan(live.facts).steps
-    assert {step.action for step in steps} <= {StepAction.START}, "nothing can be taken of a sum"
+    assert {step.action for step in steps} <= {StepAction.START}, "a total cannot be evicted"
     return [step.gang for step in steps]

@@ -51,13 +51,13 @@ def post(path: str, body: Any) -> Any:
 def ask(db: None) -> Ask:
     """Ask about a pod or a PodGroup; the `response` of the answer."""
 
-    def asked(now: dict[str, Any], *, at: str = "", **more: Any) -> dict[str, Any]:
+    def send(now: dict[str, Any], *, at: str = "", **more: Any) -> dict[str, Any]:
         kind = "PodGroup" if "queue" in (now.get("spec") or {}) else "Pod"
         answer = post(kind.lower() + at, question(kind, now, **more))
         assert answer.status_code == 200, answer.content
         return dict(answer.json()["response"])
 
-    return asked
+    return send
 
 
 @pytest.fixture

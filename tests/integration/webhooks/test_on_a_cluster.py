@@ -107,7 +107,7 @@ def create(kube_server: KubeServer, kube: KubeNamespace) -> Iterator[Create]:
     """Create a pod or a PodGroup as another user; returns the API server's answer."""
     content = kube_server.kubeconfig_body()
     token = content["users"][0]["user"]["token"]
-    # The test's server signs for itself; whom the API server trusts is what is tested here, not whom we do.
+    # The test's server has a self-signed certificate; the test is about the trust of the API server, not ours.
     with httpx.Client(base_url=kube_server.address, verify=False, timeout=60) as client:
 
         def made(
@@ -137,8 +137,8 @@ def pod_group(name: str, queue: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def in_force(create: Create, queue: str) -> None:
-    """A webhook configuration needs a moment to be asked."""
+def wait_until_in_force(create: Create, queue: str) -> None:
+    """Wait until the API server uses a new webhook configuration."""
 
     def refused() -> bool:
         answer = create("pods", pod(f"probe-{time.monotonic_ns()}", queue))
@@ -152,7 +152,7 @@ def test_foreign_pods_and_pod_groups_are_refused(
 ) -> None:
     queue = f"osmo-pool-{kube.namespace}-team--a"
     install("enforce")
-    in_force(create, queue)
+    wait_until_in_force(create, queue)
     refusal = create("pods", pod("around", queue))
     assert refusal.status_code == 403
     assert "osmo workflow submit FILE --pool team--a" in refusal.json()["message"]
@@ -177,7 +177,7 @@ def test_all_violations_in_one_answer(
     guarded_backend: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace
 ) -> None:
     install("enforce")
-    in_force(create, f"osmo-pool-{kube.namespace}-x")
+    wait_until_in_force(create, f"osmo-pool-{kube.namespace}-x")
     groups = [
         {"name": "a", "minMember": 1},
         {"name": "a", "minMember": 1},
@@ -211,9 +211,9 @@ def test_the_scheduler_may_change_what_we_dispatched(
 ) -> None:
     queue = f"osmo-pool-{kube.namespace}-team--a"
     install("enforce")
-    in_force(create, queue)
+    wait_until_in_force(create, queue)
     assert create("podgroups", pod_group("ours", queue), who=US).status_code == 201
-    # The connection's own user is a stranger here, as the scheduler is.
+    # The connection's own user is unknown to the guard here, as the scheduler is.
     kube.cluster.merge(
         resource_kinds.POD_GROUP,
         "ours",
@@ -231,14 +231,15 @@ def test_the_scheduler_may_change_what_we_dispatched(
         )
 
 
-def test_workers_ask_the_quota_of_their_namespace(
+def test_the_quota_of_a_namespace_limits_its_workers(
     guarded_backend: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace, stack: Stack
 ) -> None:
-    """Reserved before they are made: of two workers on a cap of one the second is refused, until there is room."""
+    """Workers are reserved before their creation: with a cap of one, the second worker is refused until the first
+    ends."""
     with stack.orm():
         put_gpu_quota(actor=SYSTEM, namespace=kube.namespace, spec={"total": {"maxWorkers": 1}})
     install("enforce")
-    in_force(create, f"osmo-pool-{kube.namespace}-team")
+    wait_until_in_force(create, f"osmo-pool-{kube.namespace}-team")
 
     def worker(name: str) -> dict[str, Any]:
         labels = {"tensor-fusion.ai/component": "worker"}
@@ -257,7 +258,7 @@ def test_workers_ask_the_quota_of_their_namespace(
     assert create("pods", worker("third")).status_code == 201
 
 
-def test_standing(
+def test_webhook_status(
     guarded_backend: Backend,
     install: Callable[..., None],
     stack: Stack,
@@ -279,7 +280,7 @@ def test_standing(
         assert not remove_webhook(actor=SYSTEM, backend=guarded_backend.name)
 
 
-def test_a_cluster_that_does_not_tell_who_we_are(
+def test_a_cluster_that_does_not_report_our_user_name(
     guarded_backend: Backend, stack: Stack, listener: tuple[str, ServerCertificate]
 ) -> None:
     url, certificate = listener
@@ -323,7 +324,7 @@ def test_the_port_for_clusters_serves_nothing_else(listener: tuple[str, ServerCe
         assert client.post("/webhooks/pod", content=b"{").status_code == 400
 
 
-def test_a_cluster_that_is_away_is_said_so(
+def test_a_cluster_that_does_not_answer(
     guarded_backend: Backend, stack: Stack, listener: tuple[str, ServerCertificate]
 ) -> None:
     url, certificate = listener

@@ -13,7 +13,7 @@ LIST = "/scheduling/queueguard/"
 PAGE = "/scheduling/queueguard/prod/change/"
 
 
-def test_the_list_names_each_cluster_and_what_it_met(cluster: Backend, ask: Ask, admin: Client) -> None:
+def test_the_list_names_each_cluster_and_its_bypass_attempts(cluster: Backend, ask: Ask, admin: Client) -> None:
     ask(pod())
     ask(pod())
     page = admin.get(LIST).content.decode()
@@ -26,7 +26,7 @@ def test_without_clusters_the_list_says_so(db: None, admin: Client) -> None:
     assert "none is connected" in admin.get(LIST).content.decode()
 
 
-def test_the_page_shows_who_was_met_and_why(cluster: Backend, ask: Ask, admin: Client) -> None:
+def test_the_page_shows_callers_and_reasons(cluster: Backend, ask: Ask, admin: Client) -> None:
     ask(pod(), who="<mallory>")
     page = admin.get(PAGE).content.decode()
     assert "&lt;mallory&gt;" in page
@@ -41,7 +41,7 @@ def test_saving(cluster: Backend, admin: Client) -> None:
     assert (row.mode, row.identity, row.accounts) == ("audit", "us", ["one", "two"])
 
 
-def test_a_fault_keeps_what_was_typed(cluster: Backend, admin: Client) -> None:
+def test_a_fault_keeps_the_input(cluster: Backend, admin: Client) -> None:
     answer = admin.post(PAGE, {"mode": "enforce", "identity": "u s", "accounts": "a b", "version": "0"})
     page = answer.content.decode()
     assert answer.status_code == 400
@@ -50,7 +50,7 @@ def test_a_fault_keeps_what_was_typed(cluster: Backend, admin: Client) -> None:
     assert not QueueGuard.objects.exists()
 
 
-def test_somebody_elses_change_is_not_overwritten(cluster: Backend, admin: Client) -> None:
+def test_a_concurrent_change_is_not_overwritten(cluster: Backend, admin: Client) -> None:
     admin.post(PAGE, {"mode": "audit", "version": "0"})
     answer = admin.post(PAGE, {"mode": "off", "version": "0"})
     assert answer.status_code == 400
@@ -58,7 +58,7 @@ def test_somebody_elses_change_is_not_overwritten(cluster: Backend, admin: Clien
     assert QueueGuard.objects.get().mode == "audit"
 
 
-def test_readers_look_and_others_do_not(cluster: Backend) -> None:
+def test_only_platform_readers_see_the_page(cluster: Backend) -> None:
     for name, role, status in (("vera", "osmo-viewer", 200), ("otto", "", 403)):
         factories.make_user(name, *([role] if role else []))
         client = Client()

@@ -20,7 +20,7 @@ def guarded(backend: Backend, mode: str, **more: Any) -> QueueGuard:
     return queue_guard.put_queue_guard(actor=factories.admin_actor(), backend=backend.name, body={"mode": mode, **more})
 
 
-def test_a_foreign_pod_is_refused_with_the_way_to_submit(cluster: Backend, ask: Ask) -> None:
+def test_a_foreign_pod_is_refused_with_the_command_to_submit(cluster: Backend, ask: Ask) -> None:
     guarded(cluster, "enforce")
     response = ask(pod())
     assert response["allowed"] is False
@@ -28,7 +28,7 @@ def test_a_foreign_pod_is_refused_with_the_way_to_submit(cluster: Backend, ask: 
     assert "osmo workflow submit FILE --pool team--a" in response["status"]["message"]
 
 
-def test_what_nobody_has_guarded_yet_is_guarded_strictly(cluster: Backend, ask: Ask) -> None:
+def test_the_default_mode_is_enforce(cluster: Backend, ask: Ask) -> None:
     assert not ask(pod())["allowed"]
     assert ask(pod("default-queue"))["allowed"]
 
@@ -65,7 +65,7 @@ def test_every_fault_of_a_pod_group_in_one_answer(cluster: Backend, ask: Ask) ->
     assert ask(pod_group("elsewhere", minMember=2))["allowed"]
 
 
-def test_a_change_of_something_else_never_fails_for_what_was_there(cluster: Backend, ask: Ask) -> None:
+def test_an_unrelated_change_never_fails_for_old_faults(cluster: Backend, ask: Ask) -> None:
     guarded(cluster, "enforce")
     before = pod_group("elsewhere", minMember=-1)
     after = {**before, "metadata": {"name": "g", "labels": {"seen": "yes"}}}
@@ -90,7 +90,7 @@ def test_joining_a_gang_of_ours_is_using_its_queue(cluster: Backend, ask: Ask) -
     assert ask(joining, namespace="elsewhere")["allowed"], "a PodGroup is looked for in the pod's own namespace"
 
 
-def test_a_dry_run_leaves_no_trace(cluster: Backend, ask: Ask) -> None:
+def test_a_dry_run_records_nothing(cluster: Backend, ask: Ask) -> None:
     guarded(cluster, "enforce")
     assert not ask(pod(), dryRun=True)["allowed"]
     assert not Bypass.objects.exists()
@@ -107,7 +107,7 @@ def test_each_cluster_has_its_own_guard(cluster: Backend, ask: Ask) -> None:
     assert ask(pod(), at="/prod")["allowed"]
     assert ask(pod(), at="/other")["allowed"], "that queue belongs to another namespace"
     assert not ask(pod("osmo-pool-xs-team--a"), at="/other")["allowed"]
-    assert not ask(pod("osmo-pool-xs-team--a"))["allowed"], "without a name every cluster is asked"
+    assert not ask(pod("osmo-pool-xs-team--a"))["allowed"], "without a name the guards of all clusters apply"
 
 
 def test_a_caller_is_counted_once_and_the_list_is_bounded(
@@ -132,7 +132,7 @@ def test_a_caller_is_counted_once_and_the_list_is_bounded(
         ("queue", question("Pod", pod()), 404),
     ],
 )
-def test_what_is_no_question_is_refused(db: None, path: str, body: Any, status: int) -> None:
+def test_a_body_that_is_not_a_review_is_refused(db: None, path: str, body: Any, status: int) -> None:
     answer = post(path, body)
     assert answer.status_code == status
     assert answer.json()["message"]
@@ -146,7 +146,7 @@ def test_objects_of_any_shape_get_an_answer(cluster: Backend, ask: Ask, strange:
     assert ask(strange)["allowed"]
 
 
-def test_a_name_too_long_to_keep_is_counted_all_the_same(cluster: Backend, ask: Ask) -> None:
+def test_a_name_that_is_too_long_to_store_is_counted_nevertheless(cluster: Backend, ask: Ask) -> None:
     assert not ask(pod(), who="a" * 3000)["allowed"]
     assert Bypass.objects.get().username == "a" * 500
 
@@ -184,7 +184,7 @@ def test_only_admins_set_it_and_only_platform_readers_see_it(cluster: Backend, a
     assert client.get("/api/backend/prod/bypasses").status_code == 403
 
 
-def test_listing_what_was_met(cluster: Backend, ask: Ask, admin: Client) -> None:
+def test_listing_bypasses(cluster: Backend, ask: Ask, admin: Client) -> None:
     ask(pod())
     (row,) = admin.get("/api/backend/prod/bypasses").json()["bypasses"]
     assert (row["username"], row["object_name"], row["tries"], row["refused"]) == ("mallory", "thing", 1, 1)

@@ -18,7 +18,7 @@ Json = Any
 
 
 class Caller:
-    """One person at the API. Answers are parsed; `status` of the last one is kept."""
+    """One user of the API. Answers are parsed; `status` is that of the last answer."""
 
     def __init__(self, user: User) -> None:
         self.user = user
@@ -34,20 +34,20 @@ class Caller:
 
     def get(self, path: str, **query: Any) -> Json:
         """GET with a query; lists repeat their key."""
-        return self._keep(self._client.get(path, query))
+        return self._parse(self._client.get(path, query))
 
     def post(self, path: str, body: Any = None, *, query: str = "", **headers: str) -> Json:
         """POST with a JSON body, or without one."""
         content = "" if body is None else json.dumps(body)
         address = f"{path}?{query}" if query else path
-        return self._keep(self._client.post(address, content, content_type="application/json", headers=headers))
+        return self._parse(self._client.post(address, content, content_type="application/json", headers=headers))
 
     def submit(self, pool: str, file: str, *, query: str = "", **headers: str) -> Json:
         """Submit a file as the stock client does."""
         body = {"file": file, "set_variables": [], "set_string_variables": [], "uploaded_templated_spec": None}
         return self.post(f"/api/pool/{pool}/workflow", body, query=query, **headers)
 
-    def _keep(self, response: Any) -> Json:
+    def _parse(self, response: Any) -> Json:
         self.last = response
         kind = response.headers.get("Content-Type", "")
         return response.json() if kind.startswith("application/json") else response.content.decode()
@@ -55,7 +55,7 @@ class Caller:
 
 @pytest.fixture
 def caller(db: None) -> Callable[..., Caller]:
-    """Makes (or finds) somebody with roles and gives their client."""
+    """Creates (or finds) a user with roles and returns their client."""
 
     def make(name: str, *roles: str) -> Caller:
         user = User.objects.filter(username=name).first()
@@ -86,7 +86,7 @@ def alice(team: Any, caller: Callable[..., Caller]) -> Caller:
 
 @pytest.fixture
 def reconcile_pool(team: Any) -> Callable[[], list[dict[str, Any]]]:
-    """Runs scheduling and tells its steps."""
+    """Runs scheduling and returns its steps."""
 
     def run() -> list[dict[str, Any]]:
         answer = reconcile_backend(team.backend_id)

@@ -1,4 +1,4 @@
-"""The transitions of work: attempts that lose their places, end by themselves, and are retried (D11)."""
+"""The transitions of work: attempts that are preempted, end by themselves, and are retried (D11)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PAIR = """workflow:
 
 @pytest.fixture(autouse=True)
 def clean_ledger(db: None) -> Any:
-    """Whatever a test did, counters and statuses tell one story afterwards."""
+    """After each test the counters and the statuses agree."""
     yield
     assert verify() == []
 
@@ -52,8 +52,8 @@ def team() -> Pool:
 
 
 @contextmanager
-def in_hand(team: Pool) -> Iterator[WorkflowTransition]:
-    """Everything of a pool, under its lock."""
+def locked_transition(team: Pool) -> Iterator[WorkflowTransition]:
+    """A transition of all workflows of a pool, under its lock."""
     with change(actor=SYSTEM):
         root = lock_pool_tree(team.pk)
         root.backend = team.backend
@@ -70,14 +70,14 @@ def running_pair(team: Pool, lead: str = "", other: str = "") -> None:
 
 
 def preempt(team: Pool, name: str = "both", **more: Any) -> bool:
-    """Take the places of a group's tasks."""
-    with in_hand(team) as work:
+    """Preempt a group's tasks."""
+    with locked_transition(team) as work:
         (group,) = [group for groups in work.groups.values() for group in groups.values() if group.name == name]
-        return work.preempt_tasks(group, "somebody else needs them", **more)
+        return work.preempt_tasks(group, "other work needs the GPUs", **more)
 
 
-def tries(group: str = "both") -> list[tuple[str, int, str, int | None]]:
-    """(task, retry, status, exit code) of every try of a group."""
+def attempts_of(group: str = "both") -> list[tuple[str, int, str, int | None]]:
+    """(task, retry, status, exit code) of every attempt of a group."""
     rows = Task.objects.filter(group__name=group).order_by("position", "retry_id")
     return list(rows.values_list("name", "retry_id", "status", "exit_code"))
 
@@ -93,7 +93,7 @@ class TestPreempted:
         running_pair(team, actions)
         before = Workflow.objects.get()
         assert preempt(team)
-        assert tries() == [
+        assert attempts_of() == [
             ("one", 0, "FAILED_PREEMPTED", 3006),
             ("one", 1, "SCHEDULING", None),
             ("two", 0, "FAILED_PREEMPTED", 3006),
@@ -109,22 +109,22 @@ class TestPreempted:
         assert Group.objects.get(name="after").status == "WAITING"
 
         reconcile_backend(team.backend_id)
-        assert [status for _, _, status, _ in tries()] == ["FAILED_PREEMPTED", "RUNNING"] * 2
+        assert [status for _, _, status, _ in attempts_of()] == ["FAILED_PREEMPTED", "RUNNING"] * 2
         assert Workflow.objects.get().status == "RUNNING"
         assert held() == 4
 
-    def test_the_spec_may_want_it_to_fail(self, team: Pool) -> None:
+    def test_exit_actions_may_fail_the_gang(self, team: Pool) -> None:
         running_pair(team, "FAIL: '3000-3010'")
         assert not preempt(team)
-        assert tries() == [("one", 0, "FAILED_PREEMPTED", 3006), ("two", 0, "FAILED_PREEMPTED", 3006)]
+        assert attempts_of() == [("one", 0, "FAILED_PREEMPTED", 3006), ("two", 0, "FAILED_PREEMPTED", 3006)]
         workflow = Workflow.objects.get()
-        assert (workflow.status, workflow.failure_message) == ("FAILED_PREEMPTED", "somebody else needs them")
+        assert (workflow.status, workflow.failure_message) == ("FAILED_PREEMPTED", "other work needs the GPUs")
         assert Group.objects.get(name="after").status == "FAILED_UPSTREAM"
 
-    def test_the_spec_may_call_it_complete(self, team: Pool) -> None:
+    def test_exit_actions_may_complete_the_gang(self, team: Pool) -> None:
         running_pair(team, "COMPLETE: '3006'")
         assert not preempt(team)
-        assert tries() == [("one", 0, "COMPLETED", 3006), ("two", 0, "COMPLETED", 3006)]
+        assert attempts_of() == [("one", 0, "COMPLETED", 3006), ("two", 0, "COMPLETED", 3006)]
         reconcile_backend(team.backend_id)
         assert Group.objects.get(name="after").status == "RUNNING"
 
@@ -138,25 +138,25 @@ class TestPreempted:
         running_pair(team)
         assert not preempt(team)
 
-    def test_a_part_of_a_plain_gang_takes_all_of_it(self, team: Pool) -> None:
+    def test_a_plain_gang_is_preempted_as_a_whole(self, team: Pool) -> None:
         running_pair(team)
         preempt(team, tasks=["two"])
-        assert {status for _, retry, status, _ in tries() if retry == 0} == {"FAILED_PREEMPTED"}
+        assert {status for _, retry, status, _ in attempts_of() if retry == 0} == {"FAILED_PREEMPTED"}
         assert held() == 0
 
-    def test_it_is_preempted_as_often_as_need_be(self, team: Pool) -> None:
+    def test_it_may_be_preempted_any_number_of_times(self, team: Pool) -> None:
         running_pair(team)
         for _ in range(3):
             preempt(team)
             reconcile_backend(team.backend_id)
-        assert [retry for name, retry, _, _ in tries() if name == "one"] == [0, 1, 2, 3]
+        assert [retry for name, retry, _, _ in attempts_of() if name == "one"] == [0, 1, 2, 3]
 
 
 class TestMoved:
     def test_a_task_starts_again_at_once_on_another_node(self, team: Pool) -> None:
         running_pair(team)
         assert preempt(team, tasks=["two"], moved_to={"two": "sim-n4"})
-        assert tries() == [
+        assert attempts_of() == [
             ("one", 0, "RUNNING", None),
             ("two", 0, "FAILED_PREEMPTED", 3006),
             ("two", 1, "RUNNING", None),
@@ -175,13 +175,13 @@ class TestMoved:
         assert group.ends_at is not None
         assert group.ends_at > timezone.now() + timedelta(seconds=20)
 
-    def test_the_spec_may_want_it_to_fail(self, team: Pool) -> None:
+    def test_exit_actions_may_fail_the_gang(self, team: Pool) -> None:
         running_pair(team, "FAIL: '3006'")
         assert not preempt(team, tasks=["two"], moved_to={"two": "sim-n4"})
         assert Workflow.objects.get().status == "FAILED_PREEMPTED"
 
 
-class TestReported:
+class TestReportedEnds:
     def end(self, status: TaskStatus = TaskStatus.FAILED) -> None:
         end_workflow(actor=factories.admin_actor(), name="pair-1", status=status, group="both", description="broken")
 
@@ -194,21 +194,21 @@ class TestReported:
     def test_a_failure_may_count_as_complete(self, team: Pool) -> None:
         running_pair(team, "COMPLETE: '1'")
         self.end()
-        assert tries() == [("one", 0, "COMPLETED", 1), ("two", 0, "COMPLETED", 1)]
+        assert attempts_of() == [("one", 0, "COMPLETED", 1), ("two", 0, "COMPLETED", 1)]
         assert Workflow.objects.get().status == "PENDING"  # the next group's turn
 
     def test_success_may_count_as_failure(self, team: Pool) -> None:
         running_pair(team, "FAIL: '0'")
         self.end(TaskStatus.COMPLETED)
-        assert tries() == [("one", 0, "FAILED", 0), ("two", 0, "FAILED", 0)]
+        assert attempts_of() == [("one", 0, "FAILED", 0), ("two", 0, "FAILED", 0)]
         assert "exit code 0" in Workflow.objects.get().failure_message
 
-    def test_a_retry_needs_the_installation_s_leave(self, team: Pool) -> None:
+    def test_a_retry_needs_the_permission_of_the_settings(self, team: Pool) -> None:
         running_pair(team, "RESCHEDULE: '1'")
         self.end()
         assert Workflow.objects.get().status == "FAILED"
 
-    def test_it_is_retried_as_often_as_the_installation_allows_and_preemptions_do_not_count(self, team: Pool) -> None:
+    def test_it_is_retried_as_often_as_the_settings_allow_and_preemptions_do_not_count(self, team: Pool) -> None:
         WorkflowConfig.objects.update_or_create(pk=1, defaults={"max_retry_per_task": 2})
         running_pair(team, "RESCHEDULE: '1'")
         for _ in range(2):
@@ -218,7 +218,7 @@ class TestReported:
             reconcile_backend(team.backend_id)
         assert Workflow.objects.get().status == "RUNNING"
         self.end()
-        assert [status for name, _, status, _ in tries() if name == "one"] == [
+        assert [status for name, _, status, _ in attempts_of() if name == "one"] == [
             "FAILED_PREEMPTED",
             "RESCHEDULED",
             "FAILED_PREEMPTED",
@@ -238,7 +238,7 @@ class TestElastic:
             file += f"    - {{name: t{n}, image: i, command: [sh], lead: {lead}}}\n"
         submit(actor=factories.admin_actor(), pool="team", submission=Submission(file, Priority.LOW))
         factories.set_gang_tree("gang-1", {"min_member": 2}, gpus=4)
-        with in_hand(team) as work:
+        with locked_transition(team) as work:
             self.start(work, "t0", "t1", "t2")
         return team
 
@@ -250,34 +250,34 @@ class TestElastic:
     def test_it_holds_what_runs_of_it(self, gang: Pool) -> None:
         assert (held(), Group.objects.get().status) == (6, "RUNNING")
         started = Group.objects.get().start_time
-        with in_hand(gang) as work:
+        with locked_transition(gang) as work:
             self.start(work, "t3")
         assert (held(), Group.objects.get().start_time) == (8, started)
 
-    def test_surplus_goes_alone_and_waits_again(self, gang: Pool) -> None:
+    def test_surplus_is_preempted_alone_and_waits_again(self, gang: Pool) -> None:
         assert preempt(gang, "g", tasks=["t2"])
-        assert tries("g")[2:4] == [("t2", 0, "FAILED_PREEMPTED", 3006), ("t2", 1, "SCHEDULING", None)]
+        assert attempts_of("g")[2:4] == [("t2", 0, "FAILED_PREEMPTED", 3006), ("t2", 1, "SCHEDULING", None)]
         assert (held(), Workflow.objects.get().status) == (4, "RUNNING")
 
-    def test_below_its_minimum_all_of_it_goes(self, gang: Pool) -> None:
+    def test_below_its_minimum_all_of_it_is_preempted(self, gang: Pool) -> None:
         preempt(gang, "g", tasks=["t1", "t2"])
         assert (held(), Group.objects.get().status) == (0, "SCHEDULING")
         assert len(Task.objects.filter(status="SCHEDULING")) == 4
-        assert tries("g")[-1] == ("t3", 0, "SCHEDULING", None)  # it never ran, so this was no try of it
+        assert attempts_of("g")[-1] == ("t3", 0, "SCHEDULING", None)  # it never ran, so this was not an attempt
 
     def test_a_surplus_task_may_fail_alone(self, gang: Pool) -> None:
         Task.objects.filter(name="t2").update(exit_actions={"FAIL": [[3006, 3006]]})
         assert not preempt(gang, "g", tasks=["t2"])
-        assert tries("g")[2:] == [("t2", 0, "FAILED_PREEMPTED", 3006), ("t3", 0, "SCHEDULING", None)]
+        assert attempts_of("g")[2:] == [("t2", 0, "FAILED_PREEMPTED", 3006), ("t3", 0, "SCHEDULING", None)]
         assert (held(), Workflow.objects.get().status) == (4, "RUNNING")
 
     def test_it_completes_without_those_that_never_started(self, gang: Pool) -> None:
         end_workflow(actor=factories.admin_actor(), name="gang-1", status=TaskStatus.COMPLETED)
         assert Workflow.objects.get().status == "COMPLETED"
-        assert [status for _, _, status, _ in tries("g")] == ["COMPLETED"] * 3 + ["FAILED_CANCELED"]
+        assert [status for _, _, status, _ in attempts_of("g")] == ["COMPLETED"] * 3 + ["FAILED_CANCELED"]
         assert Task.objects.get(name="t3").failure_message == UNUSED_TASK_MESSAGE
 
-    def test_verify_finds_one_that_is_half_started(self, gang: Pool) -> None:
+    def test_verify_finds_a_gang_that_is_half_started(self, gang: Pool) -> None:
         Task.objects.filter(name__in=["t1", "t2"]).update(status="SCHEDULING")
         assert {difference.code for difference in verify()} == {"gang", "reservation"}
         Task.objects.filter(name__in=["t1", "t2"]).update(status="RUNNING")
@@ -286,7 +286,7 @@ class TestElastic:
         Group.objects.update(gpus=4)
 
 
-def test_a_node_that_is_gone_does_not_stop_a_preemption(team: Pool) -> None:
+def test_a_removed_node_does_not_stop_a_preemption(team: Pool) -> None:
     running_pair(team)
     Node.objects.all().delete()
     assert preempt(team)

@@ -1,4 +1,4 @@
-"""More than one at a time: the tree's lock, settlings side by side, hints that come while one runs."""
+"""Concurrent requests: the lock of a tree, simultaneous reconciliations, and requests during a reconciliation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.threads import run_concurrently
 
 @pytest.fixture
 def team(transactional_db: None, settings: Any) -> Pool:
-    """Pool `team` with 100 GPUs in committed data; a lock is waited for only shortly."""
+    """Pool `team` with 100 GPUs in committed data; a request waits only shortly for a lock."""
     settings.OSMO = dataclasses.replace(settings.OSMO, lock_timeout_ms=200)
     return factories.make_pool("team", 100)
 
@@ -36,7 +36,7 @@ def client_of(name: str) -> Client:
     return client
 
 
-def test_a_busy_tree_is_a_503_that_says_when_to_come_back(team: Pool) -> None:
+def test_a_busy_tree_is_a_503_with_the_time_of_a_retry(team: Pool) -> None:
     factories.make_user("alice", "osmo-team-user")
     client = client_of("alice")
     other = connections.create_connection("default")
@@ -55,7 +55,7 @@ def test_a_busy_tree_is_a_503_that_says_when_to_come_back(team: Pool) -> None:
     assert client.post("/api/pool/team/workflow", body, content_type="application/json").status_code == 200
 
 
-def test_settlings_side_by_side_start_everything_once(team: Pool) -> None:
+def test_simultaneous_reconciliations_start_everything_once(team: Pool) -> None:
     alice = factories.make_user("alice", "osmo-team-user")
     Node.objects.update(gpus=10)
     for _ in range(30):
@@ -69,7 +69,7 @@ def test_settlings_side_by_side_start_everything_once(team: Pool) -> None:
     assert verify() == []
 
 
-def test_a_busy_tree_does_not_hold_up_the_others(team: Pool) -> None:
+def test_a_busy_tree_does_not_delay_the_others(team: Pool) -> None:
     alice = factories.make_user(
         "alice",
         "osmo-team-user",
@@ -92,17 +92,17 @@ def test_a_busy_tree_does_not_hold_up_the_others(team: Pool) -> None:
     assert set(Workflow.objects.values_list("status", flat=True)) == {"RUNNING"}
 
 
-def test_a_request_that_came_meanwhile_is_followed(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = iter([True, True, False])
+def test_a_request_during_a_reconciliation_is_done_after_it(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested = iter([True, True, False])
     rounds: list[tuple[int | None, Scope]] = []
-    monkeypatch.setattr(notifications, "is_reconcile_requested", lambda _: next(asked))
+    monkeypatch.setattr(notifications, "is_reconcile_requested", lambda _: next(requested))
     monkeypatch.setattr(reconcile, "reconcile_backend", lambda backend_id, scope: rounds.append((backend_id, scope)))
     reconcile.reconcile_while_requested(team.backend_id, Scope.TICK)
 
     assert rounds == [(team.backend_id, look) for look in (Scope.TICK, Scope.HINT, Scope.HINT)]
 
 
-def test_beside_a_reconciliation_under_way_nothing_is_done_and_the_request_stays(
+def test_during_another_reconciliation_nothing_is_done_and_the_request_stays(
     team: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[int] = []

@@ -1,5 +1,5 @@
 """Workflows under the GPU quota of their pool's namespace: refused at once, or waiting with the reason until there is
-room; counted while they have a machine, whatever moves them."""
+headroom; counted while they have a node."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from tests.unit.gpu_quota.builders import make_amounts
 pytestmark = pytest.mark.django_db
 
 NAMESPACE = "team-a"
-WORTH = {"gpu_tflops": "100", "gpu_vram": "80Gi"}
+AMOUNTS_PER_GPU = {"gpu_tflops": "100", "gpu_vram": "80Gi"}
 
 
 def pool(name: str = "team", **more: Any) -> Pool:
-    """A pool whose work counts in the namespace: each GPU is worth 100 TFLOPS and 80Gi."""
+    """A pool whose work counts in the namespace: each GPU counts as 100 TFLOPS and 80Gi."""
     factories.make_backend()
     config = {
         "backend": "sim",
         "resources": {"gpu": {"guarantee": 100}},
         "gpu_quota_namespace": NAMESPACE,
-        "platforms": {"default": WORTH},
+        "platforms": {"default": AMOUNTS_PER_GPU},
     }
     put_pool(actor=SYSTEM, name=name, body=config | more)
     return Pool.objects.get(name=name)
@@ -66,7 +66,7 @@ def status(workflow: Workflow) -> str:
     return Workflow.objects.values_list("status", flat=True).get(pk=workflow.pk)
 
 
-def told(workflow: Workflow) -> WaitingGang:
+def waiting_gang(workflow: Workflow) -> WaitingGang:
     (entry,) = [
         entry for entry in list_waiting_gangs(SYSTEM, limit=100, offset=0)[0] if entry.workflow == workflow.name
     ]
@@ -82,9 +82,9 @@ def gang(*gpus: int, tree: str = "") -> str:
     return f"workflow:\n  name: gang\n  groups:\n  - name: g\n{tree}    tasks:\n{tasks}  resources:\n{sizes}"
 
 
-def test_a_pool_names_its_namespace_and_its_platforms_their_worth() -> None:
+def test_a_pool_names_its_namespace_and_the_amounts_of_its_platforms() -> None:
     config = pool().config
-    assert (config["gpu_quota_namespace"], config["platforms"]["default"]) == (NAMESPACE, WORTH)
+    assert (config["gpu_quota_namespace"], config["platforms"]["default"]) == (NAMESPACE, AMOUNTS_PER_GPU)
     body: dict[str, Any] = {"backend": "sim", "gpu_quota_namespace": "Team_A"}
     body["platforms"] = {"default": {"gpu_tflops": "-1", "gpu_vram": "1 Gi"}}
     with pytest.raises(BadInput) as refusal:
@@ -114,7 +114,7 @@ def test_each_task_is_a_worker_while_it_runs() -> None:
     assert set(GpuAllocation.objects.values_list("state", "reason")) == {("released", "ended")}
 
 
-def test_tasks_without_gpus_are_no_workers() -> None:
+def test_tasks_without_gpus_are_not_workers() -> None:
     pool()
     caps({"maxWorkers": 1})
     submit(actor=factories.admin_actor(), pool="team", submission=Submission(gang(1, 0, 0)))
@@ -142,7 +142,7 @@ def test_a_file_that_breaks_a_cap_on_one_worker_is_refused_at_once() -> None:
     assert not Workflow.objects.exists()
 
 
-def test_what_would_break_a_total_waits_with_the_reason_and_starts_when_there_is_room() -> None:
+def test_work_over_a_total_waits_with_the_reason_and_starts_when_there_is_headroom() -> None:
     pool()
     caps({"requests": {"tflops": "300", "vram": "10Ti"}})
     first = factories.submit_workflow(factories.admin_actor(), "team", 2)
@@ -150,7 +150,7 @@ def test_what_would_break_a_total_waits_with_the_reason_and_starts_when_there_is
     small = factories.submit_workflow(factories.admin_actor(), "team", 1)
     assert reconcile_pool()["settled"]
     assert (status(first), status(second), status(small)) == ("RUNNING", "PENDING", "RUNNING")
-    entry = told(second)
+    entry = waiting_gang(second)
     assert entry.reason.code == "gpu_quota"
     assert entry.reason.message == (
         "Quota exceeded in namespace team-a for total.max.tflops.request: requested 200, limit 300, used 300."
@@ -168,15 +168,15 @@ def test_a_raised_cap_lets_it_start_and_the_reason_follows_the_quota() -> None:
     caps({"maxWorkers": 0})
     work = factories.submit_workflow(factories.admin_actor(), "team", 1)
     reconcile_pool()
-    assert "limit 0" in told(work).reason.message
+    assert "limit 0" in waiting_gang(work).reason.message
     caps({"maxWorkers": 1})
-    assert told(work).reason.code == "next_pass"
+    assert waiting_gang(work).reason.code == "next_pass"
     reconcile_pool()
     assert status(work) == WorkflowStatus.RUNNING
 
 
 def test_others_in_the_namespace_count() -> None:
-    """Workers that were allocated by hand, and pools that share the namespace."""
+    """Workers that were allocated manually, and pools that share the namespace."""
     pool()
     pool("else")
     caps({"maxWorkers": 2})
@@ -190,14 +190,14 @@ def test_others_in_the_namespace_count() -> None:
     assert used() == (200, 2)
 
 
-def test_who_came_between_the_plan_and_the_start_is_seen_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_came_after_the_plan_is_seen_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     pool()
     caps({"maxWorkers": 1})
     work = factories.submit_workflow(factories.admin_actor(), "team", 1)
     real = reconciliation.read_live_facts
     came: list[str] = []
 
-    def somebody_comes(backend: Any) -> Any:
+    def allocate_meanwhile(backend: Any) -> Any:
         found = real(backend)
         if not came:
             came.append("between")
@@ -206,13 +206,13 @@ def test_who_came_between_the_plan_and_the_start_is_seen_under_the_lock(monkeypa
             )
         return found
 
-    monkeypatch.setattr(reconciliation, "read_live_facts", somebody_comes)
+    monkeypatch.setattr(reconciliation, "read_live_facts", allocate_meanwhile)
     assert reconcile_pool()["settled"]
     assert status(work) == WorkflowStatus.PENDING
     assert used()[1] == 1
 
 
-def test_work_that_loses_its_place_is_released_and_counts_again() -> None:
+def test_preempted_work_is_released_and_counts_again() -> None:
     pool(resources={"gpu": {"guarantee": 128}})
     caps({"maxWorkers": 8})
 
@@ -263,7 +263,7 @@ spec:
     assert used() == (0, 0)
 
 
-def test_an_elastic_gang_that_cannot_begin_waits() -> None:
+def test_an_elastic_gang_that_cannot_start_waits() -> None:
     pool()
     caps({"maxWorkers": 1})
     manifest = """
@@ -282,11 +282,11 @@ spec:
     work = submit(actor=factories.admin_actor(), pool="team", submission=Submission(manifest)).workflow
     assert work is not None
     assert reconcile_pool()["settled"]
-    assert told(work).reason.code == "gpu_quota"
-    assert "requested 2, limit 1" in told(work).reason.message
+    assert waiting_gang(work).reason.code == "gpu_quota"
+    assert "requested 2, limit 1" in waiting_gang(work).reason.message
 
 
-def test_an_elastic_gang_that_can_only_begin_with_what_is_too_large_is_told() -> None:
+def test_the_reason_of_an_elastic_gang_whose_minimum_is_too_large() -> None:
     pool()
     caps({"maxWorkers": 0})
     manifest = """
@@ -313,11 +313,14 @@ spec:
     assert reconcile_pool()["settled"]
     assert status(small) == WorkflowStatus.RUNNING
     assert used()[1] == 1
-    assert (told(large).reason.code, told(large).reason.limit) == ("gpu_quota", "single.max.gpuCount.limit")
+    assert (waiting_gang(large).reason.code, waiting_gang(large).reason.limit) == (
+        "gpu_quota",
+        "single.max.gpuCount.limit",
+    )
 
 
-def _low_on_every_machine() -> tuple[Workflow, Workflow]:
-    """LOW work on all 128 GPUs, and HIGH work that would take its machines."""
+def _low_work_on_every_node() -> tuple[Workflow, Workflow]:
+    """LOW work on all 128 GPUs, and HIGH work that would preempt it."""
     works = []
     for priority in (Priority.LOW, Priority.HIGH):
         file = Submission(gang(32, 32, 32, 32), priority=priority)
@@ -331,31 +334,31 @@ def _low_on_every_machine() -> tuple[Workflow, Workflow]:
     return low, high
 
 
-def test_work_that_its_namespace_holds_back_takes_no_machine_from_others() -> None:
-    """LOW work is not ended for a gang that could not start beside it."""
+def test_work_that_its_namespace_holds_back_preempts_no_other_work() -> None:
+    """LOW work is not preempted for a gang that could not start then."""
     pool(resources={"gpu": {"guarantee": 128}})
-    low, high = _low_on_every_machine()
+    low, high = _low_work_on_every_node()
     caps({"maxWorkers": 7})  # 4 of LOW and 4 of HIGH are 8, until LOW is released
     assert reconcile_pool()["settled"]
     assert (status(low), status(high)) == ("RUNNING", "PENDING")
-    assert told(high).reason.code == "gpu_quota"
+    assert waiting_gang(high).reason.code == "gpu_quota"
     assert not TaskRow.objects.filter(group__workflow=low).exclude(status=TaskStatus.RUNNING).exists()
     caps({"maxWorkers": 8})
     reconcile_pool()
     assert (status(low), status(high)) == ("PENDING", "RUNNING")
 
 
-def test_room_that_goes_between_plan_and_preemption_ends_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan takes LOW's machines; under the lock the namespace has no room, so LOW keeps them."""
+def test_headroom_that_is_used_after_the_plan_preempts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan preempts LOW work; under the lock the namespace has no headroom, so LOW work continues."""
     pool(resources={"gpu": {"guarantee": 128}})
     caps({"maxWorkers": 8})
-    low, high = _low_on_every_machine()
+    low, high = _low_work_on_every_node()
     real, came = reconciliation.read_live_facts, list[str]()
 
-    def somebody_comes(*args: Any, **more: Any) -> Any:
+    def allocate_meanwhile(*args: Any, **more: Any) -> Any:
         found = real(*args, **more)
         if not came:
-            for number in range(5):  # 4 of LOW, which would go, and these: no 4 more fit
+            for number in range(5):  # with 4 of LOW, which would be preempted, 4 more do not fit
                 came.append(f"between{number}")
                 one = AllocationRequest(came[-1], "", GpuWorker(make_amounts(1)))
                 caps({"maxWorkers": 20})
@@ -363,16 +366,16 @@ def test_room_that_goes_between_plan_and_preemption_ends_nobody(monkeypatch: pyt
                 caps({"maxWorkers": 8})
         return found
 
-    monkeypatch.setattr(reconciliation, "read_live_facts", somebody_comes)
+    monkeypatch.setattr(reconciliation, "read_live_facts", allocate_meanwhile)
     assert reconcile_pool()["settled"]
     assert len(came) == 5
     assert (status(low), status(high)) == ("RUNNING", "PENDING")
     assert not TaskRow.objects.filter(group__workflow=low).exclude(status=TaskStatus.RUNNING).exists()
-    assert told(high).reason.code == "gpu_quota"
+    assert waiting_gang(high).reason.code == "gpu_quota"
 
 
-def test_a_worker_of_a_workflow_is_not_released_by_hand() -> None:
-    """Else its pool's admin would make room beside work that still runs."""
+def test_a_worker_of_a_workflow_cannot_be_released_manually() -> None:
+    """Otherwise an admin could free quota of work that still runs."""
     pool()
     caps({"maxWorkers": 1})
     work = factories.submit_workflow(factories.admin_actor(), "team", 1)
@@ -388,19 +391,19 @@ def test_a_worker_of_a_workflow_is_not_released_by_hand() -> None:
         assert refusal.value.details[0].code == "kept_by_workflow"
     assert used() == (100, 1)
     cancel_workflow(actor=factories.admin_actor(), name=work.name)
-    assert release(actor=SYSTEM, namespace=NAMESPACE, name=name).state == "released", "again is no error"
+    assert release(actor=SYSTEM, namespace=NAMESPACE, name=name).state == "released", "a repetition is not an error"
 
 
-def test_a_cap_that_was_cut_below_waiting_work_is_told() -> None:
+def test_a_cap_that_was_cut_below_waiting_work_is_the_reason() -> None:
     pool()
     caps({"maxWorkers": 0})
     work = factories.submit_workflow(factories.admin_actor(), "team", 2)
     caps({"maxWorkers": 0}, {"maxGPUCount": 1})
     reconcile_pool()
-    assert told(work).reason.limit == "single.max.gpuCount.limit"
+    assert waiting_gang(work).reason.limit == "single.max.gpuCount.limit"
 
 
-def test_a_pool_without_a_namespace_knows_nothing_of_it() -> None:
+def test_a_pool_without_a_namespace_has_no_gpu_quota() -> None:
     pool(gpu_quota_namespace="")
     caps({"maxWorkers": 0})
     work = factories.submit_workflow(factories.admin_actor(), "team", 1)
@@ -414,6 +417,6 @@ def test_work_counts_where_it_was_counted_when_its_pool_moves_to_another_namespa
     caps({"maxWorkers": 5})
     work = factories.submit_workflow(factories.admin_actor(), "team", 1)
     reconcile_pool()
-    Pool.objects.filter(pk=row.pk).update(config={"platforms": {"default": WORTH}})
+    Pool.objects.filter(pk=row.pk).update(config={"platforms": {"default": AMOUNTS_PER_GPU}})
     cancel_workflow(actor=factories.admin_actor(), name=work.name)
     assert used() == (0, 0)

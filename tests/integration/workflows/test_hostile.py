@@ -1,4 +1,4 @@
-"""Files that mean harm, sent to a web process with little memory and little time: clear refusals, and never a 500."""
+"""Hostile files, sent to a web process with little memory and little time: clear refusals, and never a 500."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.support.stack import LOCK_TIMEOUT_MS, SECRET_KEY
 MEBIBYTES, CPU_SECONDS = 768, 120
 SIMULATE, SUBMIT = "/api/simulate", "/api/pool/team/workflow"
 ANSWERED = {"a chain of 2,000 cohorts", "a chain of 2,000 queues", "fine numbers"}
-TAKEN = {"nothing"}
+ACCEPTED = {"nothing"}
 """An empty body is an empty scenario."""
 
-Knock = Callable[[str, Mapping[str, str]], dict[str, Any]]
+SendTexts = Callable[[str, Mapping[str, str]], dict[str, Any]]
 
 
 @pytest.fixture
-def knock(running_services: Services, ledger: None) -> Knock:
-    """POSTs texts, one after the other, as the admin of pool `team`: what each got, by its name."""
+def send_texts(running_services: Services, ledger: None) -> SendTexts:
+    """POSTs texts, one after the other, as the admin of pool `team`; returns the answers by the names of the texts."""
     factories.make_pool("team", 64)
     factories.make_user("tess", "osmo-team-admin")
     env = {
@@ -54,11 +54,11 @@ def assert_refused(answer: dict[str, Any], error_codes: set[str], what: str) -> 
 
 
 @pytest.mark.timeout(900)
-def test_hostile_scenarios(knock: Knock) -> None:
-    answers = knock(SIMULATE, hostile.SCENARIOS)
+def test_hostile_scenarios(send_texts: SendTexts) -> None:
+    answers = send_texts(SIMULATE, hostile.SCENARIOS)
 
     for name, answer in answers.items():
-        if name in ANSWERED | TAKEN:
+        if name in ANSWERED | ACCEPTED:
             assert answer["status"] == 200, (name, answer)
         else:
             assert_refused(answer, {"SCENARIO"}, name)
@@ -66,31 +66,31 @@ def test_hostile_scenarios(knock: Knock) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_hostile_manifests(knock: Knock) -> None:
-    answers = knock(SUBMIT, {name: hostile.submission(text) for name, text in hostile.MANIFESTS.items()})
+def test_hostile_manifests(send_texts: SendTexts) -> None:
+    answers = send_texts(SUBMIT, {name: hostile.submission(text) for name, text in hostile.MANIFESTS.items()})
 
     for name, answer in answers.items():
         assert_refused(answer, {"USER", "USAGE", "SUBMISSION"}, name)
         assert answer["body"]["details"], name
 
 
-def _spoiled(knock: Knock, count: int, seed: int) -> None:
+def _assert_changed_files_are_answered(send_texts: SendTexts, count: int, seed: int) -> None:
     scenarios = {str(n): text for n, text in enumerate(hostile.mutated_scenarios(count, seed))}
-    for n, answer in knock(SIMULATE, scenarios).items():
+    for n, answer in send_texts(SIMULATE, scenarios).items():
         if answer["status"] != 200:
             assert_refused(answer, {"SCENARIO"}, scenarios[n])
     manifests = {str(n): text for n, text in enumerate(hostile.mutated_manifests(count, seed))}
-    for n, answer in knock(SUBMIT, {n: hostile.submission(text) for n, text in manifests.items()}).items():
+    for n, answer in send_texts(SUBMIT, {n: hostile.submission(text) for n, text in manifests.items()}).items():
         if answer["status"] != 200:
             assert_refused(answer, {"USER", "USAGE", "SUBMISSION"}, manifests[n])
 
 
 @pytest.mark.timeout(900)
-def test_good_files_with_something_changed(knock: Knock) -> None:
-    _spoiled(knock, 40, seed=5)
+def test_good_files_with_something_changed(send_texts: SendTexts) -> None:
+    _assert_changed_files_are_answered(send_texts, 40, seed=5)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-def test_many_good_files_with_something_changed(knock: Knock) -> None:
-    _spoiled(knock, 1500, seed=6)
+def test_many_good_files_with_something_changed(send_texts: SendTexts) -> None:
+    _assert_changed_files_are_answered(send_texts, 1500, seed=6)

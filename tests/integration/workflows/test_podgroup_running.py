@@ -16,7 +16,7 @@ from scheduling.services.verify import verify
 from tests.support.factories import workflow_file
 from tests.unit.specs.test_manifest import INFERENCE, TRAINING
 
-Settled = Callable[[], list[dict[str, Any]]]
+ReconcilePool = Callable[[], list[dict[str, Any]]]
 WHOLE = {f"prefill-{number}": 8 for number in range(4)}
 PENDING, RUNNING, COMPLETED, NEVER = "SCHEDULING", "RUNNING", "COMPLETED", "FAILED_CANCELED"
 
@@ -28,11 +28,11 @@ def manifest(text: str = INFERENCE, **annotations: object) -> str:
 
 
 def pods(status: str) -> dict[str, int]:
-    """How many pods of each SubGroup stand so."""
+    """The number of pods of each SubGroup with this status."""
     return dict(Counter(Task.objects.filter(status=status).values_list("sub_group", flat=True)))
 
 
-def standing(alice: Any, name: str = "inference-service-1") -> tuple[str, int, bool]:
+def gang_state(alice: Any, name: str = "inference-service-1") -> tuple[str, int, bool]:
     """Status of the workflow, satisfied SubGroups, whether it holds its minimum. `verify` is clean."""
     assert verify() == []
     answer = alice.get(f"/api/workflow/{name}")
@@ -41,73 +41,73 @@ def standing(alice: Any, name: str = "inference-service-1") -> tuple[str, int, b
 
 
 def end(admin: Any, name: str = "inference-service-1") -> str:
-    """Report that it is done; its status."""
+    """Report that the gang has completed; returns its status."""
     answer = admin.post(f"/api/workflow/{name}/end", {"status": "COMPLETED"})
     assert admin.status == 200, answer
     return str(answer["status"])
 
 
-def test_inference_service_runs_to_its_end(alice: Any, admin: Any, reconcile_pool: Settled) -> None:
+def test_inference_service_runs_to_its_end(alice: Any, admin: Any, reconcile_pool: ReconcilePool) -> None:
     alice.submit("team", INFERENCE)
     reconcile_pool()
 
-    assert standing(alice) == ("RUNNING", 4, True)
+    assert gang_state(alice) == ("RUNNING", 4, True)
     assert pods(RUNNING) == WHOLE
     assert Reservation.objects.get().held_gpus == 32
     assert end(admin) == COMPLETED
     assert pods(COMPLETED) == WHOLE
-    assert standing(alice) == (COMPLETED, 4, True)
+    assert gang_state(alice) == (COMPLETED, 4, True)
 
 
-def test_training_job_runs_to_its_end(alice: Any, admin: Any, reconcile_pool: Settled) -> None:
+def test_training_job_runs_to_its_end(alice: Any, admin: Any, reconcile_pool: ReconcilePool) -> None:
     alice.submit("team", TRAINING)
     reconcile_pool()
 
-    assert standing(alice, "training-job-1") == ("RUNNING", 2, True)
+    assert gang_state(alice, "training-job-1") == ("RUNNING", 2, True)
     assert pods(RUNNING) == {
         "decode-leaders": 1, "decode-workers": 4, "prefill-leaders": 1, "prefill-workers": 4,
     }  # fmt: skip
     assert end(admin, "training-job-1") == COMPLETED
-    assert standing(alice, "training-job-1") == (COMPLETED, 2, True)
+    assert gang_state(alice, "training-job-1") == (COMPLETED, 2, True)
 
 
 @pytest.mark.parametrize("lost", range(4))
 def test_inference_service_runs_without_the_replica_that_fits_no_node(
-    alice: Any, admin: Any, reconcile_pool: Settled, lost: int
+    alice: Any, admin: Any, reconcile_pool: ReconcilePool, lost: int
 ) -> None:
     gpus = {f"prefill-{number}": 64 if number == lost else 1 for number in range(4)}
     alice.submit("team", manifest(gpus_per_pod=gpus).replace("'", ""))
     reconcile_pool()
 
     rest = {name: count for name, count in WHOLE.items() if name != f"prefill-{lost}"}
-    assert standing(alice) == ("RUNNING", 3, True)
+    assert gang_state(alice) == ("RUNNING", 3, True)
     assert (pods(RUNNING), pods(PENDING)) == (rest, {f"prefill-{lost}": 8})
-    assert reconcile_pool() == []  # the optional one below its minimum takes nothing away
-    assert standing(alice) == ("RUNNING", 3, True)
+    assert reconcile_pool() == []  # the optional replica below its minimum preempts nothing
+    assert gang_state(alice) == ("RUNNING", 3, True)
     (tree,) = [group["gang"] for group in alice.get("/api/workflow/inference-service-1")["groups"]]
     assert [sub["name"] for sub in tree["sub_groups"] if sub["optional"]] == [f"prefill-{lost}"]
 
     assert end(admin) == COMPLETED
     assert (pods(COMPLETED), pods(NEVER)) == (rest, {f"prefill-{lost}": 8})
-    assert standing(alice) == (COMPLETED, 3, True)
+    assert gang_state(alice) == (COMPLETED, 3, True)
 
 
-def test_inference_service_runs_without_the_replica_the_quota_leaves_no_room_for(
-    alice: Any, admin: Any, reconcile_pool: Settled
+def test_inference_service_runs_without_the_replica_that_exceeds_the_quota(
+    alice: Any, admin: Any, reconcile_pool: ReconcilePool
 ) -> None:
     alice.submit("team--a", INFERENCE)
     reconcile_pool()
-    assert standing(alice) == ("RUNNING", 3, True)
+    assert gang_state(alice) == ("RUNNING", 3, True)
     assert Reservation.objects.get().held_gpus == 24
 
     resize_subpool(actor=admin.actor, parent="team", subpool_name="a", quota=32)
     reconcile_pool()
-    assert standing(alice) == ("RUNNING", 4, True)
+    assert gang_state(alice) == ("RUNNING", 4, True)
     assert Reservation.objects.get().held_gpus == 32
     assert end(admin) == COMPLETED
 
 
-def test_two_replicas_are_not_enough_and_none_starts(alice: Any, reconcile_pool: Settled) -> None:
+def test_two_replicas_are_not_enough_and_none_starts(alice: Any, reconcile_pool: ReconcilePool) -> None:
     alice.submit(
         "team",
         manifest(gpus_per_pod="{prefill-0: 64, prefill-1: 64, prefill-2: 1, prefill-3: 1}"),
@@ -115,51 +115,55 @@ def test_two_replicas_are_not_enough_and_none_starts(alice: Any, reconcile_pool:
     )
     reconcile_pool()
 
-    assert standing(alice) == ("PENDING", 0, False)
+    assert gang_state(alice) == ("PENDING", 0, False)
     assert pods(RUNNING) == {}
 
 
-def test_training_job_waits_whole_for_one_worker(alice: Any, reconcile_pool: Settled) -> None:
+def test_training_job_waits_whole_for_one_worker(alice: Any, reconcile_pool: ReconcilePool) -> None:
     Node.objects.update(gpus=15)  # of each node one worker's 8 fit: 4 of 8
     alice.submit("team", TRAINING)
     reconcile_pool()
-    assert standing(alice, "training-job-1") == ("PENDING", 0, False)
+    assert gang_state(alice, "training-job-1") == ("PENDING", 0, False)
 
     Node.objects.update(gpus=16)
     reconcile_pool()
-    assert standing(alice, "training-job-1") == ("RUNNING", 2, True)
+    assert gang_state(alice, "training-job-1") == ("RUNNING", 2, True)
 
 
-def test_pods_beyond_the_minimum_start_while_there_is_room(alice: Any, admin: Any, reconcile_pool: Settled) -> None:
+def test_pods_beyond_the_minimum_start_while_there_is_capacity(
+    alice: Any, admin: Any, reconcile_pool: ReconcilePool
+) -> None:
     alice.submit("team--a", workflow_file("other", gpus=4))
     alice.submit("team--a", manifest(gpus_per_pod=1, pods="{prefill-1: 12}"))
     reconcile_pool()
     # 26 of the subpool's 30 are left: three replicas and two pods more, one after the other.
-    assert standing(alice) == ("RUNNING", 3, True)
+    assert gang_state(alice) == ("RUNNING", 3, True)
     assert pods(RUNNING) == {"": 1, "prefill-0": 8, "prefill-1": 10, "prefill-2": 8}
 
     end(admin, "other-1")
     reconcile_pool()
     assert pods(RUNNING) == {"prefill-0": 8, "prefill-1": 12, "prefill-2": 8}
     assert Reservation.objects.get().held_gpus == 28
-    assert standing(alice) == ("RUNNING", 3, True)
+    assert gang_state(alice) == ("RUNNING", 3, True)
 
 
-def test_what_is_beyond_the_minimum_is_given_up_first(alice: Any, reconcile_pool: Settled) -> None:
+def test_pods_beyond_the_minimum_are_given_up_first(alice: Any, reconcile_pool: ReconcilePool) -> None:
     Node.objects.update(gpus=8)  # 32 in all
     alice.submit("team", manifest(gpus_per_pod=1), query="priority=LOW")
     reconcile_pool()
-    assert standing(alice) == ("RUNNING", 4, True)
+    assert gang_state(alice) == ("RUNNING", 4, True)
 
     alice.submit("team", workflow_file("first", gpus=8), query="priority=HIGH")
     reconcile_pool()
-    assert standing(alice) == ("RUNNING", 3, True)
+    assert gang_state(alice) == ("RUNNING", 3, True)
     assert Workflow.objects.get(name="first-1").status == "RUNNING"
     assert pods(RUNNING) == {"": 1, "prefill-0": 8, "prefill-1": 8, "prefill-2": 8}
     assert pods("FAILED_PREEMPTED") == pods(PENDING) == {"prefill-3": 8}
 
 
-def test_a_gang_that_loses_a_required_replica_loses_its_place_whole(alice: Any, reconcile_pool: Settled) -> None:
+def test_a_gang_that_loses_a_required_replica_is_preempted_as_a_whole(
+    alice: Any, reconcile_pool: ReconcilePool
+) -> None:
     Node.objects.update(gpus=8)
     alice.submit("team", manifest(gpus_per_pod=1), query="priority=LOW")
     reconcile_pool()
@@ -167,7 +171,7 @@ def test_a_gang_that_loses_a_required_replica_loses_its_place_whole(alice: Any, 
     alice.submit("team", workflow_file("second", gpus=8), query="priority=HIGH")
     reconcile_pool()
 
-    assert standing(alice) == ("PENDING", 0, False)
+    assert gang_state(alice) == ("PENDING", 0, False)
     assert pods(RUNNING) == {"": 2}
     row = Workflow.objects.get(name="inference-service-1")
     assert Reservation.objects.get(workflow=row.pk).held_gpus == 0

@@ -36,7 +36,7 @@ def test_a_workflow_file_has_no_tree(alice: Any) -> None:
     assert Task.objects.get().sub_group == ""
 
 
-def test_json_is_taken_and_kept_as_it_was_sent(alice: Any) -> None:
+def test_json_is_accepted_and_stored_unchanged(alice: Any) -> None:
     body = {"kind": "PodGroup", "metadata": {"name": "x"}, "spec": {"minMember": 3}}
     text = json.dumps(body, indent=2)
     answer = alice.submit("team", text)
@@ -46,7 +46,7 @@ def test_json_is_taken_and_kept_as_it_was_sent(alice: Any) -> None:
     assert alice.get("/api/workflow/x-1/spec", use_template="True") == text
 
 
-def test_a_dry_run_gives_the_manifest_back_and_leaves_nothing(alice: Any) -> None:
+def test_a_dry_run_returns_the_manifest_and_stores_nothing(alice: Any) -> None:
     answer = alice.submit("team", INFERENCE, query="dry_run=True")
 
     assert (alice.status, answer["spec"], answer["name"]) == (200, INFERENCE, "inference-service")
@@ -107,14 +107,14 @@ def test_the_minimum_must_fit_the_maximum_whatever_the_priority(alice: Any, team
         ("", "priority=HIGH", "HIGH", False),
     ],
 )
-def test_what_is_said_beside_the_manifest_wins(alice: Any, named: str, query: str, priority: str, warned: bool) -> None:
+def test_parameters_override_the_manifest(alice: Any, named: str, query: str, priority: str, warned: bool) -> None:
     file = INFERENCE.replace("spec:\n", f"spec:\n  priorityClassName: {named}\n") if named else INFERENCE
     answer = alice.submit("team", file, query=query)
 
     row = Workflow.objects.get()
     assert (alice.status, row.priority, Reservation.objects.get().priority) == (200, priority, priority)
-    told = ["The file asks for priority LOW, the submission for HIGH: it is HIGH."] if warned else []
-    assert answer["warnings"] == row.warnings == told
+    expected = ["The file asks for priority LOW, the submission for HIGH: it is HIGH."] if warned else []
+    assert answer["warnings"] == row.warnings == expected
 
 
 def test_warnings_pass_through_and_stay_with_the_workflow(alice: Any) -> None:
@@ -153,7 +153,7 @@ def test_it_can_be_submitted_again_and_restarted(alice: Any) -> None:
     assert [Group.objects.get(workflow=row).gpus for row in rows] == [24] * 3
 
 
-def test_many_at_once_may_be_of_both_kinds(alice: Any) -> None:
+def test_a_batch_may_contain_both_kinds(alice: Any) -> None:
     files = [workflow_file("hello"), INFERENCE, TRAINING.replace("minSubGroup: 2\n", "minSubGroup: 9\n")]
     answer = alice.post("/api/pool/team/workflows", {"workflows": [{"file": file} for file in files]})
     assert alice.status == 400
@@ -163,7 +163,7 @@ def test_many_at_once_may_be_of_both_kinds(alice: Any) -> None:
     assert [each["name"] for each in made["workflows"]] == ["hello-1", "inference-service-1"]
 
 
-def test_a_kubernetes_pool_wants_to_know_the_image(alice: Any, team: Any) -> None:
+def test_a_kubernetes_pool_requires_the_image(alice: Any, team: Any) -> None:
     team.backend.kind = "kubernetes"
     team.backend.save()
     answer = alice.submit("team", INFERENCE)
@@ -185,7 +185,7 @@ def test_a_kubernetes_pool_wants_to_know_the_image(alice: Any, team: Any) -> Non
         pytest.param(INFERENCE + "    - {name: &n " + "x" * 900_000 + ", parent: *n}\n", id="a long name"),
     ],
 )
-def test_a_hostile_manifest_is_refused_in_a_sentence(alice: Any, text: str) -> None:
+def test_a_hostile_manifest_is_refused_with_a_message(alice: Any, text: str) -> None:
     answer = alice.submit("team", text)
 
     assert (alice.status, answer["error_code"]) == (400, "USAGE")
@@ -193,7 +193,7 @@ def test_a_hostile_manifest_is_refused_in_a_sentence(alice: Any, text: str) -> N
     assert not Workflow.objects.exists()
 
 
-def test_the_page_takes_a_manifest_with_its_own_priority(alice: Any) -> None:
+def test_the_page_accepts_a_manifest_with_its_own_priority(alice: Any) -> None:
     page = "/scheduling/workflow/submit/"
     client = Client()
     client.force_login(alice.user, "django.contrib.auth.backends.ModelBackend")
@@ -201,8 +201,8 @@ def test_the_page_takes_a_manifest_with_its_own_priority(alice: Any) -> None:
     form = {"pool": "team", "priority": "", "file": text, "variables": ""}
 
     checked = client.post(page, form | {"step": "check"})
-    told = "inference-service would be accepted by team: 1 group, which needs at least 24 GPUs at once"
-    assert told in checked.content.decode()
+    expected = "inference-service would be accepted by team: 1 group, which needs at least 24 GPUs at once"
+    assert expected in checked.content.decode()
     refused = client.post(page, form | {"file": text.replace("minSubGroup: 3", "minSubGroup: 5")})
     assert (refused.status_code, "spec.minSubGroup" in refused.content.decode()) == (400, True)
     assert client.post(page, form | {"step": "submit"}).status_code == 302

@@ -1,4 +1,4 @@
-"""The tree of a gang where people look for it: the answer of one workflow, and its page."""
+"""The tree of a gang in the answer about one workflow, and on its page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.specs.test_manifest import INFERENCE, TRAINING
 
 
 def running(**pods: int) -> None:
-    """So many pods of each SubGroup run."""
+    """Let the given number of pods of each SubGroup run."""
     for name, count in pods.items():
         chosen = (
             Task.objects.filter(sub_group=name.replace("_", "-"))
@@ -36,7 +36,7 @@ def gang(alice: Any) -> Any:
     return alice
 
 
-def test_one_workflow_tells_how_its_gang_stands(gang: Any) -> None:
+def test_the_answer_shows_the_state_of_the_gang(gang: Any) -> None:
     (group,) = gang.get("/api/workflow/inference-service-1")["groups"]
     whole = {"threshold": 3, "count": 3, "size": 4, "satisfied": True}
     leaf = {"parent": None, "threshold": 8, "size": 8}
@@ -90,7 +90,7 @@ def test_the_tree_costs_no_query(gang: Any) -> None:
     assert len(queries) == 0
 
 
-def test_a_pod_it_can_do_without_is_no_reason_to_give_up(alice: Any) -> None:
+def test_an_impossible_optional_pod_does_not_block_the_gang(alice: Any) -> None:
     alice.submit("team", INFERENCE.replace("osmo/gpus-per-pod: 1", "osmo/gpus-per-pod: {prefill-0: 64, prefill-1: 1}"))
     client = Client()
     client.force_login(alice.user, "django.contrib.auth.backends.ModelBackend")

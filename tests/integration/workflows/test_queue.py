@@ -1,4 +1,4 @@
-"""`/api/queue`: all waiting gangs with positions and reasons, and what each reader may see of them."""
+"""`/api/queue`: all waiting gangs with positions and reasons, and the part of them that each reader may see."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TWO_GROUPS = """workflow:
 A = "osmo-pool-ns-team--a"
 
 
-def standing(answer: Any) -> list[tuple[str, int, int, int]]:
+def positions_of(answer: Any) -> list[tuple[str, int, int, int]]:
     """(workflow, position, position in its queue, ahead) of every entry."""
     return [
         (entry["workflow"], entry["position"], entry["position_in_queue"], entry["ahead"])
@@ -93,29 +93,32 @@ def test_positions_follow_priority_then_age_and_pages_follow_positions(alice: An
     reconcile_pool()
 
     whole = alice.get("/api/queue")
-    in_subpool = [each for each in standing(whole) if each[0] in {"h-1", "n-2", "l-1"}]
+    in_subpool = [each for each in positions_of(whole) if each[0] in {"h-1", "n-2", "l-1"}]
     assert [name for name, *_ in in_subpool] == ["h-1", "n-2", "l-1"]
     assert [place for _, _, place, _ in in_subpool] == [1, 2, 3]
-    assert [place for _, place, _, _ in standing(whole)] == [1, 2, 3, 4]
+    assert [place for _, place, _, _ in positions_of(whole)] == [1, 2, 3, 4]
     assert {entry["reason"]["code"] for entry in whole["entries"]} == {"backend_offline"}
     assert {entry["unblock"][0] for entry in whole["entries"]} == {"Backend sim is set online again."}
 
     first, second = alice.get("/api/queue", limit=3), alice.get("/api/queue", limit=3, offset=3)
     assert first["entries"] + second["entries"] == whole["entries"]
     assert (first["more_entries"], second["more_entries"]) == (True, False)
-    assert standing(alice.get("/api/queue", pool="team--a")) == in_subpool
-    assert standing(alice.get("/api/queue", pool="team")) == standing(whole)
-    assert [name for name, *_ in standing(alice.get("/api/queue", pool="team--_shared"))] == ["n-1"]
+    assert positions_of(alice.get("/api/queue", pool="team--a")) == in_subpool
+    assert positions_of(alice.get("/api/queue", pool="team")) == positions_of(whole)
+    assert [name for name, *_ in positions_of(alice.get("/api/queue", pool="team--_shared"))] == ["n-1"]
     assert alice.get("/api/queue", pool="unknown") == {"entries": [], "more_entries": False}
     assert alice.get("/api/queue", user="bob") == {"entries": [], "more_entries": False}
-    assert standing(alice.get("/api/queue", user="alice")) == standing(whole)
-    assert [name for name, *_ in standing(alice.get("/api/queue", workflow=["h-1", "l-1", "gone-1"]))] == ["h-1", "l-1"]
+    assert positions_of(alice.get("/api/queue", user="alice")) == positions_of(whole)
+    assert [name for name, *_ in positions_of(alice.get("/api/queue", workflow=["h-1", "l-1", "gone-1"]))] == [
+        "h-1",
+        "l-1",
+    ]
     assert alice.get("/api/queue", limit="many")["details"][0]["path"] == "limit"
     assert alice.status == 400
 
 
 def test_work_of_others_is_counted_and_never_named(team: Any, caller: Any, reconcile_pool: Any) -> None:
-    """Pools that share nodes: bob's work stands in olga's way, and neither may know the other's names."""
+    """Pools that share nodes: bob's work blocks olga's work, and neither may learn the other's names."""
     Node.objects.filter(name__in=["sim-n2", "sim-n3", "sim-n4"]).delete()
     factories.make_pool("other", 100)
     bob, olga = caller("bob", "osmo-team-user"), caller("olga", "osmo-other-user")
@@ -143,11 +146,11 @@ def test_work_of_others_is_counted_and_never_named(team: Any, caller: Any, recon
 def test_a_user_who_lost_the_role_still_sees_their_work(alice: Any, caller: Any, reconcile_pool: Any) -> None:
     Backend.objects.update(offline=True)
     alice.submit("team", workflow_file("w"))
-    assert [name for name, *_ in standing(caller("alice").get("/api/queue"))] == ["w-1"]
+    assert [name for name, *_ in positions_of(caller("alice").get("/api/queue"))] == ["w-1"]
     assert caller("stranger").get("/api/queue")["entries"] == []
 
 
-def test_a_gang_behind_other_groups_says_so(alice: Any, reconcile_pool: Any) -> None:
+def test_the_reason_of_a_gang_behind_other_groups(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", TWO_GROUPS)
     reconcile_pool()
 
@@ -166,7 +169,7 @@ def test_a_gang_behind_other_groups_says_so(alice: Any, reconcile_pool: Any) -> 
     assert entry["unblock"] == ["Group first, which is RUNNING, completes."]
 
 
-def test_a_pool_in_maintenance_says_what_is_true(alice: Any, reconcile_pool: Any) -> None:
+def test_the_reason_in_a_pool_in_maintenance(alice: Any, reconcile_pool: Any) -> None:
     """Maintenance refuses new work only: waiting work there waits for the same reasons as elsewhere (D6)."""
     alice.submit("team--a", workflow_file("big", 30))
     reconcile_pool()
@@ -176,7 +179,7 @@ def test_a_pool_in_maintenance_says_what_is_true(alice: Any, reconcile_pool: Any
     assert (entry["reason"]["code"], entry["reason"]["missing"]) == ("over_quota", 4)
 
 
-def test_work_on_a_draining_subpool_says_what_it_waits_for(alice: Any, reconcile_pool: Any) -> None:
+def test_the_reason_on_a_draining_subpool(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("big", 30))
     reconcile_pool()
     alice.submit("team--a", workflow_file("w", 20))
@@ -185,7 +188,7 @@ def test_work_on_a_draining_subpool_says_what_it_waits_for(alice: Any, reconcile
     assert (entry["workflow"], entry["reason"]["code"], entry["reason"]["missing"]) == ("w-1", "over_quota", 20)
 
 
-def test_a_gang_that_is_too_large_for_every_node_is_told_so(alice: Any, reconcile_pool: Any) -> None:
+def test_the_reason_of_a_gang_that_is_too_large_for_every_node(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", workflow_file("wide", 40))
     reconcile_pool()
     (entry,) = alice.get("/api/queue")["entries"]
@@ -194,7 +197,7 @@ def test_a_gang_that_is_too_large_for_every_node_is_told_so(alice: Any, reconcil
     assert entry["unblock"][0].startswith("Never on these nodes: it needs 40 GPUs in")
 
 
-def test_on_a_cluster_the_quota_is_ours_to_explain_and_the_place_is_not(alice: Any) -> None:
+def test_on_a_cluster_we_explain_the_quota_and_not_the_nodes(alice: Any) -> None:
     Backend.objects.update(kind=Backend.Kind.KUBERNETES)
     Node.objects.all().delete()
     alice.submit("team--a", workflow_file("w", 4))
@@ -271,7 +274,7 @@ def test_an_unchanged_queue_is_not_built_again(
         lambda: cancel_workflow(actor=admin_actor(), name="job-1"),
     ],
 )  # fmt: skip
-def test_a_change_of_anything_that_the_queue_is_made_from_is_seen(team: Pool, change: Callable[[], object]) -> None:
+def test_a_change_of_any_row_of_the_queue_is_seen(team: Pool, change: Callable[[], object]) -> None:
     lender = factories.make_pool("lender", 8, on=factories.make_backend("far", namespace="far"))
     Pool.objects.filter(pk__in=[team.pk, lender.pk]).update(cohort=Cohort.objects.create(name="both"))
     Pool.objects.filter(pk=team.pk).update(config={"gpu_quota_namespace": "team-a"})
@@ -411,14 +414,14 @@ def test_the_cache_of_specifications_drops_the_oldest(monkeypatch: pytest.Monkey
     assert cache.find([first]) == {}, "what cannot be read is not cached"
 
 
-def test_a_workflow_carries_its_reason(alice: Any, reconcile_pool: Any) -> None:
+def test_the_answer_about_a_workflow_contains_its_reason(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("big", 28))
     reconcile_pool()
     alice.submit("team--a", workflow_file("w", 5))
-    told = alice.get("/api/workflow/w-1")
+    answer = alice.get("/api/workflow/w-1")
     (entry,) = alice.get("/api/queue")["entries"]
-    assert told["reason"] == entry["reason"]
-    assert told["groups"][0]["waiting"] == {
+    assert answer["reason"] == entry["reason"]
+    assert answer["groups"][0]["waiting"] == {
         key: entry[key] for key in ("position", "position_in_queue", "ahead", "reason", "unblock")
     }
     runs = alice.get("/api/workflow/big-1")

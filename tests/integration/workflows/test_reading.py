@@ -1,4 +1,4 @@
-"""Lists, one workflow, its texts, tags and tasks (OSMO contract 7.2); who sees what (D10)."""
+"""Lists, one workflow, its texts, tags and tasks (OSMO contract 7.2), and the rights to read them (D10)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def busy(alice: Any, caller: Any, team: Any) -> Any:
     return alice
 
 
-def test_without_words_the_list_is_mine_newest_first(busy: Any) -> None:
+def test_without_filters_the_list_has_my_work_newest_first(busy: Any) -> None:
     answer = busy.get("/api/workflow", limit=20, offset=0, order="DESC")
 
     assert names(answer) == ["y-1", "x-1"]
@@ -102,7 +102,7 @@ def test_filters(busy: Any, query: dict[str, Any], expected: list[str]) -> None:
     assert names(answer) == expected
 
 
-def test_more_entries_says_so(busy: Any) -> None:
+def test_more_entries_is_reported(busy: Any) -> None:
     assert busy.get("/api/workflow", limit=1)["more_entries"] is True
     assert busy.get("/api/workflow", limit=2)["more_entries"] is False
 
@@ -129,7 +129,7 @@ def test_queries_that_cannot_be_read(busy: Any, query: dict[str, Any]) -> None:
     assert answer["details"][0]["path"] == next(iter(query))
 
 
-def test_people_see_their_pools_and_their_own(busy: Any, caller: Any, admin: Any) -> None:
+def test_users_see_their_pools_and_their_own_work(busy: Any, caller: Any, admin: Any) -> None:
     everything = ["z-1", "x-2", "y-1", "x-1"]
     see = {
         caller("bob"): ["x-2", "y-1", "x-1"],
@@ -148,7 +148,7 @@ def test_people_see_their_pools_and_their_own(busy: Any, caller: Any, admin: Any
             assert {task["workflow_id"] for task in tasks} == set(expected)
 
 
-def test_a_lost_role_leaves_one_s_own_work(busy: Any, caller: Any) -> None:
+def test_without_the_role_users_still_see_their_own_work(busy: Any, caller: Any) -> None:
     busy.user.groups.clear()
     alone = caller("alice")
 
@@ -187,7 +187,7 @@ def test_a_workflow_with_groups_and_tasks(alice: Any, reconcile_pool: Any) -> No
 def test_one_workflow_costs_the_same_however_large(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", CHAIN)
     alice.submit("team", workflow_file("small"))
-    alice.get("/api/queue")  # the line of those who wait is found once for all that look at it
+    alice.get("/api/queue")  # the pending queue is built once for all readers
     counts = []
     for name in ("chain-1", "small-1"):
         with CaptureQueriesContext(connection) as queries:
@@ -240,7 +240,7 @@ def test_logs_of_a_cluster_say_where_the_output_is(alice: Any, team: Any) -> Non
     assert "imulated" not in logs
 
 
-def test_texts_tell_what_is_known(alice: Any, admin: Any, reconcile_pool: Any) -> None:
+def test_texts_contain_the_recorded_facts(alice: Any, admin: Any, reconcile_pool: Any) -> None:
     alice.submit("team", CHAIN)
     reconcile_pool()
     admin.post("/api/workflow/chain-1/end", {"status": "FAILED", "description": "out of memory"})
@@ -269,7 +269,7 @@ def test_texts_tell_what_is_known(alice: Any, admin: Any, reconcile_pool: Any) -
 
 @pytest.mark.parametrize("call", ["logs", "error_logs", "events"])
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "messages"),
     [
         ({"retry_id": "x"}, {"retry_id": "a whole number"}),
         ({"retry_id": "1"}, {"retry_id": "name the task, too, as task_name"}),
@@ -279,13 +279,13 @@ def test_texts_tell_what_is_known(alice: Any, admin: Any, reconcile_pool: Any) -
     ],
     ids=["no number", "no task", "negative", "no such task", "two faults"],
 )
-def test_a_attempt_that_is_none_is_refused(alice: Any, call: str, query: dict[str, str], said: dict[str, str]) -> None:
+def test_an_invalid_attempt_is_refused(alice: Any, call: str, query: dict[str, str], messages: dict[str, str]) -> None:
     alice.submit("team", CHAIN)
     refused = alice.get(f"/api/workflow/chain-1/{call}", **query)
     assert alice.status == 400
     found = {detail["path"]: detail["message"] for detail in refused["details"]}
-    assert found.keys() == said.keys()
-    assert all(words in found[path] for path, words in said.items())
+    assert found.keys() == messages.keys()
+    assert all(words in found[path] for path, words in messages.items())
 
 
 def test_tags(alice: Any, caller: Any) -> None:

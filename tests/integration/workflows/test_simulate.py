@@ -1,4 +1,5 @@
-"""`/api/simulate`: scenario files as on the command line, and the live state with changes, for everybody who may."""
+"""`/api/simulate`: scenario files as on the command line, and the live state with changes, for the roles that may read
+it."""
 
 from __future__ import annotations
 
@@ -57,14 +58,14 @@ def test_a_file_is_answered_as_without_a_server(alice: Any, example: Path) -> No
         ('{"live": true, "changes": 1}', "changes", "bad_value", None),
     ],
 )
-def test_what_cannot_be_read_is_a_scenario_error(chief: Any, text: str, path: str, code: str, line: int | None) -> None:
+def test_an_unreadable_body_is_a_scenario_error(chief: Any, text: str, path: str, code: str, line: int | None) -> None:
     refused = sent(chief, text)
     assert (chief.status, refused["error_code"]) == (400, "SCENARIO")
     (fault,) = [each for each in refused["details"] if each["path"] == path]
     assert (fault["code"], fault.get("line")) == (code, line)
 
 
-def test_a_scenario_here_is_as_large_as_a_thread_may_bear(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scenario_has_the_limits_of_a_web_request(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "WEB_BOUNDS", replace(simulation.WEB_BOUNDS, tasks=5))
     refused = sent(alice, "queues: [{name: q}]\nworkloads: [{name: w, queue: q, tasks: [{count: 6, gpus: 1}]}]")
     assert (alice.status, refused["details"][0]["path"]) == (400, "workloads[0].tasks[0].count")
@@ -88,17 +89,18 @@ def test_the_live_state_with_changes_and_nothing_is_written(alice: Any, chief: A
     ended = chief.post("/api/simulate", {"live": True, "backend": "sim", "changes": [{"finish": ["big-1"]}]})
     assert [ended["workloads"][name]["state"] for name in ("big-1", "w-1")] == ["finished", "running"]
     new = {"name": "new", "queue": "team", "priority": "HIGH", "tasks": [{"count": 2, "gpus": 32}]}
-    tried = chief.post("/api/simulate", {"live": True, "changes": [{"submit": new}]})
-    assert tried["workloads"]["new"]["state"] == "running"
-    assert tried["queues"][SHARED]["usage"][G] == 64
+    answer = chief.post("/api/simulate", {"live": True, "changes": [{"submit": new}]})
+    assert answer["workloads"]["new"]["state"] == "running"
+    assert answer["queues"][SHARED]["usage"][G] == 64
 
     assert chief.post("/api/simulate", {"live": True}) == now
     assert AuditEntry.objects.count() == before
     assert alice.get("/api/workflow/w-1")["status"] == "PENDING"
 
 
-def test_who_may_ask_and_what_is_told(alice: Any, chief: Any, caller: Any, reconcile_pool: Any) -> None:
-    """The admin of a pool sees this pool; other work on shared nodes keeps its numbers and loses its names."""
+def test_the_rights_to_simulate_and_the_visible_names(alice: Any, chief: Any, caller: Any, reconcile_pool: Any) -> None:
+    """The admin of a pool sees this pool; other work on shared nodes is shown with its numbers and without its
+    names."""
     factories.make_pool("private", 8, secret=4)
     other = caller("olga", "osmo-private-user")
     other.submit("private--secret", workflow_file("hidden", 4))
@@ -146,14 +148,14 @@ def test_with_several_backends_one_is_named(chief: Any, admin: Any, caller: Any,
     assert admin.status == 404
 
 
-def test_new_work_stands_on_the_platform_of_its_pool(admin: Any, team: Any) -> None:
+def test_new_work_runs_on_the_platform_of_its_pool(admin: Any, team: Any) -> None:
     Node.objects.create(backend=Backend.objects.get(name="sim"), name="other-kind", gpus=64, platform="big")
     work = {"name": "new", "queue": "team", "tasks": [{"gpus": 40}]}
-    tried = admin.post("/api/simulate", {"live": True, "changes": [{"submit": work}]})
-    assert tried["workloads"]["new"]["reason"]["code"] == "never_fits"
+    answer = admin.post("/api/simulate", {"live": True, "changes": [{"submit": work}]})
+    assert answer["workloads"]["new"]["reason"]["code"] == "never_fits"
 
 
-def test_groups_that_wait_for_others_take_no_part(alice: Any, chief: Any, reconcile_pool: Any) -> None:
+def test_groups_that_wait_for_others_are_not_simulated(alice: Any, chief: Any, reconcile_pool: Any) -> None:
     alice.submit(
         "team",
         "workflow:\n  name: chain\n  resources: {default: {gpu: 2}}\n  groups:\n"

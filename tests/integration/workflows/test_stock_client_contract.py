@@ -1,5 +1,5 @@
-"""The requests that the stock client sends, as it was seen to send them, and the answers read as it reads them
-(OSMO contract, sections 0 to 8)."""
+"""The requests of the stock client, as they were observed, and the answers, read as the client reads them (OSMO
+contract, sections 0 to 8)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ default-values: {name: hello}
 
 
 def logged_in(name: str, *roles: str) -> StockClient:
-    """`osmo login URL --method token --token T` of somebody new."""
+    """`osmo login URL --method token --token T` of a new user."""
     factories.make_user(name, *roles)
     return StockClient(token=create_token(actor=SYSTEM, owner=name, name="cli")[1])
 
@@ -42,7 +42,7 @@ def root(team: Any) -> StockClient:
 
 
 def body_of(file: str, template: str | None = None) -> dict[str, Any]:
-    """What `workflow submit` posts."""
+    """The body that `workflow submit` posts."""
     return {
         "file": file,
         "set_variables": [],

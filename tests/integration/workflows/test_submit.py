@@ -1,4 +1,4 @@
-"""Submitting over HTTP: answers, refusals, who may (OSMO contract 7.1; api.md; decisions D5, D6, D10)."""
+"""Submitting over HTTP: answers, refusals and rights (OSMO contract 7.1; api.md; decisions D5, D6, D10)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_accepted_file_answers_id_queue_and_status(alice: Any) -> None:
     assert (row.priority, row.submitted_by.username) == ("HIGH", "alice")
 
 
-def test_a_subpool_takes_the_work_into_its_own_queue(alice: Any) -> None:
+def test_a_subpool_puts_the_work_into_its_own_queue(alice: Any) -> None:
     assert alice.submit("team--a", workflow_file(gpus=30))["queue"] == "osmo-pool-ns-team--a"
     assert Reservation.objects.get().needed_gpus == 30
 
@@ -61,7 +61,7 @@ def test_ids_count_up_by_name(alice: Any) -> None:
     assert names == ["x-1", "y-1", "x-2"]
 
 
-def test_a_dry_run_renders_and_leaves_nothing(alice: Any) -> None:
+def test_a_dry_run_renders_and_stores_nothing(alice: Any) -> None:
     body = {"file": TEMPLATE, "set_variables": ["gpus=4"], "set_string_variables": ["name=mine"]}
     answer = alice.post("/api/pool/team/workflow", body, query="dry_run=True")
 
@@ -97,7 +97,7 @@ def test_braces_of_a_rendered_file_are_not_rendered_again(alice: Any) -> None:
     assert (alice.status, answer["name"]) == (200, "raw-1")
 
 
-def test_validation_tells_it_in_words(alice: Any) -> None:
+def test_validation_answers_a_message(alice: Any) -> None:
     answer = alice.submit("team", workflow_file("hello"), query="validation_only=True")
 
     assert "valid" in answer["logs"]
@@ -158,13 +158,13 @@ def test_a_query_of_the_wrong_form(alice: Any, query: str, path: str) -> None:
     assert [fault["path"] for fault in answer["details"]] == [path]
 
 
-def test_a_boolean_that_is_none(alice: Any) -> None:
+def test_an_invalid_boolean(alice: Any) -> None:
     alice.submit("team", workflow_file(), query="dry_run=perhaps")
 
     assert alice.status == 400
 
 
-def test_labels_and_variables_beside_the_file_win(alice: Any) -> None:
+def test_labels_and_variables_in_parameters_override_the_file(alice: Any) -> None:
     file = workflow_file("hello", project="one", keep="yes")
     alice.submit("team", file, query="label=project=two&env_vars=A=1&env_vars=B=x=y&label=osmo/simulated-runtime=90s")
 
@@ -198,13 +198,13 @@ def test_low_above_the_maximum_can_never_run(alice: Any, team: Pool) -> None:
     assert (alice.status, answer["error_code"]) == (400, "RESOURCE")
 
 
-def test_use_never_refuses(alice: Any) -> None:
+def test_current_usage_never_refuses(alice: Any) -> None:
     for _ in range(3):
         assert alice.submit("team", workflow_file(gpus=70), query="priority=HIGH")["status"] == "PENDING"
 
 
 @pytest.mark.parametrize("state", ["DELETING", "ARCHIVED"])
-def test_a_subpool_that_is_not_active_takes_nothing(alice: Any, team: Pool, state: str) -> None:
+def test_a_subpool_that_is_not_active_accepts_nothing(alice: Any, team: Pool, state: str) -> None:
     Pool.objects.filter(name="team--a").update(subpool_state=state)
 
     answer = alice.submit("team--a", workflow_file(), query="priority=LOW")
@@ -213,7 +213,7 @@ def test_a_subpool_that_is_not_active_takes_nothing(alice: Any, team: Pool, stat
     assert state in answer["message"]
 
 
-def test_maintenance_lets_only_osmo_admin_in(alice: Any, admin: Any, team: Pool) -> None:
+def test_maintenance_accepts_work_of_osmo_admin_only(alice: Any, admin: Any, team: Pool) -> None:
     Pool.objects.filter(pk=team.pk).update(enable_maintenance=True)
 
     refused = alice.submit("team", workflow_file())
@@ -223,7 +223,7 @@ def test_maintenance_lets_only_osmo_admin_in(alice: Any, admin: Any, team: Pool)
     assert admin.status == 200
 
 
-def test_an_offline_backend_takes_work_that_waits(alice: Any, team: Pool, reconcile_pool: Any) -> None:
+def test_an_offline_backend_accepts_work_that_waits(alice: Any, team: Pool, reconcile_pool: Any) -> None:
     assert team.backend is not None
     team.backend.offline = True
     team.backend.save()
@@ -233,7 +233,7 @@ def test_an_offline_backend_takes_work_that_waits(alice: Any, team: Pool, reconc
 
 
 @pytest.mark.parametrize("name", ["nowhere", "team--nowhere", "team--_shared", "team--", "--a", "TEAM"])
-def test_unknown_and_shared_pools_are_not_there(alice: Any, admin: Any, name: str) -> None:
+def test_unknown_and_shared_pools_are_not_found(alice: Any, admin: Any, name: str) -> None:
     for somebody in (alice, admin):
         answer = somebody.submit(name, workflow_file())
         assert (somebody.status, answer["error_code"]) == (404, "NOTFOUND")
@@ -258,7 +258,7 @@ def test_roles_on_the_pool_and_only_on_that_pool(caller: Any, team: Pool) -> Non
             assert person.status == (200 if name in allowed else 404), (role, name)
 
 
-def test_a_viewer_sees_the_pool_but_may_not(caller: Any, team: Pool) -> None:
+def test_a_viewer_sees_the_pool_but_may_not_submit(caller: Any, team: Pool) -> None:
     viewer = caller("vera", "osmo-viewer")
 
     viewer.submit("team", workflow_file())
@@ -283,7 +283,7 @@ def test_a_repeated_key_submits_once(alice: Any) -> None:
     assert Workflow.objects.count() == 2
 
 
-def test_a_refusal_is_not_remembered_under_its_key(alice: Any, team: Pool) -> None:
+def test_a_refusal_is_not_stored_under_its_key(alice: Any, team: Pool) -> None:
     Pool.objects.filter(pk=team.pk).update(enable_maintenance=True)
     alice.submit("team", workflow_file(), **{"Idempotency-Key": "k1"})
     assert alice.status == 400
@@ -293,7 +293,7 @@ def test_a_refusal_is_not_remembered_under_its_key(alice: Any, team: Pool) -> No
     assert alice.status == 200
 
 
-def test_an_old_workflow_s_file_again(alice: Any) -> None:
+def test_submitting_the_file_of_an_old_workflow(alice: Any) -> None:
     alice.submit("team", workflow_file("hello", project="one"), query="priority=HIGH&env_vars=A=1")
 
     again = alice.post("/api/pool/team--a/workflow", query="workflow_id=hello-1&priority=LOW&label=project=two")
@@ -322,7 +322,7 @@ def test_counters_move_with_the_submission(alice: Any, team: Pool) -> None:
     assert (usage.used, usage.total_usage, usage.live_workflows, usage.committed) == (0, 0, 2, 4)
 
 
-def test_submitting_costs_few_statements_whatever_waits(alice: Any) -> None:
+def test_the_number_of_statements_does_not_depend_on_waiting_work(alice: Any) -> None:
     alice.submit("team", workflow_file())  # warm
     counts = []
     for _ in range(2):

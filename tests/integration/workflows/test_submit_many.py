@@ -14,7 +14,7 @@ from tests.support.factories import make_pool, workflow_file
 PATH = "/api/pool/team/workflows"
 
 
-def test_all_are_taken_in_their_order(alice: Any) -> None:
+def test_all_are_accepted_in_their_order(alice: Any) -> None:
     items = [
         {"file": workflow_file("x", gpus=1)},
         {"file": workflow_file("y", gpus=2), "priority": "HIGH"},
@@ -47,7 +47,7 @@ def test_an_item_takes_the_parameters_of_a_single_submission(alice: Any) -> None
     assert (row.name, row.priority, row.labels, row.env_vars) == ("mine-1", "LOW", {"project": "x"}, {"A": "1"})
 
 
-def test_one_fault_refuses_all_and_every_fault_has_its_place(alice: Any) -> None:
+def test_one_fault_refuses_all_and_every_fault_has_its_path(alice: Any) -> None:
     bad = "workflow:\n  name: x\n  tasks:\n  - {name: t, image: i}\n"
     answer = alice.post(
         PATH, {"workflows": [{"file": workflow_file()}, {"file": bad}, {"file": workflow_file()}, {"file": bad}]}
@@ -59,7 +59,7 @@ def test_one_fault_refuses_all_and_every_fault_has_its_place(alice: Any) -> None
     assert not Workflow.objects.exists()
 
 
-def test_each_quota_refusal_has_its_place_and_numbers(alice: Any) -> None:
+def test_each_quota_refusal_has_its_path_and_numbers(alice: Any) -> None:
     items = [{"file": workflow_file("x", gpus=gpus)} for gpus in (10, 71, 70, 80)]
     answer = alice.post(PATH, {"workflows": items})
 
@@ -93,7 +93,7 @@ def test_a_body_of_the_wrong_form(alice: Any, body: Any) -> None:
     assert answer["details"]
 
 
-def test_a_dry_run_checks_all_and_leaves_nothing(alice: Any) -> None:
+def test_a_dry_run_checks_all_and_stores_nothing(alice: Any) -> None:
     answer = alice.post(
         PATH, {"workflows": [{"file": workflow_file("x")}, {"file": workflow_file("y")}]}, query="dry_run=True"
     )
@@ -103,7 +103,7 @@ def test_a_dry_run_checks_all_and_leaves_nothing(alice: Any) -> None:
     assert not Workflow.objects.exists()
 
 
-def test_a_closed_pool_says_so_once(alice: Any, team: Any) -> None:
+def test_a_closed_pool_refuses_with_one_message(alice: Any, team: Any) -> None:
     team.enable_maintenance = True
     team.save()
     answer = alice.post(PATH, {"workflows": [{"file": workflow_file()}] * 3})

@@ -1,4 +1,4 @@
-"""Starting, ending, cancelling, timeouts, drain, restart: what the rules say happens (D3 to D6, api.md)."""
+"""Starting, ending, cancelling, timeouts, drain and restart, as the rules say (D3 to D6, api.md)."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def usage(pool: str) -> tuple[int, int, int]:
 
 
 def end(name: str, group: str | None = None) -> None:
-    """Report that what runs of a workflow is done."""
+    """Report that the running gangs of a workflow have completed."""
     end_workflow(actor=SYSTEM, name=name, status=TaskStatus.COMPLETED, group=group)
 
 
 def later(**ago: int) -> None:
-    """Let time pass for everything that is due one day."""
+    """Move the times of all due work and of all running workflows into the past."""
     for group in Group.objects.exclude(due_at=None):
         span = timedelta(**ago)
         group.due_at = group.due_at - span if group.due_at else None
@@ -71,7 +71,7 @@ def later(**ago: int) -> None:
 
 @pytest.fixture(autouse=True)
 def clean_ledger(db: None) -> Any:
-    """Whatever a test did, counters and statuses tell one story afterwards."""
+    """After each test the counters and the statuses agree."""
     yield
     assert verify() == []
 
@@ -96,7 +96,7 @@ def test_low_counts_as_total_but_not_as_used(alice: Any, reconcile_pool: Any) ->
     assert usage("team--a") == (30, 70, 2)
 
 
-def test_priority_then_submit_time_then_place(alice: Any, reconcile_pool: Any) -> None:
+def test_order_by_priority_then_submit_time_then_position(alice: Any, reconcile_pool: Any) -> None:
     for name, priority in (("low", "LOW"), ("n1", "NORMAL"), ("n2", "NORMAL"), ("high", "HIGH")):
         alice.submit("team--a", workflow_file(name, gpus=20), query=f"priority={priority}")
     Node.objects.filter(name__in=["sim-n3", "sim-n4"]).delete()
@@ -125,7 +125,7 @@ def test_firm_work_waits_at_its_quota_and_smaller_work_may_pass(alice: Any, reco
     assert statuses() == {"one-1": "RUNNING", "two-1": "PENDING", "three-1": "RUNNING"}
 
 
-def test_machines_limit_what_quotas_allow(alice: Any, reconcile_pool: Any) -> None:
+def test_nodes_limit_work_that_quotas_allow(alice: Any, reconcile_pool: Any) -> None:
     Node.objects.update(gpus=8)
     alice.submit("team", workflow_file("wide", gpus=9))
     for number in range(5):
@@ -199,7 +199,7 @@ def test_groups_follow_their_upstream(alice: Any, admin: Any, reconcile_pool: An
     assert not Reservation.objects.exists()
 
 
-def test_a_failed_upstream_fails_what_is_behind_it_all_the_way(alice: Any, admin: Any, reconcile_pool: Any) -> None:
+def test_a_failed_upstream_fails_all_groups_that_depend_on_it(alice: Any, admin: Any, reconcile_pool: Any) -> None:
     alice.submit("team", CHAIN)
     reconcile_pool()
     admin.post("/api/workflow/chain-1/end", {"status": "FAILED", "group": "first"})
@@ -211,7 +211,7 @@ def test_a_failed_upstream_fails_what_is_behind_it_all_the_way(alice: Any, admin
     assert statuses() == {"chain-1": "FAILED"}
 
 
-def test_end_refuses_what_does_not_run(alice: Any, admin: Any, caller: Any, reconcile_pool: Any) -> None:
+def test_end_refuses_work_that_does_not_run(alice: Any, admin: Any, caller: Any, reconcile_pool: Any) -> None:
     alice.submit("team", CHAIN)
     path = "/api/workflow/chain-1/end"
     admin.post(path, {"status": "COMPLETED"})
@@ -263,7 +263,7 @@ def test_without_auto_end_nothing_ends_by_itself(alice: Any, reconcile_pool: Any
     assert reconcile_pool() == []
 
 
-def test_queue_timeout_ends_what_waited_too_long(alice: Any, reconcile_pool: Any) -> None:
+def test_queue_timeout_ends_work_that_waited_too_long(alice: Any, reconcile_pool: Any) -> None:
     Node.objects.all().delete()
     alice.submit("team", TIMED % "queue_timeout: 60s")
     assert reconcile_pool() == []
@@ -285,7 +285,7 @@ def test_exec_timeout_ends_the_whole_workflow(alice: Any, reconcile_pool: Any) -
     assert list(groups("chain-1").values()) == ["FAILED_EXEC_TIMEOUT"] * 2 + ["FAILED_UPSTREAM"] * 2
 
 
-def test_work_done_before_its_timeout_has_completed_however_late_we_look(alice: Any, team: Pool) -> None:
+def test_work_done_before_its_timeout_completes_even_if_checked_later(alice: Any, team: Pool) -> None:
     Backend.objects.update(auto_end=True)
     file = TIMED % "exec_timeout: 60s"
     alice.submit("team", file, query="label=osmo/simulated-runtime=30s")
@@ -333,7 +333,7 @@ def test_a_finished_workflow_is_cancelled_only_by_force_which_changes_nothing(al
     assert statuses() == {"one-1": "COMPLETED"}
 
 
-def test_dry_runs_tell_and_change_nothing(alice: Any, admin: Any, reconcile_pool: Any) -> None:
+def test_dry_runs_report_and_change_nothing(alice: Any, admin: Any, reconcile_pool: Any) -> None:
     alice.submit("team", workflow_file("one"))
     reconcile_pool()
     effect = alice.post("/api/workflow/one-1/cancel", query="dry_run=True")
@@ -380,7 +380,7 @@ def test_the_last_workflow_that_ends_archives_a_draining_subpool(alice: Any, rec
 
 
 def test_a_draining_workflow_with_gangs_still_to_start_can_finish(alice: Any, reconcile_pool: Any) -> None:
-    """D4: the leaf keeps what its live work needs, and the shared leaf gets only the rest."""
+    """D4: the leaf keeps the quota that its active work needs, and the shared leaf gets only the rest."""
     Node.objects.update(gpus=100)
     file = CHAIN.replace("gpu: 4", "gpu: 15")
     alice.submit("team--a", file)
@@ -400,7 +400,7 @@ def test_a_draining_workflow_with_gangs_still_to_start_can_finish(alice: Any, re
     assert statuses() == {"chain-1": "COMPLETED", "greedy-1": "RUNNING"}
 
 
-def test_a_smaller_quota_touches_nothing_that_runs(alice: Any, reconcile_pool: Any) -> None:
+def test_a_smaller_quota_changes_no_running_work(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("one", gpus=30))
     reconcile_pool()
     resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=5)
@@ -412,7 +412,7 @@ def test_a_smaller_quota_touches_nothing_that_runs(alice: Any, reconcile_pool: A
     assert statuses()["two-1"] == "RUNNING"
 
 
-def test_deleting_with_cancel_pending_ends_what_waits(alice: Any, reconcile_pool: Any) -> None:
+def test_deleting_with_cancel_pending_ends_waiting_work(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("one", gpus=30))
     reconcile_pool()
     alice.submit("team--a", workflow_file("two", gpus=30))
@@ -438,7 +438,9 @@ def test_reconcile_on_request(alice: Any, admin: Any, caller: Any) -> None:
     assert admin.status == 409
 
 
-def test_another_reconciliation_under_way_is_told_not_waited_for_ever(alice: Any, admin: Any, monkeypatch: Any) -> None:
+def test_a_request_waits_only_a_limited_time_for_another_reconciliation(
+    alice: Any, admin: Any, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(reconciliation, "MANUAL_LOCK_TIMEOUT", 0.2)
     other = connections.create_connection("default")
     try:
@@ -482,7 +484,7 @@ def test_a_backlog_is_searched_to_its_end(alice: Any, reconcile_pool: Any) -> No
     assert [name for name, status in statuses().items() if status == "RUNNING"] == ["small-1"]
 
 
-def test_times_are_told_in_order(alice: Any, reconcile_pool: Any) -> None:
+def test_times_are_in_order(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team", workflow_file("one"))
     reconcile_pool()
     end("one-1")
