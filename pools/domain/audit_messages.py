@@ -276,7 +276,7 @@ _MESSAGES: dict[str, Callable[[_AuditEntry], str]] = {
     "cohort.created": _cohort_created,
     "cohort.moved": _cohort_moved,
     "cohort.named": _name_renderer("named cohort {}, which has no quota until it is configured"),
-    "cohort.forgotten": _name_renderer("removed cohort {}, which no pool or cohort names any more"),
+    "cohort.forgotten": _name_renderer("removed cohort {}, which no pool or cohort names"),
     "cohort.inactive": _name_renderer("found a cycle in the parents of cohort {}: nothing new starts below it"),
     "cohort.active": _name_renderer("found the cycle in the parents of cohort {} resolved"),
     "user.updated": _user_updated,

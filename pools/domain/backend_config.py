@@ -117,7 +117,7 @@ def _nodes(fields: FieldReader) -> tuple[NodeSpec, ...]:
     for row in rows:
         node = _node(row)
         if node.name in seen:
-            row.add_fault("name", "duplicate_name", f"{node.name!r} stands twice; each machine has its own name.")
+            row.add_fault("name", "duplicate_name", f"{node.name!r} is given twice; each node has its own name.")
         seen.add(node.name)
         nodes.append(node)
     return tuple(nodes)

@@ -157,7 +157,7 @@ def _gpu(pool: FieldReader) -> tuple[int | None, int | None, int | None]:
         gpu.add_fault(
             "maximum",
             "maximum_below_guarantee",
-            f"is {maximum}, below the guarantee of {guarantee}: a pool cannot be promised more than it may ever hold. "
+            f"is {maximum}, below the guarantee of {guarantee}: the quota of a pool cannot be above its maximum. "
             "Raise it, or give -1 for no limit.",
         )
     return guarantee, maximum, gpu.whole_number("weight", DEFAULT_WEIGHT, minimum=0, maximum=MAX_GPUS)
@@ -170,8 +170,8 @@ def _cohort(pool: FieldReader, guarantee: int | None) -> tuple[str | None, int |
         pool.whole_number(key, 0, minimum=-MAX_GPUS, maximum=MAX_GPUS) if pool.is_given(key) else None
         for key in ("borrowing_limit", "lending_limit")
     )
-    promised = decode_gpus(guarantee)
-    row = QuotaRow("", DEFAULT_FLAVOR, "gpu", promised, borrowing, lending)
+    nominal = decode_gpus(guarantee)
+    row = QuotaRow("", DEFAULT_FLAVOR, "gpu", nominal, borrowing, lending)
     for fault in check_quota_rows([row], has_parent=cohort is not None, is_pool=True):
         pool.faults.append(replace(fault, path=pool.path_of(fault.path.lstrip("."))))
     return cohort, borrowing, lending
@@ -252,7 +252,7 @@ def _topology_keys(pool: FieldReader) -> list[dict[str, str]]:
                 row.add_fault(name, "missing", "is missing.")
         if entry["key"] in seen:
             row.add_fault(
-                "key", "duplicate_name", f"{shorten_value(entry['key'])!r} stands twice; each key has its own name."
+                "key", "duplicate_name", f"{shorten_value(entry['key'])!r} is given twice; each key has its own name."
             )
         seen.add(entry["key"])
         found.append(entry)

@@ -101,7 +101,7 @@ class DispatchWait:
 
 
 def explain_dispatch_wait(verdict: StartRefusal | Shortfall, idle_gpus: Amount = 0) -> DispatchWait:
-    """The verdict as a reason with a message. `idle_gpus` are idle GPUs of the tree that nobody lends."""
+    """The verdict as a reason with a message. `idle_gpus` are idle GPUs of the tree that their owners do not lend."""
     request_text = f"It asks for {_gpus(verdict.requested)}"
     if isinstance(verdict, StartRefusal):
         code, limit = _CODES[verdict.code]

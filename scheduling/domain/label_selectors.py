@@ -27,7 +27,7 @@ def selector_pattern(selector: str) -> str | None:
 
 def _translate(part: str) -> str | None:
     if part == "|":
-        return None  # alternatives stand in parentheses
+        return None  # alternatives need parentheses
     if not part.startswith("("):
         return _glob(part)
     alternatives = part[1:-1].split("|")

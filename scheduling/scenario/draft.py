@@ -129,7 +129,7 @@ class ScenarioDraft:
         }
 
     def finish_workload(self, name: str) -> None:
-        """The work ends and holds nothing any more."""
+        """The work ends and uses nothing afterwards."""
         gang = self.gangs[name]
         ended = tuple(replace(task, state=TaskState.FINISHED, node=None) for task in gang.tasks)
         self.gangs[name] = replace(gang, tasks=ended)

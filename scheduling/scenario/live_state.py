@@ -20,7 +20,7 @@ GROUP_SEPARATOR = "/"
 @dataclass(frozen=True, slots=True)
 class LiveNames:
     """The names that users know for these facts. `queues`: other names of queues; `submission_aliases`: the same where
-    work is submitted, which goes to a leaf; `allowed`: by leaf, the nodes that new work there may stand on, None for
+    work is submitted, which goes to a leaf; `allowed`: by leaf, the nodes that new work there may use, None for
     all."""
 
     queue_aliases: Mapping[str, str] = field(default_factory=dict)

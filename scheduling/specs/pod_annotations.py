@@ -44,7 +44,7 @@ def read_pods(
     """The pods of each SubGroup by name; after faults only good for finding further ones.
 
     `annotations` is `metadata.annotations`, `metadata` what to complain at when it is missing, `minimums` the minimum
-    of each SubGroup without children, None if these cannot be known. A SubGroup nobody says otherwise of has its
+    of each SubGroup without children, None if these cannot be known. A SubGroup without an annotation has its
     minimum."""
     return _Annotations(annotations, metadata, minimums, rules).pods()
 

@@ -109,7 +109,7 @@ def _group(place: YamlCursor, resources: dict[str, ResourceEntry], names: Unique
 
 
 def _as_lead(task: TaskSpec) -> TaskSpec:
-    """The only task of a group leads it, whatever the file says."""
+    """The task as the lead of its group: an only task is always the lead."""
     return replace(task, lead=True)
 
 

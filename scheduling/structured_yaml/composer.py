@@ -169,7 +169,7 @@ class YamlComposer(ABC):
 
     def _check_level(self, stack: list[OpenCollection], line: int) -> None:
         if len(stack) > self.max_levels:
-            raise CompositionStopped("too_deep", f"Values may stand at most {self.max_levels} levels deep.", line)
+            raise CompositionStopped("too_deep", f"Values may be nested at most {self.max_levels} levels deep.", line)
 
     def _record(self, stack: list[OpenCollection], line: int) -> str:
         if self.lines is None or not stack or stack[-1].expects_key:

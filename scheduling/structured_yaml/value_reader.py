@@ -104,7 +104,9 @@ def _json(text: str) -> YamlDocument | None:
     except ValueError:
         return None
     except RecursionError:
-        return YamlDocument(faults=[Violation("", "bad_value", f"Values may stand at most {MAX_LEVELS} levels deep.")])
+        return YamlDocument(
+            faults=[Violation("", "bad_value", f"Values may be nested at most {MAX_LEVELS} levels deep.")]
+        )
     return YamlDocument(value)
 
 

@@ -211,7 +211,7 @@ def guarantee_violation(balance: PoolBalance, guarantee: Gpus) -> Violation | No
     return Violation(
         path,
         "guarantee_below_slices",
-        f"A guarantee of {guarantee} is below the {balance.allocated} GPUs promised to the subpools of {balance.name}: "
+        f"A guarantee of {guarantee} is below the {balance.allocated} GPUs allocated to subpools of {balance.name}: "
         f"{_quota_list_text(balance.subpools)}. Shrink or delete subpools first.",
         numbers=(("requested", guarantee), ("limit", balance.allocated)),
     )

@@ -54,7 +54,7 @@ def _check(row: QuotaRow, *, has_parent: bool, is_pool: bool) -> Iterator[Violat
             yield Violation(f"{row.path}.{name}", "negative", f"The {called} of {what} is {amount}; it starts at 0.")
         if name != "nominal" and not has_parent:
             above = "cohort" if is_pool else "parent"
-            message = f"A {called} of {what} needs a {above}: there is nobody above to borrow from or lend to."
+            message = f"A {called} of {what} needs a {above}: without one it can neither borrow nor lend."
             yield Violation(f"{row.path}.{name}", "limit_without_parent", message)
     if is_pool and row.lending_limit is not None and row.lending_limit > row.nominal >= 0:
         message = f"The lending limit of {what} ({row.lending_limit}) is above the quota ({row.nominal})."

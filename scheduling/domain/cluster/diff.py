@@ -87,7 +87,7 @@ def diff_gangs(
     pod_groups: ObjectIndex,
     now: datetime,
 ) -> ClusterDiff:
-    """Compares the gangs of these ids. A gang that is not in `gangs` is not open any more: all its objects go."""
+    """Compares the gangs of these ids. A gang that is not in `gangs` has ended: all its objects are deleted."""
     diff = ClusterDiff()
     for group_id in group_ids:
         gang = None if group_id is None else gangs.get(group_id)
@@ -161,7 +161,8 @@ def _is_reason_kept(gang: OpenGang) -> bool:
 def confirm_lost_pods(
     missing: Mapping[UUID, Iterable[UUID]], get_pod: Callable[[str], Object | None]
 ) -> dict[UUID, dict[UUID, PodStatusReport]]:
-    """Reports of the attempts whose pods are really gone. An informer may lag, so `get_pod` asks the API server."""
+    """Reports of the attempts whose pods certainly no longer exist. An informer may lag, so `get_pod` asks the API
+    server."""
     lost = PodStatusReport(
         None,
         TaskStatus.FAILED_BACKEND_ERROR,

@@ -4,7 +4,7 @@ By its exit actions, a task that ends counts as completed, counts as failed, or 
 
 * with `ignores_nonlead` only the lead decides: the end of the lead is the end of the gang;
 * without it every failure of a task is a failure of the gang, and the gang has completed when all its tasks have;
-* a gang with a tree has completed when no task runs any more and the completed tasks reach its minimum: replicas that
+* a gang with a tree has completed when no task runs and the completed tasks reach its minimum: replicas that
   never started were not needed.
 
 A preemption is not an end in this sense; observation handles it elsewhere.

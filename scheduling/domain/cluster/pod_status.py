@@ -24,7 +24,7 @@ CONFIG_GRACE = timedelta(minutes=10)
 
 UNKNOWN_EXIT_CODE = 4000
 ENDED_PHASES = {"Succeeded", "Failed"}
-"""Phases of a pod that holds no resources any more."""
+"""Phases of a pod that no longer uses resources."""
 
 _PREEMPTED = "PreemptionByScheduler"
 _MAX_MESSAGE_LENGTH = 1000

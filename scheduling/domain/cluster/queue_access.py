@@ -1,6 +1,6 @@
 """Access to our queues: for objects that we dispatched, and for accounts that an admin has allowed.
 
-The quota of a queue is promised to a pool, so work that bypasses OSMO Admin would use GPUs of others. The rule looks at
+The quota of a queue belongs to a pool, so work that bypasses OSMO Admin would use GPUs of others. The rule looks at
 the queues that an object names: by the labels of a pod, by the spec of a PodGroup, or by the gang that a pod joins. A
 change that names no new queue always passes, so that the scheduler can update the objects that we dispatched.
 """

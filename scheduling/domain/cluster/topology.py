@@ -1,7 +1,7 @@
 """Topology requirements of the tasks of a gang as KAI's tree of SubGroups (OSMO contract, section 10).
 
 A task requires the same value of a key (one rack) as all tasks of the same topology group. The pool defines the keys,
-coarse to fine; each key stands for a node label. One topology group with all tasks is a constraint of the PodGroup
+coarse to fine; each key means a node label. One topology group with all tasks is a constraint of the PodGroup
 itself; several topology groups become SubGroups, finer ones below coarser ones.
 """
 

@@ -14,7 +14,7 @@ _WORD_MASK = 2**64 - 1
 
 
 class TaskIndex:
-    """Tasks are numbers. `waiting_digest` is equal for equal sets of waiting tasks, whatever changes led there."""
+    """Tasks are numbers. `waiting_digest` is equal for equal sets of waiting tasks, independent of earlier changes."""
 
     __slots__ = ("_need_counts", "_running", "_waiting", "waiting_digest")
 

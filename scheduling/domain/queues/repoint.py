@@ -17,7 +17,7 @@ from scheduling.domain.kubernetes_json import ReadOnlyObject
 
 @dataclass(frozen=True, slots=True)
 class MisplacedPodGroup:
-    """A PodGroup in a container queue, where nothing starts any more."""
+    """A PodGroup in a container queue, where no pod can start."""
 
     name: str
     queue: str

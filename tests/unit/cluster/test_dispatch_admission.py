@@ -62,11 +62,11 @@ def verdict(
         (CYCLIC_TREE, 1, True),
     ],
 )
-def test_only_what_queues_cannot_say_is_kept(of: QuotaTree, backends: int, keeps: bool) -> None:
+def test_only_rules_that_queues_cannot_express_hold_a_gang(of: QuotaTree, backends: int, keeps: bool) -> None:
     assert needs_dispatch_admission(of, backends) is keeps
 
 
-def test_what_is_lent_goes_and_not_one_more() -> None:
+def test_a_gang_is_dispatched_up_to_the_lent_quota() -> None:
     assert verdict(tree(lend=3), 3) is None
     assert verdict(tree(lend=3), 4) is not None
     assert verdict(tree(lend=3, used=3), 1) is not None
@@ -83,7 +83,7 @@ def test_firm_work_never_borrows() -> None:
     assert verdict(tree(), 1, priority=Priority.HIGH) == StartRefusal(WaitCode.LEAF_QUOTA, "guest--_shared", 0, 1, 0)
 
 
-def test_nothing_goes_on_a_circle_but_what_asks_for_nothing() -> None:
+def test_on_a_cycle_only_gangs_without_gpus_are_dispatched() -> None:
     assert verdict(CYCLIC_TREE, 1, quota=8) is not None
     assert verdict(CYCLIC_TREE, 0, quota=8) is None
 

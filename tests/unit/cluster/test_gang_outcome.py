@@ -81,7 +81,7 @@ def test_a_gang_that_counts_every_status_begins_together_again() -> None:
     assert (found.tasks_to_retry, found.tasks_to_restart, found.verdict) == ({"other"}, {"lead"}, None)
 
 
-def test_a_failure_beside_a_retry_fails() -> None:
+def test_a_failure_together_with_a_retry_fails() -> None:
     retried = other(S.FAILED, exit_action="RESCHEDULE", may_retry=True)
     assert follows(lead(S.FAILED), retried).verdict is S.FAILED
 

@@ -85,7 +85,7 @@ def test_a_shard_finds_its_objects() -> None:
     assert group["metadata"]["labels"]["kai.scheduler/node-pool"] == "blue"
 
 
-def test_what_was_admitted_is_asked_for_and_is_the_limit() -> None:
+def test_requests_and_limits_are_the_admitted_amounts() -> None:
     resources = container(made(attempt(gpus=8, cpu=4, memory_bytes=2**30, storage_bytes=10**9)))["resources"]
     assert resources["requests"] == resources["limits"]
     assert resources["limits"] == {
@@ -94,7 +94,7 @@ def test_what_was_admitted_is_asked_for_and_is_the_limit() -> None:
     assert container(made(attempt()))["resources"] == {}
 
 
-def test_only_gpu_work_may_enter_gpu_machines_that_are_kept_clear() -> None:
+def test_only_gpu_work_tolerates_the_taint_of_gpu_nodes() -> None:
     assert made(attempt(gpus=1))["spec"]["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists"}]
     assert "tolerations" not in made(attempt())["spec"]
 
@@ -137,7 +137,7 @@ def test_a_shell_gets_its_text_as_written(text: str) -> None:
     assert {each["name"]: expanded(each["value"], {"A": "1"}) for each in manifest["env"]} == {"A": "1", "TEXT": text}
 
 
-def test_variables_given_beside_the_file_win() -> None:
+def test_variables_of_the_request_override_the_file() -> None:
     task = attempt(spec(environment={"A": "file", "B": "file"}))
     env = container(made(task, env_vars={"A": "beside", "C": "beside"}))["env"]
     assert {each["name"]: each["value"] for each in env} == {"A": "beside", "B": "file", "C": "beside"}
@@ -156,7 +156,7 @@ def test_credentials_are_secrets_of_the_namespace() -> None:
     assert manifest["spec"]["automountServiceAccountToken"] is False
 
 
-def test_what_a_platform_lets_a_task_do() -> None:
+def test_the_rights_that_a_platform_gives_a_task() -> None:
     manifest = made(attempt(spec(privileged=True, host_network=True, volume_mounts=("/a", "/b:/c"))))
     assert container(manifest)["securityContext"] == {"privileged": True}
     assert (manifest["spec"]["hostNetwork"], manifest["spec"]["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
@@ -213,7 +213,7 @@ def test_pods_that_look_for_each_other_get_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "A_b-C", "x" * 63, "x" * 128])
-def test_hosts_are_names_that_the_network_takes(name: str) -> None:
+def test_host_names_are_valid_in_dns(name: str) -> None:
     hosts = {naming.host_name(name, position) for position in range(12)}
     assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", host) for host in hosts)
     assert len(hosts) == (12 if len(name) > 63 else 1)
@@ -246,7 +246,7 @@ TREE = {
 }
 
 
-def test_an_elastic_gang_says_how_much_may_be_missing() -> None:
+def test_an_elastic_gang_has_its_minimums() -> None:
     manifest = group(GangShape(10, TREE))
     assert manifest["spec"] == {
         "queue": SITE.queue,
@@ -332,5 +332,5 @@ def test_finer_groups_stand_below_coarser_ones() -> None:
     assert found.constraint == {}
 
 
-def test_a_key_that_the_pool_lost_says_nothing() -> None:
+def test_a_key_that_the_pool_no_longer_has_is_ignored() -> None:
     assert topology_tree({"a": [near("gone")]}, LEVELS) == topology_tree({"a": []}, LEVELS)

@@ -32,13 +32,13 @@ def test_a_machine() -> None:
     assert found.taints == ({"key": "nvidia.com/gpu", "effect": "NoSchedule"},)
 
 
-def test_one_that_takes_no_pods() -> None:
+def test_a_node_that_accepts_no_pods() -> None:
     assert not read_node(node(READY | {"status": "Unknown"})).ready
     cordoned = read_node(node(READY, unschedulable=True))
     assert (cordoned.ready, cordoned.conditions) == (False, ("Ready", "SchedulingDisabled"))
 
 
-def test_one_that_says_nothing_has_nothing() -> None:
+def test_a_node_without_data_has_no_capacity() -> None:
     found = read_node({"metadata": {"name": "n1"}})
     assert (found.amounts, found.platform, found.ready) == (NodeAmounts(), "default", False)
 
@@ -52,7 +52,7 @@ def pod(at: str, *requests: dict[str, str], labels: dict[str, str] | None = None
     }
 
 
-def test_others_hold_what_they_ask_for() -> None:
+def test_pods_of_others_use_their_requests() -> None:
     ours = pod("n1", {"nvidia.com/gpu": "8"}, labels={"osmo.house": "me"})
     done = pod("n1", {"nvidia.com/gpu": "4"}) | {"status": {"phase": "Succeeded"}}
     waits = pod("", {"nvidia.com/gpu": "4"})

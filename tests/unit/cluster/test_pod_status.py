@@ -122,7 +122,7 @@ S = TaskStatus
         pytest.param(pod("Unknown", node="n1"), None, None, "", id="nobody knows"),
     ],
 )  # fmt: skip
-def test_what_a_pod_says(observed: dict[str, Any], status: TaskStatus | None, code: int | None, words: str) -> None:
+def test_the_status_of_a_pod(observed: dict[str, Any], status: TaskStatus | None, code: int | None, words: str) -> None:
     report = read_pod_status(observed, now=NOW)
     assert (report.status, report.exit_code) == (status, code)
     assert words in report.message
@@ -163,7 +163,7 @@ def test_an_image_that_never_comes_is_given_up() -> None:
     assert (late.status, late.exit_code) == (S.FAILED_START_TIMEOUT, 3005)
 
 
-def test_it_tells_where_and_since_when() -> None:
+def test_the_report_has_node_and_times() -> None:
     running = {"running": {"startedAt": "2026-11-01T11:30:00Z"}}
     report = read_pod_status(pod("Running", node="n1", own=running), now=NOW)
     assert (report.task, report.node, report.started_at) == (TASK, "n1", NOW - timedelta(minutes=30))
@@ -172,7 +172,7 @@ def test_it_tells_where_and_since_when() -> None:
     assert (report.started_at, report.ended_at) == (NOW - timedelta(minutes=30), NOW - timedelta(minutes=1))
 
 
-def test_what_is_no_time_or_no_id_is_none() -> None:
+def test_invalid_times_and_ids_are_none() -> None:
     observed = pod("Running", node="n1", own={"running": {"startedAt": "yesterday"}})
     observed["metadata"]["labels"] = {"osmo.task_uuid": "7"}
     report = read_pod_status(observed, now=NOW)

@@ -103,6 +103,6 @@ def test_the_latest_counts() -> None:
     "conditions",
     [[], [refused(NO_ROOM) | {"status": "False"}], [refused(NO_ROOM) | {"type": "Scheduled"}]],
 )
-def test_what_is_not_refused_waits_for_nothing(conditions: list[dict[str, Any]]) -> None:
+def test_a_pod_group_without_a_refusal_has_no_reason(conditions: list[dict[str, Any]]) -> None:
     assert read_unschedulable_reason(pod_group(*conditions)) is None
     assert read_unschedulable_reason({"metadata": {"name": "g"}}) is None

@@ -188,7 +188,7 @@ def test_a_shortage_exceeds_no_capacity():
     assert reason.unblock == ("3 GPUs more must be free on big (high).", "1 GPU more must be free on small (low).")
 
 
-def test_a_gang_that_waits_only_for_its_missing_tasks_says_so():
+def test_the_reason_of_a_gang_names_its_missing_tasks():
     """One replica needs two pods and has one; the other needs none and has none. No pod of it can ever start."""
     tree = GangTree(None, 1, [SubGroup("a", None, 2), SubGroup("b", None, 0)])
     mine = GangFacts("g", "q", (TaskFacts("a-0", {GPU: 1}, "a"),), LOW, True, 9, tree)

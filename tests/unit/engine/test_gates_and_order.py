@@ -233,7 +233,7 @@ def test_releasing_work_uses_its_node_to_the_end():
     assert waiting_reasons(after.world).keys() == {"g"}
 
 
-def test_a_gang_with_too_few_tasks_says_so():
+def test_the_reason_of_a_gang_with_too_few_tasks():
     after = run_cycle_of([queue("q", 8)], [gang("g", "q", NORMAL, count=2, tree=GangTree(3))], {"n": 8})
     assert waiting_reasons(after.world)["g"].code == "not_ready"
 

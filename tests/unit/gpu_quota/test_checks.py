@@ -114,13 +114,13 @@ def test_the_refusal_in_words() -> None:
     }
 
 
-def test_defaults_fill_what_is_zero() -> None:
+def test_defaults_replace_zero() -> None:
     quota = make_spec(single={"defaultRequests": {"tflops": "5", "vram": "1Gi"}, "defaultLimits": {"tflops": "9"}})
     filled = quota.with_defaults(make_worker(make_amounts(0, "2Gi"), make_amounts(), 3))
     assert filled.is_same_size(make_worker(make_amounts(5, "2Gi"), make_amounts(9), 3))
 
 
-def test_of_a_change_only_what_grows_is_looked_at() -> None:
+def test_only_increased_amounts_of_a_change_are_checked() -> None:
     quota = make_spec({"requests": {"tflops": "100", "vram": "100"}}, {"maxRequests": {"tflops": "30"}})
     old = make_worker(make_amounts(20, 20), count=2)
     over = make_totals(make_amounts(120, 100), workers=3)  # the cap on tflops was reduced below the usage
@@ -244,7 +244,7 @@ def naive(quota: GpuQuotaSpec, workers: list[GpuWorker], worker: GpuWorker) -> s
 
 
 @given(quotas(), st.lists(workers, max_size=6), workers)
-def test_as_a_naive_model_says(quota: GpuQuotaSpec, before: list[GpuWorker], worker: GpuWorker) -> None:
+def test_the_checks_equal_a_naive_model(quota: GpuQuotaSpec, before: list[GpuWorker], worker: GpuWorker) -> None:
     workers: list[GpuWorker] = []
     used = WorkerTotals()
     for each in before:

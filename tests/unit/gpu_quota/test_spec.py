@@ -83,7 +83,7 @@ def test_all_faults_at_once() -> None:
     )
 
 
-def test_the_threshold_is_named_with_what_was_given() -> None:
+def test_the_message_about_the_threshold_has_the_given_value() -> None:
     _, faults = parse_gpu_quota_spec({"total": {"alertThresholdPercent": 101}})
     assert "must be between 0 and 100, got 101" in faults[0].message
 
@@ -163,7 +163,7 @@ def test_gpus_of_an_allocation(count: object, good: bool) -> None:
     assert (parse_allocation({"id": "a", "count": count})[1] == []) is good
 
 
-def test_a_change_keeps_what_it_leaves_out() -> None:
+def test_a_change_keeps_absent_amounts() -> None:
     before = GpuWorker(make_amounts(10, "1Gi"), make_amounts(20, "2Gi"), 3)
     after, faults = parse_adjustment({"request": {"tflops": "11"}}, before)
     assert not faults

@@ -84,7 +84,7 @@ def test_times_move_only_when_the_status_does() -> None:
     assert over["Ready"].since == over["Exceeded"].since == NOW
 
 
-def test_ready_says_what_is_wrong_with_a_newer_spec() -> None:
+def test_ready_names_the_faults_of_a_newer_spec() -> None:
     assert conditions_by_type("1")["Ready"].status
     found = conditions_by_type("1", faults=("spec.total.maxWorkers is -1.",))["Ready"]
     assert (found.status, found.reason) == (False, "InvalidSpec")

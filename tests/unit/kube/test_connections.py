@@ -18,7 +18,7 @@ def _access(server: str) -> KubeconfigAccess:
     return KubeconfigAccess(content)
 
 
-def test_an_unchanged_access_keeps_its_connection() -> None:
+def test_a_connection_is_kept_while_the_access_is_unchanged() -> None:
     pool, access = ConnectionPool(), _access("https://one.example")
     assert pool.get(1, access, ("a",)) is pool.get(1, access, ("a",))
 

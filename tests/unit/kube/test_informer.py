@@ -151,7 +151,7 @@ def test_after_anything_else_it_lists_anew(failures: list[Exception]) -> None:
     assert flaky.lists >= 2
 
 
-def test_it_says_what_is_wrong_meanwhile() -> None:
+def test_the_informer_reports_its_failure() -> None:
     flaky = FailingCluster()
     flaky.failures += [errors.AccessDenied("pods is forbidden", status=403)] * 1000
     with running_informer(flaky) as (informer, _):
@@ -185,7 +185,7 @@ class SilentWatchCluster(FailingCluster):
                 yield event
 
 
-def test_what_no_event_told_is_found_in_the_end() -> None:
+def test_changes_without_an_event_are_found_by_the_next_list() -> None:
     deaf = SilentWatchCluster()
     with running_informer(deaf, InformerTiming(watch_seconds=0.05, relist_seconds=0.1)) as (informer, changed):
         wait_for(lambda: deaf.watches)
@@ -196,7 +196,7 @@ def test_what_no_event_told_is_found_in_the_end() -> None:
     assert changed == ["a", "a"]
 
 
-def test_objects_are_found_by_what_they_belong_to() -> None:
+def test_objects_are_found_by_their_index() -> None:
     flaky = FailingCluster()
     changed: list[str] = []
     informer = Informer(

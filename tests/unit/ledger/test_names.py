@@ -47,7 +47,7 @@ def test_names(name: str, parent: str | None, codes: list[str]) -> None:
     assert [violation.code for violation in found] == codes
 
 
-def test_a_name_too_long_says_by_how_much() -> None:
+def test_the_message_about_a_long_name_has_the_excess() -> None:
     (found,) = short_name_violations(LONGEST_SUBPOOL + "sss", namespace="ns", parent="team", path="name")
     assert "66 characters" in found.message
     assert "Shorten the subpool name by 3" in found.message

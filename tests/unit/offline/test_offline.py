@@ -54,7 +54,7 @@ def test_simulate_for_people_and_programs(files):
     assert as_json["workloads"]["w"]["reason"]["code"] == "never_fits"
 
 
-def test_simulate_tells_what_cannot_be_read_and_where(files):
+def test_simulate_reports_faults_with_their_place(files):
     result = osmo("simulate", files / "bad.yaml")
     assert result.exit_code == 2
     assert f"{files}/bad.yaml:1: queues[0].size is not known here" in result.stderr
@@ -87,7 +87,7 @@ def test_podgroup_validate_exit_codes(files, names, exit_code):
     assert result.exit_code == exit_code
 
 
-def test_podgroup_validate_tells_the_rule(files):
+def test_podgroup_validate_names_the_rule(files):
     assert osmo("podgroup", "validate", files / "valid.yaml").stdout == "valid\n"
     result = osmo("podgroup", "validate", files / "invalid.yaml").stdout
     assert "error: spec.minMember: The PodGroup sets minMember to 0" in result

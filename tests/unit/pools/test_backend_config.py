@@ -14,7 +14,7 @@ def node(**keys: Any) -> dict[str, Any]:
     return {"nodes": [{"name": "n1", "gpus": 8, **keys}]}
 
 
-def test_what_is_left_out_stays_as_it_is() -> None:
+def test_absent_keys_stay_unchanged() -> None:
     spec, faults = parse_backend("sim", {})
     assert not faults
     assert (spec.namespace, spec.nodes, spec.auto_end, spec.offline) == (None, None, None, None)
@@ -75,7 +75,7 @@ def test_each_fault_has_its_path(name: str, body: dict[str, Any], path: str, cod
         (5 * 2**20, "5Mi", "5Mi", "5Mi"),
     ],
 )
-def test_what_is_used_is_rounded_up_and_what_there_is_down(size: int, down: str, up: str, exact: str) -> None:
+def test_usage_is_rounded_up_and_capacity_down(size: int, down: str, up: str, exact: str) -> None:
     assert size_text(size, round_up=False) == down
     assert size_text(size, round_up=True) == up
     assert exact_size_text(size) == exact

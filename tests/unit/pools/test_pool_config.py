@@ -38,7 +38,7 @@ def test_the_smallest_configuration_has_a_platform_and_no_limits() -> None:
     ],
     ids=",".join,
 )
-def test_what_is_read_and_put_back_changes_nothing(body: dict[str, Any]) -> None:
+def test_writing_back_the_read_configuration_changes_nothing(body: dict[str, Any]) -> None:
     settings, faults = parse_pool(body)
     assert not faults
     assert parse_pool(editable_body(settings)) == (settings, [])

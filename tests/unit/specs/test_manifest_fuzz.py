@@ -162,5 +162,5 @@ def test_a_valid_manifest_is_accepted_by_all_readers(manifest: dict[str, Any]) -
 
 
 @given(st.text("{}[]&*a:-?!%'\"|>#, \n\tkindPodGroup0.e", max_size=80))
-def test_any_text_that_says_so_gets_an_answer(text: str) -> None:
+def test_any_text_with_the_kind_pod_group_gets_an_answer(text: str) -> None:
     assert_consistent(parse("kind: PodGroup\n" + text))
