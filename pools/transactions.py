@@ -149,13 +149,13 @@ def _database_lost(is_committing: bool) -> DatabaseLost:
 def conflict_from_integrity_error(error: IntegrityError) -> Conflict:
     """A violated database constraint as a domain error. Its code is the name of the constraint."""
     cause = error.__cause__
-    rule, sentence = "database_rule", "The change breaks a rule of the ledger."
+    rule, message = "database_rule", "The change breaks a rule of the ledger."
     if isinstance(cause, pg.Error):
         rule = cause.diag.constraint_name or rule
         if isinstance(cause, pg.CheckViolation) and cause.diag.message_primary:
-            sentence = cause.diag.message_primary
+            message = cause.diag.message_primary
         elif isinstance(cause, pg.UniqueViolation):
-            sentence = "Something of that name exists already."
+            message = "Something of that name exists already."
         elif isinstance(cause, pg.ForeignKeyViolation):
-            sentence = "Something else still refers to it, or what it refers to is gone."
-    return Conflict(sentence, [Violation("", rule, sentence)])
+            message = "Something else still refers to it, or what it refers to is gone."
+    return Conflict(message, [Violation("", rule, message)])

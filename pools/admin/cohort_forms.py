@@ -48,14 +48,14 @@ class CohortForm(ChangeForm):
 
     def add_errors(self, refusal: DomainError) -> None:
         """Show errors of the first row of quotas at the fields of the GPUs, errors of other rows at their lines."""
-        moved = []
+        violations = []
         for fault in refusal.details:
             path = _form_path(fault.path)
-            said = fault.message
-            if said.startswith(f"{fault.path} "):
-                said = path + said[len(fault.path) :]
-            moved.append(Violation(path, fault.code, said))
-        super().add_errors(type(refusal)(refusal.message, moved))
+            message = fault.message
+            if message.startswith(f"{fault.path} "):
+                message = path + message[len(fault.path) :]
+            violations.append(Violation(path, fault.code, message))
+        super().add_errors(type(refusal)(refusal.message, violations))
 
 
 def _form_path(path: str) -> str:

@@ -1,6 +1,6 @@
 """The confirmation flow of the pages that change quotas: form, preview of the effect, confirmation, message.
 
-A `Change` holds the operation and the texts of its pages; a `Preview` holds what the pages show beside it, one for
+A `Change` holds the operation and the texts of its pages; a `Preview` holds the other contents of the pages, one for
 changes of a pool's tree and one for changes of a cohort. The preview is a dry run of the very service that the
 confirmation calls. The confirmation carries the version and the fingerprint of the state that the preview was made
 from; if that state has changed meanwhile, the answer is a new preview and not the change. After a refusal the form

@@ -256,7 +256,7 @@ class GpuQuotaAdmin(PolicyAdmin):
             except DomainError as refusal:
                 form.add_errors(refusal)
             else:
-                self.show_success(request, f"The workers of namespace {namespace} are not limited any more.")
+                self.show_success(request, f"The workers of namespace {namespace} are no longer limited.")
                 return HttpResponseRedirect(reverse("admin:pools_gpuquota_changelist"))
         workers = facts.committed.workers
         lead = (
@@ -285,8 +285,8 @@ class GpuQuotaAdmin(PolicyAdmin):
                 self.show_success(request, f"Worker {worker} was released.")
                 return HttpResponseRedirect(page)
         lead = (
-            "The quota of this worker becomes free at once. This ends no pod: release only workers whose pod does not "
-            "exist any more."
+            "The quota of this worker becomes free at once. This ends no pod: release only workers whose pod no "
+            "longer exists."
         )
         return self._form(request, form, f"Release {worker}", "Release the worker", facts.name, lead=lead, danger=True)
 

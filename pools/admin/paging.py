@@ -16,7 +16,7 @@ ModelRow = TypeVar("ModelRow", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[ModelRow]):
-    """One page of a list. `number` counts from 1; `previous` and `next` are 0 where there is no such page."""
+    """One page of a list. `number` counts from 1; `previous` and `next` are 0 if there is no such page."""
 
     rows: Sequence[ModelRow]
     number: int

@@ -121,7 +121,7 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
         nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: PoolResult
     ) -> tuple[str, ...]:
         roles = f"osmo-{name}-admin and osmo-{name}-user"
-        return (f"{name} and its roles {roles} are created. Give the roles to people afterwards.",)
+        return (f"{name} and its roles {roles} are created. Assign the roles to users afterwards.",)
 
     change = Change(
         title="Create a pool",
@@ -137,7 +137,7 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
         ),
         execute=execute,
         success_message=lambda result: (
-            f"Pool {result.row.name} was created. Now divide it into subpools, and give people its roles."
+            f"Pool {result.row.name} was created. Now divide it into subpools, and assign its roles to users."
         ),
         success_url=lambda result: pool_url(result.row.name),
     )

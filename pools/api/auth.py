@@ -72,9 +72,9 @@ class TokenExchange(View):
     @staticmethod
     def _failure(request: Request) -> Unauthenticated | Throttled:
         """Count a failure; the answer is an error of the login or, after too many, of the rate."""
-        who, plain = get_credentials(FAILURES_COUNTED_AS), request._request
-        if AxesProxyHandler.is_allowed(plain, who):
-            AxesProxyHandler.user_login_failed(TokenExchange, who, plain)
+        credentials, plain = get_credentials(FAILURES_COUNTED_AS), request._request
+        if AxesProxyHandler.is_allowed(plain, credentials):
+            AxesProxyHandler.user_login_failed(TokenExchange, credentials, plain)
             plain.axes_locked_out = False  # type: ignore[attr-defined]  # this view answers, not the login page
             return Unauthenticated("This access token is not valid: it is wrong, has expired or was deleted.")
         pause = get_cool_off(plain)

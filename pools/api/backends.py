@@ -140,8 +140,8 @@ def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any
 def _cluster_body(row: Backend) -> dict[str, Any]:
     """The keys of a Kubernetes backend; none for a simulated one."""
     cluster: KubernetesSettings | None = getattr(row, "kubernetes", None)
-    shown = [key for key in (*KEYS, *ANSWER_KEYS) if key != KUBECONFIG]
-    return {key: getattr(cluster, key) for key in shown} if cluster is not None else {}
+    shown_keys = [key for key in (*KEYS, *ANSWER_KEYS) if key != KUBECONFIG]
+    return {key: getattr(cluster, key) for key in shown_keys} if cluster is not None else {}
 
 
 def _find_backend_body(name: str) -> dict[str, Any] | None:

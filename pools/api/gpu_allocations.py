@@ -86,17 +86,17 @@ class GpuAllocationList(View):
     )
     def post(self, request: Request, namespace: str) -> Response:
         body, description, _ = unwrap_body(request)
-        asked, faults = parse_allocation(body)
+        requested, faults = parse_allocation(body)
         if faults:
             raise BadInput.of(faults)
         assume = query_boolean(request, "assume")
 
         def operation() -> GpuAllocation:
             return allocate(
-                actor=self.actor, namespace=namespace, request=asked, assume=assume, description=description
+                actor=self.actor, namespace=namespace, request=requested, assume=assume, description=description
             )
 
-        return self.run_once(lambda: _run_or_preview(request, namespace, asked.name, operation))
+        return self.run_once(lambda: _run_or_preview(request, namespace, requested.name, operation))
 
 
 class GpuAllocationDetail(View):

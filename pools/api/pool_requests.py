@@ -68,11 +68,11 @@ def require_top_level_name(actor: Actor, name: str) -> None:
         return
     require_permission(actor, Permission.POOL_READ, name)
     address = f"/api/configs/pool/{parent}/subpool/{subpool}"
-    sentence = (
+    message = (
         f"{name} is a subpool. Create it with POST /api/configs/pool/{parent}/subpool, change its quota with PATCH "
         f"{address}, delete it with DELETE {address}; all other settings belong to its parent."
     )
-    raise BadInput(sentence, [Violation("name", "subpool_endpoint", sentence)])
+    raise BadInput(message, [Violation("name", "subpool_endpoint", message)])
 
 
 def apply_or_preview(

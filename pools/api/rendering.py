@@ -11,11 +11,11 @@ from rest_framework.request import Request
 from rest_framework.utils.encoders import JSONEncoder
 
 
-def utc_text(moment: datetime | None) -> str | None:
+def utc_text(time: datetime | None) -> str | None:
     """A time as clients parse it: UTC, no zone, six digits of the second."""
-    if moment is None:
+    if time is None:
         return None
-    utc = moment.astimezone(UTC) if moment.tzinfo else moment
+    utc = time.astimezone(UTC) if time.tzinfo else time
     return utc.replace(tzinfo=None).isoformat(timespec="microseconds")
 
 

@@ -31,7 +31,7 @@ MAX_ROWS = 1000
 
 class JSONParser(parsers.BaseParser):
     """The body as JSON whatever the content type says (clients send `application/json` even without a body); an empty
-    body is no body. NaN, infinities, duplicate keys and depth bombs are refused like any other bad JSON."""
+    body counts as none. NaN, infinities, duplicate keys and depth bombs are refused like any other bad JSON."""
 
     media_type = "*/*"
 

@@ -40,11 +40,11 @@ class RevisionFilterSet(QueryFilterSet):
             condition |= Q(tags__contains=[tag])
         return rows.filter(condition)
 
-    def in_force_at(self, rows: Revisions, name: str, moment: datetime) -> Revisions:
+    def in_force_at(self, rows: Revisions, name: str, time: datetime) -> Revisions:
         """The newest revision of each type that was made by then."""
         if self.value("created_before") is not None or self.value("created_after") is not None:
             message = "Give either at_timestamp, or created_before and created_after."
             raise ValidationError(message, code="at_timestamp")
-        made: Any = ConfigRevision.objects.filter(deleted_at__isnull=True, created_at__lte=moment)
-        newest = made.order_by("config_type", "-revision").distinct("config_type").values_list("pk", flat=True)
+        revisions: Any = ConfigRevision.objects.filter(deleted_at__isnull=True, created_at__lte=time)
+        newest = revisions.order_by("config_type", "-revision").distinct("config_type").values_list("pk", flat=True)
         return rows.filter(pk__in=list(newest))

@@ -45,8 +45,8 @@ def gpu_status_body(facts: GpuNamespace) -> dict[str, Any]:
 
 def last_updated_at(facts: GpuNamespace) -> datetime | None:
     """The time of the last change of use or caps."""
-    moments = [facts.changed_at, facts.quota.updated_at if facts.quota else None]
-    return max((moment for moment in moments if moment is not None), default=None)
+    times = [facts.changed_at, facts.quota.updated_at if facts.quota else None]
+    return max((time for time in times if time is not None), default=None)
 
 
 def current_gpu_quota_body(namespace: str) -> dict[str, Any] | None:

@@ -42,13 +42,13 @@ def _image(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """A row's image with times in the format of the API and, for a subpool, its accounting quota (D4)."""
     if row is None:
         return None
-    shown = {
+    texts = {
         key: value.removesuffix("+00:00") if isinstance(value, str) and _ZONED.match(value) else value
         for key, value in row.items()
     }
     if "subpool_state" in row and row["subpool_state"] is not None:
-        shown["quota"] = row.get("last_quota") if row["subpool_state"] == SubpoolState.ACTIVE else 0
-    return shown
+        texts["quota"] = row.get("last_quota") if row["subpool_state"] == SubpoolState.ACTIVE else 0
+    return texts
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -110,9 +110,9 @@ def list_pools(
     by_parent: dict[int, list[ListedSubpoolRow]] = defaultdict(list)
     for row in map(ListedSubpoolRow._make, subpools.order_by().values_list(*ListedSubpoolRow._fields)):
         by_parent[row.parent_id].append(row)
-    shown = None if names is None else frozenset(names)
+    listed_names = None if names is None else frozenset(names)
     rows = sorted(map(ListedRootRow._make, roots.order_by().values_list(*ListedRootRow._fields)), key=_name)
-    trees = [ListedPool(root, sorted(by_parent[root.id], key=_short_name), shown) for root in rows]
+    trees = [ListedPool(root, sorted(by_parent[root.id], key=_short_name), listed_names) for root in rows]
     return [tree for tree in trees if tree.lists_anything]
 
 

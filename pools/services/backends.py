@@ -79,11 +79,11 @@ def delete_backend(*, actor: Actor, name: str, description: str = "", expected_v
         row = get_backend(name)
         _check_version(name, row, expected_version)
         if pools := list(row.pools.order_by("name").values_list("name", flat=True)):
-            sentence = (
+            message = (
                 f"Backend {name} cannot be removed: {len(pools)} pools are on it ({_join_names(pools)}). "
                 "Move them to another backend first; archived pools count, for their history names it."
             )
-            raise Conflict(sentence, [Violation("pools", "in_use", sentence, numbers=(("pools", len(pools)),))])
+            raise Conflict(message, [Violation("pools", "in_use", message, numbers=(("pools", len(pools)),))])
         row.delete()
 
 
@@ -134,11 +134,11 @@ def _check_namespace(row: Backend, spec: BackendSpec) -> None:
     if spec.namespace is None or spec.namespace == row.namespace:
         return
     if pools := list(row.pools.order_by("name").values_list("name", flat=True)):
-        sentence = (
+        message = (
             f"The namespace of backend {row.name} stays {row.namespace}: it is part of the queue names of "
             f"{len(pools)} pools ({_join_names(pools)}). Make another backend and move them there."
         )
-        raise Conflict(sentence, [Violation("namespace", "in_use", sentence)])
+        raise Conflict(message, [Violation("namespace", "in_use", message)])
 
 
 def _check_version(name: str, row: Backend | None, expected: int | None) -> None:
@@ -172,11 +172,11 @@ def _removed_node_warnings(row: Backend, nodes: Iterable[str]) -> list[str]:
     work = sorted({str(name) for _, names in answers for name in names or ()})
     if not work:
         return []
-    sentence = (
+    message = (
         f"Work still runs on the removed nodes {_join_names(gone)} and stays until it ends: {_join_names(work)}. "
         "Nothing new starts there."
     )
-    return [sentence]
+    return [message]
 
 
 def _join_names(names: Sequence[str]) -> str:

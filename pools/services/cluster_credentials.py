@@ -106,10 +106,10 @@ def _read_file_credential(spec: ClusterSpec, row: KubernetesSettings | None) -> 
     if not name:
         faults.append(Violation("kubeconfig_file", "missing", "kubeconfig_file is missing: the name of the file."))
     if settings.OSMO.kubeconfig_dir is None:
-        sentence = (
+        message = (
             "This server has no folder of kubeconfig files: set OSMO_KUBECONFIG_DIR, or send the kubeconfig itself."
         )
-        faults.append(Violation("kubeconfig_file", "no_folder", sentence))
+        faults.append(Violation("kubeconfig_file", "no_folder", message))
     return Credential(_columns(FILE, kubeconfig_file=name, context=context)), faults
 
 
@@ -149,17 +149,17 @@ def _unseal_kubeconfig(row: KubernetesSettings) -> str:
     try:
         return unseal(row.sealed_kubeconfig)
     except UnreadableSecret as error:
-        sentence = (
+        message = (
             "The stored kubeconfig was sealed with another OSMO_SECRET_KEY and cannot be read. Send it again, or put "
             "the old key into OSMO_SECRET_KEY_FALLBACKS."
         )
-        raise UnreadableSecret(sentence) from error
+        raise UnreadableSecret(message) from error
 
 
 def _read_facts(text: str, context: str) -> tuple[KubeconfigFacts, list[Violation]]:
     if len(text) > MAX_LENGTH:
-        sentence = f"kubeconfig has {len(text)} characters; the most is {MAX_LENGTH}."
-        return KubeconfigFacts("", "", ""), [Violation(KUBECONFIG, "too_long", sentence)]
+        message = f"kubeconfig has {len(text)} characters; the most is {MAX_LENGTH}."
+        return KubeconfigFacts("", "", ""), [Violation(KUBECONFIG, "too_long", message)]
     return read_kubeconfig(_parse_yaml(text), context)
 
 
@@ -182,8 +182,8 @@ def _require_free_namespace(row: Backend, server: str) -> None:
         .first()
     )
     if other is not None:
-        sentence = (
+        message = (
             f"Backend {other} is on the cluster {server} and in namespace {row.namespace} already; two would write the "
             "same queues. Give this one another namespace."
         )
-        raise Conflict(sentence, [Violation("namespace", "in_use", sentence)])
+        raise Conflict(message, [Violation("namespace", "in_use", message)])

@@ -166,8 +166,8 @@ def _settings_violations(name: str, settings: CohortSettings) -> Iterator[Violat
     parents = dict(Cohort.objects.values_list("name", "parent__name"))
     if closed_cycle := find_closed_cycle(parents, name, settings.parent):
         path_text = ARROW.join([*closed_cycle, name])
-        sentence = f"{name} cannot stand below {settings.parent}: the parents would form a cycle: {path_text}."
-        yield Violation("parent", "cycle", sentence, numbers=(("cycle", closed_cycle),))
+        message = f"{name} cannot stand below {settings.parent}: the parents would form a cycle: {path_text}."
+        yield Violation("parent", "cycle", message, numbers=(("cycle", closed_cycle),))
 
 
 def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResult:
@@ -203,8 +203,8 @@ def _uncounted_quota_warnings(settings: CohortSettings) -> Iterator[str]:
     others = [key for key in stored_from_rows(settings.quotas) if key != GPU]
     if others:
         yield (
-            f"{_join_names(others)}: kept and shown in the tree, but no work is held to it, because pools promise GPUs "
-            f"({GPU}) and nothing else."
+            f"{_join_names(others)}: shown in the tree, but admission does not check it, because pools have quotas of "
+            f"{GPU} only."
         )
 
 
@@ -216,15 +216,15 @@ def _children_conflict(name: str, cohorts: Sequence[Cohort], pools: Sequence[Poo
     found = []
     for what, path, rows in (("cohorts", "cohorts", cohorts), ("pools", "pools", pools)):
         if rows:
-            sentence = (
+            message = (
                 f"Cohort {name} has {len(rows)} {what if len(rows) > 1 else what[:-1]} below it "
                 f"({_join_names([row.name for row in rows])}), so it cannot be deleted. Move them first, or delete it "
                 "with orphan=True, which makes each the top of its own tree."
             )
-            found.append(Violation(path, "has_children", sentence, numbers=((what, len(rows)),)))
+            found.append(Violation(path, "has_children", message, numbers=((what, len(rows)),)))
     return Conflict.of(found)  # type: ignore[return-value]
 
 
-def _join_names(shown: Sequence[str]) -> str:
-    more = f" and {len(shown) - SHOWN_NAMES} more" if len(shown) > SHOWN_NAMES else ""
-    return ", ".join(shown[:SHOWN_NAMES]) + more
+def _join_names(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - SHOWN_NAMES} more" if len(texts) > SHOWN_NAMES else ""
+    return ", ".join(texts[:SHOWN_NAMES]) + more

@@ -89,8 +89,8 @@ def adjust(*, actor: Actor, namespace: str, name: str, body: Mapping[str, Any], 
         facts = lock_namespace(namespace)
         row = _require_live(namespace, name, "it cannot change")
         if row.source == Source.POD:
-            sentence = f"Worker {name} in namespace {namespace} is a pod; its amounts are those of its annotations."
-            raise Conflict(sentence, [Violation("id", "kept_by_pod", sentence)])
+            message = f"Worker {name} in namespace {namespace} is a pod; its amounts are those of its annotations."
+            raise Conflict(message, [Violation("id", "kept_by_pod", message)])
         _refuse_workflow(row, "its platform sets its amounts")
         before = worker_from_row(row)
         after, faults = parse_adjustment(body, before)
@@ -254,11 +254,11 @@ def _require_same_amounts(live: GpuAllocation, requested: AllocationRequest, wor
     # The first request may have been filled with defaults that have changed since.
     if before.is_same_size(worker) or before.is_same_size(requested.worker):
         return live
-    sentence = (
+    message = (
         f"Allocation {requested.name} is live in namespace {live.namespace} with other amounts; "
         "adjust it, or release it first."
     )
-    raise Conflict(sentence, [Violation("id", "other_amounts", sentence)])
+    raise Conflict(message, [Violation("id", "other_amounts", message)])
 
 
 def _find_live(namespace: str, name: str) -> GpuAllocation | None:
@@ -277,15 +277,15 @@ def _require_live(namespace: str, name: str, consequence: str) -> GpuAllocation:
     row = _find_newest(namespace, name)
     if row.state == State.RELEASED:
         how = "expired" if row.reason == "expired" else "was released"
-        sentence = f"Allocation {name} in namespace {namespace} {how}; {consequence}."
-        raise Conflict(sentence, [Violation("id", "released", sentence)])
+        message = f"Allocation {name} in namespace {namespace} {how}; {consequence}."
+        raise Conflict(message, [Violation("id", "released", message)])
     return row
 
 
 def _refuse_workflow(row: GpuAllocation, instead: str) -> None:
     if row.source == Source.WORKFLOW:
-        sentence = f"Worker {row.name} in namespace {row.namespace} is the workflow task {row.workload}; {instead}."
-        raise Conflict(sentence, [Violation("id", "kept_by_workflow", sentence)])
+        message = f"Worker {row.name} in namespace {row.namespace} is the workflow task {row.workload}; {instead}."
+        raise Conflict(message, [Violation("id", "kept_by_workflow", message)])
 
 
 def _update_columns(row: GpuAllocation, columns: Mapping[str, Any]) -> None:

@@ -148,5 +148,5 @@ def _check_version(namespace: str, row: GpuQuota | None, expected: int | None) -
 
 def _other_owner_conflict(row: GpuQuota) -> Conflict:
     where = "by the API" if row.source == "api" else f"by the object {row.source.partition(':')[2]} in its cluster"
-    sentence = f"The quota of namespace {row.namespace} is kept {where}; change or delete it there."
-    return Conflict(sentence, [Violation("namespace", "kept_elsewhere", sentence)])
+    message = f"The quota of namespace {row.namespace} is managed {where}; change or delete it there."
+    return Conflict(message, [Violation("namespace", "kept_elsewhere", message)])

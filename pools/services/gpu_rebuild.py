@@ -234,8 +234,8 @@ def apply_pod_changes(
             for reason, names in (("gone", set(gone)), ("idle", set(idle))):  # an idle pod may count again
                 ended = GpuAllocation.objects.filter(pk__in=[row.pk for row in rows if row.name in names])
                 ended.update(state=State.RELEASED, reason=reason, expires_at=None)
-            moved = _count_bound_pods(facts, by_namespace[namespace]) or bool(rows)
-            if moved:
+            has_changed = _count_bound_pods(facts, by_namespace[namespace]) or bool(rows)
+            if has_changed:
                 update_conditions(
                     facts.quota, facts.spec, read_namespaces([namespace])[namespace].committed, timezone.now()
                 )
@@ -247,10 +247,10 @@ def _count_bound_pods(facts: GpuNamespace, pods: Sequence[PodWorker]) -> bool:
     rows = GpuAllocation.objects.filter(namespace=facts.name, name__in=there)
     live = {row.name: row for row in rows.exclude(state=State.RELEASED)}
     over = set(rows.filter(state=State.RELEASED, reason="gone").values_list("name", flat=True))
-    moved = False
+    has_changed = False
     for uid, row in live.items():
         if row.source == Source.POD and _update_known_pod(row, there[uid]):
-            moved = True
+            has_changed = True
     new = [pod for uid, pod in there.items() if uid not in live and uid not in over]
     _count_new(facts, new)
-    return moved or bool(new)
+    return has_changed or bool(new)

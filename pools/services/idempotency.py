@@ -83,8 +83,8 @@ def _claim(user: str, address: str, key: str, body_fingerprint: str) -> Idempote
         raise
     record = IdempotencyRecord.objects.get(user=user, address=address, key=key)
     if record.fingerprint != body_fingerprint:
-        sentence = "This Idempotency-Key was used with another body; use a new key for a new request."
-        raise Conflict(sentence, [Violation("Idempotency-Key", "key_reused", sentence)])
+        message = "This Idempotency-Key was used with another body; use a new key for a new request."
+        raise Conflict(message, [Violation("Idempotency-Key", "key_reused", message)])
     assert record.response is not None, "it is written in the transaction that wrote the key"
     stored, *more = record.response  # records of an older release have no version
     return IdempotencySlot(stored=stored, etag=more[0] if more else None, is_repeat=True)

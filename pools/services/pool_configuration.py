@@ -68,10 +68,10 @@ def lock_pool_for_change(name: str, *, expected_version: int | None, forbidden_a
         raise unknown_pool(name)
     check_version(name, expected_version, row.version)
     if row.archived:
-        sentence = (
+        message = (
             f"Pool {name} is archived, so it cannot be {forbidden_action}. PUT its configuration to bring it back."
         )
-        raise Conflict(sentence, [Violation("name", "archived", sentence)])
+        raise Conflict(message, [Violation("name", "archived", message)])
     return row
 
 
@@ -128,11 +128,11 @@ def _pool_violations(
     at = f"{desired.path}." if desired.path else ""
     backend = backends.get(desired.settings.backend)
     if backend is None and desired.settings.backend:
-        sentence = (
+        message = (
             f"There is no backend {desired.settings.backend[:60]!r}. osmo-admin makes one with "
             "PUT /api/configs/backend."
         )
-        yield Violation(f"{at}backend", "unknown_backend", sentence)
+        yield Violation(f"{at}backend", "unknown_backend", message)
     if desired.settings.cohort:
         yield from names.cohort_name_violations(desired.settings.cohort, f"{at}cohort")
     if desired.row is None or facts is None:
@@ -211,11 +211,11 @@ def _drain_warnings(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ..
     after = replace(facts, guarantee=settings.effective_guarantee)
     if after.shared_available >= 0:
         return ()
-    sentence = (
+    message = (
         f"{after.shared_usage.used} GPUs of HIGH and NORMAL work run on the unallocated part of {facts.name}, which is "
         f"{after.unallocated}: nothing is stopped, {-after.shared_available} GPUs drain as that work ends."
     )
-    return (sentence,)
+    return (message,)
 
 
 def unknown_platform(pool: str, platform: str) -> NotFound:

@@ -223,8 +223,8 @@ def refuse_while_in_use(row: Pool, consequence: str) -> None:
     violations = []
     if open_subpools := [part for part in facts.subpools if part.state is not SubpoolState.ARCHIVED]:
         listed = ", ".join(f"{part.name} {part.state}" for part in open_subpools)
-        sentence = f"Pool {row.name} has subpools ({listed}), so {consequence}. Delete them and let them drain first."
-        violations.append(Violation("subpools", "has_slices", sentence, numbers=(("slices", len(open_subpools)),)))
+        message = f"Pool {row.name} has subpools ({listed}), so {consequence}. Delete them and let them drain first."
+        violations.append(Violation("subpools", "has_slices", message, numbers=(("slices", len(open_subpools)),)))
     if live := live_work_violation(facts, "", consequence):
         violations.append(live)
     if violations:
@@ -240,5 +240,5 @@ def _check_new_name(row: Pool, new_name: str) -> None:
     if violations:
         raise BadInput.of(violations)
     if Pool.objects.filter(name=new_name).exclude(pk=row.pk).exists():
-        sentence = f"There is a pool {new_name} already, perhaps an archived one. Choose another name."
-        raise Conflict(sentence, [Violation("new_name", "name_taken", sentence)])
+        message = f"There is a pool {new_name} already, perhaps an archived one. Choose another name."
+        raise Conflict(message, [Violation("new_name", "name_taken", message)])

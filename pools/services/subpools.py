@@ -142,8 +142,9 @@ def archive_drained() -> int:
     """Archive every DELETING subpool without live workflows, and return the number of them. Normally the last workflow
     that ends archives its subpool; this periodic job finds subpools where that did not happen.
 
-    Each batch is one transaction that locks its trees in order, so the job is safe beside itself and beside workflows
-    that end. It counts reservations and not the counter `live_workflows`, so it works even if the counter is wrong.
+    Each batch is one transaction that locks its trees in order, so concurrent jobs and workflows that end at the
+    same time do no harm. The job counts reservations and does not read the counter `live_workflows`, which may be
+    wrong.
     """
     archived_count, last = 0, 0
     while True:
@@ -184,8 +185,8 @@ def _require_active(row: Pool, consequence: str) -> None:
         if row.subpool_state == SubpoolState.DELETING
         else "Create it again to bring it back."
     )
-    sentence = f"Subpool {row.name} is {row.subpool_state}, so {consequence}. {what_to_do}"
-    raise Conflict(sentence, [Violation("subpool_state", "wrong_state", sentence)])
+    message = f"Subpool {row.name} is {row.subpool_state}, so {consequence}. {what_to_do}"
+    raise Conflict(message, [Violation("subpool_state", "wrong_state", message)])
 
 
 def _name_conflict(row: Pool) -> Conflict:
@@ -194,8 +195,8 @@ def _name_conflict(row: Pool) -> Conflict:
         if row.subpool_state == SubpoolState.ACTIVE
         else "Wait until it has drained; then the name is free again."
     )
-    sentence = f"Subpool {row.name} exists and is {row.subpool_state}. {advice}"
-    return Conflict(sentence, [Violation("subpool_name", "name_taken", sentence)])
+    message = f"Subpool {row.name} exists and is {row.subpool_state}. {advice}"
+    return Conflict(message, [Violation("subpool_name", "name_taken", message)])
 
 
 def _check_version(row: Pool, expected: int | None) -> None:

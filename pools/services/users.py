@@ -187,8 +187,7 @@ def create_pool_roles(*pools: str) -> None:
 
 
 def delete_pool_roles(pool: str) -> None:
-    """Remove the roles of a deleted pool, so that users who had them have no role on a later pool of that
-    name."""
+    """Remove the roles of a deleted pool, so that its former users have no role on a later pool of that name."""
     Group.objects.filter(name__in=[pool_role(pool, kind) for kind in PoolRoleKind]).delete()
 
 

@@ -16,7 +16,7 @@ from pools.transactions import one_snapshot
 
 @dataclass(frozen=True, slots=True)
 class LedgerCheck:
-    """`sql` finds the differences; its columns fill `sentence`, in order."""
+    """`sql` finds the differences; its columns fill `message`, in order."""
 
     code: str
     sql: str
@@ -138,13 +138,13 @@ LEDGER_CHECKS = (
             SELECT after FROM pools_auditentry
             WHERE pool_id = COALESCE(pool.parent_id, pool.id) AND object LIKE 'pool/%' AND after ->> 'id' =
             pool.id::text ORDER BY id DESC LIMIT 1
-        ) told ON TRUE
-        -- a column that came later is null in the row and not in the image; the cohort's name is told beside its id
-        WHERE jsonb_strip_nulls(told.after - 'cohort')
+        ) entry ON TRUE
+        -- a column added later is null in the row and missing in the image; the image also has the cohort's name
+        WHERE jsonb_strip_nulls(entry.after - 'cohort')
             IS DISTINCT FROM jsonb_strip_nulls(to_jsonb(pool) - ARRAY['version', 'updated_at'])
         ORDER BY pool.name
         """,
-        "{} is not what the audit trail says it became: it was changed with the triggers off.",
+        "{} differs from its last audit entry: it was changed with the triggers off.",
     ),
 )
 

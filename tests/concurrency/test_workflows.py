@@ -76,7 +76,7 @@ class TestSubmitAgainstDelete:
 
 def test_the_last_workflow_ending_against_the_monitor() -> None:
     """Both may archive, one does, and the audit trail has one entry. The archiving statement checks the state again
-    under the row's lock, so it is safe by itself; the tree's lock keeps a recreate from coming between (test_subpools)."""
+    under the row's lock, so it is safe by itself; the tree's lock prevents a recreate in between (test_subpools)."""
     admin = factories.admin_actor()
     root = factories.make_pool("team", 100, **{f"s{number}": 5 for number in range(8)})
     for number in range(8):

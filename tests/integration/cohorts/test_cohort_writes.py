@@ -214,7 +214,7 @@ def test_a_quota_without_effect_is_a_warning() -> None:
         gpu_quota_row(3, resource="gpu") | {"flavor": "h100"},
     ]
     (warning,) = put_cohort(actor=SYSTEM, name="org", body={"quotas": rows}).warnings
-    assert warning.startswith("default/cpu, h100/gpu: kept and shown in the tree, but no work is held to it")
+    assert warning.startswith("default/cpu, h100/gpu: shown in the tree, but admission does not check it")
     assert put_cohort(actor=SYSTEM, name="org", body={"quotas": rows[:1]}).warnings == ()
 
 
