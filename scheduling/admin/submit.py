@@ -154,10 +154,14 @@ def _initial_values(request: HttpRequest, actor: Actor) -> dict[str, Any]:
     initial: dict[str, Any] = {"pool": request.GET.get("pool", ""), "priority": "", "file": EXAMPLE_FILE}
     if name := request.GET.get("like"):
         try:
-            seen = get_visible_workflow(actor, name)
+            original = get_visible_workflow(actor, name)
         except NotFound:
             return initial
-        initial |= {"pool": seen.pool.name, "priority": seen.priority, "file": seen.template_spec or seen.spec}
+        initial |= {
+            "pool": original.pool.name,
+            "priority": original.priority,
+            "file": original.template_spec or original.spec,
+        }
     return initial
 
 

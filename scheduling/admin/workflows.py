@@ -35,7 +35,7 @@ MAX_ENTRIES_SHOWN = 30
 class CancelWorkflowForm(forms.ServiceForm):
     """The reason of a cancellation."""
 
-    message = forms.text_field("Reason", help_text="Optional. Shown to the owner beside the workflow.")
+    message = forms.text_field("Reason", help_text="Optional. The owner sees it with the workflow.")
 
 
 class EndWorkflowForm(forms.ServiceForm):

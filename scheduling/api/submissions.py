@@ -173,20 +173,20 @@ def _read_submission_request(view: View, request: Request) -> Submission:
         raise _usage_error([Violation("file", "missing", "Give a workflow file, or the workflow_id of one on record.")])
     if old:
         reader = BodyReader({"file": ""} | parameters)
-        return resubmission(get_visible_workflow(view.actor, old), _without_faults(_read_submission(reader), reader))
+        return resubmission(get_visible_workflow(view.actor, old), _reject_faults(_read_submission(reader), reader))
     outer = BodyReader(body)
     outer.reject_unknown_keys(_FILE_KEYS, ())
     reader = BodyReader({key: body.get(key) for key in _FILE_KEYS} | parameters, faults=outer.faults)
-    return _without_faults(_read_submission(reader), reader)
+    return _reject_faults(_read_submission(reader), reader)
 
 
-def _without_faults(submission: Submission, reader: BodyReader) -> Submission:
+def _reject_faults(submission: Submission, reader: BodyReader) -> Submission:
     reader.raise_faults(error_code=ErrorCode.USAGE)
     return submission
 
 
-def _usage_error(found: list[Violation]) -> BadInput:
-    return BadInput.of(found, error_code=ErrorCode.USAGE)  # type: ignore[return-value]
+def _usage_error(faults: list[Violation]) -> BadInput:
+    return BadInput.of(faults, error_code=ErrorCode.USAGE)  # type: ignore[return-value]
 
 
 def _read_batch_item(item: ValueReader) -> Submission:

@@ -74,7 +74,7 @@ def workflow_detail(workflow: Workflow, links: WorkflowLinks, waiting: Mapping[s
     queue, k8s_queue = queue_names_of(workflow)
     groups = list(workflow.groups.all())
     assert workflow.root_pool.backend is not None
-    first = min(waiting.values(), key=lambda told: told.position, default=None)
+    first = min(waiting.values(), key=lambda gang: gang.position, default=None)
     return {
         "name": workflow.name,
         "uuid": str(workflow.pk),

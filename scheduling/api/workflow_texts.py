@@ -97,10 +97,10 @@ def _requested_lines(request: Request, workflow: Workflow, lines: Iterable[LogLi
     attempts: list[Task] = [each for group in workflow.groups.all() for each in group.tasks.all() if each.name == task]
     if not attempts:
         raise NotFound(f"Workflow {workflow.name} has no task {task[:100]}.", workflow_id=workflow.name)
-    wanted = max(each.retry_id for each in attempts) if retry is None else retry
-    if wanted not in {each.retry_id for each in attempts}:
-        raise NotFound(f"Task {task} of workflow {workflow.name} had no attempt {wanted}.", workflow_id=workflow.name)
-    return [line for line in lines if (line.task, line.retry) == (task, wanted)]
+    attempt = max(each.retry_id for each in attempts) if retry is None else retry
+    if attempt not in {each.retry_id for each in attempts}:
+        raise NotFound(f"Task {task} of workflow {workflow.name} had no attempt {attempt}.", workflow_id=workflow.name)
+    return [line for line in lines if (line.task, line.retry) == (task, attempt)]
 
 
 def _read_retry_id(request: Request) -> int | None:

@@ -125,9 +125,9 @@ class FakeCluster:
                     raise errors.ResourceVersionExpired("The resource version is too old.", status=410)
                 changes = [change for change in self._history if change.version > place]
                 if not changes:
-                    left = end - time.monotonic()
-                    if left > 0:
-                        self._changed.wait(left)
+                    remaining = end - time.monotonic()
+                    if remaining > 0:
+                        self._changed.wait(remaining)
                         continue
                 place = self._version
             for change in changes:
@@ -160,11 +160,11 @@ class FakeCluster:
             if current is None and status:
                 self._find(*_place(key))
             _check_version(current, body["metadata"])
-            wanted = _part(body, status=status)
+            desired = _part(body, status=status)
             owners = copy.deepcopy(self._owners.get(key, {}))
             me = FieldOwner(field_manager, "Apply", "status" if status else "")
             base = current if current is not None else _new_object(kind, body)
-            after, clashes = field_ownership.apply_fields(base, wanted, owners, me, force=force)
+            after, clashes = field_ownership.apply_fields(base, desired, owners, me, force=force)
             if clashes:
                 raise errors.WriteConflict(
                     f"Apply failed with {len(clashes)} conflicts.",
@@ -335,8 +335,8 @@ def _spec(item: Object) -> Object:
 
 
 def _check_version(current: Object | None, metadata: Mapping[str, Any]) -> None:
-    wanted = metadata.get("resourceVersion")
-    if wanted is not None and (current is None or current["metadata"]["resourceVersion"] != wanted):
+    expected = metadata.get("resourceVersion")
+    if expected is not None and (current is None or current["metadata"]["resourceVersion"] != expected):
         raise errors.WriteConflict(
             "The object has been modified; please apply your changes to the latest one.", status=409
         )

@@ -119,7 +119,7 @@ def comparable_content(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def managed_fields_json(owners: FieldOwners, api_version: str) -> list[dict[str, Any]]:
     """The owners in the form of `managedFields`."""
-    shown = []
+    entries = []
     for owner, held in owners.items():
         tree: dict[str, Any] = {}
         for path in sorted(held):
@@ -133,20 +133,20 @@ def managed_fields_json(owners: FieldOwners, api_version: str) -> list[dict[str,
             "fieldsType": "FieldsV1",
             "fieldsV1": tree,
         }
-        shown.append(entry | ({"subresource": owner.subresource} if owner.subresource else {}))
-    return shown
+        entries.append(entry | ({"subresource": owner.subresource} if owner.subresource else {}))
+    return entries
 
 
-def _merge(there: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(current: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in change.items():
         if value is None:
-            there.pop(key, None)
+            current.pop(key, None)
         elif isinstance(value, Mapping):
-            below = there.get(key)
-            there[key] = _merge(below if isinstance(below, dict) else {}, value)
+            below = current.get(key)
+            current[key] = _merge(below if isinstance(below, dict) else {}, value)
         else:
-            there[key] = copy.deepcopy(value)
-    return there
+            current[key] = copy.deepcopy(value)
+    return current
 
 
 def _set(item: dict[str, Any], path: FieldPath, value: Any) -> None:

@@ -94,9 +94,9 @@ def _pod_group(cluster: Cluster, manifest: GangManifest) -> Object:
     return current
 
 
-def _refuse_if_fields_are_dropped(sent: Object, kept: Object) -> None:
+def _refuse_if_fields_are_dropped(sent: Object, stored: Object) -> None:
     """An API server with an older PodGroup drops unknown fields, and KAI would start a gang of another shape."""
-    if dropped := pod_groups.dropped_fields(sent, kept):
+    if dropped := pod_groups.dropped_fields(sent, stored):
         raise _GangRefusedError(
             f"This cluster's PodGroup does not know {', '.join(dropped)}: its KAI is older than elastic gangs. Ask the "
             "operators for a newer one, or submit the gang without minSubGroup."
@@ -138,9 +138,9 @@ def delete_pod(cluster: Cluster, current: Object) -> None:
     with suppress(errors.ObjectNotFound):
         now = cluster.get(POD, name, namespace=namespace)  # the deletion changed its version
         if now["metadata"]["uid"] == current["metadata"]["uid"]:
-            left = [each for each in now["metadata"].get("finalizers") or [] if each != OBSERVED_FINALIZER]
+            finalizers = [each for each in now["metadata"].get("finalizers") or [] if each != OBSERVED_FINALIZER]
             # The patch replaces the whole list; the version keeps a finalizer that was added meanwhile.
-            change = {"metadata": {"finalizers": left, "resourceVersion": now["metadata"]["resourceVersion"]}}
+            change = {"metadata": {"finalizers": finalizers, "resourceVersion": now["metadata"]["resourceVersion"]}}
             cluster.merge(POD, name, change, field_manager=FIELD_MANAGER, namespace=namespace)
 
 

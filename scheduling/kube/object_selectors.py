@@ -19,21 +19,21 @@ def labels_selector(labels: Mapping[str, str]) -> str:
 def matches_selectors(item: Mapping[str, Any], *, labels: str = "", fields: str = "") -> bool:
     """Whether both selectors select an object."""
     carried = item["metadata"].get("labels") or {}
-    return all(_label(carried, term.strip()) for term in _TERM.findall(labels)) and all(
-        _field(item, term.strip()) for term in _TERM.findall(fields)
+    return all(_matches_label(carried, term.strip()) for term in _TERM.findall(labels)) and all(
+        _matches_field(item, term.strip()) for term in _TERM.findall(fields)
     )
 
 
-def _label(carried: Mapping[str, str], term: str) -> bool:
+def _matches_label(labels: Mapping[str, str], term: str) -> bool:
     if found := _SET.fullmatch(term):
         values = {value.strip() for value in found["values"].split(",")}
-        return (carried.get(found["key"]) in values) == (found["word"] == "in")
+        return (labels.get(found["key"]) in values) == (found["word"] == "in")
     if found := _EQUAL.fullmatch(term):
-        return (carried.get(found["key"]) == found["value"]) == (found["word"] != "!=")
-    return term[1:].strip() not in carried if term.startswith("!") else term in carried
+        return (labels.get(found["key"]) == found["value"]) == (found["word"] != "!=")
+    return term[1:].strip() not in labels if term.startswith("!") else term in labels
 
 
-def _field(item: Mapping[str, Any], term: str) -> bool:
+def _matches_field(item: Mapping[str, Any], term: str) -> bool:
     found = _EQUAL.fullmatch(term)
     if found is None:
         raise ValueError(f"{term!r} is not a valid field selector")

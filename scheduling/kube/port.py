@@ -81,7 +81,7 @@ class Cluster(Protocol):
         page_size: int = PAGE_SIZE,
         transform: Callable[[Object], Any] | None = None,
     ) -> ObjectList:
-        """All matching objects, read page by page, as of one moment. `labels` and `fields` are selectors (`a=b,!c`).
+        """All matching objects, read page by page, as of one time. `labels` and `fields` are selectors (`a=b,!c`).
         `transform` is applied to each object, so that a long list is never in memory as a whole.
 
         Without a namespace the list covers all namespaces. When the pages expire during the read, the list starts
@@ -130,7 +130,7 @@ class Cluster(Protocol):
         ...
 
     def create(self, kind: ResourceKind, body: Object, *, field_manager: str, dry_run: bool = False) -> Object:
-        """Create an object. Raises AlreadyExists when the name is taken."""
+        """Create an object. Raises AlreadyExists when an object has that name."""
         ...
 
     def merge(

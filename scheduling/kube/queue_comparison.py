@@ -78,8 +78,8 @@ def _without_foreign_label(item: Object, target: QueueTarget) -> Object:
     labels = item["metadata"].get("labels") or {}
     if labels.get(INSTALLATION_LABEL) in {None, target.installation} or labels.get(NAMESPACE_LABEL) != target.namespace:
         return item
-    kept = {key: value for key, value in labels.items() if key != INSTALLATION_LABEL}
-    return item | {"metadata": item["metadata"] | {"labels": kept}}
+    own_labels = {key: value for key, value in labels.items() if key != INSTALLATION_LABEL}
+    return item | {"metadata": item["metadata"] | {"labels": own_labels}}
 
 
 def _plan_topologies(

@@ -59,24 +59,24 @@ def reason_from_cluster(waiting_reason: Mapping[str, Any] | None, engine_reason:
     )
 
 
-def _admission_reason(code: str, said: Mapping[str, Any], ours: Reason) -> Reason:
+def _admission_reason(code: str, reported: Mapping[str, Any], ours: Reason) -> Reason:
     """The reason of dispatch admission for a gang that it has not admitted."""
     return replace(
         ours,
         code=code,
-        message=str(said["message"]),
-        queue=str(said["queue"]),
-        limit=str(said["limit"]),
-        requested={amounts.GPU: said["requested"]},
-        free={amounts.GPU: said["free"]},
-        missing={amounts.GPU: said["missing"]},
+        message=str(reported["message"]),
+        queue=str(reported["queue"]),
+        limit=str(reported["limit"]),
+        requested={amounts.GPU: reported["requested"]},
+        free={amounts.GPU: reported["free"]},
+        missing={amounts.GPU: reported["missing"]},
         remedies=ours.remedies if ours.code == code and ours.remedies else (Remedy(_ADMISSION_REMEDIES[code]),),
     )
 
 
-def _gpu_numbers(said: Mapping[str, Any], limit: str | None) -> tuple[Mapping[str, Any] | None, ...]:
+def _gpu_numbers(reported: Mapping[str, Any], limit: str | None) -> tuple[Mapping[str, Any] | None, ...]:
     """Requested, free and missing GPUs of the blocking number, as far as the cluster reports them."""
-    requested, most, used = said.get("requested"), said.get(limit or ""), said.get("used")
+    requested, most, used = reported.get("requested"), reported.get(limit or ""), reported.get("used")
     if requested is None:
         return None, None, None
     if most is None or most < 0 or used is None:

@@ -95,8 +95,10 @@ def _affected_workflows(actor: Actor, workflows: Iterable[UUID]) -> AffectedWork
     each = dict.fromkeys(workflows)
     if not each:
         return AffectedWorkflows()
-    seen = dict(Workflow.objects.visible_to(actor).filter(pk__in=each).values_list("pk", "name"))
-    return AffectedWorkflows(tuple(seen[workflow] for workflow in each if workflow in seen), len(each) - len(seen))
+    visible = dict(Workflow.objects.visible_to(actor).filter(pk__in=each).values_list("pk", "name"))
+    return AffectedWorkflows(
+        tuple(visible[workflow] for workflow in each if workflow in visible), len(each) - len(visible)
+    )
 
 
 def _may_change(facts: ClusterFacts) -> bool:

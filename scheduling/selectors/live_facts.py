@@ -257,14 +257,16 @@ def _demand(backend: Backend, queue_of_leaf: Mapping[int, str], new: Collection[
     """The demand of the waiting work in each queue, without these workflows."""
     with connection.cursor() as cursor:
         cursor.execute(_DEMAND, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _WAITING, _WAITING, list(new)])
-        return {queue_of_leaf[leaf]: _request(*map(int, asked)) for leaf, *asked in cursor if leaf in queue_of_leaf}
+        return {
+            queue_of_leaf[leaf]: _request(*map(int, requested)) for leaf, *requested in cursor if leaf in queue_of_leaf
+        }
 
 
 def _usage_of_nodes(backend: Backend, names: Collection[str]) -> dict[str, dict[str, int]]:
     """The usage of these nodes."""
     with connection.cursor() as cursor:
         cursor.execute(_ON_NODES, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN])
-        return {name: _request(*map(int, taken)) for name, *taken in cursor if name in names}
+        return {name: _request(*map(int, used)) for name, *used in cursor if name in names}
 
 
 _GANG = """
@@ -402,9 +404,9 @@ class _SharedObjects:
         platform: str, excluded: str, node: str,
     ) -> engine.TaskFacts:  # fmt: skip
         """One open or completed attempt as a task of the facts."""
-        asked = (gpus, cpu, memory, storage)
-        if asked not in self._requests:
-            self._requests[asked] = _request(*asked)
+        requested = (gpus, cpu, memory, storage)
+        if requested not in self._requests:
+            self._requests[requested] = _request(*requested)
         node_key = (platform, excluded)
         if node_key not in self._allowed:
             allowed = frozenset(self._by_platform[platform].difference(json.loads(excluded)))
@@ -412,7 +414,7 @@ class _SharedObjects:
         state = _STATE_OF[status]
         has_node = state is TaskState.RUNNING and node in self._names
         return engine.TaskFacts(
-            name, self._requests[asked], sub_group or DEFAULT_SUB_GROUP, state, node if has_node else None,
+            name, self._requests[requested], sub_group or DEFAULT_SUB_GROUP, state, node if has_node else None,
             self._allowed[node_key],
         )  # fmt: skip
 

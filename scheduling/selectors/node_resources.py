@@ -104,8 +104,8 @@ def _pool_names(trees: Collection[ListedPool], requested_names: Collection[str] 
     """The names under which the pools of a node are shown, in order."""
     if requested_names is None:
         return {tree.root.name: tree for tree in trees}
-    shown = {name: tree for tree in trees for name in (tree.root.name, *(row.name for row in tree.subpools))}
-    return {name: shown[name] for name in sorted(requested_names) if name in shown}
+    by_name = {name: tree for tree in trees for name in (tree.root.name, *(row.name for row in tree.subpools))}
+    return {name: by_name[name] for name in sorted(requested_names) if name in by_name}
 
 
 def _platform_config(tree: ListedPool, platform: str) -> ResourceBody:

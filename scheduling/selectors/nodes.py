@@ -57,14 +57,14 @@ def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
-            SELECT backend_id, platform, sum(CASE WHEN ready THEN gpus ELSE LEAST(gpus, taken) END), sum(taken)
+            SELECT backend_id, platform, sum(CASE WHEN ready THEN gpus ELSE LEAST(gpus, used) END), sum(used)
             FROM (
                 SELECT node.backend_id, node.platform, node.gpus, COALESCE(state.ready, true) AS ready,
-                    COALESCE(held.gpus, 0) + COALESCE(state.other_gpus, 0) AS taken
+                    COALESCE(held.gpus, 0) + COALESCE(state.other_gpus, 0) AS used
                 FROM pools_node node
                 LEFT JOIN scheduling_nodestate state ON state.node_id = node.id
                 LEFT JOIN ({_HELD_SQL}) held ON held.backend_id = node.backend_id AND held.node_name = node.name
-            ) machine
+            ) node_usage
             GROUP BY backend_id, platform
             """
         )

@@ -197,10 +197,10 @@ def _engine_entries(
     for name, reason in reasons.items():
         row = rows.get(live.gangs[name].group)
         if row is not None:
-            shown = reason
+            visible_reason = reason
             if backend.kind == Backend.Kind.KUBERNETES:
-                shown = reason_from_cluster(row.waiting_reason, _cluster_reason(reason))
-            yield row.group, _entry(backend, row, where[name].overall, shown)
+                visible_reason = reason_from_cluster(row.waiting_reason, _cluster_reason(reason))
+            yield row.group, _entry(backend, row, where[name].overall, visible_reason)
 
 
 def _blocked_entries(backend: Backend, rows: Iterable[_OpenGroup]) -> Iterable[tuple[UUID, PendingGang]]:

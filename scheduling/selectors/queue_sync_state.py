@@ -19,13 +19,13 @@ def queue_sync_body(backend: Backend) -> dict[str, Any]:
     applied in the cluster."""
     row = QueueSync.objects.filter(backend=backend).first() or QueueSync(backend=backend)
     settings = KubernetesSettings.objects.filter(backend=backend).first()
-    wanted = read_generation(backend.pk)
+    desired = read_generation(backend.pk)
     return {
         "backend": backend.name,
         "mode": settings.sync_mode if settings is not None else None,
-        "generation_wanted": wanted,
+        "generation_wanted": desired,
         "generation_applied": row.applied_generation,
-        "in_step": row.synced == QueueSync.Synced.TRUE and row.applied_generation >= wanted,
+        "in_step": row.synced == QueueSync.Synced.TRUE and row.applied_generation >= desired,
         "condition": {
             "type": "Synced",
             "status": row.synced,

@@ -73,14 +73,14 @@ def _find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
 
 
 def _redacted_facts(actor: Actor, live: LiveFacts, roots: Mapping[int, Pool]) -> ClusterFacts:
-    seen = {pk for pk, pool in roots.items() if pool.name in actor.pools_with(Permission.POOL_READ)}
-    containers = {queue for queue, root in live.roots.items() if root in seen}
+    visible = {pk for pk, pool in roots.items() if pool.name in actor.pools_with(Permission.POOL_READ)}
+    containers = {queue for queue, root in live.roots.items() if root in visible}
     own = set(Workflow.objects.active().filter(submitted_by=actor.user_id).values_list("pk", flat=True))
     return redact_facts(
         live.facts,
         queues={queue.name for queue in live.facts.queues if queue.name in containers or queue.parent in containers},
         cohorts=set(_cohorts_above_containers(live.facts, containers)),
-        gangs={name for name, row in live.gangs.items() if row.root in seen or row.workflow in own},
+        gangs={name for name, row in live.gangs.items() if row.root in visible or row.workflow in own},
     )
 
 

@@ -1,4 +1,4 @@
-"""Workflows for lists and pages. Each list takes a fixed number of queries, whatever its length."""
+"""Workflows for lists and pages. The number of queries does not depend on the length of a list."""
 
 from __future__ import annotations
 

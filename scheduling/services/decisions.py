@@ -57,7 +57,8 @@ def build_decision(
 
 
 def delete_old_decisions() -> int:
-    """Delete the decisions that are too old or too many, one batch after the other; returns how many were deleted."""
+    """Delete the decisions that are too old or too many, one batch after the other; returns the number of deleted
+    decisions."""
     now = timezone.now()
     deleted = 0
     while True:

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 MIN_LARGE_LIFETIME = 5.0
 """The least seconds for which a large queue is used."""
 LIFETIME_FACTOR = 10
-"""A large queue is used this many times as long as its build took."""
+"""The lifetime of a large queue, as a multiple of the duration of its build."""
 
 
 class PendingQueueCache:

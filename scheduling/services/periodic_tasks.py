@@ -63,11 +63,11 @@ def _interval_schedule(every: timedelta) -> IntervalSchedule:
     seconds = every.total_seconds()
     for size, period in _PERIODS:
         if seconds % size == 0:
-            wanted = {"every": int(seconds // size), "period": period}
+            values = {"every": int(seconds // size), "period": period}
             break
     else:
-        wanted = {"every": round(seconds * 1_000_000), "period": IntervalSchedule.MICROSECONDS}
-    return IntervalSchedule.objects.filter(**wanted).first() or IntervalSchedule.objects.create(**wanted)
+        values = {"every": round(seconds * 1_000_000), "period": IntervalSchedule.MICROSECONDS}
+    return IntervalSchedule.objects.filter(**values).first() or IntervalSchedule.objects.create(**values)
 
 
 _PERIODS = (

@@ -51,7 +51,7 @@ _UNADMITTED_GPUS = Sum(
 def admit_gangs(backend: Backend, groups: Sequence[UUID], *, before_batch: Callable[[], None]) -> list[UUID]:
     """The gangs among these that may be sent to their cluster now. The others get a waiting reason; a gang whose pool
     is locked by others is checked again with the next comparison. `before_batch` is called before each transaction."""
-    kept: set[UUID] = set()
+    not_admitted: set[UUID] = set()
     for root_id, gangs in _read_gangs(backend, groups).items():
         for first in range(0, len(gangs), MAX_GANGS_PER_TRANSACTION):
             batch = gangs[first : first + MAX_GANGS_PER_TRANSACTION]
@@ -61,14 +61,14 @@ def admit_gangs(backend: Backend, groups: Sequence[UUID], *, before_batch: Calla
             except DatabaseLost:
                 raise
             except Busy:
-                kept |= {gang.group_id for gang in batch}
+                not_admitted |= {gang.group_id for gang in batch}
                 continue
-            kept |= refusals.keys()
+            not_admitted |= refusals.keys()
             known = {gang.group_id: gang.reason for gang in batch}
             set_waiting_reasons(
                 {pk: reason for pk, reason in refusals.items() if reason is not None and reason != known[pk]}
             )
-    return [group for group in groups if group not in kept]
+    return [group for group in groups if group not in not_admitted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _read_gangs(backend: Backend, groups: Collection[UUID]) -> dict[int, list[_G
 
 
 def _admit_batch(root_id: int, gangs: Sequence[_GangToAdmit]) -> dict[UUID, Mapping[str, Any] | None]:
-    """Admit the gangs that may start. Returns the refused gangs with the reason; None where the reason is already
+    """Admit the gangs that may start. Returns the not_admitted gangs with the reason; None where the reason is already
     written elsewhere."""
     with change(actor=SYSTEM, description="dispatched"):
         root = lock_pool_tree(root_id)

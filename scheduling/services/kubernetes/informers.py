@@ -1,4 +1,4 @@
-"""The informers of a cluster's agent: our pods and PodGroups, and all nodes, kept current in memory."""
+"""The informers of a cluster's agent: they hold our pods and PodGroups, and all nodes, in memory."""
 
 from __future__ import annotations
 

@@ -68,9 +68,9 @@ class _Batch:
 
     def tasks(self, gang: GangRef, names: Iterable[str]) -> list[Task]:
         """The open attempts of these tasks of a gang."""
-        wanted = set(names)
+        requested = set(names)
         attempts = self.transitions[gang.root].attempts.open_attempts(gang.group)
-        return [task for task in attempts if task.name in wanted]
+        return [task for task in attempts if task.name in requested]
 
     def priority(self, gang: GangRef) -> Priority:
         """The priority of a gang's workflow."""

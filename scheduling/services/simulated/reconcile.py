@@ -160,7 +160,7 @@ class Reconciliation:
                 if not new:
                     return True
                 if totals_only and _partly_started(new).exists():
-                    continue  # a killed process left a gang half started; totals do not show its waiting rest
+                    continue  # a killed process left a gang half started; totals do not show its waiting tasks
                 live = read_live_facts(self._backend, new_workflows=new, totals_only=totals_only)
             plan = _run_cycle(live.facts)
             if not totals_only or _starts_everything(live, plan):

@@ -59,8 +59,8 @@ def install_webhook(
                 f"The cluster of backend {backend} does not report our user name there, and the webhook must "
                 "not refuse our own work. Set the name: --identity system:serviceaccount:NAMESPACE:NAME."
             )
-        wanted = mode or (known.mode if known else QueueGuard.Mode.AUDIT)
-        guard = put_queue_guard(actor=actor, backend=backend, body={"mode": wanted, "identity": found})
+        new_mode = mode or (known.mode if known else QueueGuard.Mode.AUDIT)
+        guard = put_queue_guard(actor=actor, backend=backend, body={"mode": new_mode, "identity": found})
         closed = guard.mode == QueueGuard.Mode.ENFORCE if fails_closed is None else fails_closed
         webhook_configuration.install_configuration(
             cluster, WebhookSpec(backend, address, closed, namespace_selector, webhook_token(backend))
