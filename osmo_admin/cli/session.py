@@ -51,7 +51,7 @@ class ClientSession:
     def http(self) -> HttpClient:
         """The connection of this run. Raises :class:`ClientError` without a login."""
         if self._http is None:
-            login, stored = self._login()
+            login, stored = self._find_login()
             self._http = self._connect(login, stored=stored)
         return self._http
 
@@ -60,7 +60,7 @@ class ClientSession:
         if self._http is not None:
             self._http.close()
 
-    def _login(self) -> tuple[StoredLogin, bool]:
+    def _find_login(self) -> tuple[StoredLogin, bool]:
         """The login, and whether it comes from the file; a refreshed one is then stored there again."""
         stored = login_file.read_login() if self.url is None or not (self.token or self.username) else None
         url = self.url.rstrip("/") if self.url else (stored.url if stored else None)

@@ -31,22 +31,22 @@ def test_a_cluster_from_its_kubeconfig_to_a_reverted_edit(
     page.get_by_label("Kubeconfig", exact=True).fill(yaml.safe_dump(kube_server.kubeconfig_body()))
     page.get_by_role("button", name="Connect the cluster").click()
     assert kube_server.address in page.inner_text("main")
-    tab.accessible()
+    tab.assert_accessible()
 
-    def shows(words: str) -> bool:
+    def page_contains(words: str) -> bool:
         return words in tab.open(f"/scheduling/queuesync/{name}/change/").inner_text("main")
 
-    scene.stack.wait_until(lambda: shows("The queues are in sync"), what="the first sync", seconds=120)
+    scene.stack.wait_until(lambda: page_contains("The queues are in sync"), what="the first sync", seconds=120)
     tab.page.get_by_role("button", name="Test the connection").click()
-    scene.stack.wait_until(lambda: shows("Connected to Kubernetes"), what="the report", seconds=120)
+    scene.stack.wait_until(lambda: page_contains("Connected to Kubernetes"), what="the report", seconds=120)
     root = f"osmo-default-{namespace}"
     cluster.merge(QUEUE, root, {"spec": {"priority": 7}}, field_manager="kim")
     tab.page.get_by_role("button", name="Sync now").click()
-    scene.stack.wait_until(lambda: shows("kim"), what="the edit and its author", seconds=120)
+    scene.stack.wait_until(lambda: page_contains("kim"), what="the edit and its author", seconds=120)
     tab.screenshot("cluster")
-    tab.accessible()
+    tab.assert_accessible()
     assert cluster.get(QUEUE, root)["spec"]["priority"] == 100
     tab.open("/scheduling/queuesync/")
     assert name in tab.page.inner_text("main")
-    tab.accessible()
+    tab.assert_accessible()
     cluster.close()

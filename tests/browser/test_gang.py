@@ -56,7 +56,7 @@ def test_a_gang_is_submitted_shown_as_a_tree_and_ended(scene: PoolScene, signed_
         assert pods["y"] + pods["height"] <= card["y"] + card["height"] + 1
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         tab.screenshot(picture)
-        tab.accessible()
+        tab.assert_accessible()
 
     scene.end_workflow(f"{name}-1")
     page = tab.open(f"/scheduling/workflow/{name}-1/change/")

@@ -74,7 +74,7 @@ def test_every_page(
         assert page.title().endswith("OSMO Admin"), address
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], address
         tab.screenshot(f"{name}-{size}")
-        tab.accessible()
+        tab.assert_accessible()
 
 
 def test_calculating_free_capacity_and_setting_a_cap(

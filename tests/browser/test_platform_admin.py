@@ -52,7 +52,7 @@ def test_every_main_page(scene: PoolScene, signed_in: Callable[..., Any], colour
         assert page.title().endswith("OSMO Admin"), address
         assert page.evaluate("document.documentElement.scrollWidth") <= 1440, address
         tab.screenshot(name)
-        tab.accessible()
+        tab.assert_accessible()
 
 
 def test_a_new_user_with_a_role_and_a_token(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
@@ -74,7 +74,7 @@ def test_a_new_user_with_a_role_and_a_token(scene: PoolScene, signed_in: Callabl
     own.get_by_label("Name").fill("laptop")
     own.get_by_role("button", name="Create the token").click()
     secret = own.inner_text("#secret")
-    theirs.accessible()
+    theirs.assert_accessible()
     answer = scene.stack.anonymous_client().post("/api/auth/jwt/access_token", json={"token": secret})
     assert answer.status_code == 200
     own.get_by_role("link", name="Done").click()
@@ -100,7 +100,7 @@ def test_a_pool_from_creation_to_deletion(scene: PoolScene, signed_in: Callable[
     page.get_by_label("Quota in GPUs").fill("64")
     page.get_by_role("button", name="Preview").click()
     tab.screenshot("preview")
-    tab.accessible()
+    tab.assert_accessible()
     page.get_by_role("button", name=f"Create {name}").click()
     assert f"Pool {name} was created" in page.inner_text("#page")
 

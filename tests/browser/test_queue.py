@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def busy(scene: PoolScene) -> dict[str, str]:
+def busy_pool(scene: PoolScene) -> dict[str, str]:
     """LOW work of subpool `a` has borrowed every node; `b` reclaimed one and requests more than its quota."""
     scene.create_subpool("a", 30)
     scene.create_subpool("b", 10)
@@ -25,40 +25,40 @@ def busy(scene: PoolScene) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("view", ["desk", "phone-dark"])
-def test_the_queue(scene: PoolScene, busy: dict[str, str], signed_in: Callable[..., Any], view: str) -> None:
+def test_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Callable[..., Any], view: str) -> None:
     tab = signed_in(scene.pool_admin, **VIEWS[view])
     page = tab.open(scene.pool_page)
     page.get_by_role("link", name="Queue", exact=True).click()
     waiting = page.get_by_role("region", name="Pending gangs")
-    row = waiting.get_by_role("row").filter(has_text=busy["late"])
+    row = waiting.get_by_role("row").filter(has_text=busy_pool["late"])
     assert "quota" in row.inner_text()
     assert f"{scene.pool}--b" in row.inner_text()
     lending = page.get_by_role("region", name="Quota, borrowed and lent")
     bar = lending.get_by_role("img").filter(visible=True)
     labels = [bar.nth(n).get_attribute("aria-label") or "" for n in range(bar.count())]
     assert any(f"{scene.pool}--a: 30 used of the own quota" in label for label in labels), labels
-    assert busy["owner"] in page.get_by_role("region", name="Running workflows").inner_text()
+    assert busy_pool["owner"] in page.get_by_role("region", name="Running workflows").inner_text()
     tab.screenshot(view)
-    tab.accessible()
+    tab.assert_accessible()
 
     page.get_by_role("link", name="All scheduler events").click()
     text = page.inner_text("main")
     assert "Reclaimed" in text
-    assert f"for {busy['owner']}" in text
+    assert f"for {busy_pool['owner']}" in text
     page.get_by_label("Event", exact=True).select_option("reclaim")
     page.get_by_role("button", name="Filter").click()
     assert page.locator(".oa-timeline > li").count() == 1
     tab.screenshot(f"timeline-{view}")
-    tab.accessible()
+    tab.assert_accessible()
 
 
-def test_filters_of_the_queue(scene: PoolScene, busy: dict[str, str], signed_in: Callable[..., Any]) -> None:
+def test_filters_of_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Callable[..., Any]) -> None:
     tab = signed_in(scene.pool_user)
     page = tab.open(f"/scheduling/workflow/queue/{scene.pool}/")
     page.get_by_label("Subpool").select_option("a")
     page.get_by_role("button", name="Filter").click()
     text = page.get_by_role("region", name="Pending gangs").inner_text()
-    assert busy["late"] not in text
+    assert busy_pool["late"] not in text
     page.get_by_label("Submitted by").fill("nobody")
     page.get_by_role("button", name="Filter").click()
     assert "No pending work matches" in page.inner_text("main")

@@ -108,10 +108,10 @@ def test_the_numbers_and_their_explanation(tree: CohortTreeScene, as_admin: Call
     page.get_by_role("link", name="Quota tree").click()
     assert row_cells(page, tree.prod) == ["6", "20", "28", "0", "8", "0", "0", "0", "2", "276"]
     assert row_cells(page, tree.train)[1] == "16"
-    tab.accessible()
+    tab.assert_accessible()
     page = tab.open(f"/pools/cohort/?root={tree.corp}")
     tab.screenshot("tree")
-    tab.accessible()
+    tab.assert_accessible()
 
     page.locator(f"tr[data-node='cohort/{tree.corp}'] td[data-label=Pending] a").click()
     assert page.locator("#pending").inner_text() == f"2: 2 in {tree.prod}"
@@ -125,7 +125,7 @@ def test_the_numbers_and_their_explanation(tree: CohortTreeScene, as_admin: Call
     assert "28 total in use" in " ".join(why.inner_text().split())
     assert "−20 effective quota" in " ".join(why.inner_text().split())
     tab.screenshot("why")
-    tab.accessible()
+    tab.assert_accessible()
     available = page.locator("#available")
     assert "decides" in available.inner_text()
     available.get_by_role("link", name=tree.corp).click()
@@ -137,7 +137,7 @@ def test_folding_with_the_keyboard_and_on_a_phone(tree: CohortTreeScene, as_admi
     tab = as_admin(**PHONE, **DARK)
     page = tab.open(f"/pools/cohort/?root={tree.corp}")
     tab.screenshot("phone")
-    tab.accessible()
+    tab.assert_accessible()
     leaf = page.locator(f"tr[data-node='pool/{tree.serve}--_shared']")
     assert not leaf.is_visible(), "a pool without subpools says all that its only leaf would say"
     fold = page.get_by_role("button", name=f"Children of {tree.serve}")
@@ -167,23 +167,23 @@ def test_changing_a_limit(tree: CohortTreeScene, as_admin: Callable[..., Any]) -
     (waits,) = tree.pending_workflows()
     page.locator("[data-could=start]").get_by_role("link", name=waits).wait_for()
     tab.screenshot("could-start")
-    tab.accessible()
+    tab.assert_accessible()
     page.get_by_role("button", name="Change the input").click()
     page.get_by_label("Nominal quota in GPUs").fill("6")
     page.get_by_label("Borrowing limit in GPUs").fill("3")
     page.get_by_label("Reason").fill("research needs more")
     tab.screenshot("form")
-    tab.accessible()
+    tab.assert_accessible()
     page.get_by_role("button", name="Preview").click()
     assert f"{tree.prod} uses 5 GPUs beyond its limits" in page.inner_text("main")
     assert "0→5" in page.inner_text("main").replace("\n", "")
     tab.screenshot("effect")
-    tab.accessible()
+    tab.assert_accessible()
     page.get_by_role("button", name="Save the cohort").click()
     assert f"{tree.prod} uses 5 more of default/gpu than its limits allow" in page.inner_text("main")
     assert "research needs more" in page.inner_text("main")
     tab.screenshot("debt")
-    tab.accessible()
+    tab.assert_accessible()
 
 
 def test_a_cycle_is_refused_in_the_form(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
@@ -196,7 +196,7 @@ def test_a_cycle_is_refused_in_the_form(tree: CohortTreeScene, as_admin: Callabl
     assert f"{tree.corp} → {tree.prod} → {tree.corp}" in text
     assert "it starts at 0" in text
     tab.screenshot("refused")
-    tab.accessible()
+    tab.assert_accessible()
 
 
 def test_creating_and_deleting_a_cohort(scene: PoolScene, as_admin: Callable[..., Any]) -> None:
@@ -215,7 +215,7 @@ def test_creating_and_deleting_a_cohort(scene: PoolScene, as_admin: Callable[...
     page.locator(f"tr[data-node='cohort/{name}'] td[data-label='Effective quota'] a").click()
     assert page.url.endswith(f"/node/cohort/{name}/?resource=default%2Fcpu#subtree_quota")
     assert "100" in page.locator("#nominal").inner_text()
-    tab.accessible()
+    tab.assert_accessible()
     page.get_by_role("link", name="Delete").click()
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name=f"Delete {name}").click()
@@ -242,4 +242,4 @@ def test_users_see_their_part(tree: CohortTreeScene, signed_in: Callable[..., An
     assert tree.serve not in page.inner_text("main")
     assert "whom you may not see" in page.inner_text("main")
     assert tab.open(f"/pools/cohort/node/pool/{tree.serve}/").title().startswith("Not found")
-    tab.accessible()
+    tab.assert_accessible()

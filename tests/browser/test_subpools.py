@@ -33,14 +33,14 @@ def test_partition_a_pool(scene: PoolScene, signed_in: Callable[..., Any]) -> No
     assert scene.stack.query("SELECT 1 FROM pools_pool WHERE name = %s", f"{scene.pool}--a") == []
     assert "100→75" in page.inner_text("main").replace("\n", "")
     tab.screenshot("preview")
-    tab.accessible()
+    tab.assert_accessible()
 
     page.get_by_role("button", name=f"Create {scene.pool}--a").click()
     assert f"{scene.pool}--a was created; its quota is 25 GPUs." in page.inner_text("#page")
     assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 25)
     assert _cells(page, re.escape("Pool remainder (shared)"))[2] == "75"
     tab.screenshot("pool")
-    tab.accessible()
+    tab.assert_accessible()
 
 
 def test_shrinking_below_the_use(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
@@ -63,7 +63,7 @@ def test_shrinking_below_the_use(scene: PoolScene, signed_in: Callable[..., Any]
     assert work in drains.inner_text()
     assert scene.pool_user in drains.inner_text()
     tab.screenshot("draining")
-    tab.accessible()
+    tab.assert_accessible()
 
 
 def test_delete_and_drain(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
@@ -79,7 +79,7 @@ def test_delete_and_drain(scene: PoolScene, signed_in: Callable[..., Any]) -> No
     assert f"2 workflows on {scene.pool}--a keep running." in text
     assert first in text
     tab.screenshot("preview")
-    tab.accessible()
+    tab.assert_accessible()
     page.get_by_role("button", name=f"Delete {scene.pool}--a").click()
 
     assert scene.subpool_state(f"{scene.pool}--a") == ("DELETING", 40)
@@ -87,7 +87,7 @@ def test_delete_and_drain(scene: PoolScene, signed_in: Callable[..., Any]) -> No
     assert "2 workflows still hold 16 GPUs" in drains.inner_text()
     assert {first, second} <= set(re.findall(r"work\S+", drains.inner_text()))
     tab.screenshot("draining")
-    tab.accessible()
+    tab.assert_accessible()
 
     scene.end_workflow(first)
     assert "1 workflow still holds 8 GPUs" in tab.open(scene.pool_page).inner_text("main")
@@ -121,7 +121,7 @@ def test_refused_input_stays_in_the_form(scene: PoolScene, signed_in: Callable[.
     assert page.get_by_label("Quota in GPUs").input_value() == "41"
     assert page.get_by_label("Reason").input_value() == "a second group"
     tab.screenshot("refused")
-    tab.accessible()
+    tab.assert_accessible()
 
     page.get_by_label("Name").fill("b")
     page.get_by_label("Quota in GPUs").fill("40.9")
@@ -167,7 +167,7 @@ def test_a_pool_without_a_role_does_not_exist(scene: PoolScene, signed_in: Calla
     menu = tab.page.get_by_role("navigation", name="Main").inner_text()
     assert "Users and roles" not in menu
     tab.screenshot("foreign")
-    tab.accessible()
+    tab.assert_accessible()
     own = tab.open(scene.pool_page)
     assert own.get_by_role("link", name="Create a subpool").is_visible()
     assert own.get_by_role("link", name="Edit").count() == 0
@@ -192,7 +192,7 @@ def test_phone_and_dark(scene: PoolScene, signed_in: Callable[..., Any]) -> None
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
         assert page.evaluate("document.documentElement.classList.contains('dark')"), address
         tab.screenshot(name)
-        tab.accessible()
+        tab.assert_accessible()
     page = tab.open("/")
     page.get_by_role("button", name="Menu").focus()
     page.keyboard.press("Enter")

@@ -41,7 +41,7 @@ def test_errors_with_their_lines_then_a_check_then_a_submission(
     assert "imagine" in text
     assert page.get_by_label("Workflow or PodGroup").input_value() == BROKEN
     tab.screenshot("faults")
-    tab.accessible()
+    tab.assert_accessible()
 
     name = scene.stack.unique_name("pasted")
     page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=name, gpus=101))
@@ -56,12 +56,12 @@ def test_errors_with_their_lines_then_a_check_then_a_submission(
     assert name in page.get_by_label("Workflow or PodGroup").input_value()
     assert scene.stack.query("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name) == []
     tab.screenshot("good")
-    tab.accessible()
+    tab.assert_accessible()
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(rf"/scheduling/workflow/{name}-1/change/"))
     assert f"{name}-1 was submitted" in page.inner_text("#page")
     tab.screenshot("workflow")
-    tab.accessible()
+    tab.assert_accessible()
 
 
 def test_the_reason_for_waiting_and_cancelling_several(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
@@ -75,16 +75,16 @@ def test_the_reason_for_waiting_and_cancelling_several(scene: PoolScene, signed_
     assert f"It asks for 8 GPUs; the quota of {queue} (10) leaves 2 GPUs: 6 GPUs missing." in text
     assert f"or end as much HIGH or NORMAL work in {queue} ({running})." in text
     tab.screenshot("waiting")
-    tab.accessible()
+    tab.assert_accessible()
 
     page = tab.open(f"/scheduling/workflow/?pool={scene.pool}--a&status=active")
     for name in (running, waiting):
         page.get_by_label(f"Select {name}").check()
-    tab.accessible()
+    tab.assert_accessible()
     page.get_by_role("button", name="Cancel the selected").click()
     assert "This cannot be undone" in page.inner_text("main")
     tab.screenshot("confirm")
-    tab.accessible()
+    tab.assert_accessible()
     page.get_by_label("Reason").fill("wrong data")
     page.get_by_role("button", name="Cancel these workflows").click()
     assert "2 workflows were cancelled" in page.inner_text("#page")
@@ -98,7 +98,7 @@ def test_wrong_passwords_until_the_lockout(stack: Stack, new_tab: Callable[..., 
     tab = new_tab()
     page = tab.open("/")
     assert "/login/" in page.url
-    tab.accessible()
+    tab.assert_accessible()
     tab.screenshot("login")
     for attempt in range(11):
         page.fill("input[name=username]", who)
@@ -111,7 +111,7 @@ def test_wrong_passwords_until_the_lockout(stack: Stack, new_tab: Callable[..., 
         assert page.input_value("input[name=username]") == who
     assert "Too many failed logins" in page.inner_text("main")
     tab.screenshot("locked")
-    tab.accessible()
+    tab.assert_accessible()
 
 
 def test_logging_out(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
@@ -121,6 +121,6 @@ def test_logging_out(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Log out").click()
     assert "You are logged out" in page.inner_text("main")
-    tab.accessible()
+    tab.assert_accessible()
     tab.open("/")
     assert "/login/" in page.url

@@ -20,19 +20,19 @@ pytestmark = pytest.mark.fault
 OUTAGE = 1.0
 
 
-def fast(installation: FaultyInstallation) -> None:
+def stop_fast(installation: FaultyInstallation) -> None:
     installation.servers.stop_database(signal.SIGINT)
     time.sleep(OUTAGE)
     installation.servers.start_database()
 
 
-def immediate(installation: FaultyInstallation) -> None:
+def stop_immediately(installation: FaultyInstallation) -> None:
     installation.servers.stop_database(signal.SIGQUIT)
     time.sleep(OUTAGE)
     installation.servers.start_database()
 
 
-def crash(installation: FaultyInstallation) -> None:
+def crash_one_process(installation: FaultyInstallation) -> None:
     """One of its processes is killed: PostgreSQL ends all sessions and recovers by itself."""
     victim = installation.query("SELECT pid FROM pg_stat_activity WHERE application_name = 'osmo-admin' LIMIT 1")[0][
         "pid"
@@ -58,7 +58,7 @@ def assert_each_key_once(installation: FaultyInstallation, found: ClientLoad) ->
     installation.assert_consistent()
 
 
-@pytest.mark.parametrize("how", [fast, immediate, crash])
+@pytest.mark.parametrize("how", [stop_fast, stop_immediately, crash_one_process])
 def test_restarted_under_load(installation: FaultyInstallation, how: Callable[[FaultyInstallation], None]) -> None:
     pids, pools = installation.process_ids(), installation.make_pools(2)
     with run_load(installation, pools) as found:
@@ -73,7 +73,7 @@ def test_restarted_under_load(installation: FaultyInstallation, how: Callable[[F
         else:
             assert_unavailable(answer)
     assert found.lost_connections == 0
-    if how is not crash:
+    if how is not crash_one_process:
         assert found.error_responses
     assert_each_key_once(installation, found)
     installation.wait_serving(pools[0])

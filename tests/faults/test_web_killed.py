@@ -62,7 +62,7 @@ def test_killed_in_the_middle_of_one_request(installation: FaultyInstallation, m
         assert installation.admin_http.post(address, **request).status_code == 200  # type: ignore[arg-type]
         installation.kill_children_of(process_commands.WEB)  # the answer counts as lost
 
-    def repeated() -> httpx.Response | None:
+    def repeat_request() -> httpx.Response | None:
         installation.restart_dead()  # granian may have given up after the previous test
         try:
             answer = installation.admin_http.post(address, **request)  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ def test_killed_in_the_middle_of_one_request(installation: FaultyInstallation, m
             return None
         return answer if answer.status_code == 200 else None
 
-    answer = installation.wait_until(repeated, what="the repeated request is answered")
+    answer = installation.wait_until(repeat_request, what="the repeated request is answered")
     assert installation.workflow_statuses(name).keys() == {answer.json()["name"]}
     assert ("Idempotent-Replayed" in answer.headers) == (moment == "after the commit")
     installation.wait_all_running(name)

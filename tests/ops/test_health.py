@@ -15,7 +15,7 @@ from tests.support.services import Services
 
 
 @pytest.fixture
-def alive(running_services: Services) -> Iterator[None]:
+def heartbeats(running_services: Services) -> Iterator[None]:
     """Worker, beat and clusters have a current heartbeat."""
     heartbeat._redis_client.cache_clear()
     for process in (heartbeat.WORKER, heartbeat.BEAT, heartbeat.CLUSTERS):
@@ -37,7 +37,7 @@ def test_probes_only_read(path: str) -> None:
     assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD"), "without the page about an expired form"
 
 
-def test_ready_when_everything_answers(db: None, alive: None, client: Client) -> None:
+def test_ready_when_everything_answers(db: None, heartbeats: None, client: Client) -> None:
     answer = client.get("/ready")
     assert answer.status_code == 200
     assert answer.json()["status"] == "OK"
@@ -47,7 +47,7 @@ def test_ready_when_everything_answers(db: None, alive: None, client: Client) ->
 
 @pytest.mark.parametrize(("process", "status"), [("worker", 503), ("beat", 200), ("clusters", 200)])
 def test_a_silent_worker_makes_it_unready_a_silent_beat_is_reported(
-    process: str, status: int, db: None, alive: None, client: Client
+    process: str, status: int, db: None, heartbeats: None, client: Client
 ) -> None:
     heartbeat._redis_client().delete(f"osmo:alive:{process}")
     answer = client.get("/ready")
@@ -55,7 +55,7 @@ def test_a_silent_worker_makes_it_unready_a_silent_beat_is_reported(
     assert answer.json()["checks"][process] == {"ok": False, "message": "no heartbeat for 30 s"}
 
 
-def test_a_missing_migration_makes_it_unready_until_it_is_applied(db: None, alive: None, client: Client) -> None:
+def test_a_missing_migration_makes_it_unready_until_it_is_applied(db: None, heartbeats: None, client: Client) -> None:
     health._count_unapplied.cache_clear()
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
@@ -82,7 +82,7 @@ def test_a_missing_broker_is_named_without_its_address(
 
 
 def test_a_missing_database_is_named_without_its_address(
-    db: None, alive: None, client: Client, monkeypatch: pytest.MonkeyPatch
+    db: None, heartbeats: None, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
         raise OperationalError("connection to 10.1.2.3 refused")

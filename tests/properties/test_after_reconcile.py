@@ -50,14 +50,14 @@ DAYS = st.lists(
 """New work, other changes, then a cycle: several times, so that full nodes receive more work."""
 
 
-def job(gpus: int, tasks: int) -> str:
+def job_file(gpus: int, tasks: int) -> str:
     """A gang of equal tasks."""
     lines = [f"  - {{name: t{n}, image: i, command: [c], lead: {str(n == 0).lower()}}}" for n in range(tasks)]
     head = f"workflow:\n  name: job\n  resources: {{default: {{gpu: {gpus}}}}}\n  groups:\n  - name: g\n    tasks:\n"
     return head + "\n".join(f"  {line}" for line in lines)
 
 
-def elastic(pods: int, least: int) -> str:
+def elastic_gang_file(pods: int, least: int) -> str:
     """A PodGroup of pods of one GPU."""
     notes = f"{{osmo/gpus-per-pod: 1, osmo/pods: {max(pods, least)}}}"
     return f"kind: PodGroup\nmetadata: {{name: job, annotations: {notes}}}\nspec: {{minMember: {least}}}\n"
@@ -83,10 +83,10 @@ class ReconciledScene:
     def _do(self, what: str, *how: Any) -> None:
         if what == "submit":
             leaf, priority, gpus, tasks = how
-            submit(actor=self.admin, pool=leaf, submission=Submission(job(gpus, tasks), priority))
+            submit(actor=self.admin, pool=leaf, submission=Submission(job_file(gpus, tasks), priority))
         elif what == "elastic":
             leaf, priority, pods, least = how
-            submit(actor=self.admin, pool=leaf, submission=Submission(elastic(pods, least), priority))
+            submit(actor=self.admin, pool=leaf, submission=Submission(elastic_gang_file(pods, least), priority))
         elif what == "end":
             end_workflow(actor=SYSTEM, name=f"job-{how[0]}", status=how[1])
         elif what == "cancel":

@@ -49,7 +49,7 @@ class Tab:
         self.faults: list[str] = []
         self._test = re.sub(r"[^A-Za-z0-9_.-]+", "-", test)
         context.on("request", lambda request: self._watch(request.url))
-        self.page.on("console", lambda message: self._console(message.type, message.text))
+        self.page.on("console", lambda message: self._check_console(message.type, message.text))
         self.page.on("pageerror", lambda error: self.faults.append(f"script error: {error}"))
 
     def _watch(self, url: str) -> None:
@@ -57,7 +57,7 @@ class Tab:
         if parts.scheme not in {"data", "blob", "about"} and (parts.hostname or "") not in LOCAL:
             self.faults.append(f"request left the host: {url}")
 
-    def _console(self, kind: str, text: str) -> None:
+    def _check_console(self, kind: str, text: str) -> None:
         # The browser reports a refused form (400, 403, 409) as a console error too: the test expects it.
         if kind == "error" and not re.search(r"status of (400|401|403|404|409|412|429)", text):
             self.faults.append(f"console error: {text}")
@@ -83,7 +83,7 @@ class Tab:
         self.page.screenshot(path=path, full_page=True)
         return path
 
-    def accessible(self) -> None:
+    def assert_accessible(self) -> None:
         """Raises AssertionError for each serious or critical finding of axe."""
         from axe_playwright_python.sync_playwright import Axe
 

@@ -17,46 +17,47 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "docs" / "scenarios").g
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
 
 
-def _list(count: int, entry: Callable[[int], str]) -> str:
+def _list_text(count: int, entry: Callable[[int], str]) -> str:
     return "[" + ", ".join(entry(n) for n in range(count)) + "]"
 
 
-def _chain(count: int, letter: str) -> str:
-    return _list(count, lambda n: f"{{name: {letter}{n}" + (f", parent: {letter}{n - 1}}}" if n else "}"))
+def _chain_text(count: int, letter: str) -> str:
+    return _list_text(count, lambda n: f"{{name: {letter}{n}" + (f", parent: {letter}{n - 1}}}" if n else "}"))
 
 
-def _resources(count: int) -> str:
+def _resources_text(count: int) -> str:
     return "{" + ", ".join(f"r{n}: 1" for n in range(count)) + "}"
 
 
-def _work(count: int, queue: Callable[[int], str], tasks: str = "[{gpus: 1}]") -> str:
-    return _list(count, lambda n: f"{{name: w{n}, queue: {queue(n)}, tasks: {tasks}}}")
+def _workloads_text(count: int, queue: Callable[[int], str], tasks: str = "[{gpus: 1}]") -> str:
+    return _list_text(count, lambda n: f"{{name: w{n}, queue: {queue(n)}, tasks: {tasks}}}")
 
 
 SCENARIOS = {
-    "a chain of 2,000 cohorts": f"cohorts: {_chain(2000, 'c')}\n"
+    "a chain of 2,000 cohorts": f"cohorts: {_chain_text(2000, 'c')}\n"
     "queues: [{name: q, quota: 1, parent: c1999}]\nworkloads: [{name: w, queue: q, tasks: [{gpus: 2}]}]\n",
-    "a chain of 2,000 queues": f"nodes: [{{name: n, gpus: 1}}]\nqueues: {_chain(2000, 'q')}\n"
+    "a chain of 2,000 queues": f"nodes: [{{name: n, gpus: 1}}]\nqueues: {_chain_text(2000, 'q')}\n"
     "workloads: [{name: w, queue: q1999, tasks: [{gpus: 1}]}]\n",
-    "a chain of 9,000 queues with work at its end": f"nodes: [{{name: n, gpus: 1}}]\nqueues: {_chain(9000, 'q')}\n"
-    f"workloads: {_work(2000, lambda _n: 'q8999')}\n",
+    "a chain of 9,000 queues with work at its end": f"nodes: [{{name: n, gpus: 1}}]\nqueues: {_chain_text(9000, 'q')}\n"
+    f"workloads: {_workloads_text(2000, lambda _n: 'q8999')}\n",
     "a chain of 2,000 sub-groups": "queues: [{name: q, quota: 1}]\nworkloads: [{name: w, queue: q, gang: {sub_groups: "
-    + _chain(2000, "g")
+    + _chain_text(2000, "g")
     + "}, tasks: [{gpus: 1, sub_group: g1999}]}]\n",
-    "resources times queues": f"capacity: {_resources(20_000)}\n"
-    "queues: " + _list(5000, lambda n: f"{{name: q{n}, quota: {{r{n}: 1}}}}"),
-    "resources by alias": f"capacity: &c {_resources(900)}\nqueues: "
-    + _list(1500, lambda n: f"{{name: q{n}, quota: *c}}"),
+    "resources times queues": f"capacity: {_resources_text(20_000)}\n"
+    "queues: " + _list_text(5000, lambda n: f"{{name: q{n}, quota: {{r{n}: 1}}}}"),
+    "resources by alias": f"capacity: &c {_resources_text(900)}\nqueues: "
+    + _list_text(1500, lambda n: f"{{name: q{n}, quota: *c}}"),
     "sub-groups times tasks": "nodes: [{name: n, gpus: 1000000}]\nqueues: [{name: q, quota: 1000000}]\n"
     "workloads: [{name: w, queue: q, gang: {min_sub_group: 1, sub_groups: "
-    + _list(2000, lambda n: f"{{name: g{n}, min_member: 1}}")
+    + _list_text(2000, lambda n: f"{{name: g{n}, min_member: 1}}")
     + "}, tasks: [{count: 19000, gpus: 1, sub_group: g7}]}]\n",
-    "queues times workloads": f"queues: {_list(8000, lambda n: f'{{name: q{n}}}')}\n"
-    f"workloads: {_work(8000, lambda n: f'q{n}')}\n",
-    "changes times queues": f"queues: {_list(9000, lambda n: f'{{name: q{n}}}')}\n"
-    f"changes: {_list(9000, lambda n: f'{{set: {{name: q{n}, parent: q0}}}}')}\n",
-    "a cycle of 5,000": f"queues: {_list(5000, lambda n: f'{{name: q{n}, parent: q{(n + 1) % 5000}}}')}\n",
-    "tasks without end": "queues: [{name: q}]\nworkloads: " + _work(60, lambda _n: "q", "[{count: 500000, gpus: 1}]"),
+    "queues times workloads": f"queues: {_list_text(8000, lambda n: f'{{name: q{n}}}')}\n"
+    f"workloads: {_workloads_text(8000, lambda n: f'q{n}')}\n",
+    "changes times queues": f"queues: {_list_text(9000, lambda n: f'{{name: q{n}}}')}\n"
+    f"changes: {_list_text(9000, lambda n: f'{{set: {{name: q{n}, parent: q0}}}}')}\n",
+    "a cycle of 5,000": f"queues: {_list_text(5000, lambda n: f'{{name: q{n}, parent: q{(n + 1) % 5000}}}')}\n",
+    "tasks without end": "queues: [{name: q}]\nworkloads: "
+    + _workloads_text(60, lambda _n: "q", "[{count: 500000, gpus: 1}]"),
     "laughs": LAUGHS,
     "laughs inside a queue": f"queues: [{{name: q, quota: *a9}}]\n{LAUGHS}",
     "inside itself": "queues: &a [*a]",
@@ -80,8 +81,8 @@ SCENARIOS = {
     "only a comment": "# nothing",
     "nothing": "",
     "fine numbers": "nodes: [{name: n, gpus: 0.0000000000000000000000000000000000007}]\nqueues: "
-    + _list(500, lambda n: f"{{name: q{n}, weight: 0.{n + 1}, quota: 0.{'0' * 30}{n + 1}}}")
-    + f"\nworkloads: {_work(500, lambda n: f'q{n}', '[{gpus: 0.000000000000000000000000000000000001}]')}\n",
+    + _list_text(500, lambda n: f"{{name: q{n}, weight: 0.{n + 1}, quota: 0.{'0' * 30}{n + 1}}}")
+    + f"\nworkloads: {_workloads_text(500, lambda n: f'q{n}', '[{gpus: 0.000000000000000000000000000000000001}]')}\n",
 }
 """By name; each is answered or refused, with little memory and little time."""
 
@@ -143,15 +144,15 @@ spec:
 
 def mutated_scenarios(count: int, seed: int) -> Iterator[str]:
     """The documented examples with random insertions and deletions."""
-    return _mutated([path.read_text() for path in EXAMPLES], count, seed)
+    return _mutate([path.read_text() for path in EXAMPLES], count, seed)
 
 
 def mutated_manifests(count: int, seed: int) -> Iterator[str]:
     """A manifest with random insertions and deletions."""
-    return _mutated([_MANIFEST], count, seed)
+    return _mutate([_MANIFEST], count, seed)
 
 
-def _mutated(texts: list[str], count: int, seed: int) -> Iterator[str]:
+def _mutate(texts: list[str], count: int, seed: int) -> Iterator[str]:
     pick = random.Random(seed)
     for _ in range(count):
         text = pick.choice(texts)

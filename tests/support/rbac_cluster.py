@@ -29,7 +29,7 @@ class RbacCluster:
 
     def __post_init__(self) -> None:
         roles = {item["kind"]: item["rules"] for item in rbac.rbac_manifests(self.namespace) if "rules" in item}
-        self._wide, self._inside = (_rights(roles[kind]) for kind in ("ClusterRole", "Role"))
+        self._wide, self._inside = (_flatten_rules(roles[kind]) for kind in ("ClusterRole", "Role"))
 
     def __getattr__(self, verb: str) -> Any:
         real = getattr(self.real, verb)
@@ -52,7 +52,7 @@ class RbacCluster:
         return call
 
 
-def _rights(rules: list[dict[str, list[str]]]) -> set[tuple[str, str, str]]:
+def _flatten_rules(rules: list[dict[str, list[str]]]) -> set[tuple[str, str, str]]:
     return {
         (group, resource, verb)
         for rule in rules
