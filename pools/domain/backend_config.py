@@ -98,14 +98,14 @@ def parse_backend(
 
 def _kind(fields: FieldReader, present: str | None) -> str:
     """The requested type; an existing backend keeps its type."""
-    asked = fields.read_text("type", present or SIMULATED)
-    if asked not in BACKEND_TYPES:
+    kind = fields.read_text("type", present or SIMULATED)
+    if kind not in BACKEND_TYPES:
         fields.add_fault("type", "bad_value", f"must be one of {', '.join(BACKEND_TYPES)}.")
         return present or SIMULATED
-    if present is not None and asked != present:
+    if present is not None and kind != present:
         fields.add_fault("type", "bad_value", f"stays {present}: make another backend and move the pools there.")
         return present
-    return asked
+    return kind
 
 
 def _nodes(fields: FieldReader) -> tuple[NodeSpec, ...]:

@@ -26,7 +26,7 @@ _COMMANDS = ("exec", "auth-provider")
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigFacts:
-    """The facts of a kubeconfig that may be shown: the context, its server and its user."""
+    """The public facts of a kubeconfig: the context, its server and its user."""
 
     context: str
     server: str

@@ -107,8 +107,8 @@ class ScenarioDraft:
         self.faults.add(path, ScenarioFaultCode.BAD_VALUE, message)
 
     def _note_cycle(self, names: Sequence[str], path: str) -> None:
-        shown = [*names[:MAX_NAMES_IN_MESSAGE], "…"] if len(names) > MAX_NAMES_IN_MESSAGE else names
-        message = f"The parents form a cycle: {' → '.join([*shown, names[0]])}."
+        named = [*names[:MAX_NAMES_IN_MESSAGE], "…"] if len(names) > MAX_NAMES_IN_MESSAGE else names
+        message = f"The parents form a cycle: {' → '.join([*named, names[0]])}."
         self.faults.add(path, ScenarioFaultCode.CYCLE, message)
 
     def check_size(self, ignored_paths: Collection[str] = ()) -> None:

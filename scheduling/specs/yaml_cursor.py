@@ -18,7 +18,7 @@ _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "
 
 class _WorkflowFile(Dialect):
     """Nodes of YAML. A scalar is read from its text, so a number, a date or true/false is a text, too, where a text is
-    asked for, and `'2'` is a number where a number is asked for."""
+    requested, and `'2'` is a number where a number is requested."""
 
     map_name = "a map"
     wrong_type = "wrong_type"

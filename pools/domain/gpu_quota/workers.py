@@ -18,7 +18,7 @@ from pools.domain.structured_input.fields import FieldReader
 RESOURCES = ("tflops", "vram")
 SIDES = ("requests", "limits")
 MAX_GPUS = 128
-"""GPUs of one allocation asked for by name, as the pod annotation has it."""
+"""The most GPUs of one allocation by name, as in the pod annotation."""
 
 MAX_NAME_LENGTH = 253
 _NAME = re.compile(r"[!-.0-~]+")

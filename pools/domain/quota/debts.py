@@ -1,6 +1,6 @@
 """Debts after a change of quotas or of the tree's shape: nodes that use more than their limits now allow (D12).
 
-Such a change evicts no work; the debt is shown, and it shrinks as work ends.
+Such a change evicts no work; pages show the debt, and it shrinks as work ends.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class ResourceColumn:
         self.own: list[Number] = [0] * size
         self.usage: list[Number] = [0] * size
         self._potential: list[Amount] | None = None
-        """Found when it is first asked for; it depends on quotas and limits alone."""
+        """Computed at the first use; it depends on quotas and limits alone."""
         for x in deep_first:
             parent, lending = parents[x], quotas[x].lending_limit
             self.visible[x] = self.subtree[x]
@@ -268,16 +268,16 @@ class QuotaTree:
         x = self.index[name]
         found = []
         for key in sorted(request):
-            asked, column = request[key], self.columns.get(key)
-            if asked <= 0:
+            requested, column = request[key], self.columns.get(key)
+            if requested <= 0:
                 continue
             if not self.is_active(name):
-                found.append(Shortfall(key, name, "cycle", asked, 0, 0))
+                found.append(Shortfall(key, name, "cycle", requested, 0, 0))
             elif column is None:
-                found.append(Shortfall(key, name, "quota", asked, 0, 0))
-            elif asked > (free := column.available(x)):
+                found.append(Shortfall(key, name, "quota", requested, 0, 0))
+            elif requested > (free := column.available(x)):
                 node, limit = column.binding_limit(x)
-                found.append(Shortfall(key, self.names[node], limit, asked, max(0, free), column.potential(x)))
+                found.append(Shortfall(key, self.names[node], limit, requested, max(0, free), column.potential(x)))
         return found
 
 

@@ -1,6 +1,6 @@
 """Input with a structure (request bodies, configurations, workflow files, scenarios) read value by value.
 
-Every reader returns a value of the type that was asked for. If the input holds something else there, the reader notes
+Every reader returns a value of the requested type. If the input holds something else there, the reader notes
 a fault with its path and returns a default, so that all faults of an input are reported at once.
 
 `faults` collects them, `dialect` says which Python values an input consists of and how they convert, `values` reads

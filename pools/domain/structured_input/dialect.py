@@ -1,4 +1,4 @@
-"""The Python values that an input consists of, and how they convert to the types that readers are asked for."""
+"""The Python values that an input consists of, and their conversion to the types that readers return."""
 
 from __future__ import annotations
 

@@ -83,8 +83,8 @@ def quote(text: str) -> str:
 def join_words(words: Iterable[str]) -> str:
     """`a, b, c`; words beyond the length of a message are only counted."""
     names = list(words)
-    shown = ", ".join(shorten(name) for name in names[:_MAX_LISTED])
-    return shown + (f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else "")
+    text = ", ".join(shorten(name) for name in names[:_MAX_LISTED])
+    return text + (f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else "")
 
 
 def _normalize_word(word: str) -> str:
