@@ -98,7 +98,7 @@ def _read_gangs(backend: Backend, groups: Collection[UUID]) -> dict[int, list[_G
 
 
 def _admit_batch(root_id: int, gangs: Sequence[_GangToAdmit]) -> dict[UUID, Mapping[str, Any] | None]:
-    """Admit the gangs that may start. Returns the not_admitted gangs with the reason; None where the reason is already
+    """Admit the gangs that may start. Returns the refused gangs with the reason; None where the reason is already
     written elsewhere."""
     with change(actor=SYSTEM, description="dispatched"):
         root = lock_pool_tree(root_id)

@@ -94,7 +94,7 @@ def test_events_are_followed(harness: AgentHarness) -> None:
     assert verify() == []
 
 
-def test_one_works_and_the_other_stands_by_until_it_is_needed(harness: AgentHarness) -> None:
+def test_one_agent_works_and_the_other_stands_by(harness: AgentHarness) -> None:
     first, second = FlakyCluster(harness.cluster), FlakyCluster(harness.cluster)
     with run_agents(agent_of(harness, first)) as (stop_first,):
         run_to_end(harness, harness.submit())
@@ -197,11 +197,11 @@ class SilentCluster:
 
     def __init__(self) -> None:
         self.over = threading.Event()
-        self.asked = threading.Event()
+        self.called = threading.Event()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*_: Any, **__: Any) -> Any:
-            self.asked.set()
+            self.called.set()
             self.over.wait(120)
             raise errors.Unreachable("No answer in time.")
 
@@ -217,7 +217,7 @@ def test_a_dead_cluster_delays_no_other(harness: AgentHarness) -> None:
     )
     try:
         agents.start_missing()
-        wait_for(silent.asked.is_set)
+        wait_for(silent.called.is_set)
         run_to_end(harness, harness.submit())
         assert not silent.over.is_set()
         assert agents.are_alive

@@ -27,8 +27,8 @@ def add_node(
 
 
 def add_foreign_pod(harness: AgentHarness, name: str, node: str, gpus: int) -> None:
-    asked = {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"cpu": "1500m", "memory": "1Gi"}}
-    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": asked}]}
+    resources = {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"cpu": "1500m", "memory": "1Gi"}}
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": resources}]}
     body = {"metadata": {"name": name, "namespace": harness.backend.namespace}, "spec": spec}
     harness.cluster.create(resource_kinds.POD, body, field_manager="somebody")
 
@@ -58,9 +58,9 @@ def test_nodes_come_change_and_go(harness: AgentHarness) -> None:
         (mine, "default", 8, 63, 512 * 2**30),
         (other, "h100", 8, 63, 512 * 2**30),
     ]
-    told = AuditEntry.objects.filter(action="node.created").count()
+    entries_before = AuditEntry.objects.filter(action="node.created").count()
     harness.run_agent(2)
-    assert AuditEntry.objects.filter(action="node.created").count() == told
+    assert AuditEntry.objects.filter(action="node.created").count() == entries_before
     harness.cluster.merge(
         resource_kinds.NODE, mine, {"status": {"allocatable": {"nvidia.com/gpu": "7"}}}, field_manager="k", status=True
     )

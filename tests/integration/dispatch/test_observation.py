@@ -163,7 +163,9 @@ def test_a_task_is_retried_as_often_as_the_settings_allow(harness: AgentHarness)
 
 
 @pytest.mark.parametrize(("code", "action", "end"), [(4, "COMPLETE: '4'", "COMPLETED"), (0, "FAIL: '0'", "FAILED")])
-def test_exit_codes_mean_what_the_file_says(fake_harness: AgentHarness, code: int, action: str, end: str) -> None:
+def test_exit_actions_of_the_file_apply_to_exit_codes(
+    fake_harness: AgentHarness, code: int, action: str, end: str
+) -> None:
     workflow = start_workflow(fake_harness, gang_file("lead", task_fields=f"exitActions: {{{action}}}"))
     fake_harness.finish_pods(*fake_harness.list_pods(), code=code)
     fake_harness.run_agent()

@@ -65,10 +65,10 @@ def test_every_right_is_needed(fake_harness: AgentHarness, lawful: RbacCluster) 
     fake_harness.run_agent()
     given = {(kind.plural, verb) for kind, verbs in rbac.NAMESPACE_RULES for verb in verbs}
     watched = {(kind.plural, "watch") for kind in (resource_kinds.POD, resource_kinds.POD_GROUP)}
-    taken = {
+    other_rights = {
         (kind.plural, "get") for kind in (resource_kinds.SECRET, resource_kinds.SERVICE, resource_kinds.POD_GROUP)
-    }  # whose is that name?
-    assert given - lawful.used_rights <= watched | taken
+    }  # read only when the name of a new object exists already
+    assert given - lawful.used_rights <= watched | other_rights
 
 
 def test_without_a_right_the_call_is_refused(lawful: RbacCluster) -> None:

@@ -256,20 +256,20 @@ def test_new_work_does_not_wait_for_a_full_cycle(team: Pool, monkeypatch: pytest
 
     monkeypatch.setattr(reconciliation, "read_live_facts", slowly)
 
-    def tick() -> list[tuple[str, str]]:
+    def run_periodic_task() -> list[tuple[str, str]]:
         try:
             return reconcile_scope(team, Scope.TICK)
         finally:
             connections.close_all()
 
     with ThreadPoolExecutor(1) as pool:
-        beat = pool.submit(tick)
+        periodic_run = pool.submit(run_periodic_task)
         assert looking.wait(60)
         factories.submit_workflow(admin, "team", 1, name="new", priority=Priority.LOW)
         assert reconcile_scope(team) == [("start", "new-1")]
         assert reconcile_scope(team, Scope.TICK) == []  # one full cycle at a time
         go_on.set()
-        assert beat.result(60) == []
+        assert periodic_run.result(60) == []
     assert state_of(team).full_cycle_at > timezone.now() - MAX_STATE_AGE
 
 

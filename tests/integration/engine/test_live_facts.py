@@ -180,7 +180,7 @@ def test_a_kubernetes_backend_without_known_nodes_has_quotas_alone() -> None:
     assert [step.action for step in plan(live.facts).steps] == ["start"]
 
 
-def test_reading_costs_the_same_number_of_queries_however_much_there_is(team: Pool) -> None:
+def test_the_number_of_queries_does_not_depend_on_the_amount_of_work(team: Pool) -> None:
     def cost() -> int:
         with CaptureQueriesContext(connection) as queries:
             of(team)

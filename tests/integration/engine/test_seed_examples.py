@@ -91,7 +91,7 @@ def test_the_decision_names_the_victim_and_the_beneficiary(cluster: Make) -> Non
 
 
 @pytest.mark.parametrize(
-    ("actions", "status", "tries"),
+    ("actions", "status", "attempts"),
     [
         ("FAIL: '3006'", "FAILED_PREEMPTED", [("train", 0, "FAILED_PREEMPTED", 3006)]),
         ("COMPLETE: '3006'", "COMPLETED", [("train", 0, "COMPLETED", 3006)]),
@@ -99,7 +99,7 @@ def test_the_decision_names_the_victim_and_the_beneficiary(cluster: Make) -> Non
     ],
 )
 def test_exit_actions_of_the_spec_apply_to_preempted_work(
-    cluster: Make, actions: str, status: str, tries: list[Any]
+    cluster: Make, actions: str, status: str, attempts: list[Any]
 ) -> None:
     sim = cluster({"n": 1}, pool=1)
     file = f"""workflow:
@@ -112,7 +112,7 @@ def test_exit_actions_of_the_spec_apply_to_preempted_work(
     sim.submit("wf5", "pool")
     assert sim.reconcile() == [("preempt", "wf1"), ("start", "wf5")]
     assert Workflow.objects.get(name="wf1-1").status == status
-    assert sim.attempts("wf1") == tries
+    assert sim.attempts("wf1") == attempts
 
 
 def borrowing(cluster: Make) -> Any:

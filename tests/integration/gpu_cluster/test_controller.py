@@ -67,18 +67,18 @@ def test_a_round_without_changes_writes_nothing(gpu_cluster: GpuClusterHarness) 
 def test_a_foreign_change_of_the_status_is_reverted(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.quota(**CAPS)
     gpu_cluster.controller.relist_and_reconcile()
-    told = gpu_cluster.status()
-    bent = {"status": {"used": {"workers": 99}, "conditions": []}}
+    status = gpu_cluster.status()
+    foreign_change = {"status": {"used": {"workers": 99}, "conditions": []}}
     gpu_cluster.cluster.merge(
         resource_kinds.GPU_RESOURCE_QUOTA,
         "team-quota",
-        bent,
+        foreign_change,
         field_manager=SOMEBODY,
         namespace=gpu_cluster.namespace,
         status=True,
     )
     gpu_cluster.controller.relist_and_reconcile()
-    assert gpu_cluster.status() == told
+    assert gpu_cluster.status() == status
 
 
 def test_a_spec_follows_its_object(gpu_cluster: GpuClusterHarness) -> None:
@@ -136,9 +136,9 @@ def test_an_object_that_is_not_applied_yet_has_no_status(gpu_cluster: GpuCluster
     gpu_cluster.quota(**CAPS)
     gpu_cluster.controller.relist_and_reconcile()
     GpuQuota.objects.all().delete()
-    told = gpu_cluster.status()
+    status = gpu_cluster.status()
     gpu_cluster.controller.write_statuses()
-    assert gpu_cluster.status() == told
+    assert gpu_cluster.status() == status
 
 
 def test_a_quota_of_another_source_is_not_changed(gpu_cluster: GpuClusterHarness) -> None:

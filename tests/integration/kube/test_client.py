@@ -117,9 +117,9 @@ def test_a_connection_that_breaks(through: Callable[..., Cluster], proxy: Faulty
         cluster.get(QUEUE, "a")  # the next call is a new one
 
 
-def test_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_a_closed_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     content = _kubeconfig(f"https://127.0.0.1:{port}")
     with pytest.raises(errors.Unreachable, match="No connection"):
         KubernetesCluster(KubeconfigAccess(content)).version()

@@ -24,11 +24,11 @@ class UnansweringCluster:
     """A connection that would hang for ever: every call is recorded and fails."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.calls: list[str] = []
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         def call(*_: Any, **__: Any) -> Any:
-            self.asked.append(verb)
+            self.calls.append(verb)
             raise AssertionError(f"a request called the dead cluster: {verb}")
 
         return call
@@ -48,7 +48,7 @@ def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnansweringC
     factories.make_pool("ours", 10)
     set_silent_offline()
     yield cluster
-    assert cluster.asked == []
+    assert cluster.calls == []
 
 
 @pytest.fixture

@@ -143,7 +143,7 @@ def test_a_deleted_or_renamed_pool_removes_its_queues(lab: SyncHarness) -> None:
     assert lab.queues() == {"": -1, "crew": 100, "crew---shared": 100}
 
 
-def test_pools_of_other_backends_are_not_here(lab: SyncHarness) -> None:
+def test_pools_of_other_backends_have_no_queues_here(lab: SyncHarness) -> None:
     put_backend(actor=SYSTEM, name="sim", body={"namespace": "sim"})
     put_pool(actor=SYSTEM, name="far", body={"backend": "sim"})
     pool(lab)

@@ -237,7 +237,7 @@ def test_a_cluster_that_stops_answering_gets_no_further_calls(
     assert [check.name for check in report.checks] == ["connection", "queues"]
 
 
-def test_a_backend_without_a_cluster_or_that_is_gone(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_without_a_cluster_and_a_removed_one(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     KubernetesSettings.objects.all().delete()
     report = run_connection_test(fake_lab.backend.pk)
@@ -381,7 +381,7 @@ def test_osmo_admin_sync_prints_the_plan_and_carries_it_out(
     assert "Nothing to do." in _run("--dry-run")[1]
 
 
-def test_osmo_admin_sync_says_what_is_wrong(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_osmo_admin_sync_prints_the_error(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
 
     def fails(verb: str, *_: Any) -> None:

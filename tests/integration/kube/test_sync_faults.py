@@ -70,18 +70,18 @@ def fail_calls(
 
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses that the API server asks for are only recorded."""
-    asked: list[float] = []
+    pauses: list[float] = []
 
     class RecordingBackoff:
         def __init__(self, **_: Any) -> None:
             pass
 
         def next_pause(self, at_least: float | None = None) -> float:
-            asked.append(at_least or 0.0)
+            pauses.append(at_least or 0.0)
             return 0.0
 
     monkeypatch.setattr(queue_writes, "Backoff", RecordingBackoff)
-    return asked
+    return pauses
 
 
 def remove_faults(lab: SyncHarness) -> None:

@@ -247,7 +247,7 @@ class TestElastic:
         (groups,) = work.groups.values()
         work.start_tasks(groups["g"], dict.fromkeys(tasks, "sim-n1"))
 
-    def test_it_holds_what_runs_of_it(self, gang: Pool) -> None:
+    def test_it_holds_the_gpus_of_its_running_tasks(self, gang: Pool) -> None:
         assert (held(), Group.objects.get().status) == (6, "RUNNING")
         started = Group.objects.get().start_time
         with locked_transition(gang) as work:

@@ -99,24 +99,24 @@ def test_a_request_during_a_reconciliation_is_done_after_it(team: Pool, monkeypa
     monkeypatch.setattr(reconcile, "reconcile_backend", lambda backend_id, scope: rounds.append((backend_id, scope)))
     reconcile.reconcile_while_requested(team.backend_id, Scope.TICK)
 
-    assert rounds == [(team.backend_id, look) for look in (Scope.TICK, Scope.HINT, Scope.HINT)]
+    assert rounds == [(team.backend_id, scope) for scope in (Scope.TICK, Scope.HINT, Scope.HINT)]
 
 
 def test_during_another_reconciliation_nothing_is_done_and_the_request_stays(
     team: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken: list[int] = []
-    monkeypatch.setattr(notifications, "reconcile_started", taken.append)
+    started_backends: list[int] = []
+    monkeypatch.setattr(notifications, "reconcile_started", started_backends.append)
     other = connections.create_connection("default")
     with other.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s, %s)", [locking.CYCLE_LOCK_SPACE, team.backend_id])
         reconcile.reconcile_while_requested(team.backend_id)
         cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [locking.CYCLE_LOCK_SPACE, team.backend_id])
     other.close()
-    assert taken == []
+    assert started_backends == []
 
     reconcile.reconcile_while_requested(team.backend_id)
-    assert taken == [team.backend_id]
+    assert started_backends == [team.backend_id]
 
 
 def test_a_reconciliation_inside_a_transaction_that_fails_leaves_nothing(team: Pool) -> None:

@@ -38,7 +38,7 @@ def names(answer: Any) -> list[str]:
 
 @pytest.fixture
 def busy(alice: Any, caller: Any, team: Any) -> Any:
-    """Work of alice (HIGH x-1, LOW y-1 on the subpool) and of bob (x-2), and somebody else's on another pool."""
+    """Work of alice (HIGH x-1, LOW y-1 on the subpool) and of bob (x-2), and work of another user on another pool."""
     alice.submit("team", workflow_file("x", project="sim_a"), query="priority=HIGH")
     alice.submit("team--a", workflow_file("y", project="hil_b"), query="priority=LOW")
     caller("bob", "osmo-team-user").submit("team", workflow_file("x"))
@@ -344,7 +344,7 @@ def test_task_sums(alice: Any, reconcile_pool: Any) -> None:
     assert [(each["workflow_id"], each["gpu"]) for each in rows] == [("chain-1", 4), ("chain-2", 4)]
 
 
-def test_a_uuid_never_means_somebody_s_name(alice: Any) -> None:
+def test_a_uuid_is_never_read_as_a_name(alice: Any) -> None:
     alice.submit("team", workflow_file("a1234567-1234-1234-1234-12345678901"))
 
     assert Workflow.objects.get().name == "a1234567-1234-1234-1234-12345678901-1"

@@ -125,7 +125,7 @@ def test_pool_list_in_both_modes(osmo: StockClient, reconcile_pool: Any, query: 
     assert numbers(answer["resource_sum"]) == [8, 92, 100, 12, 128, 116]  # capacity and free counted once
 
 
-def test_pools_that_are_not_there_are_dropped(osmo: StockClient) -> None:
+def test_unknown_pools_are_dropped(osmo: StockClient) -> None:
     assert osmo.call("GET", "api/pool_quota", {"pools": ["nowhere"], "all_pools": False})["node_sets"] == []
 
 

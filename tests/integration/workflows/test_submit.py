@@ -234,9 +234,9 @@ def test_an_offline_backend_accepts_work_that_waits(alice: Any, team: Pool, reco
 
 @pytest.mark.parametrize("name", ["nowhere", "team--nowhere", "team--_shared", "team--", "--a", "TEAM"])
 def test_unknown_and_shared_pools_are_not_found(alice: Any, admin: Any, name: str) -> None:
-    for somebody in (alice, admin):
-        answer = somebody.submit(name, workflow_file())
-        assert (somebody.status, answer["error_code"]) == (404, "NOTFOUND")
+    for each_caller in (alice, admin):
+        answer = each_caller.submit(name, workflow_file())
+        assert (each_caller.status, answer["error_code"]) == (404, "NOTFOUND")
 
 
 def test_roles_on_the_pool_and_only_on_that_pool(caller: Any, team: Pool) -> None:
@@ -267,7 +267,7 @@ def test_a_viewer_sees_the_pool_but_may_not_submit(caller: Any, team: Pool) -> N
     assert viewer.status == 404
 
 
-def test_nobody_without_a_login(client: Any, team: Pool) -> None:
+def test_without_a_login_every_request_is_refused(client: Any, team: Pool) -> None:
     assert client.post("/api/pool/team/workflow", "{}", content_type="application/json").status_code == 401
 
 
