@@ -71,8 +71,8 @@ def require_namespace(actor: Actor, namespace: str, permission: Permission = Per
     allowed = namespaces_for(actor, permission)
     if allowed is None or namespace in allowed:
         return
-    seen = namespaces_for(actor)
-    if seen is not None and namespace not in seen:
+    readable = namespaces_for(actor)
+    if readable is not None and namespace not in readable:
         raise unknown_namespace(namespace)
     raise Forbidden(
         f"This needs the role osmo-admin, or osmo-POOL-admin of a pool whose namespace is {namespace}; "

@@ -139,8 +139,8 @@ def _database_lost(is_committing: bool) -> DatabaseLost:
     """A caller that loses the answer to a commit cannot know its outcome."""
     if is_committing:
         return DatabaseLost(
-            "The database went away before it confirmed the change: it is not known whether it was made. Look before "
-            "you try again; a request repeated with its Idempotency-Key is never done twice.",
+            "The database went away before it confirmed the change: it is not known whether it was made. Check "
+            "the result before you try again; a request repeated with its Idempotency-Key is never done twice.",
             retry_after=RETRY_AFTER,
         )
     return DatabaseLost("The database did not answer; nothing was changed, try again.", retry_after=RETRY_AFTER)

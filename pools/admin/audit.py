@@ -50,10 +50,10 @@ class AuditAdmin(PolicyAdmin):
         )
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        seen = AuditEntry.objects.visible_to(actor_of(request))
+        visible = AuditEntry.objects.visible_to(actor_of(request))
         if not object_id.isascii() or not object_id.isdigit() or len(object_id) > 18:
             raise Http404
-        entry = seen.filter(pk=int(object_id)).first()
+        entry = visible.filter(pk=int(object_id)).first()
         if entry is None:
             raise Http404
         columns = column_differences(entry)
@@ -66,7 +66,7 @@ class AuditAdmin(PolicyAdmin):
             changed=[each for each in columns if each.is_changed],
             kept=[each for each in columns if not each.is_changed],
             link=_object_url(entry.object),
-            request_entries=list(seen.filter(request_id=entry.request_id).exclude(pk=entry.pk).order_by("-id")[:20])
+            request_entries=list(visible.filter(request_id=entry.request_id).exclude(pk=entry.pk).order_by("-id")[:20])
             if entry.request_id
             else [],
         )

@@ -89,7 +89,7 @@ class PageFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # the libr
 
 
 class PoolTreeFilterSet(PageFilterSet):
-    """Which top-level pools to show; archived ones only on request."""
+    """The filters of top-level pools; archived pools are shown only on request."""
 
     q = text_filter("Name", placeholder="part of the name of a pool or subpool", method="with_name")
     show = choice_filter(
@@ -118,14 +118,14 @@ class PoolTreeFilterSet(PageFilterSet):
 
 
 class UserPageFilterSet(PageFilterSet):
-    """Which users to show."""
+    """The filters of users."""
 
     q = text_filter("Name", "username", "icontains", placeholder="part of a name")
     role = text_filter("Role", "groups__name", placeholder="exact, such as osmo-team-admin")
 
 
 class AuditPageFilterSet(PageFilterSet):
-    """Which entries of the audit log to show."""
+    """The filters of entries of the audit log."""
 
     primary = ("q", "actor", "kind")
 

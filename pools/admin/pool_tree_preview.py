@@ -1,4 +1,4 @@
-"""What a preview shows of a change of one pool's tree: each node before and after, and the affected work."""
+"""The preview of a change of one pool's tree: each node before and after, and the affected work."""
 
 from __future__ import annotations
 

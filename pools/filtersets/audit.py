@@ -6,7 +6,7 @@ from pools.filtersets.base import DateTimeFilter, QueryFilterSet, TextFilter
 
 
 class AuditFilterSet(QueryFilterSet):
-    """Which entries of the audit log to show; both ends of the time are included."""
+    """The filters of entries of the audit log; both ends of the time are included."""
 
     object = TextFilter("object")
     actor = TextFilter("actor")

@@ -10,7 +10,7 @@ from pools.filtersets.base import BooleanFilter, QueryFilterSet, TextFilter
 
 
 class PoolFilterSet(QueryFilterSet):
-    """Which top-level pools to show; archived ones only on request."""
+    """The filters of top-level pools; archived pools are shown only on request."""
 
     backend = TextFilter("backend__name")
     include_archived = BooleanFilter(method="keep")

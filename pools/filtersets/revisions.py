@@ -22,7 +22,7 @@ Revisions = QuerySet[ConfigRevision]
 
 
 class RevisionFilterSet(QueryFilterSet):
-    """Which revisions to show. With `at_timestamp` only those in force at that time, one for each type."""
+    """The filters of revisions. With `at_timestamp` only those in force at that time, one for each type."""
 
     config_types = TextListFilter("config_type", parse=str.upper)
     name = TextFilter("name")

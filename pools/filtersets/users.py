@@ -9,7 +9,7 @@ from pools.models import RoleAssignment, User
 
 
 class UserFilterSet(QueryFilterSet):
-    """Which users to show."""
+    """The filters of users."""
 
     id_prefix = TextFilter("username", "startswith")
     roles = TextListFilter(method="with_any_role")

@@ -225,8 +225,8 @@ class PoolQuerySet(models.QuerySet["Pool"]):
         """The pools, with their subpools, on which `actor` has a role; all pools for platform readers (D10)."""
         if actor.can_read_all:
             return self
-        seen = actor.pools_with(Permission.POOL_READ)
-        return self.filter(Q(parent__isnull=True, name__in=seen) | Q(parent__name__in=seen))
+        readable = actor.pools_with(Permission.POOL_READ)
+        return self.filter(Q(parent__isnull=True, name__in=readable) | Q(parent__name__in=readable))
 
     def not_archived(self) -> PoolQuerySet:
         """Without archived pools and ARCHIVED subpools, as lists show them."""

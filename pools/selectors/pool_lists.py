@@ -100,10 +100,10 @@ def list_pools(
 ) -> list[ListedPool]:
     """The trees that `actor` sees, by the pool's name. With `names` only the trees that contain one of these pools
     or subpools; unknown and invisible names are left out."""
-    seen = Pool.objects.visible_to(actor)
+    visible = Pool.objects.visible_to(actor)
     if not include_archived:
-        seen = seen.not_archived()
-    roots, subpools = seen.filter(parent__isnull=True), seen.filter(parent__isnull=False)
+        visible = visible.not_archived()
+    roots, subpools = visible.filter(parent__isnull=True), visible.filter(parent__isnull=False)
     if names is not None:
         wanted = {split_name(name).parent for name in names}
         roots, subpools = roots.filter(name__in=wanted), subpools.filter(parent__name__in=wanted)

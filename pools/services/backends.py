@@ -167,14 +167,14 @@ def _put_nodes(row: Backend, desired: Sequence[NodeSpec]) -> tuple[bool, list[st
 
 def _removed_node_warnings(row: Backend, nodes: Iterable[str]) -> list[str]:
     """Removing a node ends no work; the warnings name the workflows that continue there."""
-    gone = sorted(nodes)
-    answers = workflows_on_nodes_requested.send(sender=None, backend=row, nodes=gone)
+    removed_nodes = sorted(nodes)
+    answers = workflows_on_nodes_requested.send(sender=None, backend=row, nodes=removed_nodes)
     work = sorted({str(name) for _, names in answers for name in names or ()})
     if not work:
         return []
     message = (
-        f"Work still runs on the removed nodes {_join_names(gone)} and stays until it ends: {_join_names(work)}. "
-        "Nothing new starts there."
+        f"Work still runs on the removed nodes {_join_names(removed_nodes)} and stays until it ends: "
+        f"{_join_names(work)}. Nothing new starts there."
     )
     return [message]
 

@@ -35,10 +35,10 @@ from pools.services.gpu_quota_conditions import update_conditions
 from pools.transactions import change
 
 ASSUMPTION_LIFETIME = timedelta(minutes=30)
-"""How long a reservation waits for its commit."""
+"""The time after which a reservation without a commit expires."""
 
 RELEASED_RETENTION = timedelta(days=90)
-"""How long released allocations are kept."""
+"""The time after which released allocations are deleted."""
 
 EXPIRY_BATCH = 1000  # rows of one transaction of the sweep
 PURGE_BATCH = 10_000
@@ -194,9 +194,9 @@ def replace_gang_allocations(
     for namespace, facts in lock_namespaces(name for name, (gone, new) in moves.items() if gone or new).items():
         gone, new = moves[namespace]
         rows = list(GpuAllocation.objects.filter(namespace=namespace, name__in=gone).exclude(state=State.RELEASED))
-        lost = _mark_released(rows, reason="ended")
-        more = _commit_workers(facts, new)
-        _update_conditions(facts, more, gone=lost)
+        released_totals = _mark_released(rows, reason="ended")
+        committed_totals = _commit_workers(facts, new)
+        _update_conditions(facts, committed_totals, gone=released_totals)
 
 
 def _commit_workers(facts: GpuNamespace, new: Sequence[tuple[UUID, AllocationRequest]]) -> WorkerTotals:
@@ -245,8 +245,8 @@ def raise_broken_caps(namespace: str, broken: Sequence[BrokenCap]) -> None:
     raise kind(broken[0].refusal_text(namespace), details, error_code=ErrorCode.RESOURCE)
 
 
-def _update_conditions(facts: GpuNamespace, more: WorkerTotals, *, gone: WorkerTotals = NO_WORKERS) -> None:
-    update_conditions(facts.quota, facts.spec, (facts.committed + more).minus(gone), timezone.now())
+def _update_conditions(facts: GpuNamespace, committed_totals: WorkerTotals, *, gone: WorkerTotals = NO_WORKERS) -> None:
+    update_conditions(facts.quota, facts.spec, (facts.committed + committed_totals).minus(gone), timezone.now())
 
 
 def _require_same_amounts(live: GpuAllocation, requested: AllocationRequest, worker: GpuWorker) -> GpuAllocation:

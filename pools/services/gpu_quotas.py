@@ -23,7 +23,7 @@ from pools.services.gpu_quota_conditions import update_conditions
 from pools.transactions import change
 
 SAMPLE_RETENTION = timedelta(days=30)
-"""How long samples of use are kept."""
+"""The time after which samples of use are deleted."""
 
 
 def put_gpu_quota(
@@ -124,9 +124,9 @@ def sample_usage() -> int:
                 last.workers)
             """
         )
-        kept = int(cursor.rowcount)
+        sample_count = int(cursor.rowcount)
     GpuUsageSample.objects.filter(at__lt=timezone.now() - SAMPLE_RETENTION).delete()
-    return kept
+    return sample_count
 
 
 def _store(

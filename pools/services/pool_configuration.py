@@ -182,8 +182,8 @@ def _write(
     create_pool_roles(*(row.name for row in new))
     delete_unused_implicit_cohorts()
     debt_messages = tuple(debt_message(debt) for debt in new_debts(before, read_admission_tree(root_ids)))
-    fresh = Pool.objects.select_related("backend", "cohort").filter(name__in=[each.name for each in desired])
-    rows = {row.name: row for row in fresh}
+    updated_rows = Pool.objects.select_related("backend", "cohort").filter(name__in=[each.name for each in desired])
+    rows = {row.name: row for row in updated_rows}
     return [
         PoolResult(rows[each.name], (*warnings.get(each.name, ()), *debt_messages), each.name in reactivated)
         for each in desired

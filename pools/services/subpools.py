@@ -47,9 +47,9 @@ def create_subpool(
     is ACTIVE or DELETING), NotFound/Forbidden (role).
     """
     require_permission(actor, Permission.POOL_PARTITION, parent)
-    seen = get_visible_root(actor, parent)
+    visible_root = get_visible_root(actor, parent)
     with change(actor=actor, description=description):
-        root = _open_tree(seen)
+        root = _open_tree(visible_root)
         facts = read_balance(root)
         found = names.short_name_violations(
             subpool_name, namespace=root.namespace, parent=root.name, path="subpool_name"
@@ -87,9 +87,9 @@ def resize_subpool(
 ) -> SubpoolResult:
     """Give an ACTIVE subpool another quota. After a decrease running work continues, so `available` may be negative."""
     require_permission(actor, Permission.POOL_PARTITION, parent)
-    seen = get_visible_root(actor, parent)
+    visible_root = get_visible_root(actor, parent)
     with change(actor=actor, description=description):
-        root = _open_tree(seen)
+        root = _open_tree(visible_root)
         row = _find_subpool(root, subpool_name)
         _check_version(row, expected_version)
         _require_active(row, "its quota cannot change")
@@ -111,9 +111,9 @@ def delete_subpool(
     """Delete a subpool without stopping work: it is ARCHIVED at once if it has no live workflows, else DELETING until
     they have ended (D3). `cancel_pending` cancels the workflows that have not started, in the same transaction."""
     require_permission(actor, Permission.POOL_PARTITION, parent)
-    seen = get_visible_root(actor, parent)
+    visible_root = get_visible_root(actor, parent)
     with change(actor=actor, description=description):
-        root = _open_tree(seen)
+        root = _open_tree(visible_root)
         row = _find_subpool(root, subpool_name)
         _check_version(row, expected_version)
         _require_active(row, "it cannot be deleted again")
@@ -160,11 +160,11 @@ def archive_drained() -> int:
             archived_count += drained.filter(pk__in=[pk for pk, _ in batch]).update(subpool_state=SubpoolState.ARCHIVED)
 
 
-def _open_tree(seen: Pool) -> Pool:
+def _open_tree(visible_root: Pool) -> Pool:
     try:
-        root = lock_pool_tree(seen.pk)
+        root = lock_pool_tree(visible_root.pk)
     except Pool.DoesNotExist:
-        raise unknown_pool(seen.name) from None
+        raise unknown_pool(visible_root.name) from None
     if root.archived:
         raise Conflict(f"Pool {root.name} is archived. Put it again to bring it back, then partition it.")
     return root
