@@ -37,7 +37,7 @@ _ERRORS_OF_THE_CLUSTER = (errors.KindMissing,)
 
 @dataclass
 class WriteProgress:
-    """How far the writes of one run came. `fatal_error` ended the run early."""
+    """The progress of the writes of one run. `fatal_error` ended the run early."""
 
     done: list[ClusterWrite] = field(default_factory=list)
     remaining: list[ClusterWrite] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""How much work is active."""
+"""The numbers of active workflows."""
 
 from __future__ import annotations
 

@@ -217,7 +217,8 @@ def _is_final(report: PodStatusReport) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ObservationResult:
-    """What was written: the trees of `busy_groups` were locked by others, `has_ended_gang` says that a gang ended."""
+    """The result of writing observations: the trees of `busy_groups` were locked by others, `has_ended_gang` says that
+    a gang ended."""
 
     busy_groups: frozenset[UUID]
     has_ended_gang: bool

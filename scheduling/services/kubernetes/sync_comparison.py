@@ -24,7 +24,7 @@ def compare_with_ledger(
 
 
 def preview_sync(backend: Backend, *, take_over: bool = False) -> SyncOutcome:
-    """What a run would write now. Reads only. Raises ClusterError."""
+    """The outcome of a run if it started now. Reads only. Raises ClusterError."""
     settings = connections.kubernetes_settings(backend)
     row = QueueSync.objects.filter(backend=backend).first() or QueueSync(backend=backend)
     _, comparison = compare_with_ledger(backend, settings, connections.connect(backend), take_over=take_over)

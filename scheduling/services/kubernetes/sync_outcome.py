@@ -14,7 +14,7 @@ from scheduling.models import QueueSync
 
 @dataclass(frozen=True, slots=True)
 class SyncOutcome:
-    """What a run wrote (or a preview would write), and the condition of the backend after it. Each line is a text."""
+    """The writes of a run (or of a preview), and the condition of the backend after it. Each line is a text."""
 
     backend: str
     synced: str

@@ -56,7 +56,7 @@ class TaskAttempts:
         ]
 
     def count_reschedules(self, task: Task) -> int:
-        """How often this task was retried because of its exit actions. A preemption is not a retry (D11)."""
+        """The number of retries of this task by its exit actions. A preemption is not a retry (D11)."""
         if self._rescheduled is None:
             rows = Task.objects.filter(group__in=self._groups, status=TaskStatus.RESCHEDULED)
             self._rescheduled = Counter(
