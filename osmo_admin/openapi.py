@@ -1,4 +1,4 @@
-"""The OpenAPI file: the descriptions of the views (:mod:`pools.api.schema`), and what all of them have in common."""
+"""The OpenAPI file: the descriptions of the views (:mod:`pools.api.schema`), and the parts that all of them share."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _operation_id(method: str, path: str) -> str:
 
 
 def _tag(path: str) -> str:
-    """The subject: the first words of the path, without what is common to all configuration."""
+    """The subject of an operation: the first segment of the path after `api` and `configs`."""
     return next((part for part in path.split("/") if part not in {"", "api", "configs"}), "installation")
 
 
@@ -186,7 +186,7 @@ def _responses(documented: OperationDescription, method: str, path: str) -> dict
 
 
 def complete(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """A hook of the generator: what all operations share, and the addresses of probes, which are not API views."""
+    """A hook of the generator: the shared parts of all operations, and the addresses of probes (plain views)."""
     result["info"]["description"] = DESCRIPTION
     result["components"] = COMPONENTS
     check = object_with({"ok": BOOLEAN, "message": TEXT})
