@@ -240,6 +240,6 @@ def test_users_see_their_part(tree: CohortTreeScene, signed_in: Callable[..., An
     ]
     page = tab.open(f"/pools/cohort/node/cohort/{tree.prod}/")
     assert tree.serve not in page.inner_text("main")
-    assert "whom you may not see" in page.inner_text("main")
+    assert "of pools that you may not see" in page.inner_text("main")
     assert tab.open(f"/pools/cohort/node/pool/{tree.serve}/").title().startswith("Not found")
     tab.assert_accessible()

@@ -28,7 +28,7 @@ def test_configuring_a_pool_shows_its_effect_first(as_person: Callable[[str], Cl
     }
     refused = root.post(address, {**POOL, "guarantee": "49", "about": "ours", "step": "preview"})
     assert refused.status_code == 400
-    assert "below the 50 GPUs promised" in refused.context["form"].errors["guarantee"][0]
+    assert "below the 50 GPUs allocated" in refused.context["form"].errors["guarantee"][0]
     assert refused.context["form"]["about"].value() == "ours"
     assert confirm_change(root, address, **POOL | {"guarantee": "80", "about": "ours"}).status_code == 302
     row = Pool.objects.get(name="team")
@@ -273,7 +273,7 @@ def test_cancelling_active_and_ended_workflows_together(as_person: Callable[[str
     answer = chief.post(address, {"name": [mine.name, ended.name], "step": "confirm", "message": "m"}, follow=True)
     messages = [str(message) for message in answer.context["messages"]]
     assert messages[0] == "1 workflows were cancelled."
-    assert "has ended already" in messages[1]
+    assert "has already ended" in messages[1]
     assert chief.get(address).status_code == 302
     assert chief.get(address, {"name": "ghost-1"}).status_code == 404
 

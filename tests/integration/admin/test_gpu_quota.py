@@ -101,7 +101,7 @@ def test_free_capacity(quota: None, as_person: SignedIn) -> None:
     page = text(as_person("worker"), f"{PAGE}?request_tflops=10&count=2")
     assert '<span class="oa-strong">3</span> more such workers fit.' in page
     assert "total.max.tflops.request" in page
-    assert "give a whole number" in text(as_person("worker"), f"{PAGE}?count=zero")
+    assert "count must be a whole number" in text(as_person("worker"), f"{PAGE}?count=zero")
     assert "any number fits" in text(as_person("root"), "/pools/gpuquota/team-b/change/?request_tflops=1")
 
 

@@ -68,7 +68,7 @@ def kube_namespace(request: pytest.FixtureRequest) -> Any:
     from tests.support.kube_server import KubeNamespace, create_namespace
 
     server = request.getfixturevalue("kube_server" if request.param == "pinned" else "newer_kube_server")
-    cluster = server.cluster()
+    cluster = server.connect()
     yield KubeNamespace(cluster, create_namespace(cluster))
     cluster.close()
 
