@@ -49,7 +49,7 @@ def test_everybody_sees_the_part_of_the_tree_that_is_theirs(org: None, as_person
     assert "No cohorts that you may see" in as_person("nobody").get(TREE).content.decode()
     everything = as_person("viewer").get(TREE).content.decode()
     assert 'data-node="pool/other--x"' in everything
-    assert "1 pool stands in no cohort" in everything
+    assert "1 pool is in no cohort" in everything
 
 
 def test_unknown_addresses(org: None, as_person: Callable[[str], Client]) -> None:
