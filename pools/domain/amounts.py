@@ -17,8 +17,6 @@ Number = int | Fraction
 Amount = int | Fraction | float
 """A `Number`, or `UNLIMITED` (the only float there is)."""
 
-ResourceAmounts = Mapping[str, Amount]
-"""`{"flavor/resource": amount}`; a key that is missing means 0."""
 
 UNLIMITED: Final = math.inf
 NO_LIMIT: Final = -1

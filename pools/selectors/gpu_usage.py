@@ -73,12 +73,6 @@ class NamespaceRow:
     alert_since: datetime | None
     version: int | None
 
-    @property
-    def tightest(self) -> GpuMeter | None:
-        """The meter with the smallest part left."""
-        capped = [meter for meter in self.meters if meter.has_cap]
-        return min(capped, key=lambda meter: (not meter.is_exceeded, meter.left)) if capped else None
-
 
 @dataclass(frozen=True, slots=True)
 class UsageSeries:

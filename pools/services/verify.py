@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from pools.transactions import one_snapshot
-
 
 @dataclass(frozen=True, slots=True)
 class LedgerCheck:
@@ -147,12 +145,6 @@ LEDGER_CHECKS = (
         "{} differs from its last audit entry: it was changed with the triggers off.",
     ),
 )
-
-
-def verify_ledger() -> list[LedgerDifference]:
-    """All differences of the ledger; an empty list means that the ledger is consistent."""
-    with one_snapshot():
-        return list(run_checks(LEDGER_CHECKS))
 
 
 def run_checks(checks: Sequence[LedgerCheck]) -> Iterator[LedgerDifference]:

@@ -11,11 +11,6 @@ _SET = re.compile(r"(?P<key>\S+)\s+(?P<word>in|notin)\s+\((?P<values>[^)]*)\)")
 _EQUAL = re.compile(r"(?P<key>[^=!\s]+)\s*(?P<word>==|=|!=)\s*(?P<value>\S*)")
 
 
-def labels_selector(labels: Mapping[str, str]) -> str:
-    """The selector of objects with all of these labels."""
-    return ",".join(f"{key}={value}" for key, value in labels.items())
-
-
 def matches_selectors(item: Mapping[str, Any], *, labels: str = "", fields: str = "") -> bool:
     """Whether both selectors select an object."""
     carried = item["metadata"].get("labels") or {}

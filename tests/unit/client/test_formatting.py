@@ -9,7 +9,7 @@ import pytest
 from osmo_admin.cli import tables, times
 from osmo_admin.cli.client_errors import ClientError, detail_location
 from osmo_admin.cli.config_difference import UNCHANGED, find_changes
-from osmo_admin.cli.effect_text import change_lines
+from osmo_admin.cli.effect_text import change_lines, print_effect
 from osmo_admin.cli.list_options import OptionGrammar, repeat_list_options
 
 
@@ -145,3 +145,21 @@ def test_a_message_that_begins_with_its_path_is_shown_without_a_second_path() ->
     detail = {"path": "quota", "message": "quota must be a number, not x.", "line": 3}
     assert detail_location(detail) == "line 3: "
     assert detail_location({**detail, "message": "No number."}) == "line 3, quota: "
+
+
+@pytest.mark.parametrize("answer", [None, [], {}, {"dry_run": False}])
+def test_an_effect_without_a_dry_run_is_an_error(answer: object) -> None:
+    with pytest.raises(ClientError, match="did not answer with a dry run"):
+        print_effect(answer)
+
+
+def test_a_forbidden_effect_is_an_error_with_its_violations() -> None:
+    violation = {"path": "quota", "code": "bad_value", "message": "quota must be a number."}
+    with pytest.raises(ClientError, match="quota must be a number") as refused:
+        print_effect({"dry_run": True, "violations": [violation]})
+    assert refused.value.details == [violation]
+
+
+def test_an_effect_that_changes_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    print_effect({"dry_run": True, "before": {}, "after": {}})
+    assert capsys.readouterr().out == "Nothing else changes.\n"
