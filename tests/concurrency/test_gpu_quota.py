@@ -106,11 +106,11 @@ class TestTwoWorkersThatGrow:
     def test_without_the_lock_both_grow(self, monkeypatch: pytest.MonkeyPatch) -> None:
         remove_namespace_lock(monkeypatch)
         Rendezvous(2, seconds=20).after_call(monkeypatch, gpu_allocations, "lock_namespace")
-        assert all(isinstance(result, GpuAllocation) for result in self.grow())
+        assert all(isinstance(result, GpuAllocation) for result in self.grow_both())
         assert used_tflops() == 80
 
     def test_with_the_lock_one_grows(self) -> None:
-        (refused,) = [result for result in self.grow() if isinstance(result, Exception)]
+        (refused,) = [result for result in self.grow_both() if isinstance(result, Exception)]
         assert isinstance(refused, Conflict)
         assert refused.details[0].as_dict()["used"] == "50"
         assert used_tflops() == 50
@@ -128,7 +128,7 @@ def test_the_same_id_twice_without_the_lock_violates_the_constraint(
     cap_of_fifty: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove_namespace_lock(monkeypatch)
-    Rendezvous(2, seconds=20).after_call(monkeypatch, gpu_allocations, "_live")
+    Rendezvous(2, seconds=20).after_call(monkeypatch, gpu_allocations, "_find_live")
     results = run_concurrently([lambda: request_ten("w"), lambda: request_ten("w")])
     (refused,) = [result for result in results if isinstance(result, Exception)]
     assert isinstance(refused, Conflict)
