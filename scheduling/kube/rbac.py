@@ -27,6 +27,7 @@ CLUSTER_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
     (resource_kinds.NAMESPACE, ("get",)),  # the connection test
     (resource_kinds.VALIDATING_WEBHOOK, ("get", "create", "patch", "delete")),
     (resource_kinds.GPU_RESOURCE_QUOTA, READ_VERBS),
+    (resource_kinds.EVENT, ("create", "patch")),  # on objects that we dispatch, repair or refuse, in any namespace
 )
 NAMESPACE_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
     (resource_kinds.POD_GROUP, (*READ_VERBS, "create", "patch", "delete")),

@@ -1,0 +1,13 @@
+"""Counters of our work with clusters, for `/metrics`. Every process counts for itself; with `PROMETHEUS_MULTIPROC_DIR`
+the web server adds them up. The `backend` is the name of the cluster's backend."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter
+
+_EVENTS = Counter("osmo_cluster_events", "Kubernetes Events by outcome: written, or dropped.", ["backend", "outcome"])
+
+
+def count_event(backend: str, outcome: str) -> None:
+    """One Kubernetes Event was `written` or `dropped`."""
+    _EVENTS.labels(backend, outcome).inc()
