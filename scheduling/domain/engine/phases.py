@@ -1,7 +1,8 @@
-"""The phases with moves and evictions, for gangs below their minimum: consolidate, reclaim, preempt; and giving up.
+"""The phases with moves and evictions: consolidate, reclaim, preempt; and giving up.
 
-Every gang has one attempt in each phase, in the order of the queues; when an attempt fails, no interchangeable gang of
-its leaf is tried in the same phase.
+An attempt starts the minimum of a gang, or one more pod of a gang that has its minimum (kai.md 5 and 6.4: an elastic
+pod has the same rights as a minimum, and competes again for the next pod). A gang whose attempt fails has no other one
+in the phase, nor has any interchangeable gang of its leaf.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ class Phases:
         self._no_moves.clear()
         pending = pending_queues(
             self._world,
-            lambda gang, queue: is_wanted(gang, queue) and not gang.is_satisfied and _is_worth_trying(gang, queue),
+            lambda gang, queue: is_wanted(gang, queue) and _is_worth_trying(gang, queue),
         )
         order, infeasible = QueueOrder(pending), InfeasibleCache()
         helped = False
@@ -170,7 +171,10 @@ class Phases:
             helped = True
             leaf_queue.advance()
             search, result = solution
-            for queue in search.commit(result, action, self._step_log):
+            changed = search.commit(result, action, self._step_log)
+            if any(gang.waiting):
+                leaf_queue.requeue(gang)
+            for queue in changed:
                 order.refresh(queue)
         return helped
 

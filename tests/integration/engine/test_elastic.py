@@ -165,3 +165,14 @@ class TestGrowingAndShrinking:
         sim.submit("flex", "pool", file=flexible("flex", 6, 2))
         sim.reconcile()
         assert held("flex") == 5
+
+    def test_pods_inside_the_quota_take_back_what_was_lent(self, cluster: Make) -> None:
+        sim = cluster({"n": 6}, lender=4, borrower=2)
+        for i in range(5):
+            sim.submit(f"wf{i}", "borrower", "LOW")
+        sim.reconcile()
+        sim.submit("flex", "lender", file=flexible("flex", 4, 1))
+        assert Counter(sim.reconcile()) == {("start", "flex"): 4, ("reclaim", "wf4"): 1, ("reclaim", "wf3"): 1,
+                                            ("reclaim", "wf2"): 1}  # fmt: skip
+        assert held("flex") == 4
+        assert sim.reconcile() == [], "the borrower keeps its own quota and takes nothing back"

@@ -325,9 +325,13 @@ def test_groups_that_block_each_other_are_placed_together():
     assert [(step.tasks, step.nodes) for step in after.steps] == [(("a-0", "b-0"), ("n2", "n1"))]
 
 
-def test_elastic_pods_evict_no_other_work():
-    elastic = gang("e", "q", NORMAL, count=3, on=["n", "n", None], tree=GangTree(2))
-    assert step_pairs(run_cycle_of([queue("q", 9)], [elastic, gang("l", "q", LOW, on="n")], {"n": 3})) == []
+def test_an_elastic_pod_preempts_work_of_a_lower_priority_in_its_queue():
+    elastic = gang("e", "q", NORMAL, count=4, on=["n", "n", None, None], tree=GangTree(2))
+    lower = [gang(f"l{i}", "q", LOW, on="n", at=i) for i in range(2)]
+    after = run_cycle_of([queue("q", 3)], [elastic, *lower], {"n": 4})
+    assert step_pairs(after) == [("preempt", "l1"), ("start", "e")], "the quota allows one pod more"
+    equals = [gang("e2", "q", NORMAL, on="n", at=9)]
+    assert step_pairs(run_cycle_of([queue("q", 9)], [elastic, *equals], {"n": 3})) == []
 
 
 def replicas(*sizes, need=2, on=None):

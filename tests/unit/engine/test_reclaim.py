@@ -102,6 +102,21 @@ def test_units_are_judged_one_by_one():
     assert taken(queues, [*held, gang("w", "a", NORMAL, gpus=1)], 4) == ["b2"]
 
 
+def test_elastic_pods_inside_their_quota_reclaim_what_their_queue_has_lent():
+    """The lender's gang kept its minimum and lost its other pods; they come back one by one, in one pass."""
+    elastic = gang("e", "lender", NORMAL, count=4, on=["n", None, None, None], tree=GangTree(1))
+    borrowed = [low(f"b{i}", "borrower", at=i) for i in range(3)]
+    after = run_cycle_of([queue("lender", 3), queue("borrower", 1)], [elastic, *borrowed], {"n": 4})
+    assert step_pairs(after) == [("reclaim", "b2"), ("start", "e"), ("reclaim", "b1"), ("start", "e")]
+    assert {step.pass_number for step in after.steps} == {1}
+
+
+def test_elastic_pods_beyond_their_fair_share_reclaim_nothing():
+    elastic = gang("e", "a", LOW, count=3, on=["n", "n", None], tree=GangTree(1))
+    after = run_cycle_of([queue("a", 1), queue("b", 1)], [elastic, low("b0", "b", count=2)], {"n": 4})
+    assert step_pairs(after) == []
+
+
 def test_surplus_pods_go_alone_and_the_core_as_one():
     """Five pods, two of them the core. The quota of `b` is 2, so its core is safe from a request for a share of the
     surplus."""
