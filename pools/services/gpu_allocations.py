@@ -199,6 +199,20 @@ def replace_gang_allocations(
         _update_conditions(facts, committed_totals, gone=released_totals)
 
 
+def change_pod_amounts(facts: GpuNamespace, row: GpuAllocation, after: GpuWorker) -> list[BrokenCap]:
+    """Give the live allocation of a pod the amounts of its changed annotations, if every cap allows their growth;
+    otherwise returns the broken caps. Inside the caller's transaction, with the namespace locked."""
+    before = worker_from_row(row)
+    if after.is_same_size(before):
+        return []
+    broken = broken_caps_of_change(facts.spec, facts.committed_and_assumed, before, after)
+    if not broken:
+        _update_columns(row, allocation_columns(after))
+        if row.state == State.COMMITTED:
+            _update_conditions(facts, totals_of_worker(after), gone=totals_of_worker(before))
+    return broken
+
+
 def _commit_workers(facts: GpuNamespace, new: Sequence[tuple[UUID, AllocationRequest]]) -> WorkerTotals:
     """Commit workers of gangs, defaults filled in, and return their totals."""
     workers = [facts.spec.with_defaults(each.worker) for _, each in new]

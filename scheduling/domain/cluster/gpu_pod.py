@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from pools.domain.gpu_quota.workers import MAX_GPUS, NO_AMOUNTS, GpuAmounts, GpuWorker
 from pools.domain.quantities import ZERO, InvalidQuantity, Quantity, parse_quantity
-from scheduling.domain.cluster.naming import TASK_UUID, read_uuid_label
+from scheduling.domain.cluster.naming import TASK_UUID, pod_name, read_uuid_label
 from scheduling.domain.kubernetes_json import ReadOnlyObject, read_texts
 
 TENSOR_FUSION_PREFIX = "tensor-fusion.ai/"
@@ -34,9 +35,17 @@ class GpuPod:
 
 
 def is_worker(pod: ReadOnlyObject) -> bool:
-    """Whether a pod is a worker of the namespace itself. Pods of our workflows are counted with their workflows."""
-    labels = read_texts(pod, "labels")
-    return labels.get(WORKER_LABEL) == WORKER_VALUE and read_uuid_label(labels, TASK_UUID) is None
+    """Whether a pod has the label of a worker."""
+    return read_texts(pod, "labels").get(WORKER_LABEL) == WORKER_VALUE
+
+
+def claimed_task(pod: ReadOnlyObject) -> UUID | None:
+    """The task whose pod this claims to be, by its label and its name. Anybody can write both, so the claim alone
+    proves nothing."""
+    task = read_uuid_label(read_texts(pod, "labels"), TASK_UUID)
+    metadata = pod.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    return task if task is not None and name == pod_name(task) else None
 
 
 def read_gpu_pod(pod: ReadOnlyObject) -> GpuPod | None:

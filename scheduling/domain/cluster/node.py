@@ -58,14 +58,20 @@ def read_node(node: ReadOnlyObject) -> ClusterNode:
     )
 
 
-def foreign_usage_by_node(pods: Iterable[ReadOnlyObject], installation: str) -> dict[str, NodeAmounts]:
-    """The requests of pods of other software by node, rounded up; ended pods count for nothing."""
+def foreign_usage_by_node(pods: Iterable[ReadOnlyObject], installation: str, namespace: str) -> dict[str, NodeAmounts]:
+    """The requests of pods of other software by node, rounded up; ended pods count for nothing. A pod is ours in our
+    `namespace` only: anybody can write our label elsewhere."""
     sums: defaultdict[str, list[Any]] = defaultdict(lambda: [0, 0, 0, 0])
     for pod in pods:
         spec = pod.get("spec") or {}
         node = spec.get("nodeName")
         ended = (pod.get("status") or {}).get("phase") in ENDED_PHASES
-        if not node or ended or (pod["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) == installation:
+        metadata = pod["metadata"]
+        is_ours = (
+            metadata.get("namespace") == namespace
+            and (metadata.get("labels") or {}).get(INSTALLATION_LABEL) == installation
+        )
+        if not node or ended or is_ours:
             continue
         for position, amount in enumerate(_pod_request(spec)):
             sums[node][position] += amount
@@ -76,7 +82,7 @@ def trim_pod(pod: ReadOnlyObject) -> dict[str, Any]:
     """The part of a pod that :func:`foreign_usage_by_node` needs; clusters have many pods, and pods are large."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     return {
-        "metadata": {"labels": pod["metadata"].get("labels")},
+        "metadata": {key: pod["metadata"].get(key) for key in ("namespace", "labels")},
         "spec": {
             "nodeName": spec.get("nodeName"),
             "overhead": spec.get("overhead"),

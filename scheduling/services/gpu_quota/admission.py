@@ -1,5 +1,6 @@
-"""GPU quota admission: checks a namespace's quota before a worker's pod is created, and again before it is bound. Check
-and reservation are one step, so simultaneous pods never use more than the quota.
+"""GPU quota admission: checks a namespace's quota before a worker's pod is created, when a pod becomes a worker or
+changes its amounts, and again before it is bound. Check and reservation are one step, so simultaneous pods never use
+more than the quota.
 
 The reservation ends when the pod is observed on its node, or after half an hour; a pod that is bound later is checked
 again. A dry run (`dryRun`) reserves nothing.
@@ -20,12 +21,13 @@ from pools.locking import lock_namespace
 from pools.models import Backend, GpuAllocation
 from pools.selectors.gpu_namespace import allocation_columns, read_namespaces, worker_from_row
 from pools.services.backends import get_backend
-from pools.services.gpu_allocations import ASSUMPTION_LIFETIME
+from pools.services.gpu_allocations import ASSUMPTION_LIFETIME, change_pod_amounts
 from pools.transactions import change
 from scheduling.domain.cluster import admission_review
 from scheduling.domain.cluster.admission_review import AdmissionRequest
-from scheduling.domain.cluster.gpu_pod import TENSOR_FUSION_PREFIX, GpuPod, is_worker, read_gpu_pod
+from scheduling.domain.cluster.gpu_pod import TENSOR_FUSION_PREFIX, GpuPod, claimed_task, is_worker, read_gpu_pod
 from scheduling.models import QueueGuard
+from scheduling.selectors.own_pods import own_tasks
 from scheduling.services.webhooks.queue_guard import queue_guard_for
 
 POD, BINDING = "Pod", "Binding"
@@ -49,25 +51,27 @@ def review_gpu_request(body: Any, *, backend: str | None = None, token: str = ""
         message = f"This address reviews a {POD} or a {BINDING}, not a {request.kind[:40]}."
         raise BadInput(message, [Violation("request.kind.kind", "bad_value", message)])
     row = None if backend is None else get_backend(backend)
-    mode = QueueGuard.Mode.ENFORCE if row is None else queue_guard_for(row).mode
+    guard = None if row is None else queue_guard_for(row)
+    mode = QueueGuard.Mode.ENFORCE if guard is None else guard.mode
     if mode == QueueGuard.Mode.OFF:
         return admission_review.review_response(request)
     is_known = row is not None and constant_time_compare(token, webhook_token(row.name))
-    broken = gpu_violations(request, row if is_known else None)
+    broken = gpu_violations(request, guard if is_known else None)
     if mode == QueueGuard.Mode.AUDIT:
         warnings = [f"OSMO Admin would refuse this: {each.message}" for each in broken]
         return admission_review.review_response(request, warnings=warnings)
     return admission_review.review_response(request, broken)
 
 
-def gpu_violations(request: AdmissionRequest, backend: Backend | None) -> list[Violation]:
-    """The reasons against creating or binding this pod: every broken cap in the order of the checks. `backend` is the
-    backend of the calling cluster; without it the caps are checked and nothing is reserved."""
-    if request.operation != "CREATE" or request.new_object is None:
+def gpu_violations(request: AdmissionRequest, guard: QueueGuard | None) -> list[Violation]:
+    """The reasons against creating, changing or binding this pod: every broken cap in the order of the checks. `guard`
+    is that of the calling cluster's backend; without it the caps are checked and nothing is reserved."""
+    if request.operation not in {"CREATE", "UPDATE"} or request.new_object is None:
         return []
+    backend = None if guard is None else guard.backend
     if request.kind == BINDING:
-        return _binding_violations(request, backend)
-    if not is_worker(request.new_object):
+        return _binding_violations(request, backend) if request.operation == "CREATE" else []
+    if not _claims_anew(request) or (guard is not None and _is_ours(request, guard)):
         return []
     pod = read_gpu_pod(request.new_object)
     if pod is None:
@@ -76,21 +80,46 @@ def gpu_violations(request: AdmissionRequest, backend: Backend | None) -> list[V
     return _check_and_reserve(request, pod, backend)
 
 
+def _claims_anew(request: AdmissionRequest) -> bool:
+    """Whether the pod is a worker that was not one before, or one with other amounts. All other changes pass, so that
+    controllers can do their work in a namespace that is above its caps."""
+    new, old = request.new_object or {}, request.old_object
+    if not is_worker(new):
+        return False
+    if old is None or not is_worker(old) or claimed_task(old) != claimed_task(new):
+        return True
+    before, after = read_gpu_pod(old), read_gpu_pod(new)
+    return before is None or after is None or not after.worker.is_same_size(before.worker)
+
+
+def _is_ours(request: AdmissionRequest, guard: QueueGuard) -> bool:
+    """Whether this is the pod of an open task of ours, which is counted with its workflow. At its creation we must be
+    the caller; a later change keeps the claim that was reviewed then."""
+    new, old = request.new_object or {}, request.old_object
+    task = claimed_task(new)
+    if task is None:
+        return False
+    is_by_us = bool(guard.identity) and request.caller.username == guard.identity
+    was_reviewed = old is not None and claimed_task(old) == task
+    return (is_by_us or was_reviewed) and task in own_tasks(guard.backend, request.namespace, [new])
+
+
 def _check_and_reserve(request: AdmissionRequest, pod: GpuPod, backend: Backend | None) -> list[Violation]:
     namespace = request.namespace or pod.namespace
     if request.is_dry_run or backend is None or not pod.uid:
         facts = read_namespaces([namespace])[namespace]
         broken = broken_caps(facts.spec, facts.committed_and_assumed, facts.spec.with_defaults(pod.worker))
         return [each.as_violation(namespace) for each in broken]
-    with change(actor=SYSTEM, description="a pod is created"):
+    with change(actor=SYSTEM, description="a pod is created or changed"):
         facts = lock_namespace(namespace)
-        live = GpuAllocation.objects.filter(namespace=namespace, name=pod.uid).exclude(state=State.RELEASED)
-        if live.exists():
-            return []
-        worker = facts.spec.with_defaults(pod.worker)
-        broken = broken_caps(facts.spec, facts.committed_and_assumed, worker)
-        if not broken:
-            _assume(namespace, pod.uid, pod.workload, worker, backend)
+        live = GpuAllocation.objects.filter(namespace=namespace, name=pod.uid).exclude(state=State.RELEASED).first()
+        if live is not None:
+            broken = change_pod_amounts(facts, live, pod.worker.or_else(worker_from_row(live)))
+        else:
+            worker = facts.spec.with_defaults(pod.worker)
+            broken = broken_caps(facts.spec, facts.committed_and_assumed, worker)
+            if not broken:
+                _assume(namespace, pod.uid, pod.workload, worker, backend)
     return [each.as_violation(namespace) for each in broken]
 
 

@@ -30,6 +30,7 @@ from pools.services.gpu_quotas import apply_cluster_quota, drop_cluster_quota, i
 from pools.services.gpu_rebuild import GpuRepair, PodWorker, apply_pod_changes, database_time, rebuild_gpu_usage
 from scheduling.domain.cluster.gpu_pod import (
     WORKER_SELECTOR,
+    claimed_task,
     format_time,
     object_status_body,
     read_gpu_pod,
@@ -45,6 +46,7 @@ from scheduling.kube.informer import Informer, InformerTiming
 from scheduling.kube.parallel import map_bounded
 from scheduling.kube.port import Cluster
 from scheduling.models import GpuControllerLease
+from scheduling.selectors.own_pods import own_tasks
 from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend
 from scheduling.services.kubernetes.leases import Lease, LeaseLost
@@ -229,7 +231,7 @@ class GpuQuotaController(LeasedLoop):
             return
         try:
             pods = {uid: self._pods.get(uid) for uid in changed}
-            workers = {uid: found for uid, pod in pods.items() if (found := _pod_worker(pod, backend.pk)) is not None}
+            workers = {each.uid: each for each in _pod_workers(pods.values(), backend)}
             idle = [uid for uid, pod in pods.items() if pod is not None and uid not in workers]
             gone = [uid for uid, pod in pods.items() if pod is None]
             apply_pod_changes(backend.pk, list(workers.values()), idle, gone)
@@ -284,20 +286,29 @@ def rebuild_from_clusters(clusters: Mapping[int, Cluster], only_namespace: str |
     Raises ClusterError before anything is changed."""
     workers: list[PodWorker] = []
     listed = {}
+    backends = Backend.objects.in_bulk(list(clusters))
     for backend_id, cluster in clusters.items():
         listed[backend_id] = database_time()
         found = cluster.list(
             resource_kinds.POD, namespace=only_namespace, labels=WORKER_SELECTOR, transform=trim_worker_pod
         ).items
-        workers += [worker for pod in found if (worker := _pod_worker(pod, backend_id)) is not None]
+        if backend_id in backends:
+            workers += _pod_workers(found, backends[backend_id])
     return rebuild_gpu_usage(workers, listed, only_namespace)
 
 
-def _pod_worker(pod: Object | None, backend_id: int) -> PodWorker | None:
-    found = None if pod is None else read_gpu_pod(pod)
-    if found is None or not found.is_counted:
-        return None
-    return PodWorker(found.namespace, found.uid, found.workload, found.worker, backend_id)
+def _pod_workers(pods: Iterable[Object | None], backend: Backend) -> list[PodWorker]:
+    """The workers that these pods count as. Pods of our open tasks are counted with their workflows."""
+    there = [pod for pod in pods if pod is not None]
+    inside = [pod for pod in there if _namespace(pod) == backend.namespace]
+    ours = own_tasks(backend, backend.namespace, inside)
+    return [
+        PodWorker(found.namespace, found.uid, found.workload, found.worker, backend.pk)
+        for pod in there
+        if (found := read_gpu_pod(pod)) is not None
+        and found.is_counted
+        and not (found.namespace == backend.namespace and claimed_task(pod) in ours)
+    ]
 
 
 def _status_bodies(backend: Backend, items: Sequence[Object], facts: GpuNamespace) -> Iterable[dict[str, Any] | None]:

@@ -226,7 +226,7 @@ class ClusterAgent(LeasedLoop):
                 cluster, [(kind, item) for kind, item in owned if group_id_of(item) not in open_gangs]
             )
             pods = cluster.list(resource_kinds.POD, transform=trim_pod).items
-            foreign_usage = foreign_usage_by_node(pods, context.installation_id)
+            foreign_usage = foreign_usage_by_node(pods, context.installation_id, context.backend.namespace)
         except ClusterError as error:
             self._record_error(error)
             return

@@ -21,9 +21,10 @@ from pools.models import GpuAllocation, GpuQuota, Pool, User
 from pools.representations.gpu_quota import current_gpu_quota_body
 from pools.services.gpu_allocations import adjust, allocate, expire_assumed, release
 from pools.services.gpu_quotas import put_gpu_quota
+from scheduling.domain.statuses import TaskStatus
 from scheduling.kube import resource_kinds
 from scheduling.kube.fake import FakeCluster
-from scheduling.models import GpuControllerLease
+from scheduling.models import GpuControllerLease, Task
 from scheduling.services.gpu_quota import controller
 from scheduling.services.gpu_quota.controller import GpuControllerIntervals, GpuQuotaController, rebuild_from_clusters
 from scheduling.services.kubernetes import connections
@@ -167,12 +168,29 @@ def test_which_pods_count(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.pod("bad-count", gpu_count="129")
     gpu_cluster.pod("no-amounts", tflops_request="lots", vram_request="")
     gpu_cluster.pod("both", compute_percent_request="50")
-    gpu_cluster.pod("ours", labels={"osmo.task_uuid": "11111111-2222-3333-4444-555555555555"})
+    gpu_cluster.pod("claims", labels={"osmo.task_uuid": "11111111-2222-3333-4444-555555555555"})
     gpu_cluster.pod("no-worker", labels={f"{PREFIX}component": "client"})
     gpu_cluster.controller.relist_and_reconcile()
     rows = {row.request_tflops for row in GpuAllocation.objects.exclude(state="released")}
-    assert gpu_cluster.used() == (20, 3)
+    assert gpu_cluster.used() == (40, 4), "a label of ours does not exempt a pod of somebody else"
     assert rows == {10, 0}
+
+
+def test_only_the_pod_of_an_open_task_is_counted_with_its_workflow(fake_gpu_cluster: GpuClusterHarness) -> None:
+    fake_gpu_cluster.quota(**CAPS)
+    factories.make_pool("team", 10, on=fake_gpu_cluster.backend, a=5)
+    factories.submit_workflow(factories.admin_actor(), "team--a")
+    task = str(Task.objects.get().pk)
+    fake_gpu_cluster.pod(task, labels={"osmo.task_uuid": task})
+    fake_gpu_cluster.controller.relist_and_reconcile()
+    assert fake_gpu_cluster.used() == (0, 0)
+    fake_gpu_cluster.pod("other-name", labels={"osmo.task_uuid": task})
+    fake_gpu_cluster.controller._pods.relist()
+    fake_gpu_cluster.controller.reconcile()
+    assert fake_gpu_cluster.used() == (20, 1), "between rebuilds too"
+    Task.objects.update(status=TaskStatus.COMPLETED)
+    fake_gpu_cluster.controller.relist_and_reconcile()
+    assert fake_gpu_cluster.used() == (40, 2), "a task that ended protects no pod"
 
 
 def test_pods_come_and_go_between_rounds(gpu_cluster: GpuClusterHarness) -> None:

@@ -10,11 +10,14 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
-from pools.models import GpuAllocation, GpuUsage
+from pools.models import Backend, GpuAllocation, GpuUsage
 from pools.services.gpu_allocations import expire_assumed
 from pools.services.gpu_quotas import put_gpu_quota
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Task
 from scheduling.services.gpu_quota.admission import webhook_token
 from scheduling.services.webhooks.queue_guard import put_queue_guard
+from tests.support import factories
 from tests.support.agent_harness import kubernetes_backend
 
 pytestmark = pytest.mark.django_db
@@ -78,6 +81,98 @@ def test_the_next_pod_is_refused_with_the_numbers() -> None:
     assert answer["status"]["details"]["causes"][0]["reason"] == "total.max.workers.limit"
 
 
+TASK, IDENTITY = "osmo.task_uuid", "system:serviceaccount:ns:osmo-admin"
+
+
+@pytest.fixture
+def own_task() -> str:
+    """An open task on the backend, whose guard knows our account."""
+    backend = Backend.objects.get(name="lab")
+    put_queue_guard(actor=SYSTEM, backend="lab", body={"mode": "enforce", "identity": IDENTITY})
+    factories.make_pool("team", 10, on=backend, a=5)
+    factories.submit_workflow(factories.admin_actor(), "team--a")
+    return str(Task.objects.get().pk)
+
+
+def claiming(task: str, *, name: str = "", component: str = "worker") -> dict[str, Any]:
+    """A pod of two GPUs more than the cap of one worker allows, that claims to be the pod of a task."""
+    made = pod("u9", tflops_request="51")
+    metadata = made["metadata"]
+    metadata["name"] = name or task
+    metadata["labels"] = {f"{PREFIX}component": component, TASK: task}
+    return made
+
+
+class TestOursByAgreement:
+    """A pod is counted with its workflow only where task, backend, namespace and account agree."""
+
+    def test_the_pod_of_an_open_task_made_by_us_is_not_asked(self, own_task: str) -> None:
+        assert ask(claiming(own_task), namespace="ns", userInfo={"username": IDENTITY}) == {
+            "uid": "q1",
+            "allowed": True,
+        }
+        assert not GpuAllocation.objects.exists()
+
+    @pytest.mark.parametrize("fault", ["no such task", "other account", "other namespace", "other name", "ended task"])
+    def test_any_disagreement_makes_it_a_stranger(self, own_task: str, fault: str) -> None:
+        put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}})
+        now, namespace, who = claiming(own_task), "ns", IDENTITY
+        if fault == "no such task":
+            now = claiming("11111111-2222-3333-4444-555555555555")
+        elif fault == "other account":
+            who = "mallory"
+        elif fault == "other namespace":
+            namespace = "team-a"
+        elif fault == "other name":
+            now = claiming(own_task, name="anything")
+        else:
+            Task.objects.update(status=TaskStatus.COMPLETED)
+        answer = ask(now, namespace=namespace, userInfo={"username": who})
+        assert not answer["allowed"]
+        assert answer["status"]["details"]["causes"][0]["reason"] == "single.max.tflops.request"
+
+    def test_a_task_of_another_backend_is_not_believed(self, own_task: str) -> None:
+        put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}})
+        kubernetes_backend("ns-b", "lab2")
+        put_queue_guard(actor=SYSTEM, backend="lab2", body={"mode": "enforce", "identity": IDENTITY})
+        Backend.objects.filter(name="lab").update(namespace="moved")
+        answer = ask(claiming(own_task), namespace="ns", userInfo={"username": IDENTITY})
+        assert not answer["allowed"]
+
+    def test_a_later_change_keeps_the_reviewed_claim(self, own_task: str) -> None:
+        before, after = claiming(own_task, component="other"), claiming(own_task)
+        more = {"namespace": "ns", "operation": "UPDATE", "userInfo": {"username": "kubelet"}}
+        put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}})
+        assert ask(after, oldObject=before, **more)["allowed"]
+        del before["metadata"]["labels"][TASK]
+        assert not ask(after, oldObject=before, **more)["allowed"], "the claim is new"
+
+
+class TestChanges:
+    """A pod that becomes a worker, or a larger one, by an update."""
+
+    def test_a_pod_that_becomes_a_worker_is_reserved_at_once(self) -> None:
+        plain = pod()
+        plain["metadata"] = plain["metadata"] | {"labels": {}}
+        assert ask(pod(), operation="UPDATE", oldObject=plain)["allowed"]
+        assert GpuAllocation.objects.get().name == "u1"
+        other = pod("u2")
+        other["metadata"] = other["metadata"] | {"labels": {}}
+        assert not ask(pod("u2"), operation="UPDATE", oldObject=other)["allowed"]
+
+    def test_amounts_that_grow_are_checked_and_counted(self) -> None:
+        ask(pod())
+        assert ask(pod(tflops_request="20"), operation="UPDATE", oldObject=pod())["allowed"]
+        assert GpuAllocation.objects.get().request_tflops == 20
+        assert not ask(pod(tflops_request="51"), operation="UPDATE", oldObject=pod(tflops_request="20"))["allowed"]
+        assert GpuAllocation.objects.get().request_tflops == 20
+
+    def test_other_changes_pass_above_the_caps(self) -> None:
+        ask(pod())
+        put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 0}})
+        assert ask(pod(gpu_ids="a"), operation="UPDATE", oldObject=pod())["allowed"]
+
+
 def test_every_broken_cap_is_reported() -> None:
     answer = ask(pod(tflops_request="51", gpu_count="5"))
     assert [cause["reason"] for cause in answer["status"]["details"]["causes"]] == [
@@ -91,7 +186,7 @@ def test_every_broken_cap_is_reported() -> None:
     ("now", "more"),
     [
         ({"metadata": {"name": "p"}, "spec": {}}, {}),
-        (pod(), {"operation": "UPDATE"}),
+        (pod(), {"operation": "UPDATE", "oldObject": pod()}),
         (None, {"operation": "DELETE"}),
     ],
     ids=["no worker", "a change", "a deletion"],

@@ -46,7 +46,7 @@ def test_a_node_without_data_has_no_capacity() -> None:
 def pod(at: str, *requests: dict[str, str], labels: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
     containers = [{"resources": {"requests": each}} for each in requests]
     return {
-        "metadata": {"labels": labels},
+        "metadata": {"labels": labels, "namespace": "ns"},
         "spec": {"nodeName": at, "containers": containers} | more,
         "status": {"phase": "Running"},
     }
@@ -57,10 +57,12 @@ def test_pods_of_others_use_their_requests() -> None:
     done = pod("n1", {"nvidia.com/gpu": "4"}) | {"status": {"phase": "Succeeded"}}
     waits = pod("", {"nvidia.com/gpu": "4"})
     other_installation = pod("n1", {"nvidia.com/gpu": "2"}, labels={"osmo.house": "other"})
+    pretends = pod("n1", {"nvidia.com/gpu": "1"}, labels={"osmo.house": "me"})
+    pretends["metadata"]["namespace"] = "elsewhere"
     service = pod("n1", {"cpu": "250m", "memory": "1Mi"}, {"cpu": "100m"})
-    assert foreign_usage_by_node([ours, done, waits, other_installation, service], "me") == {
-        "n1": NodeAmounts(2, 1, 2**20, 0)
-    }
+    pods = [ours, done, waits, other_installation, pretends, service]
+    for seen in (pods, [trim_pod(each) for each in pods]):
+        assert foreign_usage_by_node(seen, "me", "ns") == {"n1": NodeAmounts(3, 1, 2**20, 0)}
 
 
 def test_init_containers_count_where_they_are_larger_and_sidecars_always() -> None:
@@ -69,8 +71,8 @@ def test_init_containers_count_where_they_are_larger_and_sidecars_always() -> No
         {"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
     ]
     whole = pod("n1", {"cpu": "2"}, initContainers=init, overhead={"cpu": "1"})
-    assert foreign_usage_by_node([whole], "me") == {"n1": NodeAmounts(0, 5, 0, 0)}
-    assert foreign_usage_by_node([trim_pod(whole)], "me") == {"n1": NodeAmounts(0, 5, 0, 0)}
+    assert foreign_usage_by_node([whole], "me", "ns") == {"n1": NodeAmounts(0, 5, 0, 0)}
+    assert foreign_usage_by_node([trim_pod(whole)], "me", "ns") == {"n1": NodeAmounts(0, 5, 0, 0)}
 
 
 @pytest.mark.parametrize(
