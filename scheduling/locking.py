@@ -4,6 +4,7 @@
 |---|------|----------------------|------|
 | 0 | scheduling cycle of a backend | advisory lock `CYCLE_LOCK_SPACE`, backend id | around many transactions |
 | 0 | full evaluation of a backend | advisory lock `EVALUATION_LOCK_SPACE`, backend id | while a cycle may run |
+| 0 | render turn of a user | advisory lock `RENDER_LOCK_SPACE`, user id | while files of a request are read, before 5 |
 | 1–8 | the ledger | :mod:`pools.locking` | to the end of the transaction |
 
 Workflows, groups and tasks have no locks of their own in transitions: a transition holds the pool tree. `lock_workflow`
@@ -18,7 +19,7 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection
 
-from pools.domain.errors import Busy
+from pools.domain.errors import Busy, Throttled
 from scheduling.models import Workflow, WorkflowConfig
 
 CYCLE_LOCK_SPACE = 0x05E7
@@ -27,6 +28,14 @@ CYCLE_LOCK_SPACE = 0x05E7
 EVALUATION_LOCK_SPACE = 0x05E8
 """First key of the advisory locks of full evaluations, which run concurrently with a cycle and write only their
 result."""
+
+
+RENDER_LOCK_SPACE = 0x05E9
+"""First key of the advisory locks of users whose templates are being rendered; the second key is the id of the user."""
+
+RENDER_TURN_WAIT_SECONDS = 0.25
+RENDER_RETRY_SECONDS = 2
+_RENDER_TURN_TRIES = 5
 
 
 class AlreadyReconciling(Busy):
@@ -52,6 +61,30 @@ def hold_backend_lock(backend_id: int, *, space: int, timeout: float = 0) -> Ite
     finally:
         with suppress(OperationalError, InterfaceError), connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [space, backend_id])
+
+
+@contextmanager
+def hold_render_turn(user_id: int) -> Iterator[None]:
+    """Let one request of a user at a time render templates, in all web processes. Raises Throttled after a short wait,
+    because a request that waits holds a thread of the web server. Like every lock of a connection, it ends with it."""
+    with connection.cursor() as cursor:
+        for _ in range(_RENDER_TURN_TRIES):
+            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [RENDER_LOCK_SPACE, user_id])
+            if cursor.fetchone()[0]:
+                break
+            cursor.execute("SELECT pg_sleep(%s)", [RENDER_TURN_WAIT_SECONDS / _RENDER_TURN_TRIES])
+        else:
+            raise Throttled(
+                "Templates of another request of yours are being rendered, and only one request of a user is rendered "
+                f"at a time. Nothing was stored: send this again in {RENDER_RETRY_SECONDS} seconds, or send several "
+                "workflows in one request.",
+                retry_after=RENDER_RETRY_SECONDS,
+            )
+    try:
+        yield
+    finally:
+        with suppress(OperationalError, InterfaceError), connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [RENDER_LOCK_SPACE, user_id])
 
 
 def lock_workflow(pk: UUID) -> Workflow:

@@ -5,6 +5,7 @@ Source: OSMO contract, 7.3; api.md, "Waiting and what-if".
 
 from scheduling.specs.labels import check_labels
 from scheduling.specs.parser import ParsedSpec, parse
+from scheduling.specs.render_budget import RenderBudget
 from scheduling.specs.rules import PlatformRules, SpecRules
 
-__all__ = ["ParsedSpec", "PlatformRules", "SpecRules", "check_labels", "parse"]
+__all__ = ["ParsedSpec", "PlatformRules", "RenderBudget", "SpecRules", "check_labels", "parse"]

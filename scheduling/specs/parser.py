@@ -11,6 +11,7 @@ from pools.domain.structured_input.faults import Faults
 from scheduling.domain.workflow_spec import WorkflowSpec
 from scheduling.specs import podgroup_manifest, sections, template, variables
 from scheduling.specs.file_text import clean_text, is_printable
+from scheduling.specs.render_budget import RenderBudget
 from scheduling.specs.rules import SpecRules
 from scheduling.specs.workflow_file import read_workflow_file
 from scheduling.specs.yaml_cursor import MAX_FAULTS
@@ -40,14 +41,16 @@ def parse(
     set_string_variables: Sequence[str] = (),
     rules: SpecRules = SpecRules(),  # noqa: B008  # frozen
     is_rendered: bool = False,
+    budget: RenderBudget | None = None,
 ) -> ParsedSpec:
     """Read a workflow file, or a PodGroup manifest, which is known by its `kind`. Any text gets a `Parsed`; the work is
-    bounded (3 s, 1 MiB, 50,000 nodes).
+    bounded (3 s, 1 MiB, 50,000 nodes). Files of one request share a `budget`; without one the file has a whole one.
 
     `is_rendered`: the text is the answer of a dry run (the client then sends `uploaded_templated_spec` with it);
     braces in it are what `{% raw %}` protected and must not be read as templates again.
 
-    Raises `pools.domain.errors.Busy` if no process for rendering can be had, never because of the text.
+    Raises `pools.domain.errors.Busy` if no process for rendering can be had, and what the turn of `budget` raises;
+    never because of the text.
     """
     faults = Faults(maximum=MAX_FAULTS)
     source = clean_text(text, faults)
@@ -58,7 +61,7 @@ def parse(
     rendered = (
         template.RenderedFile(source)
         if is_rendered
-        else _render(source, set_variables, set_string_variables, rules, faults)
+        else _render(source, set_variables, set_string_variables, rules, faults, budget or RenderBudget())
     )
     if rendered.is_stopped:
         return _build_result(None, faults, rendered)
@@ -82,7 +85,12 @@ def _of_manifest(
 
 
 def _render(
-    source: str, typed: Sequence[str], strings: Sequence[str], rules: SpecRules, faults: Faults
+    source: str,
+    typed: Sequence[str],
+    strings: Sequence[str],
+    rules: SpecRules,
+    faults: Faults,
+    budget: RenderBudget,
 ) -> template.RenderedFile:
     parts = sections.split_sections(source)
     if parts.repeated_line is not None:
@@ -97,7 +105,7 @@ def _render(
     if defaults is None:
         return template.RenderedFile(source, is_stopped=True)
     values, given = variables.merge_variables(rules.default_variables, defaults, typed, strings, faults)
-    return template.render_template(parts, values, given, faults)
+    return template.render_template(parts, values, given, faults, budget)
 
 
 def _defaults(parts: sections.Sections, faults: Faults) -> Mapping[str, Any] | None:

@@ -23,12 +23,15 @@ from typing import IO, Any
 
 from pools.domain.errors import Busy
 
-RENDER_SECONDS = 3.0
-"""Most processor time one render may take; real ones take milliseconds. The worker's own timer ends it."""
 _PATIENCE = 5
-"""How many times longer the server waits by the wall clock: a busy node must not refuse a valid template."""
+"""How many times longer than a render's processor time the server waits by the wall clock: a busy node must not refuse
+a valid template."""
 _START_SECONDS = 30.0
-_MOST_AT_ONCE = 4
+RENDERS_AT_ONCE = 2
+"""In one process. Fewer than a web process has threads, so that one of them always serves other requests."""
+SLOT_WAIT_SECONDS = 0.5
+"""A render takes milliseconds. One without a slot after this time waits for slow ones, and must not hold its thread."""
+RETRY_SECONDS = 2
 _RENDERS_BEFORE_RENEWAL = 500
 _WORKER = Path(__file__).with_name("sandbox_worker.py")
 _TOO_SLOW: dict[str, Any] = {"error": {"code": "too_slow", "message": "", "line": None}}
@@ -63,7 +66,7 @@ class _RenderProcess:
             self.close()
             raise
 
-    def send_request(self, request: dict[str, Any]) -> dict[str, Any]:
+    def send_request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         self.renders += 1
         data = json.dumps(request).encode()
         left = memoryview(struct.pack(">I", len(data)) + data)
@@ -72,7 +75,7 @@ class _RenderProcess:
                 left = left[os.write(self._input, left) :]
         except OSError as error:
             raise _ProcessDied from error
-        return self._receive(_PATIENCE * RENDER_SECONDS)
+        return self._receive(_PATIENCE * seconds)
 
     def _receive(self, seconds: float) -> dict[str, Any]:
         deadline = time.monotonic() + seconds
@@ -111,7 +114,7 @@ def _number(pipe: IO[bytes] | None) -> int:
 
 class _RenderProcessPool:
     def __init__(self) -> None:
-        self.slots = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        self.slots = threading.BoundedSemaphore(RENDERS_AT_ONCE)
         self.lock = threading.Lock()
         self.idle: list[_RenderProcess] = []
 
@@ -142,16 +145,21 @@ _pools: dict[int, _RenderProcessPool] = {}
 """By process: a forked child must not talk to the workers of its parent."""
 
 
-def render_in_sandbox(template: str, variables: Any, largest: int) -> dict[str, Any]:
-    """The worker's answer (see `sandbox_worker`); this side adds the error codes `too_slow` and `too_large`.
+def render_in_sandbox(template: str, variables: Any, largest: int, *, seconds: float) -> dict[str, Any]:
+    """The worker's answer (see `sandbox_worker`) after at most `seconds` of processor time; this side adds the error
+    codes `too_slow` and `too_large`.
 
     `variables` is what `variables.encode` made. Raises `Busy` if no worker is available: that is not a fault of the
     template.
     """
-    request = {"template": template, "variables": variables, "largest": largest, "seconds": RENDER_SECONDS}
+    request = {"template": template, "variables": variables, "largest": largest, "seconds": seconds}
     pool = _current_pool()
-    if not pool.slots.acquire(timeout=_PATIENCE * RENDER_SECONDS):
-        raise Busy("Too many templates are being rendered at once; nothing was stored, try again.")
+    if not pool.slots.acquire(timeout=SLOT_WAIT_SECONDS):
+        raise Busy(
+            f"{RENDERS_AT_ONCE} slow templates of other people are being rendered; nothing was stored. Send this again "
+            f"in {RETRY_SECONDS} seconds, or send a file without a template (the answer of a dry run).",
+            retry_after=RETRY_SECONDS,
+        )
     try:
         return _render(pool, request)
     finally:
@@ -162,7 +170,7 @@ def _render(pool: _RenderProcessPool, request: dict[str, Any]) -> dict[str, Any]
     worker = pool.acquire()
     fresh = worker.renders == 0
     try:
-        answer = worker.send_request(request)
+        answer = worker.send_request(request, request["seconds"])
     except _NoAnswerInTime:
         worker.close()
         return _TOO_SLOW

@@ -3,7 +3,8 @@
 It is run as a file, never imported by the server, and imports Jinja alone. On standard input: frames of JSON
 `{"template", "variables", "largest", "seconds"}`; on standard output one frame for each: `{"text", "lines", "used",
 "undefined": [{"name", "line", "inside"}]}`, or `{"error": {"code", "message", "line"}}` beside `undefined`. A frame is
-four bytes of length (big-endian) and the JSON. The process ends with its standard input.
+four bytes of length (big-endian) and the JSON. The process ends with its standard input. Each answer has `seconds`, the
+processor time that it took.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import resource
 import signal
 import struct
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -231,8 +233,10 @@ def main() -> None:
         # Counts processor time, so a busy node changes nothing, and ends the process even inside C code. It also stops
         # a render whose server has died meanwhile.
         signal.setitimer(signal.ITIMER_PROF, request["seconds"])
+        started = time.process_time()
         reply = answer_request(request)
         signal.setitimer(signal.ITIMER_PROF, 0)
+        reply["seconds"] = time.process_time() - started
         write_frame(sink, reply)
 
 

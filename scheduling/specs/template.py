@@ -7,14 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pools.domain.structured_input.faults import Faults, quote, shorten
-from scheduling.specs import sandbox, sections
+from scheduling.specs import sections
 from scheduling.specs.file_text import MAX_FILE_BYTES
+from scheduling.specs.render_budget import RENDER_SECONDS, RenderBudget
 from scheduling.specs.variables import encode_variables, unknown_variable_message
 
 _RAW = "Put `{% raw %}` before and `{% endraw %}` behind text whose braces are not meant for the template."
 _MESSAGES = {
     "too_large": f"The template makes over {MAX_FILE_BYTES} bytes or needs too much memory. Make its loops smaller.",
-    "too_slow": f"The template has not finished after {sandbox.RENDER_SECONDS:g} seconds. Make its loops smaller.",
+    "too_slow": f"The template has not finished after {RENDER_SECONDS:g} seconds. Make its loops smaller.",
+    "budget_spent": (
+        f"The templates of one request may take {RENDER_SECONDS:g} seconds together, and they were over in this one. "
+        "Make the loops smaller, or send the workflows in several requests."
+    ),
     "too_deep": "The template is nested too deep or calls itself without end. Make it flatter.",
 }
 
@@ -58,7 +63,7 @@ class RenderedFile:
 
 
 def render_template(
-    parts: sections.Sections, values: Mapping[str, Any], given: set[str], faults: Faults
+    parts: sections.Sections, values: Mapping[str, Any], given: set[str], faults: Faults, budget: RenderBudget
 ) -> RenderedFile:
     """The body with its template rendered; unchanged if it has none."""
     body = sections.restore_header(parts.body, parts.header)
@@ -66,7 +71,7 @@ def render_template(
     if not sections.has_template(masked):
         _warn_unused(given, set(), faults)
         return RenderedFile(body)
-    answer = sandbox.render_in_sandbox(masked, encode_variables(dict(values)), MAX_FILE_BYTES)
+    answer = budget.render(masked, encode_variables(dict(values)), MAX_FILE_BYTES)
     for hole in answer.get("undefined", ()):
         message = unknown_variable_message(hole["name"], values, faults)
         if hole["inside"]:

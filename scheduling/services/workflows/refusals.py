@@ -32,9 +32,12 @@ def worker_cap_refusal(faults: Sequence[Sequence[Violation]]) -> BadInput:
     return batch_refusal(faults, ErrorCode.RESOURCE)
 
 
-def batch_refusal(faults: Sequence[Sequence[Violation]], error_code: ErrorCode | None = None) -> BadInput:
+def batch_refusal(
+    faults: Sequence[Sequence[Violation]], error_code: ErrorCode | None = None, *, unread: int = 0
+) -> BadInput:
     """Some of several workflows are refused, so none was submitted. `faults` are the faults of each workflow, in order;
-    each path in the answer begins with the position of its workflow."""
+    each path in the answer begins with the position of its workflow. `unread`: workflows behind these that were not
+    read, because a template was too slow."""
     found = [
         replace(fault, path=f"workflows[{index}].{fault.path}") for index, each in enumerate(faults) for fault in each
     ]
@@ -43,8 +46,13 @@ def batch_refusal(faults: Sequence[Sequence[Violation]], error_code: ErrorCode |
     listed = found[:MAX_DETAILS]
     if unlisted > 0:
         listed.append(Violation("workflows", "more", f"{unlisted} more faults are not listed. Correct these first."))
+    if unread:
+        text = f"The {unread} workflows after it were" if unread > 1 else "The workflow after it was"
+        listed.append(
+            Violation("workflows", "not_read", f"{text} not read: a template was too slow. Correct it first.")
+        )
     message = (
-        f"{refused} of {len(faults)} workflows cannot be submitted, so none was: "
+        f"{refused} of {len(faults) + unread} workflows cannot be submitted, so none was: "
         f"{_location_text(found[0])}{found[0].message}"
     )
     return BadInput(message, listed, error_code=error_code or _error_code(found))

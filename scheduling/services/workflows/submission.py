@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -30,13 +31,14 @@ from scheduling.domain.admission import LeafFacts, SubmissionRefusal, TreeLimit,
 from scheduling.domain.cluster.tokens import INPUT_DIRECTORY, OUTPUT_DIRECTORY
 from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import WorkflowSpec, simulated_runtime_seconds
+from scheduling.locking import hold_render_turn
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.gpu_quota.workloads import single_worker_violations
 from scheduling.services.workflows.insert_rows import insert_workflows
 from scheduling.services.workflows.new_rows import build_group, build_tasks
 from scheduling.services.workflows.pool_rules import pool_spec_rules
 from scheduling.services.workflows.refusals import batch_refusal, file_refusal, verdict_refusal, worker_cap_refusal
-from scheduling.specs import ParsedSpec, SpecRules, check_labels, parse
+from scheduling.specs import ParsedSpec, RenderBudget, SpecRules, check_labels, parse
 
 MAX_NAMED_TASKS = 5  # in one message
 
@@ -107,8 +109,9 @@ def check_submission(*, actor: Actor, pool: str, submission: Submission) -> Subm
 
 def check_submissions(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -> list[SubmissionReceipt]:
     """The dry run of :func:`submit_many`: the submission itself, rolled back. It raises the same errors."""
+    leaf, prepared = _read_submissions(actor, pool, submissions)
     with transaction.atomic():
-        receipts = submit_many(actor=actor, pool=pool, submissions=submissions)
+        receipts = _admit(actor, leaf, prepared)
         transaction.set_rollback(True)
     return [replace(receipt, workflow=None) for receipt in receipts]
 
@@ -124,12 +127,16 @@ def submit_many(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -
 
     Among several workflows, each fault carries the position of its workflow: `workflows[3].workflow.tasks[0].image`.
     """
-    leaf, prepared = _read_submissions(actor, pool, submissions)
+    return _admit(actor, *_read_submissions(actor, pool, submissions))
+
+
+def _admit(actor: Actor, leaf: Pool, prepared: Sequence[_PreparedSubmission]) -> list[SubmissionReceipt]:
+    """The verdict and the writes, under the lock of the tree."""
     with change(actor=actor):
         try:
             now = lock_leaf(leaf)
         except Pool.DoesNotExist:
-            raise unknown_pool(pool) from None
+            raise unknown_pool(leaf.name) from None
         _refuse_or_accept(actor, _leaf_facts(leaf, now.root, now.state, now.quota), prepared)
         workflows = _insert(actor, leaf, prepared, timezone.now())
     return [
@@ -146,10 +153,10 @@ def _read_submissions(
         raise unknown_pool(pool)
     require_permission(actor, Permission.POOL_SUBMIT, pool)
     rules = pool_spec_rules(leaf.root)
-    known: dict[tuple[object, ...], ParsedSpec] = {}  # many workflows often share one file
-    prepared, faults = [], []
-    for submission in submissions:
-        parsed = _parse_file(submission, rules, known)
+    prepared: list[_PreparedSubmission] = []
+    faults: list[list[Violation]] = []
+    files = _parse_files(actor, submissions, rules)
+    for submission, parsed in zip(submissions, files, strict=False):
         labels = dict(parsed.spec.labels if parsed.spec else {}) | dict(submission.labels)
         found = [*parsed.violations, *_label_violations(submission, labels)]
         faults.append(found)
@@ -158,14 +165,37 @@ def _read_submissions(
             warnings = (*parsed.warnings, *extra_warnings)
             prepared.append(_PreparedSubmission(submission, parsed.spec, parsed.rendered_text, warnings, labels))
     if any(faults):
-        raise file_refusal(faults[0]) if len(submissions) == 1 else batch_refusal(faults)
+        raise (
+            file_refusal(faults[0])
+            if len(submissions) == 1
+            else batch_refusal(faults, unread=len(submissions) - len(files))
+        )
     limits = [single_worker_violations(leaf.root, item.spec) for item in prepared]
     if any(limits):
         raise worker_cap_refusal(limits)
     return leaf, prepared
 
 
-def _parse_file(submission: Submission, rules: SpecRules, known: dict[tuple[object, ...], ParsedSpec]) -> ParsedSpec:
+def _parse_files(actor: Actor, submissions: Sequence[Submission], rules: SpecRules) -> list[ParsedSpec]:
+    """The files in their order, up to the one that has spent the budget of rendering, which they share. One request
+    of a user renders at a time; a transaction is open meanwhile only around a request with
+    an `Idempotency-Key`."""
+    assert actor.user_id is not None, "only people submit"
+    user_id = actor.user_id
+    known: dict[tuple[object, ...], ParsedSpec] = {}  # many workflows often share one file
+    found: list[ParsedSpec] = []
+    with ExitStack() as turn:
+        budget = RenderBudget(lambda: turn.enter_context(hold_render_turn(user_id)))
+        for submission in submissions:
+            if budget.is_spent:
+                break
+            found.append(_parse_file(submission, rules, known, budget))
+    return found
+
+
+def _parse_file(
+    submission: Submission, rules: SpecRules, known: dict[tuple[object, ...], ParsedSpec], budget: RenderBudget
+) -> ParsedSpec:
     mark = (
         submission.file,
         submission.set_variables,
@@ -179,6 +209,7 @@ def _parse_file(submission: Submission, rules: SpecRules, known: dict[tuple[obje
             set_string_variables=submission.set_string_variables,
             rules=rules,
             is_rendered=submission.already_rendered,
+            budget=budget,
         )
     return known[mark]
 

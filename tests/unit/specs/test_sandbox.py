@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from osmo_admin.ops import process_commands
 from pools.domain.errors import Busy
 from scheduling.specs import sandbox
 from scheduling.specs.file_text import MAX_FILE_BYTES
@@ -25,7 +26,7 @@ def own_pool(monkeypatch: pytest.MonkeyPatch) -> sandbox._RenderProcessPool:
 
 
 def text_of(template: str, **values: object) -> str:
-    answer = sandbox.render_in_sandbox(template, encode_variables(values), MEMORY_LEFT)
+    answer = sandbox.render_in_sandbox(template, encode_variables(values), MEMORY_LEFT, seconds=3)
     return str(answer["text"])
 
 
@@ -55,23 +56,38 @@ def test_a_worker_is_renewed_after_many_renders(
     assert worker.process.poll() is not None
 
 
-def test_a_slow_template_ends_only_its_worker(
-    own_pool: sandbox._RenderProcessPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sandbox, "RENDER_SECONDS", 0.3)
+def test_a_slow_template_ends_only_its_worker(own_pool: sandbox._RenderProcessPool) -> None:
     endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
-    assert sandbox.render_in_sandbox(endless, encode_variables({}), MEMORY_LEFT)["error"]["code"] == "too_slow"
+    answer = sandbox.render_in_sandbox(endless, encode_variables({}), MEMORY_LEFT, seconds=0.3)
+    assert answer["error"]["code"] == "too_slow"
     assert own_pool.idle == []
 
 
 def test_several_at_once() -> None:
     found: list[str] = []
-    threads = [threading.Thread(target=lambda n=n: found.append(text_of("{{ n }}" * 50, n=n))) for n in range(8)]
+    threads = [
+        threading.Thread(target=lambda n=n: found.append(text_of("{{ n }}" * 50, n=n)))
+        for n in range(sandbox.RENDERS_AT_ONCE)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found) == sorted(str(n) * 50 for n in range(8))
+    assert sorted(found) == sorted(str(n) * 50 for n in range(sandbox.RENDERS_AT_ONCE))
+
+
+def test_one_thread_of_a_web_process_is_never_taken_by_templates() -> None:
+    assert sandbox.RENDERS_AT_ONCE < process_commands.WEB_THREADS
+
+
+def test_a_render_beyond_them_is_refused_and_holds_no_thread(own_pool: sandbox._RenderProcessPool) -> None:
+    for _ in range(sandbox.RENDERS_AT_ONCE):
+        assert own_pool.slots.acquire(blocking=False)
+    with pytest.raises(Busy, match="nothing was stored") as refused:
+        text_of("x")
+    assert refused.value.retry_after == sandbox.RETRY_SECONDS
+    own_pool.slots.release()
+    assert text_of("x") == "x"
 
 
 def test_a_forked_process_has_workers_of_its_own(own_pool: sandbox._RenderProcessPool) -> None:
