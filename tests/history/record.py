@@ -26,7 +26,8 @@ request ids of their own.
 `call.repeats` is the id of the first call with the same Idempotency-Key, method, path and body by the same user, or
 null. `call.operation` is the generator's name of the operation (`create_subpool`, `submit`, …: `workload.OPERATIONS`).
 `answer.body` is JSON, or text if it is none; `answer.headers` holds `ETag`, `Idempotent-Replayed`, `Retry-After` and
-`Location` where the answer had them.
+`Location` where the answer had them. `lost.reason` is the name of the error; `ConnectError` means that the request was
+never sent.
 
 **Rows.** `when` is `start` (before the first call), `sample` (while the run goes on; `sample` numbers them from 1), or
 `final` (at rest: no calls, no faults, all processes running, scheduling has nothing more to do). All tables of one
@@ -37,9 +38,10 @@ object of its columns, as PostgreSQL's `to_jsonb` writes it, and
 * `_committed`: the commit time of that transaction in microseconds since 1970 (PostgreSQL's own clock, on the same
   machine as the writer of the record; no fault shifts it), or null if unknown (a row of the installation's start).
 
-`TABLES` are those of the start and of the final state, `SAMPLED` those of samples. Columns of secrets are left out:
-`HIDDEN`. Rows of a table have no order. In `pools_auditentry` and `scheduling_decision` the commit time of the row is
-that of the change, because both are append-only.
+`TABLES` are those of the start and of the final state, `SAMPLED` those of samples. Samples leave out rows that cannot
+change any more: workflows that have ended, with their groups and tasks, and released GPU allocations. Columns of
+secrets are left out: `HIDDEN`. Rows of a table have no order. In `pools_auditentry` and `scheduling_decision` the
+commit time of the row is that of the change, because both are append-only.
 
 The record holds JSON only; the module needs the standard library only.
 """

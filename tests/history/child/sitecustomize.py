@@ -1,0 +1,81 @@
+"""Loaded by the interpreter of every process under test, because its folder is on their PYTHONPATH.
+
+The product has no switch for faults; this module reaches into a process from outside:
+
+* `HISTORY_CLOCK` names a file with a number of seconds by which the wall clock of this process is shifted (time-machine
+  replaces the clock functions of Python itself; PostgreSQL's clock and monotonic clocks stay). The file is read ten
+  times a second.
+* `HISTORY_PLANT` names a planted fault, a list of rewrites of the SQL that this process sends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+POLL_SECONDS = 0.1
+
+PLANTS: dict[str, tuple[tuple[str, str], ...]] = {
+    # No row is locked before it is read.
+    "lock": ((r"FOR (NO KEY )?UPDATE( OF \"?\w+\"?)?(?! *SET)", ""),),
+    # A key that is known counts as new, so a repeat is carried out again.
+    "replay": ((r"WHERE known\.created_at < %s", "WHERE %s::timestamptz IS NOT NULL"),),
+    # Statements of one answer read different states.
+    "snapshot": ((r"ISOLATION LEVEL (REPEATABLE READ|SERIALIZABLE)", "ISOLATION LEVEL READ COMMITTED"),),
+}
+
+
+def _follow_clock(file: Path) -> None:
+    """Shift the clock of this process as the file says, until the process ends."""
+    real_sleep, travel, offset = time.sleep, None, 0.0
+    while True:
+        real_sleep(POLL_SECONDS)
+        try:
+            wanted = float(file.read_text() or 0)
+        except (OSError, ValueError):
+            continue
+        if wanted == offset:
+            continue
+        import time_machine
+
+        if travel is not None:
+            travel.stop()
+            travel = None
+        if wanted:
+            travel = time_machine.travel(time.time() + wanted, tick=True)
+            travel.start()
+        offset = wanted
+
+
+def _start_clock(file: Path) -> None:
+    threading.Thread(target=_follow_clock, args=(file,), daemon=True, name="shifted clock").start()
+
+
+def _plant(rewrites: tuple[tuple[str, str], ...]) -> None:
+    from django.db.backends.signals import connection_created
+
+    compiled = [(re.compile(pattern), replacement) for pattern, replacement in rewrites]
+
+    def rewrite(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
+        if isinstance(sql, str):
+            for pattern, replacement in compiled:
+                sql = pattern.sub(replacement, sql)
+        return execute(sql, params, many, context)
+
+    def install(connection: Any, **_: Any) -> None:
+        if rewrite not in connection.execute_wrappers:
+            connection.execute_wrappers.append(rewrite)
+
+    connection_created.connect(install, weak=False)
+
+
+if clock_file := os.environ.get("HISTORY_CLOCK"):
+    _start_clock(Path(clock_file))
+    os.register_at_fork(after_in_child=lambda: _start_clock(Path(clock_file)))  # threads do not survive a fork
+if plant := os.environ.get("HISTORY_PLANT"):
+    _plant(PLANTS.get(plant, ()))
