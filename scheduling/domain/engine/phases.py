@@ -162,7 +162,9 @@ class Phases:
             gang = leaf_queue.head()
             if gang is None:
                 break
-            solution = None if infeasible.covers(gang, leaf) else help_one(gang, leaf)
+            # The phase itself has filled queues since the filter.
+            may_help = _is_worth_trying(gang, leaf) and not infeasible.covers(gang, leaf)
+            solution = help_one(gang, leaf) if may_help else None
             if solution is None:
                 infeasible.add(gang, leaf)
                 leaf_queue.drop_head_group()
