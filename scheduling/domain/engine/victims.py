@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from pools.domain.amounts import UNLIMITED, Amount
 from scheduling.domain.engine.nodes import Request
@@ -111,21 +111,30 @@ class BranchPoint:
     nearness: int
 
 
-def branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
-    """Every branch outside the leaf's path that is above its quota in a requested resource: among the siblings of the
-    leaf, of its parent, and so on upward."""
+def near_branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
+    """Every branch above its quota in a requested resource among the siblings of the leaf, of its parent, and so on
+    upward, and among the top queues that share a cohort with it."""
     for ours, above in pairwise(leaf.path):
         for theirs in above.children:
             if theirs is not ours and _is_borrowing(theirs, ask):
                 yield BranchPoint(ours, theirs, (), 10**6 + len(above.path))
     ours = leaf.path[-1]
     above_us = set(world.cohorts_above(ours))
-    for theirs in world.tops:
+    for theirs in world.cohort_neighbours(ours):
         if theirs is not ours and _is_borrowing(theirs, ask):
             above_them = world.cohorts_above(theirs)
             between = tuple(x for x in above_them if x not in above_us)
-            common = len(above_them) - len(between)
-            yield BranchPoint(ours, theirs, between if common else (), common)
+            yield BranchPoint(ours, theirs, between, len(above_them) - len(between))
+
+
+def far_branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
+    """Every other top queue above its quota in a requested resource, first victims first, as they stand now."""
+    ours = leaf.path[-1]
+    tree = world.root_cohort(ours)
+    for theirs in world.top_queues.by_rank():
+        is_near = theirs is ours or (tree is not None and world.root_cohort(theirs) == tree)
+        if not is_near and _is_borrowing(theirs, ask):
+            yield BranchPoint(ours, theirs, (), 0)
 
 
 class Entitlement(IntEnum):
@@ -144,14 +153,28 @@ def entitlement_to(world: World, ask: Request, where: BranchPoint) -> Entitlemen
     for x in where.cohorts:
         if not any(world.columns[r].balance(x) < 0 for r, _amount in ask):
             return Entitlement.NONE
-    after = list(where.ours.alloc)
+    if is_inside_quota(where.ours, ask):
+        return Entitlement.QUOTA
+    return Entitlement.SHARE if _is_above_share(b) else Entitlement.NONE
+
+
+def is_inside_quota(queue: QueueState, ask: Request) -> bool:
+    """Whether the queue is within its quota in every resource if it starts this request."""
+    after = list(queue.alloc)
     for r, amount in ask:
         after[r] += amount
-    inside = all(have <= quota for have, quota in zip(after, where.ours.quota, strict=True))
-    if inside and any(have > quota for have, quota in zip(b.alloc, b.quota, strict=True)):
-        return Entitlement.QUOTA
-    above = any(have > most for have, most in zip(b.alloc, b.allocatable, strict=True))
-    return Entitlement.SHARE if above else Entitlement.NONE
+    for have, quota in zip(after, queue.quota, strict=True):  # noqa: SIM110  as below
+        if have > quota:
+            return False
+    return True
+
+
+def _is_above_share(queue: QueueState) -> bool:
+    """Whether the queue is above its allocatable share in some resource."""
+    for have, most in zip(queue.alloc, queue.allocatable, strict=True):  # noqa: SIM110  as below
+        if have > most:
+            return True
+    return False
 
 
 def _is_borrowing(queue: QueueState, ask: Request) -> bool:
@@ -240,30 +263,54 @@ class _Branch:
 
 
 class ReclaimVictims:
-    """The victims of a reclaim, branch by branch, last served first."""
+    """The victims of a reclaim, branch by branch, last served first. The branches far from the leaf are sorted by the
+    world and drawn one after the other: most searches end before the second."""
 
     def __init__(self, world: World, leaf: QueueState, ask: Request) -> None:
-        self._world, self._ask = world, ask
+        self._world, self._leaf, self._ask = world, leaf, ask
+        # A search evicts siblings of the leaf too, which brings the top queue of both back inside its quota. The
+        # entitlement to other top queues is that of the beginning.
+        self._is_inside = is_inside_quota(leaf.path[-1], ask)
         # Most branches lend nothing and are dropped here.
-        lenders = (where for where in branch_points(world, leaf, ask) if entitlement_to(world, ask, where))
-        self._branches = [_Branch(where, ask) for where in lenders]
-        self._where = {branch.where.theirs.index: branch.where for branch in self._branches}
-        self._heap = [(branch.sort_key(), i) for i, branch in enumerate(self._branches)]
-        heapify(self._heap)
+        self._near = {w.theirs.index: w for w in near_branch_points(world, leaf, ask) if entitlement_to(world, ask, w)}
+        self._branches: list[_Branch] = []
+        self._heap: list[tuple[tuple[int, Rank], int]] = []
+        for where in self._near.values():
+            self._push(_Branch(where, ask))
+        self._far = self._far_lenders()
+        self._next_far = next(self._far, None)
+
+    def _far_lenders(self) -> Iterator[_Branch]:
+        for where in far_branch_points(self._world, self._leaf, self._ask):
+            if self._is_inside or _is_above_share(where.theirs):
+                yield _Branch(where, self._ask)
+
+    def _push(self, branch: _Branch) -> None:
+        heappush(self._heap, (branch.sort_key(), len(self._branches)))
+        self._branches.append(branch)
+
+    def _draw(self) -> None:
+        """Add the next far branch when it is its turn."""
+        while self._next_far is not None and not (self._heap and self._heap[0][0] < self._next_far.sort_key()):
+            self._push(self._next_far)
+            self._next_far = next(self._far, None)
 
     def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
         """Evict one unit of the next victim that helps; None when no victim is left."""
+        self._draw()
         while self._heap:
             sort_key, i = self._heap[0]
             branch = self._branches[i]
             now = branch.sort_key()
             if now != sort_key:
                 heapreplace(self._heap, (now, i))
+                self._draw()
                 continue
             entitlement = entitlement_to(self._world, self._ask, branch.where)
             gang = branch.head(helps) if entitlement else None
             if gang is None:
                 heappop(self._heap)
+                self._draw()
             elif entitlement is Entitlement.QUOTA or keeps_quota(gang, self._ask, branch.where):
                 return branch.victims(gang).take_head(self._world)
             else:
@@ -272,7 +319,8 @@ class ReclaimVictims:
 
     def candidates(self) -> Iterator[GangState]:
         """All gangs that may lose work, leaf by leaf."""
-        for branch in sorted(self._branches, key=_Branch.sort_key):
+        near = sorted((_Branch(where, self._ask) for where in self._near.values()), key=_Branch.sort_key)
+        for branch in chain(near, self._far_lenders()):
             for leaf in sorted(branch.leaves(), key=branch.rank):
                 yield from reversed(leaf.running or ())
 
@@ -281,7 +329,9 @@ class ReclaimVictims:
         for queue in gang.queue.path if gang.queue is not None else ():
             if not _is_borrowing(queue, self._ask):
                 return False
-            where = self._where.get(queue.index)
+            where = self._near.get(queue.index)
+            if where is None and queue.parent is None:
+                where = BranchPoint(self._leaf.path[-1], queue, (), 0)
             if where is not None:
                 entitlement = entitlement_to(self._world, self._ask, where)
                 return entitlement is Entitlement.QUOTA or (

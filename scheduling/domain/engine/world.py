@@ -15,6 +15,7 @@ from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.placement import place_requests
 from scheduling.domain.engine.sorted_gangs import SortedGangs
 from scheduling.domain.engine.state import RUNNING, GangState, QueueState
+from scheduling.domain.engine.top_queues import TopQueues
 
 
 class World:
@@ -35,6 +36,7 @@ class World:
         self.queues = built.queues
         self.queue_of = built.queue_of
         self.tops = built.tops
+        self.top_queues = TopQueues(built.tops)
         self.tree = built.tree
         self.columns = [self.tree.columns[key] for key in self.keys] if self.queues else []
         self.nodes: NodeIndex | None = built.nodes
@@ -48,6 +50,7 @@ class World:
         """Grows with every release: requests that did not fit on the nodes may fit again."""
         self._shortages: dict[Request, tuple[int, int]] = {}
         self._above: dict[int, list[int]] = {}
+        self._neighbours: dict[int | None, list[QueueState]] | None = None
         self.changed: set[int] = set()
         self.orphans: list[GangState] = []
         self.held: list[GangState] = []
@@ -76,6 +79,7 @@ class World:
         queue = gang.queue
         if queue is None:
             return
+        self.top_queues.mark_changed(queue.path[-1])
         for r, amount in request:
             change = sign * amount
             for above in queue.path:
@@ -117,6 +121,20 @@ class World:
                 known.append(x)
                 x = self.tree.parents[x]
         return known
+
+    def root_cohort(self, top: QueueState) -> int | None:
+        """The tree index of the highest cohort above a top queue, or None."""
+        above = self.cohorts_above(top)
+        return above[-1] if above else None
+
+    def cohort_neighbours(self, top: QueueState) -> list[QueueState]:
+        """All top queues under the same root cohort, this one too; none for a queue under no cohort."""
+        if self._neighbours is None:
+            self._neighbours = {}
+            for queue in self.tops:
+                self._neighbours.setdefault(self.root_cohort(queue), []).append(queue)
+        root = self.root_cohort(top)
+        return [] if root is None else self._neighbours[root]
 
     # -- trials ------------------------------------------------------------------------------------------------------
 
