@@ -45,6 +45,8 @@ class Env:
     sync_interval: float
     max_tasks: int
     max_pods: int
+    body_timeout: float
+    body_limit_mb: int
     event_streams: int
     metrics_public: bool
 
@@ -85,6 +87,8 @@ def load_environment() -> Env:
         sync_interval=read.float("OSMO_SYNC_INTERVAL", 30.0, validate=at_least(min=0.1)),
         max_tasks=read.int("OSMO_MAX_TASKS", 20, validate=at_least(min=1)),
         max_pods=read.int("OSMO_MAX_PODS", 1000, validate=at_least(min=1, max=2000)),
-        event_streams=read.int("OSMO_EVENT_STREAMS", 1, validate=at_least(min=1)),
+        body_timeout=read.float("OSMO_BODY_TIMEOUT", 10.0, validate=at_least(min=0.1, max=600)),
+        body_limit_mb=read.int("OSMO_BODY_LIMIT_MB", 16, validate=at_least(min=1, max=1024)),
+        event_streams=read.int("OSMO_EVENT_STREAMS", 50, validate=at_least(min=1)),
         metrics_public=read.bool("OSMO_METRICS_PUBLIC", False),
     )

@@ -77,7 +77,7 @@ INSTALLED_APPS = [
 ]
 AUTH_USER_MODEL = "pools.User"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024  # 500 workflow files in one request
+DATA_UPLOAD_MAX_MEMORY_SIZE = ENV.body_limit_mb * 1024 * 1024  # the default allows 500 workflow files in one request
 
 MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from pathlib import Path
 
@@ -11,31 +12,43 @@ WORKER = "worker"
 BEAT = "beat"
 CLUSTERS = "clusters"
 WEB_WORKERS = 2
-# Two for requests and one for an event stream (OSMO_EVENT_STREAMS). More threads only raise the latency, because they
-# share one interpreter lock.
+# More threads only raise the latency, because they share one interpreter lock.
 WEB_THREADS = 3
+WEBHOOK_THREADS = 2
 WORKER_PROCESSES = 2
+# Connections of one server process, with or without a request, and its other files: further ones wait to be accepted.
+CONNECTIONS = 4096
+OTHER_FILES = 256
+# Milliseconds for the headers of a request, and for the pause before the next request on a connection.
+HEADER_TIMEOUT_MS = 30_000
 # The folder for the shared counters of the web processes; it must be empty when they start.
 METRICS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def web_command(host: str, port: int, *, workers: int = WEB_WORKERS) -> list[str]:
-    """Granian serving the WSGI application. A worker process that dies is restarted."""
-    return [
-        sys.executable, "-m", "granian", "--interface", "wsgi", "--host", host, "--port", str(port),
-        "--workers", str(workers), "--blocking-threads", str(WEB_THREADS), "--no-ws",
-        "--respawn-failed-workers", "--workers-kill-timeout", "3", "--log-level", "warning",
-        "osmo_admin.wsgi:application",
+    """The web server."""
+    return [*_granian("osmo_admin.rsgi:application", host, port, workers), "--log-level", "warning"]
+
+
+def webhook_command(host: str, port: int, certificate: Path, key: Path, client_ca: Path | None = None) -> list[str]:
+    """The server of the admission webhooks, over TLS: the only address that Kubernetes calls. `client_ca`: only clients
+    with a certificate of this authority are served."""
+    command = [
+        *_granian("osmo_admin.rsgi:webhooks", host, port, 1), "--log-level", "warning",
+        "--ssl-protocol-min", "tls1.2", "--ssl-certificate", str(certificate), "--ssl-keyfile", str(key),
     ]  # fmt: skip
+    return command if client_ca is None else [*command, "--ssl-ca", str(client_ca), "--ssl-client-verify"]
 
 
-def webhook_command(host: str, port: int, certificate: Path, key: Path) -> list[str]:
-    """Granian serving the admission webhooks over TLS: the only address that Kubernetes calls."""
+def _granian(target: str, host: str, port: int, workers: int) -> list[str]:
+    """Granian with HTTP/1.1 only: detecting HTTP/2 has no timeout. A worker process that dies is restarted."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    connections = CONNECTIONS if hard == resource.RLIM_INFINITY else max(1, min(CONNECTIONS, hard - OTHER_FILES))
     return [
-        sys.executable, "-m", "granian", "--interface", "wsgi", "--host", host, "--port", str(port),
-        "--workers", "1", "--blocking-threads", "2", "--no-ws", "--respawn-failed-workers",
-        "--workers-kill-timeout", "3", "--log-level", "warning", "--ssl-protocol-min", "tls1.2",
-        "--ssl-certificate", str(certificate), "--ssl-keyfile", str(key), "osmo_admin.wsgi:webhooks",
+        sys.executable, "-m", "granian", "--interface", "rsgi", "--host", host, "--port", str(port),
+        "--workers", str(workers), "--no-ws", "--http", "1", "--http1-header-read-timeout", str(HEADER_TIMEOUT_MS),
+        "--backpressure", str(connections), "--respawn-failed-workers",
+        "--workers-kill-timeout", "3", target,
     ]  # fmt: skip
 
 

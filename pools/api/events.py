@@ -1,8 +1,9 @@
 """Live changes as server-sent events (api.md, "Audit and events").
 
 A stream lasts half a minute and then ends; clients of server-sent events come back with `Last-Event-ID` and miss
-nothing. Each stream keeps one web thread busy, and a process has few threads: beyond the allowed number of streams a
-client gets the present events and reconnects a little later, so no client is refused or has to wait.
+nothing. Between two polls a stream yields an empty chunk, and our server then gives its thread to others. Beyond the
+allowed number of streams a client gets the present events and reconnects a little later, so no client is refused or
+has to wait.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import time
 from collections.abc import Iterator
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError, close_old_connections
 from django.http import StreamingHttpResponse
 from django.utils import timezone
 from rest_framework.request import Request
 
 from pools.api.rendering import UtcJsonEncoder
 from pools.api.schema import TEXT, describe_operation
+from pools.api.stream_pauses import PAUSES
 from pools.api.views import View
 from pools.domain.roles import Actor
 from pools.models import AccessToken, AuditEntry, User
@@ -56,44 +58,56 @@ class AuditEventStream(View):
     def get(self, request: Request) -> StreamingHttpResponse:
         place, now = parse_position(request.headers.get("Last-Event-ID", "")), current_snapshot()
         token = request.auth.pk if isinstance(request.auth, AccessToken) else None
+        # Other servers (Django's for development, that of tests) would ask again at once.
+        pause = POLL_SECONDS if PAUSES not in request.META else 0
         if place is not None:
-            stream = _stream(self.actor.username, token, place)
+            stream = _stream(self.actor.username, token, place, pause=pause)
         else:  # from now on; entries after the horizon may be committed already, beside an older open transaction
-            stream = _stream(self.actor.username, token, stream_horizon(now), known=now)
+            stream = _stream(self.actor.username, token, stream_horizon(now), known=now, pause=pause)
         return StreamingHttpResponse(
             stream, content_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )
 
 
-def _stream(username: str, token_id: int | None, place: StreamPosition, known: str | None = None) -> Iterator[bytes]:
-    """The bytes of one stream after `place`, without the entries in the snapshot `known`. Every poll reads the user and
-    the rights of the user again."""
+def _stream(
+    username: str, token_id: int | None, place: StreamPosition, *, pause: float, known: str | None = None
+) -> Iterator[bytes]:
+    """The bytes of one stream after `place`, without the entries in the snapshot `known`. An empty chunk is a pause.
+    The user and the rights of the user are read again before anything is sent."""
     has_slot = _slots.acquire(blocking=False)
     try:
         yield f"retry: {RETRY_MS if has_slot else RETRY_WHEN_CROWDED_MS}\nid: {place}\n\n".encode()
         ends_at = time.monotonic() + (STREAM_SECONDS if has_slot else 0)
         last_sent_at = time.monotonic()
-        while (actor := _read_actor(username, token_id)) is not None:
+        while True:
             end = stream_horizon()
-            batch = entries_after(actor, place, end, limit=BATCH_SIZE, known_snapshot=known)
+            is_over = time.monotonic() >= ends_at
+            is_silent = time.monotonic() - last_sent_at >= HEARTBEAT_SECONDS
+            batch: list[tuple[StreamPosition, AuditEntry]] = []
+            if end > place or is_over or is_silent:  # most polls find that nothing has changed, in one short query
+                actor = _read_actor(username, token_id)
+                if actor is None:
+                    return
+                batch = entries_after(actor, place, end, limit=BATCH_SIZE, known_snapshot=known)
             for at, entry in batch:
                 yield f"id: {at}\ndata: {_entry_text(entry)}\n\n".encode()
                 last_sent_at = time.monotonic()
             # After a full batch there are more entries, which follow now or when the client reconnects.
             place = max(place, end) if len(batch) < BATCH_SIZE else batch[-1][0]
-            is_over = time.monotonic() >= ends_at
-            if is_over or time.monotonic() - last_sent_at >= HEARTBEAT_SECONDS:
+            if is_over or is_silent:
                 # With this position a client that reconnects does not read entries again that it may not see.
                 yield f": still here\nid: {place}\n\n".encode()
                 last_sent_at = time.monotonic()
             if is_over:
                 return
             if len(batch) < BATCH_SIZE:
-                _release_connection()
-                time.sleep(POLL_SECONDS)
+                close_old_connections()  # between two polls a stream must not hold a connection of the pool
+                time.sleep(pause)
+            yield b""
     except (OperationalError, InterfaceError) as problem:
         logger.warning("an event stream lost its database: %s", problem)
     finally:
+        close_old_connections()
         if has_slot:
             _slots.release()
 
@@ -111,9 +125,3 @@ def _read_actor(username: str, token_id: int | None) -> Actor | None:
         return user.as_actor()
     token = AccessToken.objects.filter(pk=token_id, expires_at__gt=timezone.now()).first()
     return user.as_actor(token=token) if token else None
-
-
-def _release_connection() -> None:
-    """Between two polls a stream must not hold a connection of the pool."""
-    if connection.settings_dict["OPTIONS"].get("pool") and not connection.in_atomic_block:
-        connection.close()

@@ -1,0 +1,37 @@
+"""What granian serves: `application` in the web server, `webhooks` in the server that clusters call."""
+
+import gc
+import resource
+
+from osmo_admin.wsgi import application as wsgi_application  # sets up Django, which the other modules need
+
+# isort: split
+from django.conf import settings
+
+from osmo_admin.ops.process_commands import CONNECTIONS, OTHER_FILES, WEB_THREADS, WEBHOOK_THREADS
+from osmo_admin.serving.bodies import BodyReader
+from osmo_admin.serving.server import Server
+
+# Bodies in memory at a time, in bodies of the largest size.
+LARGEST_BODIES = 16
+
+
+def _make_server(threads: int, *only_paths: str) -> Server:
+    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    bodies = BodyReader(seconds=settings.OSMO.body_timeout, limit=limit, memory=LARGEST_BODIES * limit)
+    return Server(wsgi_application, threads=threads, bodies=bodies, only_paths=only_paths or ("/",))
+
+
+def _allow_many_connections() -> None:
+    """Raise the soft limit of open files, because many connections may be open without a request."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+_allow_many_connections()
+application = _make_server(WEB_THREADS)
+webhooks = _make_server(WEBHOOK_THREADS, "/webhooks/", "/health")
+gc.freeze()  # loaded objects stay, so the garbage collector need not scan them during a request

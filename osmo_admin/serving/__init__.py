@@ -1,0 +1,1 @@
+"""How the web and webhook servers turn connections into requests of Django: bodies, threads, answers."""

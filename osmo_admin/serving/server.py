@@ -1,0 +1,148 @@
+"""An RSGI application that runs Django's WSGI application on threads, once the body of a request is complete.
+
+No thread reads from or writes to a connection, so neither a slow client nor a silent one holds a thread. There are
+three lanes with threads of their own: requests; `/health`, which so answers while every other thread is busy; and
+streams. The iterator of a stream yields an empty chunk if it has nothing to send yet (PEP 3333 allows it); its thread
+then serves others, and the iterator is asked again after `STREAM_PAUSE`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from osmo_admin.serving.bodies import BodyReader
+from osmo_admin.serving.environ import make_environ
+from osmo_admin.serving.refusals import RequestRefused, internal_error, send_refusal
+from osmo_admin.serving.threads import Lane
+
+if TYPE_CHECKING:
+    from granian._granian import RSGIHTTPProtocol as HTTPProtocol
+    from granian.rsgi import Scope
+
+HEALTH = "/health"
+STREAM_PAUSE = 0.5
+# Further requests would wait for longer than their clients.
+MAX_WAITING = 512
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A response that continues after an empty chunk, with its iterator and the chunks so far."""
+
+    response: Any
+    iterator: Iterator[bytes]
+    begin: bytes
+
+
+class Server:
+    """One process of a server. `only_paths` are the prefixes of the addresses that it serves; "/": all."""
+
+    def __init__(
+        self,
+        application: Callable[..., Any],
+        *,
+        threads: int,
+        bodies: BodyReader,
+        only_paths: tuple[str, ...] = ("/",),
+    ) -> None:
+        self._application = application
+        self._threads = threads
+        self._bodies = bodies
+        self._only_paths = only_paths
+
+    def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Called once, in the process that serves."""
+        self._requests = Lane("request", self._threads, loop)
+        self._health = Lane("health", 1, loop)
+        self._streams = Lane("stream", 1, loop)
+
+    async def __rsgi__(self, scope: Scope, proto: HTTPProtocol) -> None:
+        """Called for each request."""
+        path, body = scope.path, b""  # granian has decoded the path
+        context = contextvars.Context()
+        try:
+            self._check_path(path)
+            headers = scope.headers
+            if "content-length" in headers or "transfer-encoding" in headers:
+                body = await self._bodies.read(scope, proto)
+            stream = await self._choose_lane(path).run(context, self._answer, scope, proto, path, body)
+        except RequestRefused as refusal:
+            logger.info("request_refused", status=refusal.status, code=refusal.code, path=path)
+            send_refusal(proto, path, refusal)
+        except Exception:
+            logger.exception("request_failed_outside_of_django", path=path)
+            send_refusal(proto, path, internal_error())
+        else:
+            if stream is not None:
+                await self._send_stream(proto, context, stream)
+        finally:
+            self._bodies.release(body)
+
+    def _check_path(self, path: str) -> None:
+        if not path.startswith(self._only_paths):
+            raise RequestRefused(404, "not_served", f"Only {' and '.join(self._only_paths)} are served here.")
+
+    def _choose_lane(self, path: str) -> Lane:
+        if path == HEALTH:
+            return self._health
+        if self._requests.waiting() >= MAX_WAITING:
+            raise RequestRefused(503, "too_many_requests", "Too many requests wait; try again.", limit=MAX_WAITING)
+        return self._requests
+
+    def _answer(self, scope: Scope, proto: HTTPProtocol, path: str, body: bytes) -> _Stream | None:
+        """In a thread: run Django and send its response; or return a stream, whose first pause has come."""
+        response = self._application(make_environ(scope, path, body), _ignore_start)
+        if not response.streaming:
+            proto.response_bytes(response.status_code, _response_headers(response), response.content)
+            response.close()
+            return None
+        iterator = iter(response)
+        begin, is_over = _read_until_pause(iterator)
+        if not is_over:
+            return _Stream(response, iterator, begin)
+        proto.response_bytes(response.status_code, _response_headers(response), begin)
+        response.close()
+        return None
+
+    async def _send_stream(self, proto: HTTPProtocol, context: contextvars.Context, stream: _Stream) -> None:
+        """Send the rest of a stream, until it ends or its client has gone."""
+        try:
+            transport = proto.response_stream(stream.response.status_code, _response_headers(stream.response))
+            await transport.send_bytes(stream.begin)
+            is_over = False
+            while not is_over:
+                await asyncio.sleep(STREAM_PAUSE)
+                chunk, is_over = await self._streams.run(context, _read_until_pause, stream.iterator)
+                if chunk:
+                    await transport.send_bytes(chunk)
+        except RuntimeError:  # granian's error of a closed connection
+            return
+        except Exception:
+            logger.exception("stream_failed")
+        finally:
+            self._streams.run(context, stream.response.close)
+
+
+def _read_until_pause(iterator: Iterator[bytes]) -> tuple[bytes, bool]:
+    """The chunks up to an empty one, and whether the iterator has ended."""
+    chunks: list[bytes] = []
+    for chunk in iterator:
+        if not chunk:
+            return b"".join(chunks), False
+        chunks.append(chunk)
+    return b"".join(chunks), True
+
+
+def _response_headers(response: Any) -> list[tuple[str, str]]:
+    return [*response.items(), *(("Set-Cookie", cookie.output(header="")) for cookie in response.cookies.values())]
+
+
+def _ignore_start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
+    """The status and headers are read from Django's response."""

@@ -1,0 +1,53 @@
+"""Threads that run jobs, and hand their results to the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+
+class Lane:
+    """A queue of jobs with threads of its own, which take them in order of arrival."""
+
+    def __init__(self, name: str, threads: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._jobs: SimpleQueue[tuple[asyncio.Future[Any], contextvars.Context, Callable[..., Any], tuple[Any, ...]]]
+        self._jobs = SimpleQueue()
+        self._loop = loop
+        for number in range(threads):
+            threading.Thread(target=self._work, name=f"{name}-{number + 1}", daemon=True).start()
+
+    def waiting(self) -> int:
+        """The number of jobs that no thread has taken yet."""
+        return self._jobs.qsize()
+
+    def run(self, context: contextvars.Context, job: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        """Run `job(*arguments)` in `context` in a thread."""
+        done: asyncio.Future[Any] = self._loop.create_future()
+        self._jobs.put((done, context, job, arguments))
+        return done
+
+    def _work(self) -> None:
+        while True:
+            done, context, job, arguments = self._jobs.get()
+            result, error = None, None
+            try:
+                result = context.run(job, *arguments)
+            except Exception as problem:  # noqa: BLE001  (passed on to the event loop)
+                error = problem
+            with suppress(RuntimeError):  # the loop is closed when the process ends
+                self._loop.call_soon_threadsafe(_finish, done, result, error)
+            del done, context, job, arguments, result, error  # nothing of a request stays while the thread waits
+
+
+def _finish(done: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if done.cancelled():
+        return
+    if error is None:
+        done.set_result(result)
+    else:
+        done.set_exception(error)
