@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from scheduling.domain.cluster import pod_group as pod_groups
+from scheduling.domain.cluster.drift import FieldDrift, find_drift, repair_patch
 from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL, OBSERVED_FINALIZER
 from scheduling.domain.cluster.pod import GangContext, PodAttempt, files_secret_manifest, pod_manifest, service_manifest
 from scheduling.domain.kubernetes_json import Object
@@ -24,24 +25,28 @@ from scheduling.kube.resource_kinds import POD, POD_GROUP, SECRET, SERVICE
 @dataclass(frozen=True, slots=True)
 class GangManifest:
     """The missing objects of a gang: its PodGroup, and the pods of `tasks`. `current_pod_group` is the last known
-    PodGroup, None if there is none."""
+    PodGroup, None if there is none; `created_tasks` are the other open attempts, whose pods were created before."""
 
     group_id: UUID
     gang_context: GangContext
     pod_group: Object
     tasks: tuple[PodAttempt, ...] = ()
     current_pod_group: Object | None = None
+    created_tasks: tuple[PodAttempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GangCreation:
     """The result of creating a gang's objects. `created_pods` are the attempts whose pods exist now; `refusal` says why
-    the others can never be created in this cluster, `error` why the creation failed this time."""
+    the others can never be created in this cluster, `error` why the creation failed this time. `pod_group` and `pods`
+    are the objects that this call wrote, as the API server returned them."""
 
     group_id: UUID
     created_pods: tuple[UUID, ...] = ()
     refusal: str = ""
     error: ClusterError | None = None
+    pod_group: Object | None = None
+    pods: tuple[Object, ...] = ()
 
 
 class _GangRefusedError(Exception):
@@ -51,20 +56,24 @@ class _GangRefusedError(Exception):
 def create_gang(cluster: Cluster, manifest: GangManifest) -> GangCreation:
     """Create the missing objects: the PodGroup before its pods, so that KAI never sees a part of a gang."""
     created: list[UUID] = []
+    pods: list[Object] = []
+    owner: Object | None = None
+    refusal, failure = "", None
     try:
         owner = _pod_group(cluster, manifest)
         for kind, body in _auxiliary_objects(manifest, owner):
             _create(cluster, kind, body)
         for task in manifest.tasks:
-            _create(cluster, POD, pod_manifest(manifest.gang_context, task))
+            pod = _create(cluster, POD, pod_manifest(manifest.gang_context, task))
+            pods += [] if pod is None else [pod]
             created.append(task.uuid)
-    except _GangRefusedError as refusal:
-        return GangCreation(manifest.group_id, tuple(created), refusal=str(refusal))
+    except _GangRefusedError as error:
+        refusal = str(error)
     except errors.InvalidObject as error:
-        return GangCreation(manifest.group_id, tuple(created), refusal=f"The cluster refused the gang: {error}")
+        refusal = f"The cluster refused the gang: {error}"
     except ClusterError as error:
-        return GangCreation(manifest.group_id, tuple(created), error=error)
-    return GangCreation(manifest.group_id, tuple(created))
+        failure = error
+    return GangCreation(manifest.group_id, tuple(created), refusal, failure, owner, tuple(pods))
 
 
 def _auxiliary_objects(manifest: GangManifest, owner: Object) -> Iterator[tuple[ResourceKind, Object]]:
@@ -86,12 +95,18 @@ def _pod_group(cluster: Cluster, manifest: GangManifest) -> Object:
                 )
             return cluster.create(POD_GROUP, desired, field_manager=FIELD_MANAGER)
         except errors.AlreadyExists:
-            current = _read_own(cluster, POD_GROUP, desired)
-    if change := pod_groups.pod_group_patch(desired, current):
-        version = {"metadata": {"resourceVersion": current["metadata"]["resourceVersion"]} | change.pop("metadata", {})}
-        name, namespace = desired["metadata"]["name"], desired["metadata"]["namespace"]
-        return cluster.merge(POD_GROUP, name, change | version, field_manager=FIELD_MANAGER, namespace=namespace)
+            # Pods are created after the PodGroup, so where there are pods of ours the PodGroup is ours.
+            current = _read_own(cluster, POD_GROUP, desired, is_known=bool(manifest.created_tasks))
+    if drift := find_drift(desired, current, shard_key=manifest.gang_context.target.shard_key):
+        return put_back(cluster, POD_GROUP, current, drift)
     return current
+
+
+def put_back(cluster: Cluster, kind: ResourceKind, observed: Object, drift: Sequence[FieldDrift]) -> Object:
+    """The object after these fields were put back. Raises WriteConflict if it changed since it was observed."""
+    patch, metadata = repair_patch(drift), observed["metadata"]
+    patch.setdefault("metadata", {})["resourceVersion"] = metadata["resourceVersion"]
+    return cluster.merge(kind, metadata["name"], patch, field_manager=FIELD_MANAGER, namespace=metadata["namespace"])
 
 
 def _refuse_if_fields_are_dropped(sent: Object, stored: Object) -> None:
@@ -103,23 +118,37 @@ def _refuse_if_fields_are_dropped(sent: Object, stored: Object) -> None:
         )
 
 
-def _create(cluster: Cluster, kind: ResourceKind, body: Object) -> None:
+def _create(cluster: Cluster, kind: ResourceKind, body: Object) -> Object | None:
+    """The new object; None if an earlier call had created it."""
     try:
-        cluster.create(kind, body, field_manager=FIELD_MANAGER)
+        return cluster.create(kind, body, field_manager=FIELD_MANAGER)
     except errors.AlreadyExists:
         _read_own(cluster, kind, body)
+        return None
 
 
-def _read_own(cluster: Cluster, kind: ResourceKind, body: Object) -> Object:
-    """The existing object of this name. Raises when it is not of this installation."""
+def _read_own(cluster: Cluster, kind: ResourceKind, body: Object, *, is_known: bool = False) -> Object:
+    """The existing object of this name. Raises when it is not of this installation. An object that we created
+    (`is_known`, or as the API server knows) and whose label another client changed is ours."""
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
     current = cluster.get(kind, name, namespace=namespace)
     installation = body["metadata"]["labels"][INSTALLATION_LABEL]
-    if (current["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) != installation:
+    label = (current["metadata"].get("labels") or {}).get(INSTALLATION_LABEL)
+    if label != installation and not is_known and not _is_label_lost(current):
         raise _GangRefusedError(
             f"{kind.name} {name} exists already and does not belong to OSMO Admin; it is left alone."
         )
     return current
+
+
+def _is_label_lost(current: Object) -> bool:
+    """Whether we (or an installation like ours) wrote the object, and our label in it is gone or by somebody else."""
+    mine = [
+        (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+        for entry in current["metadata"].get("managedFields") or []
+        if entry.get("manager") == FIELD_MANAGER and not entry.get("subresource")
+    ]
+    return bool(mine) and not any(f"f:{INSTALLATION_LABEL}" in (fields.get("f:labels") or {}) for fields in mine)
 
 
 def delete_pod_group(cluster: Cluster, current: Object) -> None:

@@ -49,6 +49,15 @@ def read_open_gangs(backend: Backend, groups: Collection[UUID] | None = None) ->
     }
 
 
+def find_open_groups(task_ids: Collection[UUID]) -> set[UUID]:
+    """The gangs of those of these attempts that are open; no query for no attempts."""
+    if not task_ids:
+        return set()
+    return set(
+        Task.objects.filter(pk__in=task_ids, status__in=UNFINISHED_TASK_STATUSES).values_list("group_id", flat=True)
+    )
+
+
 def _read_open_attempts(group_ids: Collection[UUID]) -> dict[UUID, list[OpenAttempt]]:
     """The open attempts of these gangs, in the order of their tasks."""
     tasks = Task.objects.filter(group__in=group_ids, status__in=UNFINISHED_TASK_STATUSES).order_by("position")

@@ -46,7 +46,14 @@ class ClusterContext:
         """The target of the gangs in one leaf queue."""
         settings = self.settings
         shard = (settings.node_pool_key, settings.node_pool) if settings.node_pool else None
-        return DispatchTarget(self.installation_id, self.backend.namespace, queue, settings.scheduler_name, shard)
+        return DispatchTarget(
+            self.installation_id,
+            self.backend.namespace,
+            queue,
+            settings.scheduler_name,
+            shard,
+            settings.node_pool_key,
+        )
 
 
 def pending_manifests(
@@ -103,6 +110,7 @@ def _gang_manifest(
         pod_group_manifest(target, origin, shape),
         tuple(attempt for attempt in attempts if attempt.uuid in new),
         current_pod_group,
+        tuple(attempt for attempt in attempts if attempt.uuid not in new),
     )
 
 

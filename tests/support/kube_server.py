@@ -204,7 +204,7 @@ class RecordingCluster:
     @property
     def writes(self) -> list[str]:
         """The write calls, as `apply osmo-pool-ns-team`."""
-        return [f"{verb} {name}" for verb, _, name in self.calls if verb in WRITES]
+        return [f"{verb} {name}" for verb, kind, name in self.calls if verb in WRITES and kind != "Event"]
 
     def clear_calls(self) -> None:
         """Forget the recorded calls."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from scheduling.domain.cluster.naming import pod_name
+from scheduling.domain.cluster.naming import pod_group_name, pod_name
 from scheduling.domain.cluster.pod_status import PodStatusReport, read_pod_status
 from scheduling.domain.cluster.unschedulable import read_unschedulable_reason
 from scheduling.domain.dispatch_admission import BY_PLATFORM
@@ -67,13 +67,15 @@ class ClusterDiff:
 
     `reports` (by gang, then by attempt) are to be written to the ledger; `created_pods` are attempts whose pods exist,
     which the ledger did not know; `missing_pods` (by gang) are attempts whose known pods have disappeared.
-    `to_create` are gangs with objects to create or to update; `waiting_reasons` are the changed ones.
+    `to_create` are gangs with objects to create or to update, `to_verify` gangs with objects that another client may
+    have changed; `waiting_reasons` are the changed ones.
     """
 
     reports: dict[UUID, dict[UUID, PodStatusReport]] = field(default_factory=dict)
     created_pods: list[UUID] = field(default_factory=list)
     missing_pods: dict[UUID, list[UUID]] = field(default_factory=dict)
     to_create: list[UUID] = field(default_factory=list)
+    to_verify: list[UUID] = field(default_factory=list)
     waiting_reasons: dict[UUID, Mapping[str, Any] | None] = field(default_factory=dict)
     pods_to_delete: list[Object] = field(default_factory=list)
     pod_groups_to_delete: list[Object] = field(default_factory=list)
@@ -86,26 +88,42 @@ def diff_gangs(
     pods: ObjectIndex,
     pod_groups: ObjectIndex,
     now: datetime,
+    is_verified: Callable[[Object], bool],
 ) -> ClusterDiff:
-    """Compares the gangs of these ids. A gang that is not in `gangs` has ended: all its objects are deleted."""
+    """Compares the gangs of these ids. A gang that is not in `gangs` has ended: all its objects are deleted, except
+    those with the name of an object of a gang in `gangs`, whose label another client changed. `is_verified` says
+    whether the object is known to be as we wrote it."""
     diff = ClusterDiff()
+    open_pods = {pod_name(attempt.task_id) for gang in gangs.values() for attempt in gang.attempts}
+    open_pod_groups = {pod_group_name(group_id) for group_id in gangs}
     for group_id in group_ids:
         gang = None if group_id is None else gangs.get(group_id)
-        if gang is None:
-            diff.pods_to_delete += pods.by_key(group_id)
-            diff.pod_groups_to_delete += pod_groups.by_key(group_id)
+        diff.pods_to_delete += [pod for pod in pods.by_key(group_id) if _name(pod) not in open_pods]
+        if gang is not None:
+            _add_gang(diff, gang, pods, pod_groups.get(pod_group_name(gang.group_id)), now, is_verified)
         else:
-            _add_gang(diff, gang, pods, next(iter(pod_groups.by_key(gang.group_id)), None), now)
+            diff.pod_groups_to_delete += [
+                item for item in pod_groups.by_key(group_id) if _name(item) not in open_pod_groups
+            ]
     return diff
 
 
-def _add_gang(diff: ClusterDiff, gang: OpenGang, pods: ObjectIndex, pod_group: Object | None, now: datetime) -> None:
+def _add_gang(
+    diff: ClusterDiff,
+    gang: OpenGang,
+    pods: ObjectIndex,
+    pod_group: Object | None,
+    now: datetime,
+    is_verified: Callable[[Object], bool],
+) -> None:
     by_pod = {pod_name(attempt.task_id): attempt for attempt in gang.attempts}
     reports: dict[UUID, PodStatusReport] = {}
     is_incomplete = False
+    is_drifted = pod_group is not None and not is_verified(pod_group)
     for name, attempt in by_pod.items():
         if (pod := pods.get(name)) is not None:
             reports[attempt.task_id] = read_pod_status(pod, now=now)
+            is_drifted = is_drifted or not is_verified(pod)
             if not attempt.is_dispatched:
                 diff.created_pods.append(attempt.task_id)
         elif not attempt.is_dispatched:
@@ -116,10 +134,15 @@ def _add_gang(diff: ClusterDiff, gang: OpenGang, pods: ObjectIndex, pod_group: O
         diff.reports[gang.group_id] = reports
     elif is_incomplete or _is_outdated(gang, pod_group):
         diff.to_create.append(gang.group_id)
-    diff.pods_to_delete += [pod for pod in pods.by_key(gang.group_id) if pod["metadata"]["name"] not in by_pod]
+    if is_drifted:
+        diff.to_verify.append(gang.group_id)
     reason = _waiting_reason(gang, pod_group)
     if reason != gang.waiting_reason and not _is_reason_kept(gang):
         diff.waiting_reasons[gang.group_id] = reason
+
+
+def _name(item: Object) -> str:
+    return str(item["metadata"]["name"])
 
 
 def has_new_information(attempt: OpenAttempt, report: PodStatusReport) -> bool:

@@ -39,13 +39,15 @@ _NOT_IN_HOSTS = re.compile(r"[^a-z0-9-]")
 @dataclass(frozen=True, slots=True)
 class DispatchTarget:
     """The target of a leaf's work on one backend: its namespace, its leaf queue, the scheduler of its pods. `shard` is
-    the label by which a scheduler shard of KAI selects its objects."""
+    the label by which a scheduler shard of KAI selects its objects, None for the shard of objects without the label
+    `shard_key`."""
 
     installation: str
     namespace: str
     queue: str
     scheduler: str = "kai-scheduler"
     shard: tuple[str, str] | None = None
+    shard_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

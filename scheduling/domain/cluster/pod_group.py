@@ -72,20 +72,6 @@ def _rename_fields(fields: Mapping[str, Any], names: Mapping[str, str]) -> Objec
     return {there: fields[here] for here, there in names.items() if here in fields}
 
 
-def pod_group_patch(desired: Object, observed: Object) -> Object:
-    """The merge patch from the observed to the desired PodGroup; empty if nothing differs. Only fields that may change
-    count: the queue (with the labels that follow it) and the minimum."""
-    patch: Object = {}
-    spec, now = desired["spec"], observed.get("spec") or {}
-    changed = {key: spec[key] for key in ("queue", "minMember") if key in spec and spec[key] != now.get(key)}
-    if changed:
-        patch["spec"] = changed
-    labels = observed["metadata"].get("labels") or {}
-    if different := {key: text for key, text in desired["metadata"]["labels"].items() if labels.get(key) != text}:
-        patch["metadata"] = {"labels": different}
-    return patch
-
-
 def dropped_fields(sent: Object, kept: Object) -> list[str]:
     """The paths in `spec` that an API server dropped, because its PodGroup version does not know them."""
     return list(_find_dropped_fields(sent["spec"], kept.get("spec") or {}, "spec"))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
@@ -21,21 +21,26 @@ from uuid import UUID
 from django.utils import timezone
 
 from pools.models import Backend
-from scheduling.domain.cluster.diff import ClusterDiff, diff_gangs
-from scheduling.domain.cluster.naming import installation_selector
+from scheduling.domain.cluster.diff import ClusterDiff, OpenGang, diff_gangs
+from scheduling.domain.cluster.naming import installation_selector, pod_name
 from scheduling.domain.cluster.node import foreign_usage_by_node, read_node, trim_pod
+from scheduling.domain.cluster.pod_status import PodStatusReport
 from scheduling.domain.kubernetes_json import Object
+from scheduling.domain.statuses import TaskStatus
 from scheduling.kube import errors, gang_objects, resource_kinds
 from scheduling.kube.backoff import Backoff
 from scheduling.kube.error_messages import error_message
 from scheduling.kube.errors import ClusterError
+from scheduling.kube.events import EventReason, EventSubject, EventWriter
+from scheduling.kube.gang_objects import GangCreation
 from scheduling.kube.informer import InformerTiming
 from scheduling.kube.port import Cluster, ResourceKind
 from scheduling.models import ClusterState
-from scheduling.selectors.cluster_gangs import read_open_gangs
+from scheduling.selectors.cluster_gangs import find_open_groups, read_open_gangs
 from scheduling.selectors.pending_manifests import ClusterContext
 from scheduling.services.kubernetes import connections, dispatch, heartbeats, observation
-from scheduling.services.kubernetes.informers import ClusterInformers, group_id_of
+from scheduling.services.kubernetes.drift_repair import DriftRepair
+from scheduling.services.kubernetes.informers import ClusterInformers, group_id_of, uuid_name
 from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend
 from scheduling.services.kubernetes.leases import Lease
 from scheduling.services.kubernetes.nodes import write_nodes
@@ -82,6 +87,8 @@ class ClusterAgent(LeasedLoop):
         self._informers: ClusterInformers | None = None
         self._context: ClusterContext | None = None
         self._dispatcher = dispatch.Dispatcher()
+        self._events = EventWriter(lambda: self._cluster)
+        self._drift_repair = DriftRepair(self._events)
         self._full_requested = True  # the next comparison covers all open gangs
         self._due: dict[str, float] = {}
         self._error: ClusterError | None = None
@@ -162,13 +169,20 @@ class ClusterAgent(LeasedLoop):
             open_gangs = read_open_gangs(context.backend)
             group_ids |= open_gangs.keys()
             self._dispatcher.forget_closed(open_gangs)
+            self._drift_repair.forget_missing(informers.known_uids())
         elif changed:
             group_ids = set(changed)
             open_gangs = read_open_gangs(context.backend, [group for group in group_ids if group is not None])
+            self._add_gangs_by_name(context, informers, group_ids, open_gangs)
         else:
             return
         diff = diff_gangs(
-            open_gangs, group_ids, pods=informers.pods, pod_groups=informers.pod_groups, now=timezone.now()
+            open_gangs,
+            group_ids,
+            pods=informers.pods,
+            pod_groups=informers.pod_groups,
+            now=timezone.now(),
+            is_verified=self._drift_repair.is_verified,
         )
         cluster = self._cluster if self._error is None else None
         if cluster is not None and diff.missing_pods:
@@ -181,6 +195,7 @@ class ClusterAgent(LeasedLoop):
         observation.set_waiting_reasons(diff.waiting_reasons)
         if diff.reports:
             result = observation.write_observations(context.backend, diff.reports)
+            self._tell_preemptions(informers, diff.reports.values())
             informers.mark_changed(set(diff.reports))  # for the consequences, and for gangs whose tree was busy
             # The successors of an ended gang may start.
             self._full_requested = self._full_requested or result.has_ended_gang
@@ -191,12 +206,14 @@ class ClusterAgent(LeasedLoop):
     def _apply_diff(
         self, cluster: Cluster, context: ClusterContext, informers: ClusterInformers, diff: ClusterDiff
     ) -> None:
+        self._tell_stops(diff.pods_to_delete)
         refused, silence = self._dispatcher.dispatch(
             cluster,
             context,
             diff.to_create,
-            find_pod_group=lambda group: next(iter(informers.pod_groups.by_key(group)), None),
+            find_pod_group=informers.find_pod_group,
             before_batch=self._keep_lease,
+            on_created=self._on_created,
         )
         if refused:
             informers.mark_changed(set(refused))
@@ -208,6 +225,61 @@ class ClusterAgent(LeasedLoop):
             cluster, diff.pod_groups_to_delete, diff.pods_to_delete, before_batch=self._keep_lease
         ):
             self._record_error(error)
+        to_verify = [group for group in diff.to_verify if group not in refused]
+        if to_verify and self._error is None:
+            is_more_left, silence = self._drift_repair.repair(
+                cluster,
+                context,
+                to_verify,
+                find_pod_group=informers.find_pod_group,
+                find_pod=informers.pods.get,
+                before_batch=self._keep_lease,
+            )
+            if silence is not None:
+                self._record_error(silence)
+            elif is_more_left:
+                informers.mark_changed(set(to_verify))
+                self._wake.set()
+
+    # --- Kubernetes Events ------------------------------------------------------------------------------------------
+    def _on_created(self, creation: GangCreation) -> None:
+        self._drift_repair.remember_created(creation)
+        if creation.pods and creation.pod_group is not None:
+            message = f"OSMO Admin dispatched {len(creation.pods)} pods to queue {creation.pod_group['spec']['queue']}."
+            self._events.record(
+                EventSubject.of(resource_kinds.POD_GROUP, creation.pod_group), EventReason.DISPATCHED, message
+            )
+
+    def _tell_preemptions(self, informers: ClusterInformers, reports: Iterable[Mapping[UUID, PodStatusReport]]) -> None:
+        for of_gang in reports:
+            for task_id, report in of_gang.items():
+                if report.status is TaskStatus.FAILED_PREEMPTED and (pod := informers.pods.get(pod_name(task_id))):
+                    message = f"Preempted: {report.message}"
+                    self._events.record(EventSubject.of(resource_kinds.POD, pod), EventReason.PREEMPTED, message)
+
+    def _tell_stops(self, pods: Iterable[Object]) -> None:
+        for pod in pods:
+            phase = (pod.get("status") or {}).get("phase")
+            if not pod["metadata"].get("deletionTimestamp") and phase not in {"Succeeded", "Failed"}:
+                message = "OSMO Admin deletes this pod, because its task has ended or is not of this installation."
+                self._events.record(EventSubject.of(resource_kinds.POD, pod), EventReason.STOPPED, message)
+
+    def _add_gangs_by_name(
+        self,
+        context: ClusterContext,
+        informers: ClusterInformers,
+        group_ids: set[UUID | None],
+        open_gangs: dict[UUID, OpenGang],
+    ) -> None:
+        """Add the open gangs whose objects have the label of another gang: their names tell where they belong."""
+        strays = [group for group in group_ids if group not in open_gangs]
+        pods = [name for group in strays for pod in informers.pods.by_key(group) if (name := uuid_name(pod))]
+        named = {name for group in strays for item in informers.pod_groups.by_key(group) if (name := uuid_name(item))}
+        owners = (named | find_open_groups(pods)) - set(strays)
+        if owners:
+            found = read_open_gangs(context.backend, owners)
+            open_gangs |= found
+            group_ids.update(found)
 
     # --- periodic work ----------------------------------------------------------------------------------------------
     def _recount(self, context: ClusterContext, informers: ClusterInformers) -> None:
@@ -279,6 +351,7 @@ class ClusterAgent(LeasedLoop):
         ):
             return self._context
         self._context = context = _read_context(self.backend_id)
+        self._events.label = context.backend.name
         try:
             self._cluster = self._connect(context.backend)
         except ClusterError as error:  # the credential cannot be used at all

@@ -46,8 +46,10 @@ class Dispatcher:
         *,
         find_pod_group: Callable[[UUID], Object | None],
         before_batch: Callable[[], None],
+        on_created: Callable[[GangCreation], None],
     ) -> tuple[set[UUID], ClusterError | None]:
-        """Create the missing objects of these gangs, a batch at a time; `before_batch` is called before each batch.
+        """Create the missing objects of these gangs, a batch at a time; `before_batch` is called before each batch,
+        `on_created` with the result of each gang.
         Returns the gangs that ended because this cluster can never run them, and the error if the cluster stopped
         answering. `find_pod_group` finds the known PodGroup of a gang. While an admin requests the backend to be
         offline, nothing is dispatched."""
@@ -59,7 +61,7 @@ class Dispatcher:
         refused: set[UUID] = set()
         for batch in _batches(admitted):
             before_batch()
-            ended, silence = self._dispatch_batch(cluster, context, batch, find_pod_group)
+            ended, silence = self._dispatch_batch(cluster, context, batch, find_pod_group, on_created)
             refused |= ended
             if silence is not None:
                 return refused, silence
@@ -71,6 +73,7 @@ class Dispatcher:
         context: ClusterContext,
         groups: Collection[UUID],
         find_pod_group: Callable[[UUID], Object | None],
+        on_created: Callable[[GangCreation], None],
     ) -> tuple[set[UUID], ClusterError | None]:
         plan = list(pending_manifests(context, groups, find_pod_group))
         refusals = {each.group_id: each.reason for each in plan if isinstance(each, ImpossibleGang)}
@@ -79,6 +82,8 @@ class Dispatcher:
             manifests, lambda manifest: gang_objects.create_gang(cluster, manifest), lambda result: result.error
         )
         observation.mark_dispatched([task_id for result in results for task_id in result.created_pods])
+        for result in results:
+            on_created(result)
         refusals |= {result.group_id: result.refusal for result in results if result.refusal}
         observation.fail_refused_gangs(context.backend, refusals)
         self._record_results(results)

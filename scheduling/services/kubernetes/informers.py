@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from scheduling.domain.cluster.naming import GROUP_UUID, installation_selector, read_uuid_label
+from scheduling.domain.cluster.naming import GROUP_UUID, installation_selector, pod_group_name, read_uuid_label
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import resource_kinds
 from scheduling.kube.error_messages import error_message
@@ -19,6 +19,11 @@ from scheduling.selectors.pending_manifests import ClusterContext
 def group_id_of(item: Object) -> UUID | None:
     """The id of the gang that an object of ours belongs to; None when its label is missing."""
     return read_uuid_label(item["metadata"].get("labels"), GROUP_UUID)
+
+
+def uuid_name(item: Object) -> UUID | None:
+    """The name of an object of ours as an id; None if it is none."""
+    return read_uuid_label({"name": item["metadata"]["name"]}, "name")
 
 
 class ClusterInformers:
@@ -74,6 +79,15 @@ class ClusterInformers:
         for informer in self._all:
             title = f"{name}-{informer.kind.plural}"
             threading.Thread(target=informer.run, args=[stop], name=title, daemon=True).start()
+
+    def find_pod_group(self, group: UUID) -> Object | None:
+        """The known PodGroup of a gang."""
+        return self.pod_groups.get(pod_group_name(group))
+
+    def known_uids(self) -> set[str]:
+        """The uids of all known pods and PodGroups."""
+        objects = (*self.pods.objects().values(), *self.pod_groups.objects().values())
+        return {item["metadata"]["uid"] for item in objects}
 
     def mark_changed(self, group_ids: set[UUID | None]) -> None:
         """Compare these gangs again."""

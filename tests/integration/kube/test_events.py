@@ -85,7 +85,9 @@ def test_equal_events_are_one_with_a_count(kube_namespace: KubeNamespace, writer
 
 def test_a_cluster_without_the_right_drops_events(writers: list[EventWriter]) -> None:
     """The first refusal pauses the writer: what follows is dropped without a call."""
-    cluster = FlakyCluster(FakeCluster(), lambda call, number: errors.AccessDenied("events is forbidden", status=403))
+    cluster = FlakyCluster(
+        FakeCluster(), lambda call, number: errors.AccessDenied("events is forbidden", status=403), fails_events=True
+    )
     writer = EventWriter(lambda: cluster, "forbidden")  # type: ignore[arg-type, return-value]
     writers.append(writer)
     for number in range(20):
