@@ -1,0 +1,740 @@
+"""Each promise of the checker: a right history passes, and each wrong one fails with the name of the promise."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.history import checker
+from tests.history.checker import RULES, check_record, report, shortest_part
+from tests.history.record import build, write_lines
+from tests.history.story import tell
+
+Lines = list[dict[str, Any]]
+Change = Callable[[Lines], None]
+
+FAULTS: list[tuple[str, str, Change]] = []
+
+
+def fault(rule: str) -> Callable[[Change], Change]:
+    """A change of the right history that breaks this promise."""
+
+    def add(change: Change) -> Change:
+        FAULTS.append((rule, change.__name__, change))
+        return change
+
+    return add
+
+
+# --- finding things in a record ---
+
+
+def rows(lines: Lines, table: str, when: str = "final") -> list[dict[str, Any]]:
+    return next(
+        line["rows"] for line in lines if line["kind"] == "rows" and (line["when"], line["table"]) == (when, table)
+    )
+
+
+def one(lines: Lines, table: str, when: str = "final", **columns: Any) -> dict[str, Any]:
+    return next(row for row in rows(lines, table, when) if all(row[key] == value for key, value in columns.items()))
+
+
+def entry(lines: Lines, action: str, name: str) -> dict[str, Any]:
+    return one(lines, "pools_auditentry", action=action, object=name)
+
+
+def call(lines: Lines, method: str, path: str, number: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The call of this number with this method and (end of the) path, and its answer."""
+    found = [
+        line
+        for line in lines
+        if line["kind"] == "call" and line["request"]["method"] == method and line["request"]["path"].endswith(path)
+    ]
+    answer = next(line for line in lines if line["kind"] in {"answer", "lost"} and line["id"] == found[number]["id"])
+    return found[number], answer
+
+
+def remove_entry(lines: Lines, action: str, name: str) -> None:
+    rows(lines, "pools_auditentry").remove(entry(lines, action, name))
+
+
+# --- quotas ---
+
+
+@fault("quotas_promised_once")
+def a_second_subpool_takes_the_same_gpus(lines: Lines) -> None:
+    image = entry(lines, "subpool.created", "pool/team--b")["after"]
+    image["last_quota"] = 8
+
+
+@fault("quotas_promised_once")
+def the_final_rows_promise_too_much(lines: Lines) -> None:
+    one(lines, "pools_pool", name="team--a")["last_quota"] = 11
+
+
+@fault("quotas_promised_once")
+def a_sample_promises_too_much(lines: Lines) -> None:
+    one(lines, "pools_pool", "sample", name="team--a")["last_quota"] = 11
+
+
+@fault("quotas_promised_once")
+def an_answer_promises_too_much(lines: Lines) -> None:
+    _, answer = call(lines, "GET", "/subpool")
+    answer["body"]["subpools"][0]["quota"] = 11
+
+
+@fault("guaranteed_work_within_quota")
+def a_gang_starts_above_the_quota_of_its_leaf(lines: Lines) -> None:
+    entry(lines, "subpool.updated", "pool/team--a")["after"]["last_quota"] = 1
+
+
+@fault("guaranteed_work_within_quota")
+def a_gang_starts_above_the_quota_of_its_pool(lines: Lines) -> None:
+    """It fits into the remainder, which grew when a running subpool lost its quota, and not into the pool."""
+    resized = entry(lines, "subpool.updated", "pool/team--a")
+    resized["after"]["last_quota"] = 0
+    resized["_committed"] = entry(lines, "workflow.started", "workflow/h1-1")["_committed"] + 1
+    entry(lines, "pool.created", "pool/team")["after"]["guarantee"] = 5
+    one(lines, "scheduling_workflow", name="h3-1")["priority"] = "HIGH"
+
+
+@fault("guaranteed_work_within_quota")
+def low_work_starts_above_the_maximum(lines: Lines) -> None:
+    entry(lines, "pool.created", "pool/team")["after"]["maximum"] = 3
+
+
+@fault("nodes_hold_their_work")
+def a_node_is_overbooked(lines: Lines) -> None:
+    for when in ("start", "sample", "final"):
+        one(lines, "pools_node", when)["gpus"] = 5
+
+
+@fault("low_work_within_the_tree")
+def low_work_borrows_more_than_the_pool_may(lines: Lines) -> None:
+    _put_in_cohort(lines, nominal=20)
+    one(lines, "pools_pool", name="team")["borrowing_limit"] = 0
+    entry(lines, "pool.created", "pool/team")["after"]["guarantee"] = 4
+
+
+@fault("low_work_within_the_tree")
+def low_work_takes_more_than_the_cohort_has(lines: Lines) -> None:
+    _put_in_cohort(lines, nominal=1)
+    entry(lines, "pool.created", "pool/team")["after"]["guarantee"] = 4
+
+
+def _put_in_cohort(lines: Lines, *, nominal: int) -> None:
+    cohort = {"id": 1, "name": "org", "parent_id": None, "quotas": {"default/gpu": {"nominal": nominal}}, "version": 1}
+    lines.insert(-2, {**lines[-3], "kind": "rows", "when": "final", "table": "pools_cohort", "rows": [cohort]})
+    made = dict(
+        entry(lines, "pool.created", "pool/team"), id=0, action="cohort.created", object="cohort/org", after=cohort
+    )
+    rows(lines, "pools_auditentry").append(made)
+    one(lines, "pools_pool", name="team")["cohort_id"] = 1
+
+
+# --- GPU quota ---
+
+
+@fault("gpu_quota_never_over_its_cap")
+def an_allocation_is_made_above_the_cap(lines: Lines) -> None:
+    entry(lines, "gpu_allocation.committed", "gpu_allocation/x/a3")["after"]["request_tflops"] = 21
+
+
+@fault("gpu_quota_never_over_its_cap")
+def a_worker_too_many(lines: Lines) -> None:
+    entry(lines, "gpu_quota.created", "gpu_quota/x")["after"]["spec"]["total"]["maxWorkers"] = 0
+
+
+@fault("gpu_refusals_are_true")
+def a_refusal_names_a_wrong_usage(lines: Lines) -> None:
+    _, answer = call(lines, "POST", "/allocation", 1)
+    answer["body"]["details"][0]["used"] = "16"
+
+
+@fault("gpu_refusals_are_true")
+def a_refusal_names_a_wrong_cap(lines: Lines) -> None:
+    _, answer = call(lines, "POST", "/allocation", 1)
+    answer["body"]["details"][0]["limit"] = "19"
+
+
+@fault("gpu_reads_are_true")
+def a_read_shows_an_old_usage(lines: Lines) -> None:
+    _, answer = call(lines, "GET", "/gpu_quota/x")
+    answer["body"]["status"]["used"]["requests"]["tflops"] = "14"
+
+
+# --- starts ---
+
+
+@fault("nothing_starts_twice")
+def a_gang_is_started_by_two_decisions(lines: Lines) -> None:
+    decisions = rows(lines, "scheduling_decision")
+    decisions.append(dict(decisions[0], id=99, time="another time"))
+
+
+@fault("nothing_starts_twice")
+def one_decision_is_written_twice(lines: Lines) -> None:
+    decisions = rows(lines, "scheduling_decision")
+    decisions.append(dict(decisions[0], id=99))
+
+
+@fault("nothing_starts_twice")
+def an_attempt_begins_before_the_one_before_it_ended(lines: Lines) -> None:
+    one(lines, "scheduling_task", uuid="h3-1-t0-0")["_committed"] += 3_600_000_000
+
+
+@fault("nothing_starts_twice")
+def two_attempts_are_open(lines: Lines) -> None:
+    one(lines, "scheduling_task", uuid="h3-1-t0-0")["status"] = "RUNNING"
+    one(lines, "scheduling_task", uuid="h3-1-t0-1")["status"] = "SCHEDULING"
+
+
+@fault("nothing_starts_twice")
+def an_attempt_is_missing(lines: Lines) -> None:
+    one(lines, "scheduling_task", uuid="h3-1-t0-0")["retry_id"] = 2
+
+
+@fault("gangs_run_whole")
+def half_a_gang_runs(lines: Lines) -> None:
+    one(lines, "scheduling_task", "sample", uuid="h1-1-t1-0")["status"] = "SCHEDULING"
+
+
+@fault("gangs_run_whole")
+def a_task_of_a_waiting_gang_runs(lines: Lines) -> None:
+    one(lines, "scheduling_task", uuid="h2-1-t0-0")["status"] = "RUNNING"
+
+
+@fault("statuses_agree")
+def a_workflow_says_that_it_runs(lines: Lines) -> None:
+    one(lines, "scheduling_workflow", uuid="u-h2-1")["status"] = "RUNNING"
+
+
+@fault("statuses_agree")
+def a_workflow_waits_and_its_gang_runs(lines: Lines) -> None:
+    one(lines, "scheduling_workflow", "sample", uuid="u-h1-1")["status"] = "PENDING"
+
+
+@fault("statuses_agree")
+def a_workflow_is_active_and_all_its_gangs_have_ended(lines: Lines) -> None:
+    one(lines, "scheduling_group", uuid="g-h1-1")["status"] = "COMPLETED"
+
+
+# --- answers ---
+
+
+@fault("acknowledged_changes_are_kept")
+def an_acknowledged_resize_was_lost(lines: Lines) -> None:
+    """The last acknowledged change of the quota is nowhere."""
+    remove_entry(lines, "subpool.updated", "pool/team--a")
+
+
+@fault("acknowledged_changes_are_kept")
+def an_acknowledged_subpool_was_lost(lines: Lines) -> None:
+    remove_entry(lines, "subpool.created", "pool/team--a")
+
+
+@fault("acknowledged_changes_are_kept")
+def an_acknowledged_workflow_was_lost(lines: Lines) -> None:
+    rows(lines, "scheduling_workflow").remove(one(lines, "scheduling_workflow", name="h2-1"))
+
+
+@fault("acknowledged_changes_are_kept")
+def an_acknowledged_cancellation_was_lost(lines: Lines) -> None:
+    entry(lines, "workflow.canceled", "workflow/h3-1")["request_id"] = "elsewhere"
+
+
+@fault("acknowledged_changes_are_kept")
+def an_acknowledged_allocation_was_lost(lines: Lines) -> None:
+    remove_entry(lines, "gpu_allocation.committed", "gpu_allocation/x/a3")
+
+
+@fault("acknowledged_changes_are_kept")
+def an_acknowledged_release_was_lost(lines: Lines) -> None:
+    remove_entry(lines, "gpu_allocation.released", "gpu_allocation/x/a1")
+
+
+@fault("acknowledged_changes_are_kept")
+def an_acknowledged_deletion_was_lost(lines: Lines) -> None:
+    remove_entry(lines, "subpool.archived", "pool/team--b")
+
+
+@fault("acknowledged_changes_are_kept")
+def an_acknowledged_gpu_quota_was_lost(lines: Lines) -> None:
+    remove_entry(lines, "gpu_quota.created", "gpu_quota/x")
+
+
+@fault("acknowledged_changes_are_kept")
+def the_answer_has_another_quota_than_the_change(lines: Lines) -> None:
+    _, answer = call(lines, "PATCH", "/subpool/a")
+    answer["body"]["last_quota"] = 5
+
+
+@fault("acknowledged_changes_are_kept")
+def the_workflow_has_another_priority_than_asked_for(lines: Lines) -> None:
+    entry(lines, "workflow.submitted", "workflow/h2-1")["after"]["priority"] = "LOW"
+
+
+@fault("workflows_are_answered_once")
+def two_submissions_have_the_same_answer(lines: Lines) -> None:
+    _, first = call(lines, "POST", "priority=HIGH")
+    _, second = call(lines, "POST", "priority=HIGH", 2)
+    second["body"] = first["body"]
+
+
+@fault("refused_calls_change_nothing")
+def a_refused_resize_changed_something(lines: Lines) -> None:
+    asked, _ = call(lines, "PATCH", "/subpool/a", 1)
+    found = entry(lines, "subpool.updated", "pool/team--a")
+    found["request_id"], found["actor"] = asked["id"], asked["user"]
+
+
+@fault("refused_calls_change_nothing")
+def a_dry_run_changed_something(lines: Lines) -> None:
+    asked, _ = call(lines, "PATCH", "dry_run=True")
+    entry(lines, "subpool.updated", "pool/team--a")["request_id"] = asked["id"]
+
+
+@fault("refused_calls_change_nothing")
+def a_call_that_promised_no_change_made_one(lines: Lines) -> None:
+    _, answer = call(lines, "PATCH", "/subpool/a")
+    answer["status"], answer["body"] = 503, {"message": "The database did not answer; nothing was changed, try again."}
+
+
+@fault("calls_happen_entirely_or_not")
+def half_of_a_batch_was_made(lines: Lines) -> None:
+    remove_entry(lines, "workflow.submitted", "workflow/h4y-1")
+
+
+@fault("calls_happen_entirely_or_not")
+def one_call_made_two_transactions(lines: Lines) -> None:
+    entry(lines, "workflow.submitted", "workflow/h4y-1")["transaction"] = "99"
+
+
+@fault("calls_happen_entirely_or_not")
+def a_workflow_without_a_gang(lines: Lines) -> None:
+    rows(lines, "scheduling_group").remove(one(lines, "scheduling_group", uuid="g-h2-1"))
+
+
+@fault("calls_happen_entirely_or_not")
+def a_gang_has_no_attempt(lines: Lines) -> None:
+    rows(lines, "scheduling_task").remove(one(lines, "scheduling_task", uuid="h2-1-t0-0"))
+
+
+@fault("repeats_are_answered_alike")
+def a_repeat_is_answered_differently(lines: Lines) -> None:
+    _, answer = call(lines, "POST", "priority=HIGH", 1)
+    answer["body"]["name"] = "h9-1"
+
+
+@fault("repeats_are_answered_alike")
+def a_repeat_is_done_again(lines: Lines) -> None:
+    asked, _ = call(lines, "POST", "priority=HIGH", 1)
+    again = dict(entry(lines, "workflow.submitted", "workflow/h2-1"), request_id=asked["id"])
+    rows(lines, "pools_auditentry").append(dict(again, id=999))
+
+
+@fault("repeats_are_answered_alike")
+def a_repeat_is_no_replay(lines: Lines) -> None:
+    _, answer = call(lines, "POST", "priority=HIGH", 1)
+    answer["headers"] = {}
+
+
+@fault("each_change_has_one_entry")
+def one_change_has_two_entries(lines: Lines) -> None:
+    found = entry(lines, "subpool.updated", "pool/team--a")
+    again = dict(found, id=found["id"] + 1000, before=found["after"])
+    rows(lines, "pools_auditentry").append(again)
+
+
+# --- audit trail ---
+
+
+@fault("audit_is_complete")
+def a_row_was_changed_without_an_entry(lines: Lines) -> None:
+    one(lines, "pools_pool", name="team--a")["last_quota"] = 5
+
+
+@fault("audit_is_complete")
+def an_entry_in_the_middle_is_missing(lines: Lines) -> None:
+    remove_entry(lines, "workflow.waiting", "workflow/h3-1")
+
+
+@fault("audit_is_complete")
+def a_row_appeared_without_an_entry(lines: Lines) -> None:
+    rows(lines, "pools_pool").append(dict(one(lines, "pools_pool", name="team--b"), id=77, name="team--z"))
+
+
+@fault("audit_is_complete")
+def a_row_disappeared_without_an_entry(lines: Lines) -> None:
+    found = rows(lines, "pools_gpuallocation")
+    found.remove(one(lines, "pools_gpuallocation", name="a1"))
+
+
+@fault("audit_is_in_order")
+def an_entry_was_committed_long_after_its_answer(lines: Lines) -> None:
+    entry(lines, "gpu_quota.created", "gpu_quota/x")["_committed"] += 60_000_000
+
+
+@fault("audit_is_in_order")
+def an_entry_was_committed_before_its_call(lines: Lines) -> None:
+    entry(lines, "gpu_quota.created", "gpu_quota/x")["_committed"] -= 60_000_000
+
+
+@fault("audit_is_in_order")
+def two_entries_are_in_another_order_than_their_commits(lines: Lines) -> None:
+    entry(lines, "workflow.submitted", "workflow/h3-1")["_committed"] += 2_000_000
+
+
+@fault("audit_is_in_order")
+def two_entries_are_in_another_order_than_their_calls(lines: Lines) -> None:
+    first, second = entry(lines, "subpool.created", "pool/team--a"), entry(lines, "subpool.updated", "pool/team--a")
+    first["id"], second["id"] = second["id"], first["id"]
+    first["_committed"] = second["_committed"] = None
+
+
+@fault("versions_have_no_gap")
+def a_version_was_skipped(lines: Lines) -> None:
+    one(lines, "pools_pool", name="team--a")["version"] += 1
+
+
+@fault("versions_have_no_gap")
+def a_change_did_not_move_the_version(lines: Lines) -> None:
+    one(lines, "pools_gpuquota")["version"] = 0
+
+
+@fault("no_change_without_a_call")
+def a_change_has_the_request_id_of_no_call(lines: Lines) -> None:
+    entry(lines, "subpool.updated", "pool/team--a")["request_id"] = "unknown"
+
+
+@fault("no_change_without_a_call")
+def a_change_names_another_person(lines: Lines) -> None:
+    entry(lines, "subpool.updated", "pool/team--a")["actor"] = "bob"
+
+
+@fault("states_move_as_promised")
+def an_archived_subpool_begins_to_drain(lines: Lines) -> None:
+    entry(lines, "subpool.archived", "pool/team--b")["before"]["subpool_state"] = "ARCHIVED"
+    entry(lines, "subpool.archived", "pool/team--b")["after"]["subpool_state"] = "DELETING"
+
+
+@fault("states_move_as_promised")
+def an_ended_workflow_starts_again(lines: Lines) -> None:
+    entry(lines, "workflow.started", "workflow/h1-1")["before"]["status"] = "COMPLETED"
+
+
+@fault("states_move_as_promised")
+def an_archived_subpool_has_active_work(lines: Lines) -> None:
+    one(lines, "pools_pool", name="team--a")["subpool_state"] = "ARCHIVED"
+
+
+# --- counters ---
+
+
+@fault("counters_equal_recounts")
+def a_counter_of_a_leaf_is_wrong(lines: Lines) -> None:
+    one(lines, "pools_leafusage", pool_id=2)["used"] += 1
+
+
+@fault("counters_equal_recounts")
+def a_counter_is_wrong_in_a_sample(lines: Lines) -> None:
+    one(lines, "pools_leafusage", "sample", pool_id=2)["committed"] += 1
+
+
+@fault("counters_equal_recounts")
+def a_leaf_has_no_counters(lines: Lines) -> None:
+    rows(lines, "pools_leafusage").remove(one(lines, "pools_leafusage", pool_id=3))
+
+
+@fault("counters_equal_recounts")
+def a_reservation_outlives_its_workflow(lines: Lines) -> None:
+    held = dict(one(lines, "pools_reservation", workflow="u-h2-1"), workflow="u-h3-1", held_gpus=0, needed_gpus=0)
+    rows(lines, "pools_reservation").append(held)
+
+
+@fault("counters_equal_recounts")
+def a_reservation_is_missing(lines: Lines) -> None:
+    rows(lines, "pools_reservation").remove(one(lines, "pools_reservation", workflow="u-h4x-1"))
+
+
+@fault("counters_equal_recounts")
+def a_reservation_belongs_to_no_workflow(lines: Lines) -> None:
+    rows(lines, "pools_reservation").append(dict(one(lines, "pools_reservation", workflow="u-h2-1"), workflow="gone"))
+
+
+@fault("counters_equal_recounts")
+def a_reservation_holds_more_than_its_tasks(lines: Lines) -> None:
+    one(lines, "pools_reservation", workflow="u-h1-1")["held_gpus"] = 3
+
+
+@fault("counters_equal_recounts")
+def a_reservation_is_on_another_leaf(lines: Lines) -> None:
+    one(lines, "pools_reservation", workflow="u-h1-1")["priority"] = "NORMAL"
+
+
+@fault("counters_equal_recounts")
+def a_counter_of_a_namespace_is_wrong(lines: Lines) -> None:
+    one(lines, "pools_gpuusage")["requests_tflops"] += 1
+
+
+@fault("counters_equal_recounts")
+def a_namespace_has_no_counters(lines: Lines) -> None:
+    rows(lines, "pools_gpuusage").clear()
+
+
+# --- waiting work ---
+
+
+def queue(lines: Lines) -> list[dict[str, Any]]:
+    return next(line["body"]["entries"] for line in lines if line["kind"] == "reading")
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_waiting_gang_is_not_in_the_queue(lines: Lines) -> None:
+    queue(lines).pop(0)
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_waiting_gang_has_two_reasons(lines: Lines) -> None:
+    queue(lines).append(dict(queue(lines)[0], position=4))
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_running_gang_is_in_the_queue(lines: Lines) -> None:
+    queue(lines).append(dict(queue(lines)[0], workflow="h1-1", position=4))
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def two_gangs_have_one_position(lines: Lines) -> None:
+    queue(lines)[1]["position"] = 1
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_reason_has_a_wrong_number(lines: Lines) -> None:
+    queue(lines)[0]["reason"]["missing"] = 2
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_gang_waits_for_a_quota_that_is_free(lines: Lines) -> None:
+    queue(lines)[1]["reason"]["code"] = "over_quota"
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_gang_above_its_quota_waits_for_nodes(lines: Lines) -> None:
+    queue(lines)[0]["reason"]["code"] = "no_room"
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_gang_waits_for_nodes_that_are_free(lines: Lines) -> None:
+    one(lines, "pools_node")["gpus"] = 100
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_gang_waits_for_a_pass_that_does_not_come(lines: Lines) -> None:
+    queue(lines)[1]["reason"]["code"] = "next_pass"
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_gang_waits_for_groups_that_it_does_not_have(lines: Lines) -> None:
+    queue(lines)[1]["reason"]["code"] = "waiting_for_groups"
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_gang_that_waits_for_groups_names_nodes(lines: Lines) -> None:
+    one(lines, "scheduling_group", uuid="g-h4x-1")["status"] = "WAITING"
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_backend_that_is_online_is_called_offline(lines: Lines) -> None:
+    queue(lines)[1]["reason"]["code"] = "backend_offline"
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_gang_asks_for_another_number(lines: Lines) -> None:
+    queue(lines)[1]["gpus"] = 7
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_reason_says_nothing(lines: Lines) -> None:
+    queue(lines)[1]["reason"]["message"] = ""
+
+
+# --- reads ---
+
+
+@fault("answers_agree_with_themselves")
+def the_parts_do_not_add_up(lines: Lines) -> None:
+    _, answer = call(lines, "GET", "/subpool")
+    answer["body"]["shared"]["quota"] += 1
+    answer["body"]["shared"]["available"] += 1
+
+
+@fault("answers_agree_with_themselves")
+def available_is_not_quota_minus_use(lines: Lines) -> None:
+    _, answer = call(lines, "GET", "/subpool", 1)
+    answer["body"]["subpools"][0]["available"] += 1
+
+
+@fault("answers_agree_with_themselves")
+def a_total_is_below_its_part(lines: Lines) -> None:
+    _, answer = call(lines, "GET", "/subpool", 1)
+    answer["body"]["subpools"][0]["total_usage"] = 0
+
+
+@fault("answers_agree_with_themselves")
+def an_archived_subpool_has_a_quota(lines: Lines) -> None:
+    _, answer = call(lines, "DELETE", "/subpool/b")
+    answer["body"]["quota"] = answer["body"]["available"] = 2
+
+
+@fault("answers_agree_with_themselves")
+def the_usage_of_a_pool_is_not_that_of_its_leaves(lines: Lines) -> None:
+    _, answer = call(lines, "GET", "/quota_tree")
+    answer["body"]["nodes"][0]["quotas"][0]["usage"] += 1
+
+
+@fault("reads_show_one_state")
+def a_list_mixes_two_states(lines: Lines) -> None:
+    """Use of one moment beside the quota of another: each was right once, both never together."""
+    _, answer = call(lines, "GET", "/subpool", 1)
+    part = answer["body"]["subpools"][0]
+    part.update(last_quota=4, quota=4, version=1, available=4 - part["used"])
+    answer["body"]["shared"].update(quota=6, available=6)
+    answer["body"]["unallocated"] = 6
+
+
+@fault("reads_show_one_state")
+def a_read_shows_work_that_was_not_there(lines: Lines) -> None:
+    _, answer = call(lines, "GET", "/subpool", 1)
+    answer["body"]["subpools"][0]["live_workflows"] = 2
+
+
+@fault("reads_show_one_state")
+def a_read_hides_a_subpool(lines: Lines) -> None:
+    _, answer = call(lines, "GET", "/subpool", 1)
+    answer["body"].update(subpools=[], unallocated=10, shared=dict(answer["body"]["shared"], quota=10, available=10))
+
+
+@fault("reads_never_go_back")
+def a_read_shows_an_older_version_than_was_acknowledged(lines: Lines) -> None:
+    _, answer = call(lines, "GET", "/subpool")
+    answer["body"]["subpools"][0].update(version=1)
+
+
+@fault("workflow_reads_are_true")
+def a_canceled_workflow_still_runs(lines: Lines) -> None:
+    _, answer = call(lines, "GET", "/workflow/h3-1", 1)
+    answer["body"]["status"] = "RUNNING"
+
+
+@fault("quota_refusals_are_true")
+def a_refusal_names_a_wrong_rest(lines: Lines) -> None:
+    _, answer = call(lines, "PATCH", "/subpool/a", 1)
+    answer["body"]["details"][0]["free"] = 9
+
+
+@fault("quota_refusals_are_true")
+def a_quota_that_fits_is_refused(lines: Lines) -> None:
+    _, answer = call(lines, "PATCH", "/subpool/a", 1)
+    answer["body"]["details"][0]["requested"] = 10
+
+
+@fault("quota_refusals_are_true")
+def a_version_that_was_right_is_refused(lines: Lines) -> None:
+    asked, _ = call(lines, "PATCH", "/subpool/a", 2)
+    asked["request"]["if_match"] = '"2"'
+
+
+@fault("an_order_of_calls_exists")
+def a_write_does_not_build_on_the_one_before_it(lines: Lines) -> None:
+    _, answer = call(lines, "PATCH", "/subpool/a")
+    answer["body"]["version"] = 3
+
+
+@fault("an_order_of_calls_exists")
+def a_subpool_is_deleted_before_it_was_made(lines: Lines) -> None:
+    """The creation got no answer, so it may have happened or not; a version of 3 needs one more change."""
+    _, answer = call(lines, "DELETE", "/subpool/b")
+    answer["body"]["version"] = 3
+
+
+# --- the tests ---
+
+
+def test_a_right_history_keeps_every_promise(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    write_lines(path, tell())
+
+    assert checker.check(path) == []
+    text, is_right = report(build(tell()))
+    assert is_right
+    assert "an order exists in which every answer was right" in text
+
+
+@pytest.mark.parametrize(("rule", "change"), [pytest.param(rule, change, id=name) for rule, name, change in FAULTS])
+def test_a_wrong_history_breaks_its_promise(rule: str, change: Change) -> None:
+    lines = tell()
+    change(lines)
+
+    found = check_record(build(lines), [rule])
+
+    assert found, f"{rule} found nothing"
+    assert {each.rule for each in found} == {rule}
+
+
+def test_every_promise_has_a_wrong_history() -> None:
+    assert set(RULES) == {rule for rule, _, _ in FAULTS}
+
+
+ONE_OF_EACH = {rule: change for rule, _, change in reversed(FAULTS)}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_shortest_part_shows_the_same_violation(rule: str) -> None:
+    lines = tell()
+    ONE_OF_EACH[rule](lines)
+    record = build(lines)
+    violation = check_record(record, [rule])[0]
+
+    part = shortest_part(record, violation)
+
+    assert len(part.operations) <= 3
+    found = [(each.rule, each.subject, each.events[:1]) for each in check_record(part, [rule])]
+    assert (violation.rule, violation.subject, violation.events[:1]) in found
+
+
+def test_a_report_is_one_sentence_and_the_events_in_order() -> None:
+    lines = tell()
+    a_list_mixes_two_states(lines)
+
+    text, is_right = report(build(lines))
+
+    assert not is_right
+    first = text.split("\n\n")[0].splitlines()
+    assert first[0] == "reads_show_one_state: pool/team"
+    assert "a: last_quota 4 and not 6" in first[1]
+    assert any("GET /api/configs/pool/team/subpool → 200" in line for line in first)
+    assert any("fault 1 kill (begin) worker 1" in line for line in first)
+
+
+def _imported_names(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+def test_the_checker_shares_no_code_with_the_product() -> None:
+    """The standard library, the checker itself and the format of the record; nothing else."""
+    folder = Path(checker.__file__).parent
+    files = [*folder.glob("*.py"), folder.parent / "record.py"]
+    for file in files:
+        for name in _imported_names(file):
+            is_own = name.startswith(("tests.history.checker", "tests.history.record"))
+            assert is_own or name.partition(".")[0] in sys.stdlib_module_names, f"{file.name} imports {name}"
