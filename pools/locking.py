@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -48,7 +49,7 @@ from pools.selectors.submission_path import ROOT_COLUMNS, columns_sql, known_row
 _LOCK_LEAF_SQL = f"""
     SELECT {columns_sql("root", ROOT_COLUMNS)} FROM pools_pool root
         WHERE root.id = %s AND root.parent_id IS NULL FOR NO KEY UPDATE;
-    SELECT leaf.subpool_state, leaf.last_quota,
+    SELECT clock_timestamp(), leaf.subpool_state, leaf.last_quota,
             (SELECT COALESCE(sum(part.last_quota), 0) FROM pools_pool part
                 WHERE part.parent_id = %s AND part.subpool_state = '{SubpoolState.ACTIVE}')
         FROM pools_pool leaf WHERE leaf.id = %s
@@ -146,9 +147,11 @@ def _require_transaction() -> None:
 
 @dataclass(frozen=True, slots=True)
 class LockedLeaf:
-    """A leaf as read under the lock of its tree. `allocated` is the sum of the quotas of the pool's ACTIVE subpools."""
+    """A leaf as read under the lock of its tree. `allocated` is the sum of the quotas of the pool's ACTIVE subpools;
+    `time` is that of the lock, by the database's clock."""
 
     root: Pool
+    time: datetime
     state: SubpoolState | None
     last_quota: int
     allocated: int
@@ -176,9 +179,9 @@ def lock_leaf(leaf: Pool) -> LockedLeaf:
         facts = cursor.fetchone()
     if row is None or facts is None:
         raise Pool.DoesNotExist
-    state, last_quota, allocated = facts
+    time, state, last_quota, allocated = facts
     return LockedLeaf(
-        known_row(Pool, ROOT_COLUMNS, row), SubpoolState(state) if state else None, last_quota or 0, allocated
+        known_row(Pool, ROOT_COLUMNS, row), time, SubpoolState(state) if state else None, last_quota or 0, allocated
     )
 
 

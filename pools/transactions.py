@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.conf import settings
 from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
@@ -106,6 +107,15 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
         raise _database_lost(is_committing) from error
     except IntegrityError as error:
         raise conflict_from_integrity_error(error) from error
+
+
+def database_time() -> datetime:
+    """The time by the database's clock. Deadlines and orders that one process sets and another obeys are measured by
+    this one clock, because the clocks of processes may disagree."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        found: datetime = cursor.fetchone()[0]
+        return found
 
 
 @contextmanager

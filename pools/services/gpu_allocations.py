@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from pools.domain.errors import BadInput, Conflict, DomainError, ErrorCode, NotFound, Violation
@@ -32,7 +33,7 @@ from pools.models import GpuAllocation
 from pools.permissions import require_namespace, require_platform
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, worker_from_row
 from pools.services.gpu_quota_conditions import update_conditions
-from pools.transactions import change
+from pools.transactions import change, database_time
 
 ASSUMPTION_LIFETIME = timedelta(minutes=30)
 """The time after which a reservation without a commit expires."""
@@ -66,17 +67,16 @@ def allocate(
         if live is not None:
             return _require_same_amounts(live, request, worker)
         raise_broken_caps(namespace, broken_caps(facts.spec, facts.committed_and_assumed, worker))
-        now = timezone.now()
         row = GpuAllocation.objects.create(
             namespace=namespace,
             name=request.name,
             workload=request.workload,
             state=State.ASSUMED if assume else State.COMMITTED,
-            expires_at=now + ASSUMPTION_LIFETIME if assume else None,
+            expires_at=database_time() + ASSUMPTION_LIFETIME if assume else None,
             **allocation_columns(worker),
         )
         if not assume:
-            update_conditions(facts.quota, facts.spec, facts.committed + totals_of_worker(worker), now)
+            update_conditions(facts.quota, facts.spec, facts.committed + totals_of_worker(worker), timezone.now())
     return row
 
 
@@ -138,7 +138,7 @@ def expire_assumed() -> int:
     """Release expired reservations, one namespace after the other, and return their number."""
     total = 0
     while True:
-        due = GpuAllocation.objects.filter(state=State.ASSUMED, expires_at__lt=timezone.now())
+        due = GpuAllocation.objects.filter(state=State.ASSUMED, expires_at__lt=Now())
         names = sorted(set(due.order_by("expires_at").values_list("namespace", flat=True)[:EXPIRY_BATCH]))
         if not names:
             return total
@@ -154,7 +154,7 @@ def purge_released() -> int:
     """Delete old released allocations and return their number. The audit trail keeps those made through the API."""
     gone = 0
     while True:
-        old = GpuAllocation.objects.filter(released_at__lt=timezone.now() - RELEASED_RETENTION)
+        old = GpuAllocation.objects.filter(released_at__lt=Now() - RELEASED_RETENTION)
         some = list(old.order_by("released_at").values_list("pk", flat=True)[:PURGE_BATCH])
         if not some:
             return gone

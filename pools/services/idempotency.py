@@ -1,6 +1,7 @@
 """Requests that may be sent twice: the first answer is stored in the same transaction as its change.
 
-A process that dies therefore leaves both or neither, and a request with the same key never makes the change twice.
+A process that dies therefore leaves both or neither, and a request with the same key never makes the change twice. The
+age of an answer is measured by the database's clock, so that a process with a wrong clock repeats nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import OperationalError, connection, transaction
-from django.utils import timezone
+from django.db.models.functions import Now
 from psycopg import errors as pg
 
 from pools.domain.errors import Conflict, Violation
@@ -53,25 +54,24 @@ def run_once(*, user: str, address: str, key: str, body: bytes) -> Iterator[Idem
 
 def purge_old_records() -> int:
     """Delete records older than a day and return their number."""
-    gone, _ = IdempotencyRecord.objects.filter(created_at__lt=timezone.now() - RECORD_RETENTION).delete()
+    gone, _ = IdempotencyRecord.objects.filter(created_at__lt=Now() - RECORD_RETENTION).delete()
     return gone
 
 
 def _claim(user: str, address: str, key: str, body_fingerprint: str) -> IdempotencySlot:
-    now = timezone.now()
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [WAIT_FOR_FIRST])
             cursor.execute(
                 """
                 INSERT INTO pools_idempotencyrecord AS known ("user", address, key, fingerprint, response, created_at)
-                VALUES (%s, %s, %s, %s, NULL, %s)
+                VALUES (%s, %s, %s, %s, NULL, now())
                 ON CONFLICT ("user", address, key) DO UPDATE
                     SET fingerprint = excluded.fingerprint, response = NULL, created_at = excluded.created_at
-                    WHERE known.created_at < %s
+                    WHERE known.created_at < now() - make_interval(secs => %s)
                 RETURNING id
                 """,
-                [user, address, key, body_fingerprint, now, now - RECORD_RETENTION],
+                [user, address, key, body_fingerprint, RECORD_RETENTION.total_seconds()],
             )
             if cursor.fetchone():
                 return IdempotencySlot()

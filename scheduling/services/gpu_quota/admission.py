@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from pools.domain.errors import BadInput, Violation
@@ -22,7 +21,7 @@ from pools.models import Backend, GpuAllocation
 from pools.selectors.gpu_namespace import allocation_columns, read_namespaces, worker_from_row
 from pools.services.backends import get_backend
 from pools.services.gpu_allocations import ASSUMPTION_LIFETIME, change_pod_amounts
-from pools.transactions import change
+from pools.transactions import change, database_time
 from scheduling.domain.cluster import admission_review
 from scheduling.domain.cluster.admission_review import AdmissionRequest
 from scheduling.domain.cluster.gpu_pod import TENSOR_FUSION_PREFIX, GpuPod, claimed_task, is_worker, read_gpu_pod
@@ -151,6 +150,6 @@ def _assume(namespace: str, uid: str, workload: str, worker: GpuWorker, backend:
         source=Source.POD,
         backend=backend,
         state=State.ASSUMED,
-        expires_at=timezone.now() + ASSUMPTION_LIFETIME,
+        expires_at=database_time() + ASSUMPTION_LIFETIME,
         **allocation_columns(worker),
     )

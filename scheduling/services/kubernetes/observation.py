@@ -17,13 +17,14 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
-from pools.transactions import DatabaseLost, change
+from pools.transactions import DatabaseLost, change, database_time
 from scheduling.domain.cluster.diff import CLUSTER_FAULT, STATUS_RANK
 from scheduling.domain.cluster.gang_outcome import GangMember, GangOutcome, decide_outcome, gang_status
 from scheduling.domain.cluster.pod_status import PodStatusReport
@@ -250,7 +251,7 @@ def fail_refused_gangs(backend: Backend, refusals: Mapping[UUID, str]) -> Observ
 
 def end_overdue_gangs(backend: Backend) -> int:
     """End gangs that waited or ran longer than allowed. Returns the number of gangs that were due."""
-    due = Group.objects.filter(due_at__lte=timezone.now(), workflow__root_pool__backend=backend)
+    due = Group.objects.filter(due_at__lte=Now(), workflow__root_pool__backend=backend)
     late = list(due.values_list("pk", flat=True)[:MAX_GANGS_PER_TRANSACTION])
     _change_open_gangs(
         backend, late, "observed", lambda work, group: work.end_overdue(work.workflows[group.workflow_id])
@@ -276,7 +277,7 @@ def _change_open_gangs(
                 with change(actor=SYSTEM, description=description, controller_of=backend.pk):
                     root = lock_pool_tree(root_id)
                     root.backend = backend
-                    work = ObservedTransition(root, set(some.values()), now=timezone.now())
+                    work = ObservedTransition(root, set(some.values()), now=database_time())
                     for of_workflow in work.groups.values():
                         for each in of_workflow.values():
                             if each.pk in some and each.status in STATUSES_IN_CLUSTER:

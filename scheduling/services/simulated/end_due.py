@@ -7,13 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_pool_tree
 from pools.models import Backend
-from pools.transactions import DatabaseLost, change
+from pools.transactions import DatabaseLost, change, database_time
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
 from scheduling.services.simulated.dirty import mark_dirty
@@ -34,7 +33,7 @@ def end_due_groups(backend: Backend) -> tuple[list[dict[str, Any]], Busy | None]
     A busy tree does not delay the others. Raises DatabaseLost, because the lock of the reconciliation is lost with the
     connection.
     """
-    now, passes, busy = timezone.now(), list[list[dict[str, Any]]](), None
+    now, passes, busy = database_time(), list[list[dict[str, Any]]](), None
     root_ids = sorted(set(due_groups(backend, now).values_list("workflow__root_pool_id", flat=True)))
     if root_ids:
         mark_dirty(backend)  # a process that dies before the next plan leaves this mark

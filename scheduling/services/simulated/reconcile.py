@@ -12,13 +12,12 @@ from collections.abc import Collection
 from typing import Any
 
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from pools.domain.errors import Conflict, NotFound
 from pools.domain.roles import Actor
 from pools.models import Backend
 from pools.permissions import require_platform
-from pools.transactions import one_snapshot
+from pools.transactions import database_time, one_snapshot
 from scheduling.domain.engine.cycle import CycleResult, run_cycle
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.steps import StepAction
@@ -102,7 +101,7 @@ def _run_due_full_cycle(backend_id: int) -> Scope:
     marks.
     """
     backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.SIMULATED, offline=False).first()
-    now = timezone.now()
+    now = database_time()
     if (
         backend is None
         or find_sufficient_state(backend, Scope.TICK, now) is not None
@@ -122,7 +121,7 @@ def _run_due_full_cycle(backend_id: int) -> Scope:
                 return Scope.TICK
             if plan.steps:  # new work stays new until it has started
                 snapshot = SchedulingSnapshot(state.snapshot, snapshot.dirty_marks)
-            seconds = (timezone.now() - now).total_seconds()
+            seconds = (database_time() - now).total_seconds()
             mark_clean(backend, snapshot, now=now, seconds=seconds, waits_for_external=live.waits_for_external)
     except AlreadyReconciling:
         pass  # another process runs the full cycle
@@ -148,7 +147,7 @@ class Reconciliation:
         Only starts without evictions are applied here; they do not depend on the gangs that wait. If all new work
         starts in free capacity, they do not depend on the running gangs either.
         """
-        now = timezone.now()
+        now = database_time()
         state = find_sufficient_state(self._backend, scope, now)
         if state is None or self._backend.offline or due_groups(self._backend, now).exists():
             return False
@@ -177,7 +176,7 @@ class Reconciliation:
         """Plan and apply, round after round; returns whether nothing is left to do."""
         fruitless = 0
         for _ in range(MAX_ROUNDS):
-            before, now = len(self.steps), timezone.now()
+            before, now = len(self.steps), database_time()
             ended, busy = end_due_groups(self._backend)
             self._add_steps(ended)
             if self._backend.offline:
@@ -192,9 +191,9 @@ class Reconciliation:
                 has_converged, busy = execution.as_planned, execution.busy_error or busy
             if busy is not None:
                 raise busy
-            if has_converged and not due_groups(self._backend, timezone.now()).exists():
+            if has_converged and not due_groups(self._backend, database_time()).exists():
                 if not self._backend.offline:
-                    seconds = (timezone.now() - now).total_seconds()
+                    seconds = (database_time() - now).total_seconds()
                     external = live.waits_for_external
                     mark_clean(self._backend, snapshot, now=now, seconds=seconds, waits_for_external=external)
                 return True
@@ -204,7 +203,7 @@ class Reconciliation:
         return False
 
     def _apply(self, live: LiveFacts, plan: CycleResult) -> PlanExecution:
-        execution = PlanExecution(self._backend, live, timezone.now())
+        execution = PlanExecution(self._backend, live, database_time())
         execution.apply(plan.steps)
         execution.as_planned &= plan.has_converged
         self._add_steps(execution.steps)

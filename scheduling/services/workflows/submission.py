@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.utils import timezone
 
 from pools.domain.amounts import Gpus
 from pools.domain.errors import ErrorCode, Violation
@@ -134,11 +133,11 @@ def _admit(actor: Actor, leaf: Pool, prepared: Sequence[_PreparedSubmission]) ->
     """The verdict and the writes, under the lock of the tree."""
     with change(actor=actor):
         try:
-            now = lock_leaf(leaf)
+            locked = lock_leaf(leaf)
         except Pool.DoesNotExist:
             raise unknown_pool(leaf.name) from None
-        _refuse_or_accept(actor, _leaf_facts(leaf, now.root, now.state, now.quota), prepared)
-        workflows = _insert(actor, leaf, prepared, timezone.now())
+        _refuse_or_accept(actor, _leaf_facts(leaf, locked.root, locked.state, locked.quota), prepared)
+        workflows = _insert(actor, leaf, prepared, locked.time)
     return [
         SubmissionReceipt(item.spec, item.rendered, leaf, item.warnings, workflow)
         for item, workflow in zip(prepared, workflows, strict=True)

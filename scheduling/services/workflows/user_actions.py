@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from django.utils import timezone
-
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
 from pools.permissions import require_permission
-from pools.transactions import change
+from pools.transactions import change, database_time
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.locking import lock_workflow
 from scheduling.models import Workflow
@@ -32,7 +30,7 @@ def cancel_workflow(*, actor: Actor, name: str, message: str = "", force: bool =
     _require_own_or_manage(actor, visible)
     with change(actor=actor, description=message):
         root = _lock_root(visible)
-        work = WorkflowTransition(root, [visible.pk], now=timezone.now())
+        work = WorkflowTransition(root, [visible.pk], now=database_time())
         workflow = work.workflows[visible.pk]
         if WorkflowStatus(workflow.status).is_active:
             _cancel_all(work, actor, message)
@@ -45,7 +43,7 @@ def cancel_workflow(*, actor: Actor, name: str, message: str = "", force: bool =
 def cancel_pending_workflows(*, actor: Actor, leaf: Pool) -> None:
     """Cancel every PENDING workflow of a leaf (D3). The caller holds the tree's lock."""
     pending = Workflow.objects.filter(pool=leaf, status=WorkflowStatus.PENDING).values_list("pk", flat=True)
-    work = WorkflowTransition(leaf.root, list(pending), now=timezone.now())
+    work = WorkflowTransition(leaf.root, list(pending), now=database_time())
     _cancel_all(work, actor, f"{leaf.name} was deleted")
 
 
@@ -65,7 +63,7 @@ def end_workflow(
         assert root.backend is not None
         if root.backend.kind != Backend.Kind.SIMULATED:
             raise Conflict(f"Backend {root.backend.name} is a Kubernetes cluster; the end of work is observed there.")
-        work = WorkflowTransition(root, [visible.pk], now=timezone.now())
+        work = WorkflowTransition(root, [visible.pk], now=database_time())
         groups = work.groups[visible.pk]
         if group is not None and group not in groups:
             raise NotFound(f"Workflow {visible.name} has no group {group[:100]}. It has {', '.join(groups)}.")

@@ -24,7 +24,7 @@ PLANTS: dict[str, tuple[tuple[str, str], ...]] = {
     # No row is locked before it is read.
     "lock": ((r"FOR (NO KEY )?UPDATE( OF \"?\w+\"?)?(?! *SET)", ""),),
     # A key that is known counts as new, so a repeat is carried out again.
-    "replay": ((r"WHERE known\.created_at < %s", "WHERE %s::timestamptz IS NOT NULL"),),
+    "replay": ((r"WHERE known\.created_at < now\(\) - make_interval\(secs => %s\)", "WHERE %s >= 0"),),
     # Statements of one answer read different states.
     "snapshot": ((r"ISOLATION LEVEL (REPEATABLE READ|SERIALIZABLE)", "ISOLATION LEVEL READ COMMITTED"),),
 }
