@@ -45,7 +45,7 @@ def an_order_of_calls_exists(history: History) -> Iterator[Violation]:
             f"no order of its {len(found)} calls is right: after {'nothing' if last is None else f'call {last.name}'} "
             f"none of {', '.join(f'call {each.name}' for each in verdict.stuck[:6])} can come next."
         )
-        evidence = calls(*(each.name for each in [*verdict.longest[-3:], *verdict.stuck[:6]]))
+        evidence = calls(*(each.name for each in [*verdict.longest[-2:], *verdict.stuck[:6]]))
         yield Violation("an_order_of_calls_exists", f"pool/{name}", sentence, evidence)
 
 

@@ -17,6 +17,8 @@ from tests.history.checker.violations import Event, Violation
 from tests.history.record import Line, Record, build
 
 MAX_SHOWN_BODY = 300
+SHOWN_FAULTS, FAULT_DISTANCE = 6, 2e6
+"""How many faults a text shows, and how near (in microseconds) they are to one of its events."""
 _WORKFLOW_COLUMN = {
     "scheduling_workflow": "uuid",
     "scheduling_group": "workflow_id",
@@ -71,7 +73,10 @@ class Shrinker:
         self._clients = {call.id: call.client for call in history.calls}
 
     def shrink(self) -> Record:
-        """The smallest part found."""
+        """The smallest part found. Where no order of calls exists, an order without one of the writes proves nothing:
+        the evidence is the place at which every order ends, and it is the part."""
+        if self._violation.rule == "an_order_of_calls_exists":
+            return self.keep(replace(self.whole, calls=self._evidence, samples=frozenset()))
         part = self._first_part()
         for client in sorted(set(self._clients.values())):
             of_client = frozenset(key for key, owner in self._clients.items() if owner == client)
@@ -80,9 +85,13 @@ class Shrinker:
             part = self._minimize(part, name)
         return self.keep(part)
 
+    @property
+    def _evidence(self) -> frozenset[str]:
+        return frozenset(event.key for event in self._violation.events if event.kind == "call")
+
     def _first_part(self) -> Part:
         """Only the evidence, if this is enough; else the whole record."""
-        calls = frozenset(event.key for event in self._violation.events if event.kind == "call")
+        calls = self._evidence
         for small in (
             replace(self.whole, calls=calls, samples=frozenset()),
             replace(self.whole, samples=frozenset()),
@@ -168,10 +177,7 @@ def describe(record: Record, violation: Violation) -> str:
     found += [(-math.inf if each.committed is None else each.committed, _entry_text(each)) for each in shown]
     times = [at for at, _ in found if at > -math.inf]
     if times:
-        for fault in record.faults:
-            if min(times) - 2e6 <= fault["t"] / 1e3 <= max(times) + 2e6:
-                text = f"fault {fault['fault']} {fault['name']} ({fault['phase']}) {fault.get('target') or ''}".rstrip()
-                found.append((fault["t"] / 1e3, text))
+        found += _near_faults(record, times)
     begin = record.header["t"] / 1e3
     lines = [f"{violation.rule}: {violation.subject}", f"  {violation.sentence}"]
     for at, text in sorted(found, key=lambda each: each[0]):
@@ -180,6 +186,21 @@ def describe(record: Record, violation: Violation) -> str:
     others = [event for event in violation.events if event.kind in {"row", "sample", "reading"}]
     lines += [f"  {'at rest':>12}  {_row_text(history, event)}" for event in others]
     return "\n".join(lines)
+
+
+def _near_faults(record: Record, times: list[float]) -> list[tuple[float, str]]:
+    """The faults that are nearest to these times, if they are near."""
+    by_distance = sorted(
+        (min(abs(fault["t"] / 1e3 - at) for at in times), fault["n"], fault) for fault in record.faults
+    )
+    return [
+        (
+            fault["t"] / 1e3,
+            f"fault {fault['fault']} {fault['name']} ({fault['phase']}) {fault.get('target') or ''}".rstrip(),
+        )
+        for distance, _, fault in by_distance[:SHOWN_FAULTS]
+        if distance < FAULT_DISTANCE
+    ]
 
 
 def _call_text(call: Call) -> str:
