@@ -45,6 +45,11 @@ class Env:
     sync_interval: float
     max_tasks: int
     max_pods: int
+    max_live_workflows: int
+    max_tokens: int
+    max_stored_answers: int
+    max_stored_bytes: int
+    max_answer_bytes: int
     body_timeout: float
     body_limit_mb: int
     event_streams: int
@@ -87,6 +92,11 @@ def load_environment() -> Env:
         sync_interval=read.float("OSMO_SYNC_INTERVAL", 30.0, validate=at_least(min=0.1)),
         max_tasks=read.int("OSMO_MAX_TASKS", 20, validate=at_least(min=1)),
         max_pods=read.int("OSMO_MAX_PODS", 1000, validate=at_least(min=1, max=2000)),
+        max_live_workflows=read.int("OSMO_MAX_LIVE_WORKFLOWS", 5_000, validate=at_least(min=1)),
+        max_tokens=read.int("OSMO_MAX_TOKENS", 100, validate=at_least(min=1)),
+        max_stored_answers=read.int("OSMO_MAX_STORED_ANSWERS", 20_000, validate=at_least(min=1)),
+        max_stored_bytes=read.int("OSMO_MAX_STORED_BYTES", 64 * 2**20, validate=at_least(min=1)),
+        max_answer_bytes=read.int("OSMO_MAX_ANSWER_BYTES", 2**20, validate=at_least(min=1)),
         body_timeout=read.float("OSMO_BODY_TIMEOUT", 10.0, validate=at_least(min=0.1, max=600)),
         body_limit_mb=read.int("OSMO_BODY_LIMIT_MB", 16, validate=at_least(min=1, max=1024)),
         event_streams=read.int("OSMO_EVENT_STREAMS", 50, validate=at_least(min=1)),

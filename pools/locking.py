@@ -12,7 +12,8 @@ given. Two transactions that keep the order can wait for each other, but never i
 | 5 | pool tree | row of the top-level `Pool` | id |
 | 6 | cohort tree | row of the `Cohort` at the root of the tree | id |
 | 7 | GPU namespace | `GpuUsage` row | name |
-| 8 | at commit, by trigger | `LedgerGeneration` rows of the backends whose promises changed | backend id |
+| 8 | stored answers of a user | advisory lock `LOCK_ANSWERS_SQL`, user id, as the last statement | one only |
+| 9 | at commit, by trigger | `LedgerGeneration` rows of the backends whose promises changed | backend id |
 
 Locks outside the table: `lock_revision` and `lock_backend` are the only lock of their transaction. The locks of
 scheduling's own tables are in :mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue sync,
@@ -44,6 +45,9 @@ from pools.models.triggers import CONFIGURATION_LOCK
 from pools.selectors.gpu_namespace import QUOTAS_SQL, USAGE_COLUMNS, GpuNamespace, namespace_facts, quota_row
 from pools.selectors.quota_facts import cohort_roots
 from pools.selectors.submission_path import ROOT_COLUMNS, columns_sql, known_row
+
+LOCK_ANSWERS_SQL = f"SELECT pg_advisory_xact_lock({0x05A1}, %s)"
+"""The lock under which the stored answers of a user (id) are counted; a part of the statement that stores one."""
 
 # The sum is a statement of its own: the first statement reads a snapshot from before the lock was granted.
 _LOCK_LEAF_SQL = f"""

@@ -57,20 +57,22 @@ class AuditEventStream(View):
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         place, now = parse_position(request.headers.get("Last-Event-ID", "")), current_snapshot()
+        user = request.user
+        assert isinstance(user, User)
         token = request.auth.pk if isinstance(request.auth, AccessToken) else None
         # Other servers (Django's for development, that of tests) would ask again at once.
         pause = POLL_SECONDS if PAUSES not in request.META else 0
         if place is not None:
-            stream = _stream(self.actor.username, token, place, pause=pause)
+            stream = _stream(user.pk, token, place, pause=pause)
         else:  # from now on; entries after the horizon may be committed already, beside an older open transaction
-            stream = _stream(self.actor.username, token, stream_horizon(now), known=now, pause=pause)
+            stream = _stream(user.pk, token, stream_horizon(now), known=now, pause=pause)
         return StreamingHttpResponse(
             stream, content_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )
 
 
 def _stream(
-    username: str, token_id: int | None, place: StreamPosition, *, pause: float, known: str | None = None
+    user_id: int, token_id: int | None, place: StreamPosition, *, pause: float, known: str | None = None
 ) -> Iterator[bytes]:
     """The bytes of one stream after `place`, without the entries in the snapshot `known`. An empty chunk is a pause.
     The user and the rights of the user are read again before anything is sent."""
@@ -85,7 +87,7 @@ def _stream(
             is_silent = time.monotonic() - last_sent_at >= HEARTBEAT_SECONDS
             batch: list[tuple[StreamPosition, AuditEntry]] = []
             if end > place or is_over or is_silent:  # most polls find that nothing has changed, in one short query
-                actor = _read_actor(username, token_id)
+                actor = _read_actor(user_id, token_id)
                 if actor is None:
                     return
                 batch = entries_after(actor, place, end, limit=BATCH_SIZE, known_snapshot=known)
@@ -116,9 +118,9 @@ def _entry_text(entry: AuditEntry) -> str:
     return json.dumps(entry_body(entry), cls=UtcJsonEncoder, ensure_ascii=False)
 
 
-def _read_actor(username: str, token_id: int | None) -> Actor | None:
+def _read_actor(user_id: int, token_id: int | None) -> Actor | None:
     """The caller with its present rights; None after the end of the login."""
-    user = User.objects.filter(username=username, is_active=True).first()
+    user = User.objects.filter(pk=user_id, is_active=True).first()
     if user is None:
         return None
     if token_id is None:

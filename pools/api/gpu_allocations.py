@@ -28,6 +28,7 @@ from pools.api.schema import (
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound
 from pools.domain.gpu_quota.workers import parse_allocation
+from pools.domain.roles import Permission
 from pools.filtersets.gpu_quota import GpuAllocationFilterSet
 from pools.models import GpuAllocation
 from pools.permissions import require_namespace
@@ -96,7 +97,11 @@ class GpuAllocationList(View):
                 actor=self.actor, namespace=namespace, request=requested, assume=assume, description=description
             )
 
-        return self.run_once(lambda: _run_or_preview(request, namespace, requested.name, operation))
+        return self.run_once(
+            lambda: _run_or_preview(request, namespace, requested.name, operation),
+            require=lambda: require_namespace(self.actor, namespace, Permission.POOL_MANAGE_WORK),
+            is_preview=query_boolean(request, "dry_run"),
+        )
 
 
 class GpuAllocationDetail(View):
@@ -154,7 +159,11 @@ class GpuAllocationCommit(View):
         def operation() -> GpuAllocation:
             return commit(actor=self.actor, namespace=namespace, name=name, description=description)
 
-        return self.run_once(lambda: _run_or_preview(request, namespace, name, operation))
+        return self.run_once(
+            lambda: _run_or_preview(request, namespace, name, operation),
+            require=lambda: require_namespace(self.actor, namespace, Permission.POOL_MANAGE_WORK),
+            is_preview=query_boolean(request, "dry_run"),
+        )
 
 
 def _run_or_preview(request: Request, namespace: str, name: str, operation: Callable[[], GpuAllocation]) -> Response:

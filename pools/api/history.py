@@ -129,7 +129,7 @@ class ConfigurationRollback(View):
 
         if query_boolean(request, "dry_run"):
             return Response(effect_with_debts(operation, read_state=_all_pools, actor=self.actor))
-        return self.run_once(answer)
+        return self.run_once(answer, require=lambda: require_platform(self.actor, Permission.POOL_CONFIGURE))
 
 
 class RevisionDiff(View):

@@ -79,7 +79,7 @@ class ProfileSettings(View):
             operation()
             return Response(None)
 
-        return self.run_once(make)
+        return self.run_once(make, require=lambda: None)  # all users may change their own profile
 
     def _profile(self, pools: list[str] | None = None) -> dict[str, Any]:
         user = User.objects.get(username=self.actor.username)

@@ -67,7 +67,7 @@ class RevisionTags(View):
 
         if query_boolean(request, "dry_run"):
             return Response(read_effect(operation, read_state=lambda: _find_revision_body(config_type, number)))
-        return self.run_once(operation)
+        return self.run_once(operation, require=lambda: require_platform(self.actor))
 
 
 def _find_revision_body(config_type: str, revision: int) -> dict[str, Any] | None:

@@ -27,10 +27,10 @@ from pools.api.schema import (
 )
 from pools.api.views import View
 from pools.domain.errors import NotFound
-from pools.domain.roles import Actor
+from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
-from pools.permissions import get_visible_root
+from pools.permissions import get_visible_root, require_permission
 from pools.representations.subpool import pool_tree_body, subpool_body
 from pools.selectors.pool_balance import subpool_from_row
 from pools.services.dry_run import effect_on_pool_tree
@@ -106,7 +106,11 @@ class SubpoolList(View):
                 expected_version=version,
             )
 
-        return self.run_once(lambda: _run_or_preview(self, parent, operation))
+        return self.run_once(
+            lambda: _run_or_preview(self, parent, operation),
+            require=lambda: require_permission(self.actor, Permission.POOL_PARTITION, parent),
+            is_preview=query_boolean(request, "dry_run"),
+        )
 
 
 class SubpoolDetail(View):

@@ -22,9 +22,9 @@ from pools.api.schema import (
 )
 from pools.api.users import ROLE_ASSIGNMENT, role_bodies
 from pools.api.views import View
+from pools.domain.errors import Conflict, Violation
 from pools.models import AccessToken, User
-from pools.security.tokens import new_secret, secret_from
-from pools.services.access_tokens import create_token, delete_token, get_token, list_tokens
+from pools.services.access_tokens import create_token, delete_token, get_token, get_token_owner, list_tokens
 from pools.services.dry_run import read_effect
 
 TOKEN = object_with(
@@ -71,7 +71,7 @@ class TokenDetail(_Tokens):
     )
     def post(self, request: Request, name: str, user: str | None = None) -> Response:
         reject_unknown_keys(body_object(request), "description", "tags")
-        owner, seed = user or self.actor.username, new_secret()
+        owner = user or self.actor.username
         expires_at, roles = query_datetime(request, "expires_at"), request.query_params.getlist("roles")
 
         def operation() -> str:
@@ -82,14 +82,29 @@ class TokenDetail(_Tokens):
                 expires_at=expires_at,
                 description=request.query_params.get("description", ""),
                 roles=[role for role in roles if role] or None,
-                secret=secret_from(seed),
             )[1]
+
+        def repeat_secret() -> Response:
+            message = (
+                f"The token {name} of {owner} was created by the first request with this Idempotency-Key. Its secret "
+                "was in that answer only and is stored nowhere. If that answer was lost, delete the token and create "
+                "another."
+            )
+            raise Conflict(message, [Violation("Idempotency-Key", "secret_shown_once", message)])
 
         if query_boolean(request, "dry_run"):
             return Response(read_effect(operation, read_state=lambda: self._token_bodies(owner)))
-        return self.run_once(lambda: Response(operation()), to_stored=lambda _: seed, from_stored=secret_from)
+        return self.run_once(
+            lambda: Response(operation()),
+            require=lambda: get_token_owner(self.actor, owner),
+            repeat_secret=repeat_secret,
+        )
 
-    @describe_operation("Delete an access token; its sessions end at once.", query_parameters=[DRY_RUN], answer=NULL)
+    @describe_operation(
+        "Delete an access token and the tokens made with it; their sessions end at once.",
+        query_parameters=[DRY_RUN],
+        answer=NULL,
+    )
     def delete(self, request: Request, name: str, user: str | None = None) -> Response:
         reject_unknown_keys(body_object(request), "description", "tags")
         owner = user or self.actor.username

@@ -99,7 +99,7 @@ class UserList(View):
 
         if query_boolean(request, "dry_run"):
             return Response(read_effect(operation, read_state=lambda: _find_user_body(name)))
-        return self.run_once(lambda: Response(user_body(operation())))
+        return self.run_once(lambda: Response(user_body(operation())), require=lambda: require_platform(self.actor))
 
 
 class UserDetail(View):
@@ -144,7 +144,10 @@ class UserRoles(View):
 
         if query_boolean(request, "dry_run"):
             return Response(read_effect(operation, read_state=lambda: _find_user_body(user)))
-        return self.run_once(lambda: Response({"user_id": user, **_role_body(operation())}))
+        return self.run_once(
+            lambda: Response({"user_id": user, **_role_body(operation())}),
+            require=lambda: require_platform(self.actor),
+        )
 
 
 class UserRole(View):

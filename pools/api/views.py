@@ -51,26 +51,33 @@ class View(APIView):
         self,
         operation: Callable[[], Response],
         *,
-        to_stored: Callable[[Any], Any] = lambda answer: answer,
-        from_stored: Callable[[Any], Any] = lambda stored: stored,
+        require: Callable[[], object],
+        is_preview: bool = False,
+        repeat_secret: Callable[[], Response] | None = None,
     ) -> Response:
         """Answer a POST that may carry an `Idempotency-Key`: the first success is stored with its change and
-        returned for repetitions of the request. An answer that must not be stored is stored in another form
-        (`to_stored`), from which `from_stored` makes the answer again."""
+        returned when the same credential repeats the request, if it still has the permission that `require` asks for.
+
+        A preview changes nothing, so it is not stored. An answer with a secret is not stored either: `repeat_secret`
+        answers the repetition."""
         key = self.request.headers.get("Idempotency-Key")
-        if key is None:
+        if key is None or is_preview:
             return operation()
         if not key or len(key) > MAX_KEY_LENGTH:
             raise BadInput.of(
                 [Violation("Idempotency-Key", "bad_key", f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters.")]
             )
         address = f"{self.request.method} {self.request.get_full_path()}"
-        with run_once(user=self.actor.username, address=address, key=key, body=raw_body(self.request)) as slot:
+        with run_once(actor=self.actor, address=address, key=key, body=raw_body(self.request)) as slot:
             if slot.is_repeat:
+                require()
+                if repeat_secret is not None:
+                    return repeat_secret()
                 headers = {"Idempotent-Replayed": "true"} | ({"ETag": slot.etag} if slot.etag else {})
-                return Response(from_stored(slot.stored), headers=headers)
+                return Response(slot.stored, headers=headers)
             response = operation()
-            slot.answer, slot.etag = to_stored(response.data), response.headers.get("ETag")
+            slot.answer = None if repeat_secret else response.data
+            slot.etag = response.headers.get("ETag")
         return response
 
 

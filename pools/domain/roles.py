@@ -57,12 +57,13 @@ def parse_pool_role(role: str) -> tuple[str, PoolRoleKind] | None:
 
 @dataclass(frozen=True)
 class Actor:
-    """The actor of a change: a person with roles, possibly through a token, or the system itself."""
+    """The actor of a change: a person with roles, possibly through a token (its name and id), or the system itself."""
 
     username: str
     user_id: int | None = None
     roles: frozenset[str] = field(default_factory=frozenset)
     token: str | None = None
+    token_id: int | None = None
     is_system: bool = False
 
     @property

@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from pools.domain.roles import Actor, Permission
+from pools.models.membership import account_start
 from pools.models.pool import Pool
 from pools.models.triggers import AppendOnlyTrigger, NoTruncateTrigger
 
@@ -23,11 +24,12 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
 
     def visible_to(self, actor: Actor) -> AuditQuerySet:
         """Admins and viewers see all entries, pool admins those of their pools, and all users those of their own
-        changes and work."""
+        changes and work, since the account exists: an earlier owner of its name was another person."""
         if actor.can_read_all:
             return self
         pools = Pool.objects.filter(name__in=actor.pools_with(Permission.POOL_AUDIT)).values("id")
-        return self.filter(Q(pool_id__in=pools) | Q(actor=actor.username) | Q(owner=actor.username))
+        mine = Q(actor=actor.username) | Q(owner=actor.username)
+        return self.filter(Q(pool_id__in=pools) | (mine & Q(time__gte=account_start(actor))))
 
 
 class AuditEntry(models.Model):

@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from pools.domain.roles import Actor
-from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql
+from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql, raise_message
 
 
 class User(AbstractUser):
@@ -43,7 +43,18 @@ class User(AbstractUser):
         held = frozenset(self.groups.values_list("name", flat=True)) if known is None else known
         if token is not None and token.roles is not None:
             held &= set(token.roles)
-        return Actor(username=self.username, user_id=self.pk, roles=held, token=token.name if token else None)
+        return Actor(
+            username=self.username,
+            user_id=self.pk,
+            roles=held,
+            token=token.name if token else None,
+            token_id=token.pk if token else None,
+        )
+
+
+def account_start(actor: Actor) -> models.Subquery:
+    """Since when the actor's account exists, as SQL. A removed account that was created again began then."""
+    return models.Subquery(User.objects.filter(pk=actor.user_id or 0).values("date_joined"))
 
 
 class RoleAssignment(models.Model):
@@ -70,12 +81,45 @@ class RoleAssignment(models.Model):
         return f"{self.user}: {self.group}"
 
 
+# Deferred, because a role is taken from the tokens of a user one after another.
+_TOKEN_WITHIN_PARENT = pgtrigger.Trigger(
+    name="token_within_parent",
+    operation=pgtrigger.Insert | pgtrigger.UpdateOf("owner_id", "parent_id", "roles", "expires_at"),
+    when=pgtrigger.After,
+    timing=pgtrigger.Deferred,
+    declare=[("wrong", "text"), ("above", "text")],
+    func=f"""
+        SELECT child.name, parent.name INTO wrong, above
+            FROM pools_accesstoken child JOIN pools_accesstoken parent ON parent.id = child.parent_id
+            WHERE (child.id = NEW.id OR parent.id = NEW.id) AND (
+                child.expires_at > parent.expires_at
+                OR parent.roles IS NOT NULL AND (
+                    child.roles IS NULL
+                    OR child.owner_id = parent.owner_id AND NOT child.roles <@ parent.roles
+                )
+            )
+            LIMIT 1;
+        IF wrong IS NOT NULL THEN
+            {
+        raise_message(
+            "token_within_parent",
+            "The token % was made with the token %: it can neither have more roles nor live longer.",
+            "wrong",
+            "above",
+        )
+    }
+        END IF;
+        RETURN NULL;
+    """,
+)
+
 _OWNER_SQL = "(SELECT username FROM pools_user WHERE id = COALESCE(NEW.owner_id, OLD.owner_id))"
 
 
 class AccessToken(models.Model):
     """A secret that acts for its owner, stored only as SHA-256 digest. `roles` null: all roles that the owner has at
-    the time of use; a list: only those of them."""
+    the time of use; a list: only those of them. `parent` is the token that made this one: it has at least these
+    roles, lives at least as long, and takes this one with it when it is deleted."""
 
     owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
     name = models.TextField()
@@ -84,6 +128,7 @@ class AccessToken(models.Model):
     roles = models.JSONField(null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField()
+    parent = models.ForeignKey("self", on_delete=models.CASCADE, null=True, blank=True, related_name="children")
 
     owner_roles: frozenset[str] | None = None
     """The roles of its owner, if they were read together with the token; not a column."""
@@ -99,6 +144,7 @@ class AccessToken(models.Model):
                 hide=["digest"],
                 also={"owner": _OWNER_SQL},
             ),
+            _TOKEN_WITHIN_PARENT,
             pgtrigger.Protect(name="digest_is_final", operation=pgtrigger.UpdateOf("digest")),
             NoTruncateTrigger("The table of tokens"),
         ]

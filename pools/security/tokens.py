@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import hmac
 import secrets
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,16 +22,6 @@ SECRET_BYTES = 32  # 43 url-safe characters, the length that OSMO's own tokens h
 def new_secret() -> str:
     """A token's secret, shown once."""
     return secrets.token_urlsafe(SECRET_BYTES)
-
-
-def secret_from(seed: str) -> str:
-    """The secret that belongs to a random seed in this installation only.
-
-    A repeated request must get the same secret, and no secret may be stored. So the seed is stored, and the secret
-    follows from it only together with `OSMO_SECRET_KEY`.
-    """
-    key = hashlib.sha256(b"osmo access token:" + settings.SECRET_KEY.encode()).digest()
-    return base64.urlsafe_b64encode(hmac.digest(key, seed.encode(), "sha256")).rstrip(b"=").decode()
 
 
 def secret_digest(secret: str) -> str:
@@ -85,4 +73,5 @@ def verify_jwt(encoded: str) -> AccessToken | None:
     except jwt.InvalidTokenError:
         return None
     token_id = claims["osmo_token_id"]
-    return find_valid_token(token_id) if isinstance(token_id, int) else None
+    is_number = isinstance(token_id, int) and not isinstance(token_id, bool)
+    return find_valid_token(token_id) if is_number else None

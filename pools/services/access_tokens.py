@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
+from django.conf import settings
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from pools.domain.errors import BadInput, Conflict, NotFound, Violation
-from pools.domain.roles import Actor, Permission
+from pools.domain.errors import BadInput, Conflict, NotFound, Unauthenticated, Violation
+from pools.domain.roles import Actor, Permission, is_allowed
+from pools.locking import lock_user
 from pools.models import AccessToken, User
 from pools.permissions import require_platform
 from pools.security.tokens import new_secret, secret_digest
@@ -28,28 +31,30 @@ def create_token(
     expires_at: datetime | None = None,
     description: str = "",
     roles: Collection[str] | None = None,
-    secret: str | None = None,
 ) -> tuple[AccessToken, str]:
     """Create a token and return (token, secret); only this call returns the secret. With `roles` None the token has all
     roles that its owner has at the time of use.
 
-    An actor with a restricted token cannot give the new token more roles than its own. `secret` is for a caller that
-    must be able to return the same secret again. Raises BadInput (name, expiry, roles that the owner does not have),
-    Conflict (name taken), NotFound, Forbidden.
+    A token that an actor makes through a token has that one as its parent: it has at most the roles of its parent,
+    never lives longer, and is deleted with it. Raises BadInput (name, expiry, roles that the owner or the parent does
+    not have), Conflict (name taken, too many tokens), NotFound, Forbidden.
     """
     user = get_token_owner(actor, owner)
-    expires = expires_at or timezone.now() + DEFAULT_LIFETIME
-    held = user.as_actor().roles
-    if actor.username == owner and actor.roles != held:
-        held &= actor.roles
-        roles = held if roles is None else roles
-    found = _violations(name, expires, roles, user.username, held)
-    if found:
-        raise BadInput.of(found)
-    secret = secret or new_secret()
+    secret = new_secret()
     with change(actor=actor, description=description):
+        lock_user(owner)
+        parent = _acting_token(actor)
+        held = user.as_actor().roles
+        if parent is not None and parent.roles is not None:
+            held &= actor.roles if parent.owner_id == user.pk else held
+            roles = held if roles is None else roles
+        expires = expires_at or _default_expiry(parent)
+        found = _violations(name, expires, roles, user.username, held, parent)
+        if found:
+            raise BadInput.of(found)
         if AccessToken.objects.filter(owner=user, name=name).exists():
             raise Conflict(f"{owner} has a token {name} already; delete it or choose another name.")
+        _require_room(user)
         token = AccessToken.objects.create(
             owner=user,
             name=name,
@@ -57,17 +62,19 @@ def create_token(
             description=description,
             expires_at=expires,
             roles=sorted(roles) if roles is not None else None,
+            parent=parent,
         )
     return token, secret
 
 
 def delete_token(*, actor: Actor, owner: str, name: str) -> None:
-    """Revoke a token; requests with it are refused from now on."""
+    """Revoke a token and all tokens that were made with it; requests with them are refused from now on."""
     user = get_token_owner(actor, owner)
     with change(actor=actor):
-        gone, _ = AccessToken.objects.filter(owner=user, name=name).delete()
+        tokens = _tokens_within_reach(actor, user, Permission.PLATFORM_WRITE)
+        gone, _ = tokens.filter(name=name).delete()
         if not gone:
-            raise NotFound(f"{owner} has no token {name}.")
+            raise _unknown_token(actor, owner, name)
 
 
 def get_token_owner(actor: Actor, owner: str, permission: Permission = Permission.PLATFORM_WRITE) -> User:
@@ -81,22 +88,89 @@ def get_token_owner(actor: Actor, owner: str, permission: Permission = Permissio
 
 
 def list_tokens(*, actor: Actor, owner: str) -> list[AccessToken]:
-    """The tokens of a user by name, expired ones too. For the user and for platform readers."""
-    return list(
-        AccessToken.objects.filter(owner=get_token_owner(actor, owner, Permission.PLATFORM_READ)).order_by("name")
-    )
+    """The tokens of a user by name, expired ones too. For the user and for platform readers. A token with fewer roles
+    than its owner lists only itself and the tokens made with it."""
+    user = get_token_owner(actor, owner, Permission.PLATFORM_READ)
+    return list(_tokens_within_reach(actor, user, Permission.PLATFORM_READ).order_by("name"))
 
 
 def get_token(*, actor: Actor, owner: str, name: str) -> AccessToken:
     """One token. Raises NotFound, Forbidden."""
-    token = AccessToken.objects.filter(owner=get_token_owner(actor, owner, Permission.PLATFORM_READ), name=name).first()
+    user = get_token_owner(actor, owner, Permission.PLATFORM_READ)
+    token = _tokens_within_reach(actor, user, Permission.PLATFORM_READ).filter(name=name).first()
     if token is None:
-        raise NotFound(f"{owner} has no token {name}.")
+        raise _unknown_token(actor, owner, name)
     return token
 
 
+def _acting_token(actor: Actor) -> AccessToken | None:
+    """The token through which the actor acts. Raises Unauthenticated if it ended meanwhile."""
+    if actor.token_id is None:
+        return None
+    token = AccessToken.objects.filter(pk=actor.token_id, expires_at__gt=timezone.now()).first()
+    if token is None:
+        raise Unauthenticated("The login has expired or was revoked. Log in again.")
+    return token
+
+
+def _tokens_within_reach(actor: Actor, owner: User, permission: Permission) -> QuerySet[AccessToken]:
+    """The tokens of `owner` that the actor may see or delete. A token with fewer roles than its owner reaches itself
+    and its descendants only, unless these roles include the platform permission, which reaches the tokens of all
+    users."""
+    rows = AccessToken.objects.filter(owner=owner)
+    acting = _acting_token(actor)
+    if acting is None or acting.roles is None or is_allowed(actor, permission):
+        return rows
+    parents = dict(AccessToken.objects.filter(owner=owner).values_list("pk", "parent_id"))
+    return rows.filter(pk__in=[pk for pk in parents if acting.pk in _lineage(pk, parents)])
+
+
+def _lineage(pk: int, parents: Mapping[int, int | None]) -> list[int]:
+    """A token and those above it. A child is made after its parent, so there is no cycle."""
+    found, above = [pk], parents.get(pk)
+    while above is not None:
+        found.append(above)
+        above = parents.get(above)
+    return found
+
+
+def _unknown_token(actor: Actor, owner: str, name: str) -> NotFound:
+    through = f" that the token {actor.token} has made" if actor.token is not None else ""
+    return NotFound(f"{owner} has no token {name}{through}.")
+
+
+def _default_expiry(parent: AccessToken | None) -> datetime:
+    expires = timezone.now() + DEFAULT_LIFETIME
+    return expires if parent is None else min(expires, parent.expires_at)
+
+
+def _require_room(user: User) -> None:
+    """Refuse one token too many. The caller holds the lock of the account. Raises Conflict."""
+    limit = settings.OSMO.max_tokens
+    count = AccessToken.objects.filter(owner=user).count()
+    if count < limit:
+        return
+    expired = AccessToken.objects.filter(owner=user, expires_at__lte=timezone.now()).count()
+    raise Conflict.of(
+        [
+            Violation(
+                "name",
+                "too_many_tokens",
+                f"{user.username} has {count} access tokens ({expired} of them expired); at most {limit} are allowed. "
+                "Delete some first.",
+                numbers=(("tokens", count), ("limit", limit)),
+            )
+        ]
+    )
+
+
 def _violations(
-    name: str, expires: datetime, roles: Collection[str] | None, owner: str, held: Collection[str]
+    name: str,
+    expires: datetime,
+    roles: Collection[str] | None,
+    owner: str,
+    held: Collection[str],
+    parent: AccessToken | None,
 ) -> list[Violation]:
     found = []
     if not _NAME.match(name) or len(name) > 100:
@@ -113,8 +187,19 @@ def _violations(
         found.append(Violation("expires_at", "expired", "The expiry must lie in the future."))
     elif expires > now + MAX_LIFETIME:
         found.append(Violation("expires_at", "too_long", f"A token lives at most {MAX_LIFETIME.days} days."))
+    elif parent is not None and expires > parent.expires_at:
+        found.append(
+            Violation(
+                "expires_at",
+                "outlives_parent",
+                f"The token {parent.name} makes this one and ends at {parent.expires_at:%Y-%m-%d %H:%M} UTC; the new "
+                f"one would live until {expires:%Y-%m-%d %H:%M}. Name an earlier day, or make it in the browser.",
+            )
+        )
+    limited = parent is not None and parent.roles is not None
+    who = f"The token {parent.name} of {owner}" if parent is not None and limited else owner
     found += [
-        Violation("roles", "role_not_held", f"{owner} does not have the role {role} to give to a token.")
+        Violation("roles", "role_not_held", f"{who} does not have the role {role} to give to a token.")
         for role in roles or ()
         if role not in held
     ]

@@ -8,6 +8,7 @@ from django.contrib.auth.models import Group
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.roles import (
@@ -22,7 +23,7 @@ from pools.domain.roles import (
 )
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.locking import lock_role, lock_user
-from pools.models import AccessToken, Pool, RoleAssignment, User
+from pools.models import AccessToken, IdempotencyRecord, Pool, RoleAssignment, User
 from pools.permissions import require_platform
 from pools.transactions import change
 
@@ -56,9 +57,11 @@ def create_user(
                 f"User {username} exists already; the account is closed. Open it again, in the browser or with "
                 f"`osmo-admin user enable {username}`."
             )
-        user.is_active, user.created_by = True, actor.username
+        # The clock of the audit trail: earlier entries of this name belong to another person.
+        user.is_active, user.created_by, user.date_joined = True, actor.username, Now()
         user.set_password(password)
         user.save()
+        user.refresh_from_db(fields=["date_joined"])
         _grant(user, roles, actor)
         return user
 
@@ -77,6 +80,7 @@ def delete_user(*, actor: Actor, username: str, description: str = "") -> None:
             user.save(update_fields=["is_active", "password"])
             RoleAssignment.objects.filter(user=user).delete()
             AccessToken.objects.filter(owner=user).delete()
+            IdempotencyRecord.objects.filter(user_id=user.pk).delete()
         else:
             user.delete()
 

@@ -55,8 +55,7 @@ class PodGroupValidation(View):
         excluded_statuses=[404],
     )
     def post(self, request: Request) -> Response:
-        manifest = request.data
-        return self.run_once(lambda: Response(validation_body(manifest)))
+        return Response(validation_body(request.data))
 
 
 class PodGroupPlan(View):
@@ -72,5 +71,4 @@ class PodGroupPlan(View):
         excluded_statuses=[404],
     )
     def post(self, request: Request) -> Response:
-        body = request.data
-        return self.run_once(lambda: Response(plan_body(body, WEB_BOUNDS)))
+        return Response(plan_body(request.data, WEB_BOUNDS))

@@ -8,6 +8,7 @@ from rest_framework.response import Response
 from pools.api.request_parsing import body_object, reject_unknown_keys
 from pools.api.schema import describe_operation
 from pools.api.views import View
+from pools.permissions import require_platform
 from scheduling.api.work_schemas import NOTES_BODY, SCHEDULING_RESULT
 from scheduling.services.simulated.reconcile import reconcile_now
 
@@ -18,4 +19,7 @@ class ReconcileRequest(View):
     @describe_operation("Run scheduling on a simulated backend now.", body=NOTES_BODY, answer=SCHEDULING_RESULT)
     def post(self, request: Request, backend: str) -> Response:
         reject_unknown_keys(body_object(request), "description", "tags")
-        return self.run_once(lambda: Response(reconcile_now(actor=self.actor, backend=backend)))
+        return self.run_once(
+            lambda: Response(reconcile_now(actor=self.actor, backend=backend)),
+            require=lambda: require_platform(self.actor),
+        )

@@ -11,7 +11,9 @@ from pools.api.request_parsing import BodyReader, body_object, query_boolean
 from pools.api.schema import array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, ErrorCode, Violation
+from pools.domain.roles import Permission
 from pools.domain.structured_input import ValueReader
+from pools.permissions import require_permission
 from scheduling.api.queries import parse_pairs, query_list
 from scheduling.api.work_schemas import (
     BATCH_SUBMISSION_BODY,
@@ -53,7 +55,7 @@ class WorkflowSubmission(View):
     )
     def post(self, request: Request, pool: str) -> Response:
         submission = _read_submission_request(self, request)
-        return self.run_once(lambda: _submit_or_check(self, request, pool, submission))
+        return _run_once(self, request, pool, submission)
 
 
 class WorkflowBatchSubmission(View):
@@ -87,7 +89,7 @@ class WorkflowBatchSubmission(View):
             receipts = submit_many(actor=self.actor, pool=pool, submissions=submissions)
             return Response({"workflows": [_submission_body(receipt, links) for receipt in receipts]})
 
-        return self.run_once(operation)
+        return self.run_once(operation, require=lambda: require_permission(self.actor, Permission.POOL_SUBMIT, pool))
 
 
 class WorkflowRestart(View):
@@ -113,7 +115,15 @@ class WorkflowRestart(View):
                 workflow_id=failed.name,
             )
         submission = resubmission(failed, Submission(file="", priority=Priority(failed.priority)))
-        return self.run_once(lambda: _submit_or_check(self, request, pool, submission))
+        return _run_once(self, request, pool, submission)
+
+
+def _run_once(view: View, request: Request, pool: str, submission: Submission) -> Response:
+    return view.run_once(
+        lambda: _submit_or_check(view, request, pool, submission),
+        require=lambda: require_permission(view.actor, Permission.POOL_SUBMIT, pool),
+        is_preview=query_boolean(request, "validation_only") or query_boolean(request, "dry_run"),
+    )
 
 
 def _submit_or_check(view: View, request: Request, pool: str, submission: Submission) -> Response:

@@ -18,6 +18,7 @@ from pools.api.request_parsing import (
 )
 from pools.api.schema import BOOLEAN, DRY_RUN, NULL, TEXT, QueryParameter, array_of, describe_operation, object_with
 from pools.api.views import View
+from pools.domain.roles import Actor
 from pools.services.dry_run import read_effect
 from scheduling.api.queries import query_list
 from scheduling.api.work_schemas import END_REPORT, NOTES_BODY, WORKFLOW_ANSWER, WORKFLOW_FILTERS, WORKFLOW_LIST_ANSWER
@@ -32,7 +33,13 @@ from scheduling.selectors.workflows import (
     list_tags,
     list_workflows,
 )
-from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow, tag_workflow
+from scheduling.services.workflows.user_actions import (
+    cancel_workflow,
+    end_workflow,
+    require_manage,
+    require_own_or_manage,
+    tag_workflow,
+)
 
 REPORTABLE_STATUSES = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 
@@ -83,7 +90,7 @@ class WorkflowCancel(View):
             workflow = cancel_workflow(actor=self.actor, name=name, message=message, force=force)
             return Response({"name": workflow.name})
 
-        return _apply_or_preview(self, request, name, operation)
+        return _apply_or_preview(self, request, name, operation, require_own_or_manage)
 
 
 class WorkflowEnd(View):
@@ -107,7 +114,7 @@ class WorkflowEnd(View):
             )
             return Response(_workflow_body(self, request, name))
 
-        return _apply_or_preview(self, request, name, operation)
+        return _apply_or_preview(self, request, name, operation, require_manage)
 
 
 class WorkflowTags(View):
@@ -131,7 +138,7 @@ class WorkflowTags(View):
             tag_workflow(actor=self.actor, name=name, add=add, remove=remove)
             return Response(None)
 
-        return _apply_or_preview(self, request, name, operation)
+        return _apply_or_preview(self, request, name, operation, require_own_or_manage)
 
 
 class TagList(View):
@@ -142,10 +149,13 @@ class TagList(View):
         return Response({"tags": list_tags(self.actor)})
 
 
-def _apply_or_preview(view: View, request: Request, name: str, operation: Callable[[], Response]) -> Response:
-    """Run the operation, or with `dry_run` answer its effect on the workflow."""
+def _apply_or_preview(
+    view: View, request: Request, name: str, operation: Callable[[], Response], require: Callable[[Actor, str], object]
+) -> Response:
+    """Run the operation, or with `dry_run` answer its effect on the workflow. `require` asks for the permission of the
+    operation."""
     if not query_boolean(request, "dry_run"):
-        return view.run_once(operation)
+        return view.run_once(operation, require=lambda: require(view.actor, name))
     get_visible_workflow(view.actor, name)
     return Response(read_effect(operation, read_state=lambda: _workflow_body(view, request, name)))
 

@@ -10,6 +10,7 @@ from django.db.models import Q
 
 from pools.domain.roles import Actor, Permission
 from pools.models import Pool
+from pools.models.membership import account_start
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus, WorkflowStatus
@@ -31,12 +32,13 @@ class WorkflowQuerySet(models.QuerySet["Workflow"]):
     """Reads of workflows."""
 
     def visible_to(self, actor: Actor) -> WorkflowQuerySet:
-        """The actor's own workflows, and all workflows on pools on which the actor has a role; all for platform readers
-        (D10)."""
+        """The actor's own workflows since the account exists, and all workflows on pools on which the actor has a role;
+        all for platform readers (D10)."""
         if actor.can_read_all:
             return self
         roots = Pool.objects.roots().filter(name__in=actor.pools_with(Permission.POOL_READ)).values("id")
-        return self.filter(Q(submitted_by=actor.user_id) | Q(root_pool__in=roots))
+        mine = Q(submitted_by=actor.user_id, submit_time__gte=account_start(actor))
+        return self.filter(mine | Q(root_pool__in=roots))
 
     def active(self) -> WorkflowQuerySet:
         """Workflows that have not ended."""
@@ -87,6 +89,11 @@ class Workflow(models.Model):
             models.Index(fields=["pool", "-submit_time"], name="workflow_by_pool"),
             models.Index(
                 fields=["pool"], name="workflow_live", condition=Q(status__in=sorted(ACTIVE_WORKFLOW_STATUSES))
+            ),
+            models.Index(
+                fields=["submitted_by"],
+                name="workflow_live_by_user",
+                condition=Q(status__in=sorted(ACTIVE_WORKFLOW_STATUSES)),
             ),
         ]
         triggers = [

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from pools.domain.errors import BadInput, Busy, DomainError
-from pools.domain.roles import SYSTEM
+from pools.domain.errors import BadInput, Busy, Conflict, DomainError
+from pools.domain.roles import SYSTEM, Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, LeafUsage, Pool, Reservation
 from pools.services import subpools
@@ -26,8 +26,10 @@ from tests.support.threads import run_concurrently
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 
-def _submit_one(name: str = "job", to: str = "team--a") -> SubmissionReceipt:
-    return submit(actor=factories.admin_actor(), pool=to, submission=Submission(file=factories.workflow_file(name)))
+def _submit_one(name: str = "job", to: str = "team--a", actor: Actor | None = None) -> SubmissionReceipt:
+    return submit(
+        actor=actor or factories.admin_actor(), pool=to, submission=Submission(file=factories.workflow_file(name))
+    )
 
 
 class TestSubmitAgainstDelete:
@@ -117,18 +119,18 @@ class TestEightClientsWithOneWorkflowName:
         """`1 + highest`, read from the workflows: what OSMO's own service does."""
         for number in range(8):
             factories.make_pool(f"team{number}", 100)
-        factories.admin_actor()
+        people = [factories.make_user(f"u{number}", "osmo-admin") for number in range(8)]  # one waits for oneself
         count = r"INSERT INTO scheduling_workflowname.*?RETURNING name AS spec_name, last_number"
         counting = re.compile(count, re.DOTALL)
         highest_plus_one = """
-            SELECT spec_name, many + (SELECT count(*) FROM scheduling_workflow WHERE spec_name = wanted.spec_name)
-                AS last_number FROM wanted, pg_sleep(0.5)
+            SELECT spec_name, many + (SELECT count(*) FROM scheduling_workflow WHERE spec_name = totals.spec_name)
+                AS last_number FROM totals, pg_sleep(0.5)
         """
         statement, replaced = counting.subn(highest_plus_one, insert_rows._insert_statement())
         assert replaced == 1
         monkeypatch.setattr(insert_rows, "_insert_statement", lambda: statement)
-        results = run_concurrently([lambda n=n: _submit_one("same", f"team{n}") for n in range(8)])  # type: ignore[misc]
-        assert any(isinstance(result, Exception) for result in results)
+        results = run_concurrently([lambda n=n: _submit_one("same", f"team{n}", people[n]) for n in range(8)])  # type: ignore[misc]
+        assert any(isinstance(result, Conflict) for result in results), results
 
     @pytest.mark.parametrize("pools", [1, 8], ids=["one pool", "eight pools"])
     def test_with_the_row_numbers_are_dense_and_no_request_fails(self, pools: int) -> None:

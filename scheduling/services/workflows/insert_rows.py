@@ -12,23 +12,33 @@ from functools import cache
 
 from django.db import connection, models
 
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
+from scheduling.locking import LOCK_LIVE_WORK_SQL
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.workflows.bulk_sql import recordset_sql, rows_as_json
 
 
-def insert_workflows(workflows: Sequence[Workflow], groups: Sequence[Group], tasks: Sequence[Task]) -> None:
-    """Insert new workflows and give each its name: `{spec_name}-{n}` with n dense, `1 + highest`, in the order given.
+def insert_workflows(
+    user_id: int, workflows: Sequence[Workflow], groups: Sequence[Group], tasks: Sequence[Task]
+) -> int:
+    """Insert new workflows of a user and give each its name: `{spec_name}-{n}` with n dense, `1 + highest`, in the
+    order given. Returns how many live workflows the user had before.
 
     Submissions with equal names wait for each other at their row of :class:`WorkflowName` until the transaction ends.
+    Submissions of a user to several pools wait for each other too, so that the number returned counts all of them.
     The caller holds the lock of the tree.
     """
     assert connection.in_atomic_block
     with connection.cursor() as cursor:
-        cursor.execute(_insert_statement(), [rows_as_json(workflows), rows_as_json(groups), rows_as_json(tasks)])
-        names = dict(cursor.fetchall())
+        documents = [rows_as_json(rows) for rows in (workflows, groups, tasks)]
+        cursor.execute(_insert_statement(), [user_id, *documents, user_id])
+        cursor.nextset()  # the lock, a statement of its own: the count needs a younger snapshot
+        rows = cursor.fetchall()
+        names = {uuid: name for uuid, name, _ in rows}
     for workflow in workflows:
         workflow.name = names[workflow.uuid]
         workflow._state.adding = False
+    return int(rows[0][2])
 
 
 @cache
@@ -39,7 +49,9 @@ def _insert_statement() -> str:
         values = ", ".join(computed.get(name, f'"{name}"') for name in columns)
         return f"INSERT INTO {model._meta.db_table} ({names}) SELECT {values} FROM {source}"
 
+    live = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))
     return f"""
+        {LOCK_LIVE_WORK_SQL};
         WITH submitted AS MATERIALIZED (
             SELECT * FROM {recordset_sql(Workflow)} WITH ORDINALITY
         ), totals AS (
@@ -60,5 +72,7 @@ def _insert_statement() -> str:
         ), tasks AS (
             {insert(Task, recordset_sql(Task), {})}
         )
-        SELECT uuid, full_name FROM named
+        SELECT uuid, full_name, (
+            SELECT count(*) FROM scheduling_workflow WHERE submitted_by_id = %s AND status IN ({live})
+        ) FROM named
     """

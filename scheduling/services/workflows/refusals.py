@@ -32,6 +32,20 @@ def worker_cap_refusal(faults: Sequence[Sequence[Violation]]) -> BadInput:
     return batch_refusal(faults, ErrorCode.RESOURCE)
 
 
+def live_work_refusal(username: str, live: int, requested: int, limit: int) -> BadInput:
+    """The user has too many workflows that have not ended."""
+    message = (
+        f"{username} has {live} workflows that have not ended; with the {requested} of this request there would be "
+        f"more than {limit}, the most of one user. Nothing was stored: wait until some have ended, or cancel some."
+    )
+    numbers = (("live", live), ("requested", requested), ("limit", limit))
+    return BadInput(
+        message,
+        [Violation("workflow", "too_many_live_workflows", message, numbers=numbers)],
+        error_code=ErrorCode.RESOURCE,
+    )
+
+
 def batch_refusal(
     faults: Sequence[Sequence[Violation]], error_code: ErrorCode | None = None, *, unread: int = 0
 ) -> BadInput:

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import transaction
 
 from pools.domain.amounts import Gpus
@@ -36,7 +37,13 @@ from scheduling.services.gpu_quota.workloads import single_worker_violations
 from scheduling.services.workflows.insert_rows import insert_workflows
 from scheduling.services.workflows.new_rows import build_group, build_tasks
 from scheduling.services.workflows.pool_rules import pool_spec_rules
-from scheduling.services.workflows.refusals import batch_refusal, file_refusal, verdict_refusal, worker_cap_refusal
+from scheduling.services.workflows.refusals import (
+    batch_refusal,
+    file_refusal,
+    live_work_refusal,
+    verdict_refusal,
+    worker_cap_refusal,
+)
 from scheduling.specs import ParsedSpec, RenderBudget, SpecRules, check_labels, parse
 
 MAX_NAMED_TASKS = 5  # in one message
@@ -294,7 +301,10 @@ def _insert(actor: Actor, leaf: Pool, prepared: Sequence[_PreparedSubmission], n
             group = build_group(workflow, position, group_spec)
             groups.append(group)
             tasks += build_tasks(group, group_spec)
-    insert_workflows(workflows, groups, tasks)
+    assert actor.user_id is not None, "only people submit"
+    live = insert_workflows(actor.user_id, workflows, groups, tasks)
+    if live + len(workflows) > settings.OSMO.max_live_workflows:
+        raise live_work_refusal(actor.username, live, len(workflows), settings.OSMO.max_live_workflows)
     claims = [
         ReservationClaim(
             workflow.uuid, workflow.name, actor.username, str(workflow.priority), item.spec.largest_gang_gpus

@@ -26,8 +26,7 @@ def cancel_workflow(*, actor: Actor, name: str, message: str = "", force: bool =
 
     A finished workflow is a BadInput, unless `force`; then nothing changes.
     """
-    visible = get_visible_workflow(actor, name)
-    _require_own_or_manage(actor, visible)
+    visible = require_own_or_manage(actor, name)
     with change(actor=actor, description=message):
         root = _lock_root(visible)
         work = WorkflowTransition(root, [visible.pk], now=database_time())
@@ -56,8 +55,7 @@ def end_workflow(
     Raises Conflict for a gang that is not running and for a cluster, where ends are observed, NotFound for an
     unknown group.
     """
-    visible = get_visible_workflow(actor, name)
-    require_permission(actor, Permission.POOL_MANAGE_WORK, visible.root_pool.name)
+    visible = require_manage(actor, name)
     with change(actor=actor, description=description):
         root = _lock_root(visible)
         assert root.backend is not None
@@ -82,8 +80,7 @@ def end_workflow(
 
 def tag_workflow(*, actor: Actor, name: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Workflow:
     """Remove tags, then add tags. For the owner or an admin of the pool. A repetition is not an error."""
-    visible = get_visible_workflow(actor, name)
-    _require_own_or_manage(actor, visible)
+    visible = require_own_or_manage(actor, name)
     rule = "1 to 63 letters, digits and - _ . : /, a letter or digit first and last"
     found = [
         Violation("add", "bad_tag", f"{tag[:60]!r} is not a valid tag: {rule}.") for tag in add if not _TAG.match(tag)
@@ -107,9 +104,19 @@ def may_cancel(actor: Actor, workflow: Workflow) -> bool:
     return own or is_allowed(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
 
 
-def _require_own_or_manage(actor: Actor, workflow: Workflow) -> None:
+def require_own_or_manage(actor: Actor, name: str) -> Workflow:
+    """The workflow, if the actor owns it or is an admin of its pool. Raises NotFound, Forbidden."""
+    workflow = get_visible_workflow(actor, name)
     if not may_cancel(actor, workflow):
         require_permission(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
+    return workflow
+
+
+def require_manage(actor: Actor, name: str) -> Workflow:
+    """The workflow, if the actor is an admin of its pool. Raises NotFound, Forbidden."""
+    workflow = get_visible_workflow(actor, name)
+    require_permission(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
+    return workflow
 
 
 def _lock_root(workflow: Workflow) -> Pool:

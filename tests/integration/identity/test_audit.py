@@ -54,6 +54,28 @@ class TestWhoSeesWhat:
     def test_without_a_role_there_is_only_oneself(self, caller: Callers) -> None:
         assert self._objects(caller("carol")) == {"user/carol", "token/t0"}
 
+    @pytest.mark.parametrize("has_work", [False, True], ids=["the row went", "the row stayed"])
+    def test_a_removed_users_name_made_again_is_another_person(
+        self, caller: Callers, admin: ApiCaller, has_work: bool
+    ) -> None:
+        """A review read `pool/zsecret--zz1` with its reason so. A user with work keeps the row."""
+        zed = factories.make_user("zed", "osmo-team-admin")
+        resize_subpool(actor=zed, parent="team", subpool_name="b", quota=10, description="very private reason")
+        if has_work:
+            factories.submit_workflow(zed, "team--a", name="secret")
+        assert self._objects(caller("zed")) >= {"pool/team--b"}
+        assert admin("DELETE", "/api/auth/user/zed").status == 200
+        assert admin("POST", "/api/auth/user", {"id": "zed"}).status == 200
+
+        again = caller("zed")
+        assert self._objects(again) == {"user/zed", f"token/{again.token.name}"}  # type: ignore[union-attr]
+        assert "private" not in str(again("GET", AUDIT).body)
+        assert again("GET", "/api/workflow?all_pools=True").body["workflows"] == []
+        assert again("GET", "/api/workflow/secret-1").status == 404
+        zed_row = User.objects.get(username="zed")
+        assert zed_row.as_actor().roles == frozenset()
+        assert admin("GET", "/api/auth/user/zed").body["created_by"] == "root"
+
     def test_a_filter_opens_nothing(self, caller: Callers) -> None:
         assert caller("bob")("GET", f"{AUDIT}?object=pool/team--b").body == {"entries": [], "more_entries": False}
 

@@ -1,0 +1,93 @@
+"""Limits of a user hold for requests that run side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pools.domain.errors import BadInput, Conflict, DomainError, Throttled
+from pools.locking import LOCK_ANSWERS_SQL
+from pools.models import AccessToken, IdempotencyRecord, User
+from pools.services import access_tokens, idempotency
+from pools.services.access_tokens import create_token
+from pools.services.idempotency import run_once
+from scheduling.locking import LOCK_LIVE_WORK_SQL
+from scheduling.models import Workflow
+from scheduling.services.workflows import insert_rows, submission
+from scheduling.services.workflows.submission import Submission, submit
+from tests.support import factories
+from tests.support.races import Rendezvous
+from tests.support.threads import run_concurrently
+
+pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def limit(settings: Any) -> Callable[..., None]:
+    def change(**limits: int) -> None:
+        settings.OSMO = dataclasses.replace(settings.OSMO, **limits)
+
+    return change
+
+
+@pytest.fixture(params=["locked", "without the lock"])
+def most(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many of two get in, where one is allowed: without the lock both have counted before either commits."""
+    if request.param == "locked":
+        return 1
+    monkeypatch.setattr(Rendezvous, "timeout_seconds", 30.0)
+    insert, store = insert_rows._insert_statement(), idempotency._STORE_SQL
+    assert insert.count(LOCK_LIVE_WORK_SQL) == store.count(LOCK_ANSWERS_SQL) == 1
+    monkeypatch.setattr(insert_rows, "_insert_statement", lambda: insert.replace(LOCK_LIVE_WORK_SQL, "SELECT %s"))
+    monkeypatch.setattr(idempotency, "_STORE_SQL", store.replace(LOCK_ANSWERS_SQL, "SELECT %s"))
+    monkeypatch.setattr(access_tokens, "lock_user", lambda _: None)
+    return 2
+
+
+def test_live_workflows_in_several_pools(
+    most: int, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The locks of two trees do not order the two submissions; that of the user's live work does."""
+    limit(max_live_workflows=1)
+    for name in ("one", "two"):
+        factories.make_pool(name, 10)
+    actor = factories.make_user("ann", "osmo-one-user", "osmo-two-user")
+    Rendezvous(2).after_call(monkeypatch, submission, "insert_workflows")
+
+    def send(pool: str) -> object:
+        return submit(actor=actor, pool=pool, submission=Submission(file=factories.workflow_file(pool)))
+
+    results = run_concurrently([lambda: send("one"), lambda: send("two")])
+    refusals = [result.details[0].code for result in results if isinstance(result, BadInput)]
+    assert refusals == ["too_many_live_workflows"] * (2 - most)
+    assert Workflow.objects.count() == most
+
+
+def test_tokens(most: int, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(max_tokens=1)
+    actor = factories.make_user("ann")
+    Rendezvous(2).after_call(monkeypatch, access_tokens, "_require_room")
+    results = run_concurrently(
+        [lambda n=n: create_token(actor=actor, owner="ann", name=f"t{n}") for n in range(2)]  # type: ignore[misc]
+    )
+    refusals = [result.details[0].code for result in results if isinstance(result, Conflict)]
+    assert refusals == ["too_many_tokens"] * (2 - most)
+    assert AccessToken.objects.count() == most
+
+
+def test_stored_answers(most: int, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(max_stored_answers=1)
+    actor = factories.make_user("ann")
+    Rendezvous(2).after_call(monkeypatch, idempotency, "_store")
+
+    def send(number: int) -> None:
+        with run_once(actor=actor, address="POST /x", key=f"k{number}", body=b"") as slot:
+            User.objects.create(username=f"made-{number}")
+            slot.answer = {"number": number}
+
+    results = run_concurrently([lambda n=n: send(n) for n in range(2)])  # type: ignore[misc]
+    assert [type(result) for result in results if isinstance(result, DomainError)] == [Throttled] * (2 - most)
+    assert IdempotencyRecord.objects.count() == User.objects.filter(username__startswith="made").count() == most

@@ -1,0 +1,188 @@
+"""An `Idempotency-Key` belongs to one credential: its stored answer is for that one, while it may still ask."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pools.domain.roles import SYSTEM
+from pools.models import AccessToken, IdempotencyRecord, Pool, User
+from pools.services.users import create_user, delete_user, grant_role, revoke_role
+from scheduling.models import Workflow
+from tests.integration.identity.conftest import ApiCaller
+from tests.support import factories
+
+Callers = Callable[..., ApiCaller]
+TOKEN = "/api/auth/access_token/full"
+USERS = "/api/auth/user"
+
+
+@pytest.fixture
+def root(caller: Callers) -> ApiCaller:
+    """A platform admin who is a viewer too, with a whole token."""
+    return caller("root", "osmo-admin", "osmo-viewer")
+
+
+@pytest.fixture
+def viewer_only(root: ApiCaller, caller: Callers) -> ApiCaller:
+    """Another token of the same user, which may only read."""
+    return caller("root", token_roles=("osmo-viewer",))
+
+
+class TestCredential:
+    """Reproductions of a review: a key was the user's, and permission was asked for after it."""
+
+    def test_a_lesser_token_gets_no_secret(self, root: ApiCaller, viewer_only: ApiCaller) -> None:
+        first = root("POST", TOKEN, idempotency_key="deploy-1")
+        assert len(first.body) == 43
+        again = viewer_only("POST", TOKEN, idempotency_key="deploy-1")
+        assert again.status != 200
+        assert first.body not in str(again.body)
+
+    def test_a_lesser_token_gets_no_answer_of_a_write(self, root: ApiCaller, viewer_only: ApiCaller) -> None:
+        assert root("POST", USERS, {"id": "bob"}, idempotency_key="deploy-1").status == 200
+        assert viewer_only("POST", USERS, {"id": "bob"}, idempotency_key="deploy-1").status == 403
+
+    def test_the_login_is_another_credential(self, root: ApiCaller, viewer_only: ApiCaller, client: Any) -> None:
+        assert root("POST", USERS, {"id": "bob"}, idempotency_key="k").status == 200
+        client.force_login(User.objects.get(username="root"), "django.contrib.auth.backends.ModelBackend")
+        answer = client.post(USERS, {"id": "bob"}, "application/json", headers={"Idempotency-Key": "k"})
+        assert answer.status_code == 409  # it is a request of its own, and bob exists
+        assert "Idempotent-Replayed" not in answer.headers
+
+    def test_a_revoked_role_ends_the_repetitions(self, root: ApiCaller) -> None:
+        create_user(actor=SYSTEM, username="second", roles=["osmo-admin"])
+        assert root("POST", USERS, {"id": "bob"}, idempotency_key="k").status == 200
+        revoke_role(actor=SYSTEM, username="root", role="osmo-admin")
+        assert root("POST", USERS, {"id": "bob"}, idempotency_key="k").status == 403
+        grant_role(actor=SYSTEM, username="root", role="osmo-admin")
+        again = root("POST", USERS, {"id": "bob"}, idempotency_key="k")
+        assert (again.status, again.headers["Idempotent-Replayed"]) == (200, "true")
+
+    def test_a_removed_user_made_again_is_another_person(self, caller: Callers) -> None:
+        factories.make_pool("team")
+        bob = caller("bob", "osmo-team-user")
+        bob("POST", "/api/pool/team/workflow", {"file": factories.workflow_file()})  # so that the row of bob stays
+        user_id = User.objects.get(username="bob").pk
+        path, body = "/api/profile/settings", {"pool": "team"}
+        assert bob("POST", path, body, idempotency_key="k").status == 200
+        delete_user(actor=SYSTEM, username="bob")
+        assert not IdempotencyRecord.objects.filter(user_id=user_id).exists()
+
+
+class TestEveryAddress:
+    """Each POST that stores its answer asks for the permission of the request before it repeats the answer."""
+
+    def _calls(self) -> Iterator[tuple[str, str, Any, tuple[str, ...]]]:
+        yield "boss", "/api/configs/pool/team/subpool", {"subpool_name": "a", "quota": 5}, ("osmo-team-admin",)
+        yield "boss", "/api/pool/team/workflow", {"file": factories.workflow_file()}, ("osmo-team-admin",)
+        many = {"workflows": [{"file": factories.workflow_file()}]}
+        yield "boss", "/api/pool/team/workflows", many, ("osmo-team-admin",)
+        yield "boss", "/api/workflow/theirs-1/cancel", None, ("osmo-team-admin",)
+        yield "boss", "/api/workflow/theirs-1/tag?add=x", None, ("osmo-team-admin",)
+        worker = {"id": "w", "workload": "x", "request": {"tflops": "1", "vram": "1Gi"}}
+        yield "root", "/api/gpu_quota/ns-1/allocation", worker, ("osmo-admin",)
+        yield "root", "/api/gpu_quota/ns-1/allocation/w/commit", None, ("osmo-admin",)
+        yield "root", "/api/auth/user", {"id": "new"}, ("osmo-admin",)
+        yield "root", "/api/auth/user/boss/roles", {"role_name": "osmo-viewer"}, ("osmo-admin",)
+        yield "root", "/api/auth/user/boss/access_token/robot", None, ("osmo-admin",)
+        yield "root", "/api/backend/sim/settle", None, ("osmo-admin",)
+
+    def test_without_its_role_the_answer_is_that_of_a_first_request(self, caller: Callers) -> None:
+        factories.make_pool("team")
+        theirs = factories.make_user("theirs", "osmo-team-user")
+        factories.submit_workflow(theirs, "team", name="theirs")
+        create_user(actor=SYSTEM, username="other-root", roles=["osmo-admin"])
+        people = {"boss": caller("boss", "osmo-team-admin"), "root": caller("root", "osmo-admin")}
+        for name, path, body, roles in self._calls():
+            who = people[name]
+            first = who("POST", path, body, idempotency_key=f"k{path}")
+            assert first.status == 200, (path, first.body)
+            again = who("POST", path, body, idempotency_key=f"k{path}")
+            is_secret = "access_token" in path
+            assert again.status == (409 if is_secret else 200), (path, again.body)
+            assert is_secret or (again.body, again.headers["Idempotent-Replayed"]) == (first.body, "true"), path
+            for role in roles:
+                revoke_role(actor=SYSTEM, username=name, role=role)
+            refused = who("POST", path, body, idempotency_key=f"k{path}")
+            fresh = who("POST", path, body)
+            assert refused.status in {403, 404}, (path, refused.body)
+            assert (refused.status, refused.body["message"]) == (fresh.status, fresh.body["message"]), path
+            for role in roles:
+                grant_role(actor=SYSTEM, username=name, role=role)
+
+
+class TestSecrets:
+    def test_a_repetition_says_that_the_token_exists(self, root: ApiCaller) -> None:
+        first = root("POST", TOKEN, idempotency_key="k")
+        again = root("POST", TOKEN, idempotency_key="k")
+        assert (again.status, again.body["details"][0]["code"]) == (409, "secret_shown_once")
+        assert "The token full of root was created" in again.body["message"]
+        assert first.body not in str(again.body)
+        assert "Retry-After" not in again.headers  # the same request gives the same answer
+        assert AccessToken.objects.filter(name="full").count() == 1
+
+    def test_nothing_stored_leads_to_the_secret(self, root: ApiCaller) -> None:
+        root("POST", TOKEN, idempotency_key="k")
+        assert IdempotencyRecord.objects.get().response == [None, None]
+
+
+class TestLimits:
+    @pytest.fixture
+    def limit(self, settings: Any) -> Callable[..., None]:
+        def change(**limits: int) -> None:
+            settings.OSMO = dataclasses.replace(settings.OSMO, **limits)
+
+        return change
+
+    def test_the_number_of_stored_answers(self, root: ApiCaller, limit: Callable[..., None]) -> None:
+        limit(max_stored_answers=2)
+        for number in range(2):
+            assert root("POST", USERS, {"id": f"u{number}"}, idempotency_key=f"k{number}").status == 200
+        refused = root("POST", USERS, {"id": "u2"}, idempotency_key="k2")
+        assert (refused.status, refused.body["error_code"]) == (429, "USER")
+        assert "2 answers" in refused.body["message"]
+        assert "leave the key out" in refused.body["message"]
+        assert 0 < int(refused.headers["Retry-After"]) <= 86_400
+        assert not User.objects.filter(username="u2").exists()
+        assert root("POST", USERS, {"id": "u1"}, idempotency_key="k1").status == 200  # a repetition needs no room
+        assert root("POST", USERS, {"id": "u2"}).status == 200
+
+    def test_the_bytes_of_stored_answers(self, root: ApiCaller, limit: Callable[..., None]) -> None:
+        root("POST", USERS, {"id": "u0"}, idempotency_key="k0")
+        size = IdempotencyRecord.objects.get().size
+        limit(max_stored_bytes=2 * size - 1)
+        assert root("POST", USERS, {"id": "u1"}, idempotency_key="k1").status == 429
+        limit(max_stored_bytes=2 * size)
+        assert root("POST", USERS, {"id": "u1"}, idempotency_key="k1").status == 200
+
+    def test_the_size_of_one_answer(self, root: ApiCaller, limit: Callable[..., None]) -> None:
+        limit(max_answer_bytes=20)
+        refused = root("POST", USERS, {"id": "u0"}, idempotency_key="k0")
+        assert (refused.status, refused.body["details"][0]["code"]) == (400, "answer_too_large")
+        assert not User.objects.filter(username="u0").exists()
+        assert not IdempotencyRecord.objects.exists()
+
+    def test_requests_that_write_nothing_store_nothing(self, root: ApiCaller) -> None:
+        factories.make_pool("team", 10)
+        file = {"file": factories.workflow_file()}
+        questions = [
+            ("/api/simulate", {"live": True, "changes": []}),
+            ("/api/podgroup/validate", {"kind": "PodGroup", "spec": {"minMember": 1}}),
+            ("/api/podgroup/plan", {"podgroup": {"kind": "PodGroup", "spec": {"minMember": 1}}}),
+            ("/api/pool/team/workflow?dry_run=True", file),
+            ("/api/pool/team/workflow?validation_only=True&dry_run=True", file),
+            ("/api/pool/team/workflows?dry_run=True", {"workflows": [file]}),
+            ("/api/configs/pool/team/subpool?dry_run=True", {"subpool_name": "a", "quota": 1}),
+            ("/api/gpu_quota/ns/allocation?dry_run=True", {"id": "w", "workload": "x", "request": {"tflops": "1"}}),
+        ]
+        for path, body in questions:
+            for _ in range(2):
+                answer = root("POST", path, body, idempotency_key="k")
+                assert answer.status == 200, (path, answer.body)
+        assert not IdempotencyRecord.objects.exists()
+        assert not Workflow.objects.exists()
+        assert Pool.objects.count() == 1

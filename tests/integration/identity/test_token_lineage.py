@@ -1,0 +1,181 @@
+"""A token that a token made has at most its roles and its life, and goes with it (reproductions of a review)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import IntegrityError, connection
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM
+from pools.models import AccessToken, User
+from pools.security.tokens import find_token
+from pools.services.access_tokens import create_token
+from pools.services.users import grant_role, rename_pool_roles, revoke_role
+from tests.integration.identity.conftest import ApiCaller
+from tests.support import factories
+
+MINE = "/api/auth/access_token"
+Callers = Callable[..., ApiCaller]
+
+
+def _day(days: int) -> str:
+    return (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%d")
+
+
+def _exchange(secret: str) -> ApiCaller:
+    token = find_token(secret)
+    assert token is not None
+    return ApiCaller(token)
+
+
+@pytest.fixture
+def alice(caller: Callers) -> ApiCaller:
+    """A pool admin with a token of all roles, for a month."""
+    factories.make_pool("a")
+    return caller("alice", "osmo-a-admin")
+
+
+@pytest.fixture
+def limited(alice: ApiCaller, caller: Callers) -> ApiCaller:
+    """Alice's token of one role, which is their only one."""
+    return caller("alice", token_roles=("osmo-a-admin",))
+
+
+class TestRoles:
+    def test_the_child_of_a_limited_token_does_not_follow_later_grants(self, limited: ApiCaller) -> None:
+        child = _exchange(limited("POST", f"{MINE}/child?roles=osmo-a-admin").body)
+        default = _exchange(limited("POST", f"{MINE}/default").body)
+        grant_role(actor=SYSTEM, username="alice", role="osmo-viewer")
+        assert [each("GET", "/api/auth/user").status for each in (limited, child, default)] == [403, 403, 403]
+        assert AccessToken.objects.get(name="default").roles == ["osmo-a-admin"]
+
+    def test_the_child_of_a_whole_token_has_the_roles_of_its_owner(self, alice: ApiCaller) -> None:
+        child = _exchange(alice("POST", f"{MINE}/child").body)
+        grant_role(actor=SYSTEM, username="alice", role="osmo-viewer")
+        assert child("GET", "/api/auth/user").status == 200
+
+    def test_a_role_that_only_its_owner_has(self, limited: ApiCaller) -> None:
+        grant_role(actor=SYSTEM, username="alice", role="osmo-viewer")
+        answer = limited("POST", f"{MINE}/child?roles=osmo-viewer")
+        assert (answer.status, answer.body["details"][0]["code"]) == (400, "role_not_held")
+        assert "The token t1 of alice does not have the role osmo-viewer" in answer.body["message"]
+
+    def test_a_limited_admin_token_gives_others_a_list_of_roles(self, alice: ApiCaller, caller: Callers) -> None:
+        caller("root", "osmo-admin", "osmo-viewer")
+        admin = caller("root", token_roles=("osmo-admin",))
+        assert admin("POST", "/api/auth/user/alice/access_token/robot").status == 200
+        robot = AccessToken.objects.get(name="robot")
+        assert robot.roles == ["osmo-a-admin"]
+        assert robot.parent == admin.token
+
+    def test_a_revoked_role_leaves_both(self, limited: ApiCaller) -> None:
+        limited("POST", f"{MINE}/child")
+        revoke_role(actor=SYSTEM, username="alice", role="osmo-a-admin")
+        factories.check_deferred_constraints()
+        assert set(map(tuple, AccessToken.objects.exclude(roles=None).values_list("roles", flat=True))) == {()}
+
+    def test_a_renamed_pool_takes_both_along(self, limited: ApiCaller) -> None:
+        limited("POST", f"{MINE}/child")
+        rename_pool_roles("a", "b")
+        factories.check_deferred_constraints()
+        assert AccessToken.objects.get(name="child").roles == ["osmo-b-admin"]
+
+
+class TestLife:
+    def test_a_child_cannot_live_longer(self, alice: ApiCaller) -> None:
+        assert alice.token is not None
+        AccessToken.objects.filter(pk=alice.token.pk).update(expires_at=timezone.now() + timedelta(seconds=60))
+        answer = alice("POST", f"{MINE}/long?expires_at={_day(360)}")
+        assert (answer.status, answer.body["details"][0]["code"]) == (400, "outlives_parent")
+        assert "make it in the browser" in answer.body["message"]
+
+        assert alice("POST", f"{MINE}/same").status == 200
+        alice.token.refresh_from_db()
+        assert AccessToken.objects.get(name="same").expires_at == alice.token.expires_at
+
+    def test_a_child_goes_with_its_parent_and_so_does_its_child(self, alice: ApiCaller) -> None:
+        child = _exchange(alice("POST", f"{MINE}/child").body)
+        grandchild = _exchange(child("POST", f"{MINE}/grandchild").body)
+        assert grandchild("GET", "/api/profile/settings").status == 200
+        assert alice("DELETE", f"{MINE}/t0").status == 200
+        assert {each("GET", "/api/profile/settings").status for each in (alice, child, grandchild)} == {401}
+        assert not AccessToken.objects.exists()
+
+    def test_a_token_made_in_the_browser_or_by_the_operator_has_no_parent(self, alice: ApiCaller) -> None:
+        create_token(actor=User.objects.get(username="alice").as_actor(), owner="alice", name="own")
+        assert set(AccessToken.objects.values_list("parent", flat=True)) == {None}
+
+    def test_a_token_that_ends_during_its_own_request_makes_none(self, alice: ApiCaller) -> None:
+        assert alice.token is not None
+        actor = alice.token.owner.as_actor(token=alice.token)
+        AccessToken.objects.filter(pk=alice.token.pk).delete()
+        with pytest.raises(Exception, match="Log in again"):
+            create_token(actor=actor, owner="alice", name="late")
+
+
+class TestReach:
+    """A limited token reaches itself and what it made."""
+
+    def test_it_deletes_no_sibling(self, alice: ApiCaller, limited: ApiCaller) -> None:
+        alice("POST", f"{MINE}/sibling")
+        limited("POST", f"{MINE}/child")
+        answer = limited("DELETE", f"{MINE}/sibling")
+        assert (answer.status, answer.body["message"]) == (
+            404,
+            "alice has no token sibling that the token t1 has made.",
+        )
+        assert limited("GET", f"{MINE}/sibling/roles").status == 404
+        assert [row["token_name"] for row in limited("GET", MINE).body] == ["child", "t1"]
+        assert limited("DELETE", f"{MINE}/child").status == 200
+        assert limited("DELETE", f"{MINE}/t1").status == 200
+
+    def test_a_whole_token_reaches_all_of_its_owner(self, alice: ApiCaller, limited: ApiCaller) -> None:
+        limited("POST", f"{MINE}/child")
+        assert [row["token_name"] for row in alice("GET", MINE).body] == ["child", "t0", "t1"]
+        assert alice("DELETE", f"{MINE}/child").status == 200
+
+    def test_an_admin_token_reaches_the_tokens_of_all_users_with_its_role(
+        self, alice: ApiCaller, caller: Callers
+    ) -> None:
+        caller("root", "osmo-admin", "osmo-a-user")
+        weak, strong = (caller("root", token_roles=roles) for roles in (("osmo-a-user",), ("osmo-admin",)))
+        assert len(weak("GET", MINE).body) == 1
+        assert len(strong("GET", MINE).body) == 3
+        assert weak("DELETE", "/api/auth/user/alice/access_token/t0").status == 403
+
+
+class TestFloor:
+    """What a writer past the services meets."""
+
+    @pytest.mark.parametrize(
+        "change", ["roles = NULL", "roles = '[\"osmo-viewer\"]'", "expires_at = expires_at + interval '1 day'"]
+    )
+    def test_a_child_stays_within_its_parent(self, limited: ApiCaller, change: str) -> None:
+        limited("POST", f"{MINE}/child")
+        with connection.cursor() as cursor:
+            cursor.execute(f"UPDATE pools_accesstoken SET {change} WHERE name = 'child'")
+        with pytest.raises(IntegrityError, match="The token child was made with the token t1"):
+            factories.check_deferred_constraints()
+
+    def test_a_parent_is_not_lowered_below_its_child(self, limited: ApiCaller) -> None:
+        limited("POST", f"{MINE}/child")
+        AccessToken.objects.filter(name="t1").update(roles=[])
+        with pytest.raises(IntegrityError, match="neither have more roles nor live longer"):
+            factories.check_deferred_constraints()
+
+
+class TestNumber:
+    def test_a_user_has_a_limit_of_tokens(self, alice: ApiCaller, settings: object) -> None:
+        import dataclasses
+
+        settings.OSMO = dataclasses.replace(settings.OSMO, max_tokens=3)  # type: ignore[attr-defined]
+        AccessToken.objects.create(owner=alice.token.owner, name="old", digest="0", expires_at=timezone.now())  # type: ignore[union-attr]
+        assert alice("POST", f"{MINE}/three").status == 200
+        answer = alice("POST", f"{MINE}/four")
+        assert (answer.status, answer.body["details"][0]["code"]) == (409, "too_many_tokens")
+        assert "3 access tokens (1 of them expired); at most 3" in answer.body["message"]
+        alice("DELETE", f"{MINE}/old")
+        assert alice("POST", f"{MINE}/four").status == 200
