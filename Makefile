@@ -8,8 +8,15 @@ UP     ?=
 PYTEST ?=
 JOBS   ?= 2
 
+# Of `make check-history`.
+OPERATIONS ?= 2000
+FAULTS     ?= 40
+SEED       ?=
+PLANT      ?=
+OUT        ?=
+
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nightly lint format types imports words migrations check deploy-check openapi openapi-check lock lock-check bench deps-debian setup setup-dev clean
+.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check lock lock-check bench deps-debian setup setup-dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +29,10 @@ test: setup-dev ## run every test; names at the end the tests whose tools are mi
 
 test-nightly: setup-dev ## run the long tests too, with larger samples
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --nightly $(PYTEST)
+
+check-history: setup-dev ## check a history under faults (SEED=7 OPERATIONS=10000 FAULTS=200 PLANT=lock OUT=folder)
+	@$(BIN)/python -m tests.history.run --operations $(OPERATIONS) --faults $(FAULTS) \
+	 $(if $(SEED),--seed $(SEED)) $(if $(PLANT),--plant $(PLANT)) $(if $(OUT),--out $(OUT))
 
 lint: setup-dev ## check rules and format with ruff
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -30,12 +30,7 @@ from tests.history.dump import Sampler, write_tables
 from tests.history.record import FORMAT, TABLES, Recorder, load
 
 PLANTS = ("lock", "trigger", "replay", "snapshot")
-PROCESSES = {
-    process_commands.WEB: 2,
-    process_commands.WORKER: 2,
-    process_commands.BEAT: 1,
-    process_commands.CLUSTERS: 1,
-}
+PROCESSES = 2
 CLIENTS = 8
 REST_SECONDS = 120
 _UNREST = """
@@ -78,6 +73,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--operations", type=int, default=1000)
     parser.add_argument("--faults", type=int, default=20)
     parser.add_argument("--clients", type=int, default=CLIENTS)
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="of the web, and as many workers")
     parser.add_argument("--plant", choices=PLANTS, default=None, help="a fault of the product that must be found")
     parser.add_argument("--check", type=Path, default=None, metavar="FILE", help="check this record again, run nothing")
     parser.add_argument(
@@ -101,6 +97,7 @@ def _command(options: argparse.Namespace) -> list[str]:
     return [
         "python", "-m", "tests.history.run", "--seed", str(options.seed), "--operations", str(options.operations),
         "--faults", str(options.faults), "--clients", str(options.clients),
+        "--processes", str(options.processes),
         *(["--plant", options.plant] if options.plant else []),
     ]  # fmt: skip
 
@@ -118,7 +115,11 @@ def record_run(options: argparse.Namespace) -> Path:
         "header", format=FORMAT, seed=options.seed, operations=options.operations, faults=options.faults,
         clients=options.clients, plant=options.plant, command=_command(options), wall=time.time(),
     )  # fmt: skip
-    installation = HistoryInstallation(logs, PROCESSES, options.plant)
+    counts = {
+        process_commands.WEB: options.processes, process_commands.WORKER: options.processes,
+        process_commands.BEAT: 1, process_commands.CLUSTERS: 1,
+    }  # fmt: skip
+    installation = HistoryInstallation(logs, counts, options.plant)
     try:
         installation.start()
         tokens = installation.login_tokens(options.clients)
