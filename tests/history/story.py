@@ -370,7 +370,11 @@ def _quota_tree(story: Story) -> dict[str, Any]:
 
 def _queue() -> list[dict[str, Any]]:
     def entry(position: int, workflow: str, gpus: int, code: str, numbers: tuple[int, int, int]) -> dict[str, Any]:
-        reason = dict(zip(("requested", "free", "missing"), numbers, strict=True)) | {"code": code, "message": "why"}
+        reason = dict(zip(("requested", "free", "missing"), numbers, strict=True)) | {
+            "code": code,
+            "message": "why",
+            "queue": "osmo-pool-one-team--a",
+        }
         return {
             "workflow": workflow, "group": "first", "backend": "one", "position": position, "gpus": gpus,
             "reason": reason,

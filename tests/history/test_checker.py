@@ -118,13 +118,11 @@ def a_node_is_overbooked(lines: Lines) -> None:
 def low_work_borrows_more_than_the_pool_may(lines: Lines) -> None:
     _put_in_cohort(lines, nominal=20)
     one(lines, "pools_pool", name="team")["borrowing_limit"] = 0
-    entry(lines, "pool.created", "pool/team")["after"]["guarantee"] = 4
 
 
 @fault("low_work_within_the_tree")
 def low_work_takes_more_than_the_cohort_has(lines: Lines) -> None:
     _put_in_cohort(lines, nominal=1)
-    entry(lines, "pool.created", "pool/team")["after"]["guarantee"] = 4
 
 
 def _put_in_cohort(lines: Lines, *, nominal: int) -> None:
@@ -135,6 +133,8 @@ def _put_in_cohort(lines: Lines, *, nominal: int) -> None:
     )
     rows(lines, "pools_auditentry").append(made)
     one(lines, "pools_pool", name="team")["cohort_id"] = 1
+    entry(lines, "pool.created", "pool/team")["after"]["guarantee"] = 4
+    entry(lines, "subpool.updated", "pool/team--a")["after"]["last_quota"] = 4
 
 
 # --- GPU quota ---
@@ -517,6 +517,11 @@ def two_gangs_have_one_position(lines: Lines) -> None:
 @fault("every_waiting_gang_has_one_true_reason")
 def a_reason_has_a_wrong_number(lines: Lines) -> None:
     queue(lines)[0]["reason"]["missing"] = 2
+
+
+@fault("every_waiting_gang_has_one_true_reason")
+def a_reason_asks_for_less_than_the_gang(lines: Lines) -> None:
+    queue(lines)[0]["reason"].update(requested=4, missing=0)
 
 
 @fault("every_waiting_gang_has_one_true_reason")

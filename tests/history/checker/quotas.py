@@ -155,21 +155,22 @@ def _check_cohort(history: History, cohort: Row, roots: list[Any]) -> Iterator[V
         pool = history.pools[item.root]
         evidence = entries(entry.id for entry in item.entries)
         limit = pool["borrowing_limit"]
-        if limit is not None and item.guarantee >= 0 and item.total > item.guarantee + limit:
+        if limit is not None and item.total > item.container_limit() + limit:
             sentence = (
-                f"{low[0]} started, and {item.name} held {item.total} GPUs; its quota is {item.guarantee}, and it may "
-                f"borrow {limit}."
+                f"{low[0]} started, and {item.name} held {item.total} GPUs; its quota is {item.container_limit():g}, "
+                f"and it may borrow {limit}."
             )
             yield Violation("low_work_within_the_tree", item.name, sentence, evidence)
         protected = _protected(history, item)
         if item.total <= protected or any(state.guarantee < 0 for state in now.values()):
             continue
         borrowed = sum(max(0, state.total - _protected(history, state)) for state in now.values())
-        lendable = nominal + sum(state.guarantee - _protected(history, state) for state in now.values())
+        # A pool whose subpools drain counts with the quota that they keep until then.
+        lendable = nominal + sum(state.container_limit() - _protected(history, state) for state in now.values())
         if borrowed > lendable:
             sentence = (
                 f"{low[0]} started on {item.name}, and the pools of cohort {cohort['name']} used {borrowed} GPUs "
-                f"beyond what they keep for themselves; together they have {lendable} to share."
+                f"beyond what they keep for themselves; together they have {lendable:g} to share."
             )
             yield Violation("low_work_within_the_tree", item.name, sentence, evidence)
 

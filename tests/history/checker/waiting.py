@@ -126,7 +126,7 @@ def _fault(facts: _Facts, shown: Mapping[str, Any], history: History) -> str:
     if code == "next_pass":
         return "its reason is next_pass, and everything is at rest: the next pass did not start it."
     if code == "over_quota":
-        return _wrong_numbers(facts, reason, need, over_leaf=over_leaf, over_root=over_root)
+        return _wrong_numbers(facts, reason, need)
     if (over_leaf or over_root) and code != "never_fits":
         name = facts.leaf["name"] if over_leaf else facts.root["name"]
         quota, used = (facts.quota, facts.used) if over_leaf else (facts.root_quota, facts.root_used)
@@ -138,17 +138,19 @@ def _fault(facts: _Facts, shown: Mapping[str, Any], history: History) -> str:
     return ""
 
 
-def _wrong_numbers(facts: _Facts, reason: Mapping[str, Any], need: int, *, over_leaf: bool, over_root: bool) -> str:
-    if not over_leaf and not over_root:
-        return (
-            f"its reason is over_quota, and {facts.leaf['name']} has {facts.used} GPUs of {facts.quota} in use and "
-            f"{facts.root['name']} {facts.root_used} of {facts.root_quota}; it asks for {need}."
-        )
-    quota, used = (facts.quota, facts.used) if over_leaf else (facts.root_quota, facts.root_used)
-    expected = (need, max(0, quota - used), used + need - quota)
-    found = (reason["requested"], reason["free"], reason["missing"])
+def _wrong_numbers(facts: _Facts, reason: Mapping[str, Any], need: int) -> str:
+    """An elastic gang may ask for more than its minimum: its first choice of tasks."""
+    is_leaf = "--" in reason["queue"]
+    name = facts.leaf["name"] if is_leaf else facts.root["name"]
+    quota, used = (facts.quota, facts.used) if is_leaf else (facts.root_quota, facts.root_used)
+    asked = reason["requested"]
+    if asked != need and (facts.group["gang"] is None or asked < need):
+        return f"its reason says that it asks for {asked} GPUs, and it asks for {need}."
+    if facts.workflow["priority"] == "LOW" or quota < 0 or used + asked <= quota:
+        return f"its reason is over_quota, and {name} has {used} GPUs of {quota} in use; it asks for {asked}."
+    expected, found = (max(0, quota - used), used + asked - quota), (reason["free"], reason["missing"])
     if found != expected:
-        return f"its reason says requested, free and missing {found}, and the tables say {expected}."
+        return f"its reason says free and missing {found} on {name}, and the tables say {expected}."
     return ""
 
 
