@@ -30,9 +30,7 @@ def prepare_database(*, demo: bool, password: str | None) -> dict[str, bool]:
     seed_defaults()
     first = bool(password) and not User.objects.exists()
     if first:
-        create_user(
-            actor=SYSTEM, username=FIRST_ADMIN, password=password, roles=(PLATFORM_ADMIN,), skip_password_rules=True
-        )
+        create_user(actor=SYSTEM, username=FIRST_ADMIN, password=password, roles=(PLATFORM_ADMIN,))
     if first and demo:
         from scheduling.services.demo import seed_demo
 
@@ -50,6 +48,9 @@ def main() -> int:
         import django
 
         django.setup()
+        from osmo_admin import checks
+
+        checks.refuse_unsafe_settings()
         print(json.dumps(prepare_database(demo=arguments.demo, password=os.environ.get("OSMO_ADMIN_PASSWORD"))))
     return 0
 

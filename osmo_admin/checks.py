@@ -1,6 +1,6 @@
 """Django system checks of the configuration, with our own ids.
 
-Errors that make serving unsafe also stop the web server (`refuse_unsafe_settings`), because servers do not run checks.
+Errors that make serving unsafe also end the process (`refuse_unsafe_settings`), because servers do not run checks.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from django.core.exceptions import ImproperlyConfigured
 from osmo_admin.env import RUNTIME_FILE, Env
 
 INSECURE_KEY_PREFIX = "insecure-"
+SHORTEST_KEY = 32
+FEWEST_KEY_CHARACTERS = 5
 LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
 # Clients time out after about this time; a longer wait for a lock is useless.
 MAX_LOCK_WAIT_MS = 30_000
@@ -25,14 +27,35 @@ MAX_LOCK_WAIT_MS = 30_000
 
 @register(Tags.security, deploy=True)
 def check_secret_key(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
-    """The secret key signs sessions and tokens."""
-    if settings.SECRET_KEY.startswith(INSECURE_KEY_PREFIX):
+    """The secret key signs sessions and tokens and encrypts kubeconfigs."""
+    key = settings.SECRET_KEY
+    if key.startswith(INSECURE_KEY_PREFIX):
         return [
             Error(
                 "OSMO_SECRET_KEY is not set.",
                 hint="Set it to 50 or more random characters, the same for web, worker and beat; "
                 "`osmo-admin up` generates one.",
                 id="osmo.E001",
+            )
+        ]
+    if len(key) < SHORTEST_KEY or len(set(key)) < FEWEST_KEY_CHARACTERS:
+        return [
+            Error(
+                f"OSMO_SECRET_KEY can be guessed: it has {len(key)} characters, {len(set(key))} of them different.",
+                hint=f"Set it to 50 or more random characters (at least {SHORTEST_KEY}, and {FEWEST_KEY_CHARACTERS} "
+                "different ones). Logins end; put the former key into OSMO_SECRET_KEY_FALLBACKS once, so that the "
+                "kubeconfigs can still be read, and store them again.",
+                id="osmo.E008",
+            )
+        ]
+    weak = [old for old in settings.SECRET_KEY_FALLBACKS if len(old) < SHORTEST_KEY]
+    if weak:
+        return [
+            Caution(
+                f"OSMO_SECRET_KEY_FALLBACKS has {len(weak)} keys of less than {SHORTEST_KEY} characters, and logins "
+                "that they signed are still accepted.",
+                hint="Store the kubeconfigs of the backends again, then remove the former keys.",
+                id="osmo.W008",
             )
         ]
     return []
@@ -52,17 +75,41 @@ def check_dev_login(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
                 id="osmo.E002",
             )
         ]
-    foreign = sorted(set(settings.ALLOWED_HOSTS) - LOOPBACK)
+    foreign = _foreign_hosts()
     if foreign:
         return [
-            Caution(
+            Error(
                 f"OSMO_DEV_LOGIN is on and OSMO_ALLOWED_HOSTS names {', '.join(foreign)}: "
-                "everyone who reaches this address may log in under any name.",
-                hint="Use dev login only on this machine.",
-                id="osmo.W002",
+                "everyone who reaches this address could log in under any name.",
+                hint="Turn OSMO_DEV_LOGIN off, or allow only hosts of this machine (localhost,127.0.0.1,[::1]).",
+                id="osmo.E009",
             )
         ]
     return []
+
+
+@register(Tags.security)
+def check_debug(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+    """Error pages of the debug mode show settings, queries and variables."""
+    env: Env = settings.OSMO
+    if not env.debug:
+        return []
+    foreign = _foreign_hosts()
+    if not env.secure and not foreign:
+        return []
+    other = "OSMO_SECURE is on" if env.secure else f"OSMO_ALLOWED_HOSTS names {', '.join(foreign)}"
+    return [
+        Error(
+            f"OSMO_DEBUG is on and {other}: error pages would show settings and data to everyone.",
+            hint="Turn OSMO_DEBUG off; the log has the same facts.",
+            id="osmo.E010",
+        )
+    ]
+
+
+def _foreign_hosts() -> list[str]:
+    """The allowed hosts that are not this machine."""
+    return sorted(set(settings.ALLOWED_HOSTS) - LOOPBACK)
 
 
 @register()
@@ -70,6 +117,14 @@ def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
     """A wrong address would fail late and far from its cause."""
     env: Env = settings.OSMO
     messages: list[CheckMessage] = []
+    if env.secure and not env.public_url:
+        messages.append(
+            Error(
+                "OSMO_SECURE is on and OSMO_PUBLIC_URL is not set: forms and links would have the wrong scheme.",
+                hint="Name the https:// address of the users.",
+                id="osmo.E011",
+            )
+        )
     if env.public_url:
         scheme = urlsplit(env.public_url).scheme
         if scheme not in {"http", "https"} or not urlsplit(env.public_url).netloc:
@@ -85,6 +140,15 @@ def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
                     "OSMO_SECURE is on and OSMO_PUBLIC_URL begins with http://: browsers would never send the login.",
                     hint="Name the https:// address of the users.",
                     id="osmo.E004",
+                )
+            )
+        elif scheme == "https" and not env.secure:
+            messages.append(
+                Caution(
+                    "OSMO_PUBLIC_URL begins with https:// and OSMO_SECURE is off: browsers would send the login over "
+                    "http:// too.",
+                    hint="Turn OSMO_SECURE on.",
+                    id="osmo.W009",
                 )
             )
     scheme = urlsplit(settings.REDIS_URL).scheme
@@ -138,8 +202,15 @@ def check_private_files(app_configs: Sequence[Any] | None, **_: Any) -> list[Che
 
 
 def refuse_unsafe_settings() -> None:
-    """Called when the web server starts. Raises ImproperlyConfigured with all errors that make serving unsafe."""
-    messages = [*check_secret_key(None), *check_dev_login(None), *check_addresses(None), *check_private_files(None)]
+    """Called when a server, or the preparation of the database, starts. Raises ImproperlyConfigured with all errors
+    that make serving unsafe."""
+    messages = [
+        *check_secret_key(None),
+        *check_dev_login(None),
+        *check_debug(None),
+        *check_addresses(None),
+        *check_private_files(None),
+    ]
     errors = [message for message in messages if message.is_serious()]
     if errors:
         raise ImproperlyConfigured(" ".join(f"{message.msg} {message.hint or ''}".strip() for message in errors))

@@ -23,6 +23,9 @@ def main() -> None:
     """Run until a signal requests the stop."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
     django.setup()
+    from osmo_admin import checks
+
+    checks.refuse_unsafe_settings()
     from django.db import DatabaseError, InterfaceError, connection
 
     from osmo_admin import heartbeat

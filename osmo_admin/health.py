@@ -4,6 +4,7 @@
 `GET /ready` → 200 or 503 `{"status": "OK"|"UNAVAILABLE", "checks": {name: {"ok": bool, "message": str}}}`: database,
 migrations, Redis and worker are required. Beat and clusters are reported, but not required: without beat only periodic
 tasks pause, without clusters only Kubernetes backends.
+`restarts` names the processes that `osmo-admin up` had to start again: `{name: {"count": int, "last": time}}`.
 Responses contain no addresses or error texts; those are in the log.
 """
 
@@ -14,6 +15,7 @@ from functools import cache
 
 import redis
 import structlog
+from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
@@ -22,6 +24,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from osmo_admin import heartbeat
+from osmo_admin.ops.restarts import read_restarts
 
 REQUIRED_CHECKS = ("database", "migrations", "redis", "worker")
 log = structlog.get_logger(__name__)
@@ -40,7 +43,10 @@ def ready(request: HttpRequest) -> JsonResponse:
     """Readiness: every dependency is checked once."""
     checks = {name: _run_check(name, check) for name, check in _CHECK_FUNCTIONS.items()}
     ok = all(checks[name]["ok"] for name in REQUIRED_CHECKS)
-    return JsonResponse({"status": "OK" if ok else "UNAVAILABLE", "checks": checks}, status=200 if ok else 503)
+    body = {"status": "OK" if ok else "UNAVAILABLE", "checks": checks}
+    if settings.OSMO.data_dir is not None and (found := read_restarts(settings.OSMO.data_dir)):
+        body["restarts"] = found
+    return JsonResponse(body, status=200 if ok else 503)
 
 
 class _NotReady(Exception):

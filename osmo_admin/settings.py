@@ -126,7 +126,13 @@ CACHES = {
         "BACKEND": "django_redis.cache.RedisCache",
         "LOCATION": REDIS_URL,
         # A lost cache costs speed only.
-        "OPTIONS": {"IGNORE_EXCEPTIONS": True, "SOCKET_CONNECT_TIMEOUT": 1, "SOCKET_TIMEOUT": 1},
+        "OPTIONS": {
+            "IGNORE_EXCEPTIONS": True,
+            "SOCKET_CONNECT_TIMEOUT": 1,
+            "SOCKET_TIMEOUT": 1,
+            # The default reads pickles, which run code of anyone with write access to Redis.
+            "SERIALIZER": "django_redis.serializers.json.JSONSerializer",
+        },
         "KEY_PREFIX": "osmo",
     }
 }
@@ -143,6 +149,7 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
+WHITENOISE_ALLOW_ALL_ORIGINS = False  # other sites have no use for our files
 WHITENOISE_USE_FINDERS = True  # served from their source folders, without collectstatic
 
 # --- login ---------------------------------------------------------------------------------------------------------
@@ -219,6 +226,8 @@ CELERY_BROKER_URL = (
     if REDIS_URL.startswith("unix://")
     else REDIS_URL
 )
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]  # no pickles
 CELERY_RESULT_BACKEND = None  # results are stored in the database by the tasks themselves
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True

@@ -25,7 +25,7 @@ from psycopg.pq import PGconn, Ping
 
 from osmo_admin.ops.errors import OperationError
 from osmo_admin.ops.privileges import SystemAccount, can_reach, change_owner
-from osmo_admin.ops.processes import ChildProcess, start_child
+from osmo_admin.ops.processes import ChildProcess, plain_environment, start_child
 
 OLDEST_VERSION = 15
 SUPERUSER = "postgres"
@@ -152,6 +152,7 @@ def initialise_cluster(
     with log.open("ab") as output:
         answer = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False, cwd="/",
+            env=plain_environment(),
             **({} if account is None else {"user": account.uid, "group": account.gid, "extra_groups": []}),
         )  # type: ignore[call-overload]  # fmt: skip
     if answer.returncode:

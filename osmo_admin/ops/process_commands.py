@@ -23,6 +23,8 @@ OTHER_FILES = 256
 HEADER_TIMEOUT_MS = 30_000
 # The folder for the shared counters of the web processes; it must be empty when they start.
 METRICS_DIR = "PROMETHEUS_MULTIPROC_DIR"
+# Variables that only the preparation of the database needs; no other process gets them.
+SETUP_SECRETS = ("OSMO_ADMIN_PASSWORD", "POSTGRES_PASSWORD")
 
 
 def web_command(host: str, port: int, *, workers: int = WEB_WORKERS) -> list[str]:

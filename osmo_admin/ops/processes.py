@@ -23,6 +23,7 @@ _PR_SET_PDEATHSIG = 1
 # Loaded here and not in the child: between fork and exec only loaded code is safe to use.
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 TAIL_LINES = 20
+_PLAIN = {"PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
 
 
 def parent_death_hook(death_signal: int) -> Callable[[], None]:
@@ -36,6 +37,11 @@ def parent_death_hook(death_signal: int) -> Callable[[], None]:
                 os._exit(1)
 
     return request_signal
+
+
+def plain_environment() -> dict[str, str]:
+    """The environment for programs of others, such as PostgreSQL: the path, the locale and the time zone."""
+    return {name: value for name, value in os.environ.items() if name in _PLAIN or name.startswith("LC_")}
 
 
 @dataclass(slots=True)
@@ -83,7 +89,7 @@ def start_child(
 ) -> ChildProcess:
     """Start `command`, its output appended to `log`; `account` (root only) is the user it runs as.
 
-    Raises OSError when the command cannot be executed.
+    Without `env` it gets `plain_environment()`, which has no secret. Raises OSError if the command cannot be executed.
     """
     identity: dict[str, object] = {}
     if account is not None:
@@ -94,7 +100,7 @@ def start_child(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=None if env is None else dict(env),
+            env=plain_environment() if env is None else dict(env),
             cwd=cwd,
             start_new_session=True,
             preexec_fn=parent_death_hook(stop_signal),
@@ -130,6 +136,18 @@ def kill_process_group(pgid: int) -> None:
         os.killpg(pgid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return
+
+
+def end_group(pgid: int, *, seconds: float = 2.0) -> None:
+    """Kill a process group and wait until it has ended, so that its ports are free. Unreaped members are not awaited
+    for longer than `seconds`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(pgid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return
+        time.sleep(0.01)
 
 
 def process_start_time(pid: int) -> str:

@@ -2,7 +2,8 @@
 
 Order of the start: database and broker, migrations and defaults, then web, worker, beat and clusters together (and the
 webhook server, if a port is given). Order of the stop: those services together, then the broker, then the database.
-If one child dies, all others are stopped, because a part of the system would mislead.
+A process that dies later is started again (`services.py`); if it dies too often, everything is stopped, because a part
+of the system would mislead. A death during the start ends the start.
 """
 
 from __future__ import annotations
@@ -15,17 +16,29 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from osmo_admin.ops import certificates, keys, log_files, orphans, ports, postgres, process_commands, readiness, valkey
+from osmo_admin.ops import (
+    certificates,
+    keys,
+    log_files,
+    orphans,
+    ports,
+    postgres,
+    process_commands,
+    readiness,
+    restarts,
+    valkey,
+)
 from osmo_admin.ops.data_directory import DataDirectory, DataDirectoryLock, write_private_file
 from osmo_admin.ops.errors import OperationError
 from osmo_admin.ops.privileges import can_reach, change_owner, find_database_account
-from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
+from osmo_admin.ops.processes import ChildProcess, end_group, read_tail, start_child, stop_children
+from osmo_admin.ops.services import DELAYS, WINDOW_SECONDS, Service, describe_end
 
 READY_SECONDS = 90.0
 BOOTSTRAP_SECONDS = 600.0
@@ -51,10 +64,15 @@ class SupervisorOptions:
     check: bool = False
     dev: bool = False
     webhook_port: int | None = None
+    webhook_client_ca: Path | None = None
 
 
 class _StopRequested(Exception):
     """A signal requested the stop during the start."""
+
+
+class _DataLost(OperationError):
+    """A restart would hide that data is missing."""
 
 
 class Supervisor:
@@ -66,9 +84,10 @@ class Supervisor:
         self.data = DataDirectory.open(options.data_dir)
         self.lock = DataDirectoryLock(self.data)
         self.socket_dir: Path | None = None
-        self.database: postgres.PostgresServer | None = None
-        self.broker: valkey.ValkeyServer | None = None
-        self.services: list[ChildProcess] = []
+        self.database: Service | None = None
+        self.broker: Service | None = None
+        self.services: list[Service] = []
+        self.helper: ChildProcess | None = None  # bootstrap or check, which end by themselves
         self.env: dict[str, str] = {}
         self.url = ""
         self._signals = 0
@@ -121,22 +140,37 @@ class Supervisor:
     def _start_database(self) -> str:
         account = find_database_account()
         home = self.data.postgres_home(account)
-        log = self.data.logs / "postgres.log"
-        self.database = postgres.launch_postgres(
-            home, self._ensure_socket_dir(), account, log=log, report=self.report, check_stop=self._raise_if_stopping
-        )
+        sockets, log = self._ensure_socket_dir(), self.data.logs / "postgres.log"
+
+        def launch() -> postgres.PostgresServer:
+            return postgres.launch_postgres(
+                home, sockets, account, log=log, report=self.report, check_stop=self._raise_if_stopping
+            )
+
+        def restart() -> ChildProcess:
+            # The first start would create an empty database where the data of this one has disappeared.
+            if not (home / "data" / "PG_VERSION").exists():
+                raise _DataLost(f"The data of the database in {home} has disappeared; PostgreSQL is not started again.")
+            return launch().child
+
+        server = launch()
+        self.database = Service(server.child.name, restart, server.child)
         self._record_children()
-        postgres.ensure_database(self.database)
+        postgres.ensure_database(server)
         self._raise_if_stopping()
-        return self.database.url()
+        return server.url()
 
     def _start_broker(self) -> str:
-        self.broker = valkey.launch_valkey(
-            self.data.valkey, self._ensure_socket_dir(), log=self.data.logs / "valkey.log"
-        )
+        sockets, log = self._ensure_socket_dir(), self.data.logs / "valkey.log"
+
+        def launch() -> valkey.ValkeyServer:
+            return valkey.launch_valkey(self.data.valkey, sockets, log=log)
+
+        server = launch()
+        self.broker = Service(server.child.name, lambda: launch().child, server.child)
         self._record_children()
         self._raise_if_stopping()
-        return self.broker.url()
+        return server.url()
 
     def _ensure_socket_dir(self) -> Path:
         """A private folder for Unix sockets: in the data directory if its path is short, else a temporary one."""
@@ -155,11 +189,11 @@ class Supervisor:
         """The environment of web, worker, beat and clusters, the same for all."""
         hosts = [part for part in os.environ.get("OSMO_ALLOWED_HOSTS", "").split(",") if part]
         return {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name not in process_commands.SETUP_SECRETS},
             **runtime,
             "OSMO_ADMIN_HOME": str(self.data.root),
             "OSMO_ALLOWED_HOSTS": ",".join(dict.fromkeys([*hosts, *LOOPBACK, *_host_names(self.options.host)])),
-            "OSMO_DEV_LOGIN": "true" if self.options.dev else os.environ.get("OSMO_DEV_LOGIN", "false"),
+            "OSMO_DEV_LOGIN": "true" if self._is_dev_login_on() else "false",
             "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
             "PYTHONUNBUFFERED": "1",
             orphans.INSTALLATION_VARIABLE: str(self.data.root),
@@ -178,15 +212,15 @@ class Supervisor:
             log=log,
             env={**self.env, "OSMO_ADMIN_PASSWORD": password},
         )
-        self.services.append(child)
+        self.helper = child
         deadline = time.monotonic() + BOOTSTRAP_SECONDS
         while (code := child.exit_code()) is None:
             self._raise_if_stopping()
-            self._check_children(expected=child)
+            self._check_children()
             if time.monotonic() > deadline:
                 raise OperationError(f"Preparing the database took longer than {BOOTSTRAP_SECONDS:.0f} s; see {log}.")
             time.sleep(0.05)
-        self.services.remove(child)
+        self.helper = None
         if code:
             raise OperationError(f"The database could not be prepared (exit code {code}):\n{child.log_tail()}")
         if not _last_json_object(child.log_tail(200)).get("admin_created"):
@@ -197,7 +231,9 @@ class Supervisor:
 
     def _start_service(self, name: str, command: list[str], extra_env: Mapping[str, str] | None = None) -> None:
         env = {**self.env, **(extra_env or {})}
-        self.services.append(start_child(name, command, log=self.data.logs / f"{name}.log", env=env))
+        service = Service(name, lambda: start_child(name, command, log=self.data.logs / f"{name}.log", env=env))
+        service.launch()
+        self.services.append(service)
         self._record_children()
 
     def _start_webhook(self) -> None:
@@ -216,7 +252,9 @@ class Supervisor:
         certificate = certificates.ensure_certificate(self.data.webhook, {host.strip("[]") for host in hosts})
         allowed = ",".join([self.env["OSMO_ALLOWED_HOSTS"], *sorted(certificate.hosts)])
         extra_env = {process_commands.METRICS_DIR: str(self.data.metrics), "OSMO_ALLOWED_HOSTS": allowed}
-        command = process_commands.webhook_command(self.options.host, port, certificate.certificate, certificate.key)
+        command = process_commands.webhook_command(
+            self.options.host, port, certificate.certificate, certificate.key, self.options.webhook_client_ca
+        )
         self._start_service(process_commands.WEBHOOK, command, extra_env)
 
     def _prepare_metrics_folder(self) -> dict[str, str]:
@@ -248,7 +286,12 @@ class Supervisor:
                 f"        database in {self.data.postgres_location.read_text().strip()}: its user cannot enter that one"
             )
         self.report(f"Logs:   {self.data.logs}/ ({logs})")
-        if self.options.dev:
+        if os.geteuid() == 0:
+            self.report(
+                "Warning: this runs as root, so an error in any process has all rights on this machine. Start it as an "
+                "ordinary user, as deploy/osmo-admin.service does."
+            )
+        if self._is_dev_login_on():
             self.report("Dev login is on: everyone who reaches this address may log in under any name.")
         if self.database is not None:
             self.report(
@@ -260,52 +303,85 @@ class Supervisor:
     def _watch(self) -> int:
         trimmed = time.monotonic()
         while not self._signals:
-            self._check_children()
+            for service in self._all_services():
+                self._keep_running(service)
             if time.monotonic() - trimmed > TRIM_SECONDS:
                 log_files.trim_logs(self.data.logs)
                 trimmed = time.monotonic()
             time.sleep(WATCH_SECONDS)
         return 0
 
+    def _keep_running(self, service: Service) -> None:
+        """Start a dead service again, at once or after its pause. Raises OperationError if it died too often."""
+        now = time.monotonic()
+        if service.restart_at is None:
+            if service.child is not None and not service.is_running():
+                end_group(service.child.pid)
+                self._plan_restart(service, describe_end(service.child), now)
+            return
+        if now < service.restart_at:
+            return
+        try:
+            service.restart()
+        except _DataLost:
+            raise
+        except (OperationError, OSError) as problem:
+            service.child = None
+            self._plan_restart(service, f"{service.name} could not start: {problem}", time.monotonic())
+            return
+        self._record_children()
+        restarts.record_restarts(self.data, self._all_services())
+        self.report(f"{service.name} runs again (process {service.child.pid if service.child else 'none'}).")
+
+    def _plan_restart(self, service: Service, problem: str, now: float) -> None:
+        delay = service.note_death(now)
+        if delay is None:
+            log = self.data.logs / f"{service.name}.log"
+            raise OperationError(
+                f"{problem}, {len(DELAYS) + 1} times in {WINDOW_SECONDS / 60:.0f} minutes; stopping everything. "
+                f"The last lines of {log}:\n{read_tail(log)}"
+            )
+        self.report(f"{problem}; starting it again {f'in {delay:.0f} s' if delay else 'now'}.")
+
     def _run_check(self) -> int:
         """`--check`: submit one workflow, wait until a Celery task has started it, then stop."""
         log = self.data.logs / "check.log"
         log.unlink(missing_ok=True)
-        child = start_child("check", process_commands.round_trip_command(self.url), log=log, env=self.env)
-        self.services.append(child)
+        self.helper = child = start_child("check", process_commands.round_trip_command(self.url), log=log, env=self.env)
         while (code := child.exit_code()) is None:
             self._raise_if_stopping()
-            self._check_children(expected=child)
+            self._check_children()
             time.sleep(0.05)
-        self.services.remove(child)
+        self.helper = None
         self.report(child.log_tail())
         return 1 if code else 0
 
-    def _running_children(self) -> list[ChildProcess]:
-        servers = [server.child for server in (self.database, self.broker) if server is not None]
-        return [*servers, *self.services]
+    def _all_services(self) -> list[Service]:
+        """All services in the order of their start."""
+        return [service for service in (self.database, self.broker, *self.services) if service is not None]
 
-    def _check_children(self, *, expected: ChildProcess | None = None) -> None:
-        """Raises OperationError with the end of the log if a child has died."""
-        for child in self._running_children():
-            code = child.exit_code()
-            if code is None or child is expected:
-                continue
-            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-            raise OperationError(
-                f"{child.name} (process {child.pid}) {how}; stopping everything. "
-                f"The last lines of {child.log}:\n{child.log_tail()}"
-            )
+    def _running_children(self) -> list[ChildProcess]:
+        children = [service.child for service in self._all_services()]
+        return [child for child in (*children, self.helper) if child is not None and child.exit_code() is None]
+
+    def _check_children(self) -> None:
+        """During the start: raises OperationError with the end of the log if a service has died."""
+        for service in self._all_services():
+            child = service.child
+            if child is not None and child.exit_code() is not None:
+                raise OperationError(
+                    f"{describe_end(child)}; stopping everything. The last lines of {child.log}:\n{child.log_tail()}"
+                )
 
     # --- down -------------------------------------------------------------------------------------------------------
     def _stop_everything(self) -> None:
         if self._running_children():
             self.report("Stopping.")
-        stop_children(self.services, grace=SERVICES_GRACE)
-        if self.broker is not None:
-            stop_children([self.broker.child], grace=BROKER_GRACE)
-        if self.database is not None:
-            stop_children([self.database.child], grace=DATABASE_GRACE)
+        helpers = [self.helper] if self.helper is not None else []
+        stop_children([*_children(self.services), *helpers], grace=SERVICES_GRACE)
+        stop_children(_children([self.broker]), grace=BROKER_GRACE)
+        stop_children(_children([self.database]), grace=DATABASE_GRACE)
+        restarts.forget_restarts(self.data)
         self.data.runtime.unlink(missing_ok=True)
         self.data.children.unlink(missing_ok=True)
         if self.socket_dir is not None:
@@ -327,11 +403,20 @@ class Supervisor:
         orphans.record_children(self.data, self._running_children(), self.socket_dir)
 
     def _refuse_exposed_dev_login(self) -> None:
-        if self.options.dev and self.options.host not in {"127.0.0.1", "localhost", "::1"}:
+        if self._is_dev_login_on() and self.options.host not in {"127.0.0.1", "localhost", "::1"}:
             raise OperationError(
-                f"--dev lets everyone log in under any name and --host {self.options.host} lets others reach it. "
-                "Use only one of the two."
+                f"{'--dev' if self.options.dev else 'OSMO_DEV_LOGIN'} lets everyone log in under any name and --host "
+                f"{self.options.host} lets others reach it. Use only one of the two."
             )
+
+    def _is_dev_login_on(self) -> bool:
+        configured = os.environ.get("OSMO_DEV_LOGIN", "").lower()
+        return self.options.dev or configured in {"1", "t", "true", "y", "yes", "on"}
+
+
+def _children(services: Iterable[Service | None]) -> list[ChildProcess]:
+    """The processes of these services, also dead ones: their groups may still have members."""
+    return [service.child for service in services if service is not None and service.child is not None]
 
 
 def _short_temporary_folder() -> str:

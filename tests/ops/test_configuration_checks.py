@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from osmo_admin import checks
+from osmo_admin.ops import process_commands
+from tests.support.services import ROOT
+from tests.support.stack import SECRET_KEY
+from tests.support.up import clean_env
 
 
 def check_ids(settings: Any, **env: Any) -> set[str]:
@@ -18,6 +23,7 @@ def check_ids(settings: Any, **env: Any) -> set[str]:
     every = (
         checks.check_secret_key,
         checks.check_dev_login,
+        checks.check_debug,
         checks.check_addresses,
         checks.check_durations,
         checks.check_private_files,
@@ -36,9 +42,20 @@ def test_the_configuration_of_the_tests_is_clean(settings: Any) -> None:
         ({"dev_login": True, "secure": True, "public_url": "https://osmo.example"}, "osmo.E002"),
         ({"public_url": "osmo.example"}, "osmo.E003"),
         ({"public_url": "http://osmo.example", "secure": True}, "osmo.E004"),
+        ({"public_url": "", "secure": True}, "osmo.E011"),
+        ({"public_url": "https://osmo.example", "secure": False}, "osmo.W009"),
+        ({"debug": True, "secure": True, "public_url": "https://osmo.example"}, "osmo.E010"),
         ({"lock_timeout_ms": 60_000}, "osmo.W006"),
     ],
-    ids=["dev and secure", "no scheme", "http and secure", "lock"],
+    ids=[
+        "dev and secure",
+        "no scheme",
+        "http and secure",
+        "secure without address",
+        "https and not secure",
+        "debug and secure",
+        "lock",
+    ],
 )
 def test_one_mistake_one_message(env: dict[str, Any], id_: str, settings: Any) -> None:
     assert check_ids(settings, **env) == {id_}
@@ -51,10 +68,51 @@ def test_no_secret_key(settings: Any) -> None:
         checks.refuse_unsafe_settings()
 
 
-def test_dev_login_on_a_public_address(settings: Any) -> None:
-    settings.ALLOWED_HOSTS = ["localhost", "osmo.example"]
-    assert check_ids(settings, dev_login=True) == {"osmo.W002"}
+@pytest.mark.parametrize("key", ["short", "x" * 50, "0123456789abcdef" + "0123456789abcd"])
+def test_a_secret_key_that_can_be_guessed(key: str, settings: Any) -> None:
+    settings.SECRET_KEY = key
+    assert check_ids(settings) == {"osmo.E008"}
+    with pytest.raises(ImproperlyConfigured, match="OSMO_SECRET_KEY can be guessed"):
+        checks.refuse_unsafe_settings()
+
+
+def test_a_short_former_key(settings: Any) -> None:
+    settings.SECRET_KEY_FALLBACKS = ["short"]
+    assert check_ids(settings) == {"osmo.W008"}
     checks.refuse_unsafe_settings()
+
+
+@pytest.mark.parametrize("host", ["osmo.example", "*", "0.0.0.0"])
+@pytest.mark.parametrize(("mode", "id_"), [("dev_login", "osmo.E009"), ("debug", "osmo.E010")])
+def test_a_mode_for_one_machine_on_others(mode: str, id_: str, host: str, settings: Any) -> None:
+    settings.ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
+    assert check_ids(settings, **{mode: True}) == set()
+    checks.refuse_unsafe_settings()
+    settings.ALLOWED_HOSTS = ["localhost", host]
+    assert check_ids(settings, **{mode: True}) == {id_}
+    with pytest.raises(ImproperlyConfigured):
+        checks.refuse_unsafe_settings()
+
+
+@pytest.mark.parametrize(
+    ("command", "env"),
+    [
+        (process_commands.web_command("127.0.0.1", 1, workers=1), {"OSMO_SECRET_KEY": "short"}),
+        (process_commands.clusters_command(), {"OSMO_SECRET_KEY": "short"}),
+        (process_commands.bootstrap_command(), {"OSMO_SECRET_KEY": "short"}),
+        (process_commands.bootstrap_command(), {"OSMO_SECURE": "true", "OSMO_PUBLIC_URL": "http://osmo.example"}),
+        (process_commands.bootstrap_command(), {"OSMO_DEV_LOGIN": "true", "OSMO_ALLOWED_HOSTS": "*"}),
+        (process_commands.bootstrap_command(), {"OSMO_SECURE": "true", "OSMO_DEBUG": "true"}),
+    ],
+    ids=["web", "clusters", "prepare", "secure and http", "dev login and *", "secure and debug"],
+)
+def test_the_process_ends_with_the_reason(command: list[str], env: dict[str, str], settings: Any) -> None:
+    usual = {"OSMO_SECRET_KEY": SECRET_KEY, "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
+    answer = subprocess.run(
+        command, env=clean_env({**usual, **env}), capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+    )
+    assert answer.returncode != 0
+    assert any(name in answer.stdout + answer.stderr for name in env)
 
 
 def test_every_host_allowed_in_secure_mode(settings: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 import shlex
 from pathlib import Path
@@ -12,11 +13,18 @@ import yaml
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
+from osmo_admin.ops import process_commands
 from tests.support.services import ROOT
 
 DEPLOY = ROOT / "deploy"
-# Only the supervisor and the compose file read these two.
-NOT_IN_ENV = {"OSMO_ADMIN_PASSWORD", "POSTGRES_PASSWORD"}
+# Only the supervisor and the compose file read these.
+NOT_IN_ENV = {
+    "OSMO_ADMIN_PASSWORD",
+    "OSMO_WEBHOOK_CLIENT_CA",
+    "OSMO_WEBHOOK_PORT",
+    "POSTGRES_PASSWORD",
+    "VALKEY_PASSWORD",
+}
 
 
 def is_accepted(arguments: list[str]) -> bool:
@@ -39,6 +47,44 @@ def test_compose_starts_each_process_after_the_database_is_prepared() -> None:
     for name in ("web", "worker", "beat", "clusters"):
         assert services[name]["depends_on"] == {"prepare": {"condition": "service_completed_successfully"}}
     assert all(service.get("deploy", {}).get("replicas", 1) == 1 for service in services.values())
+
+
+def test_compose_takes_every_right_away_that_a_container_does_not_need() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    for name, service in services.items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert "/tmp" in service["tmpfs"], name
+        assert "cap_add" not in service or name in ("postgres", "valkey")
+        assert all(address.startswith("127.0.0.1:") for address in service.get("ports", []))
+
+
+def test_compose_gives_each_secret_to_its_readers_only() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    for name in ("web", "worker", "beat", "clusters"):
+        environment = services[name]["environment"]
+        assert [environment[secret] for secret in ("OSMO_ADMIN_PASSWORD", "POSTGRES_PASSWORD", "VALKEY_PASSWORD")] == [
+            "", "", "",
+        ]  # fmt: skip
+        assert "${VALKEY_PASSWORD:?" in environment["REDIS_URL"]
+    assert services["prepare"]["environment"]["OSMO_ADMIN_PASSWORD"] == "${OSMO_ADMIN_PASSWORD:-}"
+    assert services["valkey"]["environment"].keys() == {"VALKEY_PASSWORD", "REDISCLI_AUTH"}
+    assert "requirepass" in " ".join(services["valkey"]["command"])
+    assert services["postgres"].keys() & {"env_file"} == set()
+
+
+@pytest.mark.parametrize("process", ["web", "worker", "beat", "clusters", "prepare"])
+def test_serve_drops_the_secrets_of_the_preparation(process: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, str] = {}
+    monkeypatch.setattr(os, "execv", lambda *_: seen.update(os.environ))
+    for name in process_commands.SETUP_SECRETS:
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv(process_commands.METRICS_DIR, "")
+    CliRunner().invoke(app, ["serve", process])
+    assert seen["PATH"]
+    kept = [name for name in process_commands.SETUP_SECRETS if name in seen]
+    assert kept == (list(process_commands.SETUP_SECRETS) if process == "prepare" else [])
 
 
 def test_the_image_copies_existing_files_and_runs_without_root() -> None:

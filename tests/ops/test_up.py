@@ -10,15 +10,19 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
 import pytest
 
 from osmo_admin.ops import process_commands
+from osmo_admin.ops.services import DELAYS
 from tests.ops.conftest import is_running
 from tests.support.services import ROOT
+from tests.support.stack import SECRET_KEY, find_free_port
 from tests.support.up import ADMIN_PASSWORD, UpProcess, clean_env, run_osmo_admin
 
 Start = Callable[..., UpProcess]
@@ -168,19 +172,118 @@ def test_down_stops_it_and_reset_removes_it(up: Start, data_dir: Path) -> None:
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize("victim", ["postgres", "web", "worker"])
-def test_a_dead_child_stops_the_others_and_its_last_lines_are_printed(up: Start, victim: str) -> None:
+def test_after_the_death_of_every_process_at_once_it_is_whole_again(up: Start) -> None:
+    installation = up("--webhook-port", str(find_free_port()), env={"OSMO_SECRET_KEY": SECRET_KEY}).wait_ready()
+    old = installation.child_pids()
+    assert set(old) == {*NAMES, process_commands.WEBHOOK}
+    check_environments(old)
+    for pid in old.values():
+        os.kill(pid, signal.SIGKILL)
+    check_whole_again(installation, old, set(old))
+    check_environments(installation.child_pids())
+    status = run_osmo_admin("status", "--data-dir", installation.data_dir)
+    assert "web died and was started again: 1 × since the start" in status.stdout
+    assert installation.stop() == 0
+
+
+@pytest.mark.fault
+@pytest.mark.nightly
+def test_after_the_death_of_each_process_in_turn_it_is_whole_again(up: Start) -> None:
+    installation = up("--webhook-port", str(find_free_port())).wait_ready()
+    dead: set[str] = set()
+    for victim in [*NAMES, process_commands.WEBHOOK]:
+        old = installation.child_pids()
+        os.kill(old[victim], signal.SIGKILL)
+        dead.add(victim)
+        check_whole_again(installation, {victim: old[victim]}, dead)
+        assert {**installation.child_pids(), victim: old[victim]} == old, "no other process was started again"
+        assert f"{victim} (process {old[victim]}) was killed by SIGKILL; starting it again now." in (
+            installation.output_text()
+        )
+
+
+@pytest.mark.fault
+@pytest.mark.nightly
+def test_a_process_that_dies_again_and_again_stops_the_others(up: Start) -> None:
+    installation = up().wait_ready()
+    seen: set[int] = set()
+    pids = installation.child_pids()
+    deadline = time.monotonic() + 120
+    while installation.process.poll() is None and time.monotonic() < deadline:
+        beat = installation.child_pids()["beat"] if (installation.data_dir / "children.json").exists() else 0
+        if beat and beat not in seen:
+            seen.add(beat)
+            os.kill(beat, signal.SIGKILL)
+        time.sleep(0.05)
+    assert installation.wait() == 1
+    assert len(seen) == len(DELAYS) + 1
+    assert "was killed by SIGKILL, 6 times in 5 minutes; stopping everything." in installation.output_text()
+    assert "beat.log" in installation.output_text()
+    assert live_processes(pids) == []
+
+
+@pytest.mark.fault
+def test_a_database_whose_data_has_disappeared_is_not_replaced_by_an_empty_one(up: Start) -> None:
     installation = up().wait_ready()
     pids = installation.child_pids()
-    began = time.monotonic()
-    os.kill(pids[victim], signal.SIGKILL)
+    location = installation.data_dir / "postgres.location"
+    home = Path(location.read_text().strip()) if location.exists() else installation.data_dir / "postgres"
+    os.kill(installation.process.pid, signal.SIGSTOP)
+    os.kill(pids["postgres"], signal.SIGKILL)
+    (home / "data").rename(home / "elsewhere")
+    os.kill(installation.process.pid, signal.SIGCONT)
     assert installation.wait() == 1
-    assert time.monotonic() - began < STOP_SECONDS
-    assert (
-        f"{victim} (process {pids[victim]}) was killed by SIGKILL; stopping everything." in installation.output_text()
-    )
-    assert f"{victim}.log" in installation.output_text()
+    assert "has disappeared; PostgreSQL is not started again." in installation.output_text()
+    assert not (home / "data").exists()
     assert live_processes(pids) == []
+
+
+def check_whole_again(installation: UpProcess, old: dict[str, int], dead: set[str]) -> None:
+    """Without any help all processes run and work, and the restarts are told."""
+    deadline = time.monotonic() + 90
+    body: dict[str, Any] = {}
+    while time.monotonic() < deadline:
+        with suppress(httpx.TransportError, ValueError):
+            body = installation.get("/ready").json()
+            if set(body.get("restarts", {})) == dead and all(each["ok"] for each in body["checks"].values()):
+                break
+        time.sleep(0.1)
+    assert set(body.get("restarts", {})) == dead, installation.output_text()
+    assert {name: check for name, check in body["checks"].items() if not check["ok"]} == {}
+    new = installation.child_pids()
+    assert all(is_running(pid) for pid in new.values())
+    assert live_processes(old) == []
+    made = run_round_trip(installation)
+    assert (made.returncode, made.stderr) == (0, "")
+
+
+def check_environments(pids: dict[str, int]) -> None:
+    """No process has the password of the first user, and the servers of others have none of our variables."""
+    found: dict[str, set[bytes]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            group, session = map(int, (folder / "stat").read_text().rpartition(")")[2].split()[2:4])
+            variables = set((folder / "environ").read_bytes().split(b"\0"))
+        except (OSError, ValueError, IndexError):
+            continue
+        for name, pid in pids.items():
+            if pid in (group, session, _parent_of(folder)):
+                found.setdefault(name, set()).update(variables)
+    assert found.keys() == pids.keys()
+    for name, variables in found.items():
+        names = {variable.partition(b"=")[0] for variable in variables}
+        assert b"OSMO_ADMIN_PASSWORD" not in names, name
+        assert not any(ADMIN_PASSWORD.encode() in variable for variable in variables), name
+        if name in ("postgres", "valkey"):
+            assert not any(each.startswith((b"OSMO_", b"DATABASE_", b"REDIS_", b"PYTHON")) for each in names), name
+            assert not any(SECRET_KEY.encode() in variable for variable in variables), name
+
+
+def _parent_of(folder: Path) -> int:
+    try:
+        return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 @pytest.mark.fault
@@ -217,10 +320,15 @@ def test_a_requested_port_in_use_is_an_error(data_dir: Path) -> None:
     assert not (data_dir / "postgres").exists()
 
 
-def test_dev_login_is_refused_on_a_public_address(data_dir: Path) -> None:
-    answer = run_osmo_admin("up", "--data-dir", data_dir, "--dev", "--host", "0.0.0.0")
+@pytest.mark.parametrize(
+    ("name", "arguments", "env"), [("--dev", ["--dev"], {}), ("OSMO_DEV_LOGIN", [], {"OSMO_DEV_LOGIN": "yes"})]
+)
+def test_dev_login_is_refused_on_a_public_address(
+    data_dir: Path, name: str, arguments: list[str], env: dict[str, str]
+) -> None:
+    answer = run_osmo_admin("up", "--data-dir", data_dir, "--host", "0.0.0.0", *arguments, env=env)
     assert answer.returncode == 1
-    assert "--dev lets everyone log in under any name" in answer.stderr
+    assert f"{name} lets everyone log in under any name" in answer.stderr
     assert not data_dir.exists()
 
 

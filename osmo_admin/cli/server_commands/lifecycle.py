@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,19 +32,35 @@ def up(
             min=1, max=65535, envvar="OSMO_WEBHOOK_PORT", help="Port of the webhook server for clusters, over TLS."
         ),
     ] = None,
+    webhook_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="OSMO_WEBHOOK_CLIENT_CA",
+            help="PEM file: the webhook server accepts only clients with a certificate of this authority.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
 ) -> None:
     """Start everything: database, broker, web, worker, beat. Ctrl-C stops it."""
     from osmo_admin.ops.supervisor import Supervisor, SupervisorOptions, print_line
 
     options = SupervisorOptions(
-        data_dir=data_dir, host=host, port=port, demo=demo, check=check, dev=dev, webhook_port=webhook_port
+        data_dir=data_dir,
+        host=host,
+        port=port,
+        demo=demo,
+        check=check,
+        dev=dev,
+        webhook_port=webhook_port,
+        webhook_client_ca=webhook_client_ca,
     )
     raise typer.Exit(Supervisor(options, print_line).run())
 
 
 def status(data_dir: DataDirOption = None) -> None:
     """Show the address and the readiness of OSMO Admin. Exit code 0: ready; 1: not ready."""
-    from osmo_admin.ops import readiness
+    from osmo_admin.ops import readiness, restarts
 
     data = DataDirectory.open(data_dir)
     pid = find_running_pid(data)
@@ -52,6 +69,8 @@ def status(data_dir: DataDirOption = None) -> None:
     url = read_json_object(data.runtime).get("OSMO_LOCAL_URL", "")
     answer = readiness.check_readiness(url) if url else readiness.Readiness(False, "still starting")
     print(f"Running on {data.root} (process {pid}){' at ' + url if url else ''}.")
+    for name, facts in restarts.read_restarts(data.root).items():
+        print(f"{name} died and was started again: {facts['count']} × since the start, last at {facts['last']}.")
     if not answer.is_ready:
         raise OperationError(f"Not ready: {answer.reason}. Logs: {data.logs}")
     print("Ready: database, migrations, broker, worker and beat answer.")

@@ -38,6 +38,9 @@ def serve(
         ServedProcess.PREPARE: process_commands.bootstrap_command(),
     }[process]
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
+    if process is not ServedProcess.PREPARE:
+        for name in process_commands.SETUP_SECRETS:
+            os.environ.pop(name, None)
     if process is ServedProcess.WEB and process_commands.METRICS_DIR not in os.environ:
         os.environ[process_commands.METRICS_DIR] = tempfile.mkdtemp(prefix="osmo-metrics-")
     os.execv(command[0], command)  # noqa: S606  (signals must reach the process itself)
