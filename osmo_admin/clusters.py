@@ -1,8 +1,8 @@
 """The process that works with Kubernetes clusters: `python -m osmo_admin.clusters`, until a signal ends it.
 
-Its main thread keeps an agent and a GPU quota controller running for each backend and passes on the notifications of
-the ledger. Without notifications, also without a broker, each loop works every few seconds. Any number of these
-processes may run side by side.
+Its main thread keeps an agent and a GPU quota controller running for each backend, renews their leases while they wait
+for a cluster, and passes on the notifications of the ledger. Without notifications, also without a broker, each loop
+works every few seconds. Any number of these processes may run side by side.
 """
 
 from __future__ import annotations
@@ -46,20 +46,26 @@ def main() -> None:
         for workers in loops:
             workers.wake(backend_id)
 
-    threading.Thread(target=listen_for_wakeups, args=[wake, stop], name="notifications", daemon=True).start()
+    def end_pauses(backend_id: int) -> None:
+        for workers in loops:
+            workers.end_pauses(backend_id)
+
+    listener = [wake, end_pauses, stop]
+    threading.Thread(target=listen_for_wakeups, args=listener, name="notifications", daemon=True).start()
     while not stop.is_set():
         try:
             for workers in loops:
                 workers.start_missing()
+                workers.renew_leases()
         except (DatabaseError, InterfaceError) as error:
             logger.warning("the clusters process waits for the database: %s", error)
-        finally:
-            connection.close()  # the main thread reads rarely; the loops have connections of their own
+            connection.close()  # a new connection replaces a broken one
         if all(workers.are_alive for workers in loops):
             heartbeat.renew_heartbeat(heartbeat.CLUSTERS)
         stop.wait(POLL_SECONDS)
     for workers in loops:
         workers.stop()
+    connection.close()
 
 
 if __name__ == "__main__":

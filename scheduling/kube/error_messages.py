@@ -22,6 +22,11 @@ def error_message(error: ClusterError) -> str:
 
 # The first match counts: subclasses come before their base classes.
 _MESSAGES: tuple[tuple[type[ClusterError], str, str], ...] = (
+    (
+        errors.BeingDeleted,
+        "Terminating",
+        "What needs its quota waits until it is gone; the controller of its finalizer must release it.",
+    ),
     (errors.BadCredentials, "BadCredentials", "The configured credential cannot be used; send the backend a new one."),
     (
         errors.Unauthorized,

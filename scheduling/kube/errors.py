@@ -60,6 +60,10 @@ class KindMissing(ObjectNotFound):
     """The cluster does not serve this kind: its CustomResourceDefinition is missing, or has another version."""
 
 
+class BeingDeleted(ClusterError):
+    """The deletion of the object was requested, but its finalizers hold it: it can be neither used nor made anew."""
+
+
 class AlreadyExists(ClusterError):
     """An object of that name exists."""
 

@@ -21,6 +21,7 @@ from scheduling.kube.errors import ClusterError
 from scheduling.kube.port import Cluster, ResourceKind, WatchEventType
 
 logger = logging.getLogger(__name__)
+_STOP_CHECK_SECONDS = 0.5  # in a pause
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -63,6 +64,7 @@ class Informer(Generic[Key]):
         self._names: dict[Key, set[str]] = {}
         self._lock = threading.Lock()
         self._listed_at: float | None = None
+        self._retry = threading.Event()
         self._since = ""  # the resource version of the watch; empty: list first
 
     @property
@@ -109,10 +111,21 @@ class Informer(Generic[Key]):
                 # A first broken connection may lose nothing, so the watch is resumed. After anything else, list again.
                 if backoff.failures or not isinstance(error, errors.Unreachable):
                     self._since = ""
-                stop.wait(backoff.next_pause(error.retry_after))
+                self._pause(stop, backoff.next_pause(error.retry_after))
             else:
                 self.error = None
                 backoff.reset()
+
+    def retry_now(self) -> None:
+        """The cluster answers again: end a pause after a failure."""
+        self._retry.set()
+
+    def _pause(self, stop: threading.Event, seconds: float) -> None:
+        self._retry.clear()
+        end = time.monotonic() + seconds
+        while not stop.is_set() and (left := end - time.monotonic()) > 0:
+            if self._retry.wait(min(left, _STOP_CHECK_SECONDS)):
+                return
 
     def _follow_once(self, stop: threading.Event) -> None:
         """One list if it is due, then one watch."""

@@ -11,7 +11,7 @@ from scheduling.domain.queues.desired import DesiredQueue, QueueTarget, queue_ma
 from scheduling.domain.queues.plan import QueueAction, QueueStep
 from scheduling.domain.queues.repoint import RepointStep, leaf_queue_labels
 from scheduling.domain.queues.topologies import TopologyAction, TopologyStep
-from scheduling.kube.errors import ObjectNotFound
+from scheduling.kube.errors import BeingDeleted, ObjectNotFound
 from scheduling.kube.port import Cluster
 from scheduling.kube.priority_classes import PriorityClassWrite, create_priority_class
 from scheduling.kube.resource_kinds import POD, POD_GROUP, QUEUE, TOPOLOGY
@@ -29,11 +29,28 @@ def apply_write(cluster: Cluster, target: QueueTarget, write: ClusterWrite) -> N
     elif isinstance(write, TopologyStep):
         _write_topology(cluster, target, write)
     elif write.action is QueueAction.DELETE:
-        with suppress(ObjectNotFound):
-            cluster.delete(QUEUE, write.name, uid=write.uid)
+        _delete_queue(cluster, write)
+    elif write.is_terminating:
+        raise _being_deleted(write.name, cluster.get(QUEUE, write.name))
     else:
         assert write.queue is not None, "only a removal has no queue"
         _write_queue(cluster, target, write, write.queue)
+
+
+def _delete_queue(cluster: Cluster, step: QueueStep) -> None:
+    """Delete a queue, and see that it is gone: its quota counts as long as it stands. Raises BeingDeleted while
+    finalizers hold it."""
+    with suppress(ObjectNotFound):
+        if not step.is_terminating:
+            cluster.delete(QUEUE, step.name, uid=step.uid)
+        current = cluster.get(QUEUE, step.name)
+        if current["metadata"]["uid"] == step.uid:
+            raise _being_deleted(step.name, current)
+
+
+def _being_deleted(name: str, current: Object) -> BeingDeleted:
+    holders = ", ".join(current["metadata"].get("finalizers") or []) or "nobody"
+    return BeingDeleted(f"{name} is being deleted, and still stands: it is held by {holders}.")
 
 
 def _write_queue(cluster: Cluster, target: QueueTarget, step: QueueStep, queue: DesiredQueue) -> None:

@@ -29,6 +29,7 @@ _ERRORS_OF_ONE_OBJECT = (
     errors.InvalidObject,
     errors.AlreadyExists,
     errors.ObjectNotFound,
+    errors.BeingDeleted,
     errors.ServerError,
 )
 """Errors that concern one object while the cluster works; every other error ends the run."""
@@ -134,7 +135,7 @@ class QueueWriter:
         with self._lock:
             self._progress.remaining.append(write)
             self._progress.failures.append((write, error))
-            self._consecutive_failures += 1
+            self._consecutive_failures += not isinstance(error, errors.BeingDeleted)
             is_of_one_object = isinstance(error, _ERRORS_OF_ONE_OBJECT) and not isinstance(
                 error, _ERRORS_OF_THE_CLUSTER
             )

@@ -24,6 +24,7 @@ QUEUE_SYNC_TASK = "scheduling.sync_queues"
 MANUAL_QUEUE_SYNC_TASK = "scheduling.sync_queues_by_hand"
 CONNECTION_TEST_TASK = "scheduling.test_connection"
 _WAKE_CHANNEL = "osmo:moved"  # the channel on which agents of clusters are woken
+_ANSWERS_CHANNEL = "osmo:cluster-answers"  # the channel on which the end of a cluster's outage is told
 _LISTEN_TIMEOUT = 0.5  # seconds; shorter than the time after which a silent connection counts as broken
 _REQUEST_LIFETIME = 5  # seconds after which a request that no worker took may be made again
 _BROKER_PAUSE = 5.0  # seconds without requests after a broker did not answer, so that web requests do not wait for it
@@ -131,25 +132,36 @@ def is_queue_sync_requested(backend_id: int) -> bool:
 def wake_agent(backend_id: int) -> None:
     """Wake the agent of a cluster, in whichever process it runs. An agent that misses the message finds the change with
     its next regular comparison."""
+    _publish(_WAKE_CHANNEL, backend_id)
+
+
+def cluster_answers(backend_id: int) -> None:
+    """The cluster answers after an outage: loops of all processes that wait in a pause after a failure there try again.
+    A loop that misses the message waits for the end of its pause."""
+    _publish(_ANSWERS_CHANNEL, backend_id)
+
+
+def _publish(channel: str, backend_id: int) -> None:
     if broker.is_paused:
         return
     try:
-        broker.client.publish(_WAKE_CHANNEL, backend_id)
+        broker.client.publish(channel, backend_id)
     except redis.RedisError as error:
         broker.pause(error)
 
 
-def listen_for_wakeups(wake: Callable[[int], None], stop: threading.Event) -> None:
-    """Call `wake` with each backend whose agent is woken, until `stop` is set. While the broker does not answer, the
-    connection is tried again."""
+def listen_for_wakeups(wake: Callable[[int], None], answers: Callable[[int], None], stop: threading.Event) -> None:
+    """Call `wake` with each backend whose agent is woken, and `answers` with each backend whose outage has ended, until
+    `stop` is set. While the broker does not answer, the connection is tried again."""
     while not stop.is_set():
         try:
             with broker.client.pubsub(ignore_subscribe_messages=True) as channel:  # type: ignore[no-untyped-call]
-                channel.subscribe(_WAKE_CHANNEL)
+                channel.subscribe(_WAKE_CHANNEL, _ANSWERS_CHANNEL)
                 while not stop.is_set():
                     message = channel.get_message(timeout=_LISTEN_TIMEOUT)
                     if message is not None:
-                        wake(int(message["data"]))
+                        is_wakeup = message["channel"] == _WAKE_CHANNEL.encode()
+                        (wake if is_wakeup else answers)(int(message["data"]))
         except (redis.RedisError, ValueError) as error:
             logger.info("cannot listen for requests to agents: %s", error)
             stop.wait(_BROKER_PAUSE)

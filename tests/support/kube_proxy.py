@@ -20,7 +20,8 @@ ProxyRequest = tuple[str, str]  # method, path with its query
 class ProxyRule:
     """A rule for matching requests: an answer in place of the server's, after `delay` seconds; for `times` requests
     (None: all). `drip` sends the body byte by byte, that many seconds apart; `drop` closes the connection without an
-    answer."""
+    answer. `on_answer` gets the server's answer (status, body) before the client gets it. `until`: the
+    request is forwarded once this event is set."""
 
     matches: Callable[[ProxyRequest], bool]
     status: int = 0
@@ -30,6 +31,8 @@ class ProxyRule:
     drip: float = 0.0
     drop: bool = False
     times: int | None = 1
+    on_answer: Callable[[int, bytes], None] | None = None
+    until: threading.Event | None = None
 
 
 def status_body(code: int, reason: str = "", message: str = "said the proxy", **details: Any) -> bytes:
@@ -44,7 +47,7 @@ class FaultyProxy:
     def __init__(self, address: str, authority: Path) -> None:
         self.rules: list[ProxyRule] = []
         self.requests: list[ProxyRequest] = []
-        self._upstream = urllib3.PoolManager(ca_certs=str(authority), retries=False)
+        self._upstream = urllib3.PoolManager(maxsize=20, ca_certs=str(authority), retries=False)
         self._lock = threading.Lock()
         self._closing = threading.Event()
         proxy = self
@@ -56,9 +59,11 @@ class FaultyProxy:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = self.rfile.read(length) if length else None
                 rule = proxy._find_rule((self.command, self.path))
-                if rule is None:
-                    self._forward(address, body)
+                if rule is None or rule.on_answer is not None:
+                    self._forward(address, body, rule)
                     return
+                if rule.until is not None:
+                    rule.until.wait(120)
                 proxy._closing.wait(rule.delay)
                 if rule.drop:
                     self.close_connection = True
@@ -66,13 +71,33 @@ class FaultyProxy:
                 elif rule.status:
                     self._answer(rule.status, rule.body, rule.headers, rule.drip)
                 else:
-                    self._forward(address, body)
+                    self._forward(address, body, rule)
 
-            def _forward(self, address: str, body: bytes | None) -> None:
+            def _forward(self, address: str, body: bytes | None, rule: ProxyRule | None) -> None:
                 headers = {k: v for k, v in self.headers.items() if k not in {"Host", "Accept-Encoding"}}
+                if "watch=true" in self.path:
+                    self._stream(address, headers)
+                    return
                 answer = proxy._upstream.request(self.command, address + self.path, body=body, headers=headers)
+                if rule is not None and rule.on_answer is not None:
+                    rule.on_answer(answer.status, answer.data)
                 kept = {k: v for k, v in answer.headers.items() if k in {"Content-Type", "Retry-After"}}
                 self._answer(answer.status, answer.data, kept, 0)
+
+            def _stream(self, address: str, headers: dict[str, str]) -> None:
+                """Pass on the events of a watch as they come."""
+                self.close_connection = True
+                with suppress(OSError, urllib3.exceptions.HTTPError):
+                    answer = proxy._upstream.request(
+                        "GET", address + self.path, headers=headers, preload_content=False, timeout=300
+                    )
+                    self.send_response(answer.status)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Connection", "close")
+                    self.end_headers()
+                    while not proxy._closing.is_set() and (chunk := answer.read1()):
+                        self.wfile.write(chunk)
+                        self.wfile.flush()
 
             def _answer(self, code: int, body: bytes, headers: dict[str, str], drip: float) -> None:
                 with suppress(OSError):  # the client may have disconnected
@@ -107,6 +132,10 @@ class FaultyProxy:
         """Add a rule; a text matches requests whose path contains it."""
         test = matches if callable(matches) else lambda request: matches in request[1]
         self.rules.append(ProxyRule(test, **how))
+
+    def hold(self, matches: Callable[[ProxyRequest], bool], until: threading.Event) -> None:
+        """Forward matching requests only after this event."""
+        self.rules.append(ProxyRule(matches, times=None, until=until))
 
     def clear_rules(self) -> None:
         """Forward everything from now on."""

@@ -46,7 +46,8 @@ class QueueDifference:
 
 @dataclass(frozen=True, slots=True)
 class ObservedQueue:
-    """The relevant facts of one queue in a cluster: its parent, its GPU quota, and its differences."""
+    """The relevant facts of one queue in a cluster: its parent, its GPU quota, and its differences. `is_terminating`:
+    its deletion was requested, and finalizers hold it."""
 
     name: str
     uid: str
@@ -55,11 +56,12 @@ class ObservedQueue:
     ownership: Ownership
     differences: tuple[QueueDifference, ...] = ()
     note: str = ""
+    is_terminating: bool = False
 
     @property
     def needs_write(self) -> bool:
         """Whether the queue must be written to reach its desired state."""
-        return bool(self.differences) or self.ownership is Ownership.ADOPTED
+        return bool(self.differences) or self.ownership is Ownership.ADOPTED or self.is_terminating
 
     @property
     def drift(self) -> tuple[QueueDifference, ...]:
@@ -81,7 +83,14 @@ def observe_queue(item: ReadOnlyObject, target: QueueTarget, desired: Mapping[st
         if ownership is Ownership.OURS and _our_entry(metadata) is None:
             ownership = Ownership.ADOPTED  # has our label but was not written by us: copied, or restored from a backup
     return ObservedQueue(
-        name, metadata["uid"], spec.get("parentQueue") or None, read_gpu_quota(spec), ownership, found, note
+        name,
+        metadata["uid"],
+        spec.get("parentQueue") or None,
+        read_gpu_quota(spec),
+        ownership,
+        found,
+        note,
+        bool(metadata.get("deletionTimestamp")),
     )
 
 

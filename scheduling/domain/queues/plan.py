@@ -31,7 +31,8 @@ class QueueAction(StrEnum):
 @dataclass(frozen=True, slots=True)
 class QueueStep:
     """One write; `differences` are its reason. `ancestors` are the current and the future queues above it, except the
-    root, which all queues share."""
+    root, which all queues share. `is_terminating`: the queue is being deleted already, so the step only waits for its
+    end, and so do the later steps with a common name: its quota still counts."""
 
     action: QueueAction
     name: str
@@ -39,6 +40,7 @@ class QueueStep:
     uid: str = ""
     ancestors: tuple[str, ...] = ()
     differences: tuple[QueueDifference, ...] = ()
+    is_terminating: bool = False
 
     @property
     def affected_names(self) -> tuple[str, ...]:
@@ -49,6 +51,8 @@ class QueueStep:
     @property
     def description(self) -> str:
         """The step as a text."""
+        if self.is_terminating:
+            return f"wait for the deletion of {self.name}"
         if self.action is QueueAction.CREATE:
             assert self.queue is not None
             return f"create {self.name}: {_gpus_text(self.queue.quota)} below {self.queue.parent or 'nothing'}"
@@ -98,7 +102,14 @@ def plan_queues(desired: Mapping[str, DesiredQueue], observed: Mapping[str, Obse
         for guest in guests.get(host, ())
     ]
     deletes = [
-        QueueStep(QueueAction.DELETE, name, None, observed[name].uid, _above(desired, observed[name].parent))
+        QueueStep(
+            QueueAction.DELETE,
+            name,
+            None,
+            observed[name].uid,
+            _above(desired, observed[name].parent),
+            is_terminating=observed[name].is_terminating,
+        )
         for name in sorted(going - staying)
     ]
     return QueuePlan(tuple(_order_steps(mine, observed, deletes)), tuple(untouched))
@@ -132,7 +143,9 @@ def _order_steps(
             growing.append(QueueStep(QueueAction.CREATE, name, queue, ancestors=_above(desired, queue.parent)))
         elif current.needs_write:
             above = _above(desired, current.parent, queue.parent)
-            step = QueueStep(QueueAction.UPDATE, name, queue, current.uid, above, current.differences)
+            step = QueueStep(
+                QueueAction.UPDATE, name, queue, current.uid, above, current.differences, current.is_terminating
+            )
             is_less = current.parent == queue.parent and _size(queue.quota) < _size(current.quota)
             (shrinking if is_less else growing).append(step)
     deletes.sort(key=lambda step: -depth[step.name])

@@ -42,6 +42,7 @@ from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import errors, resource_kinds
 from scheduling.kube.backoff import Backoff
 from scheduling.kube.errors import ClusterError
+from scheduling.kube.fence import fence
 from scheduling.kube.informer import Informer, InformerTiming
 from scheduling.kube.parallel import map_bounded
 from scheduling.kube.port import Cluster
@@ -49,7 +50,7 @@ from scheduling.models import GpuControllerLease
 from scheduling.selectors.own_pods import own_tasks
 from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend
-from scheduling.services.kubernetes.leases import Lease, LeaseLost
+from scheduling.services.kubernetes.leases import LOOP_TIMING, Lease, LeaseLost
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class GpuControllerIntervals:
     reconcile: float = 5.0
     debounce: float = 0.2
     rebuild: float = 300.0
-    standby: float = 2.0
+    standby: float = 1.0
     informer_timing: InformerTiming = field(default_factory=InformerTiming)
 
 
@@ -83,7 +84,9 @@ class GpuQuotaController(LeasedLoop):
         connect: Callable[[Backend], Cluster] = connections.connect,
         intervals: GpuControllerIntervals = GpuControllerIntervals(),
     ) -> None:
-        super().__init__(backend_id, Lease(backend_id, GpuControllerLease), standby_seconds=intervals.standby)
+        super().__init__(
+            backend_id, Lease(backend_id, GpuControllerLease, LOOP_TIMING), standby_seconds=intervals.standby
+        )
         self._statuses_due = threading.Event()
         self._connect, self._intervals = connect, intervals
         self._cluster: Cluster | None = None
@@ -107,6 +110,12 @@ class GpuQuotaController(LeasedLoop):
         """Something changed in the ledger: work soon."""
         super().wake()
         self._statuses_due.set()
+
+    def end_pauses(self) -> None:
+        """The cluster answers after an outage: follow it again now."""
+        for informer in (self._quotas, self._pods):
+            informer.retry_now()
+        self.wake()
 
     # --- the loop ---------------------------------------------------------------------------------------------------
     def _ensure_lease_row(self) -> None:
@@ -144,7 +153,7 @@ class GpuQuotaController(LeasedLoop):
                 self._lease.renew()
                 self.write_statuses()
             except LeaseLost:
-                break
+                pass  # where the lease is gone for good, the other thread ends the work
             except Exception:
                 logger.exception("the GPU quota statuses of backend %s are not written yet", self.backend_id)
                 with suppress(DatabaseError, InterfaceError):
@@ -203,7 +212,7 @@ class GpuQuotaController(LeasedLoop):
         """The backend as it is now, after connecting to its cluster. Raises BackendRemoved."""
         backend = kubernetes_backend(self.backend_id)
         try:
-            self._cluster = self._connect(backend)
+            self._cluster = fence(self._connect(backend), self._require_lease)
         except ClusterError as error:
             self._cluster = None
             logger.info("backend %s cannot be reached: %s", backend.name, error)

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from uuid import UUID
 
 from django.utils import timezone
@@ -32,6 +31,7 @@ from scheduling.kube.backoff import Backoff
 from scheduling.kube.error_messages import error_message
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.events import EventReason, EventSubject, EventWriter
+from scheduling.kube.fence import fence
 from scheduling.kube.gang_objects import GangCreation
 from scheduling.kube.informer import InformerTiming
 from scheduling.kube.port import Cluster, ResourceKind
@@ -42,13 +42,13 @@ from scheduling.services.kubernetes import connections, dispatch, heartbeats, ob
 from scheduling.services.kubernetes.drift_repair import DriftRepair
 from scheduling.services.kubernetes.informers import ClusterInformers, group_id_of, uuid_name
 from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend
-from scheduling.services.kubernetes.leases import Lease
+from scheduling.services.kubernetes.leases import LOOP_TIMING, Lease
 from scheduling.services.kubernetes.nodes import write_nodes
 
 logger = logging.getLogger(__name__)
 
-AGENT_LEASE_DURATION = timedelta(seconds=30)  # longer than the longest call to a cluster
-AGENT_RENEW_AFTER_SECONDS = 10.0
+_RECOVERY_SECONDS = 60.0
+"""How long each heartbeat after an outage ends the pauses of others: a run that began in the outage may still fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class AgentIntervals:
     recount: float = 60.0
     heartbeat: float = 10.0
     configuration: float = 2.0
-    standby: float = 2.0
+    standby: float = 1.0
     debounce: float = 0.02
     informer_timing: InformerTiming = field(default_factory=InformerTiming)
 
@@ -78,10 +78,7 @@ class ClusterAgent(LeasedLoop):
         connect: Callable[[Backend], Cluster] = connections.connect,
         intervals: AgentIntervals = AgentIntervals(),
     ) -> None:
-        lease = Lease(
-            backend_id, ClusterState, duration=AGENT_LEASE_DURATION, renew_after_seconds=AGENT_RENEW_AFTER_SECONDS
-        )
-        super().__init__(backend_id, lease, standby_seconds=intervals.standby)
+        super().__init__(backend_id, Lease(backend_id, ClusterState, LOOP_TIMING), standby_seconds=intervals.standby)
         self._connect, self._intervals = connect, intervals
         self._cluster: Cluster | None = None
         self._informers: ClusterInformers | None = None
@@ -93,11 +90,20 @@ class ClusterAgent(LeasedLoop):
         self._due: dict[str, float] = {}
         self._error: ClusterError | None = None
         self._heartbeat_backoff = Backoff(1, 15)
+        self._ends_pauses_until = time.monotonic() + _RECOVERY_SECONDS  # a new agent may follow one that saw an outage
 
     def wake(self) -> None:
         """Something changed in the ledger: compare all open gangs soon."""
         self._full_requested = True
         super().wake()
+
+    def end_pauses(self) -> None:
+        """The cluster answered somebody else: ask it now, and follow it again."""
+        if self._error is not None:
+            self._due["heartbeat"] = 0.0
+        if (informers := self._informers) is not None:
+            informers.retry_now()
+        self._wake.set()
 
     # --- the loop ---------------------------------------------------------------------------------------------------
     def _ensure_lease_row(self) -> None:
@@ -322,6 +328,10 @@ class ClusterAgent(LeasedLoop):
         if self._error is not None:
             self._error, self._full_requested = None, True
             self._dispatcher.clear_pauses()
+            informers.retry_now()
+            self._ends_pauses_until = time.monotonic() + _RECOVERY_SECONDS
+        if time.monotonic() < self._ends_pauses_until:
+            heartbeats.end_pauses(context.backend)
         if informers.pods.has_synced and informers.pods.error is None:
             heartbeats.record_heartbeat(context.backend)
         if informers.error_message:
@@ -353,7 +363,7 @@ class ClusterAgent(LeasedLoop):
         self._context = context = _read_context(self.backend_id)
         self._events.label = context.backend.name
         try:
-            self._cluster = self._connect(context.backend)
+            self._cluster = fence(self._connect(context.backend), self._require_lease)
         except ClusterError as error:  # the credential cannot be used at all
             self._cluster, self._error = None, error
         if self._informers is None or self._informers.scope != (context.backend.namespace, context.installation_id):

@@ -21,6 +21,10 @@ class _RunningLoop:
     thread: threading.Thread
     stop: threading.Event
 
+    @property
+    def is_hanging(self) -> bool:
+        return self.loop.last_alive_at < time.monotonic() - HANG_SECONDS
+
 
 class ClusterWorkers:
     """Runs one loop for each cluster. Several processes may run loops for the same cluster; a lease lets one loop work
@@ -45,11 +49,21 @@ class ClusterWorkers:
         if (running := self._running.get(backend_id)) is not None:
             running.loop.wake()
 
+    def end_pauses(self, backend_id: int) -> None:
+        """End the pauses of the loop of this backend, because its cluster answers again."""
+        if (running := self._running.get(backend_id)) is not None:
+            running.loop.end_pauses()
+
+    def renew_leases(self) -> None:
+        """Renew the leases of all loops that do not hang, also of those that wait for an answer of their cluster."""
+        for running in list(self._running.values()):
+            if not running.is_hanging:
+                running.loop.renew_lease()
+
     @property
     def are_alive(self) -> bool:
         """Whether no loop hangs."""
-        oldest = time.monotonic() - HANG_SECONDS
-        return all(running.loop.last_alive_at > oldest for running in self._running.values())
+        return not any(running.is_hanging for running in self._running.values())
 
     def stop(self) -> None:
         """Stop all loops and wait for them a little. Another process, or the next start, does their unfinished work."""

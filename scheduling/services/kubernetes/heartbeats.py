@@ -10,10 +10,15 @@ from django.utils import timezone
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.transactions import change
-from scheduling.models import ClusterState
+from scheduling.kube import errors
+from scheduling.kube.error_messages import condition_reason
+from scheduling.models import ClusterState, QueueSync
+from scheduling.services import notifications
 
 HEARTBEAT_LIFETIME = timedelta(minutes=2)
 """A backend whose last heartbeat is older is OFFLINE."""
+
+_ASKED_FOR_A_PAUSE = condition_reason(errors.TooManyRequests(""))
 
 
 def cluster_state(backend: Backend) -> ClusterState:
@@ -26,6 +31,15 @@ def record_heartbeat(backend: Backend) -> None:
     """The cluster answers and its pods are known: its pools are ONLINE, unless an admin requested OFFLINE."""
     ClusterState.objects.filter(backend=backend).update(heartbeat_at=timezone.now(), error="")
     _set_offline(backend, is_offline=False, reason="the cluster answers")
+
+
+def end_pauses(backend: Backend) -> None:
+    """The cluster answers after an outage: the sync of its queues, and everything else that waits in a pause after a
+    failure there, tries again now."""
+    waiting = QueueSync.objects.filter(backend=backend, retry_at__gt=timezone.now()).exclude(reason=_ASKED_FOR_A_PAUSE)
+    if waiting.update(retry_at=None):
+        notifications.enqueue_queue_sync(backend.pk)
+    notifications.cluster_answers(backend.pk)
 
 
 def record_cluster_error(backend: Backend, message: str) -> None:

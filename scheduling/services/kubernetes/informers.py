@@ -74,6 +74,11 @@ class ClusterInformers:
         for informer in self._all:
             informer.relist()
 
+    def retry_now(self) -> None:
+        """The cluster answers again: end all pauses after failures."""
+        for informer in self._all:
+            informer.retry_now()
+
     def start(self, stop: threading.Event, name: str) -> None:
         """Run each informer in a daemon thread, which ends with its current call after `stop` is set."""
         for informer in self._all:

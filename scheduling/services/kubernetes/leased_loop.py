@@ -46,6 +46,10 @@ class LeasedLoop(ABC):
         """Something changed in the ledger: work soon."""
         self._wake.set()
 
+    def end_pauses(self) -> None:
+        """The cluster answers after an outage: try again what waits in a pause after a failure."""
+        self.wake()
+
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set or the backend is removed. Errors are logged and followed by a growing pause."""
         backoff = Backoff(0.5, 30)
@@ -85,6 +89,18 @@ class LeasedLoop(ABC):
         self.last_alive_at = time.monotonic()
         if self._is_leased:
             self._lease.renew()
+
+    def renew_lease(self) -> None:
+        """Renew the lease when it is time, from another thread than the loop's, while the loop waits for its cluster. A
+        lost lease stops the loop's writes; the loop itself notices the loss when it renews."""
+        if self._is_leased:
+            with suppress(LeaseLost):
+                self._lease.renew()
+
+    def _require_lease(self) -> None:
+        """Called before each write to the cluster. Raises LeaseLost."""
+        if self._is_leased and not self._lease.may_write():
+            raise LeaseLost("The lease on this backend may have run out; nothing is written without it.", retry_after=1)
 
     @abstractmethod
     def _ensure_lease_row(self) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from scheduling.kube import errors
 from scheduling.kube.error_messages import condition_reason, error_message
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.queue_comparison import QueueComparison
@@ -14,10 +15,12 @@ from scheduling.kube.queue_steps import ClusterWrite
 from scheduling.kube.queue_writes import WriteProgress
 from scheduling.models import QueueSync
 from scheduling.selectors.desired_queues import DesiredState
+from scheduling.services import notifications
 
 MAX_PAUSE = timedelta(minutes=5)
 
 Synced = QueueSync.Synced
+_OUTAGE_REASONS = frozenset(condition_reason(each("")) for each in (errors.Unreachable, errors.ServerError))
 
 
 def set_off(row: QueueSync) -> None:
@@ -46,6 +49,8 @@ def set_finished(
         _delay_next_attempt(row, error)
         _set_condition(row, Synced.FALSE, condition_reason(error), _failure_message(progress, error))
         return
+    if row.reason in _OUTAGE_REASONS:
+        notifications.cluster_answers(row.backend_id)
     row.failures, row.retry_at = 0, None
     needed = desired.queues.keys() | desired.topologies.keys()
     in_the_way = [each for each in comparison.untouched if each.name in needed]
@@ -67,6 +72,9 @@ def set_finished(
 
 
 def _delay_next_attempt(row: QueueSync, error: ClusterError) -> None:
+    if isinstance(error, errors.BeingDeleted):  # the next regular run sees whether the object is gone
+        row.failures, row.retry_at = 0, None
+        return
     pause = min(MAX_PAUSE, timedelta(seconds=2 ** min(row.failures, 10)))
     row.failures += 1
     row.retry_at = timezone.now() + max(pause, timedelta(seconds=error.retry_after or 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from scheduling.models import ClusterState, Workflow
 from scheduling.services.kubernetes import agent as agent_module
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.cluster_workers import ClusterWorkers
+from scheduling.services.kubernetes.leases import LOOP_TIMING
 from scheduling.services.verify import verify
 from tests.support.agent_harness import AgentHarness, gang_file, kubernetes_backend
 from tests.support.flaky_cluster import FlakyCluster
@@ -148,7 +150,7 @@ def test_an_agent_that_was_frozen_finds_its_lease_gone(harness: AgentHarness) ->
     """The agent continues in the middle of its work after another agent claimed its lease: it stops and stands by."""
     intervals = AgentIntervals(reconcile=0.1, standby=0.1, debounce=0.0, informer_timing=QUICK.informer_timing)
     frozen = agent_of(harness, intervals=intervals)
-    frozen._lease._renew_after = 0.0
+    frozen._lease.timing = replace(LOOP_TIMING, renew_after=0.0)
     with run_agents(frozen):
         wait_for(lambda: frozen._is_leased)
         with connection.cursor() as cursor:

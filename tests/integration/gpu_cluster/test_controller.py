@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -28,6 +29,7 @@ from scheduling.models import GpuControllerLease, Task
 from scheduling.services.gpu_quota import controller
 from scheduling.services.gpu_quota.controller import GpuControllerIntervals, GpuQuotaController, rebuild_from_clusters
 from scheduling.services.kubernetes import connections
+from scheduling.services.kubernetes.leases import LOOP_TIMING
 from scheduling.services.verify import verify
 from tests.integration.gpu_cluster.conftest import PREFIX, SOMEBODY, GpuClusterHarness
 from tests.support import factories
@@ -437,7 +439,7 @@ def test_a_controller_that_was_frozen_finds_its_lease_gone(fake_gpu_cluster: Gpu
         connect=lambda _: fake_gpu_cluster.cluster,
         intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1),
     )
-    quota_controller._lease._renew_after = 0.0
+    quota_controller._lease.timing = replace(LOOP_TIMING, renew_after=0.0)
     with run_controller(quota_controller):
         wait_for(fake_gpu_cluster.status)
         GpuControllerLease.objects.update(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -277,7 +278,7 @@ def test_a_worker_that_was_too_slow_stops_before_its_next_write(
 ) -> None:
     lab = fake_lab
     pool("team")
-    monkeypatch.setattr(leases, "RENEW_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(leases, "SYNC_TIMING", replace(leases.SYNC_TIMING, renew_after=0.0))
     others = leases.Lease(lab.backend.pk)
 
     def overtaken(verb: str, kind: ResourceKind, name: str) -> None:
@@ -297,12 +298,13 @@ def test_a_run_without_a_valid_lease_leaves_the_rest_to_the_next(
 ) -> None:
     """The database did not answer for so long that the lease may have ended."""
     pool("team")
-    monkeypatch.setattr(leases, "SAFE_WRITE_SECONDS", -1.0)
+    timing = leases.SYNC_TIMING
+    monkeypatch.setattr(leases, "SYNC_TIMING", replace(timing, safe_for=-1.0))
     outcome = fake_lab.sync()
     assert (outcome.synced, outcome.reason) == ("False", "Interrupted")
     assert len(outcome.remaining) == 3 + 3
     assert fake_lab.row.retry_at is None
-    monkeypatch.setattr(leases, "SAFE_WRITE_SECONDS", 40.0)
+    monkeypatch.setattr(leases, "SYNC_TIMING", timing)
     assert fake_lab.sync().synced == "True"
 
 

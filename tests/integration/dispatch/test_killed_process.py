@@ -1,0 +1,236 @@
+"""The process of the agents is killed (SIGKILL) while it works with a real API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from osmo_admin.ops import process_commands
+from osmo_admin.ops.processes import ChildProcess, start_child
+from scheduling.kube import resource_kinds
+from scheduling.kube.port import Cluster, ResourceKind
+from tests.support.agent_harness import gang_file
+from tests.support.kube_proxy import FaultyProxy
+from tests.support.kube_server import KubeServer, create_namespace, wait_for
+from tests.support.services import ROOT, Services
+from tests.support.stack import Stack
+
+pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
+AT_WORK_SECONDS = 10.0  # the promise of docs/kubernetes.md
+
+
+@dataclass
+class Installation:
+    """A database with one pool on one cluster, and processes of agents that the test starts and kills. The cluster is
+    reached through a proxy."""
+
+    stack: Stack
+    cluster: Cluster
+    namespace: str
+    proxy: FaultyProxy
+    folder: Path
+    processes: list[ChildProcess] = field(default_factory=list)
+
+    def start_process(self) -> ChildProcess:
+        """Start a process of agents; it has reached the database when this returns."""
+        name = f"clusters-{len(self.processes) + 1}"
+        before = len(self.sessions())
+        child = start_child(
+            name, process_commands.clusters_command(), log=self.folder / f"{name}.log", env=self.stack.env, cwd=ROOT
+        )
+        self.processes.append(child)
+        wait_for(lambda: len(self.sessions()) > before, description=f"{name} reads the database")
+        return child
+
+    def sessions(self) -> set[int]:
+        """The sessions of all processes at the database, by id."""
+        query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        return {row["pid"] for row in self.stack.query(query)}
+
+    def is_leased(self) -> bool:
+        query = "SELECT 1 FROM scheduling_clusterstate WHERE lease_expires_at > now() AND heartbeat_at IS NOT NULL"
+        return bool(self.stack.query(query))
+
+    def submit(self) -> None:
+        with self.stack.orm():
+            from scheduling.services.workflows.submission import Submission, submit
+            from tests.support import factories
+
+            submission = Submission(file=gang_file("lead", "other"))
+            receipt = submit(actor=factories.admin_actor(), pool="team", submission=submission)
+            assert receipt.workflow is not None
+
+    def objects(self, kind: ResourceKind) -> dict[str, str]:
+        """The uids of our objects, by name."""
+        found = self.cluster.list(kind, namespace=self.namespace).items
+        return {item["metadata"]["name"]: item["metadata"]["uid"] for item in found}
+
+    def dispatched(self) -> int:
+        """The attempts whose pods are recorded as created."""
+        query = "SELECT count(*) AS number FROM scheduling_task WHERE dispatched_at IS NOT NULL"
+        return int(self.stack.query(query)[0]["number"])
+
+
+@pytest.fixture
+def installation(
+    template: Services, kube_server: KubeServer, tmp_path: Path, django_db_blocker: Any
+) -> Iterator[Installation]:
+    stack = Stack(template, tmp_path, django_db_blocker, {})
+    stack.database = template.database_name("killed")
+    stack.env["DATABASE_URL"] = template.database_url(stack.database)
+    proxy = FaultyProxy(kube_server.address, kube_server.certificate)
+    kubeconfig = kube_server.kubeconfig_body()
+    kubeconfig["clusters"][0]["cluster"] = {"server": proxy.address}
+    made: list[ChildProcess] = []
+    try:
+        with closing(kube_server.connect()) as cluster:
+            namespace = create_namespace(cluster)
+            stack.create_database()
+            with stack.orm():
+                from pools.domain.roles import SYSTEM
+                from pools.services.backends import put_backend
+                from tests.support import factories
+
+                body = {"type": "kubernetes", "namespace": namespace, "kubeconfig": yaml.safe_dump(kubeconfig)}
+                factories.make_pool("team", 100, on=put_backend(actor=SYSTEM, name="lab", body=body).row)
+            yield Installation(stack, cluster, namespace, proxy, tmp_path, made)
+    finally:
+        for child in made:
+            kill(child)
+        proxy.close()
+        stack.stop()
+
+
+def kill(child: ChildProcess) -> None:
+    """SIGKILL; the process is gone when this returns."""
+    if child.exit_code() is None:
+        os.kill(child.pid, signal.SIGKILL)
+        wait_for(lambda: child.exit_code() is not None)
+
+
+@pytest.mark.parametrize(
+    "has_standby",
+    [pytest.param(True, id="standby"), pytest.param(False, id="started again", marks=pytest.mark.nightly)],
+)
+def test_a_replacement_is_at_work_within_ten_seconds(installation: Installation, has_standby: bool) -> None:
+    """From the kill to the pods of a workflow that was submitted after it. The time is the subject."""
+    first = installation.start_process()
+    wait_for(installation.is_leased, description="the first process works")
+    if has_standby:
+        installation.start_process()
+    killed_at = time.monotonic()
+    kill(first)
+    installation.submit()
+    if not has_standby:
+        installation.start_process()
+    wait_for(lambda: len(installation.objects(resource_kinds.POD)) == 2, description="the replacement dispatches")
+    took = time.monotonic() - killed_at
+    assert took <= AT_WORK_SECONDS
+
+
+def test_a_process_that_stops_in_order_hands_over_at_once(installation: Installation) -> None:
+    first = installation.start_process()
+    wait_for(installation.is_leased)
+    os.kill(first.pid, signal.SIGTERM)
+    wait_for(lambda: first.exit_code() is not None)
+    assert not installation.is_leased()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(resource_kinds.POD_GROUP, id="PodGroup", marks=pytest.mark.nightly),
+        pytest.param(resource_kinds.POD, id="pod"),
+    ],
+)
+def test_the_process_is_killed_between_a_create_and_its_record(installation: Installation, kind: ResourceKind) -> None:
+    """The API server has created the object; before its answer arrives, the process is killed. The replacement reads a
+    list that does not have the object yet, as a lagging API server gives it, so that it creates the object again and
+    meets 409: it adopts the object by its name."""
+    plurals = {each.plural: each for each in (resource_kinds.POD_GROUP, resource_kinds.POD)}
+    answers: Counter[tuple[str, str, int]] = Counter()  # plural, name, status of every create
+    killed, adopted = threading.Event(), threading.Event()
+    proxy = installation.proxy
+
+    def is_create(request: tuple[str, str]) -> bool:
+        return request[0] == "POST" and request[1].partition("?")[0].rpartition("/")[2] in plurals
+
+    def on_create(plural: str, status: int, body: bytes) -> None:
+        content = json.loads(body)
+        name = content["metadata"].get("name") or content["details"]["name"]
+        answers[plural, name, status] += 1
+        if plural == kind.plural and status == 201 and not killed.is_set():
+            kill(installation.processes[0])
+            killed.set()
+        if plural == kind.plural and status == 409:
+            adopted.set()
+
+    first = installation.start_process()
+    wait_for(installation.is_leased)
+    stale = {
+        plural: installation.cluster.list(each, namespace=installation.namespace).resource_version
+        for plural, each in plurals.items()
+    }
+    for plural in plurals:
+        proxy.add_rule(
+            lambda request, plural=plural: is_create(request) and f"/{plural}?" in request[1],
+            on_answer=lambda status, body, plural=plural: on_create(plural, status, body),
+            times=None,
+        )
+    installation.submit()
+    assert killed.wait(60), "the agent creates the object"
+    assert first.exit_code() == -signal.SIGKILL
+    before = installation.objects(kind)
+    assert len(before) == 1
+    assert installation.dispatched() == 0, "the process died before it recorded anything"
+
+    def is_list(request: tuple[str, str]) -> bool:
+        return request[0] == "GET" and f"/{kind.plural}?" in request[1] and "watch=" not in request[1]
+
+    api_list = {"kind": f"{kind.name}List", "apiVersion": kind.api_version, "items": []}
+    body = json.dumps(api_list | {"metadata": {"resourceVersion": stale[kind.plural]}}).encode()
+    namespace_path = f"/namespaces/{installation.namespace}/"
+    proxy.add_rule(lambda request: is_list(request) and namespace_path in request[1], status=200, body=body)
+    proxy.hold(lambda request: "watch=true" in request[1] and f"/{kind.plural}?" in request[1], until=adopted)
+    installation.start_process()
+    assert adopted.wait(60), "the replacement meets the object that exists already"
+    wait_for(lambda: installation.dispatched() == 2, description="both pods are recorded")
+    pods, pod_groups = installation.objects(resource_kinds.POD), installation.objects(resource_kinds.POD_GROUP)
+    assert (len(pods), len(pod_groups)) == (2, 1)
+    assert before.items() <= (pods | pod_groups).items(), "the same object, not a second one"
+    created = Counter({name: number for (_, name, status), number in answers.items() if status == 201})
+    assert set(created.values()) == {1}
+    assert set(created) == pods.keys() | pod_groups.keys()
+
+
+def test_an_idle_process_keeps_its_connections(installation: Installation) -> None:
+    """It opened one every two seconds before."""
+    installation.start_process()
+    wait_for(installation.is_leased)
+    beat = "SELECT lease_expires_at AS at FROM scheduling_clusterstate"
+
+    def renewals() -> Iterator[None]:
+        """Each step waits for another renewal of the lease."""
+        while True:
+            seen = installation.stack.query(beat)
+            wait_for(lambda seen=seen: installation.stack.query(beat) != seen)
+            yield
+
+    steps = renewals()
+    next(steps)
+    before = installation.sessions()
+    for _ in range(4):
+        next(steps)
+    assert installation.sessions() == before
