@@ -17,7 +17,9 @@ FIRST_ADMIN = "admin"
 
 
 def prepare_database(*, demo: bool, password: str | None) -> dict[str, bool]:
-    """The first user is created only if there is no user: a renamed or deleted admin is not created again."""
+    """The first user is created only if there is no user: a renamed or deleted admin is not created again. Its password
+    has to keep the rules only on a server for others (`OSMO_SECURE`). Raises BadInput."""
+    from django.conf import settings
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0, interactive=False)
@@ -30,7 +32,13 @@ def prepare_database(*, demo: bool, password: str | None) -> dict[str, bool]:
     seed_defaults()
     first = bool(password) and not User.objects.exists()
     if first:
-        create_user(actor=SYSTEM, username=FIRST_ADMIN, password=password, roles=(PLATFORM_ADMIN,))
+        create_user(
+            actor=SYSTEM,
+            username=FIRST_ADMIN,
+            password=password,
+            roles=(PLATFORM_ADMIN,),
+            skip_password_rules=not settings.OSMO.secure,
+        )
     if first and demo:
         from scheduling.services.demo import seed_demo
 

@@ -1,6 +1,9 @@
-"""The first user has the password that the operator gave, whatever the rules for people say of it."""
+"""The first user has the password that the operator gave, on one's own machine whatever the rules say of it."""
 
 from __future__ import annotations
+
+import dataclasses
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,14 @@ def test_the_operators_password_is_taken_as_it_is() -> None:
     user = User.objects.get(username="admin")
     assert user.check_password("admin")
     assert user.as_actor().is_admin
+
+
+@pytest.mark.django_db
+def test_on_a_server_for_others_it_has_to_keep_the_rules(settings: Any) -> None:
+    settings.OSMO = dataclasses.replace(settings.OSMO, secure=True)
+    with pytest.raises(BadInput):
+        prepare_database(demo=False, password="admin")
+    assert not User.objects.exists()
 
 
 @pytest.mark.django_db
