@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from granian._granian import RSGIProtocolClosed
+
 from osmo_admin.serving.refusals import RequestRefused
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class BodyReader:
         except TimeoutError:
             message = f"The request's body did not arrive within {self.seconds:g} s. Send it without a pause."
             raise RequestRefused(408, "body_too_slow", message, limit=round(self.seconds)) from None
-        except RuntimeError:  # granian's error of a connection that was closed or broke the protocol
+        except RSGIProtocolClosed:
             raise RequestRefused(400, "body_incomplete", "The request's body is incomplete.") from None
 
     def release(self, body: bytes) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from granian._granian import RSGIProtocolClosed
 
 from osmo_admin.serving.bodies import BodyReader
 from osmo_admin.serving.environ import make_environ
@@ -122,7 +123,7 @@ class Server:
                 chunk, is_over = await self._streams.run(context, _read_until_pause, stream.iterator)
                 if chunk:
                     await transport.send_bytes(chunk)
-        except RuntimeError:  # granian's error of a closed connection
+        except RSGIProtocolClosed:  # the client has gone
             return
         except Exception:
             logger.exception("stream_failed")

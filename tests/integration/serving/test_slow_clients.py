@@ -153,6 +153,13 @@ def test_fifty_event_streams_leave_the_threads_to_requests(stack: Stack) -> None
         for connection in streams:
             _receive_until(connection, f"user/{name}".encode())
 
+    def has_a_place() -> bool:
+        with connect(stack.port) as connection:
+            connection.sendall(head)
+            return b"retry: 1000" in _receive_until(connection, b"retry: ")
+
+    stack.wait_until(has_a_place, what="a place of a stream whose client has gone is free again")
+
 
 def _receive_until(connection: socket.socket, what: bytes) -> bytes:
     received = b""
