@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import messages
-from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth import authenticate, update_session_auth_hash
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import actor_of
+from pools.admin.users import PASSWORD_RULES
 from pools.domain.errors import DomainError
 from pools.models import User
 from pools.services.users import set_password
@@ -25,20 +26,25 @@ class OwnPasswordForm(forms.ServiceForm):
 
     field_by_path = {"password": "new"}
     old = forms.password_field("Current password", current=True)
-    new = forms.password_field("New password", help_text="At least 8 characters; not a common one.")
+    new = forms.password_field("New password", help_text=PASSWORD_RULES)
     again = forms.password_field("New password again")
 
-    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, request: HttpRequest, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.user = user
+        self.request = request
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
-        if "old" in data and not self.user.check_password(data["old"]):
+        if "old" in data and not self._is_own_password(data["old"]):
             self.add_error("old", "This is not your password.")
         if "new" in data and "again" in data and data["new"] != data["again"]:
             self.add_error("again", "The two new passwords differ.")
         return data
+
+    def _is_own_password(self, password: str) -> bool:
+        """Check it like a login, so that wrong ones are counted: a stolen session must not try passwords."""
+        username = cast("User", self.request.user).username
+        return authenticate(self.request, username=username, password=password) is not None
 
 
 def account_urls(site: AdminSite) -> list[URLPattern]:
@@ -55,7 +61,7 @@ def account_urls(site: AdminSite) -> list[URLPattern]:
 def change_own_password_page(site: AdminSite, request: HttpRequest) -> HttpResponse:
     """Change the own password through the service, so that the audit log names the person."""
     user = cast("User", request.user)
-    form = OwnPasswordForm(forms.submitted_data(request), user=user)
+    form = OwnPasswordForm(forms.submitted_data(request), request=request)
     if request.method == "POST" and form.is_valid():
         try:
             set_password(actor=actor_of(request), username=user.username, password=form.cleaned_data["new"])

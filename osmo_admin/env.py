@@ -47,6 +47,7 @@ class Env:
     max_pods: int
     max_live_workflows: int
     max_tokens: int
+    max_login_failures: int
     max_stored_answers: int
     max_stored_bytes: int
     max_answer_bytes: int
@@ -94,6 +95,7 @@ def load_environment() -> Env:
         max_pods=read.int("OSMO_MAX_PODS", 1000, validate=at_least(min=1, max=2000)),
         max_live_workflows=read.int("OSMO_MAX_LIVE_WORKFLOWS", 5_000, validate=at_least(min=1)),
         max_tokens=read.int("OSMO_MAX_TOKENS", 100, validate=at_least(min=1)),
+        max_login_failures=read.int("OSMO_MAX_LOGIN_FAILURES", 100, validate=at_least(min=10)),
         max_stored_answers=read.int("OSMO_MAX_STORED_ANSWERS", 20_000, validate=at_least(min=1)),
         max_stored_bytes=read.int("OSMO_MAX_STORED_BYTES", 64 * 2**20, validate=at_least(min=1)),
         max_answer_bytes=read.int("OSMO_MAX_ANSWER_BYTES", 2**20, validate=at_least(min=1)),

@@ -160,7 +160,9 @@ AUTHENTICATION_BACKENDS = [
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "pools.security.password_rules.NotTheNameValidator"},
 ]
+PASSWORD_HASHERS = ["osmo_admin.password_hashing.OneAtATimeHasher"]
 LOGIN_URL = "admin:login"
 CSRF_FAILURE_VIEW = "osmo_admin.csrf_failure.csrf_failure_page"
 LOGIN_REDIRECT_URL = "admin:index"  # without a next page, or with one of another site
@@ -168,6 +170,8 @@ DEV_LOGIN = ENV.dev_login  # the `x-osmo-user` header is trusted only in this mo
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = 0.25  # hours
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_HANDLER = "osmo_admin.login_limits.LoginHandler"
+AXES_DISABLE_ACCESS_LOG = True  # a row for each login, which nothing here reads or deletes
 AXES_RESET_ON_SUCCESS = True
 AXES_HTTP_RESPONSE_CODE = 429
 AXES_LOCKOUT_CALLABLE = "osmo_admin.login.lockout_response"

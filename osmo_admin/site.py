@@ -109,6 +109,11 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         typed = preserved_input.parse_input(text) if text else None
         kept = {preserved_input.FIELD_NAME: text, "signed_out": True} if typed else {}
         answer: HttpResponse = super().login(request, {**(extra_context or {}), **kept})
+        form = getattr(answer, "context_data", {}).get("form")
+        if isinstance(form, LoginForm) and form.refusal is not None:
+            answer.status_code = STATUS_OF_KIND[form.refusal.kind]
+            for name, value in retry_after_header(form.refusal).items():
+                answer.headers[name] = value
         if typed is None or not isinstance(answer, HttpResponseRedirect):
             return answer
         context = {**self.each_context(request), "title": "You are signed in again", "typed": typed}

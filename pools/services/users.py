@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -41,13 +42,14 @@ def create_user(
 ) -> User:
     """Create a user with roles, or restore a removed one with these roles only. Without a password the user can only
     log in by token. With `skip_password_rules` any password is accepted, for an operator on the server. Raises
-    BadInput, Conflict."""
+    BadInput, Conflict, Throttled."""
     require_platform(actor)
     found = [*_username_violations(username), *role_violations(roles)]
     if not skip_password_rules:
         found += _password_violations(password, username)
     if found:
         raise BadInput.of(found)
+    encoded = make_password(password)  # takes most of a second, so no lock is held meanwhile
     with change(actor=actor, description=description):
         user = lock_user(username) or User(username=username, is_active=False)
         if user.is_active:
@@ -59,7 +61,7 @@ def create_user(
             )
         # The clock of the audit trail: earlier entries of this name belong to another person.
         user.is_active, user.created_by, user.date_joined = True, actor.username, Now()
-        user.set_password(password)
+        user.password = encoded
         user.save()
         user.refresh_from_db(fields=["date_joined"])
         _grant(user, roles, actor)
@@ -92,9 +94,10 @@ def set_password(*, actor: Actor, username: str, password: str) -> None:
         require_platform(actor)
     if found := _password_violations(password, username):
         raise BadInput.of(found)
+    encoded = make_password(password)  # as in `create_user`
     with change(actor=actor):
         user = _find_user(username)
-        user.set_password(password)
+        user.password = encoded
         user.save(update_fields=["password"])
 
 
