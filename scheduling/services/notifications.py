@@ -26,7 +26,10 @@ CONNECTION_TEST_TASK = "scheduling.test_connection"
 _WAKE_CHANNEL = "osmo:moved"  # the channel on which agents of clusters are woken
 _ANSWERS_CHANNEL = "osmo:cluster-answers"  # the channel on which the end of a cluster's outage is told
 _LISTEN_TIMEOUT = 0.5  # seconds; shorter than the time after which a silent connection counts as broken
-_REQUEST_LIFETIME = 5  # seconds after which a request that no worker took may be made again
+# A request is a key until a task takes it, so that a run sees at its end that another one was requested. Its task is
+# sent again after a moment: the first one may have vanished with its worker or its broker. A second does no harm.
+_REQUEST_LIFETIME = 60  # seconds
+_SEND_INTERVAL = 1  # seconds between two tasks of the same request
 _BROKER_PAUSE = 5.0  # seconds without requests after a broker did not answer, so that web requests do not wait for it
 
 
@@ -171,7 +174,11 @@ def _enqueue(task: str, backend_id: int) -> None:
     if broker.is_paused:
         return
     try:
-        if not broker.client.set(_key(task, backend_id), 1, nx=True, ex=_REQUEST_LIFETIME):
+        with broker.client.pipeline(transaction=False) as pipeline:
+            pipeline.set(_key(task, backend_id), 1, ex=_REQUEST_LIFETIME)
+            pipeline.set(_sent_key(task, backend_id), 1, nx=True, ex=_SEND_INTERVAL)
+            is_new = pipeline.execute()[1]
+        if not is_new:
             return
     except redis.RedisError as error:
         broker.pause(error)
@@ -188,7 +195,7 @@ def _send(task: str, arguments: list[Any]) -> None:
 
 def _forget_request(task: str, backend_id: int) -> None:
     try:
-        broker.client.delete(_key(task, backend_id))
+        broker.client.delete(_key(task, backend_id), _sent_key(task, backend_id))
     except redis.RedisError as error:
         logger.warning("could not delete the request for backend %s: %s", backend_id, error)
 
@@ -202,3 +209,7 @@ def _is_requested(task: str, backend_id: int) -> bool:
 
 def _key(task: str, backend_id: int) -> str:
     return f"osmo:hint:{task}:{backend_id}"
+
+
+def _sent_key(task: str, backend_id: int) -> str:
+    return f"osmo:hint-sent:{task}:{backend_id}"

@@ -1,0 +1,76 @@
+"""A request for background work whose task vanished (a worker killed, the broker purged) holds up no later request, and
+an agent hears of work without a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery import current_app
+
+from pools.models import Backend
+from scheduling.services import notifications
+from scheduling.services.notifications import RECONCILE_TASK, broker
+from tests.support.agent_harness import kubernetes_backend
+from tests.support.kube_server import wait_for
+
+BACKEND = 4711
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
+    """Tasks that were sent, in order; none of them ever runs."""
+    found: list[tuple[str, int]] = []
+    monkeypatch.setattr(current_app, "send_task", lambda task, arguments, **_: found.append((task, *arguments)))
+    broker.reset()
+    forget()
+    yield found
+    forget()
+
+
+def forget() -> None:
+    for key in broker.client.scan_iter("osmo:hint*"):
+        broker.client.delete(key)
+
+
+def test_requests_that_come_together_are_one_task(sent: list[tuple[str, int]]) -> None:
+    for _ in range(20):
+        notifications.enqueue_reconcile(BACKEND)
+    assert sent == [(RECONCILE_TASK, BACKEND)]
+
+
+def test_a_task_that_vanished_suppresses_later_requests_for_a_moment_only(sent: list[tuple[str, int]]) -> None:
+    """For five seconds before, which a steady stream of requests from others prolonged without end while all workers
+    waited for a hanging cluster. The time is the subject."""
+    notifications.enqueue_reconcile(BACKEND)
+    wait_for(lambda: notifications.enqueue_reconcile(BACKEND) or len(sent) > 1, seconds=3)  # type: ignore[func-returns-value]
+    assert set(sent) == {(RECONCILE_TASK, BACKEND)}
+
+
+def test_a_task_that_began_takes_the_request(sent: list[tuple[str, int]]) -> None:
+    notifications.enqueue_reconcile(BACKEND)
+    assert notifications.is_reconcile_requested(BACKEND)
+    notifications.reconcile_started(BACKEND)
+    assert not notifications.is_reconcile_requested(BACKEND)
+    notifications.enqueue_reconcile(BACKEND)
+    assert len(sent) == 2
+
+
+def test_a_long_run_sees_the_request_that_came_meanwhile(sent: list[tuple[str, int]]) -> None:
+    """Longer than the time in which requests are one task; the run asks for it at its end."""
+    notifications.reconcile_started(BACKEND)
+    notifications.enqueue_reconcile(BACKEND)
+    assert broker.client.ttl(f"osmo:hint:{RECONCILE_TASK}:{BACKEND}") > 30
+
+
+def test_an_agent_is_woken_without_a_worker(
+    db: None, sent: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the same request waits for workers that all hang."""
+    backend: Backend = kubernetes_backend("osmo")
+    woken: list[Any] = []
+    monkeypatch.setattr(broker.client, "publish", lambda channel, pk: woken.append(pk))
+    for _ in range(3):
+        notifications.backends_changed([backend.pk])
+    assert woken == [backend.pk] * 3
