@@ -55,6 +55,7 @@ class Env:
     body_limit_mb: int
     event_streams: int
     metrics_public: bool
+    webhook_client_ca: str
 
 
 def _apply_runtime_defaults(data_dir: Path | None) -> None:
@@ -103,4 +104,5 @@ def load_environment() -> Env:
         body_limit_mb=read.int("OSMO_BODY_LIMIT_MB", 16, validate=at_least(min=1, max=1024)),
         event_streams=read.int("OSMO_EVENT_STREAMS", 50, validate=at_least(min=1)),
         metrics_public=read.bool("OSMO_METRICS_PUBLIC", False),
+        webhook_client_ca=read.str("OSMO_WEBHOOK_CLIENT_CA", ""),
     )

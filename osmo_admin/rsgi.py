@@ -16,10 +16,9 @@ from osmo_admin.serving.server import Server
 LARGEST_BODIES = 16
 
 
-def _make_server(threads: int, *only_paths: str) -> Server:
+def _make_bodies() -> BodyReader:
     limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    bodies = BodyReader(seconds=settings.OSMO.body_timeout, limit=limit, memory=LARGEST_BODIES * limit)
-    return Server(wsgi_application, threads=threads, bodies=bodies, only_paths=only_paths or ("/",))
+    return BodyReader(seconds=settings.OSMO.body_timeout, limit=limit, memory=LARGEST_BODIES * limit)
 
 
 def _allow_many_connections() -> None:
@@ -32,6 +31,14 @@ def _allow_many_connections() -> None:
 
 
 _allow_many_connections()
-application = _make_server(WEB_THREADS)
-webhooks = _make_server(WEBHOOK_THREADS, "/webhooks/", "/health")
+# Where the webhook server demands a client certificate, the web server must not be a way around it.
+application = Server(
+    wsgi_application,
+    threads=WEB_THREADS,
+    bodies=_make_bodies(),
+    closed_paths=("/webhooks/",) if settings.OSMO.webhook_client_ca else (),
+)
+webhooks = Server(
+    wsgi_application, threads=WEBHOOK_THREADS, bodies=_make_bodies(), only_paths=("/webhooks/", "/health")
+)
 gc.freeze()  # loaded objects stay, so the garbage collector need not scan them during a request

@@ -197,6 +197,7 @@ class Supervisor:
             "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
             "PYTHONUNBUFFERED": "1",
             orphans.INSTALLATION_VARIABLE: str(self.data.root),
+            **({"OSMO_WEBHOOK_CLIENT_CA": str(ca)} if (ca := self.options.webhook_client_ca) is not None else {}),
         }
 
     def _run_bootstrap(self) -> str:

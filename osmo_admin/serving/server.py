@@ -43,7 +43,8 @@ class _Stream:
 
 
 class Server:
-    """One process of a server. `only_paths` are the prefixes of the addresses that it serves; "/": all."""
+    """One process of a server. It serves the addresses with a prefix of `only_paths`, except those with a prefix of
+    `closed_paths`."""
 
     def __init__(
         self,
@@ -52,11 +53,13 @@ class Server:
         threads: int,
         bodies: BodyReader,
         only_paths: tuple[str, ...] = ("/",),
+        closed_paths: tuple[str, ...] = (),
     ) -> None:
         self._application = application
         self._threads = threads
         self._bodies = bodies
         self._only_paths = only_paths
+        self._closed_paths = closed_paths
 
     def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Called once, in the process that serves."""
@@ -87,8 +90,11 @@ class Server:
             self._bodies.release(body)
 
     def _check_path(self, path: str) -> None:
+        path = "/" + path.lstrip("/")  # as OneSlashMiddleware will read it
         if not path.startswith(self._only_paths):
             raise RequestRefused(404, "not_served", f"Only {' and '.join(self._only_paths)} are served here.")
+        if path.startswith(self._closed_paths):
+            raise RequestRefused(404, "not_served", "Webhooks are served by the webhook server only.")
 
     def _choose_lane(self, path: str) -> Lane:
         if path == HEALTH:

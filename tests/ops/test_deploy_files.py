@@ -20,7 +20,6 @@ DEPLOY = ROOT / "deploy"
 # Only the supervisor and the compose file read these.
 NOT_IN_ENV = {
     "OSMO_ADMIN_PASSWORD",
-    "OSMO_WEBHOOK_CLIENT_CA",
     "OSMO_WEBHOOK_PORT",
     "POSTGRES_PASSWORD",
     "VALKEY_PASSWORD",
