@@ -1,13 +1,14 @@
-"""Middleware of every request: it normalises the path and sets the request id of log lines and audit entries."""
+"""Middleware of every request: it normalises the path, sets the request id of log lines and audit entries, and answers
+each read from one snapshot of the database."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 from django.http import HttpRequest, HttpResponse
 
-from pools.transactions import request_id
+from pools.transactions import one_snapshot, request_id
 
 
 class OneSlashMiddleware:
@@ -37,3 +38,34 @@ class AuditContextMiddleware:
             request_id.reset(token)
         response.headers.setdefault("X-Request-ID", current_id)
         return response
+
+
+READS_WITHOUT_SNAPSHOT: Mapping[str, str] = {
+    "/health": "Answers without the database, also while that is down.",
+    "/ready": "Checks the database and the other services one by one, each with its own error.",
+    "/client/version": "Reads nothing.",
+    "/api/version": "Reads nothing.",
+    "/api/schema": "Reads nothing.",
+    "/api/docs": "Reads nothing.",
+    "/api/auth/login": "Reads nothing.",
+}
+"""The addresses whose GET is not answered from one snapshot, with the reason."""
+
+
+class SnapshotMiddleware:
+    """Answer each read (GET, HEAD) from one snapshot of the database, login and page included, so that no part of an
+    answer contradicts another part.
+
+    The snapshot ends before the answer is sent, so a slow client keeps nothing open; an answer that is read from the
+    database while it is sent (the event stream) takes a snapshot for each part. Sessions are saved outside
+    (:mod:`osmo_admin.sessions`).
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.method not in {"GET", "HEAD"} or request.path_info in READS_WITHOUT_SNAPSHOT:
+            return self.get_response(request)
+        with one_snapshot():
+            return self.get_response(request)

@@ -86,6 +86,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "osmo_admin.content_policy.ContentPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "osmo_admin.middleware.SnapshotMiddleware",  # inside the middleware that saves the session
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -136,7 +137,7 @@ CACHES = {
         "KEY_PREFIX": "osmo",
     }
 }
-SESSION_ENGINE = "django.contrib.sessions.backends.db"
+SESSION_ENGINE = "osmo_admin.sessions"
 LANGUAGE_CODE = "en"
 USE_I18N = True
 TIME_ZONE = "UTC"

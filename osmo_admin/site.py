@@ -25,6 +25,7 @@ from osmo_admin import preserved_input
 from osmo_admin.error_responses import STATUS_OF_KIND, retry_after_header, to_domain_error
 from osmo_admin.login import LoginForm
 from pools.domain.errors import DomainError, ErrorKind, Forbidden
+from pools.transactions import renew_failed_snapshot
 
 View = Callable[..., HttpResponse]
 
@@ -70,6 +71,7 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
                 refusal = to_domain_error(error)
                 if refusal is None:
                     raise
+                renew_failed_snapshot()
                 return self.refusal_page(request, refusal)
 
         guarded: View = super().admin_view(with_refusal_page, cacheable)

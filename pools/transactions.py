@@ -8,15 +8,17 @@ Triggers note in the transaction's setting `osmo.changes` which backends and GPU
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, cast
 
 from django.conf import settings
 from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
 from psycopg import errors as pg
+from psycopg import pq
 
 from pools.domain.errors import Busy, Conflict, Violation
 from pools.domain.roles import Actor
@@ -120,14 +122,75 @@ def database_time() -> datetime:
 
 @contextmanager
 def one_snapshot() -> Iterator[None]:
-    """All queries inside read one snapshot, so that a change between two queries of a running system is not reported as
-    a difference. Inside an outer transaction the queries use the isolation of that transaction."""
-    outermost = not connection.in_atomic_block
-    with transaction.atomic():
-        if outermost:
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    """All queries inside read one snapshot of the database, and write nothing. Inside an outer transaction the queries
+    use the isolation of that transaction.
+
+    The BEGIN is also the check that a kept connection still works, which Django would make with a query of its own.
+    """
+    if connection.in_atomic_block:
         yield
+        return
+    with ExitStack() as transaction_end:
+        _open_snapshot(transaction_end)
+        mark = _in_snapshot.set(True)
+        try:
+            yield
+        finally:
+            _in_snapshot.reset(mark)
+        with suppress(OperationalError, InterfaceError):  # everything was read, so a connection lost now loses nothing
+            transaction_end.close()
+
+
+def sees_uncommitted_changes() -> bool:
+    """Whether the queries of this transaction may see changes that are never committed, as those of a dry run."""
+    return bool(connection.in_atomic_block) and not _in_snapshot.get()
+
+
+def after_snapshot(write: Callable[[], object]) -> None:
+    """Call `write` after the snapshot that is open, or now if there is none."""
+    if _in_snapshot.get():
+        transaction.on_commit(write)
+    else:
+        write()
+
+
+def renew_failed_snapshot() -> None:
+    """After a failed query PostgreSQL refuses all further ones of the snapshot: begin another one, for the answer that
+    reports the failure. Does nothing if no query failed, or the connection was lost."""
+    raw = connection.connection
+    if _in_snapshot.get() and raw is not None and raw.pgconn.transaction_status == pq.TransactionStatus.INERROR:
+        raw.rollback()
+        _begin()
+
+
+_in_snapshot: ContextVar[bool] = ContextVar("osmo_in_snapshot", default=False)
+
+
+def _open_snapshot(transaction_end: ExitStack) -> None:
+    was_connected = connection.connection is not None
+    cast("Any", connection).health_check_done = was_connected  # django-stubs do not know it
+    block = transaction.atomic()
+    block.__enter__()
+    try:
+        _begin()
+    except OperationalError as error:
+        connection.close()
+        block.__exit__(type(error), error, error.__traceback__)
+        if not was_connected:
+            raise
+        _open_snapshot(transaction_end)
+    else:
+        transaction_end.push(block.__exit__)
+
+
+def _begin() -> None:
+    """One BEGIN with the isolation. With psycopg's own BEGIN and `SET TRANSACTION` it would be two statements."""
+    try:
+        result = connection.connection.pgconn.exec_(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    except pg.OperationalError as error:
+        raise OperationalError(str(error)) from error
+    if result.status != pq.ExecStatus.COMMAND_OK:
+        raise OperationalError(result.error_message.decode(errors="replace"))
 
 
 def _announce(before: str, controller: str) -> None:

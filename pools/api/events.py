@@ -34,6 +34,7 @@ from pools.selectors.audit_trail import (
     parse_position,
     stream_horizon,
 )
+from pools.transactions import one_snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -86,13 +87,16 @@ def _stream(
             is_over = time.monotonic() >= ends_at
             is_silent = time.monotonic() - last_sent_at >= HEARTBEAT_SECONDS
             batch: list[tuple[StreamPosition, AuditEntry]] = []
+            texts: list[bytes] = []
             if end > place or is_over or is_silent:  # most polls find that nothing has changed, in one short query
-                actor = _read_actor(user_id, token_id)
-                if actor is None:
-                    return
-                batch = entries_after(actor, place, end, limit=BATCH_SIZE, known_snapshot=known)
-            for at, entry in batch:
-                yield f"id: {at}\ndata: {_entry_text(entry)}\n\n".encode()
+                with one_snapshot():  # which ends before anything is sent
+                    actor = _read_actor(user_id, token_id)
+                    if actor is None:
+                        return
+                    batch = entries_after(actor, place, end, limit=BATCH_SIZE, known_snapshot=known)
+                    texts = [f"id: {at}\ndata: {_entry_text(entry)}\n\n".encode() for at, entry in batch]
+            for text in texts:
+                yield text
                 last_sent_at = time.monotonic()
             # After a full batch there are more entries, which follow now or when the client reconnects.
             place = max(place, end) if len(batch) < BATCH_SIZE else batch[-1][0]

@@ -13,8 +13,8 @@ from pools.models import Backend
 from pools.permissions import require_platform
 from pools.services.backends import read_backend
 from scheduling.models import QueueSync
-from scheduling.selectors.queue_sync_state import list_drift, queue_sync_body
-from scheduling.services.kubernetes.connection_test import queue_sync_row, request_connection_test
+from scheduling.selectors.queue_sync_state import find_queue_sync, list_drift, queue_sync_body
+from scheduling.services.kubernetes.connection_test import request_connection_test, require_cluster
 from scheduling.services.kubernetes.queue_sync import request_sync
 
 
@@ -39,9 +39,10 @@ class ClusterSyncAdmin(PolicyAdmin):
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """`object_id` is the backend's name."""
         backend = read_backend(actor_of(request), object_id)
-        row = queue_sync_row(backend)
+        require_cluster(backend)
         if request.method == "POST":
             return self._request_action(request, backend)
+        row = find_queue_sync(backend)
         return self.render_page(
             request,
             "osmo/cluster_sync.html",

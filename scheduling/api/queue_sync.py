@@ -12,7 +12,7 @@ from pools.api.views import View
 from pools.services.backends import read_backend
 from scheduling.api.work_schemas import NOTES_BODY
 from scheduling.selectors.queue_sync_state import queue_sync_body
-from scheduling.services.kubernetes.connection_test import queue_sync_row, request_connection_test
+from scheduling.services.kubernetes.connection_test import request_connection_test, require_cluster
 from scheduling.services.kubernetes.queue_sync import request_sync
 
 SYNC_STATUS = object_with(
@@ -30,7 +30,7 @@ class QueueSyncStatus(View):
     )
     def get(self, request: Request, backend: str) -> Response:
         row = read_backend(self.actor, backend)
-        queue_sync_row(row)
+        require_cluster(row)
         return Response(queue_sync_body(row))
 
     @describe_operation(

@@ -14,10 +14,16 @@ from scheduling.selectors.desired_queues import read_generation
 MAX_DRIFT = 200
 
 
+def find_queue_sync(backend: Backend) -> QueueSync:
+    """The state of a cluster's queues; before the first sync or connection test it exists only with its default
+    values."""
+    return QueueSync.objects.filter(backend=backend).first() or QueueSync(backend=backend)
+
+
 def queue_sync_body(backend: Backend) -> dict[str, Any]:
     """The state of a Kubernetes backend's queues. `in_step` says whether the current state of the ledger is known to be
     applied in the cluster."""
-    row = QueueSync.objects.filter(backend=backend).first() or QueueSync(backend=backend)
+    row = find_queue_sync(backend)
     settings = KubernetesSettings.objects.filter(backend=backend).first()
     desired = read_generation(backend.pk)
     return {

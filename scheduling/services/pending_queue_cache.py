@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from threading import Lock, Thread
 from uuid import UUID
 
-from django.db import connection, connections
+from django.db import connections
 
 from pools.models import Backend
-from pools.transactions import one_snapshot
+from pools.transactions import one_snapshot, sees_uncommitted_changes
 from scheduling.selectors.pending_queue import (
     PendingQueue,
     add_recent_arrivals,
@@ -58,7 +58,7 @@ class PendingQueueCache:
         entry = self._entry(backend)
         if (large := entry.large_queue(backend)) is not None:
             return large
-        if not connection.in_atomic_block and (unplaced := build_unplaced_queue(backend, groups)).is_large:
+        if not sees_uncommitted_changes() and (unplaced := build_unplaced_queue(backend, groups)).is_large:
             entry.start_refresh(backend)
             return unplaced
         return entry.current_queue(backend)
@@ -105,8 +105,7 @@ class _Entry:
     def large_queue(self, backend: Backend) -> PendingQueue | None:
         """The last queue if it is large; its refresh is started when it is old."""
         last = self._last
-        # A transaction may see changes that are never committed: a dry run.
-        if last is None or not last.queue.is_large or connection.in_atomic_block:
+        if last is None or not last.queue.is_large or sees_uncommitted_changes():
             return None
         if time.monotonic() >= last.good_until:
             self.start_refresh(backend)
@@ -122,7 +121,7 @@ class _Entry:
                 with one_snapshot():
                     queue, fingerprint = build_pending_queue(backend), read_fingerprint(backend)
             now = time.monotonic()
-            if not (queue.is_large and connection.in_atomic_block):
+            if not (queue.is_large and sees_uncommitted_changes()):
                 lifetime = max(MIN_LARGE_LIFETIME, LIFETIME_FACTOR * (now - begin))
                 self._last = _CachedQueue(queue, fingerprint, now + lifetime)
             return queue

@@ -20,8 +20,8 @@ MAX_RETRIES = 100
 
 
 def current_config() -> WorkflowConfig:
-    """The only row, created on first use."""
-    return WorkflowConfig.objects.get_or_create(pk=1)[0]
+    """The only row; before the first change it exists only with its default values."""
+    return WorkflowConfig.objects.filter(pk=1).first() or WorkflowConfig(pk=1)
 
 
 def update_workflow_config(
@@ -46,7 +46,7 @@ def update_workflow_config(
     if found := config_violations(drain_interval_minutes, max_retry_per_task):
         raise BadInput.of(found)
     with change(actor=actor, description=description):
-        current_config()
+        WorkflowConfig.objects.get_or_create(pk=1)
         row = lock_workflow_config()
         check_version("The workflow configuration", expected_version, row.version)
         if different := [name for name, value in requested.items() if getattr(row, name) != value]:

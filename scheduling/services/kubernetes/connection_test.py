@@ -20,17 +20,21 @@ from scheduling.services.kubernetes import connections
 def request_connection_test(*, actor: Actor, backend: str) -> QueueSync:
     """Let a worker test the connection; the row will hold its report. `osmo-admin` only."""
     require_platform(actor)
-    row = queue_sync_row(get_backend(backend))
+    row = _stored_row(get_backend(backend))
     row.connection_test_requested_at = timezone.now()
     row.save(update_fields=["connection_test_requested_at"])
     notifications.enqueue_connection_test(row.pk)
     return row
 
 
-def queue_sync_row(backend: Backend) -> QueueSync:
-    """The row about this backend's cluster. Raises Conflict for a simulated backend."""
+def require_cluster(backend: Backend) -> None:
+    """Raises Conflict for a simulated backend."""
     if backend.kind != Backend.Kind.KUBERNETES:
         raise Conflict(f"Backend {backend.name} is simulated; only a Kubernetes backend has a cluster.")
+
+
+def _stored_row(backend: Backend) -> QueueSync:
+    require_cluster(backend)
     return QueueSync.objects.get_or_create(backend=backend)[0]
 
 
@@ -39,7 +43,7 @@ def run_connection_test(backend_id: int) -> ConnectionReport | None:
     backend = Backend.objects.filter(pk=backend_id).first()
     if backend is None:
         return None
-    row = queue_sync_row(backend)
+    row = _stored_row(backend)
     notifications.connection_test_started(backend_id)
     report = connection_report(backend)
     row.connection_test, row.connection_tested_at = report.as_json(), timezone.now()

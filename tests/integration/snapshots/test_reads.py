@@ -1,0 +1,181 @@
+"""Every read of the URL configuration answers from one snapshot of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.db import DataError, InternalError, connection
+from django.test import Client
+
+from osmo_admin.middleware import READS_WITHOUT_SNAPSHOT
+from pools.domain.quota.pool_balance import PoolBalance
+from pools.domain.roles import SYSTEM
+from pools.models import AccessToken, Backend, Pool, User
+from pools.representations import subpool as subpool_representation
+from pools.security.tokens import issue_jwt
+from pools.selectors.pool_balance import read_balance
+from pools.services.subpools import create_subpool
+from pools.transactions import one_snapshot, renew_failed_snapshot, sees_uncommitted_changes
+from tests.support.addresses import create_example_installation, readable_addresses
+from tests.support.threads import run_concurrently
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+_TRANSACTION = b"SELECT current_setting('transaction_isolation'), current_setting('transaction_read_only'), now()::text"
+
+
+@dataclass
+class Statements:
+    """The statements of one request, each with the isolation and the start of its transaction."""
+
+    seen: list[tuple[str, tuple[str, str, str]]] = field(default_factory=list)
+
+    @property
+    def transactions(self) -> set[tuple[str, str, str]]:
+        return {each for _, each in self.seen}
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record every statement of this thread."""
+
+        def run(execute: Any, sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+            result = execute(sql, params, many, context)
+            row = connection.connection.pgconn.exec_(_TRANSACTION)
+            self.seen.append((sql, tuple(row.get_value(0, column).decode() for column in range(3))))
+            return result
+
+        with connection.execute_wrapper(run):
+            yield
+
+
+class Caller:
+    """A user with a browser and with an access token."""
+
+    def __init__(self, username: str) -> None:
+        self._browser, self._program = Client(raise_request_exception=False), Client(raise_request_exception=False)
+        self._browser.force_login(User.objects.get(username=username))
+        token = AccessToken.objects.select_related("owner").get(owner__username=username, name="mine")
+        self._login = {"Authorization": f"Bearer {issue_jwt(token)[0]}"}
+
+    def get(self, address: str) -> Any:
+        """The answer to a GET, as a program for the API and as a browser for pages."""
+        if address.startswith(("/api/", "/metrics", *READS_WITHOUT_SNAPSHOT)):
+            return self._program.get(address, headers=self._login)
+        return self._browser.get(address)
+
+
+def test_every_address_is_read_from_one_snapshot() -> None:
+    create_example_installation()
+    caller = Caller("root")
+    refused, outside = {}, {}
+    for address in readable_addresses():
+        statements = Statements()
+        with statements.recorded():
+            answer = caller.get(address)
+            answer.close()
+        if answer.status_code not in {200, 302}:
+            refused[address] = answer.status_code
+        kinds = {each[:2] for each in statements.transactions}
+        if address != "/ready" and (kinds - {("repeatable read", "on")} or len(statements.transactions) > 1):
+            outside[address] = statements.seen
+        assert address not in READS_WITHOUT_SNAPSHOT or address == "/ready" or not statements.seen, address
+    assert not outside, f"not in one snapshot: {sorted(outside)}; the first read: {next(iter(outside.values()))}"
+    assert refused == REFUSED
+
+
+REFUSED = {
+    "/ready": 503,  # no worker runs in this test
+    "/api/nothing": 404,
+    "/api/configs/service": 400,
+    "/autocomplete/": 403,
+    "/r/1/1/": 404,
+    "/webhooks/pod": 405,
+    "/webhooks/pod/prod": 405,
+    "/webhooks/gpu_quota": 405,
+    "/webhooks/gpu_quota/prod": 405,
+    "/webhooks/gpu_quota/prod/guessed": 405,
+    "/webhooks/podgroup": 405,
+    "/webhooks/podgroup/prod": 405,
+}
+"""The examples without an answer: an object that has no page of its own, or an address for changes only."""
+
+
+class TestAPoolThatChangesBetweenTwoStatements:
+    """The reproduction: a subpool is created between the reading of the sums and the reading of the rows."""
+
+    @staticmethod
+    def _read_while_a_subpool_is_created(monkeypatch: pytest.MonkeyPatch) -> Any:
+        create_example_installation()
+        caller = Caller("root")
+
+        def read_and_let_another_write(root: Pool) -> PoolBalance:
+            balance = read_balance(root)
+            creation = lambda: create_subpool(actor=SYSTEM, parent="team", subpool_name="late", quota=5)  # noqa: E731
+            (created,) = run_concurrently([creation])
+            assert not isinstance(created, Exception)
+            return balance
+
+        monkeypatch.setattr(subpool_representation, "read_balance", read_and_let_another_write)
+        return caller.get("/api/configs/pool/team/subpool")
+
+    def test_the_answer_is_the_state_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        answer = self._read_while_a_subpool_is_created(monkeypatch)
+        assert answer.status_code == 200
+        assert [each["subpool_name"] for each in answer.json()["subpools"]] == ["a", "b", "c"]
+
+    def test_without_the_snapshot_the_answer_is_torn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("osmo_admin.middleware.one_snapshot", nullcontext)
+        assert self._read_while_a_subpool_is_created(monkeypatch).status_code == 500
+
+
+class TestLogin:
+    def test_a_session_ended_by_a_new_password_is_deleted_after_the_read(self) -> None:
+        user = User.objects.create_user("dora", password="correct-horse-battery")
+        browser = Client()
+        browser.force_login(user)
+        user.set_password("another-correct-horse")
+        user.save()
+        assert browser.get("/").status_code == 302
+        assert not Session.objects.exists()
+
+    def test_a_session_of_a_former_secret_key_is_replaced_after_the_read(self, settings: Any) -> None:
+        browser = Client()
+        browser.force_login(User.objects.create_user("dora", password="correct-horse-battery"))
+        (before,) = Session.objects.values_list("pk", flat=True)
+        settings.SECRET_KEY_FALLBACKS, settings.SECRET_KEY = [settings.SECRET_KEY], "a" * 60
+        assert browser.get("/").status_code == 200
+        (after,) = Session.objects.values_list("pk", flat=True)
+        assert after != before
+        settings.SECRET_KEY_FALLBACKS = []
+        assert browser.get("/").status_code == 200
+
+
+class TestConnections:
+    def test_a_kept_connection_that_died_is_replaced(self) -> None:
+        with one_snapshot(), connection.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            (dead,) = cursor.fetchone()
+        run_concurrently([lambda: Pool.objects.raw("SELECT 1 AS id, pg_terminate_backend(%s)", [dead])[0]])
+        with one_snapshot():
+            assert not Pool.objects.filter(name="team").exists()
+
+    def test_a_read_leaves_no_transaction_open(self) -> None:
+        with one_snapshot():
+            assert not sees_uncommitted_changes()
+            Pool.objects.count()
+        assert connection.get_autocommit()
+        Backend.objects.create(name="after", namespace="ns")
+
+    def test_a_failed_statement_leaves_a_snapshot_for_its_message(self) -> None:
+        with one_snapshot():
+            with pytest.raises(DataError):
+                list(Pool.objects.extra(where=["1/0 = 1"]))
+            renew_failed_snapshot()
+            Pool.objects.count()
+            with pytest.raises(InternalError, match="read-only"):
+                Backend.objects.create(name="after", namespace="ns")

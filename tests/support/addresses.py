@@ -1,0 +1,205 @@
+"""Every address of the URL configuration that can be read, with example parameters for a small installation.
+
+An address without parameters is included as soon as it exists. One with parameters needs an entry in `EXAMPLES`; a test
+that walks the addresses fails without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from pools.domain.gpu_quota.workers import parse_allocation
+from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry, Backend, User
+from pools.services.access_tokens import create_token
+from pools.services.backends import put_backend
+from pools.services.cohorts import put_cohort
+from pools.services.gpu_allocations import allocate
+from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.pools import put_pool
+from pools.services.subpools import create_subpool, delete_subpool
+from pools.services.users import create_user
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import TaskStatus
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.workflows.user_actions import end_workflow
+from tests.support import factories
+
+ROLES_BY_USER = {"root": ["osmo-admin"], "chief": ["osmo-team-admin"], "rita": ["osmo-team-user"]}
+CHANGE_ONLY = (
+    "api/auth/jwt/access_token",
+    "api/auth/access_token/<str:name>",
+    "api/auth/user/<str:user>/roles",
+    "api/auth/user/<str:user>/roles/<str:role>",
+    "api/auth/user/<str:user>/access_token/<str:name>",
+    "api/configs/pool/<str:name>/rename",
+    "api/configs/pool/<str:name>/platform/<str:platform>/rename",
+    "api/gpu_quota/<str:namespace>/allocation/<str:name>/commit",
+    "api/configs/history/rollback",
+    "api/configs/history/<str:config_type>/revision/<int:revision>",
+    "api/configs/history/<str:config_type>/revision/<int:revision>/tags",
+    "api/gpu_quota/rebuild",
+    "api/pool/<str:pool>/workflow",
+    "api/pool/<str:pool>/workflows",
+    "api/pool/<str:pool>/workflow/<str:workflow>/restart",
+    "api/workflow/<str:name>/cancel",
+    "api/workflow/<str:name>/end",
+    "api/workflow/<str:name>/tag",
+    "api/simulate",
+    "api/podgroup/validate",
+    "api/podgroup/plan",
+    "api/backend/<str:backend>/settle",
+    "api/backend/<str:backend>/test",
+    "logout/",
+)
+"""Addresses that refuse a GET with 405."""
+
+EXAMPLES: Mapping[str, Sequence[str]] = {
+    "api/auth/user": ["/api/auth/user", "/api/auth/user?roles=osmo-admin"],
+    "api/auth/user/<str:user>": ["/api/auth/user/rita"],
+    "api/auth/user/<str:user>/access_token": ["/api/auth/user/rita/access_token"],
+    "api/auth/user/<str:user>/access_token/<str:name>/roles": ["/api/auth/user/rita/access_token/mine/roles"],
+    "api/auth/access_token/<str:name>/roles": ["/api/auth/access_token/mine/roles"],
+    "api/audit": ["/api/audit", "/api/audit?object=pool/team"],
+    "api/pool": ["/api/pool", "/api/pool?pools=team&all_pools=False"],
+    "api/configs/pool": ["/api/configs/pool", "/api/configs/pool?verbose=True"],
+    "api/configs/pool/<str:name>": ["/api/configs/pool/team", "/api/configs/pool/team--a"],
+    "api/configs/pool/<str:name>/platform": ["/api/configs/pool/team/platform"],
+    "api/configs/pool/<str:name>/platform/<str:platform>": ["/api/configs/pool/team/platform/default"],
+    "api/configs/pool/<str:parent>/subpool": [
+        "/api/configs/pool/team/subpool",
+        "/api/configs/pool/team/subpool?include_archived=True",
+    ],
+    "api/configs/pool/<str:parent>/subpool/<str:subpool>": ["/api/configs/pool/team/subpool/a"],
+    "api/configs/backend/<str:name>": ["/api/configs/backend/sim"],
+    "api/configs/gpu_quota/<str:namespace>": ["/api/configs/gpu_quota/team-a"],
+    "api/gpu_quota/<str:namespace>/allocation": ["/api/gpu_quota/team-a/allocation"],
+    "api/gpu_quota/<str:namespace>/allocation/<str:name>": ["/api/gpu_quota/team-a/allocation/w1"],
+    "api/gpu_quota/<str:namespace>/room": ["/api/gpu_quota/team-a/room"],
+    "api/gpu_quota/<str:namespace>/history": ["/api/gpu_quota/team-a/history"],
+    "api/configs/cohort/<str:name>": ["/api/configs/cohort/org"],
+    "api/quota_tree": ["/api/quota_tree", "/api/quota_tree?root=org"],
+    "api/configs/history": ["/api/configs/history", "/api/configs/history?omit_data=False&limit=3"],
+    "api/configs/diff": ["/api/configs/diff?config_type=POOL&first_revision=1&second_revision=2"],
+    "api/pool_quota": ["/api/pool_quota", "/api/pool_quota?pools=team&all_pools=False"],
+    "api/resources/<str:name>": ["/api/resources/n1"],
+    "api/workflow": ["/api/workflow", "/api/workflow?all_users=True&limit=1000"],
+    "api/workflow/<str:name>": ["/api/workflow/waiting-1", "/api/workflow/running-1?verbose=True"],
+    "api/workflow/<str:name>/spec": ["/api/workflow/waiting-1/spec"],
+    "api/workflow/<str:name>/logs": ["/api/workflow/running-1/logs"],
+    "api/workflow/<str:name>/error_logs": ["/api/workflow/failed-1/error_logs"],
+    "api/workflow/<str:name>/events": ["/api/workflow/running-1/events"],
+    "api/task": ["/api/task", "/api/task?all_users=True&summary=True"],
+    "api/queue": ["/api/queue", "/api/queue?pool=team&limit=1000"],
+    "api/backend/<str:backend>/sync": ["/api/backend/prod/sync"],
+    "api/configs/backend/<str:backend>/webhook": ["/api/configs/backend/prod/webhook"],
+    "api/backend/<str:backend>/bypasses": ["/api/backend/prod/bypasses"],
+    "api/configs/<path:kind>": ["/api/configs/service"],
+    "^(?:api|webhooks)/": ["/api/nothing", "/webhooks/pod"],
+    "webhooks/pod/<str:backend>": ["/webhooks/pod/prod"],
+    "webhooks/gpu_quota/<str:backend>": ["/webhooks/gpu_quota/prod"],
+    "webhooks/gpu_quota/<str:backend>/<str:mark>": ["/webhooks/gpu_quota/prod/guessed"],
+    "webhooks/podgroup/<str:backend>": ["/webhooks/podgroup/prod"],
+    "r/<path:content_type_id>/<path:object_id>/": ["/r/1/1/"],
+    "pools/auditentry/<str:object_id>/change/": ["/pools/auditentry/NEWEST_ENTRY/change/"],
+    "pools/backend/<str:name>/configuration/": ["/pools/backend/sim/configuration/"],
+    "pools/backend/<str:object_id>/change/": ["/pools/backend/sim/change/", "/pools/backend/prod/change/"],
+    "pools/cohort/<str:name>/configuration/": ["/pools/cohort/org/configuration/"],
+    "pools/cohort/<str:name>/delete/": ["/pools/cohort/org/delete/"],
+    "pools/cohort/node/<str:kind>/<str:name>/": ["/pools/cohort/node/pool/team/"],
+    "pools/cohort/<str:object_id>/change/": ["/pools/cohort/org/change/"],
+    "pools/gpuquota/<str:namespace>/configuration/": ["/pools/gpuquota/team-a/configuration/"],
+    "pools/gpuquota/<str:namespace>/delete/": ["/pools/gpuquota/team-a/delete/"],
+    "pools/gpuquota/<str:namespace>/release/<str:worker>/": ["/pools/gpuquota/team-a/release/w1/"],
+    "pools/gpuquota/<str:object_id>/change/": ["/pools/gpuquota/team-a/change/"],
+    "pools/pool/<str:pool>/configuration/": ["/pools/pool/team/configuration/"],
+    "pools/pool/<str:pool>/archive/": ["/pools/pool/team/archive/"],
+    "pools/pool/<str:pool>/subpools/create/": ["/pools/pool/team/subpools/create/"],
+    "pools/pool/<str:pool>/subpools/<str:subpool>/resize/": ["/pools/pool/team/subpools/a/resize/"],
+    "pools/pool/<str:pool>/subpools/<str:subpool>/delete/": ["/pools/pool/team/subpools/a/delete/"],
+    "pools/pool/<str:pool>/subpools/<str:subpool>/recreate/": ["/pools/pool/team/subpools/gone/recreate/"],
+    "pools/pool/<str:object_id>/change/": ["/pools/pool/team/change/"],
+    "pools/accesstoken/<str:name>/revoke/": ["/pools/accesstoken/mine/revoke/"],
+    "pools/accesstoken/<str:object_id>/change/": ["/pools/accesstoken/1/change/"],
+    "pools/user/<str:username>/roles/": ["/pools/user/rita/roles/"],
+    "pools/user/<str:username>/password/": ["/pools/user/rita/password/"],
+    "pools/user/<str:username>/close/": ["/pools/user/rita/close/"],
+    "pools/user/<str:object_id>/change/": ["/pools/user/rita/change/"],
+    "scheduling/queueguard/<str:object_id>/change/": ["/scheduling/queueguard/prod/change/"],
+    "django_celery_beat/periodictask/<str:object_id>/change/": ["/django_celery_beat/periodictask/1/change/"],
+    "scheduling/queuesync/<str:object_id>/change/": ["/scheduling/queuesync/prod/change/"],
+    "scheduling/decision/<str:object_id>/change/": ["/scheduling/decision/1/change/"],
+    "scheduling/workflowconfig/<str:object_id>/change/": ["/scheduling/workflowconfig/1/change/"],
+    "scheduling/workflow/queue/<str:pool>/": ["/scheduling/workflow/queue/team/"],
+    "scheduling/workflow/cancel/": ["/scheduling/workflow/cancel/?name=waiting-1"],
+    "scheduling/workflow/<str:name>/end/": ["/scheduling/workflow/running-1/end/"],
+    "scheduling/workflow/<str:object_id>/change/": [
+        "/scheduling/workflow/waiting-1/change/",
+        "/scheduling/workflow/running-1/change/",
+    ],
+    "^(?P<app_label>pools|scheduling|django_celery_beat)/$": ["/pools/"],
+}
+"""The addresses to call for a pattern of the URL configuration; without an entry, the pattern itself."""
+
+
+def readable_addresses() -> list[str]:
+    """The example of every pattern that answers a GET. Raises LookupError for a pattern without one."""
+    patterns = list(_iterate_patterns(get_resolver().url_patterns))
+    missing = [each for each in patterns if not _is_plain(each) and each not in EXAMPLES and each not in CHANGE_ONLY]
+    if missing:
+        raise LookupError(f"Give example parameters in {__name__}.EXAMPLES for: {', '.join(missing)}")
+    wanted = [each for each in dict.fromkeys(patterns) if each not in CHANGE_ONLY]
+    newest = str(AuditEntry.objects.latest("pk").pk)
+    found = [address for pattern in wanted for address in EXAMPLES.get(pattern, [f"/{pattern}"])]
+    return [address.replace("NEWEST_ENTRY", newest) for address in found]
+
+
+def _iterate_patterns(entries: Iterable[Any], prefix: str = "") -> Iterator[str]:
+    for entry in entries:
+        if isinstance(entry, URLPattern):
+            yield f"{prefix}{entry.pattern}"
+        elif isinstance(entry, URLResolver):
+            yield from _iterate_patterns(entry.url_patterns, f"{prefix}{entry.pattern}")
+
+
+def _is_plain(pattern: str) -> bool:
+    return not set(pattern) & set("<^$(*")
+
+
+def create_example_installation() -> None:
+    """The objects that the examples name: pool `team` in cohort `org` with subpools `a`, `b` (drains) and `gone`
+    (archived), namespace `team-a`, backend `sim` with nodes and `prod` without a cluster, users, tokens, and work in
+    every state."""
+    nodes = [{"name": f"n{number}", "gpus": 8} for number in range(1, 5)]
+    put_backend(actor=SYSTEM, name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes})
+    Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod-ns")
+    quotas = [{"flavor": "default", "resource": "gpu", "nominal": 4}]
+    put_cohort(actor=SYSTEM, name="org", body={"quotas": quotas})
+    gpu = {"guarantee": 100, "maximum": -1, "weight": 1}
+    for name in ("team", "other"):
+        put_pool(actor=SYSTEM, name=name, body={"backend": "sim", "resources": {"gpu": gpu}, "cohort": "org"})
+    for name, quota in (("a", 8), ("b", 8), ("gone", 8), ("c", 8)):
+        create_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=quota)
+    create_subpool(actor=SYSTEM, parent="other", subpool_name="x", quota=10)
+    for username, roles in ROLES_BY_USER.items():
+        create_user(actor=SYSTEM, username=username, roles=roles)
+        create_token(actor=SYSTEM, owner=username, name="mine")
+    caps = {"requests": {"tflops": "1000", "vram": "100Gi"}, "limits": {"tflops": "1000", "vram": "100Gi"}}
+    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {**caps, "maxWorkers": 50}})
+    amount = {"tflops": "10", "vram": "1Gi"}
+    worker = parse_allocation({"id": "w1", "workload": "infer", "request": amount, "limit": amount})[0]
+    allocate(actor=SYSTEM, namespace="team-a", request=worker)
+    rita = User.objects.get(username="rita").as_actor()
+    backend = Backend.objects.get(name="sim")
+    for name, leaf, gpus in (("running", "team--a", 4), ("drained", "team--b", 2), ("failed", "team", 2)):
+        factories.submit_workflow(rita, leaf, gpus, name=name)
+    reconcile_backend(backend.pk)
+    end_workflow(actor=SYSTEM, name="failed-1", status=TaskStatus.FAILED)
+    for name, priority in (("waiting", Priority.NORMAL), ("lower", Priority.LOW)):
+        factories.submit_workflow(rita, "team--a", 8, name=name, priority=priority)
+    reconcile_backend(backend.pk)
+    for name in ("b", "gone"):
+        delete_subpool(actor=SYSTEM, parent="team", subpool_name=name)
