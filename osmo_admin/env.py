@@ -27,6 +27,7 @@ class Env:
     """The settings of the operator. Durations are in seconds unless the name says otherwise."""
 
     database_url: str
+    owner_database_url: str
     redis_url: str
     secret_key: str
     secret_key_fallbacks: list[str]
@@ -84,6 +85,7 @@ def load_environment() -> Env:
     at_least = validate.Range
     return Env(
         database_url=read.str("DATABASE_URL", ""),
+        owner_database_url=read.str("OSMO_OWNER_DATABASE_URL", ""),
         redis_url=read.str("REDIS_URL", ""),
         secret_key=read.str("OSMO_SECRET_KEY", ""),
         secret_key_fallbacks=read.list("OSMO_SECRET_KEY_FALLBACKS", []),

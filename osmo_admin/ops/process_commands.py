@@ -23,8 +23,10 @@ OTHER_FILES = 256
 HEADER_TIMEOUT_MS = 30_000
 # The folder for the shared counters of the web processes; it must be empty when they start.
 METRICS_DIR = "PROMETHEUS_MULTIPROC_DIR"
+# The address of the database with the role that owns the tables.
+OWNER_URL = "OSMO_OWNER_DATABASE_URL"
 # Variables that only the preparation of the database needs; no other process gets them.
-SETUP_SECRETS = ("OSMO_ADMIN_PASSWORD", "POSTGRES_PASSWORD")
+SETUP_SECRETS = ("OSMO_ADMIN_PASSWORD", OWNER_URL, "POSTGRES_PASSWORD")
 
 
 def web_command(host: str, port: int, *, workers: int = WEB_WORKERS) -> list[str]:

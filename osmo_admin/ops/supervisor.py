@@ -89,6 +89,7 @@ class Supervisor:
         self.services: list[Service] = []
         self.helper: ChildProcess | None = None  # bootstrap or check, which end by themselves
         self.env: dict[str, str] = {}
+        self.owner_url = os.environ.get(process_commands.OWNER_URL, "")
         self.url = ""
         self._signals = 0
 
@@ -126,7 +127,9 @@ class Supervisor:
         }
         self.env = self._service_environment(runtime)
         login = self._run_bootstrap()
-        write_private_file(self.data.runtime, json.dumps(runtime, indent=2) + "\n")
+        # The owner of the embedded database has no password, so the file keeps no secret of it.
+        known = runtime if self.database is None else {**runtime, process_commands.OWNER_URL: self.owner_url}
+        write_private_file(self.data.runtime, json.dumps(known, indent=2) + "\n")
         self._start_service(
             process_commands.WEB, process_commands.web_command(self.options.host, port), self._prepare_metrics_folder()
         )
@@ -157,6 +160,7 @@ class Supervisor:
         self.database = Service(server.child.name, restart, server.child)
         self._record_children()
         postgres.ensure_database(server)
+        self.owner_url = server.url(user=postgres.OWNER)
         self._raise_if_stopping()
         return server.url()
 
@@ -211,7 +215,7 @@ class Supervisor:
             "bootstrap",
             process_commands.bootstrap_command(*arguments),
             log=log,
-            env={**self.env, "OSMO_ADMIN_PASSWORD": password},
+            env={**self.env, "OSMO_ADMIN_PASSWORD": password, process_commands.OWNER_URL: self.owner_url},
         )
         self.helper = child
         deadline = time.monotonic() + BOOTSTRAP_SECONDS

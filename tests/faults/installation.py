@@ -117,7 +117,7 @@ class FaultyInstallation(Stack):
     @contextmanager
     def hold_locks(self, query: str, *parameters: object) -> Iterator[None]:
         """Another session holds the locks that this query takes."""
-        with psycopg.connect(self.env["DATABASE_URL"], application_name="somebody") as session:
+        with psycopg.connect(self.database_url, application_name="somebody") as session:
             assert session.execute(query, parameters).fetchall()  # type: ignore[call-overload]
             yield
             session.rollback()
@@ -125,7 +125,7 @@ class FaultyInstallation(Stack):
     @contextmanager
     def hold_tables(self, *names: str) -> Iterator[None]:
         """Another session holds exclusive locks on these tables."""
-        with psycopg.connect(self.env["DATABASE_URL"], application_name="somebody") as session:
+        with psycopg.connect(self.database_url, application_name="somebody") as session:
             session.execute(f"LOCK TABLE {', '.join(names)} IN ACCESS EXCLUSIVE MODE")
             yield
             session.rollback()

@@ -22,6 +22,7 @@ NOT_IN_ENV = {
     "OSMO_ADMIN_PASSWORD",
     "OSMO_WEBHOOK_PORT",
     "POSTGRES_PASSWORD",
+    "POSTGRES_RUNTIME_PASSWORD",
     "VALKEY_PASSWORD",
 }
 
@@ -84,6 +85,16 @@ def test_serve_drops_the_secrets_of_the_preparation(process: str, monkeypatch: p
     assert seen["PATH"]
     kept = [name for name in process_commands.SETUP_SECRETS if name in seen]
     assert kept == (list(process_commands.SETUP_SECRETS) if process == "prepare" else [])
+
+
+def test_only_the_preparation_of_compose_knows_the_owner_of_the_tables() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    assert services["prepare"]["environment"]["OSMO_OWNER_DATABASE_URL"].startswith("postgresql://osmo:")
+    for name in ("web", "worker", "beat", "clusters"):
+        environment = services[name]["environment"]
+        assert "OSMO_OWNER_DATABASE_URL" not in environment
+        assert environment["DATABASE_URL"].startswith("postgresql://osmo_app:${POSTGRES_RUNTIME_PASSWORD")
+        assert environment["POSTGRES_PASSWORD"] == "", "env_file would hand the owner's password to every process"
 
 
 def test_the_image_copies_existing_files_and_runs_without_root() -> None:

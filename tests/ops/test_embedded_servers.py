@@ -50,7 +50,7 @@ def test_each_installation_runs_and_keeps_its_data(
         server = launch_server(home, sockets)
         try:
             postgres.ensure_database(server)
-            with psycopg.connect(server.url(), autocommit=True) as session:
+            with psycopg.connect(server.url(user=postgres.OWNER), autocommit=True) as session:
                 session.execute("CREATE TABLE IF NOT EXISTS starts (number int)")
                 session.execute("INSERT INTO starts VALUES (%s)", [start])
                 rows = session.execute("SELECT number FROM starts ORDER BY 1").fetchall()

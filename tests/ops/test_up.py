@@ -343,13 +343,12 @@ def test_addresses_in_the_environment_replace_the_embedded_servers(
     up: Start, installation: UpProcess, data_dir: Path
 ) -> None:
     runtime = installation.runtime_addresses()
-    with psycopg.connect(
-        runtime["DATABASE_URL"].replace("/osmo?", "/postgres?").replace("osmo@", "postgres@")
-    ) as admin:
+    with psycopg.connect(installation.owner_url().replace("osmo@/osmo?", "postgres@/postgres?")) as admin:
         admin.autocommit = True
         admin.execute("CREATE DATABASE elsewhere OWNER osmo")
     env = {
         "DATABASE_URL": runtime["DATABASE_URL"].replace("/osmo?", "/elsewhere?"),
+        "OSMO_OWNER_DATABASE_URL": installation.owner_url().replace("/osmo?", "/elsewhere?"),
         "REDIS_URL": runtime["REDIS_URL"].replace("db=0", "db=7"),
     }
     other = up(env=env).wait_ready()
@@ -359,12 +358,46 @@ def test_addresses_in_the_environment_replace_the_embedded_servers(
     assert installation.get("/ready").status_code == 200
 
 
+def test_the_processes_use_the_role_without_powers(installation: UpProcess) -> None:
+    superuser = installation.owner_url().replace("osmo@/osmo?", "postgres@/osmo?")
+    with psycopg.connect(superuser) as session:
+        query = "SELECT DISTINCT usename FROM pg_stat_activity WHERE application_name = 'osmo-admin'"
+        assert session.execute(query).fetchall() == [("osmo_app",)]
+    with psycopg.connect(installation.runtime_addresses()["DATABASE_URL"], autocommit=True) as session:
+        for attack in ("ALTER TABLE pools_auditentry DISABLE TRIGGER USER", "TRUNCATE pools_auditentry"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                session.execute(attack)
+    checked = run_osmo_admin("check", "--data-dir", installation.data_dir)
+    assert (checked.returncode, checked.stderr) == (0, "System check identified no issues (0 silenced).\n")
+    migrated = run_osmo_admin("manage", "migrate", "--data-dir", installation.data_dir)
+    assert migrated.returncode == 0, migrated.stderr
+
+
+def test_an_installation_of_one_role_is_warned_and_keeps_working(
+    up: Start, installation: UpProcess, data_dir: Path
+) -> None:
+    """As before two roles: `DATABASE_URL` names the owner of everything."""
+    with psycopg.connect(installation.owner_url().replace("osmo@/osmo?", "postgres@/postgres?")) as admin:
+        admin.autocommit = True
+        admin.execute("CREATE DATABASE single OWNER osmo")
+    env = {
+        "DATABASE_URL": installation.owner_url().replace("/osmo?", "/single?"),
+        "REDIS_URL": installation.runtime_addresses()["REDIS_URL"].replace("db=0", "db=8"),
+    }
+    other = up(env=env).wait_ready()
+    assert "The role osmo of DATABASE_URL owns tables" in (data_dir / "logs" / "bootstrap.log").read_text()
+    checked = run_osmo_admin("check", "--data-dir", data_dir)
+    assert checked.returncode == 1
+    assert "The role osmo of DATABASE_URL owns tables" in checked.stderr
+    assert other.stop() == 0
+
+
 def test_verify_names_a_difference_and_fails(installation: UpProcess) -> None:
     token = run_osmo_admin("token", "create", "admin", "verify", "--data-dir", installation.data_dir).stdout.strip()
     body = {"configs": {"backend": "simulated", "resources": {"gpu": {"guarantee": 8, "maximum": -1, "weight": 1}}}}
     with bearer_client(installation, token) as client:
         client.put("/api/configs/pool/counted", json=body).raise_for_status()
-    with psycopg.connect(installation.runtime_addresses()["DATABASE_URL"], autocommit=True) as session:
+    with psycopg.connect(installation.owner_url(), autocommit=True) as session:
         session.execute("ALTER TABLE pools_leafusage DISABLE TRIGGER USER")
         session.execute("UPDATE pools_leafusage SET used = used + 7, total_usage = total_usage + 7")
         try:

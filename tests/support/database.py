@@ -6,6 +6,7 @@ reset switches triggers off for one transaction, empties the filled tables, and 
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,9 @@ from django.core.management import call_command
 from django.db import connection, connections
 from psycopg import sql
 
-from tests.support.services import Services
+from osmo_admin.database_roles import RuntimeRole, grant_rows, take_ownership
+from osmo_admin.ops.postgres import RUNTIME
+from tests.support.services import RUNTIME_PASSWORD, Services
 
 _KEEP_PRISTINE = """
 CREATE SCHEMA pristine;
@@ -90,7 +93,9 @@ def ensure_template(services: Services) -> None:
         admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(building))
         admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(building))
         with use_database(services.database_url(f"{name}_building")):
-            call_command("migrate", verbosity=0, interactive=False)
+            call_command("migrate", verbosity=0, interactive=False, stderr=io.StringIO())
+            take_ownership(RuntimeRole(RUNTIME, RUNTIME_PASSWORD))
+            grant_rows(RUNTIME)
             with connection.cursor() as cursor:
                 cursor.execute(_KEEP_PRISTINE)
         admin.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(building, sql.Identifier(name)))
@@ -110,6 +115,8 @@ def copy_template(services: Services, name: str) -> None:
         for attempt in range(50):
             try:
                 admin.execute(make)
+                # The rights of a database itself are not copied with it.
+                admin.execute(sql.SQL("REVOKE CREATE, TEMPORARY ON DATABASE {} FROM PUBLIC").format(target))
             except psycopg.errors.ObjectInUse:  # the session that migrated it may not have closed yet
                 if attempt == 49:
                     raise

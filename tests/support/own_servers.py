@@ -43,6 +43,10 @@ class KillableServers(Services):
         """The address of one database."""
         return f"postgresql://postgres@/{name}?host={self.folder}"
 
+    def runtime_url(self, name: str) -> str:
+        """The address of one database for the processes of an installation."""
+        return f"postgresql://{postgres.RUNTIME}@/{name}?host={self.folder}"
+
     def redis_url(self, *, stack: bool = False) -> str:
         """The broker's address."""
         return f"unix://{self.folder}/valkey.sock?db={int(stack)}"

@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+from osmo_admin.ops.postgres import RUNTIME
 from osmo_admin.ops.privileges import change_owner, find_database_account
 from tests.support import server_daemon
 
 FOLDER = "OSMO_TEST_SERVICES"
 START_SECONDS = 60.0
+RUNTIME_PASSWORD = "only-for-tests"
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -39,6 +41,14 @@ class Services:
         if given := os.environ.get("TEST_DATABASE_URL"):
             return urlunsplit(urlsplit(given)._replace(path=f"/{name}"))
         return f"postgresql://postgres@/{name}?host={self.folder}"
+
+    def runtime_url(self, name: str) -> str:
+        """The address of one database for the processes of an installation: the role that reads and writes rows."""
+        if given := os.environ.get("TEST_DATABASE_URL"):
+            parts = urlsplit(given)
+            host = parts.netloc.rpartition("@")[2]
+            return urlunsplit(parts._replace(netloc=f"{RUNTIME}:{RUNTIME_PASSWORD}@{host}", path=f"/{name}"))
+        return f"postgresql://{RUNTIME}@/{name}?host={self.folder}"
 
     def redis_url(self, *, stack: bool = False) -> str:
         """The broker's address; in-process tests and the running installation never share a queue."""

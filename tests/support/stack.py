@@ -45,6 +45,9 @@ class Stack:
         self.services = services
         self.folder = folder
         self.database = services.database_name("stack")
+        self.database_url = services.database_url(
+            self.database
+        )  # a superuser's, for tests; processes have a lesser role
         self.port = find_free_port()
         self.base_url = f"http://127.0.0.1:{self.port}"
         self.children: dict[str, ChildProcess] = {}
@@ -54,7 +57,7 @@ class Stack:
         self._tokens: dict[tuple[str, tuple[str, ...]], str] = {}
         self.env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("OSMO_")},
-            "DATABASE_URL": services.database_url(self.database),
+            "DATABASE_URL": services.runtime_url(self.database),
             "REDIS_URL": services.redis_url(stack=True),
             "OSMO_SECRET_KEY": SECRET_KEY,
             "OSMO_PUBLIC_URL": self.base_url,
@@ -129,12 +132,12 @@ class Stack:
     @contextmanager
     def orm(self) -> Iterator[None]:
         """Inside, Django's ORM in this process works on the installation's database."""
-        with self._blocker.unblock(), database.use_database(self.env["DATABASE_URL"]):
+        with self._blocker.unblock(), database.use_database(self.database_url):
             yield
 
     def query(self, query: str, *parameters: object) -> list[dict[str, Any]]:
         """Rows from the installation's database."""
-        with psycopg.connect(self.env["DATABASE_URL"], autocommit=True, row_factory=dict_row) as session:
+        with psycopg.connect(self.database_url, autocommit=True, row_factory=dict_row) as session:
             return session.execute(query, parameters or None).fetchall()  # type: ignore[call-overload]
 
     def unique_name(self, prefix: str = "pool") -> str:

@@ -71,6 +71,10 @@ class UpProcess:
         found: dict[str, str] = json.loads((self.data_dir / "runtime.json").read_text())
         return found
 
+    def owner_url(self) -> str:
+        """The address of its embedded database with the role that owns the tables."""
+        return self.runtime_addresses()["OSMO_OWNER_DATABASE_URL"]
+
     def child_pids(self) -> dict[str, int]:
         """Process ids by name, as written for clean-up after a crash."""
         entries = json.loads((self.data_dir / "children.json").read_text())["children"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.core.management import call_command
 
+from osmo_admin.ops.postgres import OWNER, RUNTIME
 from tests.support import factories
 from tests.support.own_servers import KillableServers
 from tests.support.services import current_services
@@ -64,23 +64,29 @@ class UpgradedStack(Stack):
     after: dict[str, list[dict[str, Any]]]
 
     def create_database(self) -> None:
-        """Restore the dump and migrate it."""
+        """Restore the dump as the one role of that time, which owned everything, and migrate it with two roles."""
         with psycopg.connect(self.services.database_url("postgres"), autocommit=True) as session:
-            session.execute(f"CREATE DATABASE {self.database} TEMPLATE template0 ENCODING 'UTF8'")
+            session.execute(f"CREATE ROLE {OWNER} LOGIN; CREATE ROLE {RUNTIME} LOGIN; GRANT {RUNTIME} TO {OWNER}")
+            session.execute(f"CREATE DATABASE {self.database} OWNER {RUNTIME} TEMPLATE template0 ENCODING 'UTF8'")
         with psycopg.connect(self.env["DATABASE_URL"], autocommit=True) as session:
             session.execute(gzip.decompress(DUMP.read_bytes()))
         self.before = self._rows(OLD_NAMES)
-        with self.orm():
-            call_command("migrate", verbosity=0, interactive=False)
+        owner_url = self.env["DATABASE_URL"].replace(f"//{RUNTIME}@", f"//{OWNER}@")
+        done = run_osmo_admin("manage", "migrate", env={**self.addresses(), "OSMO_OWNER_DATABASE_URL": owner_url})
+        assert done.returncode == 0, done.stderr
+        assert "OSMO_OWNER_DATABASE_URL" not in done.stderr, "nothing remains to be warned of"
         self.after = self._rows(NEW_NAMES)
+
+    def addresses(self) -> dict[str, str]:
+        """The environment of an operator's command."""
+        return {name: self.env[name] for name in ("DATABASE_URL", "REDIS_URL", "OSMO_SECRET_KEY")}
 
     def _rows(self, names: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         return {subject: self.query(sql.format(**names)) for subject, sql in BEFORE.items()}
 
     def verify(self) -> tuple[int, str]:
         """Exit code and errors of `osmo-admin verify`."""
-        env = {name: self.env[name] for name in ("DATABASE_URL", "REDIS_URL", "OSMO_SECRET_KEY")}
-        done = run_osmo_admin("verify", env=env)
+        done = run_osmo_admin("verify", env=self.addresses())
         return done.returncode, done.stdout + done.stderr
 
 
@@ -109,6 +115,20 @@ def test_the_migration_keeps_every_row(upgraded: UpgradedStack) -> None:
     assert all(upgraded.before.values()), "the dump has rows of every kind"
     for subject, rows in upgraded.before.items():
         assert rows == upgraded.after[subject], subject
+
+
+def test_what_the_single_role_owned_belongs_to_the_owner(upgraded: UpgradedStack) -> None:
+    owners = upgraded.query(
+        "SELECT DISTINCT owner::regrole::text AS name FROM ("
+        " SELECT relowner AS owner FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+        " UNION SELECT proowner FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
+        " UNION SELECT datdba FROM pg_database WHERE datname = current_database()) found"
+    )
+    assert owners == [{"name": OWNER}]
+    with psycopg.connect(upgraded.env["DATABASE_URL"], autocommit=True) as session:
+        for attack in ("ALTER TABLE pools_auditentry DISABLE TRIGGER USER", "DROP TABLE pools_auditentry"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                session.execute(attack)
 
 
 def test_verify_is_clean_right_after_the_migration(upgraded: UpgradedStack) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -23,8 +24,20 @@ def check(
     ] = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Check the configuration. Exit code 1 if there is a mistake."""
+    """Check the configuration, and the role of DATABASE_URL if the database answers. Exit code 1 if there is a
+    mistake."""
     use_django(data_dir, database=False)
     from django.core.management import call_command
+    from django.db import OperationalError, connection
+
+    from osmo_admin.database_roles import powers_warning
 
     call_command("check", deploy=deploy, fail_level="WARNING")
+    try:
+        warning = powers_warning(connection.settings_dict["USER"])
+    except OperationalError:
+        print("The role of DATABASE_URL was not checked: the database does not answer.")
+        return
+    if warning is not None:
+        print(warning, file=sys.stderr)
+        raise typer.Exit(1)
