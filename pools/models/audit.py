@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pgtrigger
 from django.db import models
 from django.db.models import Q
 
 from pools.domain.roles import Actor, Permission
 from pools.models.membership import account_start
 from pools.models.pool import Pool
-from pools.models.triggers import AppendOnlyTrigger, NoTruncateTrigger
+from pools.models.triggers import AppendOnlyTrigger, DerivedTrigger, NoTruncateTrigger
 
 
 class TransactionIdField(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
@@ -63,7 +64,15 @@ class AuditEntry(models.Model):
             models.Index(fields=["time"], name="audit_time"),
             models.Index(fields=["transaction", "id"], name="audit_stream"),
         ]
-        triggers = [AppendOnlyTrigger("The audit trail"), NoTruncateTrigger("The audit trail")]
+        triggers = [
+            AppendOnlyTrigger("The audit trail"),
+            DerivedTrigger(
+                "audit_follows_changes",
+                "Entries of the audit trail are written by the changes themselves, not by hand.",
+                operation=pgtrigger.Insert,
+            ),
+            NoTruncateTrigger("The audit trail"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.actor} {self.action} {self.object}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pgtrigger
 from django.core.validators import RegexValidator
 from django.db import models
 
-from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql
+from pools.models.triggers import AuditTrigger, DerivedTrigger, NoTruncateTrigger, plain_actions_sql, raise_message
 
 NAMESPACE_VALIDATOR = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use lower-case letters, digits and hyphens."
@@ -88,6 +89,7 @@ class Node(models.Model):
         constraints = [models.UniqueConstraint(fields=["backend", "name"], name="node_unique_in_backend")]
         triggers = [
             AuditTrigger(subject="'node/' || COALESCE(NEW.name, OLD.name)", action=plain_actions_sql("node")),
+            NoTruncateTrigger("The table of nodes"),
         ]
 
     def __str__(self) -> str:
@@ -102,6 +104,34 @@ class LedgerGeneration(models.Model):
 
     backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="generation")
     number = models.BigIntegerField(default=0)
+
+    class Meta:
+        triggers = [
+            DerivedTrigger(
+                "generation_follows_quotas",
+                "The generation of a backend follows its quotas; it cannot be edited.",
+                operation=pgtrigger.Insert | pgtrigger.Update,
+            ),
+            # Deferred, because deleting a backend deletes this row first.
+            pgtrigger.Trigger(
+                name="stays_with_backend",
+                operation=pgtrigger.Delete,
+                when=pgtrigger.After,
+                timing=pgtrigger.Deferred,
+                func=f"""
+                    IF EXISTS (SELECT FROM pools_backend WHERE id = OLD.backend_id) THEN
+                        {
+                    raise_message(
+                        "generation_follows_quotas",
+                        "The generation of a backend is deleted with the backend only.",
+                    )
+                }
+                    END IF;
+                    RETURN NULL;
+                """,
+            ),
+            NoTruncateTrigger("The table of generations"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.backend_id}: {self.number}"

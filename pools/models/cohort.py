@@ -14,7 +14,7 @@ from pools.domain import names
 from pools.domain.amounts import simplify
 from pools.domain.cohort_config import MAX_WEIGHT, WEIGHT_DECIMALS, CohortSettings, rows_from_stored
 from pools.domain.quota.rules import MAX_QUOTA_ROWS
-from pools.models.triggers import CONFIGURATION_LOCK, AuditTrigger, NoTruncateTrigger, raise_message
+from pools.models.triggers import CONFIGURATION_LOCK, AuditTrigger, DerivedTrigger, NoTruncateTrigger, raise_message
 
 _NAME = rf"^[a-z]([a-z0-9-]{{0,{names.LABEL_LIMIT - 2}}}[a-z0-9])?$"
 
@@ -208,6 +208,10 @@ class QuotaStamp(models.Model):
             models.CheckConstraint(
                 condition=Q(id=1), name="one_quota_stamp", violation_error_message="There is one stamp."
             )
+        ]
+        triggers = [
+            DerivedTrigger("stamp_follows_quotas", "The stamp of the quotas follows them; it cannot be edited."),
+            NoTruncateTrigger("The table of the stamp"),
         ]
 
     def __str__(self) -> str:

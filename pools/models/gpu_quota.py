@@ -22,6 +22,15 @@ AMOUNTS = ("request_tflops", "request_vram", "limit_tflops", "limit_vram")
 COUNTERS = ("requests_tflops", "requests_vram", "limits_tflops", "limits_vram", "workers")
 """The sums over workers, in the same order."""
 
+RECOUNTS = {
+    f"{prefix}{counter}": f"COALESCE(sum({amount}) FILTER (WHERE state = '{state}'), 0)"
+    for prefix, state in (("", "committed"), ("assumed_", "assumed"))
+    for counter, amount in zip(COUNTERS, (*(f"count * {amount}" for amount in AMOUNTS), "1"), strict=True)
+}
+"""The columns of :class:`GpuUsage` that count, each with its sum over unreleased allocations (SQL)."""
+
+SUM_COLUMNS, RECOUNT_SQL = tuple(RECOUNTS), ", ".join(RECOUNTS.values())
+
 
 def _amount() -> Any:
     return models.DecimalField(max_digits=22, decimal_places=3, default=0)
@@ -79,9 +88,10 @@ class GpuQuota(models.Model):
 class GpuUsage(models.Model):
     """The sums over the workers of one namespace, with or without a quota; its row is the lock of the namespace.
 
-    Only the triggers of :class:`GpuAllocation`, in the statement that changes an allocation, and a recount change the
-    counters. Assumed amounts are reserved and not yet committed. `families` is the format in which each of
-    the four sums is printed, `revision` grows with every change.
+    Only the triggers of :class:`GpuAllocation` change the counters, in the statement that changes an allocation. An
+    UPDATE under the setting `osmo.recount` sets them to the sums over the rows, whatever it asks for. Assumed amounts
+    are reserved and not yet committed. `families` is the format in which each of the four sums is printed, `revision`
+    grows with every change.
     """
 
     namespace = models.TextField(primary_key=True)
@@ -110,18 +120,26 @@ class GpuUsage(models.Model):
         triggers = [
             pgtrigger.Trigger(
                 name="protect_counters",
-                operation=pgtrigger.Update,
+                operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
                 when=pgtrigger.Before,
                 func=f"""
-                    IF pg_trigger_depth() < 2 AND COALESCE(current_setting('osmo.recount', true), '') <> 'on' THEN
-                        {
+                    IF pg_trigger_depth() > 1 AND TG_OP <> 'DELETE' THEN RETURN NEW; END IF;
+                    IF TG_OP = 'INSERT' AND {" AND ".join(f"NEW.{column} = 0" for column in SUM_COLUMNS)} THEN
+                        RETURN NEW;
+                    END IF;
+                    IF TG_OP = 'UPDATE' AND NEW.namespace = OLD.namespace
+                        AND current_setting('osmo.recount', true) = 'on'
+                    THEN
+                        SELECT {RECOUNT_SQL} INTO {", ".join(f"NEW.{column}" for column in SUM_COLUMNS)}
+                            FROM pools_gpuallocation WHERE namespace = OLD.namespace AND state <> 'released';
+                        RETURN NEW;
+                    END IF;
+                    {
                     raise_message(
                         "gpu_usage_follows_allocations",
                         "The usage of a namespace follows its allocations; it cannot be edited.",
                     )
                 }
-                    END IF;
-                    RETURN NEW;
                 """,
             ),
             NoTruncateTrigger("The table of GPU usage"),
@@ -294,6 +312,17 @@ class GpuAllocation(models.Model):
             _counting("count_insert", pgtrigger.Insert, old=False, new=True),
             _counting("count_update", pgtrigger.Update, old=True, new=True),
             _counting("count_delete", pgtrigger.Delete, old=True, new=False),
+            pgtrigger.Trigger(
+                name="release_first",
+                operation=pgtrigger.Delete,
+                when=pgtrigger.Before,
+                condition=pgtrigger.Condition("OLD.state <> 'released'"),
+                func=raise_message(
+                    "gpu_allocation_release_first",
+                    "Allocation % is not released and cannot be deleted.",
+                    "OLD.name",
+                ),
+            ),
             _AuditedApiAllocations(),
             NoTruncateTrigger("The table of GPU allocations"),
         ]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pgtrigger
 from django.db import models
 from django.db.models.functions import Now
+
+from pools.models.triggers import NeverDeletedTrigger, NoTruncateTrigger, raise_message
+
+_EDITABLE = "ARRAY['tags', 'deleted_at', 'deleted_by']"
 
 
 class ConfigRevision(models.Model):
@@ -25,6 +30,23 @@ class ConfigRevision(models.Model):
         ordering = ["-revision"]
         constraints = [
             models.UniqueConstraint(fields=["config_type", "revision"], name="revision_once_per_type"),
+        ]
+        triggers = [
+            pgtrigger.Trigger(
+                name="keeps_content",
+                operation=pgtrigger.Update,
+                when=pgtrigger.Before,
+                func=f"""
+                    IF to_jsonb(NEW) - {_EDITABLE} IS DISTINCT FROM to_jsonb(OLD) - {_EDITABLE} THEN
+                        {
+                    raise_message("revision_is_history", "Revision % cannot change, except its tags.", "OLD.revision")
+                }
+                    END IF;
+                    RETURN NEW;
+                """,
+            ),
+            NeverDeletedTrigger("Revisions of the configuration"),
+            NoTruncateTrigger("The table of revisions"),
         ]
 
     def __str__(self) -> str:

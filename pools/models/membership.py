@@ -75,6 +75,7 @@ class RoleAssignment(models.Model):
                 owner="(SELECT username FROM pools_user WHERE id = COALESCE(NEW.user_id, OLD.user_id))",
                 also={"role": "(SELECT name FROM auth_group WHERE id = COALESCE(NEW.group_id, OLD.group_id))"},
             ),
+            NoTruncateTrigger("The table of roles"),
         ]
 
     def __str__(self) -> str:

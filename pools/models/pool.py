@@ -198,6 +198,13 @@ CREATE_COUNTERS = pgtrigger.Trigger(
     """,
 )
 
+DELETE_COUNTERS = pgtrigger.Trigger(
+    name="delete_counters",
+    operation=pgtrigger.Delete,
+    when=pgtrigger.After,
+    func="DELETE FROM pools_leafusage WHERE pool_id = OLD.id; RETURN NULL;",
+)
+
 _ACTION = f"""
     CASE
         WHEN COALESCE(NEW.parent_id, OLD.parent_id) IS NULL THEN CASE
@@ -359,6 +366,7 @@ class Pool(models.Model):
             ADVANCE_GENERATION,
             PROTECT_HISTORY,
             CREATE_COUNTERS,
+            DELETE_COUNTERS,
             AuditTrigger(
                 subject="'pool/' || COALESCE(NEW.name, OLD.name)",
                 action=_ACTION,

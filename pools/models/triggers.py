@@ -50,6 +50,32 @@ class AppendOnlyTrigger(pgtrigger.Trigger):
         )
 
 
+class NeverDeletedTrigger(pgtrigger.Trigger):
+    """Refuse DELETE: rows end, and stay as history."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(
+            name="never_deleted",
+            operation=pgtrigger.Delete,
+            level=pgtrigger.Statement,
+            when=pgtrigger.Before,
+            func=raise_message("never_deleted", f"{subject} cannot be deleted: the ledger keeps its history."),
+        )
+
+
+class DerivedTrigger(pgtrigger.Trigger):
+    """Refuse every write that no trigger makes: these rows follow from others."""
+
+    def __init__(self, constraint: str, message: str, *, operation: pgtrigger.Operation | None = None) -> None:
+        super().__init__(
+            name="protect_derived",
+            operation=operation or pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
+            level=pgtrigger.Statement,
+            when=pgtrigger.Before,
+            func=f"IF pg_trigger_depth() < 2 THEN {raise_message(constraint, message)} END IF; RETURN NULL;",
+        )
+
+
 class AuditTrigger(pgtrigger.Trigger):
     """Write one audit entry for each changed row, in the same transaction, from the row images themselves.
 

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from pools.domain.quota.pool_balance import UsageCounts
 from pools.models.pool import Pool
-from pools.models.triggers import NoTruncateTrigger, raise_message
+from pools.models.triggers import DerivedTrigger, NoTruncateTrigger, raise_message
 
 PREEMPTIBLE_PRIORITY = "LOW"
 
@@ -17,12 +17,13 @@ PREEMPTIBLE_PRIORITY = "LOW"
 class LeafUsage(models.Model):
     """Counters of one leaf (a subpool, or the shared leaf of a top-level pool): the sums over its reservations.
 
-    Only the triggers of :class:`Reservation` change them, in the statement that changes a reservation; `osmo-admin
-    verify` recounts them. All are GPUs except `live_workflows`; `used` is guaranteed in use, `total_usage` total in
-    use.
+    Only triggers write them: those of :class:`Reservation` in the statement that changes a reservation, those of
+    :class:`Pool` with the pool. `osmo-admin verify` recounts them. All are GPUs except `live_workflows`; `used` is
+    guaranteed in use, `total_usage` total in use.
     """
 
-    pool = models.OneToOneField(Pool, on_delete=models.CASCADE, primary_key=True, related_name="usage")
+    # A trigger of the pool deletes the row.
+    pool = models.OneToOneField(Pool, on_delete=models.DO_NOTHING, primary_key=True, related_name="usage")
     used = models.BigIntegerField(default=0)
     total_usage = models.BigIntegerField(default=0)
     live_workflows = models.BigIntegerField(default=0)
@@ -37,20 +38,8 @@ class LeafUsage(models.Model):
             )
         ]
         triggers = [
-            pgtrigger.Trigger(
-                name="protect_counters",
-                operation=pgtrigger.Update,
-                when=pgtrigger.Before,
-                func=f"""
-                    IF pg_trigger_depth() < 2 THEN
-                        {
-                    raise_message(
-                        "usage_follows_reservations", "Usage counters follow the reservations; they cannot be edited."
-                    )
-                }
-                    END IF;
-                    RETURN NEW;
-                """,
+            DerivedTrigger(
+                "usage_follows_reservations", "Usage counters follow the reservations; they cannot be edited."
             ),
             NoTruncateTrigger("The table of usage counters"),
         ]

@@ -15,6 +15,7 @@ from pools.locking import lock_configuration
 from pools.models import Backend, Node
 from pools.permissions import require_platform
 from pools.services.cluster_credentials import put_cluster, read_credential
+from pools.services.gpu_allocations import release_backend_pods
 from pools.signals import workflows_on_nodes_requested
 from pools.transactions import change
 
@@ -84,6 +85,7 @@ def delete_backend(*, actor: Actor, name: str, description: str = "", expected_v
                 "Move them to another backend first; archived pools count, for their history names it."
             )
             raise Conflict(message, [Violation("pools", "in_use", message, numbers=(("pools", len(pools)),))])
+        release_backend_pods(row)
         row.delete()
 
 

@@ -29,7 +29,7 @@ from pools.domain.gpu_quota.workers import (
 )
 from pools.domain.roles import SYSTEM, Actor, Permission
 from pools.locking import lock_namespace, lock_namespaces
-from pools.models import GpuAllocation
+from pools.models import Backend, GpuAllocation
 from pools.permissions import require_namespace, require_platform
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, worker_from_row
 from pools.services.gpu_quota_conditions import update_conditions
@@ -234,6 +234,13 @@ def release_rows(facts: GpuNamespace, rows: Sequence[GpuAllocation], *, reason: 
     """Release live rows of one locked namespace, in one statement."""
     if rows:
         _update_conditions(facts, NO_WORKERS, gone=_mark_released(rows, reason=reason))
+
+
+def release_backend_pods(backend: Backend) -> None:
+    """Release the pods of a cluster that is removed, inside the caller's transaction."""
+    live = GpuAllocation.objects.filter(backend=backend).exclude(state=State.RELEASED)
+    for facts in lock_namespaces(live.values_list("namespace", flat=True)).values():
+        release_rows(facts, list(live.filter(namespace=facts.name)), reason="the backend was removed")
 
 
 def _mark_released(rows: Sequence[GpuAllocation], *, reason: str) -> WorkerTotals:

@@ -20,6 +20,7 @@ from pools.domain.gpu_quota.workers import GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_namespace
 from pools.models import GpuAllocation
+from pools.models.gpu_quota import RECOUNTS
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, read_namespaces, worker_from_row
 from pools.services.gpu_quota_conditions import update_conditions
 from pools.transactions import change
@@ -176,28 +177,15 @@ def _worker_body(worker: GpuWorker) -> dict[str, Any]:
     return {"request": worker.request.as_dict(), "limit": worker.limit.as_dict(), "count": worker.count}
 
 
-_SUMS = {
-    f"{prefix}{counter}": f"COALESCE(sum({amount}) FILTER (WHERE state = '{state}'), 0)"
-    for prefix, state in (("", "committed"), ("assumed_", "assumed"))
-    for counter, amount in (
-        ("requests_tflops", "request_tflops * count"),
-        ("requests_vram", "request_vram * count"),
-        ("limits_tflops", "limit_tflops * count"),
-        ("limits_vram", "limit_vram * count"),
-        ("workers", "1"),
-    )
-}
-
-
 def _recount(namespace: str) -> list[GpuRepair]:
     """Repair counters that are not the sum of their rows."""
-    names = list(_SUMS)
+    names = list(RECOUNTS)
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
             SELECT {", ".join(names)} FROM pools_gpuusage WHERE namespace = %s
             UNION ALL
-            SELECT {", ".join(_SUMS.values())} FROM pools_gpuallocation WHERE namespace = %s AND state <> 'released'
+            SELECT {", ".join(RECOUNTS.values())} FROM pools_gpuallocation WHERE namespace = %s AND state <> 'released'
             """,
             [namespace, namespace],
         )
@@ -205,10 +193,10 @@ def _recount(namespace: str) -> list[GpuRepair]:
         wrong = [place for place in range(len(names)) if stored[place] != counted[place]]
         if wrong:
             cursor.execute("SELECT set_config('osmo.recount', 'on', true)")
-            cursor.execute(
-                f"UPDATE pools_gpuusage SET {', '.join(f'{names[place]} = %s' for place in wrong)}, "
-                "revision = revision + 1, changed_at = clock_timestamp() WHERE namespace = %s",
-                [*(counted[place] for place in wrong), namespace],
+            cursor.execute(  # the trigger sets the counters
+                "UPDATE pools_gpuusage SET revision = revision + 1, changed_at = clock_timestamp()"
+                " WHERE namespace = %s",
+                [namespace],
             )
             cursor.execute("SELECT set_config('osmo.recount', 'off', true)")
     return [GpuRepair(namespace, names[place], "recounted", str(stored[place]), str(counted[place])) for place in wrong]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from django.db import connection
 
+from pools.models.gpu_quota import RECOUNTS
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerCheck:
@@ -31,6 +33,20 @@ class LedgerDifference:
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
 
+
+_GPU_SUMS = [f"{recount} AS {column}" for column, recount in RECOUNTS.items()]
+_GPU_LABELS = {
+    "requests_tflops": "requests.tflops",
+    "requests_vram": "requests.vram",
+    "limits_tflops": "limits.tflops",
+    "limits_vram": "limits.vram",
+    "workers": "workers",
+}
+_GPU_COUNTERS = [
+    f"('{prefix}{label}', usage.{state}{column}::numeric, recount.{state}{column}::numeric)"
+    for state, prefix in (("", ""), ("assumed_", "reserved "))
+    for column, label in _GPU_LABELS.items()
+]
 
 LEDGER_CHECKS = (
     LedgerCheck(
@@ -104,27 +120,19 @@ LEDGER_CHECKS = (
     ),
     LedgerCheck(
         "gpu_usage",
-        """
-        SELECT usage.namespace, counter.label, counter.stored, counter.counted
-        FROM pools_gpuusage usage
-        LEFT JOIN LATERAL (
-            SELECT count(*) FILTER (WHERE state = 'committed') AS workers,
-                count(*) FILTER (WHERE state = 'assumed') AS assumed,
-                COALESCE(sum(count * request_tflops) FILTER (WHERE state = 'committed'), 0) AS request_tflops,
-                COALESCE(sum(count * request_vram) FILTER (WHERE state = 'committed'), 0) AS request_vram,
-                COALESCE(sum(count * limit_tflops) FILTER (WHERE state = 'committed'), 0) AS limit_tflops,
-                COALESCE(sum(count * limit_vram) FILTER (WHERE state = 'committed'), 0) AS limit_vram
-            FROM pools_gpuallocation WHERE namespace = usage.namespace AND state <> 'released'
-        ) recount ON TRUE
-        CROSS JOIN LATERAL (VALUES
-            ('workers', usage.workers::numeric, recount.workers::numeric),
-            ('reserved workers', usage.assumed_workers, recount.assumed),
-            ('requests.tflops', usage.requests_tflops, recount.request_tflops),
-            ('requests.vram', usage.requests_vram, recount.request_vram),
-            ('limits.tflops', usage.limits_tflops, recount.limit_tflops),
-            ('limits.vram', usage.limits_vram, recount.limit_vram)
-        ) AS counter (label, stored, counted)
-        WHERE counter.stored <> counter.counted ORDER BY usage.namespace, counter.label
+        f"""
+        SELECT recount.namespace, counter.label, COALESCE(counter.stored::text, 'nothing'), counter.counted
+        FROM (
+            SELECT COALESCE(usage.namespace, worker.namespace) AS namespace, {", ".join(_GPU_SUMS)}
+            FROM pools_gpuusage usage
+            FULL JOIN (SELECT * FROM pools_gpuallocation WHERE state <> 'released') worker
+                ON worker.namespace = usage.namespace
+            GROUP BY 1
+        ) recount
+        LEFT JOIN pools_gpuusage usage ON usage.namespace = recount.namespace
+        CROSS JOIN LATERAL (VALUES {", ".join(_GPU_COUNTERS)}) AS counter (label, stored, counted)
+        WHERE counter.stored IS DISTINCT FROM counter.counted AND (usage.namespace IS NOT NULL OR counter.counted <> 0)
+        ORDER BY recount.namespace, counter.label
         """,
         "Namespace {}: the counter {} says {}, its workers add up to {}; a rebuild repairs it.",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from pools.models.triggers import AuditTrigger, plain_actions_sql
+from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql
 
 
 class WorkflowConfig(models.Model):
@@ -33,7 +33,8 @@ class WorkflowConfig(models.Model):
             ),
         ]
         triggers = [
-            AuditTrigger(subject="'config/workflow'", action=plain_actions_sql("workflow_config"), ignore=["version"])
+            AuditTrigger(subject="'config/workflow'", action=plain_actions_sql("workflow_config"), ignore=["version"]),
+            NoTruncateTrigger("The table of scheduler settings"),
         ]
 
     def __str__(self) -> str:

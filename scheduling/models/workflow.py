@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+import pgtrigger
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
@@ -11,10 +12,11 @@ from django.db.models import Q
 from pools.domain.roles import Actor, Permission
 from pools.models import Pool
 from pools.models.membership import account_start
-from pools.models.triggers import AuditTrigger, NoTruncateTrigger
+from pools.models.triggers import AuditTrigger, NeverDeletedTrigger, NoTruncateTrigger, raise_message
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus, WorkflowStatus
 from scheduling.models.change_triggers import MOVED_WORK, SUBMITTED_WORK
+from scheduling.models.work_triggers import RESERVED_WHILE_ACTIVE, STATUS_MACHINE
 
 
 class WorkflowName(models.Model):
@@ -23,6 +25,19 @@ class WorkflowName(models.Model):
 
     name = models.TextField(primary_key=True)
     last_number = models.PositiveIntegerField()
+
+    class Meta:
+        triggers = [
+            pgtrigger.Trigger(
+                name="only_grows",
+                operation=pgtrigger.Update,
+                when=pgtrigger.Before,
+                condition=pgtrigger.Condition("NEW.last_number < OLD.last_number OR NEW.name <> OLD.name"),
+                func=raise_message("workflow_numbers_grow", "The numbers of workflows named % only grow.", "OLD.name"),
+            ),
+            NeverDeletedTrigger("Numbers of workflow names"),
+            NoTruncateTrigger("The table of workflow names"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.name}-{self.last_number}"
@@ -108,7 +123,10 @@ class Workflow(models.Model):
                 hide=["spec", "template_spec"],
                 also={"pool": "(SELECT name FROM pools_pool WHERE id = COALESCE(NEW.pool_id, OLD.pool_id))"},
             ),
+            NeverDeletedTrigger("Workflows"),
             NoTruncateTrigger("The table of workflows"),
+            STATUS_MACHINE,
+            RESERVED_WHILE_ACTIVE,
             SUBMITTED_WORK,
         ]
 
@@ -150,7 +168,11 @@ class Group(models.Model):
             models.Index(fields=["gpus"], name="group_waiting", condition=Q(status=TaskStatus.SCHEDULING)),
             models.Index(fields=["due_at"], name="group_due", condition=Q(due_at__isnull=False)),
         ]
-        triggers = [MOVED_WORK]
+        triggers = [
+            MOVED_WORK,
+            NeverDeletedTrigger("Groups of workflows"),
+            NoTruncateTrigger("The table of groups"),
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -199,6 +221,7 @@ class Task(models.Model):
             models.Index(fields=["node_name"], name="task_on_node", condition=Q(status=TaskStatus.RUNNING)),
             models.Index(fields=["-start_time"], name="task_newest"),
         ]
+        triggers = [NeverDeletedTrigger("Tasks of workflows"), NoTruncateTrigger("The table of tasks")]
 
     def __str__(self) -> str:
         return f"{self.name} attempt {self.retry_id}"

@@ -118,12 +118,23 @@ WORKFLOW_CHECKS = (
         "Namespace {}: {} counts as a worker, and no open task of a workflow is that worker.",
     ),
     LedgerCheck(
+        "generation",
+        """
+        SELECT backend.name, sync.applied_generation, COALESCE(generation.number::text, 'nothing')
+        FROM scheduling_queuesync sync JOIN pools_backend backend ON backend.id = sync.backend_id
+        LEFT JOIN pools_ledgergeneration generation ON generation.backend_id = backend.id
+        WHERE sync.applied_generation > COALESCE(generation.number, 0) ORDER BY backend.name
+        """,
+        "Backend {}: its cluster has generation {} of the quotas, the ledger {}: later changes would not be noticed.",
+    ),
+    LedgerCheck(
         "numbers",
         """
-        SELECT known.name, known.last_number, count(workflow.uuid)
+        SELECT COALESCE(known.name, submitted.spec_name), COALESCE(known.last_number, 0), COALESCE(submitted.number, 0)
         FROM scheduling_workflowname known
-        LEFT JOIN scheduling_workflow workflow ON workflow.spec_name = known.name
-        GROUP BY known.name HAVING count(workflow.uuid) <> known.last_number ORDER BY known.name
+        FULL JOIN (SELECT spec_name, count(*) AS number FROM scheduling_workflow GROUP BY spec_name) submitted
+            ON submitted.spec_name = known.name
+        WHERE COALESCE(known.last_number, 0) <> COALESCE(submitted.number, 0) ORDER BY 1
         """,
         "Workflows named {} were numbered up to {}, {} are on record.",
     ),

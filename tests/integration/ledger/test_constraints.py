@@ -106,7 +106,6 @@ def test_raw_sql_meets_the_rule(pool_tree: None, sql: str, rule: str) -> None:
         SUBPOOL.format("subpool_state = 'DELETING'"),
         ROOT.format("guarantee = 30"),
         "UPDATE pools_pool SET subpool_state = 'ACTIVE' WHERE name = 'team--old'",
-        "DELETE FROM pools_reservation",
         "UPDATE pools_pool SET name = repeat('o', 41) WHERE name = 'other'",
     ],
 )

@@ -68,18 +68,17 @@ def test_counters_follow_raw_rows_too() -> None:
     assert (GpuUsage.objects.get(pk="ns").requests_tflops, GpuUsage.objects.get(pk="new").workers) == (28, 3)
     GpuAllocation.objects.filter(namespace="ns").update(count=1)
     assert GpuUsage.objects.get(pk="ns").requests_tflops == 14
-    row.delete()
+    GpuAllocation.objects.filter(pk=row.pk).update(state="released")
     assert GpuUsage.objects.get(pk="ns").workers == 3
+    GpuAllocation.objects.exclude(pk=row.pk).update(state="released")
     GpuAllocation.objects.all().delete()
     assert {usage.workers for usage in GpuUsage.objects.all()} == {0}
 
 
 def test_a_wrong_counter_cannot_become_negative() -> None:
     create_allocation()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('osmo.recount', 'on', true)")
-        cursor.execute("UPDATE pools_gpuusage SET workers = 0")
-        cursor.execute("SELECT set_config('osmo.recount', 'off', true)")
+    with factories.triggers_off():
+        GpuUsage.objects.update(workers=0)
     with pytest.raises(DatabaseError, match="gpu_usage_never_negative"), transaction.atomic():
         GpuAllocation.objects.update(state="released")
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.utils import timezone
 
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
@@ -86,8 +85,6 @@ def test_one_namespace_alone(cluster_id: int) -> None:
 
 
 def test_a_reservation_becomes_a_worker_once_its_pod_is_bound(cluster_id: int) -> None:
-    row = allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest("a", "", ONE), assume=True)
-    GpuAllocation.objects.filter(pk=row.pk).delete()
     GpuAllocation.objects.create(
         namespace="ns",
         name="a",
@@ -132,10 +129,8 @@ def test_other_clusters_are_not_touched(cluster_id: int) -> None:
 
 def test_a_wrong_counter_is_recounted_and_reported(cluster_id: int) -> None:
     allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest("mine", "", ONE))
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('osmo.recount', 'on', true)")
-        cursor.execute("UPDATE pools_gpuusage SET workers = 9, limits_vram = 0.5")
-        cursor.execute("SELECT set_config('osmo.recount', 'off', true)")
+    with factories.triggers_off():
+        GpuUsage.objects.update(workers=9, limits_vram=0.5)
     assert [difference.code for difference in verify()] == ["gpu_usage"] * 2
     found = rebuild_gpu_usage([], {})
     assert verify() == []

@@ -34,6 +34,9 @@ BENT = {
     "gang": "UPDATE scheduling_task SET status = 'COMPLETED'",
     "observed": "UPDATE pools_backend SET kind = 'kubernetes'; UPDATE scheduling_group SET status = 'SCHEDULING'",
     "size": "UPDATE scheduling_group SET gpus = gpus + 1 WHERE status = 'SCHEDULING'",
+    "generation": "INSERT INTO scheduling_queuesync (backend_id, applied_generation, synced, reason, message, failures,"
+    " objects_observed, untouched, since)"
+    " SELECT backend_id, number + 1, 'True', 'Done', '', 0, 0, '[]', now() FROM pools_ledgergeneration",
     "numbers": "UPDATE scheduling_workflowname SET last_number = last_number + 1",
 }
 
@@ -52,6 +55,20 @@ def pool_tree() -> None:
     factories.check_deferred_constraints()
 
 
+DELETED = {
+    "counter": "DELETE FROM pools_leafusage",
+    "gpu_usage": "DELETE FROM pools_gpuusage",
+    "reservation": "DELETE FROM pools_reservation",
+    "numbers": "DELETE FROM scheduling_workflowname",
+}
+"""Rows that are missing altogether."""
+
+RESERVED = {
+    f"assumed_{name}": f"UPDATE pools_gpuusage SET assumed_{name} = assumed_{name} + 1"
+    for name in ("requests_tflops", "requests_vram", "limits_tflops", "limits_vram", "workers")
+}
+
+
 def test_every_check_has_a_failing_example() -> None:
     assert set(BENT) == {check.code for check in (*LEDGER_CHECKS, *WORKFLOW_CHECKS)}
 
@@ -62,12 +79,25 @@ def test_a_correct_ledger_has_no_difference(pool_tree: None) -> None:
 
 @pytest.mark.parametrize(("code", "sql"), BENT.items(), ids=BENT)
 def test_the_check_names_the_difference(pool_tree: None, code: str, sql: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL session_replication_role = replica")
+    with factories.triggers_off(), connection.cursor() as cursor:
         cursor.execute(sql)
         assert cursor.rowcount
-        cursor.execute("SET LOCAL session_replication_role = origin")
     found = {difference.code: difference.message for difference in verify()}
     assert code in found
     assert found[code]
     assert "{}" not in found[code]
+
+
+@pytest.mark.parametrize(("code", "sql"), DELETED.items(), ids=DELETED)
+def test_the_check_names_missing_rows(pool_tree: None, code: str, sql: str) -> None:
+    with factories.triggers_off(), connection.cursor() as cursor:
+        cursor.execute(sql)
+        assert cursor.rowcount
+    assert code in {difference.code for difference in verify()}
+
+
+@pytest.mark.parametrize("sql", RESERVED.values(), ids=RESERVED)
+def test_the_check_names_each_counter_of_reserved_workers(pool_tree: None, sql: str) -> None:
+    with factories.triggers_off(), connection.cursor() as cursor:
+        cursor.execute(sql)
+    assert [difference.code for difference in verify()] == ["gpu_usage"]

@@ -1,0 +1,224 @@
+"""Raw SQL with all triggers on cannot truncate, delete or falsify what the ledger keeps. Every table is in one of the
+lists below: a new one fails the first test until it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db import IntegrityError, connection, models, transaction
+
+from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
+from pools.domain.roles import SYSTEM
+from pools.models import GpuUsage, LeafUsage, Pool
+from pools.services.access_tokens import create_token
+from pools.services.backends import delete_backend
+from pools.services.cohorts import put_cohort
+from pools.services.gpu_allocations import allocate
+from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.pools import delete_pool, put_pool
+from scheduling.models import Workflow
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.workflows.user_actions import cancel_workflow
+from tests.support import factories
+
+pytestmark = pytest.mark.django_db
+
+MAY_BE_TRUNCATED = {
+    "pools_user_user_permissions": "Django's own, which we do not use",
+    "pools_idempotencyrecord": "answers kept for a day; a lost one makes a repeat a new request",
+    "pools_gpuusagesample": "samples for charts, deleted by age",
+    "scheduling_backenddirtymark": "work of the scheduler; without it the next full cycle notices later",
+    "scheduling_backendschedulingstate": "result of the last cycle, computed again",
+    "scheduling_clusterstate": "observed, written again by the agent",
+    "scheduling_nodestate": "observed, written again by the agent",
+    "scheduling_queuesync": "observed, written again by the sync",
+    "scheduling_queuedrift": "observed, written again by the sync",
+    "scheduling_gpucontrollerlease": "a lease of a minute",
+    "scheduling_bypass": "a bounded list of attempts, observed again",
+}
+MAY_BE_DELETED = MAY_BE_TRUNCATED | {
+    "pools_accesstoken": "a service deletes tokens; the trigger of the audit trail records it",
+    "pools_roleassignment": "a service revokes roles; the trigger of the audit trail records it",
+    "pools_gpuquota": "a service deletes quotas; the trigger of the audit trail records it",
+    "pools_cohort": "an unused one; a pool or cohort that names it keeps it by its foreign key",
+    "pools_node": "a service removes nodes; the trigger of the audit trail records it",
+    "pools_kubernetessettings": "deleted with its backend; the trigger of the audit trail records it",
+    "scheduling_queueguard": "deleted with its backend; the trigger of the audit trail records it",
+    "scheduling_workflowconfig": "the trigger of the audit trail records it; the defaults apply again",
+}
+# Rows that follow from others: no statement but that of a trigger may write them.
+DERIVED = {
+    "pools_leafusage": "used = used + 1",
+    "pools_gpuusage": "workers = workers + 1",
+    "pools_ledgergeneration": "number = number + 1",
+    "pools_quotastamp": "stamp = gen_random_uuid()",
+    "pools_auditentry": "actor = 'somebody else'",
+}
+COUNTERS = [
+    f"UPDATE {model._meta.db_table} SET {field.column} = {field.column} + 1"
+    for model in (LeafUsage, GpuUsage)
+    for field in model._meta.concrete_fields
+    if isinstance(field, (models.IntegerField, models.DecimalField)) and field.column != "revision"
+]
+OURS = sorted(
+    model._meta.db_table
+    for app in ("pools", "scheduling")
+    for model in apps.get_app_config(app).get_models(include_auto_created=True)
+    if not model._meta.proxy
+)
+
+
+@pytest.fixture
+def filled() -> None:
+    """At least one row in every table whose rows must stay."""
+    admin = factories.admin_actor()
+    put_cohort(actor=SYSTEM, name="corp", body={"quotas": []})
+    root = factories.make_pool("team", 100, a=30)
+    put_pool(actor=SYSTEM, name="plain", body={"backend": "sim", "resources": {"gpu": {"guarantee": 4}}})
+    factories.submit_workflow(admin, "team--a", 8, name="runs")
+    assert root.backend_id is not None
+    reconcile_backend(root.backend_id)
+    factories.submit_workflow(admin, "team--a", 8, name="ended")
+    cancel_workflow(actor=admin, name="ended-1")
+    put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"total": {"maxWorkers": 9}})
+    allocate(actor=admin, namespace="ns", request=AllocationRequest("w1", "", GpuWorker()))
+    create_token(actor=admin, owner=admin.username, name="laptop")
+    factories.check_deferred_constraints()
+
+
+def run_at_commit(*statements: str) -> None:
+    """Run statements in a transaction up to the checks of its commit, then undo them."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        transaction.set_rollback(True)
+
+
+def refusal(*statements: str) -> str:
+    with pytest.raises(IntegrityError) as refused:
+        run_at_commit(*statements)
+    return str(refused.value)
+
+
+def test_each_exemption_names_a_table_of_ours() -> None:
+    assert {*MAY_BE_TRUNCATED, *MAY_BE_DELETED, *DERIVED} <= set(OURS)
+    assert all({**MAY_BE_TRUNCATED, **MAY_BE_DELETED}.values())
+
+
+@pytest.mark.parametrize("table", [name for name in OURS if name not in MAY_BE_TRUNCATED])
+def test_truncate_is_refused(table: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND tgtype & 32 > 0", [table])
+        assert cursor.fetchall(), f"{table} has no trigger against TRUNCATE"
+    assert "cannot be truncated: the ledger keeps its history." in refusal(f"TRUNCATE {table} CASCADE")
+
+
+def test_delete_is_refused(filled: None) -> None:
+    for table in sorted(set(OURS) - set(MAY_BE_DELETED)):
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT count(*) FROM {table}")
+            assert cursor.fetchone() != (0,), f"{table} is empty, so its refusal is not tested"
+        assert refusal(f"DELETE FROM {table}"), table
+
+
+@pytest.mark.parametrize(("table", "change"), DERIVED.items(), ids=DERIVED)
+def test_what_follows_from_other_rows_is_not_written_by_hand(filled: None, table: str, change: str) -> None:
+    assert refusal(f"UPDATE {table} SET {change}")
+    assert refusal(f"DELETE FROM {table}")
+    copy = f"CREATE TEMPORARY TABLE kept ON COMMIT DROP AS SELECT * FROM {table}"
+    back = f"INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM kept"
+    for statements in ((copy, f"DELETE FROM {table}", f"UPDATE kept SET {change}", back), (copy, back)):
+        message = refusal(*statements)
+        assert "duplicate key" not in message, "refused before the key is looked at"
+
+
+@pytest.mark.parametrize("statement", COUNTERS)
+def test_no_counter_can_be_set(filled: None, statement: str) -> None:
+    assert "it cannot be edited" in refusal(statement) or "they cannot be edited" in refusal(statement)
+
+
+def test_a_new_namespace_begins_with_nothing() -> None:
+    columns = "namespace, requests_tflops, requests_vram, limits_tflops, limits_vram, workers, " + ", ".join(
+        f"assumed_{name}" for name in ("requests_tflops", "requests_vram", "limits_tflops", "limits_vram", "workers")
+    )
+    insert = f"INSERT INTO pools_gpuusage ({columns}, families, revision) VALUES ('fresh', {{}}, 'DDDD', 0)"
+    run_at_commit(insert.format(", ".join("0" * 10)))
+    for place in range(10):
+        numbers = ["0"] * 10
+        numbers[place] = "1"
+        assert "it cannot be edited" in refusal(insert.format(", ".join(numbers)))
+
+
+def test_a_recount_sets_the_sums_whatever_it_is_asked_for(filled: None) -> None:
+    before = GpuUsage.objects.values().get(pk="ns")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('osmo.recount', 'on', true)")
+        cursor.execute("UPDATE pools_gpuusage SET workers = 99, assumed_limits_vram = 5, requests_tflops = 7")
+        cursor.execute("SELECT set_config('osmo.recount', 'off', true)")
+    assert GpuUsage.objects.values().get(pk="ns") == before
+
+
+def test_a_reservation_stays_while_its_work_is_active(filled: None) -> None:
+    message = refusal("DELETE FROM pools_reservation WHERE workflow_name = 'runs-1'")
+    assert "Workflow runs-1 is active and keeps its reservation." in message
+
+
+def test_a_live_worker_is_released_before_it_is_deleted(filled: None) -> None:
+    assert "Allocation w1 is not released" in refusal("DELETE FROM pools_gpuallocation")
+    run_at_commit("UPDATE pools_gpuallocation SET state = 'released'", "DELETE FROM pools_gpuallocation")
+
+
+STATUSES = {
+    "end without its release": ("runs-1", "COMPLETED", "has ended"),
+    "back to life": ("ended-1", "RUNNING", "and stays so"),
+    "another end": ("ended-1", "COMPLETED", "and stays so"),
+    "a status of requests": ("runs-1", "WAITING", "cannot become"),
+    "no status": ("runs-1", "DONE", "cannot become DONE"),
+}
+
+
+@pytest.mark.parametrize(("name", "status", "reason"), STATUSES.values(), ids=STATUSES)
+def test_a_status_changes_along_the_allowed_ways(filled: None, name: str, status: str, reason: str) -> None:
+    assert reason in refusal(f"UPDATE scheduling_workflow SET status = '{status}' WHERE name = '{name}'")
+
+
+def test_active_work_may_wait_again(filled: None) -> None:
+    run_at_commit("UPDATE scheduling_workflow SET status = 'PENDING' WHERE name = 'runs-1'")
+
+
+def test_a_revision_keeps_its_content(filled: None) -> None:
+    assert "cannot change, except its tags" in refusal("UPDATE pools_configrevision SET audit_id = 1")
+    run_at_commit("UPDATE pools_configrevision SET tags = '[\"good\"]'")
+
+
+def test_numbers_of_names_only_grow(filled: None) -> None:
+    assert "only grow" in refusal("UPDATE scheduling_workflowname SET last_number = 0")
+
+
+class TestOurOwnPaths:
+    """What the services delete, they still delete."""
+
+    def test_an_unused_pool(self) -> None:
+        factories.make_pool("unused", 4)
+        assert delete_pool(actor=SYSTEM, name="unused") is None
+        factories.check_deferred_constraints()
+        assert not LeafUsage.objects.exists()
+        assert not Pool.objects.exists()
+
+    def test_a_backend_with_pods(self) -> None:
+        """Its pods are released first; the counters of their namespaces follow."""
+        backend = factories.make_backend("gone")
+        row: Any = allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest("pod", "", GpuWorker()))
+        with factories.triggers_off():
+            type(row).objects.filter(pk=row.pk).update(source="pod", backend=backend)
+        assert GpuUsage.objects.get(pk="ns").workers == 1
+        delete_backend(actor=SYSTEM, name="gone")
+        factories.check_deferred_constraints()
+        assert GpuUsage.objects.get(pk="ns").workers == 0
+        assert not type(row).objects.exists()
+
+    def test_an_ended_workflow_has_no_reservation(self, filled: None) -> None:
+        assert Workflow.objects.get(name="ended-1").status == "FAILED_CANCELED"
