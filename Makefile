@@ -16,7 +16,7 @@ PLANT      ?=
 OUT        ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check lock lock-check bench deps-debian setup setup-dev clean
+.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check lock lock-check audit bench deps-debian setup setup-dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ lock: setup-dev ## write the lock files again (UPGRADE=--upgrade takes newer ver
 
 lock-check: setup-dev ## check that the lock files are current
 	@./scripts/lock $(BIN)/uv --check
+
+audit: setup-dev ## look up known vulnerabilities of the locked packages (needs the internet)
+	@./scripts/audit $(BIN)/uv
 
 check: lint types imports words migrations openapi-check lock-check deploy-check ## run all quick checks
 

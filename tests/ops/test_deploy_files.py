@@ -6,6 +6,7 @@ import configparser
 import os
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,19 @@ def test_systemd_gives_enough_time_to_stop_in_order() -> None:
     assert int(service["TimeoutStopSec"]) > 10
 
 
-@pytest.mark.parametrize("script", [".ci/run", "scripts/check-words", "scripts/lock", "scripts/setup-venv"])
+@pytest.mark.parametrize("script", [".ci/run", "scripts/audit", "scripts/check-words", "scripts/lock", "scripts/setup-venv"])
 def test_scripts_can_be_executed(script: str) -> None:
     assert (ROOT / script).stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize(("code", "says"), [(0, ""), (1, "Without the internet nothing is known.")])
+def test_the_audit_of_packages_is_strict_and_fails_if_it_could_not_ask(tmp_path: Path, code: int, says: str) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text(f'#!/bin/sh\necho "$@"\nexit {code}\n')
+    uv.chmod(0o755)
+    done = subprocess.run([ROOT / "scripts" / "audit", uv], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert says in done.stderr
+    words = done.stdout.split()
+    assert words[:2] == ["tool", "run"]
+    assert {"--strict", "--require-hashes", "requirements.lock"} <= set(words)
