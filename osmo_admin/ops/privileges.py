@@ -97,6 +97,7 @@ def can_reach(account: SystemAccount | None, path: Path) -> bool:
         group=account.gid,
         extra_groups=[],
         cwd="/",
+        env={},  # that user could read ours from /proc
         check=False,
     )
     return answer.returncode == 0

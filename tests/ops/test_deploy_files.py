@@ -118,7 +118,9 @@ def test_systemd_gives_enough_time_to_stop_in_order() -> None:
     assert int(service["TimeoutStopSec"]) > 10
 
 
-@pytest.mark.parametrize("script", [".ci/run", "scripts/audit", "scripts/check-words", "scripts/lock", "scripts/setup-venv"])
+@pytest.mark.parametrize(
+    "script", [".ci/run", "scripts/audit", "scripts/check-words", "scripts/lock", "scripts/setup-venv"]
+)
 def test_scripts_can_be_executed(script: str) -> None:
     assert (ROOT / script).stat().st_mode & 0o111
 

@@ -368,7 +368,7 @@ def test_the_processes_use_the_role_without_powers(installation: UpProcess) -> N
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 session.execute(attack)
     checked = run_osmo_admin("check", "--data-dir", installation.data_dir)
-    assert (checked.returncode, checked.stderr) == (0, "System check identified no issues (0 silenced).\n")
+    assert (checked.returncode, checked.stderr) == (0, "")
     migrated = run_osmo_admin("manage", "migrate", "--data-dir", installation.data_dir)
     assert migrated.returncode == 0, migrated.stderr
 
