@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pools.domain.cluster_addresses import AddressRule
-
 
 @dataclass(frozen=True, slots=True)
 class InClusterAccess:
@@ -16,12 +14,10 @@ class InClusterAccess:
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigAccess:
-    """A parsed kubeconfig; `context` names one of its contexts, empty means the current one. `addresses` is the rule on
-    the addresses of a kubeconfig that a client sent; None for a kubeconfig of the operator."""
+    """A parsed kubeconfig; `context` names one of its contexts, empty means the current one."""
 
     content: Mapping[str, Any]
     context: str = ""
-    addresses: AddressRule | None = None
 
 
 ClusterAccess = InClusterAccess | KubeconfigAccess

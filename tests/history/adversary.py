@@ -21,7 +21,7 @@ from tests.history.installation import HistoryInstallation, HistoryServers
 from tests.history.record import Recorder
 
 MAX_AT_ONCE = 3
-DATABASE, BROKER = "database", "broker"
+DATABASE, BROKER, CLUSTER = "database", "broker", "cluster"
 CLOCK_JUMPS = (-7200.0, -90.0, -5.0, 5.0, 90.0, 3600.0, 93_600.0)
 """Seconds; the last is more than the day for which answers of repeated requests are kept."""
 
@@ -39,6 +39,7 @@ WEIGHTS: dict[str, int] = {
     "kill_broker": 3,
     "flush_broker": 4,
     "freeze_broker": 3,
+    "cut_cluster": 5,
 }
 _DATABASE_FAULTS = {"crash_database", "restart_database", "kill_session", "end_session", "freeze_session"}
 _BROKER_FAULTS = {"kill_broker", "flush_broker", "freeze_broker"}
@@ -57,10 +58,13 @@ class PlannedFault:
     amount: float
 
 
-def plan(seed: int, faults: int, operations: int, processes: list[str]) -> list[PlannedFault]:
+def plan(
+    seed: int, faults: int, operations: int, processes: list[str], *, with_cluster: bool = False
+) -> list[PlannedFault]:
     """The faults of a run, in order of their steps."""
     choose = random.Random(f"{seed}/faults")
-    kinds, weights = list(WEIGHTS), list(WEIGHTS.values())
+    kinds = [name for name in WEIGHTS if with_cluster or name != "cut_cluster"]
+    weights = [WEIGHTS[name] for name in kinds]
     found = []
     for number in range(1, faults + 1):
         step = round((number - 1 + choose.random()) * operations * 0.95 / faults)
@@ -70,6 +74,8 @@ def plan(seed: int, faults: int, operations: int, processes: list[str]) -> list[
             target = DATABASE
         elif name in _BROKER_FAULTS:
             target = BROKER
+        elif name == "cut_cluster":
+            target = CLUSTER
         elif name == "kill_children":
             target = choose.choice([each for each in processes if not each.startswith(process_commands.CLUSTERS)])
         else:
@@ -215,6 +221,13 @@ class Adversary:
         pid = self._servers.process_id(BROKER)
         assert pid is not None
         return _stop_group(pid)
+
+    def _cut_cluster(self, fault: PlannedFault) -> Callable[[], None]:
+        """Connections hang, or are closed."""
+        assert self.installation.cluster is not None
+        line = self.installation.cluster.line
+        line.cut(closes=fault.amount < 0.5)
+        return line.restore
 
 
 def _nothing() -> None:

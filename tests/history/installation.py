@@ -18,7 +18,8 @@ from osmo_admin.ops import postgres, process_commands
 from osmo_admin.ops.privileges import find_database_account
 from osmo_admin.ops.processes import ChildProcess, start_child
 from tests.faults.installation import FaultyInstallation
-from tests.history import workload
+from tests.history import cluster, workload
+from tests.history.cluster import HistoryCluster
 from tests.support import own_servers
 from tests.support.own_servers import KillableServers
 from tests.support.services import ROOT
@@ -69,9 +70,10 @@ class HistoryInstallation(FaultyInstallation):
     """`counts` is the number of processes of each kind. Start and stop processes from the main thread: a child ends
     with the thread that started it."""
 
-    def __init__(self, folder: Path, counts: dict[str, int], plant: str | None) -> None:
+    def __init__(self, folder: Path, counts: dict[str, int], plant: str | None, *, with_cluster: bool) -> None:
         super().__init__(HistoryServers.create(0), folder, _NoBlocker())
         self.plant = plant
+        self.cluster = HistoryCluster(folder / "cluster") if with_cluster else None
         self.names = [f"{kind}-{number}" for kind, count in counts.items() for number in range(1, count + 1)]
         self.ports = {name: find_free_port() for name in self.names if name.startswith(process_commands.WEB)}
         self.base_urls = [f"http://127.0.0.1:{port}" for port in self.ports.values()]
@@ -87,6 +89,8 @@ class HistoryInstallation(FaultyInstallation):
 
     def start(self) -> None:
         """Start everything on an empty database, with the pools and users of the workload."""
+        if self.cluster is not None:
+            self.cluster.start()
         super().start()
         self._prepare()
 
@@ -115,6 +119,8 @@ class HistoryInstallation(FaultyInstallation):
             with suppress(ProcessLookupError):
                 os.killpg(self.children[name].pid, signal.SIGCONT)
         super().stop()
+        if self.cluster is not None:
+            self.cluster.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def plant_fault(self) -> None:
@@ -162,8 +168,13 @@ class HistoryInstallation(FaultyInstallation):
                 admin.put(f"/api/configs/backend/{name}", json=body).raise_for_status()
             for name, body in workload.COHORTS.items():
                 admin.put(f"/api/configs/cohort/{name}", json=body).raise_for_status()
-            for name in workload.POOLS:
-                admin.put(f"/api/configs/pool/{name}", json=workload.pool_config(name)).raise_for_status()
+            pools = dict(workload.POOLS)
+            if self.cluster is not None:
+                body = self.cluster.backend_body()
+                admin.put(f"/api/configs/backend/{cluster.BACKEND}", json=body).raise_for_status()
+                pools[workload.CLUSTER_POOL] = {"backend": cluster.BACKEND, "guarantee": cluster.GUARANTEE}
+            for name, settings in pools.items():
+                admin.put(f"/api/configs/pool/{name}", json=workload.pool_config(settings)).raise_for_status()
                 for subpool in workload.SUBPOOLS[:2]:
                     body = {"subpool_name": subpool, "quota": workload.FIRST_QUOTA}
                     admin.post(f"/api/configs/pool/{name}/subpool", json=body).raise_for_status()
@@ -175,7 +186,7 @@ class HistoryInstallation(FaultyInstallation):
 
     def login_tokens(self, clients: int) -> dict[str, str]:
         """User → access token, of each client: three of four are platform admins, the others admins of every pool."""
-        everywhere = tuple(f"osmo-{pool}-admin" for pool in workload.POOLS)
+        everywhere = tuple(f"osmo-{pool}-admin" for pool in (*workload.POOLS, workload.CLUSTER_POOL))
         return {
             f"client-{number}": self.access_token(
                 f"client-{number}", *(("osmo-admin",) if workload.is_platform_admin(number) else everywhere)

@@ -15,6 +15,8 @@ A record is a file of JSON lines. One process writes it, and every line has
 * `fault`, when a fault begins or ends: `fault` (its number), `name`, `phase` (`begin`, `end`), `target`, `step`.
 * `note`, anything for readers, such as a process that was started again: `text`.
 * `reading`, a GET at rest by the platform admin: `when` (`final`), `name`, `path`, `status`, `body`.
+  With a Kubernetes cluster the reading `cluster` has no path; its body is `{"pods": […], "seen": […]}`: the pods that
+  exist, and all that ever were, each with `uid`, `name`, `task` (id of the attempt), `phase`, `is_deleted`.
 * `end`, the last line of a complete run: `outcome`.
 
 `call.id` is unique in the record; exactly one `answer` or `lost` follows with the same id. One client makes one call at

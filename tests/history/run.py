@@ -39,6 +39,11 @@ _UNREST = """
         AND due_at IS NOT NULL
     UNION ALL SELECT 'drained subpool' FROM pools_pool pool WHERE subpool_state = 'DELETING'
         AND NOT EXISTS (SELECT FROM pools_reservation WHERE pool_id = pool.id)
+    UNION ALL SELECT 'work on the cluster' FROM scheduling_group part
+        JOIN scheduling_workflow workflow ON workflow.uuid = part.workflow_id
+        JOIN pools_pool root ON root.id = workflow.root_pool_id
+        JOIN pools_backend backend ON backend.id = root.backend_id AND backend.kind = 'kubernetes'
+        WHERE part.status NOT LIKE 'COMPLETED' AND part.status NOT LIKE 'FAILED%'
 """
 READINGS = {
     "pool_quota": "/api/pool_quota",
@@ -74,6 +79,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--faults", type=int, default=20)
     parser.add_argument("--clients", type=int, default=CLIENTS)
     parser.add_argument("--processes", type=int, default=PROCESSES, help="of the web, and as many workers")
+    parser.add_argument("--cluster", action="store_true", help="with a Kubernetes cluster (needs OSMO_ENVTEST, etcd)")
     parser.add_argument("--plant", choices=PLANTS, default=None, help="a fault of the product that must be found")
     parser.add_argument("--check", type=Path, default=None, metavar="FILE", help="check this record again, run nothing")
     parser.add_argument(
@@ -98,7 +104,7 @@ def _command(options: argparse.Namespace) -> list[str]:
         "python", "-m", "tests.history.run", "--seed", str(options.seed), "--operations", str(options.operations),
         "--faults", str(options.faults), "--clients", str(options.clients),
         "--processes", str(options.processes),
-        *(["--plant", options.plant] if options.plant else []),
+        *(["--cluster"] if options.cluster else []), *(["--plant", options.plant] if options.plant else []),
     ]  # fmt: skip
 
 
@@ -117,9 +123,9 @@ def record_run(options: argparse.Namespace) -> Path:
     )  # fmt: skip
     counts = {
         process_commands.WEB: options.processes, process_commands.WORKER: options.processes,
-        process_commands.BEAT: 1, process_commands.CLUSTERS: 1,
+        process_commands.BEAT: 1, process_commands.CLUSTERS: 2 if options.cluster else 1,
     }  # fmt: skip
-    installation = HistoryInstallation(logs, counts, options.plant)
+    installation = HistoryInstallation(logs, counts, options.plant, with_cluster=options.cluster)
     try:
         installation.start()
         tokens = installation.login_tokens(options.clients)
@@ -137,8 +143,10 @@ def record_run(options: argparse.Namespace) -> Path:
 def _run_load(installation: Any, recorder: Recorder, options: argparse.Namespace, tokens: dict[str, str]) -> None:
     from tests.history import adversary
 
-    steps = workload.generate(options.seed, options.operations, options.clients)
-    faults = adversary.plan(options.seed, options.faults, options.operations, installation.names)
+    steps = workload.generate(options.seed, options.operations, options.clients, with_cluster=options.cluster)
+    faults = adversary.plan(
+        options.seed, options.faults, options.operations, installation.names, with_cluster=options.cluster
+    )
     attacker = adversary.Adversary(installation, recorder, faults)
     progress = Progress()
     write_tables(recorder, installation.env["DATABASE_URL"], TABLES, when="start")
@@ -207,6 +215,10 @@ def _write_final(installation: Any, recorder: Recorder) -> None:
         for name, path in READINGS.items():
             answer = admin.get(path)
             recorder.write("reading", when="final", name=name, path=path, status=answer.status_code, body=answer.json())
+    if installation.cluster is not None:
+        recorder.write(
+            "reading", when="final", name="cluster", path=None, status=200, body=installation.cluster.reading()
+        )
     recorder.write("note", text="osmo-admin verify: " + (json.dumps(installation.verify()) or "nothing"))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -666,6 +666,37 @@ def a_subpool_is_deleted_before_it_was_made(lines: Lines) -> None:
     """The creation got no answer, so it may have happened or not; a version of 3 needs one more change."""
     _, answer = call(lines, "DELETE", "/subpool/b")
     answer["body"]["version"] = 3
+
+
+def add_pods(lines: Lines, *tasks: str, seen: Sequence[str] = ()) -> None:
+    """The reading of a cluster in which these attempts have a running pod each; `seen` had one earlier."""
+    pods = [
+        {"uid": f"u{n}", "name": f"pod-{n}", "task": task, "phase": "Running", "is_deleted": False}
+        for n, task in enumerate((*tasks, *seen))
+    ]
+    body = {"pods": pods[: len(tasks)], "seen": pods}
+    last = lines[-1]
+    lines.append(
+        {"n": last["n"] + 1, "t": last["t"], "kind": "reading", "when": "final", "name": "cluster", "path": None,
+         "status": 200, "body": body}
+    )  # fmt: skip
+
+
+@fault("pods_belong_to_attempts")
+def an_attempt_had_two_pods(lines: Lines) -> None:
+    task = one(lines, "scheduling_task", status="RUNNING")["uuid"]
+    add_pods(lines, task, seen=[task])
+
+
+@fault("pods_belong_to_attempts")
+def a_pod_of_an_ended_attempt_runs(lines: Lines) -> None:
+    ended = (each["uuid"] for each in rows(lines, "scheduling_task") if each["status"].startswith("FAILED"))
+    add_pods(lines, next(ended))
+
+
+@fault("pods_belong_to_attempts")
+def a_pod_is_for_no_attempt(lines: Lines) -> None:
+    add_pods(lines, "nobody")
 
 
 # --- the tests ---

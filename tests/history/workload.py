@@ -37,6 +37,9 @@ POOLS: dict[str, dict[str, Any]] = {
     "gamma": {"backend": "two", "guarantee": 8, "cohort": "org", "lending_limit": 2},
     "delta": {"backend": "two", "guarantee": 10},
 }
+CLUSTER_POOL = "omega"
+"""A pool on a Kubernetes cluster, where there is one; its work ends by itself."""
+
 SUBPOOLS = ("a", "b", "c")
 NAMESPACES = ("team-x", "team-y")
 SCRATCH_USERS = ("visitor-1", "visitor-2", "visitor-3")
@@ -64,9 +67,9 @@ def is_platform_admin(client: int) -> bool:
     return client % 4 != 3
 
 
-def pool_config(name: str) -> dict[str, Any]:
-    """The body that makes this pool."""
-    settings = dict(POOLS[name])
+def pool_config(settings: dict[str, Any]) -> dict[str, Any]:
+    """The body that makes a pool."""
+    settings = dict(settings)
     guarantee = settings.pop("guarantee")
     return {"configs": {**settings, "resources": {"gpu": {"guarantee": guarantee, "maximum": -1, "weight": 1}}}}
 
@@ -94,8 +97,9 @@ class _Client:
     """The choices of one client. Each has a random stream of its own, so one client's schedule does not depend on the
     number of the others' operations."""
 
-    def __init__(self, seed: int, number: int) -> None:
+    def __init__(self, seed: int, number: int, pools: tuple[str, ...]) -> None:
         self.number = number
+        self.pools = pools
         self.random = random.Random(f"{seed}/{number}")
         self.is_platform_admin = is_platform_admin(number)
         self.live: list[tuple[int, str]] = []
@@ -150,7 +154,7 @@ class _Client:
         return "POST", f"/api/workflow/{chosen[1]}/cancel?force=True", {}
 
     def _leaf(self) -> str:
-        pool = self.random.choice(tuple(POOLS))
+        pool = self.random.choice(self.pools)
         subpool = self.random.choice((*SUBPOOLS, "", ""))
         return f"{pool}--{subpool}" if subpool else pool
 
@@ -171,7 +175,7 @@ class _Client:
 
     # --- subpools, pools and cohorts ---
     def _subpool(self) -> str:
-        return f"/api/configs/pool/{self.random.choice(tuple(POOLS))}/subpool/{self.random.choice(SUBPOOLS)}"
+        return f"/api/configs/pool/{self.random.choice(self.pools)}/subpool/{self.random.choice(SUBPOOLS)}"
 
     def _quota(self) -> Any:
         return self.random.choice([0, 1, 2, 3, 3, 4, 4, 5, 6, "25%", "50%"])
@@ -180,7 +184,7 @@ class _Client:
         return self.random.choice(("", "", "seen", "seen", "seen", "stale"))
 
     def create_subpool(self, number: int) -> Draft:
-        pool = self.random.choice(tuple(POOLS))
+        pool = self.random.choice(self.pools)
         body = {"subpool_name": self.random.choice(SUBPOOLS), "quota": self._quota()}
         return "POST", f"/api/configs/pool/{pool}/subpool", body
 
@@ -194,7 +198,7 @@ class _Client:
         return "PATCH", self._subpool() + "?dry_run=True", {"quota": self._quota()}
 
     def change_pool(self, number: int) -> Draft:
-        pool = self.random.choice(tuple(POOLS))
+        pool = self.random.choice(self.pools)
         body = {"configs": {"resources": {"gpu": {"guarantee": self.random.choice(GUARANTEES)}}}}
         return "PATCH", f"/api/configs/pool/{pool}", body, self._if_match()
 
@@ -251,16 +255,16 @@ class _Client:
         return ("DELETE", f"/api/auth/access_token/{self.tokens.pop(0)}", None) if self.tokens else None
 
     def grant_role(self, number: int) -> Draft:
-        role = f"osmo-{self.random.choice(tuple(POOLS))}-user"
+        role = f"osmo-{self.random.choice(self.pools)}-user"
         return "POST", f"/api/auth/user/{self.random.choice(SCRATCH_USERS)}/roles", {"role_name": role}
 
     def revoke_role(self, number: int) -> Draft:
-        role = f"osmo-{self.random.choice(tuple(POOLS))}-user"
+        role = f"osmo-{self.random.choice(self.pools)}-user"
         return "DELETE", f"/api/auth/user/{self.random.choice(SCRATCH_USERS)}/roles/{role}", None
 
     # --- reads ---
     def read(self, number: int) -> Draft:
-        pool, namespace = self.random.choice(tuple(POOLS)), self.random.choice(NAMESPACES)
+        pool, namespace = self.random.choice(self.pools), self.random.choice(NAMESPACES)
         path = self.random.choice([
             f"/api/configs/pool/{pool}/subpool",
             f"/api/configs/pool/{pool}/subpool",
@@ -313,9 +317,10 @@ _REPEATABLE = 12
 """A client repeats one of its latest acknowledged requests, this many at most."""
 
 
-def generate(seed: int, operations: int, clients: int) -> list[list[Step]]:
+def generate(seed: int, operations: int, clients: int, *, with_cluster: bool = False) -> list[list[Step]]:
     """The steps of each client, in order. Numbers begin at 1 and are unique among all clients."""
-    everyone = [_Client(seed, number) for number in range(clients)]
+    pools = (*POOLS, CLUSTER_POOL) if with_cluster else tuple(POOLS)
+    everyone = [_Client(seed, number, pools) for number in range(clients)]
     found: list[list[Step]] = [[] for _ in everyone]
     for number in range(1, operations + 1):
         client = everyone[(number - 1) % clients]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pools.models import Backend, KubernetesSettings
 from pools.security.sealing import UnreadableSecret
-from pools.services.cluster_credentials import address_rule, load_kubeconfig
+from pools.services.cluster_credentials import load_kubeconfig
 from scheduling.kube.cluster_access import ClusterAccess, InClusterAccess, KubeconfigAccess
 from scheduling.kube.connections import ConnectionPool
 from scheduling.kube.errors import BadCredentials
@@ -43,8 +43,7 @@ def _cluster_access(settings: KubernetesSettings) -> ClusterAccess:
         raise BadCredentials(str(error)) from error
     if not isinstance(content, dict):
         raise BadCredentials("The kubeconfig is not a YAML object.")
-    is_sent = settings.access == KubernetesSettings.Access.KUBECONFIG
-    return KubeconfigAccess(content, context, address_rule() if is_sent else None)
+    return KubeconfigAccess(content, context)
 
 
 def _fingerprint(settings: KubernetesSettings, access: ClusterAccess) -> tuple[str, ...]:

@@ -13,7 +13,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from tests.history.checker import answers, audit_trail, counters, gpu_quotas, quotas, reads, registers, starts, waiting
+from tests.history.checker import (
+    answers,
+    audit_trail,
+    counters,
+    gpu_quotas,
+    pods,
+    quotas,
+    reads,
+    registers,
+    starts,
+    waiting,
+)
 from tests.history.checker.history import History
 from tests.history.checker.shrink import Shrinker, describe
 from tests.history.checker.violations import Violation
@@ -34,6 +45,7 @@ RULES: dict[str, Rule] = {
         starts.nothing_starts_twice,
         starts.gangs_run_whole,
         starts.statuses_agree,
+        pods.pods_belong_to_attempts,
         answers.acknowledged_changes_are_kept,
         answers.workflows_are_answered_once,
         answers.refused_calls_change_nothing,

@@ -14,10 +14,19 @@ from tests.history.checker.violations import Event, Violation, row
 
 def nothing_starts_twice(history: History) -> Iterator[Violation]:
     """Each start decision starts one attempt of its own for each of its tasks; the attempts of a task are numbered
-    without a gap; an attempt begins only after the one before it has ended; at most one is open."""
+    without a gap; an attempt begins only after the one before it has ended; at most one is open. (On a cluster a
+    decision is an observation with a time of its own; see `pods_belong_to_attempts`.)"""
     names = _task_names(history)
     attempts = attempts_by_task(history)
+    roots = {each["uuid"]: each["root_pool_id"] for each in history.rows("scheduling_workflow")}
+    simulated = {
+        each["uuid"]
+        for each in history.rows("scheduling_group")
+        if roots.get(each["workflow_id"]) in history.simulated_roots
+    }
     for key, decisions in start_decisions(history).items():
+        if key[0] not in simulated:
+            continue
         times = Counter(each["start_time"] for each in attempts.get(key, ()))
         for decision in decisions:
             if decision["action"] != "start":
