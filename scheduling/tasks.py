@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from celery import shared_task
+from django.contrib.sessions.backends.db import SessionStore
 
 from pools.domain.errors import Busy
 from pools.models import Backend
@@ -96,8 +97,9 @@ def archive_drained_subpools() -> None:
 
 @shared_task(name=FORGET_KEYS)
 def forget_idempotency_keys() -> None:
-    """Drop stored answers older than a day."""
+    """Drop stored answers older than a day, and browser sessions that have ended."""
     purge_old_records()
+    SessionStore.clear_expired()
 
 
 @shared_task(name=FORGET_DECISIONS)

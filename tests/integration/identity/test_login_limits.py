@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from axes.models import AccessAttempt, AccessLog
+from django.contrib.sessions.models import Session
 from django.core.management import call_command
 from django.test import Client, RequestFactory
 from django.utils import timezone
@@ -21,6 +22,7 @@ from pools.domain.errors import BadInput
 from pools.domain.roles import SYSTEM
 from pools.models import User
 from pools.services.users import create_user, set_password
+from scheduling.tasks import forget_idempotency_keys
 
 GOOD = "only-for-tests-4711"
 
@@ -95,6 +97,18 @@ class TestManyNamesFromOneAddress:
     def test_a_login_leaves_no_row_for_ever(self, dora: User) -> None:
         enter("dora", GOOD)
         assert not AccessLog.objects.exists()
+
+
+def test_sessions_that_have_ended_are_deleted(dora: User) -> None:
+    """Each login is a row, and nobody deleted them."""
+    enter("dora", GOOD)
+    enter("dora", GOOD)
+    first = Session.objects.first()
+    assert first is not None
+    Session.objects.filter(pk=first.pk).update(expire_date=timezone.now())
+    forget_idempotency_keys()
+    assert Session.objects.count() == 1
+    assert not Session.objects.filter(pk=first.pk).exists()
 
 
 @pytest.mark.parametrize(
