@@ -307,4 +307,4 @@ def _free_capacity(facts: GpuNamespace, size: dict[str, str]) -> dict[str, Any] 
     if violations:
         return {"faults": [violation.message for violation in violations]}
     fits, stopped_by = headroom_for(facts.spec, facts.committed_and_assumed, facts.spec.with_defaults(worker))
-    return {"fits": fits, "stopped_by": [broken.refusal_text_with_usage(facts.name) for broken in stopped_by]}
+    return {"fits": fits, "stopped_by": [broken.refusal_text(facts.name) for broken in stopped_by]}

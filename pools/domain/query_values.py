@@ -7,6 +7,8 @@ import re
 from datetime import UTC, datetime
 
 MAX_INTEGER = 2**31 - 1
+MAX_FILTER_VALUES = 50
+"""The most values of one filter whose every value costs a search."""
 BOOLEAN_RULE = "True or False"
 DATETIME_RULE = "a time in UTC, as 2026-11-20 or 2026-11-20T11:33:25"
 ORDER_RULE = "ASC or DESC"

@@ -55,13 +55,19 @@ class ParsedField(forms.Field):
 
 
 class ParsedListField(ParsedField):
-    """The values of a parameter that may be repeated, without empty ones."""
+    """The values of a parameter that may be repeated, without empty ones; at most `max_values` if that is given."""
 
     widget = forms.SelectMultiple
+
+    def __init__(self, *, max_values: int | None = None, **options: Any) -> None:
+        self.max_values = max_values
+        super().__init__(**options)
 
     def to_python(self, value: Any) -> list[Any]:
         faults: list[ValidationError] = []
         values: list[Any] = []
+        if self.max_values is not None and len(value or ()) > self.max_values:
+            raise ValidationError(f"There are {len(value)} values: give at most {self.max_values}.", code="bad_query")
         for text in value or ():
             try:
                 values.append(super().to_python(text))

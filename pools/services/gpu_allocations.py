@@ -263,7 +263,7 @@ def raise_broken_caps(namespace: str, broken: Sequence[BrokenCap]) -> None:
         return
     kind: type[DomainError] = Conflict if all(each.is_resolvable for each in broken) else BadInput
     details = [each.as_violation(namespace) for each in broken]
-    raise kind(broken[0].refusal_text(namespace), details, error_code=ErrorCode.RESOURCE)
+    raise kind(details[0].message, details, error_code=ErrorCode.RESOURCE)
 
 
 def _update_conditions(facts: GpuNamespace, committed_totals: WorkerTotals, *, gone: WorkerTotals = NO_WORKERS) -> None:

@@ -23,7 +23,7 @@ from pools.api.schema import (
     object_with,
 )
 from pools.api.views import View
-from scheduling.api.queries import query_list
+from scheduling.api.queries import filter_list
 from scheduling.api.work_schemas import PRIORITY, QUEUE_POSITION
 from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.selectors.visible_queue import WaitingGang, list_waiting_gangs
@@ -61,13 +61,13 @@ class PendingQueueList(View):
     )
     def get(self, request: Request) -> Response:
         limit, offset = query_page(request, limit=100)
-        names = query_list(request, "pool")
+        names = filter_list(request, "pool")
         pools = [leaf for name in names for leaf in leaf_names_of(self.actor, name)]
         found, more = list_waiting_gangs(
             self.actor,
             pools=pools,
-            users=query_list(request, "user"),
-            workflows=query_list(request, "workflow"),
+            users=filter_list(request, "user"),
+            workflows=filter_list(request, "workflow"),
             limit=limit,
             offset=offset,
         )

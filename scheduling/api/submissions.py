@@ -80,7 +80,7 @@ class WorkflowBatchSubmission(View):
         reader.raise_faults(error_code=ErrorCode.USAGE)
 
         links = WorkflowLinks(request)
-        if query_boolean(request, "dry_run"):
+        if _query_flag(request, "dry_run"):
             checked = check_submissions(actor=self.actor, pool=pool, submissions=submissions)
             bodies = [_receipt_body(receipt, links, logs=None, spec=receipt.rendered) for receipt in checked]
             return Response({"workflows": bodies})
@@ -122,17 +122,26 @@ def _run_once(view: View, request: Request, pool: str, submission: Submission) -
     return view.run_once(
         lambda: _submit_or_check(view, request, pool, submission),
         require=lambda: require_permission(view.actor, Permission.POOL_SUBMIT, pool),
-        is_preview=query_boolean(request, "validation_only") or query_boolean(request, "dry_run"),
+        is_preview=_query_flag(request, "validation_only") or _query_flag(request, "dry_run"),
     )
+
+
+def _query_flag(request: Request, name: str) -> bool:
+    """The boolean of a query parameter; a fault is one of a submission, which OSMO's clients word as such."""
+    try:
+        return query_boolean(request, name)
+    except BadInput as refusal:
+        raise BadInput.of(list(refusal.violations), error_code=ErrorCode.USAGE) from None
 
 
 def _submit_or_check(view: View, request: Request, pool: str, submission: Submission) -> Response:
     links = WorkflowLinks(request)
-    if query_boolean(request, "validation_only"):
+    if _query_flag(request, "validation_only"):
         receipt = check_submission(actor=view.actor, pool=pool, submission=submission)
         message = _VALID_MESSAGE.format(pool=receipt.pool.name)
-        return Response(_receipt_body(receipt, links, logs=message, spec=None))
-    if query_boolean(request, "dry_run"):
+        spec = receipt.rendered if _query_flag(request, "dry_run") else None  # `workflow validate` reads it
+        return Response(_receipt_body(receipt, links, logs=message, spec=spec))
+    if _query_flag(request, "dry_run"):
         receipt = check_submission(actor=view.actor, pool=pool, submission=submission)
         return Response(_receipt_body(receipt, links, logs=None, spec=receipt.rendered))
     return Response(_submission_body(submit(actor=view.actor, pool=pool, submission=submission), links))

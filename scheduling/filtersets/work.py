@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db.models import F, Func, Q, QuerySet, TextField, Value
 
+from pools.domain.query_values import MAX_FILTER_VALUES
 from pools.filtersets.base import (
     BooleanFilter,
     DateTimeFilter,
@@ -61,8 +62,10 @@ class WorkflowFilterSet(WorkFilterSet):
     statuses = EnumListFilter("status", kind=WorkflowStatus)
     name = TextFilter("name", "contains")
     tags = TextListFilter("tags", "contains")
-    label = TextListFilter(method="with_labels", parse=parse_label_selector, rule=_SELECTOR_RULE)
-    no_label = TextListFilter(method="without_labels")
+    label = TextListFilter(
+        method="with_labels", parse=parse_label_selector, rule=_SELECTOR_RULE, max_values=MAX_FILTER_VALUES
+    )
+    no_label = TextListFilter(method="without_labels", max_values=MAX_FILTER_VALUES)
     app = TextFilter(method="of_app")
     submitted_after = DateTimeFilter("submit_time", "gte")
     submitted_before = DateTimeFilter("submit_time", "lt")

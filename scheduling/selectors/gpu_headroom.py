@@ -179,7 +179,7 @@ def _milli_amounts(worker: GpuWorker | None) -> list[int]:
 
 
 def _build_hold(namespace: str, broken: BrokenCap) -> StartHold:
-    message = f"{_capitalize(broken.refusal_text_with_usage(namespace))}."
+    message = f"{_capitalize(broken.refusal_text(namespace))}."
     if not broken.is_resolvable:
         unblock = f"{broken.resource} of namespace {namespace} is raised to {broken.requested} or more"
         return StartHold(GPU_QUOTA, message, unblock, namespace, broken.resource)

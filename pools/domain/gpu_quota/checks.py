@@ -88,16 +88,12 @@ class BrokenCap:
         return self.used is not None
 
     def refusal_text(self, namespace: str) -> str:
-        """The refusal in the words of the reference."""
+        """The refusal in the words of the reference, with the usage of a total: a request of 10 against a limit of 100
+        alone explains nothing."""
+        used = f", used {self.used}" if self.is_resolvable else ""
         return (
             f"quota exceeded in namespace {namespace} for {self.resource}: "
-            f"requested {self.requested}, limit {self.limit}"
-        )
-
-    def refusal_text_with_usage(self, namespace: str) -> str:
-        """The refusal with the usage of a total: a request of 10 against a limit of 100 alone explains nothing."""
-        return (
-            f"{self.refusal_text(namespace)}, used {self.used}" if self.is_resolvable else self.refusal_text(namespace)
+            f"requested {self.requested}, limit {self.limit}{used}"
         )
 
     def as_violation(self, namespace: str) -> Violation:
@@ -109,9 +105,7 @@ class BrokenCap:
             "used": None if self.used is None else _json_amount(self.used),
             "resolvable": self.is_resolvable,
         }
-        return Violation(
-            self.path, self.resource, self.refusal_text_with_usage(namespace), numbers=tuple(numbers.items())
-        )
+        return Violation(self.path, self.resource, self.refusal_text(namespace), numbers=tuple(numbers.items()))
 
 
 def _json_amount(amount: Quantity | int) -> str | int:

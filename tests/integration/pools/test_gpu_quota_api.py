@@ -163,13 +163,13 @@ def test_a_broken_total_cap_is_a_conflict_with_numbers(admin: ApiCaller) -> None
     answer = admin("POST", HERE, worker_body("w5"))
     assert answer.status == 409
     assert answer.body["error_code"] == "RESOURCE"
-    told = "quota exceeded in namespace team-a for total.max.tflops.request: requested 10, limit 50"
+    told = "quota exceeded in namespace team-a for total.max.tflops.request: requested 10, limit 50, used 50"
     assert answer.body["message"] == told
     (detail,) = answer.body["details"]
     assert detail == {
         "path": "request.tflops",
         "code": "total.max.tflops.request",
-        "message": f"{told}, used 50",
+        "message": told,
         "namespace": "team-a",
         "requested": "10",
         "limit": "50",

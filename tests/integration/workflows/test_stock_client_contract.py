@@ -188,6 +188,34 @@ def test_validate(osmo: StockClient) -> None:
     assert answer["warnings"] == []
 
 
+def test_validate_of_a_template_answers_the_rendered_file(osmo: StockClient) -> None:
+    template = factories.workflow_file("{{ wanted }}") + "default-values:\n  wanted: hello\n"
+    sent = {"file": template, "set_variables": [], "set_string_variables": []}
+    answer = osmo.call("POST", "api/pool/team/workflow", {"validation_only": True, "dry_run": True}, sent)
+    assert "name: hello" in answer["spec"]
+    assert "{{" not in answer["spec"]
+    assert isinstance(answer["logs"], str)
+
+
+@pytest.mark.parametrize("name", ["validation_only", "dry_run"])
+def test_a_bad_value_in_the_query_is_a_fault_of_the_submission(osmo: StockClient, name: str) -> None:
+    with pytest.raises(ClientExit) as end:
+        osmo.call("POST", "api/pool/team/workflow", {name: "perhaps"}, body_of(factories.workflow_file()))
+    assert end.value.text.startswith("Workflow ")
+    assert end.value.code == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "query"),
+    [("api/queue", "pool"), ("api/workflow", "label"), ("api/workflow", "no_label")],
+)
+def test_a_filter_with_a_search_for_each_value_takes_fifty(osmo: StockClient, address: str, query: str) -> None:
+    values = [f"team{number}=x" for number in range(51)]
+    assert osmo.call("GET", address, {query: values[:50]})["more_entries"] is False
+    with pytest.raises(ClientExit, match="at most 50"):
+        osmo.call("GET", address, {query: values})
+
+
 def test_workflow_list_and_query(osmo: StockClient, reconcile_pool: Any) -> None:
     submit(osmo, factories.workflow_file("x"), label=["project=a"])
     reconcile_pool()
