@@ -15,8 +15,12 @@ SEED       ?=
 PLANT      ?=
 OUT        ?=
 
+# Of `make mutation`.
+PACKAGES ?= pools/domain scheduling/domain pools/services scheduling/services
+SAMPLE   ?= 40
+
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check lock lock-check audit bench deps-debian setup setup-dev clean
+.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check lock lock-check audit mutation bench deps-debian setup setup-dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +78,9 @@ audit: setup-dev ## look up known vulnerabilities of the locked packages (needs 
 	@./scripts/audit $(BIN)/uv
 
 check: lint types imports words migrations openapi-check lock-check deploy-check ## run all quick checks
+
+mutation: setup-dev ## change the code in small ways and see whether tests notice (PACKAGES, SAMPLE, SEED)
+	@nice -n 10 $(BIN)/python scripts/mutation $(PACKAGES) --sample $(SAMPLE) $(if $(SEED),--seed $(SEED))
 
 bench: setup-dev ## measure; JSON on standard output
 	@$(BIN)/python -m bench

@@ -6,7 +6,7 @@ import pytest
 
 from pools.domain.amounts import UNLIMITED
 from pools.domain.subpool_lifecycle import SubpoolState
-from scheduling.domain.admission import Gate, LeafFacts, WaitCode, start_verdict, submission_verdict
+from scheduling.domain.admission import Gate, LeafFacts, TreeLimit, WaitCode, start_verdict, submission_verdict
 from scheduling.domain.priorities import Priority
 
 HIGH, NORMAL, LOW = Priority.HIGH, Priority.NORMAL, Priority.LOW
@@ -64,6 +64,26 @@ def test_a_closed_pool_is_closed_to_every_priority(facts: LeafFacts, admin: bool
             assert refusal is not None
             assert not refusal.is_by_quota
             assert words in refusal.violation.message
+
+
+@pytest.mark.parametrize(
+    ("limit", "gang", "words"),
+    [
+        (TreeLimit(12, "team", "borrowing_limit", 4), 12, None),
+        (TreeLimit(12, "team", "borrowing_limit", 4), 13, "the borrowing limit of team is 4"),
+        (TreeLimit(0, "org", "quota", 0), 1, "everything under org is 0"),
+    ],
+)
+def test_a_gang_that_the_idle_tree_cannot_hold_is_refused(limit: TreeLimit, gang: int, words: str | None) -> None:
+    facts = LeafFacts("team", 10, UNLIMITED, tree=limit)
+    refusal = submission_verdict(facts, priority=LOW, largest_gang=gang, ignores_maintenance=False)
+
+    assert (refusal is None) == (words is None)
+    if refusal is not None and words is not None:
+        assert refusal.is_by_quota
+        assert refusal.violation.code == "above_tree"
+        assert words in refusal.violation.message
+        assert dict(refusal.violation.numbers)["limit"] == limit.gpus
 
 
 LEAF, POOL = Gate("team--_shared", 10, 8, UNLIMITED, 8), Gate("team", 100, 50, 60, 55)

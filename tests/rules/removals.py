@@ -1,0 +1,253 @@
+"""The rules of the five designs as they stand in the code, each with the change that removes it and the test that then
+fails.
+
+`code` occurs exactly once in `file`. Rules that the database holds (constraints and triggers) are not here: they are
+tested by raw SQL in `tests/integration` and switched off by the planted faults of `tests/history`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SUBPOOLS = "dynamic subpools"
+SCHEDULING = "scheduling"
+GANGS = "minSubGroup"
+COHORTS = "hierarchical cohorts"
+GPU_QUOTA = "namespaced GPU quota"
+OURS = "our own decisions"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """One rule. `decision` is its number in the design, `test` the test that fails without it."""
+
+    design: str
+    decision: str
+    rule: str
+    file: str
+    code: str
+    without: str
+    test: str
+
+
+_NAMES = "pools/domain/names.py"
+_BALANCE = "pools/domain/quota/pool_balance.py"
+_TREE = "pools/domain/quota/tree.py"
+_ADMISSION = "scheduling/domain/admission.py"
+_GATES = "scheduling/domain/engine/gates.py"
+_PODGROUP = "scheduling/domain/podgroup_rules.py"
+_CAPS = "pools/domain/gpu_quota/checks.py"
+_TEST_NAMES = "tests/unit/ledger/test_names.py"
+_TEST_BALANCE = "tests/unit/ledger/test_pool_balance.py"
+_TEST_ADMISSION = "tests/unit/scheduling/test_admission.py"
+_TEST_TREE = "tests/unit/quota/test_worked_examples.py"
+_TEST_GATES = "tests/unit/engine/test_gates_and_order.py"
+_TEST_PODGROUP = "tests/unit/podgroup/test_validate.py"
+_TEST_CAPS = "tests/unit/gpu_quota/test_checks.py"
+
+REMOVALS = (
+    Removal(
+        SUBPOOLS, "D1", "a name has no --", _NAMES,
+        "elif SEPARATOR in name:", "elif False:", f"{_TEST_NAMES}::test_names",
+    ),
+    Removal(
+        SUBPOOLS, "D1", "a name has lower-case letters, digits and hyphens, a letter first", _NAMES,
+        "elif not _SHORT_NAME.match(name):", "elif False:", f"{_TEST_NAMES}::test_names",
+    ),
+    Removal(
+        SUBPOOLS, "D1", "the longest derived name has at most 63 characters", _NAMES,
+        "if len(derived) > LABEL_LIMIT:", "if False:", f"{_TEST_NAMES}::test_names",
+    ),
+    Removal(
+        SUBPOOLS, "D1", "names that begin with _ are reserved", _NAMES,
+        'if name.startswith("_"):', "if False:", f"{_TEST_NAMES}::test_names",
+    ),
+    Removal(
+        SUBPOOLS, "D2", "the object of the shared queue has no _", _NAMES,
+        'return queue.replace(f"{SEPARATOR}_", f"{SEPARATOR}-")', "return queue", f"{_TEST_NAMES}::test_queue_names",
+    ),
+    Removal(
+        SUBPOOLS, "D3", "a subpool with active work drains", "pools/domain/subpool_lifecycle.py",
+        "return SubpoolState.DELETING if live_workflows else SubpoolState.ARCHIVED", "return SubpoolState.ARCHIVED",
+        "tests/unit/ledger/test_lifecycle.py::test_a_delete_drains_active_work",
+    ),
+    Removal(
+        SUBPOOLS, "D8", "an archived subpool can be recreated", "pools/domain/subpool_lifecycle.py",
+        '    SubpoolTransition(SubpoolState.ARCHIVED, SubpoolState.ACTIVE, "recreate"),\n', "",
+        "tests/unit/ledger/test_lifecycle.py::test_exactly_the_designed_steps_are_allowed",
+    ),
+    Removal(
+        SUBPOOLS, "D4", "a draining subpool has quota 0 in accounting", _BALANCE,
+        "return last_quota if state is SubpoolState.ACTIVE else 0", "return last_quota",
+        f"{_TEST_BALANCE}::test_the_quotas_for_the_scheduler",
+    ),
+    Removal(
+        SUBPOOLS, "D4", "a draining subpool keeps the quota that its work needs, at most its last", _BALANCE,
+        "return min(self.last_quota, self.usage.committed)", "return self.usage.committed",
+        f"{_TEST_BALANCE}::test_the_quotas_for_the_scheduler",
+    ),
+    Removal(
+        SUBPOOLS, "D4", "the shared queue has what all other leaves leave", _BALANCE,
+        "return max(0, self.guarantee - sum(part.scheduling_quota for part in self.subpools))",
+        "return self.unallocated", f"{_TEST_BALANCE}::test_the_quotas_for_the_scheduler",
+    ),
+    Removal(
+        SUBPOOLS, "D7", "a quota is rounded down", _BALANCE, "gpus = math.floor(exact)", "gpus = math.ceil(exact)",
+        f"{_TEST_BALANCE}::test_quotas_are_whole_gpus_floored",
+    ),
+    Removal(
+        SUBPOOLS, "D7", "a quota is not negative", _BALANCE, "if number < 0:", "if False:",
+        f"{_TEST_BALANCE}::test_an_invalid_quota_is_refused_with_a_message",
+    ),
+    Removal(
+        SUBPOOLS, "D7", "the quotas of the subpools stay within the pool", _BALANCE, "if quota <= free:", "if True:",
+        f"{_TEST_BALANCE}::test_a_subpool_gets_at_most_the_unallocated_quota",
+    ),
+    Removal(
+        SUBPOOLS, "D7", "a pool is not reduced below its subpools", _BALANCE,
+        "if guarantee >= balance.allocated:", "if True:",
+        f"{_TEST_BALANCE}::test_a_guarantee_is_never_below_its_subpools",
+    ),
+    Removal(
+        SUBPOOLS, "D6", "a subpool that is not ACTIVE takes no work", _ADMISSION,
+        "if leaf.state not in {None, SubpoolState.ACTIVE}:", "if False:",
+        f"{_TEST_ADMISSION}::test_a_closed_pool_is_closed_to_every_priority",
+    ),
+    Removal(
+        SUBPOOLS, "D6", "a pool in maintenance takes work of osmo-admin only", _ADMISSION,
+        "if leaf.maintenance and not ignores_maintenance:", "if False:",
+        f"{_TEST_ADMISSION}::test_a_closed_pool_is_closed_to_every_priority",
+    ),
+    Removal(
+        SUBPOOLS, "D5", "a gang above the maximum is refused", _ADMISSION,
+        "if largest_gang > leaf.maximum:", "if False:", f"{_TEST_ADMISSION}::test_quota_and_maximum",
+    ),
+    Removal(
+        SUBPOOLS, "D6", "HIGH and NORMAL work above the quota of its leaf is refused", _ADMISSION,
+        "if not priority.is_preemptible and largest_gang > leaf.quota:", "if False:",
+        f"{_TEST_ADMISSION}::test_quota_and_maximum",
+    ),
+    Removal(
+        COHORTS, "D6", "a gang that the cohort tree could never hold is refused", _ADMISSION,
+        "if leaf.tree is not None and largest_gang > leaf.tree.gpus:", "if False:",
+        f"{_TEST_ADMISSION}::test_a_gang_that_the_idle_tree_cannot_hold_is_refused",
+    ),
+    Removal(
+        SUBPOOLS, "D6", "HIGH and NORMAL work starts within the quota of every node above it", _ADMISSION,
+        "if not priority.is_preemptible and gate.used + gpus > gate.quota:", "if False:",
+        f"{_TEST_ADMISSION}::test_start",
+    ),
+    Removal(
+        SUBPOOLS, "D6", "all work starts within the maximum", _ADMISSION,
+        "if gate.total_usage + gpus > gate.maximum:", "if False:", f"{_TEST_ADMISSION}::test_start",
+    ),
+    Removal(
+        SCHEDULING, "limit", "the engine starts nothing above a limit", _GATES,
+        "if above.alloc[r] + amount > above.limit[r]:", "if False:", f"{_TEST_GATES}::test_gate",
+    ),
+    Removal(
+        SCHEDULING, "quota", "the engine starts non-preemptible work within quota", _GATES,
+        "if not preemptible and above.non_preemptible[r] + amount > above.quota[r]:", "if False:",
+        f"{_TEST_GATES}::test_gate",
+    ),
+    Removal(
+        SCHEDULING, "preemption", "only work of lower priority of the same leaf is preempted",
+        "scheduling/domain/engine/phases.py",
+        "return other.preemptible and other.queue is queue and other.fact.priority < priority",
+        "return other.preemptible and other.queue is queue",
+        "tests/unit/engine/test_eviction.py::test_a_preemption_moves_only_lower_priorities_of_its_own_leaf",
+    ),
+    Removal(
+        SCHEDULING, "D11", "a preempted task has exit code 3006", "scheduling/domain/statuses.py",
+        "TaskStatus.FAILED_PREEMPTED: 3006,", "TaskStatus.FAILED_PREEMPTED: 1,",
+        "tests/unit/scheduling/test_statuses.py::test_every_end_of_a_task_is_finished_and_none_before_it",
+    ),
+    Removal(
+        COHORTS, "available", "work starts only while the tree has quota left", _GATES,
+        "return all(amount <= world.columns[r].available(queue.column) for r, amount in request)", "return True",
+        f"{_TEST_GATES}::test_under_a_cohort_every_leaf_is_bounded_by_the_tree",
+    ),
+    Removal(
+        COHORTS, "lending limit", "a node keeps what it does not lend", _TREE,
+        "self.local[x] = max(0, self.subtree[x] - lending)", "self.local[x] = 0",
+        f"{_TEST_TREE}::test_example_a_states",
+    ),
+    Removal(
+        COHORTS, "borrowing limit", "a node borrows at most its limit", _TREE,
+        "most = min(most, room_below + self._own_bound(x))", "pass",
+        f"{_TEST_TREE}::test_story_1_production_borrows_from_research_and_not_the_reverse",
+    ),
+    Removal(
+        COHORTS, "D12", "a tree with a cycle starts nothing new", _TREE,
+        "return self.index[name] not in self.cyclic_indexes", "return True",
+        "tests/unit/quota/test_worked_examples.py::test_a_cycle_admits_nothing_there_and_never_hangs",
+    ),
+    Removal(
+        COHORTS, "D12", "a parent that would close a cycle is refused", "pools/domain/quota/rules.py",
+        "        if parent == name:\n            return path\n", "",
+        "tests/unit/quota/test_rules.py::test_the_whole_cycle_is_named",
+    ),
+    Removal(
+        COHORTS, "debt", "usage beyond a reduced limit is debt", _TREE,
+        "return 0 if allowed == UNLIMITED else max(0, -(self.balance(x) + allowed))", "return 0",
+        f"{_TEST_TREE}::test_example_b_a_tighter_lending_limit_creates_a_debt_and_evicts_no_work",
+    ),
+    Removal(
+        GANGS, "D13", "only one of the two minimums may be set", _PODGROUP,
+        "if sub_group is not None and (member or 0) > 0:", "if False:", f"{_TEST_PODGROUP}::test_one_broken_rule_each",
+    ),
+    Removal(
+        GANGS, "D13", "a minimum is at least 1", _PODGROUP,
+        "if sub_group is not None and sub_group <= 0:", "if False:", f"{_TEST_PODGROUP}::test_one_broken_rule_each",
+    ),
+    Removal(
+        GANGS, "D13", "a leaf has no minSubGroup", _PODGROUP,
+        "if sub_group is not None and not self.children:", "if False:", f"{_TEST_PODGROUP}::test_one_broken_rule_each",
+    ),
+    Removal(
+        GANGS, "D13", "minSubGroup is at most the number of children", _PODGROUP,
+        "if sub_group is not None and 0 < self.children < sub_group:", "if False:",
+        f"{_TEST_PODGROUP}::test_one_broken_rule_each",
+    ),
+    Removal(
+        GANGS, "D13", "a leaf has a minMember", _PODGROUP,
+        "if not self.children and self.member is None:", "if False:", f"{_TEST_PODGROUP}::test_one_broken_rule_each",
+    ),
+    Removal(
+        GANGS, "D13", "names in a PodGroup are unique", _PODGROUP, "if sub.name in first:", "if False:",
+        f"{_TEST_PODGROUP}::test_structural_faults_stop_the_deeper_checks",
+    ),
+    Removal(
+        GPU_QUOTA, "D14", "an amount equal to the cap is allowed", _CAPS,
+        "if cap is not None and have.milli + requested.milli > cap.milli:",
+        "if cap is not None and have.milli + requested.milli >= cap.milli:",
+        f"{_TEST_CAPS}::test_totals_count_every_gpu_exactly",
+    ),
+    Removal(
+        GPU_QUOTA, "D14", "a namespace has at most its maximum of workers", _CAPS,
+        "if spec.max_workers is not None and more.workers and used.workers + more.workers > spec.max_workers:",
+        "if False:", f"{_TEST_CAPS}::test_a_worker_counts_once_whatever_its_gpus",
+    ),
+    Removal(
+        GPU_QUOTA, "D14", "a decrease is never refused", _CAPS,
+        "if cap is not None and requested.milli > was.milli and have.milli - was.milli + requested.milli > cap.milli:",
+        "if cap is not None and have.milli - was.milli + requested.milli > cap.milli:",
+        f"{_TEST_CAPS}::test_only_increased_amounts_of_a_change_are_checked",
+    ),
+    Removal(
+        GPU_QUOTA, "D14", "one worker stays within the single caps", _CAPS,
+        "if cap is not None and cap.milli and requested.milli > cap.milli:", "if False:",
+        f"{_TEST_CAPS}::test_caps_on_one_worker_are_per_gpu",
+    ),
+    Removal(
+        GPU_QUOTA, "D14", "the alert is strictly above the threshold", "pools/domain/gpu_quota/status.py",
+        "if gauge.available_percent < 100 - spec.threshold]", "if gauge.available_percent <= 100 - spec.threshold]",
+        "tests/unit/gpu_quota/test_status.py::test_the_alert_condition_compares_the_exact_percent",
+    ),
+    Removal(
+        OURS, "D10", "roles count for their pool only", "pools/domain/roles.py",
+        "return pool is not None and permission in actor.permissions_by_pool.get(pool, frozenset())",
+        "return pool is not None and any(permission in each for each in actor.permissions_by_pool.values())",
+        "tests/unit/ledger/test_roles.py::test_the_table",
+    ),
+)  # fmt: skip
