@@ -24,8 +24,11 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     from osmo_admin.ops.certificates import ensure_certificate
     from osmo_admin.ops.processes import start_child, stop_children
     from pools.models import Backend
+    from scheduling.models import QueueGuard
+    from scheduling.services.webhooks.marks import current_mark
 
-    Backend.objects.create(name="bench-hooks", kind=Backend.Kind.KUBERNETES, namespace="bench-hooks")
+    row = Backend.objects.create(name="bench-hooks", kind=Backend.Kind.KUBERNETES, namespace="bench-hooks")
+    guard = QueueGuard.objects.create(backend=row, mode=QueueGuard.Mode.ENFORCE)
     folder = installation.data_dir / "bench-webhook"
     certificate = ensure_certificate(folder, ["127.0.0.1"])
     port = find_free_port()
@@ -37,7 +40,7 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
         report: dict[str, Any] = {}
         for name, queue in (("allowed", ALLOWED), ("refused", REFUSED)):
             for clients in (1, 8):
-                request = LoadRequest("POST", "/webhooks/pod/bench-hooks", _review_body(queue))
+                request = LoadRequest("POST", f"/webhooks/pod/bench-hooks/{current_mark(guard)}", _review_body(queue))
                 result = load(
                     url, "", clients=clients, seconds=seconds, next_request=lambda *_, r=request: r, trust=trust
                 )

@@ -21,6 +21,8 @@ CONNECTIONS = 4096
 OTHER_FILES = 256
 # Milliseconds for the headers of a request, and for the pause before the next request on a connection.
 HEADER_TIMEOUT_MS = 30_000
+# For the cluster process: the file of the authority that signed the certificate of the webhook server.
+WEBHOOK_AUTHORITY = "OSMO_WEBHOOK_AUTHORITY"
 # The folder for the shared counters of the web processes; it must be empty when they start.
 METRICS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 # The address of the database with the role that owns the tables.

@@ -136,7 +136,8 @@ class Supervisor:
         self._start_webhook()
         self._start_service(process_commands.WORKER, process_commands.worker_command())
         self._start_service(process_commands.BEAT, process_commands.beat_command())
-        self._start_service(process_commands.CLUSTERS, process_commands.clusters_command())
+        shown = {process_commands.WEBHOOK_AUTHORITY: str(self.data.webhook / "ca.crt")}
+        self._start_service(process_commands.CLUSTERS, process_commands.clusters_command(), shown)
         self._wait_ready()
         self._print_summary(public_url, login)
 

@@ -19,8 +19,8 @@ ANSWER = object_with({"apiVersion": TEXT, "kind": TEXT, "response": OBJECT})
 
 
 class GpuReview(View):
-    """The review of a worker's pod before its creation, or of its binding. An API server has no login; only a request
-    with the backend's token, which is in the webhook configuration of its cluster, makes a reservation."""
+    """The review of a worker's pod before its creation or change, or of its binding. An API server has no login; the
+    mark in the address proves which cluster calls. Without it every request is allowed and the answer tells nothing."""
 
     authentication_classes = ()
     permission_classes = ()
@@ -29,7 +29,7 @@ class GpuReview(View):
         "Review a GPU worker's pod for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True
     )
     def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
-        return Response(review_gpu_request(body_object(request), backend=backend, token=mark))
+        return Response(review_gpu_request(body_object(request), backend=backend, mark=mark))
 
 
 class GpuRebuild(View):

@@ -13,7 +13,17 @@ from pools.api.request_parsing import (
     reject_unknown_keys,
     unwrap_body,
 )
-from pools.api.schema import DATETIME, DRY_RUN, INTEGER, OBJECT, TEXT, array_of, describe_operation, object_with
+from pools.api.schema import (
+    BOOLEAN,
+    DATETIME,
+    DRY_RUN,
+    INTEGER,
+    OBJECT,
+    TEXT,
+    array_of,
+    describe_operation,
+    object_with,
+)
 from pools.api.views import View
 from pools.permissions import require_platform
 from pools.services.dry_run import read_effect
@@ -33,7 +43,12 @@ REVIEW = object_with(
     {"apiVersion": TEXT, "kind": TEXT, "request": OBJECT}, required=["apiVersion", "request"], additional=True
 )
 ANSWER = object_with({"apiVersion": TEXT, "kind": TEXT, "response": OBJECT})
-SETTINGS = {"mode": {"type": "string", "enum": list(GUARD_MODES)}, "identity": TEXT, "accounts": array_of(TEXT)}
+SETTINGS = {
+    "mode": {"type": "string", "enum": list(GUARD_MODES)},
+    "identity": TEXT,
+    "accounts": array_of(TEXT),
+    "strict_minimums": BOOLEAN,
+}
 WEBHOOK_SETTINGS = object_with({"backend": TEXT, **SETTINGS, "version": INTEGER})
 BYPASS = object_with(
     {
@@ -52,16 +67,16 @@ BYPASS = object_with(
 
 
 class _AdmissionReview(View):
-    """An API server has no login here: the answer contains only data from its request, and the request changes
-    nothing."""
+    """An API server has no login here; the mark in the address proves which cluster calls. Without it the answer
+    contains only data from the request."""
 
     authentication_classes = ()
     permission_classes = ()
     kind: WorkloadKind
 
-    def review_response(self, request: Request, backend: str | None) -> Response:
+    def review_response(self, request: Request, backend: str | None, mark: str) -> Response:
         """The AdmissionReview with our answer."""
-        return Response(review_object(self.kind, body_object(request), backend=backend))
+        return Response(review_object(self.kind, body_object(request), backend=backend, mark=mark))
 
 
 class PodReview(_AdmissionReview):
@@ -70,8 +85,8 @@ class PodReview(_AdmissionReview):
     kind = WorkloadKind.POD
 
     @describe_operation("Review a pod for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True)
-    def post(self, request: Request, backend: str | None = None) -> Response:
-        return self.review_response(request, backend)
+    def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
+        return self.review_response(request, backend, mark)
 
 
 class PodGroupReview(_AdmissionReview):
@@ -80,8 +95,8 @@ class PodGroupReview(_AdmissionReview):
     kind = WorkloadKind.POD_GROUP
 
     @describe_operation("Review a PodGroup for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True)
-    def post(self, request: Request, backend: str | None = None) -> Response:
-        return self.review_response(request, backend)
+    def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
+        return self.review_response(request, backend, mark)
 
 
 class WebhookSettings(View):

@@ -29,7 +29,7 @@ class TreeLimit:
         """The number of the tree that sets the bound, in words."""
         if self.limit == "borrowing_limit":
             return f"the borrowing limit of {self.node} is {amount_text(self.bound)}"
-        return f"everything under {self.node} is {amount_text(self.bound)}"
+        return f"no more than {amount_text(self.bound)} of everything under {self.node} can reach it"
 
 
 @dataclass(frozen=True, slots=True)

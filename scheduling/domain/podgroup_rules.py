@@ -7,8 +7,9 @@ as unset if `minSubGroup` is set.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pools.domain.errors import Violation
@@ -63,6 +64,35 @@ class PodGroup:
 def validate_pod_group(manifest: object) -> list[Violation]:
     """All violations of a PodGroup manifest; it is valid when none has severity `error`."""
     return read_pod_group(manifest)[1]
+
+
+def lenient_violations(manifest: Mapping[str, Any], found: Sequence[Violation], *, is_change: bool) -> list[Violation]:
+    """The same violations, where those that KAI 0.17 takes are only warnings (reference kai.md, section 4.2): minimums
+    of 0, more SubGroups required than there are, and, in a change, a minimum of pods on an inner SubGroup."""
+    return [
+        replace(each, severity=WARNING) if _is_taken_by_kai(manifest, each, is_change=is_change) else each
+        for each in found
+    ]
+
+
+def _is_taken_by_kai(manifest: Mapping[str, Any], violation: Violation, *, is_change: bool) -> bool:
+    if violation.code in {"min_member_not_positive", "min_sub_group_not_positive"}:
+        return _value_at(manifest, violation.path) == 0
+    if violation.code == "leaf_with_min_sub_group":
+        return violation.path == KUBERNETES_NAMES.field_path(-1, KUBERNETES_NAMES.min_sub_group)
+    return violation.code == "min_sub_group_above_children" or (is_change and violation.code == "inner_with_min_member")
+
+
+def _value_at(manifest: Mapping[str, Any], path: str) -> object:
+    """The value of a minimum by the path of its violation."""
+    spec = manifest["spec"]
+    found = _SUB_GROUP_PATH.fullmatch(path)
+    if found is None:
+        return spec.get(path.rpartition(".")[2])
+    return spec[KUBERNETES_NAMES.groups][int(found["position"])].get(found["field"])
+
+
+_SUB_GROUP_PATH = re.compile(r"spec\.subGroups\[(?P<position>\d+)\]\.(?P<field>\w+)")
 
 
 def is_valid(violations: Sequence[Violation]) -> bool:

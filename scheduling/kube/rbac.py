@@ -26,7 +26,7 @@ CLUSTER_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
     ),  # the use of nodes and of GPU quotas by foreign pods
     (resource_kinds.NAMESPACE, ("get",)),  # the connection test
     (resource_kinds.VALIDATING_WEBHOOK, ("get", "create", "patch", "delete")),
-    (resource_kinds.GPU_RESOURCE_QUOTA, READ_VERBS),
+    (resource_kinds.GPU_RESOURCE_QUOTA, LIST_VERBS),
     (resource_kinds.EVENT, ("create", "patch")),  # on objects that we dispatch, repair or refuse, in any namespace
 )
 NAMESPACE_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
@@ -44,7 +44,7 @@ def rbac_manifests(namespace: str, account: str = FIELD_MANAGER) -> list[Object]
     status = {
         "apiGroups": [resource_kinds.GPU_RESOURCE_QUOTA.group],
         "resources": [f"{resource_kinds.GPU_RESOURCE_QUOTA.plural}/status"],
-        "verbs": ["get", "patch", "update"],
+        "verbs": ["patch"],
     }
     whoami = {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"]}
     wide = [*map(_rule, CLUSTER_RULES), status, whoami]

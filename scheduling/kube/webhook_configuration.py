@@ -1,34 +1,43 @@
-"""Our ValidatingWebhookConfiguration in a cluster: its manifest, its installation, and reading the installed one.
+"""Our ValidatingWebhookConfiguration in a cluster: its manifest, its installation, and the comparison of the installed
+one with the manifest.
 
-Only objects that name a queue or a gang are sent to us, so that an outage of ours blocks no other pods.
+Only objects that claim something of ours are sent to webhooks that fail closed, so that an outage of ours holds up
+nobody else's work. Webhooks about other software's objects ignore failures, and wait one second for an answer.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduling.domain.cluster import review_conditions
 from scheduling.domain.cluster.gpu_pod import WORKER_LABEL, WORKER_VALUE
-from scheduling.domain.cluster.naming import FIELD_MANAGER, POD_GROUP_OF_POD
-from scheduling.domain.cluster.queue_access import QUEUE_LABELS
-from scheduling.domain.kubernetes_json import Object
+from scheduling.domain.cluster.naming import FIELD_MANAGER, MANAGED_BY_LABEL
+from scheduling.domain.kubernetes_json import Object, ReadOnlyObject
 from scheduling.kube import errors, resource_kinds
 from scheduling.kube.port import Cluster, ResourceKind
 
 TIMEOUT_SECONDS = 5
+TIMEOUT_FOR_OTHERS_SECONDS = 1
+"""How long an API server waits for our answer about objects of other software."""
+
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
-_BINDING = "gpu-quota-binding"
 SELF_SUBJECT_REVIEW = ResourceKind(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
 )
+_SELECTORS = ("namespaceSelector", "objectSelector")  # an added key would exempt objects
+_FAIL, _IGNORE = "Fail", "Ignore"
+_CREATE, _CHANGE = ("CREATE",), ("CREATE", "UPDATE")
+_PATH = re.compile(r"(?P<base>.*)/webhooks/(?:pod|podgroup|gpu_quota)/(?P<backend>[^/]+)(?:/[^/]+)?/?")
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookAddress:
-    """Our address for the API server: a URL, or a Service in the cluster. `ca_certificate` is the PEM that the API
-    server must trust."""
+    """Our address for the API server: a URL, or a Service in the cluster. `ca_certificate` are the PEM certificates
+    that the API server must trust: during a change of the authority the new one and the old one."""
 
     ca_certificate: str
     url: str = ""
@@ -38,15 +47,18 @@ class WebhookAddress:
 
 @dataclass(frozen=True, slots=True)
 class WebhookSpec:
-    """The desired webhooks of one backend. `fails_closed`: the API server refuses while we do not answer.
-    `namespace_selector` is a label selector in the API's form; None: every namespace except the system's."""
+    """The desired webhooks of one backend. `namespace` is that of its work, `mark` the unguessable part of each
+    address. `fails_closed`: the API server refuses what claims something of ours while we do not answer.
+    `namespace_selector` is a label selector in the API's form; None: every namespace except the system's.
+    `gpu_namespaces` are the namespaces with a GPU quota."""
 
     backend: str
+    namespace: str
+    mark: str
     address: WebhookAddress
     fails_closed: bool
     namespace_selector: Mapping[str, Any] | None = field(default=None)
-    gpu_quota_token: str = ""
-    """The token that proves which cluster calls; without a token there are no webhooks for GPU quota."""
+    gpu_namespaces: Sequence[str] = ()
 
 
 def configuration_name(backend: str) -> str:
@@ -55,94 +67,91 @@ def configuration_name(backend: str) -> str:
 
 
 def webhook_configuration(spec: WebhookSpec) -> Object:
-    """The manifest. Pods are sent when they name a queue or a gang, PodGroups always."""
-    labelled = [f"has(object.metadata.labels) && '{label}' in object.metadata.labels" for label in QUEUE_LABELS]
-    annotated = f"has(object.metadata.annotations) && '{POD_GROUP_OF_POD}' in object.metadata.annotations"
-    names_queue_or_gang = " || ".join(f"({part})" for part in (*labelled, annotated))
+    """The manifest of all webhooks of a backend."""
     return {
-        "metadata": {
-            "name": configuration_name(spec.backend),
-            "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
-        },
-        "webhooks": [
-            _webhook(spec, "pod", "", "v1", "pods", names_queue_or_gang),
-            _webhook(
-                spec,
-                "podgroup",
-                resource_kinds.POD_GROUP.group,
-                resource_kinds.POD_GROUP.version,
-                resource_kinds.POD_GROUP.plural,
-                "",
-            ),
-            *(_gpu_webhooks(spec) if spec.gpu_quota_token else ()),
-        ],
+        "metadata": {"name": configuration_name(spec.backend), "labels": {MANAGED_BY_LABEL: FIELD_MANAGER}},
+        "webhooks": list(_webhooks(spec)),
     }
 
 
-def _gpu_webhooks(spec: WebhookSpec) -> list[Object]:
-    """GPU quota is checked when a worker's pod is created, and when any pod is bound: a binding does not show its pod's
-    labels. While we do not answer, bindings are allowed; their pods are counted when they are observed."""
-    pods = _webhook(spec, "gpu_quota", "", "v1", "pods", "")
-    pods["rules"][0]["operations"] = ["CREATE"]
-    pods["objectSelector"] = {"matchLabels": {WORKER_LABEL: WORKER_VALUE}}
-    bindings = _webhook(spec, "gpu_quota", "", "v1", "pods/binding", "")
-    bindings["rules"][0]["operations"] = ["CREATE"]
-    bindings["failurePolicy"] = "Ignore"
-    for name, webhook in (("gpu-quota", pods), (_BINDING, bindings)):
-        webhook["name"] = f"{name}.{spec.backend}.osmo-admin.local"
-        _set_path(webhook["clientConfig"], f"/webhooks/gpu_quota/{spec.backend}/{spec.gpu_quota_token}", spec)
-    return [pods, bindings]
+def _webhooks(spec: WebhookSpec) -> Iterator[Object]:
+    pods = ("", "v1", "pods")
+    groups = (resource_kinds.POD_GROUP.group, resource_kinds.POD_GROUP.version, resource_kinds.POD_GROUP.plural)
+    has_quota = review_conditions.in_namespaces(spec.gpu_namespaces)
+    worker = {"matchLabels": {WORKER_LABEL: WORKER_VALUE}}
+    claims = {"claims-something-of-osmo": review_conditions.pod_claims(spec.namespace)}
+    yield _webhook(spec, "pod", "pod", pods, claims)
+    claims = {"claims-something-of-osmo": review_conditions.pod_group_claims(spec.namespace)}
+    yield _webhook(spec, "podgroup", "podgroup", groups, claims)
+    unusual = {"has-unusual-minimums": review_conditions.unusual_minimums(spec.namespace)}
+    yield _webhook(spec, "podgroup-minimums", "podgroup", groups, unusual, is_about_others=True)
+    new = {"is-a-new-worker": review_conditions.new_worker()}
+    inside, outside = {"namespace-has-a-quota": has_quota}, {"namespace-has-no-quota": f"!({has_quota})"}
+    yield _webhook(spec, "gpu-quota", "gpu_quota", pods, inside | new, objects=worker)
+    # A quota that is newer than this configuration is checked too, as long as we answer.
+    yield _webhook(spec, "gpu-quota-elsewhere", "gpu_quota", pods, outside | new, objects=worker, is_about_others=True)
+    # A binding does not show the labels of its pod. Pods that are bound unseen are counted when they are observed.
+    bindings = ("", "v1", "pods/binding")
+    yield _webhook(spec, "gpu-quota-binding", "gpu_quota", bindings, inside, operations=_CREATE, is_about_others=True)
 
 
-def _set_path(client: Object, path: str, spec: WebhookSpec) -> None:
-    if "service" in client:
-        client["service"]["path"] = path
-    else:
-        client["url"] = spec.address.url.rstrip("/") + path
+def _webhook(
+    spec: WebhookSpec,
+    name: str,
+    path: str,
+    resource: tuple[str, str, str],
+    conditions: Mapping[str, str],
+    *,
+    operations: Sequence[str] = _CHANGE,
+    objects: Mapping[str, Any] | None = None,
+    is_about_others: bool = False,
+) -> Object:
+    group, version, plural = resource
+    rule = {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "operations": list(operations),
+        "resources": [plural],
+        "scope": "Namespaced",
+    }
+    outside = {
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(SYSTEM_NAMESPACES)}
+        ]
+    }
+    return {
+        "name": f"{name}.{spec.backend}.osmo-admin.local",
+        "clientConfig": _client(spec, f"/webhooks/{path}/{spec.backend}/{spec.mark}"),
+        "rules": [rule],
+        "failurePolicy": _FAIL if spec.fails_closed and not is_about_others else _IGNORE,
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": dict(spec.namespace_selector) if spec.namespace_selector is not None else outside,
+        "objectSelector": dict(objects or {}),
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": TIMEOUT_FOR_OTHERS_SECONDS if is_about_others else TIMEOUT_SECONDS,
+        "admissionReviewVersions": ["v1"],
+        "matchConditions": [{"name": key, "expression": expression} for key, expression in conditions.items()],
+    }
 
 
-def _webhook(spec: WebhookSpec, what: str, group: str, version: str, plural: str, condition: str) -> Object:
-    path = f"/webhooks/{what}/{spec.backend}"
+def _client(spec: WebhookSpec, path: str) -> Object:
     client: Object = {"caBundle": base64.b64encode(spec.address.ca_certificate.encode()).decode()}
     if spec.address.service is not None:
         namespace, service = spec.address.service
         client["service"] = {"namespace": namespace, "name": service, "path": path, "port": spec.address.port}
     else:
         client["url"] = spec.address.url.rstrip("/") + path
-    outside = {
-        "matchExpressions": [
-            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(SYSTEM_NAMESPACES)}
-        ]
-    }
-    webhook: Object = {
-        "name": f"{what}.{spec.backend}.osmo-admin.local",
-        "clientConfig": client,
-        "rules": [
-            {
-                "apiGroups": [group],
-                "apiVersions": [version],
-                "operations": ["CREATE", "UPDATE"],
-                "resources": [plural],
-                "scope": "Namespaced",
-            }
-        ],
-        "failurePolicy": "Fail" if spec.fails_closed else "Ignore",
-        "matchPolicy": "Equivalent",
-        "namespaceSelector": dict(spec.namespace_selector) if spec.namespace_selector is not None else outside,
-        "sideEffects": "NoneOnDryRun",
-        "timeoutSeconds": TIMEOUT_SECONDS,
-        "admissionReviewVersions": ["v1"],
-    }
-    if condition:
-        webhook["matchConditions"] = [{"name": "names-a-queue-or-a-gang", "expression": condition}]
-    return webhook
+    return client
 
 
 def install_configuration(cluster: Cluster, spec: WebhookSpec) -> None:
-    """Install or update the configuration. Raises ClusterError."""
-    cluster.apply(
-        resource_kinds.VALIDATING_WEBHOOK, webhook_configuration(spec), field_manager=FIELD_MANAGER, force=True
-    )
+    """Install or update the configuration; webhooks that others added to it are removed. Raises ClusterError."""
+    body = webhook_configuration(spec)
+    name = configuration_name(spec.backend)
+    try:
+        cluster.merge(resource_kinds.VALIDATING_WEBHOOK, name, body, field_manager=FIELD_MANAGER)
+    except errors.ObjectNotFound:
+        cluster.create(resource_kinds.VALIDATING_WEBHOOK, body, field_manager=FIELD_MANAGER)
 
 
 def remove_configuration(cluster: Cluster, backend: str) -> bool:
@@ -154,31 +163,71 @@ def remove_configuration(cluster: Cluster, backend: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledWebhook:
-    """Our configuration as it is in a cluster."""
-
-    fails_closed: bool
-    address: str
-    ca_certificates: frozenset[str]
-    """The certificate authorities that the API server trusts, as PEM."""
-
-
-def read_installed_webhook(cluster: Cluster, backend: str) -> InstalledWebhook | None:
-    """The installed configuration; None when there is none."""
+def read_configuration(cluster: Cluster, backend: str) -> Object | None:
+    """The installed configuration; None when there is none. Raises ClusterError."""
     try:
-        found = cluster.get(resource_kinds.VALIDATING_WEBHOOK, configuration_name(backend))
+        return cluster.get(resource_kinds.VALIDATING_WEBHOOK, configuration_name(backend))
     except errors.ObjectNotFound:
         return None
-    hooks = found.get("webhooks") or []
-    clients = [hook.get("clientConfig") or {} for hook in hooks]
-    first = clients[0] if clients else {}
-    service = first.get("service") or {}
-    address = first.get("url") or f"Service {service.get('namespace')}/{service.get('name')}"
-    bundles = {base64.b64decode(client.get("caBundle") or "").decode(errors="replace") for client in clients}
-    reviewing = [hook for hook in hooks if not str(hook.get("name", "")).startswith(_BINDING)]
-    closed = bool(reviewing) and all(hook.get("failurePolicy") == "Fail" for hook in reviewing)
-    return InstalledWebhook(closed, address, frozenset(bundles))
+
+
+def configuration_differences(installed: ReadOnlyObject, spec: WebhookSpec) -> list[str]:
+    """What differs between the installed configuration and the desired one, one sentence for each webhook. No sentence
+    contains the mark."""
+    there = {str(hook.get("name")): hook for hook in installed.get("webhooks") or []}
+    wanted = {hook["name"]: hook for hook in webhook_configuration(spec)["webhooks"]}
+    found = []
+    for name, hook in wanted.items():
+        if name not in there:
+            found.append(f"Webhook {name} is missing.")
+        elif fields := [key for key, value in hook.items() if not _is_as_wanted(key, there[name].get(key), value)]:
+            found.append(f"Webhook {name} differs in {', '.join(fields)}.")
+    return found + [f"Webhook {name} is not one of ours." for name in there if name not in wanted]
+
+
+def _is_as_wanted(key: str, installed: Any, wanted: Any) -> bool:
+    return bool((installed or {}) == wanted) if key in _SELECTORS else _contains(installed, wanted)
+
+
+def _contains(installed: Any, wanted: Any) -> bool:
+    """Whether the installed value has everything wanted. The API server fills in defaults of its own in maps."""
+    if isinstance(wanted, Mapping):
+        return isinstance(installed, Mapping) and all(_contains(installed.get(key), wanted[key]) for key in wanted)
+    if isinstance(wanted, list):
+        return isinstance(installed, list) and len(installed) == len(wanted) and all(map(_contains, installed, wanted))
+    return bool(installed == wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledWebhook:
+    """Our configuration as it is in a cluster. `fails_closed`: while we do not answer, nobody uses our queues."""
+
+    address: WebhookAddress
+    fails_closed: bool
+    namespace_selector: Mapping[str, Any] | None
+
+
+def read_installed(configuration: ReadOnlyObject, backend: str) -> InstalledWebhook | None:
+    """Address and policy of an installed configuration; None if its first webhook does not call this backend's."""
+    hooks = configuration.get("webhooks") or []
+    hook = next((each for each in hooks if str(each.get("name", "")).startswith(f"pod.{backend}.")), None)
+    client = (hook or {}).get("clientConfig") or {}
+    service = client.get("service") or {}
+    found = _PATH.fullmatch(client.get("url") or service.get("path") or "")
+    if hook is None or found is None or found["backend"] != backend:
+        return None
+    authorities = base64.b64decode(client.get("caBundle") or "").decode(errors="replace")
+    if service:
+        address = WebhookAddress(
+            authorities, service=(service["namespace"], service["name"]), port=int(service.get("port") or 443)
+        )
+    else:
+        address = WebhookAddress(authorities, url=found["base"])
+    selector = hook.get("namespaceSelector")
+    is_default = any(
+        each.get("values") == list(SYSTEM_NAMESPACES) for each in (selector or {}).get("matchExpressions") or []
+    )
+    return InstalledWebhook(address, hook.get("failurePolicy") == _FAIL, None if is_default else selector)
 
 
 def read_own_username(cluster: Cluster) -> str:

@@ -5,7 +5,7 @@ from scheduling.models.config import WorkflowConfig
 from scheduling.models.decision import Decision
 from scheduling.models.dirty import BackendDirtyMark, BackendSchedulingState
 from scheduling.models.gpu_controller import GpuControllerLease
-from scheduling.models.guard import Bypass, QueueGuard
+from scheduling.models.guard import Bypass, QueueGuard, UnmarkedReviews, WebhookInstallation
 from scheduling.models.queue_sync import QueueDrift, QueueSync
 from scheduling.models.workflow import Group, Task, Workflow, WorkflowName
 
@@ -22,6 +22,8 @@ __all__ = [
     "QueueGuard",
     "QueueSync",
     "Task",
+    "UnmarkedReviews",
+    "WebhookInstallation",
     "Workflow",
     "WorkflowConfig",
     "WorkflowName",

@@ -12,7 +12,10 @@ from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 class QueueGuard(models.Model):
     """The settings of the admission webhooks of one backend. `identity` is our own user name in the cluster, and
     `accounts` are other users or groups that may use its queues, as the API server names them
-    (`system:serviceaccount:team:runner`)."""
+    (`system:serviceaccount:team:runner`). `strict_minimums` refuses PodGroups of other software that KAI would take.
+
+    `mark_generation` counts the rotations of the mark in the addresses of the webhooks; until `previous_mark_until` the
+    mark before the last rotation is believed too."""
 
     class Mode(models.TextChoices):
         OFF = "off", "off: allow everything"
@@ -23,6 +26,9 @@ class QueueGuard(models.Model):
     mode = models.TextField(choices=Mode.choices, default=Mode.AUDIT)
     identity = models.TextField(blank=True)
     accounts = models.JSONField(default=list, blank=True)
+    strict_minimums = models.BooleanField(default=False)
+    mark_generation = models.PositiveIntegerField(default=1)
+    previous_mark_until = models.DateTimeField(null=True)
     version = models.PositiveIntegerField(default=1)
 
     class Meta:
@@ -46,6 +52,67 @@ class QueueGuard(models.Model):
 
     def __str__(self) -> str:
         return f"webhooks of {self.backend_id}"
+
+
+class WebhookInstallation(models.Model):
+    """The webhook configuration that a cluster should have, and what was last found there.
+
+    `url`, or the Service, is our address for the API server; `authorities` are the PEM certificates that it trusts.
+    `fails_closed` None follows the mode of the guard. After `removed_at` the cluster should have none. `problem` is the
+    last thing that was wrong and is not put right, or empty; `repair` says what was put back at `repaired_at`.
+    """
+
+    backend = models.OneToOneField(
+        Backend, on_delete=models.CASCADE, primary_key=True, related_name="webhook_installation"
+    )
+    url = models.TextField(blank=True)
+    service = models.TextField(blank=True)
+    service_port = models.PositiveIntegerField(default=443)
+    authorities = models.TextField(blank=True)
+    fails_closed = models.BooleanField(null=True)
+    namespace_selector = models.JSONField(null=True)
+    removed_at = models.DateTimeField(null=True)
+    problem = models.TextField(blank=True)
+    checked_at = models.DateTimeField(null=True)
+    repair = models.TextField(blank=True)
+    repairs = models.PositiveIntegerField(default=0)
+    repaired_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(url="") ^ models.Q(service=""),
+                name="webhook_has_one_address",
+                violation_error_message="The webhooks of a cluster have a URL or a Service as their address.",
+            )
+        ]
+        triggers = [
+            AuditTrigger(
+                subject="'webhook/' || (SELECT name FROM pools_backend "
+                "WHERE id = COALESCE(NEW.backend_id, OLD.backend_id))",
+                action="CASE TG_OP WHEN 'INSERT' THEN 'webhook.installed' WHEN 'DELETE' THEN 'webhook.deleted' "
+                "ELSE CASE WHEN NEW.removed_at IS NOT NULL THEN 'webhook.removed' "
+                "WHEN NEW.repairs > OLD.repairs THEN 'webhook.put_back' ELSE 'webhook.installed' END END",
+                ignore=["problem", "checked_at"],
+            ),
+            NoTruncateTrigger("The table of installed webhooks"),
+        ]
+
+    def __str__(self) -> str:
+        return f"installed webhooks of {self.backend_id}"
+
+
+class UnmarkedReviews(models.Model):
+    """Reviews that were asked for a backend without the mark of its webhooks: by anybody on the network, or by a
+    cluster whose configuration is older than the mark. They are only counted, at intervals of seconds."""
+
+    backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="unmarked_reviews")
+    attempts = models.PositiveBigIntegerField(default=0)
+    first_at = models.DateTimeField(db_default=Now())
+    last_at = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return f"unmarked reviews of {self.backend_id}"
 
 
 class Bypass(models.Model):

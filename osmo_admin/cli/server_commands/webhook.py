@@ -1,9 +1,10 @@
-"""`webhook install|remove|manifest|status`: certificates and the webhook configuration of a cluster."""
+"""`webhook install|remove|manifest|rotate|status`: certificates and the webhook configuration of a cluster."""
 
 from __future__ import annotations
 
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -52,10 +53,19 @@ def install(
     identity: Annotated[
         str, typer.Option(help="User name of OSMO Admin in the cluster. Default: read from the cluster.")
     ] = "",
+    strict_minimums: Annotated[
+        bool | None,
+        typer.Option(
+            "--strict-minimums/--lenient-minimums",
+            help="Refuse, or take, PodGroups of other software with minimums that KAI takes and OSMO Admin does not. "
+            "Default: the current setting; lenient at first.",
+        ),
+    ] = None,
     namespaces: NamespacesOption = "",
     fail_closed: FailClosedOption = None,
 ) -> None:
-    """Create or renew the certificate and install the webhook configuration in the cluster. Safe to repeat."""
+    """Create or renew the certificate and install the webhook configuration in the cluster. Safe to repeat. The running
+    installation then puts back what others change in it."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
     from scheduling.services.webhooks.installation import install_webhook
@@ -68,6 +78,7 @@ def install(
         address=address,
         mode=mode or None,
         identity=identity,
+        strict_minimums=strict_minimums,
         fails_closed=fail_closed,
         namespace_selector=_parse_selector(namespaces),
     )
@@ -104,24 +115,46 @@ def manifest(
     namespaces: NamespacesOption = "",
     fail_closed: FailClosedOption = None,
 ) -> None:
-    """Print manifests for an admin of the cluster: ServiceAccount, least rights, webhook configuration."""
+    """Print manifests for an admin of the cluster: ServiceAccount, least rights, and the webhook configuration that
+    `install` would install. It allows everything unless the webhooks are in mode enforce already."""
     use_django(data_dir)
     import yaml
 
-    from pools.services.backends import get_backend
+    from pools.domain.roles import SYSTEM
     from scheduling.kube import resource_kinds
     from scheduling.kube.rbac import rbac_manifests
-    from scheduling.kube.webhook_configuration import WebhookSpec, webhook_configuration
-    from scheduling.models import QueueGuard
-    from scheduling.services.webhooks.queue_guard import queue_guard_for
+    from scheduling.kube.webhook_configuration import webhook_configuration
+    from scheduling.services.webhooks.installation import printed_webhooks
 
-    row = get_backend(backend)
     _, address = _webhook_address(data_dir, url, service, service_port)
-    closed = queue_guard_for(row).mode == QueueGuard.Mode.ENFORCE if fail_closed is None else fail_closed
-    kind = resource_kinds.VALIDATING_WEBHOOK
-    hooks = webhook_configuration(WebhookSpec(backend, address, closed, _parse_selector(namespaces)))
-    everything = [*rbac_manifests(row.namespace), {"apiVersion": kind.api_version, "kind": kind.name, **hooks}]
+    spec = printed_webhooks(
+        actor=SYSTEM,
+        backend=backend,
+        address=address,
+        fails_closed=fail_closed,
+        namespace_selector=_parse_selector(namespaces),
+    )
+    kind, hooks = resource_kinds.VALIDATING_WEBHOOK, webhook_configuration(spec)
+    everything = [*rbac_manifests(spec.namespace), {"apiVersion": kind.api_version, "kind": kind.name, **hooks}]
     print(yaml.safe_dump_all(everything, sort_keys=False), end="")
+
+
+@app.command()
+def rotate(
+    backend: BackendArgument,
+    data_dir: DataDirOption = None,
+    keep_minutes: Annotated[
+        int, typer.Option(min=0, max=1440, help="Minutes in which the addresses with the old mark are still believed.")
+    ] = 1,
+) -> None:
+    """Give the addresses of the webhooks a new secret mark. The running installation puts them into the cluster within
+    seconds; a configuration from a printed manifest needs a new manifest."""
+    use_django(data_dir)
+    from pools.domain.roles import SYSTEM
+    from scheduling.services.webhooks.marks import rotate_mark
+
+    rotate_mark(actor=SYSTEM, backend=backend, keep_previous=timedelta(minutes=keep_minutes))
+    print(f"The webhooks of backend {backend} have a new mark; the old one is believed for {keep_minutes} minutes.")
 
 
 @app.command()
@@ -152,10 +185,11 @@ def status(
         "identity": policy_status.guard.identity,
         "accounts": policy_status.guard.accounts,
         "installed": installed is not None,
-        "address": installed.address if installed else None,
+        "address": _address_text(installed.address) if installed else None,
         "fails_closed": installed.fails_closed if installed else None,
         "certificate_days_left": certificate.days_left() if certificate else None,
         "bypass_tries": policy_status.bypass_attempts,
+        "unmarked_reviews": policy_status.unmarked,
         "faults": faults,
     }
     if output == "json":
@@ -186,6 +220,11 @@ def _webhook_address(data_dir: Path | None, url: str, service: str, port: int) -
         raise OperationError("Name the address for the cluster: --url https://HOST:PORT, or --service NAMESPACE/NAME.")
     certificate = ensure_certificate(folder, [parts.hostname])
     return certificate, WebhookAddress(certificate.authority, url=url)
+
+
+def _address_text(address: Any) -> str:
+    """The address without the mark, which is a secret."""
+    return address.url or f"Service {'/'.join(address.service)} port {address.port}"
 
 
 def _stored_certificate(data_dir: Path | None) -> ServerCertificate | None:

@@ -19,6 +19,20 @@ from scheduling.domain.kubernetes_json import ReadOnlyObject, read_texts
 TENSOR_FUSION_PREFIX = "tensor-fusion.ai/"
 WORKER_LABEL, WORKER_VALUE = f"{TENSOR_FUSION_PREFIX}component", "worker"
 WORKER_SELECTOR = f"{WORKER_LABEL}={WORKER_VALUE}"
+AMOUNT_ANNOTATIONS = tuple(
+    f"{TENSOR_FUSION_PREFIX}{name}"
+    for name in (
+        "tflops-request",
+        "tflops-limit",
+        "compute-percent-request",
+        "compute-percent-limit",
+        "vram-request",
+        "vram-limit",
+        "gpu-count",
+    )
+)
+"""The annotations that decide how much a worker counts."""
+
 FINALIZER = f"{TENSOR_FUSION_PREFIX}finalizer"
 
 

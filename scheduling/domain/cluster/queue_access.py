@@ -1,8 +1,9 @@
 """Access to our queues: for objects that we dispatched, and for accounts that an admin has allowed.
 
 The quota of a queue belongs to a pool, so work that bypasses OSMO Admin would use GPUs of others. The rule looks at
-the queues that an object names: by the labels of a pod, by the spec of a PodGroup, or by the gang that a pod joins. A
-change that names no new queue always passes, so that the scheduler can update the objects that we dispatched.
+the queues that an object names: by the labels of a pod, by the spec of a PodGroup, or by the gang that a pod joins; and
+at the label that marks our own objects. A change that claims nothing new always passes, so that the scheduler can
+update the objects that we dispatched.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pools.domain.errors import Violation
-from scheduling.domain.cluster.naming import POD_GROUP_OF_POD
+from scheduling.domain.cluster.naming import INSTALLATION_LABEL, POD_GROUP_OF_POD
 from scheduling.domain.kubernetes_json import ReadOnlyObject, read_texts
 from scheduling.domain.queues.desired import root_queue_name
 
@@ -39,17 +40,19 @@ class Caller:
 class QueueAccessPolicy:
     """The policy of one cluster. `namespace` is the `{ns}` of our queue names. `accounts` are the users and groups that
     may use our queues, our own among them. `gangs` are the queues of our gangs by PodGroup. `url` is the address for
-    submissions."""
+    submissions. `installation` is our mark on objects of this cluster."""
 
     namespace: str
     accounts: frozenset[str]
     gangs: Mapping[str, str]
     url: str = ""
+    installation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueUse:
-    """A queue of ours that an object names, and the field that names it."""
+    """A queue of ours that an object names, and the field that names it. Without a queue the field is our mark, by
+    which an object counts as dispatched by us."""
 
     path: str
     queue: str
@@ -59,6 +62,13 @@ def is_managed_queue(queue: str, namespace: str) -> bool:
     """Whether a queue name is one of ours (D2). The whole prefix is ours, also for pools that do not exist yet: a pod
     may wait for them."""
     return queue == root_queue_name(namespace) or queue.startswith(f"osmo-pool-{namespace}-")
+
+
+def names_managed_queue(pod_group: ReadOnlyObject, namespace: str) -> bool:
+    """Whether the spec of a PodGroup names a queue of ours."""
+    spec = pod_group.get("spec")
+    queue = spec.get("queue") if isinstance(spec, Mapping) else None
+    return isinstance(queue, str) and is_managed_queue(queue, namespace)
 
 
 def access_violations(
@@ -86,6 +96,12 @@ def joined_pod_groups(pod: ReadOnlyObject) -> tuple[str, ...]:
     return (name,) if name else ()
 
 
+def carries_mark(item: ReadOnlyObject) -> bool:
+    """Whether an object has a label of the form of our mark; the caller looks up our mark for
+    :func:`access_violations`."""
+    return INSTALLATION_LABEL in read_texts(item, "labels")
+
+
 def _queue_uses(kind: WorkloadKind, item: ReadOnlyObject, policy: QueueAccessPolicy) -> Iterator[QueueUse]:
     labels = read_texts(item, "labels")
     named = [(f"metadata.labels[{key}]", labels[key]) for key in QUEUE_LABELS if key in labels]
@@ -100,11 +116,18 @@ def _queue_uses(kind: WorkloadKind, item: ReadOnlyObject, policy: QueueAccessPol
         for gang in joined_pod_groups(item):
             if gang in policy.gangs:
                 yield QueueUse(f"metadata.annotations[{POD_GROUP_OF_POD}]", policy.gangs[gang])
+    if policy.installation and labels.get(INSTALLATION_LABEL) == policy.installation:
+        yield QueueUse(f"metadata.labels[{INSTALLATION_LABEL}]", "")
 
 
 def _message(use: QueueUse, caller: Caller, policy: QueueAccessPolicy) -> str:
     pool = use.queue.removeprefix(f"osmo-pool-{policy.namespace}-").replace("---shared", "")
     where = f" at {policy.url}" if policy.url else ""
+    if not use.queue:
+        return (
+            f"Label {INSTALLATION_LABEL} with this value marks the objects that OSMO Admin created, and "
+            f"{caller.username or 'an unnamed user'} may not set it. Leave the label out."
+        )
     target = "POOL" if use.queue.startswith("osmo-default-") else pool
     return (
         f"Queue {use.queue} belongs to OSMO Admin; its quota is for work submitted there, and "

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.utils.crypto import constant_time_compare, salted_hmac
-
 from pools.domain.errors import BadInput, Violation
 from pools.domain.gpu_quota.checks import broken_caps
 from pools.domain.gpu_quota.workers import GpuWorker
@@ -19,7 +17,6 @@ from pools.domain.roles import SYSTEM
 from pools.locking import lock_namespace
 from pools.models import Backend, GpuAllocation
 from pools.selectors.gpu_namespace import allocation_columns, read_namespaces, worker_from_row
-from pools.services.backends import get_backend
 from pools.services.gpu_allocations import ASSUMPTION_LIFETIME, change_pod_amounts
 from pools.transactions import change, database_time
 from scheduling.domain.cluster import admission_review
@@ -27,56 +24,55 @@ from scheduling.domain.cluster.admission_review import AdmissionRequest
 from scheduling.domain.cluster.gpu_pod import TENSOR_FUSION_PREFIX, GpuPod, claimed_task, is_worker, read_gpu_pod
 from scheduling.models import QueueGuard
 from scheduling.selectors.own_pods import own_tasks
-from scheduling.services.webhooks.queue_guard import queue_guard_for
+from scheduling.services.webhooks.marks import marked_guard
+from scheduling.services.webhooks.refusal_events import record_refusal
+from scheduling.services.webhooks.strangers import count_stranger
 
 POD, BINDING = "Pod", "Binding"
 State, Source = GpuAllocation.State, GpuAllocation.Source
 
 
-def webhook_token(backend: str) -> str:
-    """The token in the address of a cluster's webhook; it keeps other callers from reserving a whole namespace."""
-    return salted_hmac("osmo.gpu_quota.webhook", backend, algorithm="sha256").hexdigest()[:32]
-
-
-def review_gpu_request(body: Any, *, backend: str | None = None, token: str = "") -> dict[str, Any]:
+def review_gpu_request(body: Any, *, backend: str | None = None, mark: str = "") -> dict[str, Any]:
     """The answer to an AdmissionReview about a worker's pod or a binding.
 
-    The mode of the backend's queue guard says whether a broken cap refuses, only warns, or is not checked. Only a
-    cluster that knows its backend's `token` makes reservations. Raises BadInput for another kind of body, NotFound for
-    an unknown backend.
+    The mode of the backend's queue guard says whether a broken cap refuses, only warns, or is not checked. A caller
+    without the `mark` of the backend gets the answer of a namespace without a quota: quotas and their use are no news
+    for the network. Raises BadInput for another kind of body.
     """
     request = admission_review.read_review(body)
     if request.kind not in {POD, BINDING}:
         message = f"This address reviews a {POD} or a {BINDING}, not a {request.kind[:40]}."
         raise BadInput(message, [Violation("request.kind.kind", "bad_value", message)])
-    row = None if backend is None else get_backend(backend)
-    guard = None if row is None else queue_guard_for(row)
-    mode = QueueGuard.Mode.ENFORCE if guard is None else guard.mode
-    if mode == QueueGuard.Mode.OFF:
+    guard = None if backend is None else marked_guard(backend, mark)
+    if guard is None:
+        if backend is not None:
+            count_stranger(backend)
         return admission_review.review_response(request)
-    is_known = row is not None and constant_time_compare(token, webhook_token(row.name))
-    broken = gpu_violations(request, guard if is_known else None)
-    if mode == QueueGuard.Mode.AUDIT:
+    if guard.mode == QueueGuard.Mode.OFF:
+        return admission_review.review_response(request)
+    broken = gpu_violations(request, guard)
+    if guard.mode == QueueGuard.Mode.AUDIT:
         warnings = [f"OSMO Admin would refuse this: {each.message}" for each in broken]
         return admission_review.review_response(request, warnings=warnings)
+    if broken and not request.is_dry_run:
+        record_refusal(guard.backend, request, broken)
     return admission_review.review_response(request, broken)
 
 
-def gpu_violations(request: AdmissionRequest, guard: QueueGuard | None) -> list[Violation]:
+def gpu_violations(request: AdmissionRequest, guard: QueueGuard) -> list[Violation]:
     """The reasons against creating, changing or binding this pod: every broken cap in the order of the checks. `guard`
-    is that of the calling cluster's backend; without it the caps are checked and nothing is reserved."""
+    is that of the calling cluster's backend."""
     if request.operation not in {"CREATE", "UPDATE"} or request.new_object is None:
         return []
-    backend = None if guard is None else guard.backend
     if request.kind == BINDING:
-        return _binding_violations(request, backend) if request.operation == "CREATE" else []
-    if not _claims_anew(request) or (guard is not None and _is_ours(request, guard)):
+        return _binding_violations(request, guard.backend) if request.operation == "CREATE" else []
+    if not _claims_anew(request) or _is_ours(request, guard):
         return []
     pod = read_gpu_pod(request.new_object)
     if pod is None:
         path = f"metadata.annotations[{TENSOR_FUSION_PREFIX}gpu-count]"
         return [Violation(path, "bad_value", f"{TENSOR_FUSION_PREFIX}gpu-count must be a whole number from 1 to 128.")]
-    return _check_and_reserve(request, pod, backend)
+    return _check_and_reserve(request, pod, guard.backend)
 
 
 def _claims_anew(request: AdmissionRequest) -> bool:
@@ -103,9 +99,9 @@ def _is_ours(request: AdmissionRequest, guard: QueueGuard) -> bool:
     return (is_by_us or was_reviewed) and task in own_tasks(guard.backend, request.namespace, [new])
 
 
-def _check_and_reserve(request: AdmissionRequest, pod: GpuPod, backend: Backend | None) -> list[Violation]:
+def _check_and_reserve(request: AdmissionRequest, pod: GpuPod, backend: Backend) -> list[Violation]:
     namespace = request.namespace or pod.namespace
-    if request.is_dry_run or backend is None or not pod.uid:
+    if request.is_dry_run or not pod.uid:
         facts = read_namespaces([namespace])[namespace]
         broken = broken_caps(facts.spec, facts.committed_and_assumed, facts.spec.with_defaults(pod.worker))
         return [each.as_violation(namespace) for each in broken]
@@ -122,10 +118,10 @@ def _check_and_reserve(request: AdmissionRequest, pod: GpuPod, backend: Backend 
     return [each.as_violation(namespace) for each in broken]
 
 
-def _binding_violations(request: AdmissionRequest, backend: Backend | None) -> list[Violation]:
+def _binding_violations(request: AdmissionRequest, backend: Backend) -> list[Violation]:
     """A pod whose reservation ran out is checked again; other pods are unknown here, or are counted already."""
     uid = str(((request.new_object or {}).get("metadata") or {}).get("uid") or "")
-    if not uid or backend is None or request.is_dry_run:
+    if not uid or request.is_dry_run:
         return []
     namespace = request.namespace
     if not GpuAllocation.objects.filter(namespace=namespace, name=uid, source=Source.POD).exists():

@@ -51,6 +51,7 @@ from scheduling.selectors.own_pods import own_tasks
 from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend
 from scheduling.services.kubernetes.leases import LOOP_TIMING, Lease, LeaseLost
+from scheduling.services.webhooks.upkeep import keep_webhooks
 
 logger = logging.getLogger(__name__)
 
@@ -58,12 +59,14 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class GpuControllerIntervals:
     """Seconds between rounds (`reconcile`, the longest delay of a status), rebuilds from all pods, and attempts to
-    claim a lease that another controller holds (`standby`). `debounce` is how long changes gather before a round."""
+    claim a lease that another controller holds (`standby`); `webhooks` are those between checks of the webhook
+    configuration. `debounce` is how long changes gather before a round."""
 
     reconcile: float = 5.0
     debounce: float = 0.2
     rebuild: float = 300.0
     standby: float = 1.0
+    webhooks: float = 10.0
     informer_timing: InformerTiming = field(default_factory=InformerTiming)
 
 
@@ -92,6 +95,7 @@ class GpuQuotaController(LeasedLoop):
         self._cluster: Cluster | None = None
         self._lock, self._changed_pods = threading.Lock(), set[str]()
         self._rebuilt_at: float | None = None
+        self._webhooks_checked_at: float | None = None
         common: dict[str, Any] = {"connect": lambda: self._cluster, "timing": intervals.informer_timing}
         self._quotas: Informer[str] = Informer(
             resource_kinds.GPU_RESOURCE_QUOTA, key_of=_namespace, on_change=lambda _: None, name_of=_full_name, **common
@@ -131,9 +135,10 @@ class GpuQuotaController(LeasedLoop):
         writer.start()
         try:
             while not stop.is_set():
-                self._read_backend()
+                backend = self._read_backend()
                 self._keep_lease()
                 self._wake.clear()
+                self._keep_webhooks(backend)
                 self.update_ledger()
                 self._statuses_due.set()
                 backoff.reset()
@@ -161,6 +166,15 @@ class GpuQuotaController(LeasedLoop):
             self._statuses_due.wait(self._intervals.reconcile)
             stop.wait(self._intervals.debounce)
         connection.close()
+
+    def _keep_webhooks(self, backend: Backend) -> None:
+        """Check the webhooks of the cluster now and then; they say which namespaces have a quota."""
+        due = (
+            self._webhooks_checked_at is None or time.monotonic() - self._webhooks_checked_at > self._intervals.webhooks
+        )
+        if self._cluster is not None and due:
+            self._webhooks_checked_at = time.monotonic()
+            keep_webhooks(backend, self._cluster)
 
     # --- single steps -----------------------------------------------------------------------------------------------
     def relist_and_reconcile(self) -> list[GpuRepair]:

@@ -23,14 +23,15 @@ MAX_ACCOUNT_LENGTH = 253
 MAX_BYPASS_ROWS = 1000
 """Rows for one backend; the attempts of further callers are counted in one row without a name."""
 
-GUARD_KEYS = ("mode", "identity", "accounts")
+GUARD_KEYS = ("mode", "identity", "accounts", "strict_minimums")
 _MAX_TEXT_LENGTH = 500
 
 
 def queue_guard_for(backend: Backend) -> QueueGuard:
-    """The guard of this backend. The default is `enforce`; it has no effect until a webhook is installed."""
+    """The guard of this backend. The default allows everything and records what `enforce` would refuse, because our own
+    account in the cluster is not known before the installation."""
     row = QueueGuard.objects.filter(backend=backend).first()
-    return row or QueueGuard(backend=backend, mode=QueueGuard.Mode.ENFORCE, version=0)
+    return row or QueueGuard(backend=backend, mode=QueueGuard.Mode.AUDIT, version=0)
 
 
 def read_queue_guard(actor: Actor, backend: str) -> QueueGuard:
@@ -47,7 +48,7 @@ def put_queue_guard(
     description: str = "",
     expected_version: int | None = None,
 ) -> QueueGuard:
-    """Change mode, identity or accounts; missing keys keep their values. `osmo-admin` only.
+    """Change mode, identity, accounts or strictness; missing keys keep their values. `osmo-admin` only.
 
     Raises BadInput with every fault, NotFound, Forbidden, Stale.
     """
@@ -78,6 +79,7 @@ def queue_guard_body(row: QueueGuard) -> dict[str, Any]:
         "mode": row.mode,
         "identity": row.identity,
         "accounts": row.accounts,
+        "strict_minimums": row.strict_minimums,
         "version": row.version,
     }
 
@@ -155,6 +157,8 @@ def _violations(body: Mapping[str, Any]) -> list[Violation]:
         found.append(Violation("mode", "bad_value", message))
     if body.get("identity") is not None and not _is_account(body["identity"], empty=True):
         found.append(Violation("identity", "bad_value", _ACCOUNT.format(what="identity")))
+    if body.get("strict_minimums") is not None and not isinstance(body["strict_minimums"], bool):
+        found.append(Violation("strict_minimums", "bad_value", "`strict_minimums` is true or false."))
     accounts = body.get("accounts")
     if accounts is None:
         return found

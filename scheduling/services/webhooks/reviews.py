@@ -2,7 +2,7 @@
 
 There are two rules: a PodGroup's minimums must make sense (seed 001), and our queues are used only by work that we
 dispatched or that an admin allowed. The mode of a backend's queue guard says whether a broken rule refuses, is only
-recorded, or is not checked.
+recorded, or is not checked. A caller without the mark of the backend is anybody: it learns nothing and is only counted.
 """
 
 from __future__ import annotations
@@ -13,70 +13,74 @@ from uuid import UUID
 
 from django.conf import settings
 
-from pools.domain.errors import BadInput, NotFound, Violation
+from pools.domain.errors import BadInput, Violation
 from pools.models import Backend
 from scheduling.domain.cluster import admission_review, queue_access
 from scheduling.domain.cluster.admission_review import AdmissionRequest
 from scheduling.domain.cluster.queue_access import QueueAccessPolicy, WorkloadKind
-from scheduling.domain.podgroup_rules import WARNING, validate_pod_group
-from scheduling.models import Group, QueueGuard
+from scheduling.domain.podgroup_rules import WARNING, lenient_violations, validate_pod_group
+from scheduling.models import ClusterState, Group, QueueGuard
 from scheduling.selectors.workflows import queue_names_of
-from scheduling.services.webhooks.queue_guard import queue_guard_for, record_bypass
+from scheduling.services.webhooks.marks import marked_guard
+from scheduling.services.webhooks.queue_guard import record_bypass
+from scheduling.services.webhooks.refusal_events import record_refusal
+from scheduling.services.webhooks.strangers import count_stranger
 
 REVIEWED_OPERATIONS = frozenset({"CREATE", "UPDATE"})
 
 
-def review_object(kind: WorkloadKind, body: Any, *, backend: str | None = None) -> dict[str, Any]:
+def review_object(kind: WorkloadKind, body: Any, *, backend: str | None = None, mark: str = "") -> dict[str, Any]:
     """The answer to an AdmissionReview about a pod or a PodGroup.
 
-    `backend` is the backend of the calling cluster; without a name the answer covers all backends. Raises BadInput for
-    a review of another kind, NotFound for an unknown backend.
+    `backend` and `mark` are those in the address that was called. Without a name only the minimums of a PodGroup are
+    checked; a name without its mark gets warnings about them and is counted. Raises BadInput for a review of another
+    kind.
     """
     request = admission_review.read_review(body)
     if request.kind != kind:
         message = f"This address reviews a {kind}, not a {request.kind[:40]}."
         raise BadInput(message, [Violation("request.kind.kind", "bad_value", message)])
-    guards = _read_guards(backend)
+    guard = None if backend is None else marked_guard(backend, mark)
+    if guard is None:
+        return _answer_stranger(kind, request, backend)
+    if request.operation not in REVIEWED_OPERATIONS or request.new_object is None or guard.mode == QueueGuard.Mode.OFF:
+        return admission_review.review_response(request)
+    is_strict = guard.strict_minimums or queue_access.names_managed_queue(request.new_object, guard.backend.namespace)
+    found, warnings = _check_minimums(kind, request, is_strict=is_strict)
+    broken = [*found, *_check_queue_access(kind, request, guard)]
+    is_refused = bool(broken) and guard.mode == QueueGuard.Mode.ENFORCE
+    if broken and not request.is_dry_run:
+        _record(guard, request, broken, refused=is_refused)
+    if is_refused:
+        if not request.is_dry_run:
+            record_refusal(guard.backend, request, broken)
+        return admission_review.review_response(request, broken, warnings)
+    warnings += [f"OSMO Admin would refuse this: {violation.message}" for violation in broken]
+    return admission_review.review_response(request, (), warnings)
+
+
+def _answer_stranger(kind: WorkloadKind, request: AdmissionRequest, backend: str | None) -> dict[str, Any]:
+    """The answer to a caller whose cluster is not known: it depends on the request alone."""
+    if backend is not None:
+        count_stranger(backend)
     if request.operation not in REVIEWED_OPERATIONS or request.new_object is None:
         return admission_review.review_response(request)
-    found, warnings = _check_minimums(request) if kind is WorkloadKind.POD_GROUP else ([], [])
-    refused: list[Violation] = []
-    for guard in guards:
-        if guard.mode == QueueGuard.Mode.OFF:
-            continue
-        broken = [*found, *_check_queue_access(kind, request, guard)]
-        if not broken:
-            continue
-        is_refused = guard.mode == QueueGuard.Mode.ENFORCE
-        if not request.is_dry_run:
-            _record(guard, request, broken, refused=is_refused)
-        if is_refused:
-            refused += [violation for violation in broken if violation not in refused]
-        else:
-            warnings += [f"OSMO Admin would refuse this: {violation.message}" for violation in broken]
-    if found and not guards:
-        refused = found
-    return admission_review.review_response(request, refused, warnings)
+    found, warnings = _check_minimums(kind, request, is_strict=True)
+    if backend is None:
+        return admission_review.review_response(request, found, warnings)
+    return admission_review.review_response(request, (), [*(each.message for each in found), *warnings])
 
 
-def _read_guards(backend: str | None) -> list[QueueGuard]:
-    rows = Backend.objects.select_related("guard").order_by("pk")
-    if backend is not None:
-        rows = rows.filter(name=backend)
-        if not rows:
-            raise NotFound(f"Backend {backend} does not exist.")
-    elif clusters := rows.filter(kind=Backend.Kind.KUBERNETES):
-        rows = clusters
-    return [row.guard if hasattr(row, "guard") else queue_guard_for(row) for row in rows]
-
-
-def _check_minimums(request: AdmissionRequest) -> tuple[list[Violation], list[str]]:
+def _check_minimums(
+    kind: WorkloadKind, request: AdmissionRequest, *, is_strict: bool
+) -> tuple[list[Violation], list[str]]:
     """Errors and warnings about the minimums. A change elsewhere in the object never fails for the old minimums."""
-    old = request.old_object or {}
-    new = request.new_object or {}
-    if request.old_object is not None and old.get("spec") == new.get("spec"):
+    old, new = request.old_object, request.new_object or {}
+    if kind is not WorkloadKind.POD_GROUP or (old is not None and old.get("spec") == new.get("spec")):
         return [], []
     found = validate_pod_group(new)
+    if not is_strict:
+        found = lenient_violations(new, found, is_change=old is not None)
     return (
         [violation for violation in found if violation.severity != WARNING],
         [violation.message for violation in found if violation.severity == WARNING],
@@ -89,6 +93,7 @@ def _check_queue_access(kind: WorkloadKind, request: AdmissionRequest, guard: Qu
         accounts=frozenset(account for account in (guard.identity, *guard.accounts) if account),
         gangs=_queues_of_joined_gangs(kind, request, guard.backend),
         url=settings.OSMO.public_url,
+        installation=_installation_mark(request, guard.backend),
     )
     return queue_access.access_violations(kind, request.new_object or {}, request.old_object, request.caller, policy)
 
@@ -103,10 +108,20 @@ def _queues_of_joined_gangs(kind: WorkloadKind, request: AdmissionRequest, backe
             names[UUID(name)] = name
         except ValueError:
             continue
+    if not names:
+        return {}
     groups = Group.objects.filter(pk__in=names, workflow__root_pool__backend=backend).select_related(
         "workflow__pool", "workflow__root_pool__backend"
     )
     return {names[group.pk]: queue_names_of(group.workflow)[1] for group in groups}
+
+
+def _installation_mark(request: AdmissionRequest, backend: Backend) -> str:
+    """The label value of our objects, if this object of our namespace carries such a label."""
+    if request.namespace != backend.namespace or not queue_access.carries_mark(request.new_object or {}):
+        return ""
+    state = ClusterState.objects.filter(backend=backend).only("identity").first()
+    return "" if state is None else str(state.identity)
 
 
 def _record(guard: QueueGuard, request: AdmissionRequest, found: Sequence[Violation], *, refused: bool) -> None:

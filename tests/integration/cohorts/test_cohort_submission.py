@@ -54,7 +54,7 @@ def test_low_work_is_refused_only_above_the_potential_of_the_tree(create_corp_ex
         "node_limit": "borrowing_limit",
     }
     assert "the borrowing limit of prod is 8" in submission_error("serve", 29).message
-    assert "everything under corp is 29" in submission_error("train", 41).message
+    assert "no more than 29 of everything under corp can reach it" in submission_error("train", 41).message
 
 
 def test_high_and_normal_stay_inside_their_leaf(create_corp_example: Callable[[], None]) -> None:

@@ -23,9 +23,9 @@ from pools.representations.gpu_quota import current_gpu_quota_body
 from pools.services.gpu_allocations import adjust, allocate, expire_assumed, release
 from pools.services.gpu_quotas import put_gpu_quota
 from scheduling.domain.statuses import TaskStatus
-from scheduling.kube import resource_kinds
+from scheduling.kube import resource_kinds, webhook_configuration
 from scheduling.kube.fake import FakeCluster
-from scheduling.models import GpuControllerLease, Task
+from scheduling.models import GpuControllerLease, Task, WebhookInstallation
 from scheduling.services.gpu_quota import controller
 from scheduling.services.gpu_quota.controller import GpuControllerIntervals, GpuQuotaController, rebuild_from_clusters
 from scheduling.services.kubernetes import connections
@@ -410,6 +410,22 @@ def run_controller(quota_controller: GpuQuotaController) -> Iterator[None]:
         quota_controller.wake()
         thread.join(60)
         assert not thread.is_alive()
+
+
+def test_the_controller_puts_the_webhooks_back(fake_gpu_cluster: GpuClusterHarness) -> None:
+    """Without a new start, and without anybody asking for it."""
+    WebhookInstallation.objects.create(backend=fake_gpu_cluster.backend, url="https://hooks.example:8443")
+    cluster, name = fake_gpu_cluster.cluster, fake_gpu_cluster.backend.name
+    quota_controller = GpuQuotaController(
+        fake_gpu_cluster.backend.pk,
+        connect=lambda _: cluster,
+        intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1, webhooks=0.1),
+    )
+    with run_controller(quota_controller):
+        wait_for(lambda: webhook_configuration.read_configuration(cluster, name))
+        assert webhook_configuration.remove_configuration(cluster, name)
+        wait_for(lambda: webhook_configuration.read_configuration(cluster, name))
+    assert WebhookInstallation.objects.get().repairs == 2
 
 
 def test_the_lease_of_a_dead_controller_expires(fake_gpu_cluster: GpuClusterHarness) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuAllocation, GpuUsage
@@ -15,8 +16,8 @@ from pools.services.gpu_allocations import expire_assumed
 from pools.services.gpu_quotas import put_gpu_quota
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task
-from scheduling.services.gpu_quota.admission import webhook_token
-from scheduling.services.webhooks.queue_guard import put_queue_guard
+from scheduling.services.webhooks.marks import current_mark, rotate_mark
+from scheduling.services.webhooks.queue_guard import put_queue_guard, queue_guard_for
 from tests.support import factories
 from tests.support.agent_harness import kubernetes_backend
 
@@ -27,6 +28,7 @@ PREFIX = "tensor-fusion.ai/"
 @pytest.fixture(autouse=True)
 def lab() -> None:
     kubernetes_backend("ns")
+    put_queue_guard(actor=SYSTEM, backend="lab", body={"mode": "enforce"})
     put_gpu_quota(
         actor=SYSTEM,
         namespace="team-a",
@@ -55,7 +57,8 @@ def ask(now: Any, *, mark: str | None = None, kind: str = "Pod", **more: Any) ->
         **more,
     }
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    address = f"/webhooks/gpu_quota/lab/{webhook_token('lab') if mark is None else mark}".rstrip("/")
+    known = current_mark(queue_guard_for(Backend.objects.get(name="lab")))
+    address = f"/webhooks/gpu_quota/lab/{known if mark is None else mark}".rstrip("/")
     answer = Client().post(address, body, content_type="application/json")
     assert answer.status_code == 200, answer.content
     return dict(answer.json()["response"])
@@ -196,11 +199,25 @@ def test_reviews_without_quota_are_allowed(now: Any, more: dict[str, Any]) -> No
     assert not GpuAllocation.objects.exists()
 
 
-@pytest.mark.parametrize("more", [{"dryRun": True}, {"mark": "guessed"}, {"mark": ""}])
-def test_a_caller_without_the_token_reserves_nothing(more: dict[str, Any]) -> None:
-    assert ask(pod(), **more)["allowed"]
+def test_a_dry_run_reserves_nothing() -> None:
+    assert ask(pod(), dryRun=True)["allowed"]
     assert not GpuAllocation.objects.exists()
-    assert not ask(pod(tflops_request="51"), **more)["allowed"], "but gets the same answer"
+    assert not ask(pod(tflops_request="51"), dryRun=True)["allowed"], "but gets the same answer"
+
+
+@pytest.mark.parametrize("mark", ["guessed", "", "1-00000000000000000000000000000000"])
+def test_a_caller_without_the_mark_learns_and_reserves_nothing(mark: str) -> None:
+    ask(pod())
+    for now in (pod("u2"), pod("u3", tflops_request="51"), pod("u4", gpu_count="129")):
+        assert ask(now, mark=mark) == {"uid": "q1", "allowed": True}
+    assert GpuAllocation.objects.count() == 1
+
+
+def test_the_mark_of_an_older_version_is_believed_until_the_first_rotation() -> None:
+    older = salted_hmac("osmo.gpu_quota.webhook", "lab", algorithm="sha256").hexdigest()[:32]
+    assert not ask(pod(tflops_request="51"), mark=older)["allowed"]
+    rotate_mark(actor=SYSTEM, backend="lab")
+    assert ask(pod(tflops_request="51"), mark=older)["allowed"]
 
 
 def test_a_pod_that_waited_too_long_is_checked_anew_when_it_is_bound() -> None:
@@ -232,7 +249,7 @@ def test_bindings_of_others_pass() -> None:
     assert ask({"metadata": {"name": "x", "uid": "unknown"}, "target": {}}, kind="Binding")["allowed"]
 
 
-def test_no_review_is_400_and_an_unknown_backend_404() -> None:
+def test_no_review_is_400_and_an_unknown_backend_tells_nothing() -> None:
     def post(path: str, body: Any) -> int:
         return Client().post(path, body, content_type="application/json").status_code
 
@@ -242,6 +259,6 @@ def test_no_review_is_400_and_an_unknown_backend_404() -> None:
         "apiVersion": "admission.k8s.io/v1",
         "request": {"uid": "u", "operation": "CREATE", "kind": {"kind": "Pod"}, "object": pod()},
     }
-    assert post("/webhooks/gpu_quota/none/x", review) == 404
+    assert post("/webhooks/gpu_quota/none/x", review) == 200
     review["request"]["kind"] = {"kind": "Queue"}  # type: ignore[index]
     assert post("/webhooks/gpu_quota/lab", review) == 400

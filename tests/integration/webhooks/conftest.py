@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pools.domain.roles import SYSTEM
 from pools.models import Backend, User
+from scheduling.services.webhooks.marks import current_mark
+from scheduling.services.webhooks.queue_guard import put_queue_guard, queue_guard_for
 from tests.support import factories
 
 QUEUE = "osmo-pool-ns-team--a"
@@ -47,13 +50,18 @@ def post(path: str, body: Any) -> Any:
     return Client().post(f"/webhooks/{path}", body, content_type="application/json")
 
 
+def marked(backend: str) -> str:
+    """The end of an address of this backend's webhooks."""
+    return f"/{backend}/{current_mark(queue_guard_for(Backend.objects.get(name=backend)))}"
+
+
 @pytest.fixture
 def ask(db: None) -> Ask:
-    """Ask about a pod or a PodGroup; the `response` of the answer."""
+    """Ask about a pod or a PodGroup, by default as the cluster `prod`; the `response` of the answer."""
 
-    def send(now: dict[str, Any], *, at: str = "", **more: Any) -> dict[str, Any]:
+    def send(now: dict[str, Any], *, at: str | None = None, **more: Any) -> dict[str, Any]:
         kind = "PodGroup" if "queue" in (now.get("spec") or {}) else "Pod"
-        answer = post(kind.lower() + at, question(kind, now, **more))
+        answer = post(kind.lower() + (marked("prod") if at is None else at), question(kind, now, **more))
         assert answer.status_code == 200, answer.content
         return dict(answer.json()["response"])
 
@@ -62,8 +70,10 @@ def ask(db: None) -> Ask:
 
 @pytest.fixture
 def cluster(db: None) -> Backend:
-    """A cluster whose queues are guarded."""
-    return Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="ns")
+    """A cluster whose queues are guarded in mode enforce."""
+    row = Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="ns")
+    put_queue_guard(actor=SYSTEM, backend="prod", body={"mode": "enforce"})
+    return row
 
 
 @pytest.fixture

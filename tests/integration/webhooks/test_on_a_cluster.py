@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import os
+import signal
 import ssl
 import time
+import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import yaml
+from django.utils import timezone
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
 from osmo_admin.ops import process_commands
 from osmo_admin.ops.certificates import ServerCertificate, ensure_certificate
-from osmo_admin.ops.processes import start_child, stop_children
+from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
 from pools.domain.errors import Busy, Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuAllocation
@@ -24,10 +32,14 @@ from pools.services.backends import put_backend
 from pools.services.gpu_allocations import release
 from pools.services.gpu_quotas import put_gpu_quota
 from scheduling.kube import errors, resource_kinds, webhook_configuration
+from scheduling.kube.fake import FakeCluster
 from scheduling.kube.webhook_configuration import WebhookAddress
-from scheduling.models import Bypass
+from scheduling.models import Bypass, GpuControllerLease, WebhookInstallation
+from scheduling.services.webhooks.authorities import AUTHORITY_FILE, split_authorities
 from scheduling.services.webhooks.installation import install_webhook, read_webhook_status, remove_webhook
+from scheduling.services.webhooks.marks import rotate_mark
 from scheduling.services.webhooks.queue_guard import put_queue_guard
+from scheduling.services.webhooks.upkeep import keep_webhooks
 from tests.support.kube_server import KubeNamespace, KubeServer, wait_for
 from tests.support.stack import ROOT, Stack, find_free_port
 
@@ -38,7 +50,9 @@ Create = Callable[..., httpx.Response]
 
 
 @pytest.fixture(scope="module")
-def listener(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ServerCertificate]]:
+def server(
+    stack: Stack, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, ServerCertificate, ChildProcess]]:
     """The webhook server of the running installation, over TLS."""
     folder = tmp_path_factory.mktemp("webhook")
     certificate = ensure_certificate(folder / "certificates", ["127.0.0.1"])
@@ -48,9 +62,15 @@ def listener(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     url = f"https://127.0.0.1:{port}"
     try:
         wait_for(lambda: _answers(url, certificate), seconds=90, description=f"an answer at {url}: {child.log_tail()}")
-        yield url, certificate
+        yield url, certificate, child
     finally:
         stop_children([child], grace=5)
+
+
+@pytest.fixture(scope="module")
+def listener(server: tuple[str, ServerCertificate, ChildProcess]) -> tuple[str, ServerCertificate]:
+    """The address of the webhook server, and its certificate."""
+    return server[0], server[1]
 
 
 def _answers(url: str, certificate: ServerCertificate) -> bool:
@@ -75,6 +95,9 @@ def guarded_backend(stack: Stack, kube_server: KubeServer, kube: KubeNamespace) 
             "kubeconfig": yaml.safe_dump(kube_server.kubeconfig_body()),
         }
         row = put_backend(actor=SYSTEM, name=name, body=body).row
+        # Only the test repairs: the running installation does not get the lease.
+        held_until = timezone.now() + timedelta(hours=1)
+        GpuControllerLease.objects.create(backend=row, lease_holder=uuid.uuid4(), lease_expires_at=held_until)
     yield row
     webhook_configuration.remove_configuration(kube.cluster, name)
 
@@ -158,8 +181,6 @@ def test_foreign_pods_and_pod_groups_are_refused(
     assert "osmo workflow submit FILE --pool team--a" in refusal.json()["message"]
     refusal = create("podgroups", pod_group("around", queue))
     assert refusal.status_code == 403
-    refusal = create("podgroups", pod_group("wrong", "elsewhere", minMember=0))
-    assert refusal.status_code in {403, 422}, "the schema of the older CRD wants 1 already"
     assert create("pods", pod("elsewhere", "default-queue")).status_code == 201
     assert create("podgroups", pod_group("elsewhere", "default-queue")).status_code == 201
     assert create("pods", pod("ours", queue), who=US).status_code == 201
@@ -257,6 +278,255 @@ def test_the_quota_of_a_namespace_limits_its_workers(
         release(actor=SYSTEM, namespace=kube.namespace, name=row.name)
     assert create("pods", worker("third")).status_code == 201
 
+    labelled = worker("becomes-one")
+    labelled["metadata"] = {"name": "becomes-one", "annotations": labelled["metadata"]["annotations"]}
+    assert create("pods", labelled).status_code == 201
+    with pytest.raises(errors.AccessDenied, match=r"total\.max\.workers"):
+        kube.cluster.merge(
+            resource_kinds.POD,
+            "becomes-one",
+            {"metadata": {"labels": {"tensor-fusion.ai/component": "worker"}}},
+            field_manager="somebody",
+            namespace=kube.namespace,
+        )
+
+
+@contextmanager
+def frozen(child: ChildProcess) -> Iterator[None]:
+    """All processes of the webhook server are stopped, but hold their connections."""
+    os.killpg(child.popen.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(child.popen.pid, signal.SIGCONT)
+
+
+def test_an_installation_that_is_down_stops_nobody_elses_work(
+    guarded_backend: Backend,
+    install: Callable[..., None],
+    create: Create,
+    kube: KubeNamespace,
+    server: tuple[str, ServerCertificate, ChildProcess],
+) -> None:
+    queue = f"osmo-pool-{kube.namespace}-team--a"
+    install("enforce")
+    wait_until_in_force(create, queue)
+    assert create("podgroups", pod_group("theirs", "foreign-a")).status_code == 201
+    assert create("podgroups", pod_group("ours", queue), who=US).status_code == 201
+    with frozen(server[2]):
+        begun = time.monotonic()
+        assert create("pods", pod("theirs", "foreign-a")).status_code == 201
+        assert create("podgroups", pod_group("theirs-too", "foreign-a")).status_code == 201
+        for name in ("theirs", "ours"):
+            seen = {"metadata": {"annotations": {"kai.scheduler/last-start": "now"}}}
+            kube.cluster.merge(resource_kinds.POD_GROUP, name, seen, field_manager="kai", namespace=kube.namespace)
+        worker = {"name": "w", "labels": {"tensor-fusion.ai/component": "worker"}}
+        assert create("pods", pod("w", "") | {"metadata": worker}).status_code == 201, "no quota here"
+        assert time.monotonic() - begun < webhook_configuration.TIMEOUT_SECONDS, "nobody waited for our answer"
+        with ThreadPoolExecutor(2) as threads:
+            tried = [
+                threads.submit(create, "pods", pod("around", queue)),
+                threads.submit(create, "podgroups", pod_group("around", queue)),
+            ]
+            answers = [each.result() for each in tried]
+        assert [answer.status_code for answer in answers] == [500, 500]
+        assert all("failed calling webhook" in answer.json()["message"] for answer in answers)
+    assert create("pods", pod("afterwards", queue)).status_code == 403
+
+
+def test_a_printed_configuration_is_safe_before_any_server_runs(
+    guarded_backend: Backend, create: Create, kube: KubeNamespace, stack: Stack, tmp_path: Path
+) -> None:
+    queue = f"osmo-pool-{kube.namespace}-team"
+    options = ["--url", f"https://127.0.0.1:{find_free_port()}", "--data-dir", str(tmp_path)]
+    options += ["--namespaces", f"kubernetes.io/metadata.name={kube.namespace}"]
+    with stack.orm():
+        printed = CliRunner().invoke(app, ["webhook", "manifest", guarded_backend.name, *options], env=stack.env)
+    (body,) = [each for each in yaml.safe_load_all(printed.output) if each["kind"].endswith("WebhookConfiguration")]
+    kube.cluster.apply(resource_kinds.VALIDATING_WEBHOOK, body, field_manager="kubectl", force=True)
+    assert {hook["failurePolicy"] for hook in body["webhooks"]} == {"Ignore"}
+    assert create("pods", pod("in-ours", queue)).status_code == 201
+    assert create("podgroups", pod_group("in-ours", queue)).status_code == 201
+
+
+class TestUpkeep:
+    """The running installation puts back what others change in the cluster."""
+
+    @pytest.fixture
+    def keep(self, stack: Stack, guarded_backend: Backend, kube: KubeNamespace) -> Callable[[], WebhookInstallation]:
+        """One check, as the loop makes it every few seconds."""
+
+        def kept() -> WebhookInstallation:
+            with stack.orm():
+                keep_webhooks(guarded_backend, kube.cluster)
+                return WebhookInstallation.objects.get(backend=guarded_backend)
+
+        return kept
+
+    @pytest.fixture
+    def hooks(self, guarded_backend: Backend, kube: KubeNamespace) -> Callable[[], dict[str, Any]]:
+        """The installed webhooks by the beginning of their names."""
+
+        def found() -> dict[str, Any]:
+            there = webhook_configuration.read_configuration(kube.cluster, guarded_backend.name) or {}
+            return {hook["name"].partition(".")[0]: hook for hook in there.get("webhooks", [])}
+
+        return found
+
+    def test_deleted_or_changed_by_hand(
+        self,
+        guarded_backend: Backend,
+        install: Callable[..., None],
+        create: Create,
+        kube: KubeNamespace,
+        keep: Callable[[], WebhookInstallation],
+        hooks: Callable[[], dict[str, Any]],
+        stack: Stack,
+        listener: tuple[str, ServerCertificate],
+        tmp_path: Path,
+    ) -> None:
+        install("enforce")
+        as_installed = hooks()
+        assert keep().repairs == 0
+        name = webhook_configuration.configuration_name(guarded_backend.name)
+        pruned = [hook for key, hook in as_installed.items() if not key.startswith("gpu-quota")]
+        kube.cluster.merge(resource_kinds.VALIDATING_WEBHOOK, name, {"webhooks": pruned}, field_manager="gitops")
+        with stack.orm():
+            options = [guarded_backend.name, "--data-dir", str(tmp_path)]
+            status = CliRunner().invoke(app, ["webhook", "status", *options], env=stack.env)
+        assert status.exit_code == 1
+        assert "gpu-quota." in status.output and "gpu-quota-binding." in status.output
+        assert "/webhooks/" not in status.output, "the mark is a secret"
+        row = keep()
+        assert (row.repairs, row.problem) == (1, "")
+        assert "is missing" in row.repair
+        assert hooks() == as_installed
+        assert webhook_configuration.remove_configuration(kube.cluster, guarded_backend.name)
+        assert keep().repairs == 2
+        assert hooks() == as_installed
+        wait_until_in_force(create, f"osmo-pool-{kube.namespace}-team")
+
+    def test_it_follows_mode_mark_and_quotas(
+        self,
+        guarded_backend: Backend,
+        install: Callable[..., None],
+        keep: Callable[[], WebhookInstallation],
+        hooks: Callable[[], dict[str, Any]],
+        kube: KubeNamespace,
+        stack: Stack,
+    ) -> None:
+        install("audit")
+        before = hooks()["pod"]["clientConfig"]["url"]
+        with stack.orm():
+            put_queue_guard(actor=SYSTEM, backend=guarded_backend.name, body={"mode": "enforce"})
+            rotate_mark(actor=SYSTEM, backend=guarded_backend.name)
+            put_gpu_quota(actor=SYSTEM, namespace=kube.namespace, spec={"total": {"maxWorkers": 1}})
+        keep()
+        after = hooks()
+        assert after["pod"]["failurePolicy"] == "Fail"
+        assert after["pod"]["clientConfig"]["url"] != before
+        assert kube.namespace in after["gpu-quota"]["matchConditions"][0]["expression"]
+
+    def test_a_removed_configuration_stays_away(
+        self,
+        guarded_backend: Backend,
+        install: Callable[..., None],
+        keep: Callable[[], WebhookInstallation],
+        hooks: Callable[[], dict[str, Any]],
+        stack: Stack,
+    ) -> None:
+        install("audit")
+        with stack.orm():
+            assert remove_webhook(actor=SYSTEM, backend=guarded_backend.name)
+        keep()
+        assert hooks() == {}
+
+    def test_a_configuration_of_an_older_version_is_adopted(
+        self,
+        guarded_backend: Backend,
+        create: Create,
+        keep: Callable[[], WebhookInstallation],
+        hooks: Callable[[], dict[str, Any]],
+        kube: KubeNamespace,
+        stack: Stack,
+        listener: tuple[str, ServerCertificate],
+    ) -> None:
+        """Addresses without a mark, failing closed, with the conditions of before."""
+        url, certificate = listener
+        with stack.orm():
+            put_queue_guard(actor=SYSTEM, backend=guarded_backend.name, body={"mode": "enforce", "identity": US})
+        older = {
+            "name": f"pod.{guarded_backend.name}.osmo-admin.local",
+            "clientConfig": {
+                "url": f"{url}/webhooks/pod/{guarded_backend.name}",
+                "caBundle": base64.b64encode(certificate.authority.encode()).decode(),
+            },
+            "rules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["pods"]}
+            ],
+            "failurePolicy": "Fail",
+            "sideEffects": "NoneOnDryRun",
+            "admissionReviewVersions": ["v1"],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": kube.namespace}},
+            "matchConditions": [{"name": "names-a-queue-or-a-gang", "expression": "has(object.metadata.labels)"}],
+        }
+        name = webhook_configuration.configuration_name(guarded_backend.name)
+        body = {"metadata": {"name": name}, "webhooks": [older]}
+        kube.cluster.apply(resource_kinds.VALIDATING_WEBHOOK, body, field_manager="older", force=True)
+        queue = f"osmo-pool-{kube.namespace}-team"
+
+        def answered() -> bool:
+            return create("pods", pod(f"p-{time.monotonic_ns()}", queue)).status_code == 201
+
+        wait_for(answered, description="the old address answers")
+        row = keep()
+        assert row.url == url
+        assert len(hooks()) == 6
+        wait_until_in_force(create, queue)
+        assert keep().repairs == 1, "once"
+
+    def test_a_new_authority_is_trusted_beside_the_one_that_the_server_shows(
+        self,
+        guarded_backend: Backend,
+        install: Callable[..., None],
+        create: Create,
+        keep: Callable[[], WebhookInstallation],
+        kube: KubeNamespace,
+        listener: tuple[str, ServerCertificate],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """The folder of the certificates is lost: a new authority is made, while the server still shows the old one."""
+        _, certificate = listener
+        install("enforce")
+        wait_until_in_force(create, f"osmo-pool-{kube.namespace}-team")
+        new = ensure_certificate(tmp_path / "new", ["127.0.0.1"])
+        monkeypatch.setenv(AUTHORITY_FILE, str(tmp_path / "new" / "ca.crt"))
+        assert split_authorities(keep().authorities) == [new.authority, certificate.authority]
+        assert len(split_authorities(keep().authorities)) == 2, "the server shows the old one still"
+        refusal = create("pods", pod("meanwhile", f"osmo-pool-{kube.namespace}-team"))
+        assert refusal.status_code == 403
+        shown = tmp_path / "shown.crt"
+        shown.write_text(certificate.authority)
+        monkeypatch.setenv(AUTHORITY_FILE, str(shown))
+        assert keep().authorities == certificate.authority, "now the server shows it"
+
+    def test_what_cannot_be_put_back_is_a_condition(
+        self, guarded_backend: Backend, install: Callable[..., None], stack: Stack
+    ) -> None:
+        install("audit")
+        with stack.orm():
+            keep_webhooks(guarded_backend, FlakyCluster())
+            row = WebhookInstallation.objects.get(backend=guarded_backend)
+        assert "cannot be checked" in row.problem
+
+
+class FlakyCluster(FakeCluster):
+    """A cluster that refuses to show its webhook configurations."""
+
+    def get(self, *_: Any, **__: Any) -> Any:
+        raise errors.AccessDenied("not for you", status=403)
+
 
 def test_webhook_status(
     guarded_backend: Backend,
@@ -274,7 +544,9 @@ def test_webhook_status(
     assert "no webhook configuration" in faults("")[0]
     install("enforce")
     assert faults(certificate.authority) == ()
-    assert "another certificate authority" in faults("other")[0]
+    assert (
+        "another certificate authority" in faults("-----BEGIN CERTIFICATE-----\nother\n-----END CERTIFICATE-----\n")[0]
+    )
     with stack.orm():
         assert remove_webhook(actor=SYSTEM, backend=guarded_backend.name)
         assert not remove_webhook(actor=SYSTEM, backend=guarded_backend.name)
@@ -307,11 +579,21 @@ def test_the_commands(
         right = runner.invoke(app, ["webhook", "status", guarded_backend.name, *at], env=stack.env)
         assert right.exit_code == 0, right.output
         printed = runner.invoke(app, ["webhook", "manifest", *options], env=stack.env)
-        kinds_printed = [item["kind"] for item in yaml.safe_load_all(printed.output)]
+        items = list(yaml.safe_load_all(printed.output))
+        kinds_printed = [item["kind"] for item in items]
+        installed = webhook_configuration.read_configuration(kube.cluster, guarded_backend.name) or {}
+        assert [hook["name"] for hook in items[-1]["webhooks"]] == [hook["name"] for hook in installed["webhooks"]]
+        for one, other in zip(items[-1]["webhooks"], installed["webhooks"], strict=True):
+            assert one == {key: other[key] for key in one}, "both make the same"
         assert kinds_printed == [
             "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
             "ValidatingWebhookConfiguration",
         ]  # fmt: skip
+        rotated = runner.invoke(app, ["webhook", "rotate", guarded_backend.name, *at], env=stack.env)
+        assert "new mark" in rotated.output
+        outdated = runner.invoke(app, ["webhook", "status", guarded_backend.name, *at], env=stack.env)
+        assert outdated.exit_code == 1
+        assert "differs in clientConfig" in outdated.output
         gone = runner.invoke(app, ["webhook", "remove", guarded_backend.name, *at], env=stack.env)
         assert "is removed" in gone.output
 

@@ -34,7 +34,7 @@ def test_the_page_shows_callers_and_reasons(cluster: Backend, ask: Ask, admin: C
 
 
 def test_saving(cluster: Backend, admin: Client) -> None:
-    sent = {"mode": "audit", "identity": "us", "accounts": "one\n\n two \n", "version": "0"}
+    sent = {"mode": "audit", "identity": "us", "accounts": "one\n\n two \n", "version": "1"}
     answer = admin.post(PAGE, sent, follow=True)
     assert "are now in mode audit" in answer.content.decode()
     row = QueueGuard.objects.get()
@@ -42,17 +42,17 @@ def test_saving(cluster: Backend, admin: Client) -> None:
 
 
 def test_a_fault_keeps_the_input(cluster: Backend, admin: Client) -> None:
-    answer = admin.post(PAGE, {"mode": "enforce", "identity": "u s", "accounts": "a b", "version": "0"})
+    answer = admin.post(PAGE, {"mode": "enforce", "identity": "u s", "accounts": "a b", "version": "1"})
     page = answer.content.decode()
     assert answer.status_code == 400
     assert 'value="u s"' in page
     assert "without spaces" in page
-    assert not QueueGuard.objects.exists()
+    assert QueueGuard.objects.get().identity == ""
 
 
 def test_a_concurrent_change_is_not_overwritten(cluster: Backend, admin: Client) -> None:
-    admin.post(PAGE, {"mode": "audit", "version": "0"})
-    answer = admin.post(PAGE, {"mode": "off", "version": "0"})
+    admin.post(PAGE, {"mode": "audit", "version": "1"})
+    answer = admin.post(PAGE, {"mode": "off", "version": "1"})
     assert answer.status_code == 400
     assert "was changed meanwhile" in answer.content.decode()
     assert QueueGuard.objects.get().mode == "audit"

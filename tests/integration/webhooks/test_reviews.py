@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
+from pools.domain.errors import Forbidden
+from pools.domain.roles import SYSTEM, Actor
 from pools.models import AuditEntry, Backend, User
-from scheduling.models import Bypass, Group, QueueGuard
-from scheduling.services.webhooks import queue_guard
-from tests.integration.webhooks.conftest import QUEUE, Ask, pod, pod_group, post, question
+from scheduling.models import Bypass, ClusterState, Group, QueueGuard, UnmarkedReviews
+from scheduling.services.webhooks import queue_guard, strangers
+from scheduling.services.webhooks.marks import rotate_mark
+from tests.integration.webhooks.conftest import QUEUE, Ask, marked, pod, pod_group, post, question
 from tests.support import factories
 
 GUARD = "/api/configs/backend/prod/webhook"
@@ -28,9 +34,13 @@ def test_a_foreign_pod_is_refused_with_the_command_to_submit(cluster: Backend, a
     assert "osmo workflow submit FILE --pool team--a" in response["status"]["message"]
 
 
-def test_the_default_mode_is_enforce(cluster: Backend, ask: Ask) -> None:
-    assert not ask(pod())["allowed"]
-    assert ask(pod("default-queue"))["allowed"]
+def test_a_cluster_without_settings_refuses_nobody(cluster: Backend, ask: Ask) -> None:
+    """A printed manifest may be in force before the installation, when our own account is not known yet."""
+    QueueGuard.objects.all().delete()
+    answer = ask(pod())
+    assert answer["allowed"]
+    assert "would refuse" in answer["warnings"][0]
+    assert not ask(pod("default-queue")).get("warnings")
 
 
 def test_modes(cluster: Backend, ask: Ask) -> None:
@@ -55,14 +65,48 @@ def test_our_own_and_allowed_accounts_pass(cluster: Backend, ask: Ask) -> None:
     assert not ask(pod(), userInfo={"username": "x", "groups": ["others"]})["allowed"]
 
 
-def test_every_fault_of_a_pod_group_in_one_answer(cluster: Backend, ask: Ask) -> None:
-    guarded(cluster, "enforce")
+@pytest.mark.parametrize(("queue", "strict"), [("elsewhere", True), (QUEUE, False)])
+def test_every_fault_of_a_pod_group_in_one_answer(cluster: Backend, ask: Ask, queue: str, strict: bool) -> None:
+    guarded(cluster, "enforce", strict_minimums=strict, accounts=["mallory"])
     groups = [{"name": "a", "minMember": 0}, {"name": "b", "minMember": 1, "minSubGroup": 1}]
-    response = ask(pod_group("elsewhere", minSubGroup=3, subGroups=groups))
+    response = ask(pod_group(queue, minSubGroup=3, subGroups=groups))
     fields = [cause["field"] for cause in response["status"]["details"]["causes"]]
     assert response["status"]["code"] == 422
     assert set(fields) >= {"spec.minSubGroup", "spec.subGroups[0].minMember", "spec.subGroups[1].minSubGroup"}
     assert ask(pod_group("elsewhere", minMember=2))["allowed"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"minMember": 0},
+        {"minSubGroup": 0, "subGroups": [{"name": "a", "minMember": 0}]},
+        {"minSubGroup": 3, "subGroups": [{"name": "a", "minMember": 1}]},
+        {"minSubGroup": 1},
+    ],
+)
+def test_what_kai_takes_in_queues_of_others_passes_with_a_warning(
+    cluster: Backend, ask: Ask, spec: dict[str, Any]
+) -> None:
+    response = ask(pod_group("elsewhere", **spec))
+    assert response["allowed"]
+    assert response["warnings"]
+    assert not Bypass.objects.exists()
+    guarded(cluster, "enforce", strict_minimums=True)
+    assert not ask(pod_group("elsewhere", **spec))["allowed"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"subGroups": [{"name": "a"}]},
+        {"subGroups": [{"name": "a", "minMember": -1}]},
+        {"subGroups": [{"name": "a", "minMember": 1, "minSubGroup": 1}]},
+        {"subGroups": [{"name": "a", "minSubGroup": 0}]},
+    ],
+)
+def test_what_kai_refuses_is_refused_everywhere(cluster: Backend, ask: Ask, spec: dict[str, Any]) -> None:
+    assert not ask(pod_group("elsewhere", **spec))["allowed"]
 
 
 def test_an_unrelated_change_never_fails_for_old_faults(cluster: Backend, ask: Ask) -> None:
@@ -104,10 +148,92 @@ def test_each_cluster_has_its_own_guard(cluster: Backend, ask: Ask) -> None:
     other = Backend.objects.create(name="other", kind=Backend.Kind.KUBERNETES, namespace="xs")
     guarded(cluster, "off")
     guarded(other, "enforce")
-    assert ask(pod(), at="/prod")["allowed"]
-    assert ask(pod(), at="/other")["allowed"], "that queue belongs to another namespace"
-    assert not ask(pod("osmo-pool-xs-team--a"), at="/other")["allowed"]
-    assert not ask(pod("osmo-pool-xs-team--a"))["allowed"], "without a name the guards of all clusters apply"
+    assert ask(pod())["allowed"]
+    assert ask(pod(), at=marked("other"))["allowed"], "that queue belongs to another namespace"
+    assert not ask(pod("osmo-pool-xs-team--a"), at=marked("other"))["allowed"]
+
+
+def test_our_mark_on_an_object_of_others(cluster: Backend, ask: Ask) -> None:
+    ours = str(ClusterState.objects.create(backend=cluster).identity)
+    labelled = {"metadata": {"name": "p", "labels": {"osmo.house": ours}}, "spec": {}}
+    response = ask(labelled, namespace="ns")
+    assert response["status"]["details"]["causes"][0]["field"] == "metadata.labels[osmo.house]"
+    assert ask(labelled, namespace="ns", operation="UPDATE", oldObject=labelled)["allowed"], "nothing new"
+    assert ask(labelled, namespace="elsewhere")["allowed"], "there it marks nothing"
+    guarded(cluster, "enforce", accounts=["mallory"])
+    assert ask(labelled, namespace="ns")["allowed"]
+
+
+class TestWithoutTheMark:
+    """Anybody on the network may ask; the answers tell nothing, and leave no trace but a count."""
+
+    @pytest.fixture(autouse=True)
+    def counted_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(strangers, "STORE_EVERY_SECONDS", -1.0)
+
+    @pytest.mark.parametrize("at", ["", "/prod", "/nowhere", "/prod/guessed", "/prod/1-0", "/prod/-", "/prod/99999-a"])
+    def test_known_and_unknown_backends_answer_alike(self, cluster: Backend, ask: Ask, at: str) -> None:
+        assert ask(pod(), at=at) == {"uid": "0f1e2d3c", "allowed": True}
+        assert not Bypass.objects.exists()
+
+    def test_the_uuid_of_a_gang_does_not_give_its_queue(self, cluster: Backend, ask: Ask) -> None:
+        factories.make_pool("team", 10, on=cluster, a=5)
+        factories.submit_workflow(factories.admin_actor(), "team--a")
+        gang = str(Group.objects.get().pk)
+        joining = {"metadata": {"name": "p", "annotations": {"pod-group-name": gang}}, "spec": {}}
+        assert ask(joining, namespace="ns", at="/prod") == {"uid": "0f1e2d3c", "allowed": True}
+
+    def test_minimums_depend_on_the_request_alone(self, cluster: Backend, ask: Ask) -> None:
+        wrong = pod_group("elsewhere", minMember=-1)
+        assert ask(wrong, at="/prod") == ask(wrong, at="/nowhere")
+        assert ask(wrong, at="/prod")["allowed"], "a configuration of an older version never refuses more than before"
+        assert not ask(wrong, at="")["allowed"], "the rules alone, for everybody"
+
+    def test_strangers_are_counted_apart(self, cluster: Backend, ask: Ask) -> None:
+        for _ in range(3):
+            ask(pod(), at="/prod")
+        ask(pod(), at="/prod/1-guessed")
+        ask(pod(), at="/nowhere")
+        assert [row.attempts for row in UnmarkedReviews.objects.all()] == [4]
+
+    def test_names_are_bounded_and_queries_too(
+        self,
+        cluster: Backend,
+        ask: Ask,
+        monkeypatch: pytest.MonkeyPatch,
+        django_assert_num_queries: DjangoAssertNumQueries,
+    ) -> None:
+        ask(pod(), at="/prod")
+        monkeypatch.setattr(strangers, "STORE_EVERY_SECONDS", 3600.0)
+        with django_assert_num_queries(0):
+            for number in range(200):
+                ask(pod(), at=f"/guess-{number}")
+        assert len(strangers._counts) == strangers.MAX_NAMES
+        strangers._counts.clear()
+
+    def test_a_rotated_mark_is_believed_for_a_while(self, cluster: Backend, ask: Ask) -> None:
+        old = marked("prod")
+        rotate_mark(actor=SYSTEM, backend="prod")
+        assert marked("prod") != old
+        assert not ask(pod())["allowed"]
+        assert not ask(pod(), at=old)["allowed"], "for a minute"
+        QueueGuard.objects.update(previous_mark_until=timezone.now() - timedelta(seconds=1))
+        assert ask(pod(), at=old)["allowed"]
+        assert not ask(pod())["allowed"]
+
+    def test_a_mark_is_of_one_backend_and_survives_a_change_of_the_key(
+        self, cluster: Backend, ask: Ask, settings: Any
+    ) -> None:
+        Backend.objects.create(name="other", kind=Backend.Kind.KUBERNETES, namespace="ns")
+        old = marked("prod")
+        assert ask(pod(), at=old.replace("prod", "other")) == {"uid": "0f1e2d3c", "allowed": True}
+        settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+        settings.SECRET_KEY = "another key of the installation"
+        assert not ask(pod(), at=old)["allowed"]
+
+    def test_only_admins_rotate(self, cluster: Backend) -> None:
+        with pytest.raises(Forbidden):
+            rotate_mark(actor=Actor("ann"), backend="prod")
 
 
 def test_a_caller_is_counted_once_and_the_list_is_bounded(
@@ -128,7 +254,7 @@ def test_a_caller_is_counted_once_and_the_list_is_bounded(
         ("pod", "{}", 400),
         ("pod", question("PodGroup", pod_group()), 400),
         ("podgroup", question("Pod", pod()), 400),
-        ("pod/nowhere", question("Pod", pod()), 404),
+        ("pod/nowhere", question("PodGroup", pod_group()), 400),
         ("queue", question("Pod", pod()), 404),
     ],
 )
@@ -152,14 +278,17 @@ def test_a_name_that_is_too_long_to_store_is_counted_nevertheless(cluster: Backe
 
 
 def test_setting_the_guard(cluster: Backend, admin: Client) -> None:
+    QueueGuard.objects.all().delete()
     before = admin.get(GUARD)
-    assert before.json() == {"backend": "prod", "mode": "enforce", "identity": "", "accounts": [], "version": 0}
-    body = {"mode": "audit", "identity": "us", "accounts": ["runner", "runner"]}
+    assert before.json() == {
+        "backend": "prod", "mode": "audit", "identity": "", "accounts": [], "strict_minimums": False, "version": 0,
+    }  # fmt: skip
+    body = {"mode": "off", "identity": "us", "accounts": ["runner", "runner"], "strict_minimums": True}
     dry = admin.put(f"{GUARD}?dry_run=True", body, content_type="application/json").json()
-    assert dry["after"]["mode"] == "audit"
+    assert dry["after"]["mode"] == "off"
     assert not QueueGuard.objects.exists()
     answer = admin.put(GUARD, body, content_type="application/json")
-    assert answer.json() == {"backend": "prod", "mode": "audit", "identity": "us", "accounts": ["runner"], "version": 1}
+    assert answer.json() == {**body, "accounts": ["runner"], "backend": "prod", "version": 1}
     assert answer["ETag"] == '"1"'
     stale = admin.put(GUARD, {"mode": "off"}, content_type="application/json", headers={"If-Match": '"7"'})
     assert stale.status_code == 412
@@ -168,10 +297,12 @@ def test_setting_the_guard(cluster: Backend, admin: Client) -> None:
 
 
 def test_every_fault_of_the_settings(cluster: Backend, admin: Client) -> None:
-    body = {"mode": "strict", "identity": 5, "accounts": ["ok", "", "a b"]}
+    body = {"mode": "strict", "identity": 5, "accounts": ["ok", "", "a b"], "strict_minimums": "yes"}
     answer = admin.put(GUARD, body, content_type="application/json")
     assert answer.status_code == 400
-    assert [detail["path"] for detail in answer.json()["details"]] == ["mode", "identity", "accounts[1]", "accounts[2]"]
+    assert [detail["path"] for detail in answer.json()["details"]] == [
+        "mode", "identity", "strict_minimums", "accounts[1]", "accounts[2]",
+    ]  # fmt: skip
 
 
 def test_only_admins_set_it_and_only_platform_readers_see_it(cluster: Backend, ask: Ask) -> None:
