@@ -16,7 +16,7 @@ from pools.domain.errors import DomainError, Stale
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import Backend
 from pools.permissions import require_platform
-from scheduling.models import QueueGuard
+from scheduling.models import QueueGuard, UnmarkedReviews, WebhookInstallation
 from scheduling.services.webhooks.queue_guard import list_bypasses, put_queue_guard, queue_guard_for, read_queue_guard
 
 MAX_CALLERS_SHOWN = 200
@@ -35,6 +35,10 @@ class AdmissionWebhookForm(forms.ServiceForm):
         rows=4,
         help_text="One user or group a line, as the API server names them. The GPUs of their work are not counted.",
     )
+    strict_minimums = forms.checkbox_field(
+        "Strict minimums",
+        help_text="Refuse PodGroups of other software with minimums that KAI takes and OSMO Admin does not.",
+    )
     description = forms.text_field("Reason", help_text=REASON_HELP)
     version = forms.hidden_number_field()
 
@@ -46,6 +50,7 @@ class AdmissionWebhookForm(forms.ServiceForm):
             "mode": data["mode"],
             "identity": data["identity"].strip(),
             "accounts": [each for each in lines if each],
+            "strict_minimums": data["strict_minimums"],
         }
 
 
@@ -75,6 +80,7 @@ class AdmissionWebhookAdmin(PolicyAdmin):
             require_platform(actor)
         row = read_queue_guard(actor, object_id)
         initial = {"mode": row.mode, "identity": row.identity, "accounts": "\n".join(row.accounts)}
+        initial["strict_minimums"] = row.strict_minimums
         form = AdmissionWebhookForm(forms.submitted_data(request), initial=initial | {"version": row.version})
         if request.method == "POST" and form.is_valid():
             try:
@@ -102,6 +108,8 @@ class AdmissionWebhookAdmin(PolicyAdmin):
             crumbs=[("Admission webhooks", reverse("admin:scheduling_queueguard_changelist"))],
             form=form,
             row=row,
+            installation=WebhookInstallation.objects.filter(backend=row.backend).first(),
+            unmarked=UnmarkedReviews.objects.filter(backend=row.backend).first(),
             bypasses=met[:MAX_CALLERS_SHOWN],
             more=max(0, len(met) - MAX_CALLERS_SHOWN),
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),

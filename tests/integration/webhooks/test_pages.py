@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from django.test import Client
+from django.utils import timezone
 
 from pools.models import Backend, User
-from scheduling.models import QueueGuard
+from scheduling.models import QueueGuard, UnmarkedReviews, WebhookInstallation
 from tests.integration.webhooks.conftest import Ask, pod
 from tests.support import factories
 
@@ -33,12 +34,24 @@ def test_the_page_shows_callers_and_reasons(cluster: Backend, ask: Ask, admin: C
     assert "osmo workflow submit FILE --pool team--a" in page
 
 
+def test_the_page_shows_what_is_wrong_in_the_cluster(cluster: Backend, admin: Client) -> None:
+    assert "not installed in this cluster" in admin.get(PAGE).content.decode()
+    WebhookInstallation.objects.create(
+        backend=cluster, url="https://h:1", problem="It cannot be put back.", checked_at=timezone.now()
+    )
+    UnmarkedReviews.objects.create(backend=cluster, attempts=4711)
+    page = admin.get(PAGE).content.decode()
+    assert "It cannot be put back." in page
+    assert "4711" in page
+
+
 def test_saving(cluster: Backend, admin: Client) -> None:
-    sent = {"mode": "audit", "identity": "us", "accounts": "one\n\n two \n", "version": "1"}
+    sent = {"mode": "audit", "identity": "us", "accounts": "one\n\n two \n", "strict_minimums": "on", "version": "1"}
     answer = admin.post(PAGE, sent, follow=True)
     assert "are now in mode audit" in answer.content.decode()
     row = QueueGuard.objects.get()
     assert (row.mode, row.identity, row.accounts) == ("audit", "us", ["one", "two"])
+    assert row.strict_minimums
 
 
 def test_a_fault_keeps_the_input(cluster: Backend, admin: Client) -> None:
