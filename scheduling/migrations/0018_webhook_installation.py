@@ -10,7 +10,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("pools", "0009_field_words"),
-        ("scheduling", "0016_live_by_user"),
+        ("scheduling", "0017_raw_writes_refused"),
     ]
 
     operations = [
