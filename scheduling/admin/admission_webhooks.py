@@ -80,8 +80,10 @@ class AdmissionWebhookAdmin(PolicyAdmin):
             require_platform(actor)
         row = read_queue_guard(actor, object_id)
         initial = {"mode": row.mode, "identity": row.identity, "accounts": "\n".join(row.accounts)}
-        initial["strict_minimums"] = row.strict_minimums
-        form = AdmissionWebhookForm(forms.submitted_data(request), initial=initial | {"version": row.version})
+        form = AdmissionWebhookForm(
+            forms.submitted_data(request),
+            initial=initial | {"version": row.version, "strict_minimums": row.strict_minimums},
+        )
         if request.method == "POST" and form.is_valid():
             try:
                 put_queue_guard(
