@@ -44,6 +44,7 @@ class Env:
     simulated_runtime: float
     kubeconfig_dir: Path | None
     sync_interval: float
+    cluster_calls_per_second: float
     max_tasks: int
     max_pods: int
     max_live_workflows: int
@@ -94,6 +95,7 @@ def load_environment() -> Env:
         simulated_runtime=read.float("OSMO_SIMULATED_RUNTIME", 60.0, validate=at_least(min=0)),
         kubeconfig_dir=read.path("OSMO_KUBECONFIG_DIR", None),
         sync_interval=read.float("OSMO_SYNC_INTERVAL", 30.0, validate=at_least(min=0.1)),
+        cluster_calls_per_second=read.float("OSMO_CLUSTER_CALLS_PER_SECOND", 50.0, validate=at_least(min=1)),
         max_tasks=read.int("OSMO_MAX_TASKS", 20, validate=at_least(min=1)),
         max_pods=read.int("OSMO_MAX_PODS", 1000, validate=at_least(min=1, max=2000)),
         max_live_workflows=read.int("OSMO_MAX_LIVE_WORKFLOWS", 5_000, validate=at_least(min=1)),

@@ -165,6 +165,10 @@ _CLUSTER = {
     "generations_behind": "Changes of the ledger that are not confirmed as applied to the cluster.",
     "drift_fields": "Fields of our queues that another client changed and that are not corrected yet.",
     "sync_failures": "Sync runs that failed one after another.",
+    "sync_paused": "1 while the queue sync waits after a failure.",
+    "agent_lease_held": "1 while a process holds the lease of the cluster's agent.",
+    "gpu_controller_lease_held": "1 while a process holds the lease of the cluster's GPU quota controller.",
+    "seconds_since_heard": "Seconds since the cluster last answered its agent; infinite before the first answer.",
 }
 
 

@@ -130,13 +130,12 @@ class Supervisor:
         # The owner of the embedded database has no password, so the file keeps no secret of it.
         known = runtime if self.database is None else {**runtime, process_commands.OWNER_URL: self.owner_url}
         write_private_file(self.data.runtime, json.dumps(known, indent=2) + "\n")
-        self._start_service(
-            process_commands.WEB, process_commands.web_command(self.options.host, port), self._prepare_metrics_folder()
-        )
+        metrics = self._prepare_metrics_folder()
+        self._start_service(process_commands.WEB, process_commands.web_command(self.options.host, port), metrics)
         self._start_webhook()
-        self._start_service(process_commands.WORKER, process_commands.worker_command())
+        self._start_service(process_commands.WORKER, process_commands.worker_command(), metrics)
         self._start_service(process_commands.BEAT, process_commands.beat_command())
-        shown = {process_commands.WEBHOOK_AUTHORITY: str(self.data.webhook / "ca.crt")}
+        shown = metrics | {process_commands.WEBHOOK_AUTHORITY: str(self.data.webhook / "ca.crt")}
         self._start_service(process_commands.CLUSTERS, process_commands.clusters_command(), shown)
         self._wait_ready()
         self._print_summary(public_url, login)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import urllib3
@@ -22,6 +23,7 @@ from kubernetes.config.config_exception import ConfigException
 
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import errors
+from scheduling.kube.call_limits import CallLimiter, call_class
 from scheduling.kube.cluster_access import ClusterAccess, InClusterAccess
 from scheduling.kube.errors import ClusterError, FieldError
 from scheduling.kube.port import (
@@ -64,8 +66,11 @@ class _Answer:
 class KubernetesCluster:
     """:class:`scheduling.kube.port.Cluster` over HTTPS. `access` holds address and credential."""
 
-    def __init__(self, access: ClusterAccess, *, timeouts: Timeouts = Timeouts()) -> None:
+    def __init__(
+        self, access: ClusterAccess, *, timeouts: Timeouts = Timeouts(), limiter: CallLimiter | None = None
+    ) -> None:
         self._timeouts = timeouts
+        self._limiter = limiter or CallLimiter()
         settings = official.Configuration()
         settings.retries = False
         settings.connection_pool_maxsize = 8
@@ -79,11 +84,11 @@ class KubernetesCluster:
         except (ConfigException, ValueError, TypeError, LookupError, AttributeError, OSError) as error:
             raise errors.BadCredentials(_short_text(error)) from error
         self._api = official.ApiClient(settings)
-        self._api.user_agent = "osmo-admin"
+        self._api.user_agent = f"osmo-admin/{version('osmo-admin')}"
 
     def version(self) -> str:
         """See the port."""
-        return str(self._json("GET", "/version")["gitVersion"])
+        return str(self._json("get", None, "GET", "/version")["gitVersion"])
 
     def list(
         self,
@@ -111,7 +116,7 @@ class KubernetesCluster:
         items: list[Any] = []
         more: dict[str, str] = {}
         while True:
-            body = self._json("GET", _path(kind, namespace), {**query, **more})
+            body = self._json("list", kind, "GET", _path(kind, namespace), {**query, **more})
             for item in body.get("items") or []:
                 found = _with_kind(kind, item)
                 items.append(found if keep is None else keep(found))
@@ -137,7 +142,10 @@ class KubernetesCluster:
             "timeoutSeconds": str(max(1, round(timeout_seconds))),
         }
         silence = min(self._timeouts.watch_silence, timeout_seconds + self._timeouts.call)
-        with self._open("GET", _path(kind, namespace), query, read_seconds=silence) as response:
+        with (
+            self._limited("watch", kind),
+            self._open("GET", _path(kind, namespace), query, read_seconds=silence) as response,
+        ):
             if response.status != 200:
                 raise _error(_read_answer(response, time.monotonic() + self._timeouts.call))
             for line in _lines(response):
@@ -145,7 +153,7 @@ class KubernetesCluster:
 
     def get(self, kind: ResourceKind, name: str, *, namespace: str | None = None) -> Object:
         """See the port."""
-        return _with_kind(kind, self._json("GET", _path(kind, namespace, name)))
+        return _with_kind(kind, self._json("get", kind, "GET", _path(kind, namespace, name)))
 
     def apply(
         self,
@@ -161,14 +169,23 @@ class KubernetesCluster:
         metadata = body["metadata"]
         path = _path(kind, metadata.get("namespace"), metadata["name"], status=status)
         query = {"fieldManager": field_manager, "force": "true" if force else "false"} | _dry_run_query(dry_run)
-        return _with_kind(kind, self._json("PATCH", path, query, _with_kind(kind, body), APPLY_PATCH_TYPE))
+        return _with_kind(
+            kind, self._json("apply", kind, "PATCH", path, query, _with_kind(kind, body), APPLY_PATCH_TYPE)
+        )
 
     def create(self, kind: ResourceKind, body: Object, *, field_manager: str, dry_run: bool = False) -> Object:
         """See the port."""
         path = _path(kind, body["metadata"].get("namespace"))
         return _with_kind(
             kind,
-            self._json("POST", path, {"fieldManager": field_manager} | _dry_run_query(dry_run), _with_kind(kind, body)),
+            self._json(
+                "create",
+                kind,
+                "POST",
+                path,
+                {"fieldManager": field_manager} | _dry_run_query(dry_run),
+                _with_kind(kind, body),
+            ),
         )
 
     def merge(
@@ -184,7 +201,8 @@ class KubernetesCluster:
         """See the port."""
         path = _path(kind, namespace, name, status=status)
         return _with_kind(
-            kind, self._json("PATCH", path, {"fieldManager": field_manager}, dict(patch), MERGE_PATCH_TYPE)
+            kind,
+            self._json("patch", kind, "PATCH", path, {"fieldManager": field_manager}, dict(patch), MERGE_PATCH_TYPE),
         )
 
     def delete(
@@ -203,21 +221,46 @@ class KubernetesCluster:
             options["preconditions"] = conditions
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
-        self._json("DELETE", _path(kind, namespace, name), {}, options)
+        self._json("delete", kind, "DELETE", _path(kind, namespace, name), {}, options)
 
     def close(self) -> None:
         """See the port."""
         self._api.close()
 
+    @contextmanager
+    def _limited(self, verb: str, kind: ResourceKind | None) -> Iterator[None]:
+        """Wait for the turn of a call, and count its answer."""
+        of = call_class(verb, kind)
+        self._limiter.wait(of)
+        try:
+            yield
+        except errors.TooManyRequests as error:
+            self._limiter.count(verb, kind, "429")
+            self._limiter.pause(of, error.retry_after)
+            raise
+        except ClusterError as error:
+            self._limiter.count(verb, kind, str(error.status or type(error).__name__))
+            raise
+        else:
+            self._limiter.count(verb, kind, "2xx")
+
     def _json(
         self,
+        verb: str,
+        kind: ResourceKind | None,
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
         body: Object | None = None,
         content_type: str = JSON_TYPE,
     ) -> Object:
-        """One call with a JSON answer, within the time limit. Raises the error that the answer means."""
+        """One call with a JSON answer, within the limits. Raises the error that the answer means."""
+        with self._limited(verb, kind):
+            return self._call(method, path, query, body, content_type)
+
+    def _call(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: Object | None, content_type: str
+    ) -> Object:
         deadline = time.monotonic() + self._timeouts.call
         with self._open(method, path, query or {}, body, content_type, read_seconds=self._timeouts.call) as response:
             answer = _read_answer(response, deadline)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from scheduling.kube.call_limits import CallLimiter
 from scheduling.kube.cluster_access import ClusterAccess
 from scheduling.kube.port import Cluster
 
@@ -23,8 +24,11 @@ class ConnectionPool:
         self._open: dict[int, _OpenConnection] = {}
         self._lock = threading.Lock()  # of the table only; no thread speaks to a cluster while it holds the lock
 
-    def get(self, backend_id: int, access: ClusterAccess, fingerprint: tuple[str, ...]) -> Cluster:
-        """The connection of a backend. Another `fingerprint` than before means another access and opens a new one.
+    def get(
+        self, backend_id: int, access: ClusterAccess, fingerprint: tuple[str, ...], limiter: CallLimiter
+    ) -> Cluster:
+        """The connection of a backend. Another `fingerprint` than before means another access and opens a new one,
+        with the limits of `limiter`.
 
         Raises BadCredentials when the access cannot be used at all; only the first call shows whether the cluster
         answers.
@@ -35,7 +39,7 @@ class ConnectionPool:
                 return known.cluster
         from scheduling.kube.client import KubernetesCluster  # noqa: PLC0415  (takes most of a second)
 
-        cluster = KubernetesCluster(access)
+        cluster = KubernetesCluster(access, limiter=limiter)
         with self._lock:
             self._open[backend_id] = _OpenConnection(fingerprint, cluster)
         return cluster

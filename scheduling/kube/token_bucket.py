@@ -15,13 +15,14 @@ class TokenBucket:
         self._tokens, self._filled_at = burst, clock()
         self._lock = threading.Lock()
 
-    def try_take(self) -> float:
-        """Take a token and return 0, or return the seconds until there will be one."""
+    def try_take(self, reserved: float = 0.0) -> float:
+        """Take a token and return 0, or return the seconds until there will be one beyond the `reserved` ones."""
         with self._lock:
             now = self._clock()
             self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate)
             self._filled_at = now
-            if self._tokens >= 1:
+            missing = 1 + reserved - self._tokens
+            if missing <= 0:
                 self._tokens -= 1
                 return 0.0
-            return (1 - self._tokens) / self._rate
+            return missing / self._rate

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
-from django.db.models import Count, Q, TextField, Value
-from django.db.models.functions import Coalesce
+from django.db.models import Count, F, Q, TextField, Value
+from django.db.models.functions import Coalesce, Now
 
 from pools.models import Backend, KubernetesSettings
 from scheduling.models import QueueDrift, QueueSync
@@ -52,7 +53,7 @@ def queue_sync_body(backend: Backend) -> dict[str, Any]:
     }
 
 
-def read_sync_metrics() -> dict[str, dict[str, int]]:
+def read_sync_metrics() -> dict[str, dict[str, float]]:
     """The state of all clusters for metrics, by backend; one query."""
     rows = (
         Backend.objects.filter(kind=Backend.Kind.KUBERNETES, kubernetes__isnull=False)
@@ -61,6 +62,11 @@ def read_sync_metrics() -> dict[str, dict[str, int]]:
             applied=Coalesce("queue_sync__applied_generation", -1),
             synced=Coalesce("queue_sync__synced", Value(QueueSync.Synced.UNKNOWN, output_field=TextField())),
             failed=Coalesce("queue_sync__failures", 0),
+            retry_at=F("queue_sync__retry_at"),
+            heard_at=F("cluster_state__heartbeat_at"),
+            agent_lease_ends=F("cluster_state__lease_expires_at"),
+            gpu_lease_ends=F("gpu_controller_lease__lease_expires_at"),
+            measured_at=Now(),
             drift=Count("queue_drift", filter=Q(queue_drift__reapplied_at=None)),
         )
         .order_by("name")
@@ -71,6 +77,12 @@ def read_sync_metrics() -> dict[str, dict[str, int]]:
             "generations_behind": max(0, row.wanted - max(row.applied, 0)),
             "drift_fields": row.drift,
             "sync_failures": row.failed,
+            "sync_paused": int(row.retry_at is not None and row.retry_at > row.measured_at),
+            "agent_lease_held": int(row.agent_lease_ends is not None and row.agent_lease_ends > row.measured_at),
+            "gpu_controller_lease_held": int(row.gpu_lease_ends is not None and row.gpu_lease_ends > row.measured_at),
+            "seconds_since_heard": (
+                inf if row.heard_at is None else max(0.0, (row.measured_at - row.heard_at).total_seconds())
+            ),
         }
         for row in rows
     }

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import yaml
 
 from scheduling.kube import errors, resource_kinds
+from scheduling.kube.call_limits import CallLimiter
 from scheduling.kube.client import KubernetesCluster, Timeouts
 from scheduling.kube.cluster_access import KubeconfigAccess
 from scheduling.kube.port import Cluster, ResourceKind
@@ -120,7 +121,9 @@ class KubeServer:
         content = self.kubeconfig_body(user)
         if address:
             content["clusters"][0]["cluster"] = {"server": address}
-        return KubernetesCluster(KubeconfigAccess(content), timeouts=limits or Timeouts(call=60))
+        return KubernetesCluster(
+            KubeconfigAccess(content), timeouts=limits or Timeouts(call=60), limiter=CallLimiter(rate=1_000_000)
+        )
 
     def install(self, *files: str) -> None:
         """Apply these CRDs; the server serves their kinds when this returns."""

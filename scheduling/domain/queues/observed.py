@@ -69,6 +69,11 @@ class ObservedQueue:
         return tuple(difference for difference in self.differences if difference.by)
 
 
+def bounded_field(field: str) -> str:
+    """The field for metrics, without the name of a label that others may have chosen."""
+    return "metadata.labels" if field.startswith(LABEL_FIELD_PREFIX) else field
+
+
 def observe_queue(item: ReadOnlyObject, target: QueueTarget, desired: Mapping[str, DesiredQueue]) -> ObservedQueue:
     """A queue of the cluster compared with the desired ones."""
     metadata = item["metadata"]

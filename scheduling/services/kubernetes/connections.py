@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from django.conf import settings as django_settings
+
 from pools.models import Backend, KubernetesSettings
 from pools.security.sealing import UnreadableSecret
 from pools.services.cluster_credentials import load_kubeconfig
+from scheduling.kube.call_limits import CallLimiter
 from scheduling.kube.cluster_access import ClusterAccess, InClusterAccess, KubeconfigAccess
 from scheduling.kube.connections import ConnectionPool
 from scheduling.kube.errors import BadCredentials
@@ -22,7 +25,8 @@ def connect(backend: Backend) -> Cluster:
     """
     settings = kubernetes_settings(backend)
     access = _cluster_access(settings)
-    return CONNECTIONS.get(backend.pk, access, _fingerprint(settings, access))
+    limiter = CallLimiter(backend.name, django_settings.OSMO.cluster_calls_per_second)
+    return CONNECTIONS.get(backend.pk, access, _fingerprint(settings, access), limiter)
 
 
 def kubernetes_settings(backend: Backend) -> KubernetesSettings:

@@ -18,6 +18,7 @@ from django.db import DatabaseError, InterfaceError, connection
 
 from pools.domain.errors import Busy
 from pools.models import Backend
+from scheduling.kube import metrics
 from scheduling.kube.backoff import Backoff
 from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, LeaseLost
 
@@ -77,8 +78,12 @@ class LeasedLoop(ABC):
     def _work_under_lease(self, stop: threading.Event, backoff: Backoff) -> None:
         self._lease.claim()
         self._is_leased = True
+        metrics.count_lease(self.title, "claimed")
         try:
             self._work(stop, backoff)
+        except LeaseLost:
+            metrics.count_lease(self.title, "lost")
+            raise
         finally:
             self._is_leased = False
             with suppress(DatabaseError, InterfaceError):

@@ -19,12 +19,19 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, KubernetesSettings, Pool
 from pools.permissions import require_platform
 from pools.services.backends import get_backend
+from scheduling.domain.queues.observed import bounded_field
+from scheduling.domain.queues.plan import QueueStep
+from scheduling.kube import metrics
 from scheduling.kube.errors import ClusterError
-from scheduling.kube.queue_writes import QueueWriter
+from scheduling.kube.events import EventReason, EventSubject
+from scheduling.kube.queue_comparison import QueueComparison
+from scheduling.kube.queue_writes import QueueWriter, WriteProgress
+from scheduling.kube.resource_kinds import QUEUE
 from scheduling.models import QueueSync
 from scheduling.selectors.desired_queues import read_generation
 from scheduling.services import notifications
 from scheduling.services.kubernetes import connections, sync_condition
+from scheduling.services.kubernetes.cluster_events import record_event
 from scheduling.services.kubernetes.drift_history import record_drift
 from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, hold_lease
 from scheduling.services.kubernetes.sync_comparison import compare_with_ledger
@@ -135,9 +142,26 @@ def _run(
     progress = writer.run(chosen, renew_lease=lease.renew)
     lease.renew()
     record_drift(backend, comparison.drift, {write.name for write in progress.done})
+    _tell_repairs(backend, comparison, progress)
     sync_condition.set_finished(row, desired, comparison, progress, skipped)
     remaining = [*progress.remaining, *skipped]
     return build_outcome(backend, row, written=progress.done, remaining=remaining, comparison=comparison)
+
+
+def _tell_repairs(backend: Backend, comparison: QueueComparison, progress: WriteProgress) -> None:
+    """Count the fields of others that this run overwrote, with a Kubernetes Event on each queue."""
+    written = {write.name: write for write in progress.done if isinstance(write, QueueStep)}
+    sentences: dict[str, list[str]] = {}
+    for drift in comparison.drift:
+        if drift.queue in written:
+            found = drift.difference
+            metrics.count_repair(backend.name, QUEUE.name, bounded_field(found.field))
+            sentences.setdefault(drift.queue, []).append(
+                f"{found.by} set {found.field} to {found.theirs!r}; it is {found.ours!r} again"
+            )
+    for name, lines in sentences.items():
+        subject = EventSubject(QUEUE, name, uid=written[name].uid)
+        record_event(backend, subject, EventReason.REPAIRED, "; ".join(lines))
 
 
 def _read_cluster(backend_id: int) -> tuple[Backend, KubernetesSettings]:

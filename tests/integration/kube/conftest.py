@@ -75,16 +75,17 @@ class SyncHarness:
 @pytest.fixture
 def lab(kube_namespace: KubeNamespace, ledger: None, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
     """A Kubernetes backend on the cluster of this test."""
-    return _lab(kube_namespace, monkeypatch)
+    return make_lab(kube_namespace, monkeypatch)
 
 
 @pytest.fixture
 def fake_lab(ledger: None, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
     """The same on the fake cluster alone."""
-    return _lab(KubeNamespace(FakeCluster(namespaces=["t1"]), "t1"), monkeypatch)
+    return make_lab(KubeNamespace(FakeCluster(namespaces=["t1"]), "t1"), monkeypatch)
 
 
-def _lab(kube_namespace: KubeNamespace, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
+def make_lab(kube_namespace: KubeNamespace, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
+    """A Kubernetes backend on this cluster."""
     cluster = RecordingCluster(kube_namespace.cluster)
     monkeypatch.setattr(connections, "connect", lambda _: cluster)
     body = {"type": "kubernetes", "namespace": kube_namespace.namespace, "kubeconfig": yaml.safe_dump(KUBECONFIG)}

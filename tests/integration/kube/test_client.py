@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
 from scheduling.kube import errors
+from scheduling.kube.call_limits import CallLimiter
 from scheduling.kube.client import KubernetesCluster, Timeouts
 from scheduling.kube.cluster_access import KubeconfigAccess
 from scheduling.kube.error_messages import condition_reason, error_message
@@ -83,7 +86,7 @@ def test_the_pause_is_read_from_the_header_or_the_details(through: Callable[...,
         cluster.get(QUEUE, "a")
     proxy.add_rule("/queues/", status=504, body=status_body(504, retryAfterSeconds=3))
     with pytest.raises(errors.ServerError) as by_details:
-        cluster.get(QUEUE, "a")
+        through().get(QUEUE, "a")
     assert (by_header.value.retry_after, by_details.value.retry_after) == (7, 3)
 
 
@@ -201,3 +204,28 @@ def _kubeconfig(server: str) -> dict[str, Any]:
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "x",
     }
+
+
+def test_calls_are_counted_by_verb_resource_and_answer(kube_server: KubeServer, proxy: FaultyProxy) -> None:
+    """A 429 also pauses the next calls of its class, without asking the server again."""
+    content = kube_server.kubeconfig_body()
+    content["clusters"][0]["cluster"] = {"server": proxy.address}
+    with closing(KubernetesCluster(KubeconfigAccess(content), limiter=CallLimiter("counted"))) as cluster:
+        cluster.list(NAMESPACE)
+        with pytest.raises(errors.ObjectNotFound):
+            cluster.get(NAMESPACE, "nobody")
+        proxy.add_rule("/namespaces?", status=429, body=status_body(429), headers={"Retry-After": "30"}, times=None)
+        for _ in range(3):
+            with pytest.raises(errors.TooManyRequests) as refused:
+                cluster.list(NAMESPACE)
+            assert refused.value.retry_after == pytest.approx(30, abs=20)
+        assert cluster.version()
+
+    def count(verb: str, resource: str, code: str) -> float | None:
+        labels = {"backend": "counted", "verb": verb, "resource": resource, "code": code}
+        return REGISTRY.get_sample_value("osmo_cluster_calls_total", labels)
+
+    assert count("list", "namespaces", "2xx") == 1
+    assert count("get", "namespaces", "404") == 1
+    assert count("list", "namespaces", "429") == 1
+    assert count("get", "version", "2xx") == 1

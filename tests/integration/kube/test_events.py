@@ -13,6 +13,9 @@ from scheduling.kube import errors
 from scheduling.kube.events import EventLimits, EventReason, EventSubject, EventWriter
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.resource_kinds import EVENT, NAMESPACE, POD, QUEUE
+from scheduling.services.kubernetes.cluster_events import writer_of
+from tests.integration.kube.conftest import make_lab
+from tests.support import factories
 from tests.support.flaky_cluster import FlakyCluster
 from tests.support.kube_server import CONFIG_MAP, KubeNamespace
 
@@ -126,3 +129,16 @@ def test_a_long_message_is_shortened(kube_namespace: KubeNamespace, writers: lis
     assert writer.flush(30)
     (event,) = kube_namespace.cluster.list(EVENT, namespace=kube_namespace.namespace).items
     assert len(event["message"]) == 1024
+
+
+@pytest.mark.k8s
+def test_a_queue_that_was_put_back_tells_it(kube: KubeNamespace, ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = make_lab(kube, monkeypatch)
+    factories.make_pool("team", 10, on=lab.backend)
+    assert lab.sync().synced == "True"
+    lab.edit("team", {"spec": {"priority": 7}}, owner="kim")
+    assert lab.sync().synced == "True"
+    assert writer_of(lab.backend).flush(30)
+    (event,) = list_events(kube.cluster, "default", lab.name("team"))
+    assert event["message"] == "kim set spec.priority to 7; it is 100 again"
+    assert event["involvedObject"]["uid"] == lab.get("team")["metadata"]["uid"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import yaml
 from django.test import Client
+from django.utils import timezone
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
@@ -22,7 +26,7 @@ from scheduling import tasks
 from scheduling.kube import errors
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.resource_kinds import POD_GROUP, QUEUE, TOPOLOGY
-from scheduling.models import QueueSync
+from scheduling.models import ClusterState, QueueSync
 from scheduling.services import notifications
 from scheduling.services.kubernetes import connection_test, connections
 from scheduling.services.kubernetes.connection_test import run_connection_test
@@ -425,8 +429,15 @@ def test_a_scraper_sees_which_cluster_is_behind(fake_lab: SyncHarness) -> None:
     assert (behind["in_step"], behind["generations_behind"] > 0) == (0, True)
     fake_lab.sync()
     assert read_sync_metrics()["lab"] == {
-        "in_step": 1, "generations_behind": 0, "drift_fields": 0, "sync_failures": 0,
+        "in_step": 1, "generations_behind": 0, "drift_fields": 0, "sync_failures": 0, "sync_paused": 0,
+        "agent_lease_held": 0, "gpu_controller_lease_held": 0, "seconds_since_heard": math.inf,
     }  # fmt: skip
+    later = timezone.now() + timedelta(minutes=1)
+    QueueSync.objects.update(retry_at=later)
+    ClusterState.objects.update(heartbeat_at=timezone.now(), lease_holder=uuid.uuid4(), lease_expires_at=later)
+    now = read_sync_metrics()["lab"]
+    assert (now["sync_paused"], now["agent_lease_held"], now["seconds_since_heard"] < 60) == (1, 1, True)
+    QueueSync.objects.update(retry_at=None)
     put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
     fake_lab.edit("team", {"spec": {"priority": 1}})
     tasks.sync_backend_queues(fake_lab.backend.pk)
