@@ -13,8 +13,10 @@ from pytest_django import DjangoAssertNumQueries
 from pools.domain.errors import Forbidden
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import AuditEntry, Backend, User
+from scheduling.kube import resource_kinds
+from scheduling.kube.events import EventReason, EventSubject
 from scheduling.models import Bypass, ClusterState, Group, QueueGuard, UnmarkedReviews
-from scheduling.services.webhooks import queue_guard, strangers
+from scheduling.services.webhooks import queue_guard, refusal_events, strangers
 from scheduling.services.webhooks.marks import rotate_mark
 from tests.integration.webhooks.conftest import QUEUE, Ask, marked, pod, pod_group, post, question
 from tests.support import factories
@@ -162,6 +164,24 @@ def test_our_mark_on_an_object_of_others(cluster: Backend, ask: Ask) -> None:
     assert ask(labelled, namespace="elsewhere")["allowed"], "there it marks nothing"
     guarded(cluster, "enforce", accounts=["mallory"])
     assert ask(labelled, namespace="ns")["allowed"]
+
+
+def test_a_refusal_is_an_event_in_the_namespace(cluster: Backend, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[tuple[EventSubject, EventReason, str]] = []
+    monkeypatch.setattr(refusal_events, "record_event", lambda _, *event: events.append(event))
+    ask(pod(), dryRun=True)
+    guarded(cluster, "audit")
+    ask(pod())
+    ask(pod(), at="/prod")
+    assert events == [], "nothing was refused for good"
+    guarded(cluster, "enforce")
+    unnamed = pod()
+    unnamed["metadata"] = unnamed["metadata"] | {"name": "", "generateName": "job-"}
+    ask(unnamed, name="")
+    ((subject, reason, message),) = events
+    assert subject == EventSubject(resource_kinds.POD, "job-", "elsewhere")
+    assert reason is EventReason.REFUSED
+    assert "osmo workflow submit" in message
 
 
 class TestWithoutTheMark:
