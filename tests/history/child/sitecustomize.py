@@ -5,16 +5,18 @@ The product has no switch for faults; this module reaches into a process from ou
 * `HISTORY_CLOCK` names a file with a number of seconds by which the wall clock of this process is shifted (time-machine
   replaces the clock functions of Python itself; PostgreSQL's clock and monotonic clocks stay). The file is read ten
   times a second.
-* `HISTORY_PLANT` names a planted fault, a list of rewrites of the SQL that this process sends.
+* `HISTORY_PLANT` names a planted fault: rewrites of the SQL that this process sends, and functions without an effect.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,9 @@ PLANTS: dict[str, tuple[tuple[str, str], ...]] = {
     # Statements of one answer read different states.
     "snapshot": ((r"ISOLATION LEVEL (REPEATABLE READ|SERIALIZABLE)", "ISOLATION LEVEL READ COMMITTED"),),
 }
+
+WITHOUT_EFFECT: dict[str, tuple[tuple[str, str], ...]] = {"snapshot": (("osmo_admin.middleware", "one_snapshot"),)}
+"""Context managers, as module and name, that do nothing under a planted fault."""
 
 
 def _follow_clock(file: Path) -> None:
@@ -56,10 +61,10 @@ def _start_clock(file: Path) -> None:
     threading.Thread(target=_follow_clock, args=(file,), daemon=True, name="shifted clock").start()
 
 
-def _plant(rewrites: tuple[tuple[str, str], ...]) -> None:
+def _plant(name: str) -> None:
     from django.db.backends.signals import connection_created
 
-    compiled = [(re.compile(pattern), replacement) for pattern, replacement in rewrites]
+    compiled = [(re.compile(pattern), replacement) for pattern, replacement in PLANTS.get(name, ())]
 
     def rewrite(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         if isinstance(sql, str):
@@ -70,6 +75,9 @@ def _plant(rewrites: tuple[tuple[str, str], ...]) -> None:
     def install(connection: Any, **_: Any) -> None:
         if rewrite not in connection.execute_wrappers:
             connection.execute_wrappers.append(rewrite)
+        for module, function in WITHOUT_EFFECT.get(name, ()):
+            if module in sys.modules:
+                setattr(sys.modules[module], function, nullcontext)
 
     connection_created.connect(install, weak=False)
 
@@ -78,4 +86,4 @@ if clock_file := os.environ.get("HISTORY_CLOCK"):
     _start_clock(Path(clock_file))
     os.register_at_fork(after_in_child=lambda: _start_clock(Path(clock_file)))  # threads do not survive a fork
 if plant := os.environ.get("HISTORY_PLANT"):
-    _plant(PLANTS.get(plant, ()))
+    _plant(plant)
