@@ -74,6 +74,9 @@ class HistoryInstallation(FaultyInstallation):
         super().__init__(HistoryServers.create(0), folder, _NoBlocker())
         self.plant = plant
         self.cluster = HistoryCluster(folder / "cluster") if with_cluster else None
+        self.pools = dict(workload.POOLS)
+        if with_cluster:
+            self.pools[workload.CLUSTER_POOL] = {"backend": cluster.BACKEND, "guarantee": cluster.GUARANTEE}
         self.names = [f"{kind}-{number}" for kind, count in counts.items() for number in range(1, count + 1)]
         self.ports = {name: find_free_port() for name in self.names if name.startswith(process_commands.WEB)}
         self.base_urls = [f"http://127.0.0.1:{port}" for port in self.ports.values()]
@@ -168,12 +171,10 @@ class HistoryInstallation(FaultyInstallation):
                 admin.put(f"/api/configs/backend/{name}", json=body).raise_for_status()
             for name, body in workload.COHORTS.items():
                 admin.put(f"/api/configs/cohort/{name}", json=body).raise_for_status()
-            pools = dict(workload.POOLS)
             if self.cluster is not None:
                 body = self.cluster.backend_body()
                 admin.put(f"/api/configs/backend/{cluster.BACKEND}", json=body).raise_for_status()
-                pools[workload.CLUSTER_POOL] = {"backend": cluster.BACKEND, "guarantee": cluster.GUARANTEE}
-            for name, settings in pools.items():
+            for name, settings in self.pools.items():
                 admin.put(f"/api/configs/pool/{name}", json=workload.pool_config(settings)).raise_for_status()
                 for subpool in workload.SUBPOOLS[:2]:
                     body = {"subpool_name": subpool, "quota": workload.FIRST_QUOTA}
@@ -186,7 +187,7 @@ class HistoryInstallation(FaultyInstallation):
 
     def login_tokens(self, clients: int) -> dict[str, str]:
         """User → access token, of each client: three of four are platform admins, the others admins of every pool."""
-        everywhere = tuple(f"osmo-{pool}-admin" for pool in (*workload.POOLS, workload.CLUSTER_POOL))
+        everywhere = tuple(f"osmo-{pool}-admin" for pool in self.pools)
         return {
             f"client-{number}": self.access_token(
                 f"client-{number}", *(("osmo-admin",) if workload.is_platform_admin(number) else everywhere)
