@@ -1,0 +1,339 @@
+"""Reads during a storm: eight writers change everything while every address is read. No answer is an error, and no part
+of an answer contradicts another part."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connections
+from django.test import Client
+
+from pools.domain.errors import DomainError
+from pools.domain.gpu_quota.workers import parse_allocation
+from pools.domain.roles import SYSTEM
+from pools.models import AccessToken, Backend, GpuAllocation, User
+from pools.security.tokens import issue_jwt
+from pools.services.backends import put_backend
+from pools.services.cohorts import put_cohort
+from pools.services.gpu_allocations import allocate, release
+from pools.services.pools import patch_pool
+from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from pools.services.users import create_user, delete_user, grant_role
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import TaskStatus, WorkflowStatus
+from scheduling.models import Workflow
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
+from tests.support import factories
+from tests.support.addresses import ROLES_BY_USER, create_example_installation, readable_addresses
+
+pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
+
+SUBPOOLS = ("a", "c", "d", "e", "f")
+
+
+class Writers:
+    """Eight threads that change the installation, each in its own way, until they are stopped. With a `pause` (seconds
+    after each change) they leave more of the processor to the reader."""
+
+    def __init__(self, seed: int, pause: float = 0.0) -> None:
+        self._pause = pause
+        self._stop = threading.Event()
+        self._rita = User.objects.get(username="rita").as_actor()
+        self._backend = Backend.objects.get(name="sim").pk
+        self.changes = 0
+        self.faults: list[Exception] = []
+        kinds = (
+            self._divide, self._divide, self._submit, self._cancel, self._run, self._take_gpus, self._configure,
+            self._change_users,
+        )  # fmt: skip
+        self._threads = [
+            threading.Thread(target=self._repeat, args=[kind, random.Random(seed + number)])
+            for number, kind in enumerate(kinds)
+        ]
+
+    @contextmanager
+    def at_work(self) -> Iterator[Writers]:
+        """The writers, which end with the block."""
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            for thread in self._threads:
+                thread.join(60)
+
+    def _repeat(self, change: Callable[[random.Random], object], rng: random.Random) -> None:
+        try:
+            while not self._stop.wait(self._pause):
+                try:
+                    change(rng)
+                    self.changes += 1
+                except DomainError:
+                    pass  # two writers wanted the same thing
+        except Exception as problem:  # noqa: BLE001  (the test reports it)
+            self.faults.append(problem)
+        finally:
+            connections.close_all()
+
+    def _divide(self, rng: random.Random) -> None:
+        where: dict[str, Any] = {"actor": SYSTEM, "parent": "team", "subpool_name": rng.choice(SUBPOOLS)}
+        change = rng.randrange(3)
+        if change == 0:
+            create_subpool(**where, quota=rng.randrange(25))
+        elif change == 1:
+            resize_subpool(**where, quota=rng.randrange(25))
+        else:
+            delete_subpool(**where, cancel_pending=rng.random() < 0.5)
+
+    def _submit(self, rng: random.Random) -> None:
+        leaf = rng.choice(["team", *(f"team--{name}" for name in SUBPOOLS)])
+        priority = rng.choice(list(Priority))
+        if Workflow.objects.filter(status=WorkflowStatus.PENDING).count() < 40:
+            factories.submit_workflow(self._rita, leaf, rng.randrange(1, 9), name="storm", priority=priority)
+
+    def _cancel(self, rng: random.Random) -> None:
+        names = list(Workflow.objects.active().filter(spec_name="storm").values_list("name", flat=True))
+        if names:
+            cancel_workflow(actor=SYSTEM, name=rng.choice(names))
+
+    def _run(self, rng: random.Random) -> None:
+        reconcile_backend(self._backend)
+        names = list(Workflow.objects.filter(status=WorkflowStatus.RUNNING, spec_name="storm").values_list("name"))
+        if names:
+            end_workflow(actor=SYSTEM, name=rng.choice(names)[0], status=TaskStatus.COMPLETED)
+
+    def _take_gpus(self, rng: random.Random) -> None:
+        live = GpuAllocation.objects.filter(namespace="team-a").exclude(state="released").exclude(name="w1")
+        names = list(live.values_list("name", flat=True))
+        if len(names) > 10:
+            release(actor=SYSTEM, namespace="team-a", name=rng.choice(names))
+        amount = {"tflops": str(rng.randrange(1, 30)), "vram": "1Gi"}
+        body = {"id": uuid4().hex, "workload": "storm", "request": amount, "limit": amount}
+        allocate(actor=SYSTEM, namespace="team-a", request=parse_allocation(body)[0])
+
+    def _configure(self, rng: random.Random) -> None:
+        change = rng.randrange(3)
+        if change == 0:
+            guarantee = {"resources": {"gpu": {"guarantee": rng.randrange(110, 140)}}}
+            patch_pool(actor=SYSTEM, name=rng.choice(["team", "other"]), patch=guarantee)
+        elif change == 1:
+            quotas = [{"flavor": "default", "resource": "gpu", "nominal": rng.randrange(20)}]
+            put_cohort(actor=SYSTEM, name="org", body={"quotas": quotas})
+        else:
+            nodes = [{"name": f"n{number}", "gpus": 8} for number in range(1, rng.randrange(5, 9))]
+            put_backend(actor=SYSTEM, name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes})
+
+    def _change_users(self, rng: random.Random) -> None:
+        username = f"guest{rng.randrange(10**9)}"
+        create_user(actor=SYSTEM, username=username, roles=["osmo-viewer"])
+        grant_role(actor=SYSTEM, username=username, role="osmo-team-user")
+        delete_user(actor=SYSTEM, username=username)
+
+
+class Reader:
+    """A user who reads addresses, the API with a token and pages with a browser, and checks each answer."""
+
+    def __init__(self, username: str) -> None:
+        self._browser, self._program = Client(raise_request_exception=False), Client(raise_request_exception=False)
+        self._browser.force_login(User.objects.get(username=username))
+        token = AccessToken.objects.select_related("owner").get(owner__username=username, name="mine")
+        self._login = {"Authorization": f"Bearer {issue_jwt(token)[0]}"}
+        self.sees_all = "osmo-admin" in ROLES_BY_USER[username]
+
+    def faults_of(self, address: str) -> list[str]:
+        """What is wrong with the answer to a GET."""
+        is_program = address.startswith(("/api/", "/metrics"))
+        answer = self._program.get(address, headers=self._login) if is_program else self._browser.get(address)
+        answer.close()
+        if answer.status_code >= 500 and address != "/ready":
+            return [f"{address}: {answer.status_code}"]
+        if answer.status_code != 200 or answer.streaming:
+            return []
+        return [f"{address}: {fault}" for fault in self._contradictions(address.partition("?")[0], answer)]
+
+    def _contradictions(self, path: str, answer: Any) -> Iterator[str]:
+        if path in JSON_CHECKS:
+            yield from JSON_CHECKS[path](answer.json())
+        elif path.startswith("/api/workflow/") and answer.headers["Content-Type"].startswith("application/json"):
+            yield from check_workflow(answer.json())
+        elif path == "/metrics":
+            yield from check_metrics(answer.content.decode())
+        elif path == "/pools/pool/team/change/":
+            yield from check_pool_page(answer.context["tree"])
+        elif path == "/" and self.sees_all:
+            yield from check_dashboard(answer.context)
+        if path == "/api/queue" and self.sees_all and not answer.json()["more_entries"]:
+            yield from check_positions(answer.json()["entries"])
+
+
+def check_subpools(body: Mapping[str, Any]) -> Iterator[str]:
+    """The quota of a pool is the shared part plus the ACTIVE subpools; available is quota minus used."""
+    parts = [body["shared"], *body["subpools"]]
+    if body["quota"] != sum(part["quota"] for part in parts):
+        yield f"quota {body['quota']} is not the sum of {[part['quota'] for part in parts]}"
+    if body["unallocated"] != body["shared"]["quota"]:
+        yield "unallocated is not the quota of the shared queue"
+    yield from (f"{part}" for part in parts if part["available"] != part["quota"] - part["used"])
+    for part in body["subpools"]:
+        if part["subpool_state"] != "ACTIVE" and part["quota"]:
+            yield f"{part['name']} is {part['subpool_state']} with quota {part['quota']}"
+
+
+def check_pool_quota(body: Mapping[str, Any]) -> Iterator[str]:
+    """The totals are the sums of the pools; free is limit minus used."""
+    rows = [pool for nodes in body["node_sets"] for pool in nodes["pools"]]
+    for key in ("quota_used", "quota_free", "quota_limit", "total_usage"):
+        parts = [int(row["resource_usage"][key]) for row in rows]
+        if int(body["resource_sum"][key]) != sum(parts):
+            yield f"{key}: {body['resource_sum'][key]} is not the sum of {parts}"
+    for row in rows:
+        usage = {key: int(value) for key, value in row["resource_usage"].items()}
+        if usage["quota_free"] != usage["quota_limit"] - usage["quota_used"]:
+            yield f"{row['name']}: {usage}"
+
+
+def check_quota_tree(body: Mapping[str, Any]) -> Iterator[str]:
+    """Every parent is in the answer, and the balance of a node is its quota minus its usage."""
+    names = {node["name"] for node in body["nodes"]}
+    for node in body["nodes"]:
+        if node["parent"] is not None and node["parent"] not in names:
+            yield f"{node['name']} has the parent {node['parent']}, which is not there"
+        for quota in node["quotas"]:
+            numbers = quota["t"], quota["subtree_quota"], quota["usage"]
+            if all(isinstance(number, int) for number in numbers) and numbers[0] != numbers[1] - numbers[2]:
+                yield f"{node['name']}: {quota}"
+
+
+def check_positions(entries: list[Mapping[str, Any]]) -> Iterator[str]:
+    """The positions are 1 to n."""
+    positions = [entry["position"] for entry in entries]
+    if positions != list(range(1, len(positions) + 1)):
+        yield f"positions {positions}"
+
+
+def check_queue(body: Mapping[str, Any]) -> Iterator[str]:
+    """No gang waits twice, and a reason misses what it requests beyond the free amount."""
+    names = [(entry["workflow"], entry["group"]) for entry in body["entries"]]
+    if len(names) != len(set(names)):
+        yield f"twice in the queue: {names}"
+    for entry in body["entries"]:
+        reason = entry["reason"]
+        if (
+            reason["missing"]
+            and reason["free"] is not None
+            and reason["missing"] != reason["requested"] - reason["free"]
+        ):
+            yield f"{entry['workflow']}: {reason}"
+
+
+def check_workflow(body: Mapping[str, Any]) -> Iterator[str]:
+    """A workflow runs while one of its groups runs, and has ended when all have."""
+    groups = {group["status"] for group in body["groups"]}
+    if ("RUNNING" in groups) != (body["status"] == "RUNNING"):
+        yield f"{body['name']} is {body['status']}, its groups are {groups}"
+    for group in body["groups"]:
+        tasks = {task["status"] for task in group["tasks"]}
+        if group["status"] == "RUNNING" and not tasks & {"RUNNING", "INITIALIZING"}:
+            yield f"{group['name']} is RUNNING, its tasks are {tasks}"
+
+
+def check_gpu_quota(body: Mapping[str, Any]) -> Iterator[str]:
+    """The available percentage belongs to the amounts in use."""
+    used, percent = body["status"]["used"], body["status"]["availablePercent"]
+    free = 100 - float(used["requests"]["tflops"].replace("k", "000")) / 10
+    if abs(float(percent["requests.tflops"]) - free) > 0.01:
+        yield f"used {used}, available {percent}"
+
+
+def check_metrics(page: str) -> Iterator[str]:
+    """The quota of a pool is the sum over its leaves."""
+    leaves: dict[str, float] = {}
+    for pool, value in re.findall(r'^osmo_leaf_quota_gpus\{leaf="[^"]*",pool="([^"]+)"\} (\S+)', page, re.MULTILINE):
+        leaves[pool] = leaves.get(pool, 0) + float(value)
+    pools = dict(re.findall(r'^osmo_pool_guarantee_gpus\{pool="([^"]+)"\} (\S+)', page, re.MULTILINE))
+    if not pools:
+        yield "no pools"
+    for pool, value in pools.items():
+        if float(value) != leaves[pool]:
+            yield f"{pool}: guarantee {value}, leaves {leaves[pool]}"
+
+
+def check_pool_page(tree: Any) -> Iterator[str]:
+    """The sums of a pool are those of its rows."""
+    for key in ("quota", "used", "total_usage", "live_workflows"):
+        total, parts = getattr(tree.head, key), [getattr(row, key) for row in tree.leaves]
+        if total != sum(parts):
+            yield f"{key}: {total} is not the sum of {parts}"
+
+
+def check_dashboard(context: Mapping[str, Any]) -> Iterator[str]:
+    """The totals above the list are the sums of the pools in it."""
+    trees = context["pool_page"].trees
+    for tree in trees:
+        yield from check_pool_page(tree)
+    totals, work = context["totals"], context["work"]
+    sums = {
+        "live_workflows": work.running + work.pending,
+        "quota": totals.quota,
+        "total_usage": totals.used,
+    }
+    for key, total in sums.items():
+        parts = [getattr(tree.head, key) for tree in trees]
+        if total != sum(parts):
+            yield f"{key}: {total} is not the sum of {parts}"
+
+
+JSON_CHECKS: Mapping[str, Callable[[Any], Iterator[str]]] = {
+    "/api/configs/pool/team/subpool": check_subpools,
+    "/api/pool_quota": check_pool_quota,
+    "/api/quota_tree": check_quota_tree,
+    "/api/queue": check_queue,
+    "/api/configs/gpu_quota/team-a": check_gpu_quota,
+}
+CHECKED = (*JSON_CHECKS, "/metrics", "/", "/pools/pool/team/change/", "/api/workflow/running-1")
+
+
+def _read_everything(rounds: int, *, share: int = 1, every_user: bool = True, pause: float = 0.0) -> list[str]:
+    """The faults of all answers. With a `share` above 1 a round reads only each address of that number."""
+    create_example_installation()
+    readers = [Reader(name) for name in ROLES_BY_USER]
+    addresses = readable_addresses()
+    assert not [fault for address in CHECKED for fault in readers[0].faults_of(address)], "not even at rest"
+    found: list[str] = []
+    with Writers(7, pause).at_work() as writers:
+        for number in range(rounds):
+            for place, address in enumerate(addresses[::share]):
+                for reader in readers if every_user else [readers[(place + number) % len(readers)]]:
+                    found += reader.faults_of(address)
+            for address in CHECKED:
+                found += readers[0].faults_of(address)
+    assert not writers.faults
+    assert writers.changes > 20
+    return found
+
+
+def test_a_part_of_the_addresses_during_a_storm() -> None:
+    assert _read_everything(1, share=10, every_user=False, pause=0.1) == []
+
+
+@pytest.mark.nightly
+def test_every_address_for_every_user_during_a_long_storm() -> None:
+    assert _read_everything(30) == []
+
+
+@pytest.mark.nightly
+def test_the_storm_finds_reads_without_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("osmo_admin.middleware.one_snapshot", nullcontext)
+    create_example_installation()
+    reader = Reader("root")
+    with Writers(7).at_work():
+        assert any(reader.faults_of(address) for _ in range(200) for address in CHECKED)
