@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from scheduling.kube import errors, metrics
 from scheduling.kube.port import ResourceKind
-from scheduling.kube.resource_kinds import EVENT, GPU_RESOURCE_QUOTA, LEASE, POD, POD_GROUP, SECRET, SERVICE
+from scheduling.kube.resource_kinds import EVENT, GPU_RESOURCE_QUOTA, POD, POD_GROUP, SECRET, SERVICE
 from scheduling.kube.token_bucket import TokenBucket
 
 DEFAULT_RATE = 50.0  # calls a second
@@ -43,7 +43,7 @@ _RESERVED = {
 
 def call_class(verb: str, kind: ResourceKind | None) -> CallClass:
     """The class of a call; without a kind it asks the API server whether it lives."""
-    if kind is None or kind == LEASE:
+    if kind is None:
         return CallClass.WORK
     if verb in _READS:
         return CallClass.LIST

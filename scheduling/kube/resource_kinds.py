@@ -13,7 +13,6 @@ NODE = ResourceKind("", "v1", "nodes", "Node", namespaced=False)
 POD = ResourceKind("", "v1", "pods", "Pod")
 SECRET = ResourceKind("", "v1", "secrets", "Secret")
 EVENT = ResourceKind("", "v1", "events", "Event")
-LEASE = ResourceKind("coordination.k8s.io", "v1", "leases", "Lease")
 SERVICE = ResourceKind("", "v1", "services", "Service")
 VALIDATING_WEBHOOK = ResourceKind(
     "admissionregistration.k8s.io",

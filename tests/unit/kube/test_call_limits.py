@@ -7,7 +7,7 @@ from prometheus_client import REGISTRY
 
 from scheduling.kube import errors
 from scheduling.kube.call_limits import MAX_WAIT_SECONDS, CallClass, CallLimiter, call_class
-from scheduling.kube.resource_kinds import EVENT, GPU_RESOURCE_QUOTA, LEASE, POD, POD_GROUP, QUEUE
+from scheduling.kube.resource_kinds import EVENT, GPU_RESOURCE_QUOTA, POD, POD_GROUP, QUEUE
 from scheduling.kube.token_bucket import TokenBucket
 
 
@@ -80,7 +80,6 @@ def test_no_class_starves() -> None:
         ("delete", POD_GROUP, CallClass.WORK),
         ("patch", POD, CallClass.WORK),
         ("get", None, CallClass.WORK),
-        ("patch", LEASE, CallClass.WORK),
         ("apply", QUEUE, CallClass.WRITE),
         ("patch", GPU_RESOURCE_QUOTA, CallClass.STATUS),
         ("list", POD, CallClass.LIST),
