@@ -7,6 +7,7 @@ import pytest
 from pools.domain.names import (
     SHARED_QUEUE,
     canonical_name,
+    cohort_name_violations,
     k8s_queue_name,
     queue_name,
     short_name_violations,
@@ -71,3 +72,8 @@ def test_a_canonical_name_is_split_at_its_separator() -> None:
     assert split_name(canonical_name("team", "a")) == ("team", "a")
     assert split_name("team") == ("team", None)
     assert split_name("team--_shared") == ("team", "_shared")
+
+
+@pytest.mark.parametrize(("length", "codes"), [(63, []), (64, ["name_too_long"])])
+def test_the_name_of_a_cohort_has_at_most_63_characters(length: int, codes: list[str]) -> None:
+    assert [each.code for each in cohort_name_violations("c" * length, "name")] == codes
