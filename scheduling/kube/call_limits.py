@@ -16,6 +16,7 @@ from scheduling.kube.token_bucket import TokenBucket
 DEFAULT_RATE = 50.0  # calls a second
 MAX_WAIT_SECONDS = 10.0  # after which a call goes out anyway: no class of calls starves
 MAX_PAUSE_SECONDS = 60.0
+_SHORTEST_SLEEP = 0.001  # a sum of rounded numbers may lack the least bit of a token
 _OBJECTS_OF_WORK = frozenset({POD, POD_GROUP, SECRET, SERVICE})
 _READS = frozenset({"list", "watch"})
 
@@ -82,7 +83,7 @@ class CallLimiter:
             raise errors.TooManyRequests(message, status=429, retry_after=left)
         reserved = _RESERVED[of] * self._burst
         while (pause := self._bucket.try_take(reserved)) and self._clock() - began < MAX_WAIT_SECONDS:
-            self._sleep(pause)
+            self._sleep(max(pause, _SHORTEST_SLEEP))
         metrics.count_wait(self._label, of.name.lower(), self._clock() - began)
 
     def count(self, verb: str, kind: ResourceKind | None, code: str) -> None:
