@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from environs import Env as Reader
-from environs import EnvError, validate
+from environs import EnvError, ValidationError, validate
+
+from pools.domain.cluster_addresses import LOOPBACK, AddressRule
 
 RUNTIME_FILE = "runtime.json"
 
@@ -43,6 +45,7 @@ class Env:
     reconcile_interval: float
     simulated_runtime: float
     kubeconfig_dir: Path | None
+    cluster_addresses: list[str]
     sync_interval: float
     cluster_calls_per_second: float
     max_tasks: int
@@ -66,6 +69,13 @@ def _apply_runtime_defaults(data_dir: Path | None) -> None:
         return
     for name, value in json.loads(path.read_text()).items():
         os.environ.setdefault(name, str(value))
+
+
+def _are_networks(texts: list[str]) -> None:
+    try:
+        AddressRule.of(texts)
+    except ValueError as error:
+        raise ValidationError(f"Networks or addresses are expected, separated by commas: {error}.") from error
 
 
 def load_environment() -> Env:
@@ -94,6 +104,8 @@ def load_environment() -> Env:
         reconcile_interval=read.float("OSMO_SETTLE_INTERVAL", 5.0, validate=at_least(min=0.1)),
         simulated_runtime=read.float("OSMO_SIMULATED_RUNTIME", 60.0, validate=at_least(min=0)),
         kubeconfig_dir=read.path("OSMO_KUBECONFIG_DIR", None),
+        cluster_addresses=read.list("OSMO_CLUSTER_ADDRESSES", [], validate=_are_networks)
+        or ([] if read.bool("OSMO_SECURE", False) else list(LOOPBACK)),
         sync_interval=read.float("OSMO_SYNC_INTERVAL", 30.0, validate=at_least(min=0.1)),
         cluster_calls_per_second=read.float("OSMO_CLUSTER_CALLS_PER_SECOND", 50.0, validate=at_least(min=1)),
         max_tasks=read.int("OSMO_MAX_TASKS", 20, validate=at_least(min=1)),

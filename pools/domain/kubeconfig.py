@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from pools.domain.cluster_addresses import AddressRule
 from pools.domain.errors import Violation
 from pools.domain.structured_input.fields import shorten_value
 
@@ -34,9 +35,11 @@ class KubeconfigFacts:
     warnings: tuple[str, ...] = ()
 
 
-def read_kubeconfig(content: object, context: str = "") -> tuple[KubeconfigFacts, list[Violation]]:
-    """The facts of the chosen context (empty: the current one), and every reason why it cannot be used. No message
-    repeats a credential."""
+def read_kubeconfig(
+    content: object, context: str = "", *, addresses: AddressRule
+) -> tuple[KubeconfigFacts, list[Violation]]:
+    """The facts of the chosen context (empty: the current one), and every reason why it cannot be used. `addresses` is
+    the rule on the addresses of the API server and of a proxy. No message repeats a credential."""
     faults: list[Violation] = []
     if not isinstance(content, Mapping):
         return KubeconfigFacts("", "", ""), [_fault("", "bad_value", "must be a kubeconfig: a YAML object")]
@@ -61,7 +64,7 @@ def read_kubeconfig(content: object, context: str = "") -> tuple[KubeconfigFacts
     server, more = _server(found.get("cluster", {}))
     warnings = []
     if "cluster" in found:
-        faults += more
+        faults += [*more, *_address_faults(found["cluster"], addresses)]
         warnings = _warnings(found["cluster"], server)
     return KubeconfigFacts(str(chosen), server, str(inner.get("user") or ""), tuple(warnings)), faults
 
@@ -98,6 +101,28 @@ def _server(cluster: Mapping[str, Any]) -> tuple[str, list[Violation]]:
     if parts.username or parts.password:
         return "", [_fault("clusters.server", "bad_value", "holds a user in its address; name it under users")]
     return str(server).rstrip("/"), []
+
+
+def _address_faults(cluster: Mapping[str, Any], rule: AddressRule) -> list[Violation]:
+    """Addresses that a client may not name. A name is checked again when it is called, by its addresses."""
+    faults = []
+    for key in ("server", "proxy-url"):
+        text = cluster.get(key)
+        if text is None:
+            continue
+        try:
+            parts = urlsplit(text) if isinstance(text, str) else None
+            host = parts.hostname if parts is not None and parts.scheme in {"http", "https"} else None
+        except ValueError:
+            host = None
+        if key == "proxy-url" and not host:
+            faults.append(_fault("clusters.proxy-url", "bad_value", "names no http:// address of a proxy"))
+        elif host and (fault := rule.find_fault(host)) is not None:
+            place = "server" if key == "server" else "proxy"
+            faults.append(
+                _fault(f"clusters.{key}", "address_refused", f"names the {place} {shorten_value(host)}, which {fault}")
+            )
+    return faults
 
 
 def _warnings(cluster: Mapping[str, Any], server: str) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 from django.conf import settings
 
+from pools.domain.cluster_addresses import AddressRule
 from pools.domain.cluster_config import FILE, IN_CLUSTER, KUBECONFIG, NODE_POOL_KEY, SCHEDULER, ClusterSpec
 from pools.domain.errors import Conflict, Violation
 from pools.domain.kubeconfig import MAX_LENGTH, KubeconfigFacts, read_kubeconfig
@@ -83,6 +84,11 @@ def load_kubeconfig(row: KubernetesSettings) -> tuple[Any, str]:
     if content is None:
         raise UnreadableSecret("The kubeconfig is not valid YAML.")
     return content, row.context
+
+
+def address_rule() -> AddressRule:
+    """The rule on the addresses in kubeconfigs that clients send."""
+    return AddressRule.of(settings.OSMO.cluster_addresses)
 
 
 def _settings_of(backend: Backend | None) -> KubernetesSettings | None:
@@ -160,7 +166,7 @@ def _read_facts(text: str, context: str) -> tuple[KubeconfigFacts, list[Violatio
     if len(text) > MAX_LENGTH:
         message = f"kubeconfig has {len(text)} characters; the most is {MAX_LENGTH}."
         return KubeconfigFacts("", "", ""), [Violation(KUBECONFIG, "too_long", message)]
-    return read_kubeconfig(_parse_yaml(text), context)
+    return read_kubeconfig(_parse_yaml(text), context, addresses=address_rule())
 
 
 def _parse_yaml(text: str) -> Any:

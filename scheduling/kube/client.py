@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -24,8 +25,9 @@ from kubernetes.config.config_exception import ConfigException
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import errors
 from scheduling.kube.call_limits import CallLimiter, call_class
-from scheduling.kube.cluster_access import ClusterAccess, InClusterAccess
+from scheduling.kube.cluster_access import ClusterAccess, InClusterAccess, KubeconfigAccess
 from scheduling.kube.errors import ClusterError, FieldError
+from scheduling.kube.guarded_connections import guard_connections
 from scheduling.kube.port import (
     CALL_TIMEOUT_SECONDS,
     CONNECT_TIMEOUT_SECONDS,
@@ -85,6 +87,11 @@ class KubernetesCluster:
             raise errors.BadCredentials(_short_text(error)) from error
         self._api = official.ApiClient(settings)
         self._api.user_agent = f"osmo-admin/{version('osmo-admin')}"
+        manager = self._api.rest_client.pool_manager
+        # An API server redirects nobody; a redirect would take the request to an address that no kubeconfig names.
+        manager.urlopen = partial(manager.urlopen, redirect=False)
+        if isinstance(access, KubeconfigAccess) and access.addresses is not None:
+            guard_connections(manager, access.addresses)
 
     def version(self) -> str:
         """See the port."""

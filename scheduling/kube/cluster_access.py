@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pools.domain.cluster_addresses import AddressRule
+
 
 @dataclass(frozen=True, slots=True)
 class InClusterAccess:
@@ -14,10 +16,12 @@ class InClusterAccess:
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigAccess:
-    """A parsed kubeconfig; `context` names one of its contexts, empty means the current one."""
+    """A parsed kubeconfig; `context` names one of its contexts, empty means the current one. `addresses` is the rule on
+    the addresses of a kubeconfig that a client sent; None for a kubeconfig of the operator."""
 
     content: Mapping[str, Any]
     context: str = ""
+    addresses: AddressRule | None = None
 
 
 ClusterAccess = InClusterAccess | KubeconfigAccess

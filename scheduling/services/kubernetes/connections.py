@@ -6,7 +6,7 @@ from django.conf import settings as django_settings
 
 from pools.models import Backend, KubernetesSettings
 from pools.security.sealing import UnreadableSecret
-from pools.services.cluster_credentials import load_kubeconfig
+from pools.services.cluster_credentials import address_rule, load_kubeconfig
 from scheduling.kube.call_limits import CallLimiter
 from scheduling.kube.cluster_access import ClusterAccess, InClusterAccess, KubeconfigAccess
 from scheduling.kube.connections import ConnectionPool
@@ -47,7 +47,8 @@ def _cluster_access(settings: KubernetesSettings) -> ClusterAccess:
         raise BadCredentials(str(error)) from error
     if not isinstance(content, dict):
         raise BadCredentials("The kubeconfig is not a YAML object.")
-    return KubeconfigAccess(content, context)
+    is_sent = settings.access == KubernetesSettings.Access.KUBECONFIG
+    return KubeconfigAccess(content, context, address_rule() if is_sent else None)
 
 
 def _fingerprint(settings: KubernetesSettings, access: ClusterAccess) -> tuple[str, ...]:
