@@ -101,6 +101,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], base_url: str, output: P
 def _use_installation(data_dir: Path) -> None:
     runtime = json.loads((data_dir / "runtime.json").read_text())
     os.environ.update({name: str(value) for name, value in runtime.items()})
+    os.environ["DATABASE_URL"] = os.environ.pop("OSMO_OWNER_DATABASE_URL")  # VACUUM ANALYZE needs the owner
     os.environ["DJANGO_SETTINGS_MODULE"] = "osmo_admin.settings"
     import django
 

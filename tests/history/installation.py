@@ -129,7 +129,7 @@ class HistoryInstallation(FaultyInstallation):
     def plant_fault(self) -> None:
         """Switch off what the planted fault switches off in the database; the rest is in `child/sitecustomize.py`."""
         if self.plant == "trigger":
-            with psycopg.connect(self.env["DATABASE_URL"], autocommit=True) as session:
+            with psycopg.connect(self.database_url, autocommit=True) as session:
                 session.execute(DISABLE_TRIGGERS)
 
     # --- faults ---

@@ -149,8 +149,8 @@ def _run_load(installation: Any, recorder: Recorder, options: argparse.Namespace
     )
     attacker = adversary.Adversary(installation, recorder, faults)
     progress = Progress()
-    write_tables(recorder, installation.env["DATABASE_URL"], TABLES, when="start")
-    sampler = Sampler(recorder, installation.env["DATABASE_URL"])
+    write_tables(recorder, installation.database_url, TABLES, when="start")
+    sampler = Sampler(recorder, installation.database_url)
     clients = [
         HistoryClient(number, token, installation.base_urls, recorder, progress, attacker.may_begin)
         for number, token in enumerate(tokens.values())
@@ -210,7 +210,7 @@ def _rest(installation: Any, recorder: Recorder) -> bool:
 
 
 def _write_final(installation: Any, recorder: Recorder) -> None:
-    write_tables(recorder, installation.env["DATABASE_URL"], TABLES, when="final")
+    write_tables(recorder, installation.database_url, TABLES, when="final")
     with installation.admin_client as admin:
         for name, path in READINGS.items():
             answer = admin.get(path)

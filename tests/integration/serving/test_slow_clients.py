@@ -56,7 +56,7 @@ def test_unfinished_headers_and_idle_connections_hold_no_thread(stack: Stack) ->
 
 def test_health_is_answered_while_every_thread_waits(stack: Stack) -> None:
     admin = stack.client_for("admin")
-    with psycopg.connect(stack.env["DATABASE_URL"]) as session, ThreadPoolExecutor(WEB_THREADS * 2) as clients:
+    with psycopg.connect(stack.database_url) as session, ThreadPoolExecutor(WEB_THREADS * 2) as clients:
         session.execute("LOCK TABLE pools_pool IN ACCESS EXCLUSIVE MODE")
         waiting = [clients.submit(admin.get, "/api/configs/pool") for _ in range(WEB_THREADS * 2)]
         query = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'pools_pool'::regclass"
