@@ -16,7 +16,7 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
 from pools.representations.subpool import pool_tree_body
 from pools.signals import AffectedWorkflows, Impact, ImpactReader, impact_requested
-from pools.transactions import read_changes, reset_changes
+from pools.transactions import one_snapshot, read_changes, reset_changes
 
 
 def effect_on_pool_tree(root_name: str, operation: Callable[[], object], *, actor: Actor) -> dict[str, Any]:
@@ -49,7 +49,8 @@ def read_effect(
     """
     violations, after, drains = [], None, []
     impact_readers: list[ImpactReader] = []
-    before = read_state()
+    with one_snapshot():
+        before = read_state()
     try:
         with transaction.atomic():
             reset_changes()

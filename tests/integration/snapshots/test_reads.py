@@ -19,7 +19,8 @@ from pools.models import AccessToken, Backend, Pool, User
 from pools.representations import subpool as subpool_representation
 from pools.security.tokens import issue_jwt
 from pools.selectors.pool_balance import read_balance
-from pools.services.subpools import create_subpool
+from pools.services.dry_run import effect_on_pool_tree
+from pools.services.subpools import create_subpool, resize_subpool
 from pools.transactions import one_snapshot, renew_failed_snapshot, sees_uncommitted_changes
 from tests.support.addresses import create_example_installation, readable_addresses
 from tests.support.threads import run_concurrently
@@ -179,3 +180,21 @@ class TestConnections:
             Pool.objects.count()
             with pytest.raises(InternalError, match="read-only"):
                 Backend.objects.create(name="after", namespace="ns")
+
+
+def test_the_state_before_a_dry_run_is_read_from_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    create_example_installation()
+    others = [lambda: create_subpool(actor=SYSTEM, parent="team", subpool_name="late", quota=5)]
+
+    def read_and_let_another_write(root: Pool) -> PoolBalance:
+        balance = read_balance(root)
+        while others:
+            (created,) = run_concurrently([others.pop()])
+            assert not isinstance(created, Exception)
+        return balance
+
+    monkeypatch.setattr(subpool_representation, "read_balance", read_and_let_another_write)
+    change = lambda: resize_subpool(actor=SYSTEM, parent="team", subpool_name="c", quota=9)  # noqa: E731
+    effect = effect_on_pool_tree("team", change, actor=SYSTEM)
+    assert [each["subpool_name"] for each in effect["before"]["subpools"]] == ["a", "b", "c"]
+    assert [each["subpool_name"] for each in effect["after"]["subpools"]] == ["a", "b", "c", "late"]
