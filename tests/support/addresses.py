@@ -102,6 +102,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "webhooks/pod/<str:backend>": ["/webhooks/pod/prod"],
     "webhooks/gpu_quota/<str:backend>": ["/webhooks/gpu_quota/prod"],
     "webhooks/gpu_quota/<str:backend>/<str:mark>": ["/webhooks/gpu_quota/prod/guessed"],
+    "webhooks/pod/<str:backend>/<str:mark>": ["/webhooks/pod/prod/guessed"],
+    "webhooks/podgroup/<str:backend>/<str:mark>": ["/webhooks/podgroup/prod/guessed"],
     "webhooks/podgroup/<str:backend>": ["/webhooks/podgroup/prod"],
     "r/<path:content_type_id>/<path:object_id>/": ["/r/1/1/"],
     "pools/auditentry/<str:object_id>/change/": ["/pools/auditentry/NEWEST_ENTRY/change/"],

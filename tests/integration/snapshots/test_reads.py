@@ -97,11 +97,13 @@ REFUSED = {
     "/r/1/1/": 404,
     "/webhooks/pod": 405,
     "/webhooks/pod/prod": 405,
+    "/webhooks/pod/prod/guessed": 405,
     "/webhooks/gpu_quota": 405,
     "/webhooks/gpu_quota/prod": 405,
     "/webhooks/gpu_quota/prod/guessed": 405,
     "/webhooks/podgroup": 405,
     "/webhooks/podgroup/prod": 405,
+    "/webhooks/podgroup/prod/guessed": 405,
 }
 """The examples without an answer: an object that has no page of its own, or an address for changes only."""
 
