@@ -37,6 +37,7 @@ MAY_BE_TRUNCATED = {
     "scheduling_queuedrift": "observed, written again by the sync",
     "scheduling_gpucontrollerlease": "a lease of a minute",
     "scheduling_bypass": "a bounded list of attempts, observed again",
+    "scheduling_unmarkedreviews": "numbers of reviews by strangers, counted again",
 }
 MAY_BE_DELETED = MAY_BE_TRUNCATED | {
     "pools_accesstoken": "a service deletes tokens; the trigger of the audit trail records it",
