@@ -47,6 +47,7 @@ MAY_BE_DELETED = MAY_BE_TRUNCATED | {
     "pools_node": "a service removes nodes; the trigger of the audit trail records it",
     "pools_kubernetessettings": "deleted with its backend; the trigger of the audit trail records it",
     "scheduling_queueguard": "deleted with its backend; the trigger of the audit trail records it",
+    "scheduling_webhookinstallation": "deleted with its backend; the trigger of the audit trail records it",
     "scheduling_workflowconfig": "the trigger of the audit trail records it; the defaults apply again",
 }
 # Rows that follow from others: no statement but that of a trigger may write them.
