@@ -89,7 +89,8 @@ def installation(
 ) -> Iterator[Installation]:
     stack = Stack(template, tmp_path, django_db_blocker, {})
     stack.database = template.database_name("killed")
-    stack.env["DATABASE_URL"] = template.database_url(stack.database)
+    stack.database_url = template.database_url(stack.database)
+    stack.env["DATABASE_URL"] = template.runtime_url(stack.database)
     proxy = FaultyProxy(kube_server.address, kube_server.certificate)
     kubeconfig = kube_server.kubeconfig_body()
     kubeconfig["clusters"][0]["cluster"] = {"server": proxy.address}
