@@ -20,9 +20,8 @@ from django.db import ProgrammingError, connection, connections, transaction
 from psycopg import sql
 
 from osmo_admin.settings import database_settings
+from pools.locking import lock_grants
 
-# One conversion at a time, also of two migrations that start together.
-GRANT_LOCK = 0x05A1
 READ_ONLY_TABLES = ("django_migrations",)
 
 # Each query has one parameter, the name of the role, and returns a row for each power that the role should not have.
@@ -90,7 +89,7 @@ def take_ownership(role: RuntimeRole) -> None:
     owner = connection.settings_dict["USER"]
     try:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [GRANT_LOCK])
+            lock_grants()
             cursor.execute("SELECT FROM pg_roles WHERE rolname = %s", [role.name])
             if cursor.fetchone() is None:
                 _create_role(cursor.connection.pgconn, cursor, role)
@@ -128,7 +127,7 @@ def grant_rows(role: str) -> None:
     migrations; it may be repeated."""
     name = sql.Identifier(role)
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [GRANT_LOCK])
+        lock_grants()
         for statement in (
             "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {}",
             "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {}",

@@ -9,16 +9,16 @@ from osmo_admin.wsgi import application as wsgi_application  # sets up Django, w
 from django.conf import settings
 
 from osmo_admin.ops.process_commands import CONNECTIONS, OTHER_FILES, WEB_THREADS, WEBHOOK_THREADS
-from osmo_admin.serving.bodies import BodyReader
+from osmo_admin.serving.bodies import RequestBodies
 from osmo_admin.serving.server import Server
 
 # Bodies in memory at a time, in bodies of the largest size.
 LARGEST_BODIES = 16
 
 
-def _make_bodies() -> BodyReader:
+def _make_bodies() -> RequestBodies:
     limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    return BodyReader(seconds=settings.OSMO.body_timeout, limit=limit, memory=LARGEST_BODIES * limit)
+    return RequestBodies(seconds=settings.OSMO.body_timeout, limit=limit, memory=LARGEST_BODIES * limit)
 
 
 def _allow_many_connections() -> None:

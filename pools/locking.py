@@ -15,9 +15,9 @@ given. Two transactions that keep the order can wait for each other, but never i
 | 8 | stored answers of a user | advisory lock `LOCK_ANSWERS_SQL`, user id, as the last statement | one only |
 | 9 | at commit, by trigger | `LedgerGeneration` rows of the backends whose promises changed | backend id |
 
-Locks outside the table: `lock_revision` and `lock_backend` are the only lock of their transaction. The locks of
-scheduling's own tables are in :mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue sync,
-GPU quota controller) are rows claimed by a single UPDATE, so no lock is held while a lease is.
+Locks outside the table: `lock_revision`, `lock_backend` and `lock_grants` are the only lock of their transaction. The
+locks of scheduling's own tables are in :mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue
+sync, GPU quota controller) are rows claimed by a single UPDATE, so no lock is held while a lease is.
 
 Triggers repeat locks 4 and 5 for writers that bypass the services; a service that keeps the order holds them already.
 
@@ -48,6 +48,8 @@ from pools.selectors.submission_path import ROOT_COLUMNS, columns_sql, known_row
 
 LOCK_ANSWERS_SQL = f"SELECT pg_advisory_xact_lock({0x05A1}, %s)"
 """The lock under which the stored answers of a user (id) are counted; a part of the statement that stores one."""
+
+GRANT_LOCK = 0x05A2
 
 # The sum is a statement of its own: the first statement reads a snapshot from before the lock was granted.
 _LOCK_LEAF_SQL = f"""
@@ -143,6 +145,13 @@ def lock_backend(pk: int) -> Backend:
     """Lock the row of a backend until the transaction ends, for a change of its dependent rows, such as its webhook."""
     _require_transaction()
     return Backend.objects.select_for_update().get(pk=pk)
+
+
+def lock_grants() -> None:
+    """Let one migration at a time change the roles of the database and what they may do."""
+    _require_transaction()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [GRANT_LOCK])
 
 
 def _require_transaction() -> None:

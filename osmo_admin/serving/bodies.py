@@ -19,7 +19,7 @@ READ_AT_ONCE = 64 * 1024
 
 
 @dataclass(slots=True)
-class BodyReader:
+class RequestBodies:
     """The limits of bodies, and the bytes of all bodies that are being read or whose request is not answered yet."""
 
     seconds: float

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from granian._granian import RSGIProtocolClosed
 
-from osmo_admin.serving.bodies import BodyReader
+from osmo_admin.serving.bodies import RequestBodies
 from osmo_admin.serving.environ import make_environ
 from osmo_admin.serving.refusals import RequestRefused, internal_error, send_refusal
 from osmo_admin.serving.threads import Lane
@@ -51,7 +51,7 @@ class Server:
         application: Callable[..., Any],
         *,
         threads: int,
-        bodies: BodyReader,
+        bodies: RequestBodies,
         only_paths: tuple[str, ...] = ("/",),
         closed_paths: tuple[str, ...] = (),
     ) -> None:

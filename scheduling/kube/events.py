@@ -81,7 +81,7 @@ _Key = tuple[EventSubject, EventReason, str]
 
 
 @dataclass(slots=True)
-class _Entry:
+class _SentEvent:
     """An Event and how often it was recorded; `written_at` is the time of the last write (monotonic)."""
 
     name: str
@@ -105,7 +105,7 @@ class EventWriter:
         self._bucket = TokenBucket(self.limits.rate, self.limits.burst)
         self._backoff = Backoff(1.0, 60.0)
         self._paused_until = 0.0
-        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._entries: OrderedDict[_Key, _SentEvent] = OrderedDict()
         self._waiting: deque[_Key] = deque()
         self._is_writing = False
         self._changed = threading.Condition()
@@ -127,7 +127,7 @@ class EventWriter:
                 metrics.count_event(self.label, "dropped")
                 return
             else:
-                entry = self._entries[key] = _Entry(_event_name(subject), datetime.now(UTC), now)
+                entry = self._entries[key] = _SentEvent(_event_name(subject), datetime.now(UTC), now)
                 self._entries.move_to_end(key)
                 while len(self._entries) > 2 * self.limits.waiting:
                     self._entries.popitem(last=False)
@@ -168,7 +168,7 @@ class EventWriter:
                     self._is_writing = False
                     self._changed.notify_all()
 
-    def _write_in_turn(self, key: _Key, entry: _Entry) -> None:
+    def _write_in_turn(self, key: _Key, entry: _SentEvent) -> None:
         """Write one Event within the rate. While the cluster takes no Events, they are dropped."""
         if time.monotonic() < self._paused_until:
             self._drop(key)
@@ -192,7 +192,7 @@ class EventWriter:
             self._backoff.reset()
             metrics.count_event(self.label, "written")
 
-    def _write(self, cluster: Cluster, key: _Key, entry: _Entry) -> None:
+    def _write(self, cluster: Cluster, key: _Key, entry: _SentEvent) -> None:
         subject, reason, message = key
         namespace = subject.namespace or _NAMESPACE_OF_WIDE_OBJECTS
         count, last = entry.count, _format_time(datetime.now(UTC))
@@ -227,7 +227,7 @@ class EventWriter:
         self._paused_until = time.monotonic() + self._backoff.next_pause(error.retry_after)
 
 
-def _event_body(subject: EventSubject, reason: EventReason, message: str, entry: _Entry, last: str) -> Object:
+def _event_body(subject: EventSubject, reason: EventReason, message: str, entry: _SentEvent, last: str) -> Object:
     regarding = {"apiVersion": subject.kind.api_version, "kind": subject.kind.name, "name": subject.name}
     regarding |= {key: text for key, text in (("namespace", subject.namespace), ("uid", subject.uid)) if text}
     return {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from osmo_admin.serving.bodies import BodyReader
+from osmo_admin.serving.bodies import RequestBodies
 from osmo_admin.serving.server import Server
 
 
@@ -25,7 +25,7 @@ class Granian:
 
 def ask(path: str, **paths: tuple[str, ...]) -> list[int]:
     """The status that a server with these paths answers to a request with an endless body; 413: it would be read."""
-    server = Server(lambda *_: None, threads=1, bodies=BodyReader(seconds=1, limit=1, memory=1), **paths)  # type: ignore[arg-type]
+    server = Server(lambda *_: None, threads=1, bodies=RequestBodies(seconds=1, limit=1, memory=1), **paths)  # type: ignore[arg-type]
     granian = Granian()
     scope: Any = SimpleNamespace(path=path, headers={"content-length": "1000"})
     proto: Any = granian
