@@ -221,7 +221,7 @@ def test_after_an_error_the_broker_is_left_alone_for_a_pause(monkeypatch: pytest
     for _ in range(2):
         notifications.enqueue_reconcile(1)
         notifications.wake_agent(1)
-    assert calls == ["set"]
+    assert len(calls) == 1
     assert broker.is_paused
     broker.reset()
     assert not broker.is_paused

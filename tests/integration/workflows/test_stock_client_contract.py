@@ -3,7 +3,10 @@ contract, sections 0 to 8)."""
 
 from __future__ import annotations
 
+import os
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -195,6 +198,42 @@ def test_validate_of_a_template_answers_the_rendered_file(osmo: StockClient) -> 
     assert "name: hello" in answer["spec"]
     assert "{{" not in answer["spec"]
     assert isinstance(answer["logs"], str)
+
+
+UPSTREAM = "OSMO_UPSTREAM_FILES"
+"""A folder with workflow files of the upstream cookbook and documents; they are not part of this repository."""
+
+OWN_TEMPLATES = {"values": TEMPLATE, "loop": TEMPLATE.replace("{name: train,", "{name: train{% if 1 %}{% endif %},")}
+
+
+def templates_at_hand() -> dict[str, str]:
+    """Our own, and the templates of the folder."""
+    folder = os.environ.get(UPSTREAM)
+    files = {} if folder is None else {str(path): path.read_text() for path in sorted(Path(folder).rglob("*.yaml"))}
+    found = {name: text for name, text in files.items() if re.search(r"^workflow:", text, re.MULTILINE)}
+    assert folder is None or found, f"{UPSTREAM} has no workflow file"
+    return OWN_TEMPLATES | {name: text for name, text in found.items() if "{{" in text or "default-values" in text}
+
+
+def refusal_of_validate(osmo: StockClient, template: str) -> str:
+    """The text with which `osmo workflow validate` ends; empty if the file is valid."""
+    path = "api/pool/team/workflow"
+    try:
+        rendered = osmo.call("POST", path, {"validation_only": True, "dry_run": True}, body_of(template))["spec"]
+        sent = body_of(str(rendered or ""), template=template)
+        osmo.call("POST", path, {"validation_only": True, "dry_run": False}, sent)
+    except ClientExit as end:
+        return end.text
+    return ""
+
+
+@pytest.mark.parametrize("name", sorted(templates_at_hand()))
+def test_validate_renders_each_template_or_says_what_is_wrong_with_it(osmo: StockClient, name: str) -> None:
+    """`workflow validate FILE` asks for the rendered file, and then for the verdict on it. A refusal because of the
+    pool (a platform, an amount of GPUs) is an answer; a file that cannot be rendered or read is a fault."""
+    template = templates_at_hand()[name]
+    refusal = refusal_of_validate(osmo, template)
+    assert refusal == "" or (name not in OWN_TEMPLATES and re.search("platform|GPU|quota|credential|resource", refusal))
 
 
 @pytest.mark.parametrize("name", ["validation_only", "dry_run"])
