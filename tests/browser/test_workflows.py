@@ -109,7 +109,7 @@ def test_wrong_passwords_until_the_lockout(stack: Stack, new_tab: Callable[..., 
             break
         assert "Wrong name or password" in page.inner_text("main")
         assert page.input_value("input[name=username]") == who
-    assert "Too many failed logins" in page.inner_text("main")
+    assert "too many failed logins" in page.inner_text("main")
     tab.screenshot("locked")
     tab.assert_accessible()
 
