@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,7 +90,8 @@ class KubernetesCluster:
         self._api.user_agent = f"osmo-admin/{version('osmo-admin')}"
         manager = self._api.rest_client.pool_manager
         # An API server redirects nobody; a redirect would take the request to an address that no kubeconfig names.
-        manager.urlopen = partial(manager.urlopen, redirect=False)
+        # The reference is weak: in a cycle, open connections would stay until the garbage collector finds them.
+        manager.urlopen = partial(type(manager).urlopen, weakref.proxy(manager), redirect=False)
         if isinstance(access, KubeconfigAccess) and access.addresses is not None:
             guard_connections(manager, access.addresses)
 
@@ -232,6 +234,7 @@ class KubernetesCluster:
 
     def close(self) -> None:
         """See the port."""
+        self._api.rest_client.pool_manager.clear()
         self._api.close()
 
     @contextmanager

@@ -4,8 +4,10 @@ redirect (reproduction of a review, in which a server on loopback got 14 request
 from __future__ import annotations
 
 import dataclasses
+import gc
 import socket
 import threading
+import weakref
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -169,3 +171,15 @@ def test_a_stored_kubeconfig_follows_the_rule_of_now(listener: Listener, setting
     (tmp_path / "own").write_text(text)
     row.access, row.kubeconfig_file = "file", "own"
     assert KubernetesCluster(connections._cluster_access(row)).version() == "v1.36.0"
+
+
+def test_a_client_that_nobody_uses_leaves_no_connection_to_the_garbage_collector(listener: Listener) -> None:
+    cluster = KubernetesCluster(KubeconfigAccess(kubeconfig(f"http://127.0.0.1:{listener.port}"), "c", OWN_MACHINE))
+    cluster.version()
+    manager = weakref.ref(cluster._api.rest_client.pool_manager)
+    gc.disable()
+    try:
+        del cluster
+        assert manager() is None
+    finally:
+        gc.enable()
