@@ -1,0 +1,40 @@
+"""Lists as CSV files for spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from io import StringIO
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+
+FORMAT_PARAMETER = "format"
+MAX_CSV_ROWS = 100_000
+# A spreadsheet runs a cell that begins with one of these as a formula.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def is_csv_request(request: HttpRequest) -> bool:
+    """Whether the address of a list asks for the list as CSV (`?format=csv`)."""
+    return request.GET.get(FORMAT_PARAMETER) == "csv"
+
+
+def csv_response(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> HttpResponse:
+    """The file `name`.csv: a line of column names, then one line a row. Times are in UTC, missing values are empty, and
+    a text that a spreadsheet would run as a formula begins with an apostrophe."""
+    text = StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+    return HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value

@@ -1,0 +1,37 @@
+"""The order of a list, from `?sort=COLUMN` (ascending) or `?sort=-COLUMN` (descending) in its address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.db.models import Expression, F
+from django.db.models.expressions import OrderBy
+
+SORT_PARAMETER = "sort"
+
+
+@dataclass(frozen=True, slots=True)
+class ListOrder:
+    """The sorted column of a list, by its key in the address, and the expressions for `QuerySet.order_by`."""
+
+    key: str
+    is_descending: bool
+    expressions: tuple[OrderBy | str, ...]
+
+
+def read_list_order(
+    parameters: Mapping[str, str], columns: Mapping[str, str | Expression | F], *, default: str
+) -> ListOrder:
+    """The order that the parameters of an address ask for (`request.GET`). `columns` maps each key to a field or an
+    expression; `default` is a key, with `-` in front for descending. An unknown key counts as the default. Missing
+    values come last, and rows with equal values are in the order of their primary keys, so that pages do not overlap.
+    """
+    asked = parameters.get(SORT_PARAMETER, "")
+    if asked.removeprefix("-") not in columns:
+        asked = default
+    key, is_descending = asked.removeprefix("-"), asked.startswith("-")
+    column = columns[key]
+    expression = F(column) if isinstance(column, str) else column
+    ordered = OrderBy(expression, descending=is_descending, nulls_last=True)
+    return ListOrder(key, is_descending, (ordered, "-pk" if is_descending else "pk"))

@@ -1,0 +1,55 @@
+"""Template tags of lists: headings that sort, the number of rows, the list as CSV.
+
+    {% load lists %}
+    {% list_tools count "workflow" %}                          the number of rows and the link to the CSV file
+    <tr>{% sort_header "Submitted" "submitted" %}…</tr>        the context has `order`, a ListOrder
+
+Every address keeps the filters of the page.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from pools.representations.csv_files import FORMAT_PARAMETER
+from pools.selectors.list_order import SORT_PARAMETER, ListOrder
+from pools.templatetags.osmo import query, signed
+
+register = template.Library()
+
+_ARROWS = {"ascending": "↑", "descending": "↓"}
+
+
+@register.simple_tag(takes_context=True)
+def sort_header(context: dict[str, Any], title: str, key: str, *, right: bool = False) -> SafeString:
+    """The heading of a column that sorts the list: a first click sorts in ascending order, a second in descending."""
+    order: ListOrder = context["order"]
+    is_sorted = order.key == key
+    direction = ("descending" if order.is_descending else "ascending") if is_sorted else "none"
+    asked = f"-{key}" if is_sorted and not order.is_descending else key
+    return format_html(
+        '<th scope="col"{}{}><a class="oa-sort" href="{}">{}<span aria-hidden="true">{}</span></a></th>',
+        SafeString(' class="oa-right"') if right else "",
+        format_html(' aria-sort="{}"', direction) if is_sorted else "",
+        query(context, **{SORT_PARAMETER: asked, "page": None}),
+        title,
+        f" {_ARROWS[direction]}" if is_sorted else "",
+    )
+
+
+@register.simple_tag(takes_context=True)
+def csv_link(context: dict[str, Any]) -> SafeString:
+    """The link to the list of this page as CSV: all rows that match the filters, in the same order."""
+    address = query(context, **{FORMAT_PARAMETER: "csv", "page": None})
+    return format_html('<a class="oa-button oa-button--small" href="{}" download>CSV</a>', address)
+
+
+@register.simple_tag(takes_context=True)
+def list_tools(context: dict[str, Any], count: int, noun: str, plural: str = "") -> SafeString:
+    """The number of rows that match, and the link to the CSV file."""
+    name = noun if count == 1 else plural or f"{noun}s"
+    return format_html('<p class="oa-listtools"><span>{} {}</span> {}</p>', signed(count), name, csv_link(context))
