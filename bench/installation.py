@@ -19,6 +19,8 @@ from pathlib import Path
 
 START_SECONDS = 90
 BACKEND = "bench"
+LIVE_WORKFLOWS = 1_000_000
+"""The limit of one user's live workflows, because one user submits the whole load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ def run_installation() -> Iterator[Installation]:
     folder.chmod(0o755)
     data_dir, output = folder / "data", folder / "up.out"
     port = find_free_port()
+    os.environ["OSMO_MAX_LIVE_WORKFLOWS"] = str(LIVE_WORKFLOWS)  # of this process, which calls services, too
     environment = {**os.environ, "OSMO_ADMIN_PASSWORD": "bench-password-4711"}
     log = output.open("wb")
     process = subprocess.Popen(

@@ -33,15 +33,17 @@ TARGETS_MS = {
 
 HOT, LISTED, QUEUED = "cost0", "cost1", "cost2"
 NAMESPACE = "bench-cost"
+BACKEND = "cost"
 
 
 @dataclass(frozen=True, slots=True)
 class CostRequest:
-    """One kind of request; `body(number)` makes the body of the n-th one."""
+    """One kind of request; `body(number)` makes the body of the n-th one. The answer must contain `expected`."""
 
     method: str
     path: Callable[[int], str]
     body: Callable[[int], bytes] = lambda _number: b""
+    expected: bytes = b""
 
 
 def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
@@ -49,9 +51,9 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     from osmo_admin.wsgi import application
 
     token = installation.login()
-    name = _fill()
+    name, mark = _fill()
     rows: dict[str, Any] = {}
-    for row, request in _requests(name).items():
+    for row, request in _requests(name, mark).items():
         call = _Caller(application, token, request)
         call.repeat(WARM_UP)
         measured = [call.cost_ms(REQUESTS) for _ in range(ROUNDS)]
@@ -112,11 +114,11 @@ class _Caller:
         response = self._application(environ, lambda status, _headers, _error=None: statuses.append(status))
         text = b"".join(response)
         response.close()
-        if not statuses[0].startswith("2"):
+        if not statuses[0].startswith("2") or self._request.expected not in text:
             raise SystemExit(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}: {statuses[0]} {text[:500]!r}")
 
 
-def _requests(name: str) -> dict[str, CostRequest]:
+def _requests(name: str, mark: str) -> dict[str, CostRequest]:
     def submission(prefix: str) -> Callable[[int], bytes]:
         return lambda number: json.dumps({"file": workflow_file(f"{prefix}{number}")}).encode()
 
@@ -137,7 +139,7 @@ def _requests(name: str) -> dict[str, CostRequest]:
         "submission": CostRequest("POST", lambda _: f"/api/pool/{HOT}/workflow", submission("real")),
         "gpu_allocate": CostRequest("POST", lambda _: allocations, worker),
         "gpu_release": CostRequest("DELETE", lambda number: f"{allocations}/cost-{number}"),
-        "admission_review": CostRequest("POST", lambda _: "/webhooks/pod", lambda _: _REVIEW),
+        "admission_review": CostRequest("POST", lambda _: f"/webhooks/pod/{BACKEND}/{mark}", lambda _: _REVIEW, b'"allowed":true'),
     }
 
 
@@ -154,14 +156,17 @@ _REVIEW = json.dumps({
 }).encode()  # fmt: skip
 
 
-def _fill() -> str:
-    """Pools, nodes, ended and waiting workflows, and a GPU quota; the name of one workflow."""
+def _fill() -> tuple[str, str]:
+    """Pools, nodes, waiting workflows, a GPU quota and a queue guard; the name of one workflow, and the mark of the
+    webhooks."""
     from pools.domain.roles import SYSTEM
     from pools.models import Backend, Node
     from pools.services.gpu_quotas import put_gpu_quota
-    from scheduling.models import Workflow
+    from scheduling.models import QueueGuard, Workflow
+    from scheduling.services.webhooks.marks import current_mark
 
-    backend = Backend.objects.create(name="cost", namespace="cost", offline=True)
+    backend = Backend.objects.create(name=BACKEND, namespace=BACKEND, offline=True)
+    guard = QueueGuard.objects.create(backend=backend, mode=QueueGuard.Mode.ENFORCE)
     Node.objects.bulk_create([Node(backend=backend, name=f"n{number:04}", gpus=8) for number in range(NODES)])
     fill.insert_pools(POOLS, prefix="cost", on=backend.pk, guarantee=100_000)
     fill.insert_pending([*[fill.PendingWorkload(LISTED)] * ENDED, *[fill.PendingWorkload(QUEUED)] * WAITING])
@@ -173,4 +178,4 @@ def _fill() -> str:
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     name: str = Workflow.objects.filter(pool__name=QUEUED).values_list("name", flat=True)[0]
-    return name
+    return name, current_mark(guard)
