@@ -139,7 +139,11 @@ def _requests(name: str, mark: str) -> dict[str, CostRequest]:
         "submission": CostRequest("POST", lambda _: f"/api/pool/{HOT}/workflow", submission("real")),
         "gpu_allocate": CostRequest("POST", lambda _: allocations, worker),
         "gpu_release": CostRequest("DELETE", lambda number: f"{allocations}/cost-{number}"),
-        "admission_review": CostRequest("POST", lambda _: f"/webhooks/pod/{BACKEND}/{mark}", lambda _: _REVIEW, b'"allowed":true'),
+        "admission_review": CostRequest(
+            "POST", lambda _: f"/webhooks/pod/{BACKEND}/{mark}", lambda _: _REVIEW, b'"allowed":true'
+        ),
+            "POST", lambda _: f"/webhooks/pod/{BACKEND}/{mark}", lambda _: _REVIEW, b'"allowed":true'
+        ),
     }
 
 
