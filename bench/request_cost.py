@@ -142,8 +142,6 @@ def _requests(name: str, mark: str) -> dict[str, CostRequest]:
         "admission_review": CostRequest(
             "POST", lambda _: f"/webhooks/pod/{BACKEND}/{mark}", lambda _: _REVIEW, b'"allowed":true'
         ),
-            "POST", lambda _: f"/webhooks/pod/{BACKEND}/{mark}", lambda _: _REVIEW, b'"allowed":true'
-        ),
     }
 
 
