@@ -14,8 +14,9 @@ import typer
 from typer.core import TyperCommand
 
 from osmo_admin.cli.list_options import OptionGrammar, repeat_list_options
-from osmo_admin.cli.options import DryRunOption, OutputFormatOption, OutputFormatOptionWithoutT, YesOption
+from osmo_admin.cli.options import DryRunOption, OutputFormatOption, OutputFormatOptionWithoutT, WatchOption, YesOption
 from osmo_admin.cli.session import ClientSession, OutputFormat
+from osmo_admin.cli.watch import show_each_change
 
 CommandFunction = Callable[..., None]
 
@@ -50,7 +51,13 @@ def command_group(about: str) -> typer.Typer:
 
 
 def client_command(
-    family: typer.Typer, name: str, *, writes: bool = False, confirms: bool = False, short_t: bool = True
+    family: typer.Typer,
+    name: str,
+    *,
+    writes: bool = False,
+    confirms: bool = False,
+    watches: bool = False,
+    short_t: bool = True,
 ) -> Callable[[CommandFunction], CommandFunction]:
     """Register a command. `short_t=False` leaves `-t` to the command's own option (tags)."""
 
@@ -64,6 +71,8 @@ def client_command(
             shared.append(("dry_run", DryRunOption, False))
         if confirms:
             shared.append(("yes", YesOption, False))
+        if watches:
+            shared.append(("watch", WatchOption, False))
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters = [
             inspect.Parameter("ctx", keyword, annotation=typer.Context),
@@ -75,7 +84,11 @@ def client_command(
             session: ClientSession = values.pop("ctx").obj
             for each, _, _ in shared:
                 setattr(session, each, values.pop(each))
-            function(session, **{names[name]: value for name, value in values.items()})
+            arguments = {names[name]: value for name, value in values.items()}
+            if session.watch:
+                show_each_change(session, lambda: function(session, **arguments))
+            else:
+                function(session, **arguments)
 
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__

@@ -9,6 +9,7 @@ import typer
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.session import ClientSession
 
+MOST_WORKFLOWS = 100
 TIMEOUT_SECONDS = 1.0  # a person has pressed Tab and is waiting
 
 
@@ -24,18 +25,31 @@ def complete_parent_pools(ctx: typer.Context, incomplete: str) -> list[str]:
     ]
 
 
+def complete_workflows(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Workflows, the newest first, whose IDs begin with the typed text."""
+    query = {"name": incomplete or None, "all_users": True, "all_pools": True, "limit": MOST_WORKFLOWS, "order": "DESC"}
+    try:
+        rows = _session(ctx).http().get("api/workflow", query)["workflows"]
+        return [row["name"] for row in rows if row["name"].startswith(incomplete)]
+    except (ClientError, KeyError, TypeError, AttributeError):
+        return []
+
+
 def _fetch_pools(ctx: typer.Context) -> list[dict[str, str]]:
+    try:
+        answer = _session(ctx).http().get("api/pool", {"all_pools": True})
+        rows = answer["pools"].values()
+        return sorted((row for row in rows if isinstance(row["name"], str)), key=lambda row: row["name"])
+    except (ClientError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _session(ctx: typer.Context) -> ClientSession:
     options = ctx.find_root().params
-    session = ClientSession(
+    return ClientSession(
         url=options.get("url") or os.environ.get("OSMO_URL"),
         token=options.get("token") or os.environ.get("OSMO_TOKEN"),
         username=options.get("username") or os.environ.get("OSMO_USERNAME"),
         timeout=TIMEOUT_SECONDS,
         retries=0,
     )
-    try:
-        answer = session.http().get("api/pool", {"all_pools": True})
-        rows = answer["pools"].values()
-        return sorted((row for row in rows if isinstance(row["name"], str)), key=lambda row: row["name"])
-    except (ClientError, KeyError, TypeError, AttributeError):
-        return []

@@ -12,7 +12,7 @@ from osmo_admin.cli.output import print_answer, print_text
 from osmo_admin.cli.pool_table import branch_prefix
 from osmo_admin.cli.quota_tree_table import cohort_change_lines, debt_lines
 from osmo_admin.cli.session import ClientSession, print_warning
-from osmo_admin.cli.tables import format_cell, format_table
+from osmo_admin.cli.tables import Table, build_table, format_cell
 
 ARROW = " → "
 WORKFLOW_LISTS = (
@@ -51,7 +51,7 @@ def effect_text(answer: Mapping[str, Any]) -> str:
     violations = answer.get("violations") or []
     parts = ["Dry run: the change would be refused." if violations else "Dry run: nothing was changed."]
     if is_pool_tree(before) or is_pool_tree(after):
-        parts.append(pool_tree_change_table(before, after))
+        parts.append(str(pool_tree_change_table(before, after)))
     elif has_quota_nodes(before) or has_quota_nodes(after):
         parts += cohort_change_lines(before, after)
     elif changed := change_lines(before, after):
@@ -76,7 +76,7 @@ def has_quota_nodes(value: Any) -> bool:
     return isinstance(value, dict) and "nodes" in value
 
 
-def pool_tree_change_table(before: Any, after: Any) -> str:
+def pool_tree_change_table(before: Any, after: Any) -> Table:
     """The pool and its subpools, with quota and state before and after."""
     old, new = before or {}, after or before or {}
     was = {row["name"]: row for row in old.get("subpools", [])}
@@ -91,7 +91,7 @@ def pool_tree_change_table(before: Any, after: Any) -> str:
         state = change_text(*(row.get("subpool_state") if row else None for row in (left, right)))
         quota = change_text(*(row.get("quota") if row else None for row in (left, right)))
         rows.append([branch_prefix(at, len(names)) + name, state, quota])
-    return format_table(("Pool", "Subpool State", "GPU Quota"), rows)
+    return build_table(("Pool", "Subpool State", "GPU Quota"), rows)
 
 
 def change_text(old: Any, new: Any) -> str:

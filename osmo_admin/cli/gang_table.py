@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from osmo_admin.cli.tables import format_cell, format_table
+from osmo_admin.cli.tables import AnswerPart, build_table, format_cell
 
 HEADER = ("SubGroup", "Required", "Have", "Optional", "State")
 
 
-def gang_table(group: dict[str, Any]) -> str:
+def gang_table(group: dict[str, Any]) -> AnswerPart:
     """The table of one group of a workflow; empty for a gang without SubGroups."""
     gang = group.get("gang")
     if not gang:
@@ -21,7 +21,7 @@ def gang_table(group: dict[str, Any]) -> str:
         levels[row["name"]] = level = levels.get(row["parent"], 0) + 1
         name = f"{'─' * (2 * level - 1)} {row['name']}"
         rows.append(_gang_row(f"└{name}", row, leaf=row["name"] not in parents))
-    return format_table(HEADER, rows)
+    return build_table(HEADER, rows)
 
 
 def _gang_row(name: str, row: dict[str, Any], *, leaf: bool) -> list[Any]:

@@ -1,31 +1,35 @@
 """Requests to the server: headers, retries, and the response or a :class:`ClientError`.
 
-httpx is imported on first use, so that help, completion scripts and usage errors are fast.
+urllib3 is imported on first use, so that help, completion scripts and usage errors are fast.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import json
+import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from osmo_admin import __version__
 from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError, error_from_response
 
 if TYPE_CHECKING:
-    import httpx
+    from urllib3 import BaseHTTPResponse, PoolManager
 
 PROTOCOL_VERSION = "6.4.0"  # the version of the OSMO client with the same protocol; servers may refuse older ones
 USER_AGENT = f"osmo-admin-cli/{__version__}"
 RETRIES = 4
 FIRST_PAUSE = 0.1  # seconds; doubled each time
+MAX_REDIRECTS = 5
+STREAM_PIECE_BYTES = 8192
 MAX_PAUSE = 30.0  # a longer Retry-After becomes an error message instead of a silent wait
 # These are safe to repeat after a lost response: POSTs carry an Idempotency-Key.
 REPEATABLE_METHODS = frozenset({"GET", "PUT", "POST"})
@@ -65,7 +69,7 @@ class HttpClient:
     warn: Callable[[str], None]
     timeout: float = 60.0
     retries: int = RETRIES
-    _client: httpx.Client | None = field(default=None, init=False)
+    _connections: PoolManager | None = field(default=None, init=False)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None, *, version_header: bool = True) -> Any:
         """The JSON of a GET."""
@@ -73,7 +77,18 @@ class HttpClient:
 
     def get_text(self, path: str, query: Mapping[str, Any] | None = None) -> str:
         """The body of a GET that answers plain text."""
-        return self._send("GET", path, query or {}, None, {}).text
+        return _decode(self._send("GET", path, query or {}, None, {}).data)
+
+    def stream_text(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[str]:
+        """The body of a GET that answers plain text, in pieces as they arrive."""
+        response = self._send("GET", path, query or {}, None, {}, stream=True)
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        try:
+            for piece in response.stream(STREAM_PIECE_BYTES):
+                yield decoder.decode(piece)
+            yield decoder.decode(b"", final=True)
+        finally:
+            response.close()
 
     def send_change(
         self,
@@ -98,8 +113,8 @@ class HttpClient:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._client is not None:
-            self._client.close()
+        if self._connections is not None:
+            self._connections.clear()
 
     def _send(
         self,
@@ -111,24 +126,27 @@ class HttpClient:
         *,
         submitting: bool = False,
         version_header: bool = True,
-    ) -> httpx.Response:
+        stream: bool = False,
+    ) -> BaseHTTPResponse:
         headers = {**headers, **self.authorize(), "Content-Type": "application/json", "User-Agent": USER_AGENT}
+        headers["Accept-Encoding"] = "gzip"
         if version_header:
             headers["x-osmo-client-version"] = PROTOCOL_VERSION
-        content = None if body is None else json.dumps(body)
-        address = f"{self.url}/{path}"
+        content = None if body is None else json.dumps(body).encode()
+        pairs = query_pairs(query)
+        address = f"{self.url}/{path}" + (f"?{urlencode(pairs)}" if pairs else "")
         for attempt in range(self.retries + 1):
             wait = FIRST_PAUSE * 2**attempt
             last = attempt == self.retries
-            response = self._attempt(method, address, query, content, headers, last=last)
+            response = self._attempt(method, address, content, headers, last=last, stream=stream)
             if response is not None:
                 self._show_warning(response)
-                if response.status_code < 300:
+                if response.status < 300:
                     return response
                 delay = self._retry_delay(response, headers)
                 if delay is None or last:
                     raise error_from_response(
-                        response.status_code, response.headers, response.text, submitting=submitting
+                        response.status, response.headers, _decode(response.data), submitting=submitting
                     )
                 wait = delay
             pause(wait)
@@ -138,73 +156,89 @@ class HttpClient:
         self,
         method: str,
         address: str,
-        query: Mapping[str, Any],
-        content: str | None,
+        content: bytes | None,
         headers: dict[str, str],
         *,
         last: bool,
-    ) -> httpx.Response | None:
+        stream: bool,
+    ) -> BaseHTTPResponse | None:
         """One attempt: the response, or None if the request may be repeated."""
-        import httpx
+        from urllib3 import exceptions
 
-        if self._client is None:
-            self._client = httpx.Client(timeout=self.timeout)
+        if not address.startswith(("http://", "https://")):  # urllib3 would add http:// by itself
+            raise ClientError(f"{self.url} is not a valid server address: it begins with http:// or https://.")
         try:
-            # A redirect turns a POST into a GET, so only reads follow redirects.
-            return self._client.request(
+            return self._open(address).urlopen(
                 method,
                 address,
-                params=httpx.QueryParams(query_pairs(query)),
-                content=content,
+                body=content,
                 headers=headers,
-                follow_redirects=method == "GET",
+                # A redirect turns a POST into a GET, so only reads follow redirects.
+                redirect=method == "GET",
+                preload_content=not stream,
             )
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
+        except (exceptions.LocationValueError, UnicodeError) as error:
             raise ClientError(f"{self.url} is not a valid server address: {error}") from error
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        except (exceptions.NewConnectionError, exceptions.ConnectTimeoutError) as error:
             if last:
                 raise self._unreachable_error(error) from error
-        except httpx.TimeoutException as error:
+        except exceptions.TimeoutError as error:
             raise ClientError(
                 f"{self.url} did not answer within {self.timeout:g} seconds.",
                 exit_code=SERVER_FAILED,
                 hint=None if method == "GET" else LOST_RESPONSE,
             ) from error
-        except httpx.TransportError as error:
+        except exceptions.ProtocolError as error:
             if method not in REPEATABLE_METHODS:
                 raise ClientError(LOST_RESPONSE, exit_code=SERVER_FAILED) from error
             if last:
                 raise self._unreachable_error(error) from error
-        except httpx.HTTPError as error:
+        except exceptions.HTTPError as error:
             raise self._unreachable_error(error) from error
         return None
+
+    def _open(self, address: str) -> PoolManager:
+        """The connections of this run, through the proxy that the environment names for this address."""
+        if self._connections is None:
+            import urllib3
+
+            # Errors of a connection are raised as they are: `_send` decides what may be repeated.
+            options: dict[str, Any] = {
+                "timeout": self.timeout,
+                "retries": urllib3.Retry(
+                    total=None, connect=False, read=False, redirect=MAX_REDIRECTS, status=False, other=False
+                ),
+            }
+            proxy = find_proxy(address)
+            self._connections = urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
+        return self._connections
 
     def _unreachable_error(self, error: Exception) -> ClientError:
         return ClientError(f"Cannot reach the server at {self.url}: {error}", exit_code=SERVER_FAILED)
 
     @staticmethod
-    def _retry_delay(response: httpx.Response, headers: Mapping[str, str]) -> float | None:
+    def _retry_delay(response: BaseHTTPResponse, headers: Mapping[str, str]) -> float | None:
         """Seconds after which the same request may be repeated, or None if it may not.
 
         503 means that nothing was changed (a lock or a dependency was busy), so every method may be repeated; 409 with
         Retry-After means that our first attempt with the same Idempotency-Key is still running.
         """
-        busy = response.status_code == 503
-        own_first_attempt = response.status_code == 409 and "Idempotency-Key" in headers
+        busy = response.status == 503
+        own_first_attempt = response.status == 409 and "Idempotency-Key" in headers
         if not (busy or own_first_attempt):
             return None
         seconds = parse_retry_after(response.headers.get("retry-after"), now=time.time())
         return seconds if seconds is not None and seconds <= MAX_PAUSE else None
 
-    def _show_warning(self, response: httpx.Response) -> None:
+    def _show_warning(self, response: BaseHTTPResponse) -> None:
         if header := response.headers.get("x-osmo-warning"):
             try:
                 self.warn(base64.b64decode(header, validate=True).decode())
             except (binascii.Error, UnicodeDecodeError):
                 self.warn(header)
 
-    def _parse_json(self, response: httpx.Response) -> Any:
-        if not response.content:
+    def _parse_json(self, response: BaseHTTPResponse) -> Any:
+        if not response.data:
             return None
         try:
             return response.json()
@@ -212,6 +246,24 @@ class HttpClient:
             raise ClientError(
                 f"{self.url} did not answer with JSON; is it an OSMO server?", exit_code=SERVER_FAILED
             ) from error
+
+
+def find_proxy(address: str) -> str | None:
+    """The proxy of the environment (`https_proxy`, `http_proxy`, `all_proxy`, without the hosts of `no_proxy`)."""
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(address)
+    proxies = getproxies()
+    if proxy_bypass(parts.netloc):
+        return None
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def _decode(body: bytes) -> str:
+    return body.decode("utf-8", errors="replace")
 
 
 def parse_retry_after(value: str | None, *, now: float) -> float | None:

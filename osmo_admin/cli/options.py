@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from osmo_admin.cli.completion import complete_parent_pools, complete_pools
+from osmo_admin.cli.completion import complete_parent_pools, complete_pools, complete_workflows
 from osmo_admin.cli.session import OutputFormat
 
 
@@ -44,6 +44,10 @@ class EndStatus(StrEnum):
     FAILED = "FAILED"
 
 
+OUTPUT_HELP = (
+    "Output format; a table fits the terminal, wide is not cut, csv has the rows of the table; json and yaml are the "
+    "unchanged answer of the server; text is the same as table."
+)
 OutputFormatOption = Annotated[
     OutputFormat,
     typer.Option(
@@ -53,7 +57,7 @@ OutputFormatOption = Annotated[
         "-t",
         envvar="OSMO_OUTPUT",
         case_sensitive=False,
-        help="Output format; json and yaml are the unchanged answer of the server, text is the same as table.",
+        help=OUTPUT_HELP,
     ),
 ]
 OutputFormatOptionWithoutT = Annotated[
@@ -64,12 +68,16 @@ OutputFormatOptionWithoutT = Annotated[
         "--format-type",
         envvar="OSMO_OUTPUT",
         case_sensitive=False,
-        help="Output format; json and yaml are the unchanged answer of the server, text is the same as table.",
+        help=OUTPUT_HELP,
     ),
 ]
 DryRunOption = Annotated[
     bool,
     typer.Option("--dry-run", envvar="OSMO_DRY_RUN", help="Show the effect and change nothing."),
+]
+WatchOption = Annotated[
+    bool,
+    typer.Option("--watch", help="Show the answer again after each change, until Ctrl-C."),
 ]
 YesOption = Annotated[
     bool,
@@ -80,7 +88,9 @@ ParentArgument = Annotated[
     str, typer.Argument(metavar="PARENT", help="Pool that has the subpools.", autocompletion=complete_parent_pools)
 ]
 SubpoolArgument = Annotated[str, typer.Argument(metavar="SUBPOOL", help="Short name of the subpool, `a` of `team--a`.")]
-WorkflowArgument = Annotated[str, typer.Argument(metavar="WORKFLOW", help="Workflow ID or UUID.")]
+WorkflowArgument = Annotated[
+    str, typer.Argument(metavar="WORKFLOW", help="Workflow ID or UUID.", autocompletion=complete_workflows)
+]
 QuotaOption = Annotated[
     str,
     typer.Option(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import sys
 from collections.abc import Callable
 from typing import Any, TextIO
@@ -12,13 +14,19 @@ import typer
 
 from osmo_admin.cli.client_errors import INTERRUPTED, ClientError
 from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
-from osmo_admin.cli.tables import printable_text
+from osmo_admin.cli.tables import AnswerText, answer_as_csv, answer_parts, printable_text
 
-HIGHLIGHT_STYLES = {
-    r"\b(ACTIVE|ONLINE|RUNNING|COMPLETED)\b": "green",
-    r"\b(DELETING|PENDING|WAITING|MAINTENANCE|DRAINING)\b": "yellow",
-    r"\b(ARCHIVED|OFFLINE|FAILED\w*|CANCELED)\b": "red",
-    r"(?<![\w-])-\d+\b": "bold red",
+HIGHLIGHTS = re.compile(
+    r"\b(?P<good>ACTIVE|ONLINE|RUNNING|COMPLETED)\b"
+    r"|\b(?P<waiting>DELETING|PENDING|WAITING|MAINTENANCE|DRAINING)\b"
+    r"|\b(?P<bad>ARCHIVED|OFFLINE|FAILED\w*|CANCELED)\b"
+    r"|(?P<negative>(?<![\w-])-\d+\b)"
+)
+HIGHLIGHT_STYLES: dict[str, dict[str, Any]] = {
+    "good": {"fg": "green"},
+    "waiting": {"fg": "yellow"},
+    "bad": {"fg": "red"},
+    "negative": {"fg": "red", "bold": True},
 }
 
 
@@ -32,13 +40,36 @@ def serialize(value: Any, output: OutputFormat) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def print_answer(session: ClientSession, answer: Any, text: Callable[[], str]) -> None:
-    """Print the answer: unchanged for programs, through `text` for people."""
+def print_answer(session: ClientSession, answer: Any, text: Callable[[], AnswerText]) -> None:
+    """Print the answer: unchanged for programs, through `text` for people and for CSV.
+
+    Tables fit the terminal; they are as wide as their cells with `-o wide` and where the output is not a terminal.
+    """
     if session.is_machine_readable:
         typer.echo(serialize(answer, session.output))
     else:
-        print_text(text())
+        print_parts(text(), session.output)
     print_warnings(answer)
+
+
+def print_parts(text: AnswerText, output: OutputFormat) -> None:
+    """Print texts and tables for people, or the table as CSV."""
+    if output is OutputFormat.CSV:
+        _print_csv(text)
+        return
+    fits = output is not OutputFormat.WIDE and _is_terminal(sys.stdout)
+    width = shutil.get_terminal_size().columns if fits else None
+    parts = answer_parts(text)
+    print_text("\n\n".join(part if isinstance(part, str) else part.text(width) for part in parts))
+
+
+def _print_csv(text: AnswerText) -> None:
+    """Print the table; a remark without a table, such as "There are no workflows to view.", is no data."""
+    table = answer_as_csv(text)
+    if table is None:
+        print_warning("\n".join(str(part) for part in answer_parts(text)))
+    else:
+        typer.echo(table)
 
 
 def print_warnings(answer: Any) -> None:
@@ -49,18 +80,13 @@ def print_warnings(answer: Any) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print text for people, never wrapped or cut: wide tables are left to the pager or the terminal."""
+    """Print text for people; on a terminal states and negative numbers have colours."""
     text = printable_text(text)
-    if not _use_colours():
-        typer.echo(text)
-        return
-    from rich.console import Console
-    from rich.text import Text
+    typer.echo(HIGHLIGHTS.sub(_highlight, text) if _use_colours() else text)
 
-    rich_text = Text(text)
-    for pattern, style in HIGHLIGHT_STYLES.items():
-        rich_text.highlight_regex(pattern, style)
-    Console(highlight=False).print(rich_text, soft_wrap=True)
+
+def _highlight(match: re.Match[str]) -> str:
+    return typer.style(match[0], **HIGHLIGHT_STYLES[str(match.lastgroup)])
 
 
 def _use_colours() -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from osmo_admin.cli.options import PoolListMode
-from osmo_admin.cli.tables import format_table
+from osmo_admin.cli.tables import Table, build_table
 
 HEADER = ("Pool", "Status", "Subpool State", "GPU Quota", "Used", "Available")
 MINIMUM_WIDTHS = (14, 13)  # as in the published example
@@ -21,7 +21,7 @@ NODE_SUMS = frozenset({"total_capacity", "total_free"})
 PoolRow = Mapping[str, Any]
 
 
-def pool_table(answer: PoolRow, *, mode: PoolListMode | None = None, archived: bool = False) -> str:
+def pool_table(answer: PoolRow, *, mode: PoolListMode | None = None, archived: bool = False) -> Table:
     """The table for an answer of `/api/pool_quota`; with `mode` also the GPUs of the nodes, and sums."""
     sides = MODE_COLUMNS[mode] if mode else ()
     lines: list[list[Any]] = []
@@ -30,7 +30,7 @@ def pool_table(answer: PoolRow, *, mode: PoolListMode | None = None, archived: b
         for at, (mark, row) in enumerate(order_as_tree(rows)):
             lines.append([*_quota_cells(mark, row), *(_mode_cell(row, key, shared=at > 0) for _, key in sides)])
     header = (*HEADER, *(title for title, _ in sides))
-    return format_table(header, lines, minimum=MINIMUM_WIDTHS, total=_total_row(answer, sides) if sides else None)
+    return build_table(header, lines, minimum=MINIMUM_WIDTHS, total=_total_row(answer, sides) if sides else None)
 
 
 def order_as_tree(rows: Iterable[PoolRow]) -> list[tuple[str, PoolRow]]:

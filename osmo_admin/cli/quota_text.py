@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from osmo_admin.cli.tables import format_facts, format_table
+from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, Table, build_table, with_more_entries
 from osmo_admin.cli.times import format_local_time
 
 QUOTA_RESOURCES = (
@@ -16,10 +16,10 @@ QUOTA_RESOURCES = (
 )
 
 
-def quota_table(quotas: Sequence[Mapping[str, Any]]) -> str:
+def quota_table(quotas: Sequence[Mapping[str, Any]]) -> Table:
     """One line for each namespace: usage of each cap, and the status."""
     header = ("Namespace", "Requests TFLOPS", "Requests VRAM", "Limits TFLOPS", "Limits VRAM", "Workers", "Status")
-    return format_table(header, ([quota["namespace"], *_usage_cells(quota), quota_status(quota)] for quota in quotas))
+    return build_table(header, ([quota["namespace"], *_usage_cells(quota), quota_status(quota)] for quota in quotas))
 
 
 def quota_status(quota: Mapping[str, Any]) -> str:
@@ -55,7 +55,7 @@ def summarize_caps(effect: Any) -> Any:
     }
 
 
-def quota_facts(quota: Mapping[str, Any]) -> str:
+def quota_facts(quota: Mapping[str, Any]) -> AnswerText:
     """All facts of one quota."""
     spec, status = quota["spec"], quota["status"]
     total, single, left = spec.get("total", {}), spec.get("single", {}), status["availablePercent"]
@@ -70,7 +70,7 @@ def quota_facts(quota: Mapping[str, Any]) -> str:
     rows.append(
         ("workers", status["used"]["workers"], workers, None if workers is None else f"{left['workers']} %", None, None)
     )
-    head = format_facts(
+    head = Facts(
         [
             ("Namespace", quota["namespace"]),
             ("Status", quota_status(quota)),
@@ -86,12 +86,11 @@ def quota_facts(quota: Mapping[str, Any]) -> str:
         (each["type"], each["status"], format_local_time(each["lastTransitionTime"]), each["message"])
         for each in status["conditions"]
     )
-    return "\n\n".join(
-        [head, format_table(header, rows), format_table(("Condition", "Status", "Since", "Message"), conditions)]
-    )
+    # The amounts come last: the last table is the one of `-o csv`.
+    return [head, build_table(("Condition", "Status", "Since", "Message"), conditions), build_table(header, rows)]
 
 
-def allocations_table(answer: Mapping[str, Any]) -> str:
+def allocations_table(answer: Mapping[str, Any]) -> AnswerText:
     """One line for each worker."""
     header = ("Id", "Workload", "GPUs", "Request", "Limit", "State", "Source", "Since")
     rows = (
@@ -107,8 +106,7 @@ def allocations_table(answer: Mapping[str, Any]) -> str:
         )
         for row in answer["allocations"]
     )
-    more = "\n\nMore entries: use --offset or --limit." if answer["more_entries"] else ""
-    return format_table(header, rows) + more
+    return with_more_entries(build_table(header, rows), answer)
 
 
 def fits_message(answer: Mapping[str, Any]) -> str:
@@ -122,10 +120,10 @@ def fits_message(answer: Mapping[str, Any]) -> str:
     return f"{count} in {answer['namespace']}." + (f" The next one is refused:\n{reasons}" if reasons else "")
 
 
-def repairs_table(answer: Mapping[str, Any]) -> str:
+def repairs_table(answer: Mapping[str, Any]) -> AnswerPart:
     """One line for each repair of a rebuild."""
     if not answer["differences"]:
         return "Nothing to repair: the ledger agrees with the pods."
     header = ("Namespace", "Amount", "Repair", "Before", "After")
     rows = ([each[key] for key in ("namespace", "path", "code", "before", "after")] for each in answer["differences"])
-    return format_table(header, rows)
+    return build_table(header, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from osmo_admin.cli.tables import PreformattedCell, format_cell, format_table
+from osmo_admin.cli.tables import PreformattedCell, Table, build_table, format_cell
 
 QuotaTreeNode = Mapping[str, Any]
 # Key of a number in the answer of the server: its name in tables.
@@ -30,7 +30,7 @@ ARROW = " → "
 NO_NUMBERS: Mapping[str, Any] = {}
 
 
-def quota_tree_table(nodes: Sequence[QuotaTreeNode], resource: str, *, leaves: bool = True) -> str:
+def quota_tree_table(nodes: Sequence[QuotaTreeNode], resource: str, *, leaves: bool = True) -> Table:
     """The nodes in the order of the server, as a tree, with their numbers of one `flavor/resource`."""
     listed = [node for node in nodes if leaves or node["kind"] not in LEAF_KINDS]
     rows = []
@@ -38,7 +38,7 @@ def quota_tree_table(nodes: Sequence[QuotaTreeNode], resource: str, *, leaves: b
         numbers = node_numbers(node, resource)
         name = PreformattedCell(f"{prefix}{node['name']}{'' if node['active'] else ' (cycle)'}")
         rows.append([name, node["kind"], *(numbers.get(number) for number in NUMBERS), node["weighted_share"]])
-    return format_table(HEADER, rows)
+    return build_table(HEADER, rows)
 
 
 def draw_tree(nodes: Sequence[QuotaTreeNode]) -> Iterator[tuple[str, QuotaTreeNode]]:

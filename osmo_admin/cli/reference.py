@@ -18,9 +18,11 @@ PAGE_HEAD = """\
 Every command has `--help`. Every option has an environment variable, which its line names; an option on the command
 line wins. List options take one value each (`-p a -p b`) or several at once (`-p a b`).
 
-`-o table` is for people; `-o json` and `-o yaml` print the unchanged answer of the server. Error messages go to
-standard error; with `-o json` the error object is printed as the answer too. A dry run changes nothing and fails as
-the change itself would. Destructive commands ask for confirmation on a terminal; `--yes` confirms.
+`-o table` is for people: on a terminal it fits the width, and long cells are cut; `-o wide` cuts nothing. `-o csv` has
+the rows of the table, with a header. `-o json` and `-o yaml` print the unchanged answer of the server. `--watch` shows
+the answer again after each change. Error messages go to standard error; with `-o json` the error object is printed as
+the answer too. A dry run changes nothing and fails as the change itself would. Destructive commands ask for
+confirmation on a terminal; `--yes` confirms.
 
 | exit code | meaning |
 |---|---|
@@ -28,14 +30,14 @@ the change itself would. Destructive commands ask for confirmation on a terminal
 | 1 | the submission was refused (or, with `--wait`, the workflow failed) |
 | 2 | refused, or a usage error |
 | 3 | interrupted, or not confirmed |
-| 10 | the server failed, refused the session, or did not answer |
+| 10 | the server failed, or did not answer |
 | 75 | too many requests: try again later |
 
 The login is stored in `login.yaml` in `$OSMO_CONFIG_FILE_DIR`, else `$XDG_CONFIG_HOME/osmo`, else `~/.config/osmo`, in
 the format of the stock client: each client can use the login of the other. With `OSMO_URL` and `OSMO_TOKEN` no login is
 needed.
 
-Completion of commands, options and pool names: `osmo --install-completion` (bash, zsh, fish).
+Completion of commands, options, and the names of pools and workflows: `osmo --install-completion` (bash, zsh, fish).
 """
 
 

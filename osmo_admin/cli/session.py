@@ -16,9 +16,14 @@ NOT_LOGGED_IN_MESSAGE = "You are not logged in. Log in first: osmo login URL --m
 
 
 class OutputFormat(StrEnum):
-    """Format of the answer: for people (`text` is the stock client's name for `table`) or for programs."""
+    """Format of the answer: for people (`text` is the stock client's name for `table`) or for programs.
+
+    `wide` is a table that is not cut to the width of the terminal.
+    """
 
     TABLE = "table"
+    WIDE = "wide"
+    CSV = "csv"
     JSON = "json"
     YAML = "yaml"
     TEXT = "text"
@@ -36,6 +41,8 @@ class ClientSession:
     output: OutputFormat = OutputFormat.TABLE
     dry_run: bool = False
     yes: bool = False
+    watch: bool = False
+    has_ended: bool = False  # set by a command: a watch of it has nothing more to show
     _http: HttpClient | None = field(default=None, init=False)
 
     @property
@@ -99,7 +106,7 @@ def print_warning(message: str) -> None:
 
 
 def login_with_token(url: str, token: str, *, timeout: float = 60.0) -> StoredLogin:
-    """Exchange an access token for a session. Raises :class:`ClientError` (exit code 10) if the server refuses it."""
+    """Exchange an access token for a session. Raises :class:`ClientError` if the server refuses it."""
     url = url.rstrip("/")
     login = StoredLogin(
         url=url,
@@ -124,8 +131,6 @@ def refresh_login(login: StoredLogin, *, timeout: float = 60.0) -> None:
             "POST", f"api/{endpoint}", body={"token": token.refresh_token}, with_idempotency_key=False
         )
     except ClientError as error:
-        # The stock client reports every failed exchange as a server failure.
-        error.exit_code = SERVER_FAILED
         if error.status is not None and error.status < 500:
             error.hint = error.hint or f"Log in again: osmo login {login.url}."
         raise

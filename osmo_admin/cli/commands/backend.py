@@ -11,7 +11,7 @@ from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import format_table
+from osmo_admin.cli.tables import build_table
 
 app = command_group("Backends: the clusters on which workflows run.")
 
@@ -35,4 +35,4 @@ def _steps_text(answer: dict[str, Any]) -> str:
     rows = [
         [step.get(key) for key in ("pass", "action", "workload", "tasks", "for", "message")] for step in answer["steps"]
     ]
-    return f"{format_table(('Pass', 'Action', 'Workload', 'Tasks', 'For', 'Reason'), rows)}\n\n{end}"
+    return f"{build_table(('Pass', 'Action', 'Workload', 'Tasks', 'For', 'Reason'), rows)}\n\n{end}"

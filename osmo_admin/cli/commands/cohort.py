@@ -15,7 +15,7 @@ from osmo_admin.cli.options import DescriptionOption, IfMatchOption
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.quota_tree_table import quota_tree_table
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import format_facts, format_table
+from osmo_admin.cli.tables import Facts, build_table
 
 app = command_group("Cohorts: limits of borrowing and lending above the pools.")
 QUOTA_ROW_PATTERN = re.compile(r"(?:([^/=]+)/)?([^=]+)=([^:]*)(?::([^:]*))?(?::([^:]*))?")
@@ -146,7 +146,7 @@ def delete(
 def list_(session: ClientSession) -> None:
     """List cohorts with their quotas and direct children."""
     answer = session.http().get(_cohort_url())
-    print_answer(session, answer, lambda: format_table(HEADER, [_cohort_row(row) for row in answer["cohorts"]]))
+    print_answer(session, answer, lambda: build_table(HEADER, [_cohort_row(row) for row in answer["cohorts"]]))
 
 
 def _cohort_row(row: dict[str, Any]) -> list[Any]:
@@ -161,7 +161,7 @@ def show(session: ClientSession, name: CohortArgument) -> None:
     print_answer(session, answer, lambda: _cohort_facts(answer))
 
 
-def _cohort_facts(answer: dict[str, Any]) -> str:
+def _cohort_facts(answer: dict[str, Any]) -> Facts:
     lines = [
         ("Cohort", answer["name"]),
         ("Parent", answer["parent"]),
@@ -174,7 +174,7 @@ def _cohort_facts(answer: dict[str, Any]) -> str:
     if answer["condition"]:
         lines.append(("Not active", answer["condition"]["message"]))
         lines.append(("Inactive since", answer.get("inactive_since") or "not recorded yet"))
-    return format_facts(lines)
+    return Facts(lines)
 
 
 def _quotas_text(answer: dict[str, Any]) -> str:

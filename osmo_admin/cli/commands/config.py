@@ -15,8 +15,8 @@ from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import DescriptionOption, LimitOption, OffsetOption, OrderOption, SortOrder, TagsOption
 from osmo_admin.cli.output import confirm, print_answer, serialize
-from osmo_admin.cli.session import ClientSession, OutputFormat
-from osmo_admin.cli.tables import format_table
+from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
+from osmo_admin.cli.tables import AnswerPart, build_table
 from osmo_admin.cli.times import format_local_time, parse_time
 
 app = command_group("Configuration of pools and of the service.")
@@ -90,9 +90,10 @@ def update(
     description: DescriptionOption = None,
     tags: TagsOption = None,
 ) -> None:
-    """Change a configuration to the values of a file. Values that the file leaves out stay.
+    """Change a configuration to the values of a file. With NAME, values that the file leaves out stay.
 
-    `osmo config update POOL -f FILE` with `{"pools": {NAME: …}}` also creates pools.
+    `osmo config update POOL -f FILE` with `{"pools": {NAME: …}}` creates pools, and REPLACES the whole configuration of
+    the pools that exist: what the file leaves out of a pool gets its default. Pools that the file does not name stay.
     """
     kind = config.upper()
     desired = _read_document(file)
@@ -113,6 +114,9 @@ def update(
         show_effect(session, answer)
     else:
         print_answer(session, answer, lambda: f"Successfully updated {kind} config{f' {name}' if name else ''}.")
+    if method == "PUT" and name is None:
+        will = "would replace" if session.dry_run else "replaced"
+        print_warning(f"This {will} the whole configuration of {', '.join(payload)}. To change a part: name the pool.")
 
 
 def _build_request(kind: str, name: str | None, desired: dict[str, Any]) -> tuple[str, str | None, Any]:
@@ -210,7 +214,7 @@ def history(
     print_answer(session, answer, lambda: _history_table(answer["configs"]))
 
 
-def _history_table(entries: list[dict[str, Any]]) -> str:
+def _history_table(entries: list[dict[str, Any]]) -> AnswerPart:
     if not entries:
         return "There are no changes to view."
     rows = [
@@ -222,4 +226,4 @@ def _history_table(entries: list[dict[str, Any]]) -> str:
         ]
         for entry in entries
     ]
-    return format_table(("Config Type", "Name", "Revision", "User", "Created At", "Description", "Tags"), rows)
+    return build_table(("Config Type", "Name", "Revision", "User", "Created At", "Description", "Tags"), rows)

@@ -15,13 +15,13 @@ from osmo_admin.cli.options import PoolListMode, PoolsFilter
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.pool_table import pool_table
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import format_facts, format_table
+from osmo_admin.cli.tables import AnswerText, Facts, Table, build_table
 
 app = command_group("Pools, their subpools, quota and use.")
 app.add_typer(subpool.app, name="subpool")
 
 
-@client_command(app, "list")
+@client_command(app, "list", watches=True)
 def list_(
     session: ClientSession,
     *,
@@ -60,16 +60,16 @@ def list_(
     )
 
 
-def _names_table(answer: dict[str, Any]) -> str:
+def _names_table(answer: dict[str, Any]) -> Table:
     rows = ((row["name"], row.get("status"), row.get("description")) for row in answer["pools"].values())
-    return format_table(("Pool", "Status", "Description"), rows)
+    return build_table(("Pool", "Status", "Description"), rows)
 
 
 def _no_pools_message(pools: list[str] | None) -> str:
     return f"Pools {', '.join(pools)} not found" if pools else "No pools available"
 
 
-@client_command(app, "show")
+@client_command(app, "show", watches=True)
 def show(
     session: ClientSession,
     *,
@@ -83,7 +83,7 @@ def show(
     print_answer(session, answer, lambda: _pool_text(session, rows[0]))
 
 
-def _pool_text(session: ClientSession, row: dict[str, Any]) -> str:
+def _pool_text(session: ClientSession, row: dict[str, Any]) -> AnswerText:
     usage, gpu = row.get("resource_usage") or {}, (row.get("resources") or {}).get("gpu") or {}
     lines = [
         ("Pool", row["name"]),
@@ -101,8 +101,8 @@ def _pool_text(session: ClientSession, row: dict[str, Any]) -> str:
         ("Weight", gpu.get("weight")),
         ("Platforms", sorted(row.get("platforms") or {})),
     ]
-    text = format_facts(lines)
+    facts = Facts(lines)
     if row.get("parent_pool") or "(Total:" not in str(row.get("gpu_quota")):
-        return text
+        return facts
     subpools = session.http().get(url_path("api", "configs", "pool", row["name"], "subpool"))
-    return f"{text}\n\n{subpool.subpools_table(subpools)}"
+    return [facts, subpool.subpools_table(subpools)]

@@ -13,7 +13,7 @@ from osmo_admin.cli.completion import complete_pools
 from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import format_facts
+from osmo_admin.cli.tables import Facts
 
 SETTINGS_URL = "api/profile/settings"
 app = command_group("Your own profile.")
@@ -33,7 +33,7 @@ def list_(session: ClientSession) -> None:
     print_answer(session, answer, lambda: _profile_text(answer))
 
 
-def _profile_text(answer: dict[str, Any]) -> str:
+def _profile_text(answer: dict[str, Any]) -> Facts:
     profile, token = answer.get("profile") or {}, answer.get("token") or {}
     lines = [
         ("User", profile.get("username")),
@@ -45,7 +45,7 @@ def _profile_text(answer: dict[str, Any]) -> str:
     ]
     if token:
         lines.append(("Token", f"{token.get('name')}, until {token.get('expires_at')}"))
-    return format_facts(lines)
+    return Facts(lines)
 
 
 @client_command(app, "set", writes=True)

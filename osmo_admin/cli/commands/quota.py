@@ -112,7 +112,7 @@ def _worker_amounts(request: str | None, limit: str | None) -> dict[str, Any]:
     return {side: parse_amounts(text) for side, text in sides.items() if text is not None}
 
 
-@client_command(app, "list")
+@client_command(app, "list", watches=True)
 def list_(session: ClientSession) -> None:
     """List the visible quotas with their use and status."""
     answer = session.http().get("api/configs/gpu_quota")

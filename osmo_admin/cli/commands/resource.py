@@ -12,13 +12,13 @@ from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import PoolsFilter
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import format_cell, format_facts, format_table
+from osmo_admin.cli.tables import AnswerPart, Facts, build_table, format_cell
 
 app = command_group("Nodes and their free resources.")
 RESOURCE_KEYS = {"GPU": "gpu", "CPU": "cpu", "Memory": "memory", "Storage": "storage"}
 
 
-@client_command(app, "list")
+@client_command(app, "list", watches=True)
 def list_(
     session: ClientSession,
     *,
@@ -36,7 +36,7 @@ def list_(
     print_answer(session, answer, lambda: _nodes_table(answer["resources"]))
 
 
-def _nodes_table(nodes: list[dict[str, Any]]) -> str:
+def _nodes_table(nodes: list[dict[str, Any]]) -> AnswerPart:
     if not nodes:
         return "There are no available resources."
     rows = []
@@ -49,7 +49,7 @@ def _nodes_table(nodes: list[dict[str, Any]]) -> str:
         rows.append(
             [exposed.get("node", node.get("hostname")), exposed.get("pool/platform"), node.get("resource_type"), *used]
         )
-    return format_table(("Node", "Pool/Platform", "Type", *RESOURCE_KEYS), rows)
+    return build_table(("Node", "Pool/Platform", "Type", *RESOURCE_KEYS), rows)
 
 
 def _field_text(node: dict[str, Any], fields: str, key: str) -> str:
@@ -67,7 +67,7 @@ def info(
     print_answer(session, answer, lambda: _node_text(answer["resources"][0]))
 
 
-def _node_text(node: dict[str, Any]) -> str:
+def _node_text(node: dict[str, Any]) -> Facts:
     lines = [
         ("Node", node["exposed_fields"].get("node", node.get("hostname"))),
         ("Backend", node.get("backend")),
@@ -80,4 +80,4 @@ def _node_text(node: dict[str, Any]) -> str:
         (name, f"{_field_text(node, 'usage_fields', key)} used of {_field_text(node, 'allocatable_fields', key)}")
         for name, key in RESOURCE_KEYS.items()
     ]
-    return format_facts(lines)
+    return Facts(lines)

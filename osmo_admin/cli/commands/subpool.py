@@ -14,7 +14,7 @@ from osmo_admin.cli.options import DescriptionOption, IfMatchOption, ParentArgum
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.pool_table import branch_prefix
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import format_facts, format_table
+from osmo_admin.cli.tables import Facts, Table, build_table
 
 app = command_group("Subpools: guaranteed parts of a pool.")
 HEADER = (
@@ -119,7 +119,7 @@ def _result_message(answer: dict[str, Any], action: str) -> str:
     return f"Subpool {name} is {state}; its quota returned to {answer['parent_pool']}."
 
 
-@client_command(app, "list")
+@client_command(app, "list", watches=True)
 def list_(
     session: ClientSession,
     *,
@@ -132,7 +132,7 @@ def list_(
     print_answer(session, answer, lambda: subpools_table(answer))
 
 
-def subpools_table(answer: dict[str, Any]) -> str:
+def subpools_table(answer: dict[str, Any]) -> Table:
     """One line for the pool, with its remainder (shared), and one line for each subpool."""
     shared = answer["shared"]
     own = f"{answer['unallocated']} (Total: {answer['quota']})" if answer["subpools"] else answer["quota"]
@@ -151,7 +151,7 @@ def subpools_table(answer: dict[str, Any]) -> str:
     for at, row in enumerate(children):
         counted = (row[key] for key in ("subpool_state", "quota", "used", "available", "total_usage", "live_workflows"))
         rows.append([branch_prefix(at, len(children)) + row["name"], *counted])
-    return format_table(HEADER, rows)
+    return build_table(HEADER, rows)
 
 
 @client_command(app, "show")
@@ -161,8 +161,8 @@ def show(session: ClientSession, parent: ParentArgument, subpool: SubpoolArgumen
     print_answer(session, answer, lambda: _subpool_facts(answer))
 
 
-def _subpool_facts(answer: dict[str, Any]) -> str:
-    return format_facts(
+def _subpool_facts(answer: dict[str, Any]) -> Facts:
+    return Facts(
         [
             ("Subpool", answer["name"]),
             ("Parent", answer["parent_pool"]),

@@ -20,7 +20,7 @@ from osmo_admin.cli.options import (
 )
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import format_table
+from osmo_admin.cli.tables import AnswerPart, build_table
 from osmo_admin.cli.times import format_local_time, parse_time
 
 app = command_group("Tasks of workflows.")
@@ -28,7 +28,7 @@ ACTIVE_STATUSES = ("PROCESSING", "SCHEDULING", "INITIALIZING", "RUNNING")
 AMOUNT_COLUMNS = {"Storage [Gi]": "storage", "CPU [#]": "cpu", "Memory [Gi]": "memory", "GPU [#]": "gpu"}
 
 
-@client_command(app, "list")
+@client_command(app, "list", watches=True)
 def list_(
     session: ClientSession,
     *,
@@ -89,7 +89,7 @@ def list_(
         print_answer(session, answer, lambda: _tasks_table(answer["tasks"], verbose=verbose))
 
 
-def _tasks_table(entries: list[dict[str, Any]], *, verbose: bool) -> str:
+def _tasks_table(entries: list[dict[str, Any]], *, verbose: bool) -> AnswerPart:
     if not entries:
         return "There are no tasks to view."
     columns = {
@@ -111,17 +111,17 @@ def _tasks_table(entries: list[dict[str, Any]], *, verbose: bool) -> str:
         for entry in entries
     ]
     total = [""] * (len(columns) + 1) + [_sum_column(entries, key) for key in amounts.values()] if verbose else None
-    return format_table((*columns, "Start Time", *amounts), rows, total=total)
+    return build_table((*columns, "Start Time", *amounts), rows, total=total)
 
 
-def _sums_table(entries: list[dict[str, Any]], *, by_workflow: bool) -> str:
+def _sums_table(entries: list[dict[str, Any]], *, by_workflow: bool) -> AnswerPart:
     if not entries:
         return "There are no tasks to sum up."
     workflow = {"Workflow ID": "workflow_id"} if by_workflow else {}
     columns = {"User": "user", **workflow, "Pool": "pool", "Priority": "priority", **AMOUNT_COLUMNS}
     rows = [[entry.get(key) for key in columns.values()] for entry in entries]
     total = [""] * (len(columns) - len(AMOUNT_COLUMNS)) + [_sum_column(entries, key) for key in AMOUNT_COLUMNS.values()]
-    return format_table(tuple(columns), rows, total=total)
+    return build_table(tuple(columns), rows, total=total)
 
 
 def _sum_column(entries: list[dict[str, Any]], key: str) -> Any:

@@ -12,7 +12,7 @@ from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import UserOption
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
-from osmo_admin.cli.tables import format_facts, format_table
+from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, build_table
 
 app = command_group("Access tokens.")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.")]
@@ -59,7 +59,7 @@ def list_(session: ClientSession, user: UserOption = None) -> None:
     print_answer(session, answer, lambda: _tokens_table(answer))
 
 
-def _tokens_table(entries: list[dict[str, Any]]) -> str:
+def _tokens_table(entries: list[dict[str, Any]]) -> AnswerPart:
     if not entries:
         return "No tokens found."
     rows = (
@@ -72,7 +72,7 @@ def _tokens_table(entries: list[dict[str, Any]]) -> str:
         ]
         for entry in entries
     )
-    return format_table(("Name", "User", "Description", "Expires At (UTC)", "Roles"), rows)
+    return build_table(("Name", "User", "Description", "Expires At (UTC)", "Roles"), rows)
 
 
 @client_command(app, "delete", writes=True, confirms=True)
@@ -97,11 +97,11 @@ def roles(session: ClientSession, name: NameArgument, user: UserOption = None) -
     )
 
 
-def roles_text(answer: dict[str, Any], head: list[tuple[str, Any]]) -> str:
+def roles_text(answer: dict[str, Any], head: list[tuple[str, Any]]) -> AnswerText:
     """Facts, and below them the roles with the user who assigned each."""
     assigned = answer.get("roles") or []
-    text = format_facts([*head, *([] if assigned else [("Roles", None)])])
+    facts = Facts([*head, *([] if assigned else [("Roles", None)])])
     if not assigned:
-        return text
+        return facts
     rows = ([role.get("role_name"), role.get("assigned_by"), role.get("assigned_at")] for role in assigned)
-    return f"{text}\n\n{format_table(('Role', 'Assigned By', 'Assigned At (UTC)'), rows)}"
+    return [facts, build_table(("Role", "Assigned By", "Assigned At (UTC)"), rows)]

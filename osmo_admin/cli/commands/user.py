@@ -13,7 +13,7 @@ from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import format_table
+from osmo_admin.cli.tables import AnswerText, build_table
 from osmo_admin.cli.times import format_local_time
 
 app = command_group("Users and their roles.")
@@ -37,14 +37,14 @@ def list_(
     print_answer(session, answer, lambda: _users_table(answer))
 
 
-def _users_table(answer: dict[str, Any]) -> str:
+def _users_table(answer: dict[str, Any]) -> AnswerText:
     users = answer["users"]
     if not users:
         return "No users found."
     rows = ([user["id"], format_local_time(user.get("created_at")), user.get("created_by")] for user in users)
-    text = format_table(("User", "Created At", "Created By"), rows)
+    table = build_table(("User", "Created At", "Created By"), rows)
     total = answer.get("total_results", len(users))
-    return f"{text}\n\n{len(users)} of {total} users." if total != len(users) else text
+    return [table, f"{len(users)} of {total} users."] if total != len(users) else table
 
 
 @client_command(app, "get")
@@ -54,7 +54,7 @@ def get(session: ClientSession, user: UserArgument) -> None:
     print_answer(session, answer, lambda: _user_text(answer))
 
 
-def _user_text(answer: dict[str, Any]) -> str:
+def _user_text(answer: dict[str, Any]) -> AnswerText:
     head = [
         ("User", answer["id"]),
         ("Created At", format_local_time(answer.get("created_at"))),

@@ -9,6 +9,8 @@ import typer
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.commands import workflow_queue, workflow_submit
+from osmo_admin.cli.commands.workflow_submit import ENDED_PREFIXES
+from osmo_admin.cli.completion import complete_workflows
 from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.gang_table import gang_table
 from osmo_admin.cli.http import url_path
@@ -27,16 +29,22 @@ from osmo_admin.cli.options import (
 )
 from osmo_admin.cli.output import confirm, print_answer, print_error
 from osmo_admin.cli.session import ClientSession, OutputFormat
-from osmo_admin.cli.tables import format_cell, format_facts, format_table
+from osmo_admin.cli.tables import AnswerText, Facts, build_table, format_cell, printable_text, with_more_entries
 from osmo_admin.cli.times import format_duration, format_local_time, parse_time
 
 app = command_group("Submit and follow workflows.")
 workflow_submit.add_to(app)
 workflow_queue.add_to(app)
+TaskOption = Annotated[str | None, typer.Option("--task", "-t", help="Only this task.")]
+RetryOption = Annotated[
+    int | None,
+    typer.Option("--retry-id", "-r", min=0, help="Only this attempt of --task, from 0. Default: the last."),
+]
+LinesOption = Annotated[int | None, typer.Option("--last-n-lines", "-n", min=1, help="Only the last lines, so many.")]
 HEADER = ("Workflow ID", "User", "Pool", "Priority", "Status", "Submit Time", "Queued", "Duration", "Labels")
 
 
-@client_command(app, "list")
+@client_command(app, "list", watches=True)
 def list_(
     session: ClientSession,
     *,
@@ -92,13 +100,12 @@ def list_(
     print_answer(session, answer, lambda: _workflows_table(answer, order))
 
 
-def _workflows_table(answer: dict[str, Any], order: SortOrder) -> str:
+def _workflows_table(answer: dict[str, Any], order: SortOrder) -> AnswerText:
     entries = answer["workflows"]
     if not entries:
         return "There are no workflows to view."
     rows = [_workflow_row(entry) for entry in (reversed(entries) if order is SortOrder.ASC else entries)]
-    text = format_table(HEADER, rows)
-    return f"{text}\n\nMore entries: use --offset or --limit." if answer.get("more_entries") else text
+    return with_more_entries(build_table(HEADER, rows), answer)
 
 
 def _workflow_row(entry: dict[str, Any]) -> list[Any]:
@@ -111,7 +118,7 @@ def _workflow_row(entry: dict[str, Any]) -> list[Any]:
     ]
 
 
-@client_command(app, "query")
+@client_command(app, "query", watches=True)
 def query(
     session: ClientSession,
     *,
@@ -120,11 +127,12 @@ def query(
 ) -> None:
     """Show one workflow with its groups and tasks."""
     answer = session.http().get(url_path("api", "workflow", workflow), {"verbose": verbose})
+    session.has_ended = str(answer["status"]).startswith(ENDED_PREFIXES)
     print_answer(session, answer, lambda: _workflow_text(answer))
 
 
-def _workflow_text(answer: dict[str, Any]) -> str:
-    head = format_facts(
+def _workflow_text(answer: dict[str, Any]) -> AnswerText:
+    head = Facts(
         [
             ("Workflow ID", answer["name"]),
             ("Status", answer["status"]),
@@ -135,13 +143,14 @@ def _workflow_text(answer: dict[str, Any]) -> str:
             ("Start Time", format_local_time(answer.get("start_time"))),
             ("End Time", format_local_time(answer.get("end_time"))),
             ("Cancelled By", answer.get("cancelled_by")),
+            *_waiting_facts(answer),
             ("Labels", answer.get("labels")),
             ("Overview", answer["overview"]),
         ]
     )
     header = ("Group", "Task", "Attempt", "Status", "Node", "Start Time", "Exit Code", "Message")
-    tasks = format_table(header, [_task_row(group, task) for group in answer["groups"] for task in group["tasks"]])
-    return "\n\n".join([head, *filter(None, map(gang_table, answer["groups"])), tasks])
+    tasks = build_table(header, [_task_row(group, task) for group in answer["groups"] for task in group["tasks"]])
+    return [head, *map(gang_table, answer["groups"]), tasks]
 
 
 def _task_row(group: dict[str, Any], task: dict[str, Any]) -> list[Any]:
@@ -157,11 +166,64 @@ def _task_row(group: dict[str, Any], task: dict[str, Any]) -> list[Any]:
     ]
 
 
+def _waiting_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Why the first waiting group waits, and what would start it; empty for a workflow that does not wait."""
+    waiting = [group["waiting"] for group in answer["groups"] if group.get("waiting")]
+    if not waiting:
+        return []
+    first = min(waiting, key=lambda entry: entry["position"])
+    facts = [("Reason", first["reason"]["message"])]
+    return facts + [("Would Unblock", message) for message in first.get("unblock") or []]
+
+
+@client_command(app, "logs", short_t=False)
+def logs(
+    session: ClientSession,
+    *,
+    workflow: WorkflowArgument,
+    task: TaskOption = None,
+    retry_id: RetryOption = None,
+    lines: LinesOption = None,
+    error: Annotated[bool, typer.Option("--error", help="Only tasks that failed, with their reasons.")] = False,
+) -> None:
+    """Print the logs of a workflow, or of one of its tasks."""
+    _print_text_of(session, workflow, "error_logs" if error else "logs", task, retry_id, lines)
+
+
+@client_command(app, "events", short_t=False)
+def events(
+    session: ClientSession,
+    *,
+    workflow: WorkflowArgument,
+    task: TaskOption = None,
+    retry_id: RetryOption = None,
+    lines: LinesOption = None,
+) -> None:
+    """Print the events of a workflow, oldest first."""
+    _print_text_of(session, workflow, "events", task, retry_id, lines)
+
+
+def _print_text_of(
+    session: ClientSession, workflow: str, kind: str, task: str | None, retry_id: int | None, lines: int | None
+) -> None:
+    """Print a plain text of the server while it arrives; as one value for programs."""
+    address = url_path("api", "workflow", workflow, kind)
+    query = {"task_name": task, "retry_id": retry_id, "last_n_lines": lines}
+    if session.is_machine_readable:
+        print_answer(session, {kind: session.http().get_text(address, query)}, str)
+        return
+    for piece in session.http().stream_text(address, query):
+        typer.echo(printable_text(piece), nl=False)
+
+
 @client_command(app, "cancel", writes=True, confirms=True)
 def cancel(
     session: ClientSession,
     *,
-    workflows: Annotated[list[str], typer.Argument(metavar="WORKFLOW...", help="Workflow IDs or UUIDs.")],
+    workflows: Annotated[
+        list[str],
+        typer.Argument(metavar="WORKFLOW...", help="Workflow IDs or UUIDs.", autocompletion=complete_workflows),
+    ],
     force: Annotated[
         bool, typer.Option("--force", "-f", help="Cancel it even if it has ended, and remove its pods at once.")
     ] = False,

@@ -10,8 +10,8 @@ from osmo_admin.cli.command_decorator import client_command
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import LimitOption, OffsetOption, PoolsFilter, UsersFilter
 from osmo_admin.cli.output import print_answer
-from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import format_cell, format_facts, format_table
+from osmo_admin.cli.session import ClientSession, OutputFormat
+from osmo_admin.cli.tables import AnswerText, Facts, build_table, format_cell, with_more_entries
 from osmo_admin.cli.times import format_local_time
 
 COLUMNS = {
@@ -29,7 +29,7 @@ COLUMNS = {
 
 def add_to(app: typer.Typer) -> None:
     """Register the command."""
-    client_command(app, "queue")(queue)
+    client_command(app, "queue", watches=True)(queue)
 
 
 def queue(
@@ -56,26 +56,27 @@ def queue(
             session, answer, lambda: f"Workflow {format_cell(workflow)} is not pending; it is {format_cell(status)}."
         )
         return
-    print_answer(session, answer, lambda: _queue_table(answer) if workflow is None else _entries_text(answer))
+    as_table = workflow is None or session.output is OutputFormat.CSV
+    print_answer(session, answer, lambda: _queue_table(answer) if as_table else _entries_text(answer))
 
 
-def _queue_table(answer: dict[str, Any]) -> str:
+def _queue_table(answer: dict[str, Any]) -> AnswerText:
     entries = answer["entries"]
     if not entries:
         return "No workflow is pending."
     columns = [key for key in COLUMNS if key != "backend" or len({entry.get(key) for entry in entries}) > 1]
     rows = [[*(entry.get(key) for key in columns), entry["reason"]["message"]] for entry in entries]
-    text = format_table([*(COLUMNS[key] for key in columns), "Reason"], rows)
-    return f"{text}\n\nMore entries: use --offset or --limit." if answer.get("more_entries") else text
+    table = build_table([*(COLUMNS[key] for key in columns), "Reason"], rows)
+    return with_more_entries(table, answer)
 
 
-def _entries_text(answer: dict[str, Any]) -> str:
-    return "\n\n".join(_entry_text(entry) for entry in answer["entries"])
+def _entries_text(answer: dict[str, Any]) -> AnswerText:
+    return [_entry_facts(entry) for entry in answer["entries"]]
 
 
-def _entry_text(entry: dict[str, Any]) -> str:
+def _entry_facts(entry: dict[str, Any]) -> Facts:
     reason = entry["reason"]
-    head = format_facts(
+    return Facts(
         [
             ("Workflow ID", entry["workflow"]),
             ("Group", entry["group"]),
@@ -92,10 +93,9 @@ def _entry_text(entry: dict[str, Any]) -> str:
             ),
             ("Reason", f"{reason['message']} ({reason['code']})"),
             *_shortfall_facts(reason),
+            *(("Would Unblock", message) for message in entry["unblock"]),
         ]
     )
-    steps = [f"- {format_cell(message)}" for message in entry["unblock"]]
-    return "\n".join([head, "Ways to unblock it:", *steps] if steps else [head])
 
 
 def _shortfall_facts(reason: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -115,7 +115,7 @@ def validate(
     address = url_path("api", "pool", pool, "workflow")
     query: dict[str, Any] = {"label": labels}
     body = add_local_files(http, address, query, body, file)
-    answer = _post_submission(http, address, query | {"validation_only": True}, body)
+    answer = _post_submission(http, address, query | {"validation_only": True}, body, title="Workflow {}is not valid:")
     print_answer(session, answer, lambda: str(answer.get("logs") or "").rstrip("\n"))
 
 
@@ -171,13 +171,21 @@ def add_local_files(
     return body | {"file": workflow_file.inline_local_files(text, folder)}
 
 
-def _post_submission(http: HttpClient, address: str, query: dict[str, Any], body: dict[str, Any] | None) -> Any:
+def _post_submission(
+    http: HttpClient,
+    address: str,
+    query: dict[str, Any],
+    body: dict[str, Any] | None,
+    *,
+    title: str = "Workflow {}submit failed:",
+) -> Any:
+    """The answer. A refusal gets the title, with the ID of the workflow where the server gave it one."""
     try:
         return http.send_change("POST", address, query=query, body=body, submitting=True)
     except ClientError as error:
         if error.exit_code == REFUSED_SUBMISSION:
             name = f"{error.workflow_id} " if error.workflow_id else ""
-            error.title = f"Workflow {name}submit failed:"
+            error.title = title.format(name)
         raise
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from osmo_admin.cli.output import print_text, serialize
+from osmo_admin.cli.output import print_parts, serialize
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
 from osmo_admin.cli.session import OutputFormat
-from osmo_admin.cli.tables import format_table
+from osmo_admin.cli.tables import Table, build_table
 from osmo_admin.cli.times import format_local_time
 from osmo_admin.ops.errors import OperationError
 
@@ -74,7 +74,7 @@ def list_users(
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         print(serialize({"users": entries}, output))
     elif entries:
-        print_text(_accounts_table(entries))
+        print_parts(_accounts_table(entries), output)
     else:
         print("There is no user yet. Create one: osmo-admin user create NAME --role osmo-admin --password-file FILE")
 
@@ -169,7 +169,7 @@ def _account_entry(user: User) -> dict[str, Any]:
     }
 
 
-def _accounts_table(entries: Iterable[dict[str, Any]]) -> str:
+def _accounts_table(entries: Iterable[dict[str, Any]]) -> Table:
     header = ("User", "Account", "Signs In By", "Tokens", "Roles", "Last Login", "Created At", "Created By")
     rows = (
         (
@@ -184,7 +184,7 @@ def _accounts_table(entries: Iterable[dict[str, Any]]) -> str:
         )
         for entry in entries
     )
-    return format_table(header, rows)
+    return build_table(header, rows)
 
 
 def _read_new_password(user: str, file: Path | None) -> str:

@@ -73,8 +73,9 @@ def test_update_of_a_pool_that_is_not_there(osmo, stub):
 def test_update_of_all_pools_is_one_put(osmo, stub):
     stub.on("PUT", POOLS, None)
     pools = {"new": {"backend": "simulated"}}
-    osmo.ok("config", "update", "POOL", "-f", "-", input=json.dumps({"pools": pools}))
+    result = osmo("config", "update", "POOL", "-f", "-", input=json.dumps({"pools": pools}))
     assert stub.last.body == {"configs": pools}
+    assert "replaced the whole configuration of new" in result.stderr
     assert osmo("config", "update", "POOL", input="{}").exit_code == 2
 
 

@@ -14,8 +14,8 @@ from osmo_admin.cli.list_options import OptionGrammar, repeat_list_options
 
 
 def test_a_table_is_as_wide_as_its_widest_cell_and_has_no_spaces_at_line_ends():
-    text = tables.format_table(("A", "Long name"), [("x" * 5, None), ("日本", "y")], minimum=(3,), total=("", 7))
-    assert text.splitlines() == [
+    table = tables.build_table(("A", "Long name"), [("x" * 5, None), ("日本", "y")], minimum=(3,), total=("", 7))
+    assert table.text().splitlines() == [
         "A      Long name",
         "-----  ---------",
         "xxxxx  -",
@@ -23,6 +23,43 @@ def test_a_table_is_as_wide_as_its_widest_cell_and_has_no_spaces_at_line_ends():
         "-----  ---------",
         "       7",
     ]
+
+
+WIDE_TABLE = tables.build_table(
+    ("Name", "State", "Message"),
+    [("a-long-name-of-an-object", "RUNNING", "words " * 10), ("b", None, "日本" * 12)],
+    total=("", "", 7),
+)
+
+
+@pytest.mark.parametrize("width", range(46, 110, 7))
+def test_a_table_fits_the_terminal_and_keeps_the_first_column(width):
+    lines = WIDE_TABLE.text(width).splitlines()
+    assert max(map(tables.display_width, lines)) <= width
+    assert lines[2].startswith("a-long-name-of-an-object  ")
+    assert WIDE_TABLE.text(200) == WIDE_TABLE.text()
+    if width < 80:
+        assert "…" in lines[2]
+        assert tables.display_width(lines[1]) == width, "the width is used"
+
+
+def test_a_table_that_cannot_fit_becomes_a_block_for_each_row():
+    assert WIDE_TABLE.text(30).split("\n\n") == [
+        f"Name    : a-long-name-of-an-object\nState   : RUNNING\nMessage : {'words ' * 10}".strip(),
+        f"Name    : b\nState   : -\nMessage : {'日本' * 12}",
+        "Sums\nMessage : 7",
+    ]
+
+
+def test_csv_has_header_and_rows_and_no_lines_of_a_tree():
+    table = tables.build_table(("Pool", "Note"), [("├─ a", 'says "x", y'), ("b", None), ("c", -5)], total=("", 9))
+    assert table.csv() == 'Pool,Note\na,"says ""x"", y"\nb,\nc,-5'
+    assert tables.Facts([("A", 1), ("B", None)]).csv() == "Field,Value\nA,1\nB,"
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+cmd", "-x", "@SUM(A1)"])
+def test_csv_holds_no_formula(cell):
+    assert tables.build_table(("A",), [(cell,)]).csv() == f"A\n'{cell}"
 
 
 @pytest.mark.parametrize(

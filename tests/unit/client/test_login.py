@@ -137,10 +137,10 @@ def test_a_token_expires_three_seconds_early(offset):
     assert login_file.is_expired(make_jwt(), now=1000)
 
 
-def test_a_refused_exchange_fails_as_the_stock_client_does(osmo, stub, home):
+def test_a_refused_token_is_a_refusal(osmo, stub, home):
     stub.on("POST", EXCHANGE, StubReply({"message": "This token is not valid.", "error_code": "USER"}, status=401))
     result = osmo.bare("login", stub.url, "--token", "wrong")
-    assert result.exit_code == 10
+    assert result.exit_code == 2
     assert result.stderr == f"Error: This token is not valid.\nLog in again: osmo login {stub.url}.\n"
     assert not (home / "login.yaml").exists()
 

@@ -89,7 +89,7 @@ def test_archived_subpools_are_hidden_by_default(osmo, stub):
 
 def test_a_draining_subpool_shows_quota_zero_and_a_negative_number():
     rows = [pool_row("team", "70 (Total: 100)", 0, 70), subpool_row("team--a", "0", 5, -5, "DELETING")]
-    assert pool_table(quota_answer(rows)).splitlines()[-1].split() == [
+    assert str(pool_table(quota_answer(rows))).splitlines()[-1].split() == [
         "└─",
         "team--a",
         "ONLINE",
@@ -132,7 +132,7 @@ def test_mode_adds_the_nodes_and_sums(osmo, stub):
 def test_a_server_without_subpools_is_shown_too():
     plain = {"name": "p", "description": "", "status": "ONLINE"}
     row = plain | {"resource_usage": usage_body(quota_limit=8, quota_used=3, quota_free=5)}
-    assert pool_table(quota_answer([row])).splitlines()[-1].split() == ["p", "ONLINE", "-", "8", "3", "5"]
+    assert str(pool_table(quota_answer([row]))).splitlines()[-1].split() == ["p", "ONLINE", "-", "8", "3", "5"]
 
 
 def test_without_quota_only_names(osmo, stub):

@@ -78,7 +78,7 @@ def test_help_imports_no_http_no_yaml_and_no_colours(stub, home):
     script = (
         "import sys; from typer.testing import CliRunner; from osmo_admin.cli.client import app;"
         "CliRunner().invoke(app, ['pool', 'list', '--help']);"
-        "print(sorted({'httpx', 'yaml', 'rich'} & set(sys.modules)))"
+        "print(sorted({'urllib3', 'yaml', 'rich'} & set(sys.modules)))"
     )
     env = client_environment(stub, home)
     assert subprocess.check_output([sys.executable, "-c", script], env=env, timeout=30) == b"[]\n"
@@ -95,11 +95,48 @@ def test_a_pipe_gets_the_whole_table_without_colours(stub, home):
 
 def test_a_terminal_gets_colours_and_the_same_text(stub, home):
     stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
-    code, output = run_on_terminal(stub, home, "pool", "list", COLUMNS="20")
+    code, output = run_on_terminal(stub, home, "pool", "list", COLUMNS="100")
     assert code == 0
     assert "\x1b[32mACTIVE\x1b[0m" in output
-    assert "\x1b[1;31m-40\x1b[0m" in output
+    assert "\x1b[31m\x1b[1m-40\x1b[0m" in output
     assert re.sub(r"\x1b\[[0-9;]*m", "", output) == SEED_EXAMPLE
+
+
+def test_a_narrow_terminal_gets_a_table_that_fits_unless_it_is_wide(stub, home):
+    stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
+    narrow = run_on_terminal(stub, home, "pool", "list", COLUMNS="70", NO_COLOR="1")[1]
+    assert max(map(len, narrow.splitlines())) <= 70
+    assert run_on_terminal(stub, home, "pool", "list", "-o", "wide", COLUMNS="70", NO_COLOR="1") == (0, SEED_EXAMPLE)
+
+
+def test_a_watch_on_a_terminal_shows_each_change_until_ctrl_c(stub, home):
+    answered = threading.Event()
+    replies = iter([quota_answer([pool_row("one", "1", 0, 1)]), quota_answer([pool_row("two", "1", 0, 1)])])
+
+    def answer(request: Any) -> StubReply:
+        try:
+            return StubReply(next(replies))
+        except StopIteration:  # the third request: both answers are on the screen
+            answered.set()
+            return StubReply(quota_answer([pool_row("two", "1", 0, 1)]))
+
+    stub.answer = answer  # type: ignore[method-assign]
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [*OSMO, "pool", "list", "--watch"],
+        env=client_environment(stub, home),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    assert answered.wait(30)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(30) == 0
+    output = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert output.count("\x1b[H\x1b[2J") == 2
+    assert output.index("one") < output.index("two")
 
 
 @pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
@@ -229,6 +266,10 @@ def test_completion_knows_commands_options_and_pools(stub, home, shell):
     output = complete_line(stub, home, shell, "osmo workflow submit --pool te")
     assert "team--a" in output
     assert "other" not in output
+    stub.on("GET", "/api/workflow", {"workflows": [{"name": "hello-2"}, {"name": "othello-1"}], "more_entries": False})
+    output = complete_line(stub, home, shell, "osmo workflow query he")
+    assert "hello-2" in output
+    assert "othello" not in output
     output = complete_line(stub, home, shell, "osmo pool subpool create te")
     assert "team" in output
     assert "team--a" not in output

@@ -375,3 +375,70 @@ def test_end(osmo, stub):
     assert stub.last.body == {"status": "FAILED", "group": "t-group"}
     osmo.ok("workflow", "end", "hello-1")
     assert stub.last.body == {"status": "COMPLETED"}
+
+
+WAITING = {
+    "position": 2,
+    "reason": {"message": "Pool team has 2 of 4 GPUs free.", "code": "over_quota"},
+    "unblock": ["w-1 ends.", "The quota grows by 2 GPUs."],
+}
+
+
+def test_query_of_a_waiting_workflow_says_why_and_what_would_unblock_it(osmo, stub):
+    groups = [{"name": "t-group", "tasks": [], "waiting": WAITING}]
+    stub.on("GET", "/api/workflow/hello-1", workflow_detail(status="PENDING", groups=groups))
+    text = osmo.ok("workflow", "query", "hello-1")
+    assert "Reason        : Pool team has 2 of 4 GPUs free.\n" in text
+    assert "Would Unblock : w-1 ends.\nWould Unblock : The quota grows by 2 GPUs.\n" in text
+
+
+def test_query_as_csv_has_the_tasks(osmo, stub):
+    stub.on("GET", "/api/workflow/hello-1", workflow_detail())
+    assert osmo.ok("workflow", "query", "hello-1", "-o", "csv").splitlines() == [
+        "Group,Task,Attempt,Status,Node,Start Time,Exit Code,Message",
+        "t-group,t,0,RUNNING,n1,2026-11-20 10:00:00 UTC,,",
+    ]
+
+
+def test_an_empty_list_as_csv_prints_no_data(osmo, stub):
+    stub.on("GET", "/api/workflow", {"workflows": [], "more_entries": False})
+    result = osmo("workflow", "list", "-o", "csv")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "There are no workflows to view.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "query"),
+    [
+        (("logs", "w-1"), "logs", {}),
+        (("logs", "w-1", "--error", "-n", "5"), "error_logs", {"last_n_lines": ["5"]}),
+        (("events", "w-1", "-t", "a", "-r", "2"), "events", {"task_name": ["a"], "retry_id": ["2"]}),
+    ],
+)
+def test_logs_and_events_are_printed_as_they_are(osmo, stub, words, kind, query):
+    stub.on("GET", f"/api/workflow/w-1/{kind}", StubReply(text="first ä\n\x1b[31msecond\n"))
+    assert osmo.ok("workflow", *words) == "first ä\n�[31msecond\n"
+    assert stub.last.query == query
+    assert json.loads(osmo.ok("workflow", *words, "-o", "json")) == {kind: "first ä\n\x1b[31msecond\n"}
+
+
+def test_logs_of_an_unknown_workflow(osmo, stub):
+    stub.on("GET", "/api/workflow/w-1/logs", StubReply({"message": "There is no workflow w-1."}, status=404))
+    result = osmo("workflow", "logs", "w-1")
+    assert (result.exit_code, result.stderr) == (2, "Error: There is no workflow w-1.\n")
+
+
+def test_a_file_that_is_not_valid_is_not_called_a_submission(osmo, stub, spec):
+    stub.on("POST", SUBMIT, StubReply({"message": "image is required", "error_code": "USAGE"}, status=400))
+    result = osmo("workflow", "validate", spec, "-p", "team")
+    assert (result.exit_code, result.stderr) == (1, "Workflow is not valid:\nimage is required\n")
+
+
+def test_a_watch_in_a_pipe_prints_each_change_and_ends_with_the_workflow(osmo, stub, monkeypatch):
+    pauses = []
+    monkeypatch.setattr("osmo_admin.cli.watch.pause", pauses.append)
+    running, ended = workflow_detail(), workflow_detail(status="COMPLETED")
+    stub.on("GET", "/api/workflow/hello-1", running, running, ended)
+    text = osmo.ok("workflow", "query", "hello-1", "--watch")
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith("Status ")] == ["RUNNING", "COMPLETED"]
+    assert len(pauses) == 2
