@@ -267,7 +267,7 @@ def test_completion_knows_commands_options_and_pools(stub, home, shell):
     assert "team--a" in output
     assert "other" not in output
     stub.on("GET", "/api/workflow", {"workflows": [{"name": "hello-2"}, {"name": "othello-1"}], "more_entries": False})
-    output = complete_line(stub, home, shell, "osmo workflow query he")
+    output = complete_line(stub, home, shell, "osmo workflow query hel")
     assert "hello-2" in output
     assert "othello" not in output
     output = complete_line(stub, home, shell, "osmo pool subpool create te")
