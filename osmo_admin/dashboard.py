@@ -11,6 +11,7 @@ from pools.admin.filters import PoolTreeFilterSet
 from pools.domain.roles import Permission, is_allowed
 from pools.models import Pool
 from pools.selectors import platform_totals, pool_tree
+from pools.selectors.backend_capacity import oversubscription_warnings, read_capacities
 from scheduling.selectors.active_work import count_active_workflows
 
 
@@ -28,6 +29,9 @@ def dashboard_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         "work": count_active_workflows(actor),
         "pool_page": pool_tree.pool_trees(filters.qs, page=request.GET.get("page", "1")),
         "filters": filters,
+        "warnings": oversubscription_warnings(
+            actor, read_capacities(Pool.objects.visible_to(actor).roots().values("backend")).values()
+        ),
         "may_configure": is_allowed(actor, Permission.POOL_CONFIGURE),
     }
     return TemplateResponse(request, "osmo/dashboard.html", context)

@@ -255,7 +255,11 @@ UNFOLD = {
     "SITE_URL": None,
     "SITE_ICON": lambda _request: static("osmo/icon.svg"),
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("osmo/icon.svg")}],
-    "STYLES": [lambda _request: static("osmo/osmo.css"), lambda _request: static("osmo/lists.css")],
+    "STYLES": [
+        lambda _request: static("osmo/osmo.css"),
+        lambda _request: static("osmo/lists.css"),
+        lambda _request: static("osmo/pools.css"),
+    ],
     "SCRIPTS": [lambda _request: static("osmo/once.js")],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,

@@ -10,7 +10,7 @@ import typer
 from osmo_admin.cli.client_errors import REFUSED, ClientError, detail_location
 from osmo_admin.cli.output import print_answer, print_text
 from osmo_admin.cli.pool_table import branch_prefix
-from osmo_admin.cli.quota_tree_table import cohort_change_lines, debt_lines
+from osmo_admin.cli.quota_tree_table import CHANGE_NUMBERS, cohort_change_lines, debt_lines
 from osmo_admin.cli.session import ClientSession, print_warning
 from osmo_admin.cli.tables import Table, build_table, format_cell
 
@@ -52,11 +52,15 @@ def effect_text(answer: Mapping[str, Any]) -> str:
     parts = ["Dry run: the change would be refused." if violations else "Dry run: nothing was changed."]
     if is_pool_tree(before) or is_pool_tree(after):
         parts.append(str(pool_tree_change_table(before, after)))
+        parts += field_lines(answer.get("changes") or [])
+        parts += neighbour_lines(answer.get("neighbours") or [])
     elif has_quota_nodes(before) or has_quota_nodes(after):
+        parts += field_lines(answer.get("changes") or [])
         parts += cohort_change_lines(before, after)
     elif changed := change_lines(before, after):
         parts.append("\n".join(changed))
     parts += debt_lines(answer.get("debts") or [])
+    parts += [f"WARNING: {text}" for text in answer.get("warnings") or []]
     for title, key in WORKFLOW_LISTS:
         if answer.get(key):
             parts.append(f"{title}: {format_cell(answer[key])}")
@@ -64,6 +68,23 @@ def effect_text(answer: Mapping[str, Any]) -> str:
             parts.append(f"{title} (other users): {format_cell(answer[f'{key}_elsewhere'])}")
     parts += [f"Refused: {detail_location(each)}{each.get('message')}" for each in violations]
     return "\n".join(parts)
+
+
+def field_lines(changes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """`lending_limit: 8 → 0`, one line for each field of the configuration that differs."""
+    return [f"{each['path']}: {change_text(each['before'], each['after'])}" for each in changes]
+
+
+def neighbour_lines(neighbours: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The nodes of the cohort whose numbers differ, one line for each node and resource."""
+    return [
+        f"{each['kind']} {each['name']} ({each['flavor']}/{each['resource']}): "
+        + ", ".join(
+            f"{CHANGE_NUMBERS.get(name, name).lower()} {change_text(number['before'], number['after'])}"
+            for name, number in each["numbers"].items()
+        )
+        for each in neighbours
+    ]
 
 
 def is_pool_tree(value: Any) -> bool:

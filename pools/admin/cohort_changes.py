@@ -22,6 +22,7 @@ from pools.admin.cohort_forms import (
     format_quota_line,
 )
 from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, ResultT
+from pools.admin.effect_tables import changed_fields
 from pools.admin.forms import script_media
 from pools.domain.amounts import GPU, NO_LIMIT, UNLIMITED
 from pools.domain.cohort_config import rows_from_stored
@@ -59,7 +60,11 @@ class CohortPreview(Generic[ResultT]):
 
     def effect_context(self, effect: dict[str, Any], result: ResultT) -> dict[str, Any]:
         """The nodes whose numbers change."""
-        return {"changed_nodes": _changed_nodes(effect["before"], effect["after"]), "warnings": result.warnings}
+        return {
+            "changed_nodes": _changed_nodes(effect["before"], effect["after"]),
+            "warnings": result.warnings,
+            "fields": changed_fields(effect["changes"]),
+        }
 
     def current_state(self) -> None:
         """None: the version of the cohort is enough to notice another change."""

@@ -133,6 +133,7 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
             actor=actor,
             pool=None,
             root_name=name,
+            changes_configuration=True,
             messages=creation_messages,
         ),
         execute=execute,
@@ -176,7 +177,9 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
         form_class=PoolConfigForm,
         initial=_form_values(root),
         version=root.version,
-        preview=PoolTreePreview(actor=actor, pool=root, root_name=root.name, includes_debts=True, messages=messages),
+        preview=PoolTreePreview(
+            actor=actor, pool=root, root_name=root.name, changes_configuration=True, messages=messages
+        ),
         execute=execute,
         success_message=lambda result: f"The configuration of {result.row.name} was saved.",
         success_url=lambda _: pool_url(root.name),

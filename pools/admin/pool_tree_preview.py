@@ -10,13 +10,14 @@ from django.urls import reverse
 
 from pools.admin.base import Breadcrumbs
 from pools.admin.confirm_flow import ResultT
+from pools.admin.effect_tables import changed_fields, changed_numbers
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
 from pools.domain.roles import Actor
 from pools.models import Pool, Reservation
 from pools.representations.subpool import pool_tree_body
 from pools.selectors import pool_tree
-from pools.services.cohort_effects import effect_with_debts
-from pools.services.dry_run import effect_on_pool_tree, read_pool_tree
+from pools.services.cohort_effects import effect_on_pool
+from pools.services.dry_run import effect_on_pool_tree
 
 EffectMessages = Callable[[tuple[NodeEffect, ...], list[Reservation], ResultT], tuple[str, ...]]
 
@@ -35,7 +36,8 @@ def no_remaining_work(effect: dict[str, Any]) -> list[Reservation]:
 class PoolTreePreview(Generic[ResultT]):
     """The preview of a change of the tree of `root_name`; `pool` is None if the change creates that pool.
     `unavailable_reason` says on the form's page why the change is not possible now. `remaining_work` lists the work
-    that keeps running on a leaf that the change ends. `includes_debts` adds the effect on cohorts."""
+    that keeps running on a leaf that the change ends. `changes_configuration` adds the fields of the configuration that
+    change, and the effect on cohorts."""
 
     form_template: ClassVar[str] = "osmo/change_form.html"
     effect_template: ClassVar[str] = "osmo/change_effect.html"
@@ -44,7 +46,7 @@ class PoolTreePreview(Generic[ResultT]):
     pool: Pool | None
     root_name: str
     unavailable_reason: str = ""
-    includes_debts: bool = False
+    changes_configuration: bool = False
     messages: EffectMessages[ResultT] = tree_messages
     remaining_work: Callable[[dict[str, Any]], list[Reservation]] = no_remaining_work
 
@@ -55,8 +57,8 @@ class PoolTreePreview(Generic[ResultT]):
 
     def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
         """The effect on the pool's tree."""
-        if self.includes_debts:
-            return effect_with_debts(operation, read_state=lambda: read_pool_tree(self.root_name), actor=self.actor)
+        if self.changes_configuration:
+            return effect_on_pool(self.root_name, operation, actor=self.actor)
         return effect_on_pool_tree(self.root_name, operation, actor=self.actor)
 
     def effect_context(self, effect: dict[str, Any], result: ResultT) -> dict[str, Any]:
@@ -65,7 +67,11 @@ class PoolTreePreview(Generic[ResultT]):
         return {
             "pool": self.pool,
             "nodes": nodes,
-            "effect_messages": (*self.messages(nodes, remaining, result), *result.warnings),
+            "effect_messages": self.messages(nodes, remaining, result),
+            "warnings": result.warnings,
+            "fields": changed_fields(effect.get("changes", ())),
+            "is_unchanged": self.changes_configuration and not effect["changes"],
+            "neighbours": changed_numbers(effect.get("neighbours", ())),
             "remaining": remaining,
             "reclaimed": effect["may_be_reclaimed"],
             "reclaimed_elsewhere": effect["may_be_reclaimed_elsewhere"],

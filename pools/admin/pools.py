@@ -23,6 +23,7 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, Pool
 from pools.permissions import get_visible_pool, get_visible_root
 from pools.selectors import leaf_holders, pool_tree
+from pools.selectors.backend_capacity import oversubscription_warnings, read_capacities
 
 MAX_ENTRIES_SHOWN = 8
 
@@ -71,6 +72,7 @@ class PoolAdmin(PolicyAdmin):
             pool=root,
             tree=tree,
             draining=[(row, held[row.name]) for row in draining_rows],
+            warnings=oversubscription_warnings(actor, read_capacities([root.backend_id]).values()),
             archived=pool_tree.archived_subpools(root),
             entries=_audit_entries(request, root),
             may_partition=is_allowed(actor, Permission.POOL_PARTITION, root.name) and not root.archived,

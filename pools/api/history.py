@@ -7,7 +7,6 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.pool_requests import pool_snapshot
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import (
     BodyReader,
@@ -38,7 +37,7 @@ from pools.domain.roles import Permission
 from pools.filtersets.revisions import RevisionFilterSet
 from pools.models import ConfigRevision, Pool
 from pools.permissions import require_platform
-from pools.services.cohort_effects import effect_with_debts
+from pools.services.cohort_effects import effect_on_pools
 from pools.services.config_history import (
     POOL,
     current_revision,
@@ -128,7 +127,7 @@ class ConfigurationRollback(View):
             return Response(None)
 
         if query_boolean(request, "dry_run"):
-            return Response(effect_with_debts(operation, read_state=_all_pools, actor=self.actor))
+            return Response(effect_on_pools(operation, names=_all_pool_names, actor=self.actor))
         return self.run_once(answer, require=lambda: require_platform(self.actor, Permission.POOL_CONFIGURE))
 
 
@@ -176,5 +175,5 @@ def revision_body(row: ConfigRevision, *, with_data: bool) -> dict[str, Any]:
     }
 
 
-def _all_pools() -> dict[str, Any]:
-    return {name: pool_snapshot(name) for name in Pool.objects.roots().order_by("name").values_list("name", flat=True)}
+def _all_pool_names() -> list[str]:
+    return list(Pool.objects.roots().order_by("name").values_list("name", flat=True))

@@ -6,7 +6,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.pool_requests import (
-    effect_on_pool,
     read_change,
     read_configuration,
     read_new_name,
@@ -19,6 +18,7 @@ from pools.domain.platforms import platform_body, platforms_of
 from pools.domain.roles import Permission
 from pools.models import Pool
 from pools.permissions import get_visible_root, require_permission
+from pools.services.cohort_effects import effect_on_pool
 from pools.services.pool_configuration import PoolResult, unknown_platform
 from pools.services.pools import put_platform, rename_platform
 

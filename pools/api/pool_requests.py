@@ -12,13 +12,10 @@ from pools.api.request_parsing import body_object, etag_header, query_boolean, r
 from pools.api.views import View
 from pools.domain import names
 from pools.domain.errors import BadInput, Violation
-from pools.domain.pool_config import editable_body
 from pools.domain.roles import Actor, Permission
-from pools.models import Pool
 from pools.permissions import require_permission
-from pools.representations.pool import pool_body, pool_settings_of
-from pools.representations.subpool import pool_tree_body
-from pools.services.cohort_effects import effect_with_debts
+from pools.representations.pool import pool_body
+from pools.services.cohort_effects import effect_on_pool
 from pools.services.pool_configuration import PoolResult
 
 WRAPPERS = ("configs", "configs_dict")
@@ -84,23 +81,3 @@ def apply_or_preview(
     result = operation()
     body = pool_body(result.row, warnings=result.warnings) | {"reactivated": result.reactivated}
     return Response(body, headers=etag_header(result.row.version))
-
-
-def effect_on_pool(
-    name: str, operation: Callable[[], object], *, actor: Actor, renamed_to: str | None = None
-) -> dict[str, Any]:
-    """The effect of a change on a pool: its configuration and tree before and after, and the debts in its cohorts."""
-    return effect_with_debts(
-        operation,
-        read_state=lambda: pool_snapshot(name),
-        read_state_after=lambda: pool_snapshot(renamed_to or name),
-        actor=actor,
-    )
-
-
-def pool_snapshot(name: str) -> dict[str, Any] | None:
-    """A pool as dry runs show it, None if there is none."""
-    root = Pool.objects.roots().select_related("backend", "cohort").filter(name=name).first()
-    if root is None:
-        return None
-    return pool_tree_body(root) | {"archived": root.archived, "configs": editable_body(pool_settings_of(root))}

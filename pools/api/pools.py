@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.pool_requests import (
     apply_or_preview,
-    effect_on_pool,
-    pool_snapshot,
     read_change,
     read_configuration,
     read_new_name,
@@ -29,7 +25,7 @@ from pools.api.schema import (
 )
 from pools.api.subpools import subpool_response
 from pools.api.views import View
-from pools.api.warnings_header import WARNING_HEADER
+from pools.api.warnings_header import warning_header
 from pools.domain import names
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Permission
@@ -37,7 +33,8 @@ from pools.filtersets.pools import PoolFilterSet
 from pools.models import Pool
 from pools.permissions import get_visible_root, require_permission, require_platform
 from pools.representations.pool import pool_body, pool_list_body
-from pools.services.cohort_effects import effect_with_debts
+from pools.services.cohort_effects import effect_on_pool, effect_on_pools
+from pools.services.dry_run import warnings_of
 from pools.services.pools import delete_pool, patch_pool, put_pool, put_pools, rename_pool
 
 VERBOSE_PARAMETER = QueryParameter(
@@ -91,13 +88,9 @@ class PoolConfigs(View):
             return put_pools(actor=self.actor, bodies=bodies, description=description, tags=tags)
 
         if query_boolean(request, "dry_run"):
-            return Response(
-                effect_with_debts(
-                    operation, read_state=lambda: {name: pool_snapshot(name) for name in bodies}, actor=self.actor
-                )
-            )
-        operation()
-        return Response(None)
+            return Response(effect_on_pools(operation, names=lambda: list(bodies), actor=self.actor))
+        warnings = warnings_of(operation())
+        return Response(None, headers=warning_header(warnings))
 
 
 class PoolConfig(View):
@@ -169,7 +162,7 @@ class PoolConfig(View):
         if archived is None:
             return Response(None)
         message = f"Pool {name} had subpools or workflows, so it was archived, not deleted. PUT it again to restore it."
-        return Response(None, headers={WARNING_HEADER: base64.b64encode(message.encode()).decode()})
+        return Response(None, headers=warning_header([message]))
 
 
 class PoolRename(View):

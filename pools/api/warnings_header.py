@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,11 @@ CLIENT_VERSION_HEADER = "x-osmo-client-version"
 CONTRACT_VERSION = (6, 4, 0)  # this service implements the wire contract of this release of OSMO
 TOKEN_WARNING_PERIOD = timedelta(days=7)
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})(\..*)?\Z")
+
+
+def warning_header(warnings: Sequence[str]) -> dict[str, str]:
+    """The header with these warnings; empty without any."""
+    return {WARNING_HEADER: base64.b64encode("\n".join(warnings).encode()).decode()} if warnings else {}
 
 
 def merge_warnings(request: Request, existing: str | None) -> str | None:

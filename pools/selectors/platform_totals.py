@@ -15,7 +15,7 @@ from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
 from pools.models.pool import PoolQuerySet
-from pools.selectors.pool_filters import big_column, largest_of, zero
+from pools.selectors.pool_filters import big_column, largest_of, smallest_of, zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ def _subpool_sums(roots: PoolQuerySet) -> dict[int, SubpoolSums]:
             quota_sum=Sum("last_quota", filter=active),
             held=Sum(total),
             over=Sum(largest_of(zero(), total - largest_of(quota, used)), filter=active),
+            guaranteed=Sum(smallest_of(quota, used), filter=active),
             cut=Sum(largest_of(zero(), used - quota), filter=active),
             leaving=Sum(total, filter=deleting),
         )
@@ -86,6 +87,11 @@ def _subpool_sums(roots: PoolQuerySet) -> dict[int, SubpoolSums]:
 
 def _as_sums(amounts: Mapping[str, Any]) -> SubpoolSums:
     row = {key: int(value or 0) for key, value in amounts.items()}
-    draining = row["cut"] + row["leaving"]
-    bar = UsageBar(within_quota=row["held"] - row["over"] - draining, over_quota=row["over"], draining=draining)
+    draining, guaranteed = row["cut"] + row["leaving"], row["guaranteed"]
+    bar = UsageBar(
+        guaranteed=guaranteed,
+        low_inside=row["held"] - row["over"] - draining - guaranteed,
+        over_quota=row["over"],
+        draining=draining,
+    )
     return SubpoolSums(row["count"], row["quota_sum"], row["held"], bar)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.core.paginator import Page, Paginator
 
-from pools.domain.amounts import Gpus
+from pools.domain.amounts import Amount, Gpus
 from pools.domain.names import REMAINDER_LABEL
 from pools.domain.quota.pool_balance import PoolBalance, Subpool
 from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar
@@ -17,13 +17,16 @@ from pools.models import Pool
 from pools.models.pool import PoolQuerySet
 from pools.representations.pool import pool_status
 from pools.selectors.pool_balance import read_balances
+from pools.selectors.start_room import StartRoom, read_start_room
 
 POOLS_PER_PAGE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class PoolTreeRow:
-    """One row of the tree. Amounts are GPUs, except `live_workflows`; `available` may be negative."""
+    """One row of the tree. Amounts are GPUs, except `live_workflows`; `available` is *guaranteed free* and may be
+    negative, `can_start` is the number of the quota tree. `quota_now` is the quota in scheduling, which differs from
+    `quota` while a subpool drains."""
 
     name: str
     label: str
@@ -32,6 +35,8 @@ class PoolTreeRow:
     quota: Gpus
     used: int
     available: Gpus
+    can_start: Amount
+    quota_now: Gpus
     total_usage: int
     live_workflows: int
     bar: UsageBar
@@ -69,18 +74,19 @@ def pool_status_of(root: Pool) -> str:
 
 
 def pool_trees(roots: PoolQuerySet, *, page: str = "1") -> PoolTreePage:
-    """One page of these top-level pools as trees, by name; five queries, however many there are."""
-    found = Paginator(roots.select_related("backend").order_by("name"), POOLS_PER_PAGE).get_page(page)
+    """One page of these top-level pools as trees, by name; at most nine queries, however many there are."""
+    found = Paginator(roots.select_related("backend", "cohort").order_by("name"), POOLS_PER_PAGE).get_page(page)
     return PoolTreePage(found, pool_trees_of(list(found.object_list)))
 
 
 def pool_trees_of(roots: Sequence[Pool]) -> list[PoolTree]:
     """These pools as trees, in this order."""
     facts = read_balances(roots)
-    return [pool_tree_of(root, facts[root.pk]) for root in roots]
+    room = read_start_room(roots, facts)
+    return [pool_tree_of(root, facts[root.pk], room) for root in roots]
 
 
-def pool_tree_of(root: Pool, facts: PoolBalance) -> PoolTree:
+def pool_tree_of(root: Pool, facts: PoolBalance, room: StartRoom) -> PoolTree:
     """One pool as a tree: the pool, its shared leaf, and its subpools by name, without the ARCHIVED ones."""
     shared = facts.shared_usage
     head = PoolTreeRow(
@@ -91,6 +97,8 @@ def pool_tree_of(root: Pool, facts: PoolBalance) -> PoolTree:
         quota=facts.guarantee,
         used=facts.used,
         available=facts.guarantee - facts.used,
+        can_start=room.of_pool(root.name),
+        quota_now=facts.guarantee,
         total_usage=facts.total_usage,
         live_workflows=shared.live_workflows + sum(part.usage.live_workflows for part in facts.subpools),
         bar=pool_bar(facts),
@@ -103,16 +111,18 @@ def pool_tree_of(root: Pool, facts: PoolBalance) -> PoolTree:
         quota=facts.unallocated,
         used=shared.used,
         available=facts.shared_available,
+        can_start=room.of_leaf(root.name, None),
+        quota_now=facts.shared_scheduling_quota,
         total_usage=shared.total_usage,
         live_workflows=shared.live_workflows,
         bar=leaf_bar(facts.unallocated, shared),
     )
     present = [part for part in facts.subpools if part.state is not SubpoolState.ARCHIVED]
-    leaves = (unallocated, *(_subpool_row(root, part) for part in present))
+    leaves = (unallocated, *(_subpool_row(root, part, room) for part in present))
     return PoolTree(root, pool_status_of(root), facts, head, leaves)
 
 
-def _subpool_row(root: Pool, part: Subpool) -> PoolTreeRow:
+def _subpool_row(root: Pool, part: Subpool, room: StartRoom) -> PoolTreeRow:
     return PoolTreeRow(
         name=f"{root.name}--{part.name}",
         label=part.name,
@@ -121,6 +131,8 @@ def _subpool_row(root: Pool, part: Subpool) -> PoolTreeRow:
         quota=part.quota,
         used=part.usage.used,
         available=part.available,
+        can_start=room.of_leaf(root.name, part.name),
+        quota_now=part.quota,
         total_usage=part.usage.total_usage,
         live_workflows=part.usage.live_workflows,
         bar=subpool_bar(part),

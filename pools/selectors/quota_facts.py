@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 from django.db import connection
 from django.db.models import QuerySet
 
+from pools.domain import names
 from pools.domain.amounts import decode_gpus, simplify
-from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, build_forest
+from pools.domain.quota.forest import CohortQuotaFacts, LeafQuotaFacts, PoolQuotaFacts, build_forest
+from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.tree import QuotaTree
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, Pool
@@ -21,6 +23,9 @@ _BELOW = """
         SELECT below.id FROM tree JOIN pools_cohort below ON below.parent_id = tree.id
     )
 """
+
+NO_POOLS: Mapping[str, PoolQuotaFacts] = {}
+NOTHING_WAITS: Mapping[str, int] = {}
 
 # One line for each pool: the quota and the use of its leaves together, as the scheduler gets them (D4).
 _POOLS = f"""
@@ -43,22 +48,45 @@ _POOLS = f"""
 """
 
 
-def read_admission_tree(roots: Collection[int]) -> QuotaTree:
+def read_admission_tree(roots: Collection[int], *, detailed: Mapping[str, PoolQuotaFacts] = NO_POOLS) -> QuotaTree:
     """The trees below these cohorts with what their pools hold right now, a pool being one node. Three queries, or none
-    for no cohort."""
+    for no cohort. Pools of the trees that are in `detailed`, by name, have their leaves."""
     if not roots:
         return QuotaTree([])
     with connection.cursor() as cursor:
         cursor.execute(_POOLS, [list(roots)])
         rows = cursor.fetchall()
     pools = [
-        PoolQuotaFacts(
+        detailed.get(name) or PoolQuotaFacts(
             name, cohort, decode_gpus(guarantee), decode_gpus(maximum), decode_gpus(borrowing), decode_gpus(lending),
             weight, quota=max(decode_gpus(guarantee), kept), usage=usage,
         )
         for name, cohort, guarantee, maximum, borrowing, lending, weight, kept, usage in rows
     ]  # fmt: skip
     return build_forest(read_cohort_facts(Cohort.objects.filter(pk__in=cohort_ids_below(roots))), pools)
+
+
+def pool_facts_with_leaves(
+    row: Pool, balance: PoolBalance, waiting: Mapping[str, int] = NOTHING_WAITS
+) -> PoolQuotaFacts:
+    """A pool with its leaves, ARCHIVED ones left out. `waiting` has pending GPUs by the canonical name of the leaf, the
+    shared leaf having the name of its pool. The cohort must be loaded with the row."""
+    shared, use = names.canonical_name(row.name, names.SHARED_QUEUE), balance.shared_usage.total_usage
+    leaves = [LeafQuotaFacts(shared, balance.shared_scheduling_quota, use, waiting.get(row.name, 0))]
+    for part in balance.subpools:
+        if part.state is not SubpoolState.ARCHIVED:
+            name = names.canonical_name(row.name, part.name)
+            leaves.append(LeafQuotaFacts(name, part.scheduling_quota, part.usage.total_usage, waiting.get(name, 0)))
+    return PoolQuotaFacts(
+        name=row.name,
+        cohort=row.cohort.name if row.cohort else None,
+        guarantee=balance.guarantee,
+        maximum=balance.maximum,
+        borrowing_limit=decode_gpus(row.borrowing_limit),
+        lending_limit=decode_gpus(row.lending_limit),
+        weight=1 if row.weight is None else row.weight,
+        leaves=leaves,
+    )
 
 
 def read_cohort_facts(rows: QuerySet[Cohort]) -> list[CohortQuotaFacts]:

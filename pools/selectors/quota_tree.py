@@ -13,20 +13,22 @@ from typing import Any
 from django.db.models import BigIntegerField, F, Q, QuerySet, Sum, Value
 from django.db.models.functions import Greatest
 
-from pools.domain import names
-from pools.domain.amounts import GPU, Amount, decode_gpus
+from pools.domain.amounts import GPU, Amount
 from pools.domain.errors import NotFound
-from pools.domain.quota.forest import LeafQuotaFacts, PoolQuotaFacts, build_forest, cohort_key, display_name, pool_key
+from pools.domain.quota.forest import PoolQuotaFacts, build_forest, cohort_key, display_name, pool_key
 from pools.domain.quota.node_numbers import NodeNumbers, WeightedShare, node_numbers, weighted_share
 from pools.domain.quota.outline import Outline, OutlineNode, build_outline, keep_subtree, keep_with_ancestors
-from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.tree import QuotaTree
 from pools.domain.roles import Actor
-from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, Pool, Reservation
 from pools.models.pool import PoolQuerySet
 from pools.selectors.pool_balance import read_balances
-from pools.selectors.quota_facts import cohort_ids_below, cohort_roots, read_cohort_facts
+from pools.selectors.quota_facts import (
+    cohort_ids_below,
+    cohort_roots,
+    pool_facts_with_leaves,
+    read_cohort_facts,
+)
 
 Body = dict[str, Any]
 
@@ -139,26 +141,7 @@ def _read_needed_rows(
 
 def _pool_facts(rows: Sequence[Pool]) -> list[PoolQuotaFacts]:
     facts, waiting = read_balances(rows), _pending_gpus_by_leaf(rows)
-    return [_pool_fact(row, facts[row.pk], waiting) for row in rows]
-
-
-def _pool_fact(row: Pool, balance: PoolBalance, waiting: Mapping[str, int]) -> PoolQuotaFacts:
-    shared, use = names.canonical_name(row.name, names.SHARED_QUEUE), balance.shared_usage.total_usage
-    leaves = [LeafQuotaFacts(shared, balance.shared_scheduling_quota, use, waiting.get(row.name, 0))]
-    for part in balance.subpools:
-        if part.state is not SubpoolState.ARCHIVED:
-            name = names.canonical_name(row.name, part.name)
-            leaves.append(LeafQuotaFacts(name, part.scheduling_quota, part.usage.total_usage, waiting.get(name, 0)))
-    return PoolQuotaFacts(
-        name=row.name,
-        cohort=row.cohort.name if row.cohort else None,
-        guarantee=balance.guarantee,
-        maximum=balance.maximum,
-        borrowing_limit=decode_gpus(row.borrowing_limit),
-        lending_limit=decode_gpus(row.lending_limit),
-        weight=1 if row.weight is None else row.weight,
-        leaves=leaves,
-    )
+    return [pool_facts_with_leaves(row, facts[row.pk], waiting) for row in rows]
 
 
 def _pending_gpus_by_leaf(rows: Sequence[Pool]) -> dict[str, int]:

@@ -6,16 +6,21 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from pools.domain import names
-from pools.domain.amounts import Gpus, as_json
+from pools.domain.amounts import Amount, Gpus, as_json
+from pools.domain.field_changes import field_changes
+from pools.domain.pool_config import editable_body
 from pools.domain.quota.borrowers import newly_reclaimable
 from pools.domain.quota.debts import Debt, changed_debts
 from pools.domain.quota.forest import COHORT_PREFIX, display_name
+from pools.domain.quota.neighbours import NeighbourEffect, neighbour_effects
 from pools.domain.quota.tree import QuotaTree
 from pools.domain.roles import Actor
 from pools.models import Cohort, Pool, Reservation
 from pools.models.usage import PREEMPTIBLE_PRIORITY
 from pools.representations.cohort import cohort_body
+from pools.representations.pool import pool_settings_of
 from pools.representations.quota_tree import tree_node_bodies
+from pools.representations.subpool import pool_tree_body
 from pools.selectors.pool_balance import read_balances
 from pools.selectors.quota_facts import cohort_roots, read_admission_tree
 from pools.selectors.quota_tree import read_quota_view
@@ -25,7 +30,59 @@ from pools.services.dry_run import read_effect
 def effect_on_cohort(actor: Actor, name: str, operation: Callable[[], object]) -> dict[str, Any]:
     """The effect of `operation`: the cohort before and after, each with the `nodes` of its tree, and everything that
     :func:`effect_with_debts` returns."""
-    return effect_with_debts(operation, read_state=lambda: _cohort_with_tree(actor, name), actor=actor)
+    return effect_with_debts(
+        operation,
+        read_state=lambda: _cohort_with_tree(actor, name),
+        configuration_of=_cohort_configuration,
+        actor=actor,
+    )
+
+
+def effect_on_pool(
+    name: str, operation: Callable[[], object], *, actor: Actor, renamed_to: str | None = None
+) -> dict[str, Any]:
+    """The effect of a change on a pool: its configuration and tree before and after, and everything that
+    :func:`effect_with_debts` returns."""
+    return effect_with_debts(
+        operation,
+        read_state=lambda: pool_snapshot(name),
+        read_state_after=lambda: pool_snapshot(renamed_to or name),
+        configuration_of=_pool_configuration,
+        actor=actor,
+    )
+
+
+def effect_on_pools(operation: Callable[[], object], *, names: Callable[[], list[str]], actor: Actor) -> dict[str, Any]:
+    """The effect of a change on several pools: the snapshot of each by name, and everything that
+    :func:`effect_with_debts` returns. `names` is called before and after the change."""
+    return effect_with_debts(
+        operation,
+        read_state=lambda: {name: pool_snapshot(name) for name in names()},
+        configuration_of=lambda state: {name: _pool_configuration(pool) for name, pool in state.items()},
+        actor=actor,
+    )
+
+
+def pool_snapshot(name: str) -> dict[str, Any] | None:
+    """A pool as dry runs show it, None if there is none."""
+    root = Pool.objects.roots().select_related("backend", "cohort").filter(name=name).first()
+    if root is None:
+        return None
+    return pool_tree_body(root) | {"archived": root.archived, "configs": editable_body(pool_settings_of(root))}
+
+
+def _pool_configuration(state: Any) -> Any:
+    return state and state["configs"]
+
+
+def _cohort_configuration(state: Any) -> Any:
+    if state is None:
+        return None
+    quotas = {
+        f"{row['flavor']}/{row['resource']}": {key: row[key] for key in ("nominal", "borrowing_limit", "lending_limit")}
+        for row in state["quotas"]
+    }
+    return {"parent": state["parent"], "quotas": quotas, "weight": state["weight"]}
 
 
 def effect_with_debts(
@@ -33,11 +90,14 @@ def effect_with_debts(
     *,
     read_state: Callable[[], Any],
     read_state_after: Callable[[], Any] | None = None,
+    configuration_of: Callable[[Any], Any],
     actor: Actor,
 ) -> dict[str, Any]:
-    """The effect of :func:`pools.services.dry_run.read_effect` with two more keys: the `debts` in the cohort trees that
-    change, and `becomes_reclaimable`, the running LOW work that more lenders than before may reclaim, whether or not
-    they need the GPUs now. Only for platform viewers, since both keys name objects of all pools."""
+    """The effect of :func:`pools.services.dry_run.read_effect` with more keys: `changes`, every field of the
+    configuration (`configuration_of` a state) that differs; `neighbours`, every node of the cohort trees whose numbers
+    differ; the `debts` there; and `becomes_reclaimable`, the running LOW work that more lenders than before may
+    reclaim, whether or not they need the GPUs now. Only for platform viewers, since these keys name objects of all
+    pools."""
     trees: list[QuotaTree] = []
     exposed: list[str] = []
 
@@ -55,8 +115,14 @@ def effect_with_debts(
         read_state_after=with_trees(read_state_after or read_state),
         actor=actor,
     )
-    debts = [_debt_body(debt) for debt in changed_debts(trees[0], trees[-1])]
-    return effect | {"debts": debts, "becomes_reclaimable": exposed}
+    is_possible = not effect["violations"]
+    fields = field_changes(*map(configuration_of, (effect["before"], effect["after"]))) if is_possible else []
+    return effect | {
+        "changes": [{"path": each.path, "before": each.before, "after": each.after} for each in fields],
+        "neighbours": [_neighbour_body(each) for each in neighbour_effects(trees[0], trees[-1])],
+        "debts": [_debt_body(debt) for debt in changed_debts(trees[0], trees[-1])],
+        "becomes_reclaimable": exposed,
+    }
 
 
 def _reclaimable_workflows(nodes: Collection[str]) -> list[str]:
@@ -88,13 +154,27 @@ def _cohort_with_tree(actor: Actor, name: str) -> dict[str, Any] | None:
     return cohort_body(row) | {"nodes": tree_node_bodies(read_quota_view(actor, root=top.name))}
 
 
+def _node_body(node: str, key: str) -> dict[str, Any]:
+    flavor, _, resource = key.partition("/")
+    kind = "cohort" if node.startswith(COHORT_PREFIX) else "pool"
+    return {"name": display_name(node), "kind": kind, "flavor": flavor, "resource": resource}
+
+
+def _neighbour_body(effect: NeighbourEffect) -> dict[str, Any]:
+    numbers = {
+        name: {"before": _amount(number.before), "after": _amount(number.after)}
+        for name, number in effect.numbers.items()
+    }
+    return {**_node_body(effect.node, effect.key), "numbers": numbers}
+
+
+def _amount(amount: Amount | None) -> Any:
+    return None if amount is None else as_json(amount)
+
+
 def _debt_body(debt: Debt) -> dict[str, Any]:
-    flavor, _, resource = debt.key.partition("/")
     return {
-        "name": display_name(debt.node),
-        "kind": "cohort" if debt.node.startswith(COHORT_PREFIX) else "pool",
-        "flavor": flavor,
-        "resource": resource,
+        **_node_body(debt.node, debt.key),
         "before": as_json(debt.before),
         "after": as_json(debt.after),
     }

@@ -41,20 +41,20 @@ def read_effect(
     """The effect of `operation`, which runs and is rolled back: the state before it (`read_state`) and after it
     (`read_state_after`, or `read_state` again).
 
-    `{"dry_run": true, "before", "after", "violations", "draining"}` and the keys of :data:`IMPACT_KEYS`. A change that
-    a rule forbids (quota, name, state) has violations and no `after`. Unreadable input, missing objects and missing
-    roles raise as in a real change. With `actor` the effect also says which workflows the next scheduling cycle would
-    treat differently after the change (:class:`pools.signals.Impact`): those that the actor may see by name, the others
-    as a number.
+    `{"dry_run": true, "before", "after", "violations", "warnings", "draining"}` and the keys of :data:`IMPACT_KEYS`.
+    `warnings` are those that the change itself would answer with. A change that a rule forbids (quota, name, state) has
+    violations and no `after`. Unreadable input, missing objects and missing roles raise as in a real change. With
+    `actor` the effect also says which workflows the next scheduling cycle would treat differently after the change
+    (:class:`pools.signals.Impact`): those that the actor may see by name, the others as a number.
     """
-    violations, after, drains = [], None, []
+    violations, after, drains, warnings = [], None, [], []
     impact_readers: list[ImpactReader] = []
     with one_snapshot():
         before = read_state()
     try:
         with transaction.atomic():
             reset_changes()
-            operation()
+            warnings = warnings_of(operation())
             after, drains = (read_state_after or read_state)(), read_draining()
             if actor is not None and (backend_ids := read_changes().backend_ids):
                 answers: list[Any] = impact_requested.send(sender=None, actor=actor, backend_ids=backend_ids)
@@ -71,6 +71,7 @@ def read_effect(
         "before": before,
         "after": after,
         "violations": violations,
+        "warnings": warnings,
         "draining": drains,
         **{
             key: value
@@ -78,6 +79,12 @@ def read_effect(
             for key, value in _workflows_body(impact_key, map(select, impact)).items()
         },
     }
+
+
+def warnings_of(result: object) -> list[str]:
+    """The warnings of the result of a change, or of a list of results, each once."""
+    results = result if isinstance(result, list) else [result]
+    return list(dict.fromkeys(text for each in results for text in getattr(each, "warnings", ())))
 
 
 IMPACT_KEYS: Mapping[str, Callable[[Impact], AffectedWorkflows]] = {

@@ -14,6 +14,7 @@ from typing import Any
 from pools.domain import names
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.pool_config import PoolSettings, parse_pool
+from pools.domain.quota.capacity import BackendCapacity, oversubscription_message
 from pools.domain.quota.debts import debt_message, new_debts
 from pools.domain.quota.pool_balance import PoolBalance, guarantee_violation
 from pools.domain.roles import Actor
@@ -21,6 +22,7 @@ from pools.domain.version_check import check_version
 from pools.locking import lock_configuration, lock_pool_trees
 from pools.models import Backend, Cohort, Pool
 from pools.permissions import unknown_pool
+from pools.selectors.backend_capacity import read_capacities
 from pools.selectors.pool_balance import read_balances
 from pools.selectors.quota_facts import cohort_roots, read_admission_tree
 from pools.services.config_history import record_revision
@@ -165,6 +167,8 @@ def _write(
     touched = {row.pk for row in cohorts.values()}
     touched |= {each.row.cohort_id for each in desired if each.row and each.row.cohort_id}
     before = read_admission_tree(root_ids := cohort_roots(touched).values())
+    backend_ids = {backends[each.settings.backend].pk for each in desired}
+    capacities = read_capacities(backend_ids)
     for each in desired:
         columns = _columns(each.settings, backends, cohorts)
         if each.row is None:
@@ -184,10 +188,30 @@ def _write(
     debt_messages = tuple(debt_message(debt) for debt in new_debts(before, read_admission_tree(root_ids)))
     updated_rows = Pool.objects.select_related("backend", "cohort").filter(name__in=[each.name for each in desired])
     rows = {row.name: row for row in updated_rows}
+    oversubscribed = _oversubscription_messages(capacities, read_capacities(backend_ids))
     return [
-        PoolResult(rows[each.name], (*warnings.get(each.name, ()), *debt_messages), each.name in reactivated)
+        PoolResult(
+            rows[each.name],
+            (
+                *warnings.get(each.name, ()),
+                *oversubscribed.get(backends[each.settings.backend].pk, ()),
+                *debt_messages,
+            ),
+            each.name in reactivated,
+        )
         for each in desired
     ]
+
+
+def _oversubscription_messages(
+    before: Mapping[int, BackendCapacity], after: Mapping[int, BackendCapacity]
+) -> dict[int, tuple[str, ...]]:
+    """The warning for each backend whose nodes have fewer GPUs than the quotas, if the quotas grew."""
+    return {
+        pk: (oversubscription_message(capacity),)
+        for pk, capacity in after.items()
+        if capacity.is_oversubscribed and capacity.quota > before[pk].quota
+    }
 
 
 def _columns(settings: PoolSettings, backends: Mapping[str, Backend], cohorts: Mapping[str, Cohort]) -> dict[str, Any]:

@@ -24,10 +24,9 @@ from pools.selectors.quota_pages import NUMBER_TITLES, QuotaTreeRow, kind_segmen
 register = template.Library()
 
 _EMPTY_BAR = '<div class="oa-bar oa-bar--empty" role="img" aria-label="{}: no quota and no use"></div>'
-_BAR = (
-    '<div class="oa-bar" role="img" aria-label="{}: {} used within the quota, {} of the quota unused, '
-    '{} over quota (preemptible), {} draining">'
-    "{}</div>"
+_USAGE_BAR = (
+    '<div class="oa-usage" role="group" aria-label="{}"><div class="oa-bar{}" aria-hidden="true">{}</div>'
+    '<span class="oa-usage__text">{}</span></div>'
 )
 _TREE_BAR = (
     '<div class="oa-bar" role="img" aria-label="{}: {} used of the own quota, {} borrowed, {} lent out, {} unused">'
@@ -73,6 +72,16 @@ def amount(value: Amount | None) -> str:
     if value is None:
         return "–"
     return signed(value) if isinstance(value, int) else amount_text(value).replace("-", MINUS)
+
+
+@register.filter
+def number(value: Any) -> str:
+    """A number as the API shows it: whole with thousands apart, -1 and None as words, a fraction as it is."""
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return "unlimited" if value == NO_LIMIT else signed(value)
+    return str(value)
 
 
 @register.filter
@@ -149,24 +158,20 @@ def badge(state: str) -> SafeString:
 
 @register.simple_tag
 def usage_bar(bar: UsageBar, label: str) -> SafeString:
-    """The four-part bar, with a text for screen readers. Built in Python because a page has hundreds."""
-    if not bar.length:
-        return format_html(_EMPTY_BAR, label)
-    segments = [
-        ("inside", bar.within_quota),
-        ("over", bar.over_quota),
-        ("draining", bar.draining),
-        ("free", bar.free),
+    """The five-part bar with its numbers as text below it. Built in Python because a page has hundreds."""
+    parts = [
+        ("guaranteed", bar.guaranteed, "guaranteed"),
+        ("low", bar.low_inside, "LOW inside"),
+        ("over", bar.over_quota, "over quota"),
+        ("draining", bar.draining, "draining"),
+        ("free", bar.free, "free"),
     ]
-    return format_html(
-        _BAR,
-        label,
-        signed(bar.within_quota),
-        signed(bar.free),
-        signed(bar.over_quota),
-        signed(bar.draining),
-        format_html_join("", _PART, [(name, amount) for name, amount in segments if amount]),
-    )
+    shown = [(name, size, text) for name, size, text in parts if size]
+    if not shown:
+        return format_html(_USAGE_BAR, label, " oa-bar--empty", "", "no quota, no use")
+    segments = format_html_join("", _PART, [(name, size) for name, size, _ in shown])
+    texts = ", ".join(f"{signed(size)} {text}" for _, size, text in shown)
+    return format_html(_USAGE_BAR, label, "", segments, texts)
 
 
 @register.simple_tag

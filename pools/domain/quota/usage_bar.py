@@ -1,14 +1,18 @@
-"""The four parts of a usage bar (design §1; issue 2, "Browser").
+"""The five parts of a usage bar (design §1; issue 2, "Browser").
 
-All amounts are whole GPUs. `within_quota` is usage that the quota covers; `free` is unused quota; `over_quota` is LOW
-work beyond the quota, which may be reclaimed; `draining` is usage whose quota is gone: HIGH and NORMAL work above a
-reduced quota, and all work on a subpool that is being deleted.
+All amounts are whole GPUs. `guaranteed` is HIGH and NORMAL work that the quota covers; `low_inside` is LOW work inside
+the quota, which yields to guaranteed work of its own leaf; `free` is unused quota; `over_quota` is LOW work beyond the
+quota, which may be reclaimed; `draining` is usage whose quota is gone: HIGH and NORMAL work above a reduced quota, and
+all work on a subpool that is being deleted.
+
+The parts agree with the numbers beside them: on an ACTIVE leaf *guaranteed in use* is `guaranteed + draining` and
+*total in use* is all but `free`; without use over the quota *guaranteed free* is `low_inside + free`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pools.domain.amounts import UNLIMITED, Gpus
 from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
@@ -19,7 +23,8 @@ from pools.domain.subpool_lifecycle import SubpoolState
 class UsageBar:
     """One bar. The parts add up to its length: the larger of quota and usage."""
 
-    within_quota: int = 0
+    guaranteed: int = 0
+    low_inside: int = 0
     free: int = 0
     over_quota: int = 0
     draining: int = 0
@@ -27,7 +32,7 @@ class UsageBar:
     @property
     def length(self) -> int:
         """The sum of the parts."""
-        return self.within_quota + self.free + self.over_quota + self.draining
+        return self.guaranteed + self.low_inside + self.free + self.over_quota + self.draining
 
 
 def leaf_bar(quota: Gpus, usage: UsageCounts, *, is_deleting: bool = False) -> UsageBar:
@@ -36,12 +41,16 @@ def leaf_bar(quota: Gpus, usage: UsageCounts, *, is_deleting: bool = False) -> U
     if is_deleting:
         return UsageBar(draining=usage.total_usage)
     if quota == UNLIMITED:
-        return UsageBar(within_quota=usage.total_usage)
+        return UsageBar(guaranteed=usage.used, low_inside=usage.total_usage - usage.used)
     limit = int(quota)
-    draining = max(0, usage.used - limit)
     over = max(0, usage.total_usage - max(limit, usage.used))
-    inside = usage.total_usage - over - draining
-    return UsageBar(within_quota=inside, free=max(0, limit - inside), over_quota=over, draining=draining)
+    return UsageBar(
+        guaranteed=min(usage.used, limit),
+        low_inside=usage.total_usage - usage.used - over,
+        free=max(0, limit - usage.total_usage),
+        over_quota=over,
+        draining=max(0, usage.used - limit),
+    )
 
 
 def subpool_bar(part: Subpool) -> UsageBar:
@@ -55,15 +64,16 @@ def pool_bar(balance: PoolBalance) -> UsageBar:
     leaves = [leaf_bar(balance.unallocated, balance.shared_usage), *(subpool_bar(part) for part in balance.subpools)]
     total = sum_bars(leaves)
     free = 0 if balance.is_unlimited else max(0, int(balance.guarantee) - balance.total_usage)
-    return UsageBar(within_quota=total.within_quota, free=free, over_quota=total.over_quota, draining=total.draining)
+    return replace(total, free=free)
 
 
 def sum_bars(parts: Iterable[UsageBar]) -> UsageBar:
     """The sum of several bars."""
-    inside = free = over = draining = 0
+    guaranteed = low = free = over = draining = 0
     for part in parts:
-        inside += part.within_quota
+        guaranteed += part.guaranteed
+        low += part.low_inside
         free += part.free
         over += part.over_quota
         draining += part.draining
-    return UsageBar(inside, free, over, draining)
+    return UsageBar(guaranteed, low, free, over, draining)

@@ -39,8 +39,8 @@ def _grow() -> None:
 @pytest.mark.parametrize(
     ("address", "most"),
     [
-        ("/", 14),
-        ("/pools/pool/team/change/", 18),
+        ("/", 19),
+        ("/pools/pool/team/change/", 19),
         ("/scheduling/workflow/", 9),
         ("/pools/auditentry/", 9),
         ("/pools/user/", 10),

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from osmo_admin.cli.effect_text import effect_text
+
 POOLS = "/api/configs/pool"
 CURRENT: dict[str, Any] = {
     "pools": {"team": {"name": "team", "backend": "simulated", "resources": {"gpu": {"guarantee": 100, "weight": 1}}}}
@@ -143,3 +145,29 @@ def test_history(osmo, stub):
     assert osmo.ok("config", "history", "--at-timestamp", "2026-11-01") == "There are no changes to view.\n"
     assert stub.last.query["at_timestamp"] == ["2026-11-01T00:00:00"]
     assert osmo("config", "history", "--at-timestamp", "1d", "--created-after", "2d").exit_code == 2
+
+
+def test_the_dry_run_of_a_pool_names_fields_neighbours_and_warnings() -> None:
+    tree = {"pool": "speech", "quota": 10, "unallocated": 10, "subpools": []}
+    number = {"before": 18, "after": 10}
+    neighbour = {
+        "name": "vision",
+        "kind": "pool",
+        "flavor": "default",
+        "resource": "gpu",
+        "numbers": {"available": number},
+    }
+    answer = {
+        "dry_run": True,
+        "before": tree,
+        "after": tree,
+        "violations": [],
+        "warnings": ["Backend sim has 8 GPUs."],
+        "changes": [{"path": "lending_limit", "before": 8, "after": 0}],
+        "neighbours": [neighbour],
+    }
+    assert effect_text(answer).splitlines()[-3:] == [
+        "lending_limit: 8 → 0",
+        "pool vision (default/gpu): can start now 18 → 10",
+        "WARNING: Backend sim has 8 GPUs.",
+    ]

@@ -61,14 +61,13 @@ def test_relative_times(offset: int, words: str) -> None:
 
 
 def test_a_bar_has_a_text_of_its_parts() -> None:
-    bar = str(usage_bar(UsageBar(within_quota=5, free=3, over_quota=2, draining=1), 'a"b'))
-    assert (
-        'aria-label="a&quot;b: 5 used within the quota, 3 of the quota unused, 2 over quota (preemptible), 1 draining"'
-        in bar
-    )
-    assert bar.count("flex-grow") == 4
-    assert "free" not in str(usage_bar(UsageBar(within_quota=1), "x")).split("<span", 1)[1]
-    assert "no quota and no use" in str(usage_bar(UsageBar(), "x"))
+    bar = str(usage_bar(UsageBar(guaranteed=5, low_inside=4, free=3, over_quota=2, draining=1), 'a"b'))
+    assert 'aria-label="a&quot;b"' in bar
+    assert bar.count("flex-grow") == 5
+    for text in ("5 guaranteed", "4 LOW inside", "2 over quota", "1 draining", "3 free"):
+        assert text in bar
+    assert "free" not in str(usage_bar(UsageBar(guaranteed=1), "x"))
+    assert "no quota, no use" in str(usage_bar(UsageBar(), "x"))
 
 
 def test_every_status_has_a_colour() -> None:

@@ -1,0 +1,96 @@
+"""The tables of a preview: the fields of the configuration that change, and the numbers of the nodes around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pools.domain.amounts import NO_LIMIT
+from pools.selectors.quota_pages import NUMBER_TITLES
+
+_LABELS: Mapping[str, str] = {
+    "resources.gpu.guarantee": "Quota",
+    "resources.gpu.maximum": "Maximum",
+    "resources.gpu.weight": "Weight",
+    "backend": "Cluster (backend)",
+    "cohort": "Cohort",
+    "borrowing_limit": "Borrowing limit",
+    "lending_limit": "Lending limit",
+    "description": "Description",
+    "enable_maintenance": "In maintenance",
+    "parent": "Parent",
+    "weight": "Weight",
+    "nominal": "Nominal quota",
+}
+_UNLIMITED_PATHS = frozenset({"resources.gpu.guarantee", "resources.gpu.maximum"})
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedField:
+    """One field of a configuration, as texts."""
+
+    label: str
+    path: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedNumber:
+    """One number of a node of the quota tree; the values are as the API shows them."""
+
+    name: str
+    kind: str
+    resource: str
+    title: str
+    before: Any
+    after: Any
+
+
+def changed_fields(changes: Iterable[Mapping[str, Any]]) -> list[ChangedField]:
+    """The `changes` of an effect."""
+    return [
+        ChangedField(
+            _label(each["path"]),
+            each["path"],
+            _value_text(each["path"], each["before"]),
+            _value_text(each["path"], each["after"]),
+        )
+        for each in changes
+    ]
+
+
+def changed_numbers(neighbours: Iterable[Mapping[str, Any]]) -> list[ChangedNumber]:
+    """The `neighbours` of an effect, one entry for each number."""
+    return [
+        ChangedNumber(
+            each["name"],
+            each["kind"],
+            f"{each['flavor']}/{each['resource']}",
+            NUMBER_TITLES[number],
+            values["before"],
+            values["after"],
+        )
+        for each in neighbours
+        for number, values in each["numbers"].items()
+    ]
+
+
+def _label(path: str) -> str:
+    if path in _LABELS:
+        return _LABELS[path]
+    if path.startswith("quotas."):
+        resource, _, number = path.removeprefix("quotas.").rpartition(".")
+        return f"{_LABELS.get(number, number)} of {resource}" if resource else f"Quota of {number}"
+    return path.replace("_", " ").replace(".", ": ")
+
+
+def _value_text(path: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value == NO_LIMIT and path in _UNLIMITED_PATHS:
+        return "unlimited"
+    if value is None:
+        return "no limit" if path.endswith("_limit") else "none"
+    return "empty" if value == "" else str(value)

@@ -1,0 +1,42 @@
+"""The quotas of a backend's pools against the GPUs of its nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BackendCapacity:
+    """`quota` is the sum of the finite quotas of its pools, `gpus` the sum over its nodes; None while no node is known,
+    as on a cluster that was never connected."""
+
+    backend: str
+    quota: int
+    gpus: int | None
+
+    @property
+    def excess(self) -> int:
+        """The GPUs of quota that no node has."""
+        return 0 if self.gpus is None else max(0, self.quota - self.gpus)
+
+    @property
+    def is_oversubscribed(self) -> bool:
+        """Whether the quotas are more than the nodes have."""
+        return self.excess > 0
+
+
+def oversubscription_notice(capacity: BackendCapacity) -> str:
+    """The warning for readers who may not see all pools of the backend: without their sums."""
+    return (
+        f"Backend {capacity.backend} has fewer GPUs than the quotas of its pools together: guaranteed work may wait "
+        "for a node although its quota is free. Ask an osmo-admin to lower a quota or to add nodes."
+    )
+
+
+def oversubscription_message(capacity: BackendCapacity) -> str:
+    """The warning about an oversubscribed backend."""
+    return (
+        f"Backend {capacity.backend} has {capacity.gpus} GPUs, and the quotas of its pools are {capacity.quota} "
+        f"together, {capacity.excess} more: guaranteed work may wait for a node although its quota is free. Lower a "
+        "quota, or add nodes."
+    )

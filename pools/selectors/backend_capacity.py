@@ -1,0 +1,46 @@
+"""The quotas of the pools of each backend against the GPUs of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from django.db.models import BigIntegerField, IntegerField, OuterRef, QuerySet, Subquery, Sum
+from django.db.models.functions import Cast
+
+from pools.domain.quota.capacity import BackendCapacity, oversubscription_message, oversubscription_notice
+from pools.domain.roles import Actor
+from pools.models import Backend, Node, Pool
+
+
+def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) -> dict[int, BackendCapacity]:
+    """The capacity of these backends, or of all, by id; one query. Archived pools and unlimited quotas do not count."""
+    rows = Backend.objects.all() if backend_ids is None else Backend.objects.filter(pk__in=backend_ids)
+    quotas = (
+        Pool.objects.roots()
+        .filter(backend=OuterRef("pk"), archived=False, guarantee__gt=0)
+        .order_by()
+        .values("backend")
+        .annotate(total=Cast(Sum("guarantee"), BigIntegerField()))
+        .values("total")
+    )
+    gpus = (
+        Node.objects.filter(backend=OuterRef("pk"))
+        .order_by()
+        .values("backend")
+        .annotate(total=Cast(Sum("gpus"), BigIntegerField()))
+        .values("total")
+    )
+    found = rows.order_by("name").values_list(
+        "pk",
+        "name",
+        Subquery(quotas, output_field=IntegerField()),
+        Subquery(gpus, output_field=IntegerField()),
+    )
+    return {pk: BackendCapacity(name, quota or 0, total) for pk, name, quota, total in found}
+
+
+def oversubscription_warnings(actor: Actor, capacities: Iterable[BackendCapacity]) -> list[str]:
+    """The warning for each oversubscribed backend; with numbers for platform readers, who see all its pools."""
+    write = oversubscription_message if actor.can_read_all else oversubscription_notice
+    return [write(each) for each in capacities if each.is_oversubscribed]

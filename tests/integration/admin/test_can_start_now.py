@@ -1,0 +1,54 @@
+"""Guaranteed free and Can start now: one number each, the same on Pools, on the page of a pool, and in the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.test import Client
+
+from pools.domain.roles import SYSTEM
+from pools.services.cohorts import put_cohort
+from pools.services.pools import patch_pool
+from pools.services.subpools import delete_subpool
+from tests.integration.admin.conftest import run_cycles, submit_workflow
+
+
+def _tree(client: Client) -> dict[tuple[str, str], Any]:
+    nodes = client.get("/api/quota_tree").json()["nodes"]
+    return {(node["kind"], node["name"]): node["quotas"][0]["available"] for node in nodes if node["kind"] != "cohort"}
+
+
+def _rows(client: Client, address: str) -> dict[tuple[str, str], Any]:
+    context = client.get(address).context
+    trees = context["pool_page"].trees if "pool_page" in context else [context["tree"]]
+    return {
+        (row.kind, f"{row.name}--_shared" if row.kind == "shared" else row.name): row.can_start
+        for tree in trees
+        for row in (tree.head, *tree.leaves)
+    }
+
+
+def test_the_same_number_on_pools_pool_and_tree(as_person: Callable[[str], Client]) -> None:
+    put_cohort(actor=SYSTEM, name="org", body={"quotas": [{"flavor": "default", "resource": "gpu", "nominal": 7}]})
+    patch_pool(actor=SYSTEM, name="team", patch={"cohort": "org", "lending_limit": 5})
+    patch_pool(actor=SYSTEM, name="other", patch={"cohort": "org", "borrowing_limit": 9})
+    submit_workflow("team--a", gpus=8)
+    submit_workflow("other--x", gpus=8, username="root", name="leaving")
+    submit_workflow("other", gpus=6, username="root", priority="LOW", name="low")
+    run_cycles()
+    delete_subpool(actor=SYSTEM, parent="other", subpool_name="x")
+    root = as_person("root")
+    tree = _tree(root)
+    assert _rows(root, "/") == tree
+    page = _rows(root, "/pools/pool/other/change/")
+    assert page == {key: value for key, value in tree.items() if key in page}
+    assert len(set(tree.values())) >= 3, "the numbers must differ for this test to mean anything"
+
+
+def test_a_remainder_that_a_drain_reduces_says_so(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("other--x", gpus=8, username="root", name="leaving")
+    run_cycles()
+    delete_subpool(actor=SYSTEM, parent="other", subpool_name="x")
+    text = as_person("root").get("/pools/pool/other/change/").content.decode()
+    assert "42 until the drain ends" in text

@@ -1,0 +1,119 @@
+"""The preview of a pool's configuration names every field that changes, its neighbours, and a promise without GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, Pool
+from pools.services.pools import patch_pool, put_pool
+from tests.integration.admin.conftest import confirm_change
+
+ADDRESS = "/pools/pool/other/configuration/"
+TYPED = {"guarantee": "50", "maximum": "-1", "weight": "1", "cohort": "org", "lending_limit": "8"}
+
+
+@pytest.fixture
+def lenders(pools_and_users: None) -> None:
+    """The pools `other` and `team` in one cohort; `other` lends 8 of its 50 GPUs."""
+    patch_pool(actor=SYSTEM, name="team", patch={"cohort": "org"})
+    patch_pool(actor=SYSTEM, name="other", patch={"cohort": "org", "lending_limit": 8})
+
+
+def _preview(client: Client, **typed: str) -> Any:
+    answer = client.post(ADDRESS, {**TYPED, **typed, "step": "preview"}, follow=True)
+    assert answer.status_code == 200, answer.content.decode()
+    return answer
+
+
+def _dry_run(client: Client, patch: dict[str, Any]) -> dict[str, Any]:
+    answer = client.patch(
+        "/api/configs/pool/other?dry_run=True", {"configs_dict": patch}, content_type="application/json"
+    )
+    assert answer.status_code == 200, answer.content.decode()
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def test_a_lending_limit_is_named_with_the_loss_of_the_neighbour(
+    lenders: None, as_person: Callable[[str], Client]
+) -> None:
+    page = _preview(as_person("root"), lending_limit="0")
+    text = page.content.decode()
+    assert "Lending limit" in text
+    assert page.context["effect"]["changes"] == [{"path": "lending_limit", "before": 8, "after": 0}]
+    (team,) = [each for each in page.context["effect"]["neighbours"] if each["name"] == "team"]
+    assert team["numbers"]["available"] == {"before": 108, "after": 100}
+    assert "Only the numbers below change" not in text
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ({"weight": "3"}, {"path": "resources.gpu.weight", "before": 1, "after": 3}),
+        ({"borrowing_limit": "2"}, {"path": "borrowing_limit", "before": None, "after": 2}),
+        ({"about": "for speech"}, {"path": "description", "before": "", "after": "for speech"}),
+        ({"maximum": "60"}, {"path": "resources.gpu.maximum", "before": -1, "after": 60}),
+        ({"maintenance": "on"}, {"path": "enable_maintenance", "before": False, "after": True}),
+    ],
+)
+def test_every_field_is_named(
+    lenders: None, as_person: Callable[[str], Client], typed: dict[str, str], expected: dict[str, Any]
+) -> None:
+    assert _preview(as_person("root"), **typed).context["effect"]["changes"] == [expected]
+
+
+def test_leaving_a_cohort_names_the_cohort_and_all_its_nodes(lenders: None, as_person: Callable[[str], Client]) -> None:
+    effect = _dry_run_as_root(as_person, {"cohort": None, "lending_limit": None})
+    assert {"path": "cohort", "before": "org", "after": None} in effect["changes"]
+    found = {(each["kind"], each["name"]) for each in effect["neighbours"]}
+    assert {("cohort", "org"), ("pool", "team"), ("pool", "other")} <= found
+
+
+def test_a_change_of_a_cohort_names_its_fields(lenders: None, as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    answer = root.put(
+        "/api/configs/cohort/org?dry_run=True",
+        {"parent": None, "quotas": [{"flavor": "default", "resource": "gpu", "nominal": 4}], "weight": 2},
+        content_type="application/json",
+    )
+    paths = {each["path"] for each in answer.json()["changes"]}
+    assert {"quotas.default/gpu.nominal", "weight"} <= paths
+    assert not paths & {"version", "nodes", "pools", "cohorts"}
+    typed = {"parent": "", "nominal": "4", "weight": "2", "step": "preview"}
+    page = root.post("/pools/cohort/org/configuration/", typed, follow=True)
+    assert {each["path"] for each in page.context["effect"]["changes"]} >= {"weight", "quotas.default/gpu.nominal"}
+    assert "Fields that change" in page.content.decode()
+
+
+def test_a_promise_beyond_the_nodes_is_a_warning_everywhere(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")  # 160 GPUs; promised are 100 + 50 + 10
+    effect = _dry_run_as_root(as_person, {"resources": {"gpu": {"guarantee": 9999}}})
+    (warning,) = effect["warnings"]
+    assert "sim has 160 GPUs" in warning
+    assert "10109" in warning
+    assert warning in _preview(root, guarantee="9999", cohort="", lending_limit="").content.decode()
+    assert _dry_run_as_root(as_person, {"resources": {"gpu": {"guarantee": 49}}})["warnings"] == []
+    result = patch_pool(actor=SYSTEM, name="other", patch={"resources": {"gpu": {"guarantee": 60}}})
+    assert [text for text in result.warnings if "sim has 160 GPUs" in text]
+    for page in ("/", "/pools/pool/other/change/"):
+        assert "sim has 160 GPUs" in root.get(page).content.decode()
+
+
+def test_a_backend_whose_nodes_are_unknown_is_not_oversubscribed(pools_and_users: None) -> None:
+    backend = Backend.objects.create(name="later", kind=Backend.Kind.KUBERNETES, namespace="later")
+    body = {"backend": backend.name, "resources": {"gpu": {"guarantee": 9999}}}
+    assert put_pool(actor=SYSTEM, name="fresh", body=body).warnings == ()
+
+
+def test_the_change_itself_is_made_from_the_preview(lenders: None, as_person: Callable[[str], Client]) -> None:
+    assert confirm_change(as_person("root"), ADDRESS, **TYPED | {"lending_limit": "0"}).status_code == 302
+    assert Pool.objects.get(name="other").lending_limit == 0
+
+
+def _dry_run_as_root(as_person: Callable[[str], Client], patch: dict[str, Any]) -> dict[str, Any]:
+    return _dry_run(as_person("root"), patch)
