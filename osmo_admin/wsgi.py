@@ -7,5 +7,9 @@ from django.core.wsgi import get_wsgi_application
 from osmo_admin import checks
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-application = get_wsgi_application()
+django_application = get_wsgi_application()
+
+from osmo_admin.review_path import ReviewPath  # noqa: E402  (its models need Django)
+
+application = ReviewPath(django_application)
 checks.refuse_unsafe_settings()

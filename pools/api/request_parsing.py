@@ -37,18 +37,22 @@ class JSONParser(parsers.BaseParser):
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         # Reading through `body` keeps the bytes: the check of an Idempotency-Key needs them again.
-        text = stream.body if isinstance(stream, HttpRequest) else stream.read()
-        if not text.strip():
-            return {}
-        try:
-            decoded = text.decode("utf-8")
-            data = json.loads(decoded, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
-            if _SUSPECT.search(decoded):
-                _refuse_unstorable(data)
-        except (ValueError, RecursionError) as error:
-            raise BadInput(f"The body is not valid JSON: {error}", [Violation("", "bad_json", str(error))]) from None
-        else:
-            return data
+        return parse_json(stream.body if isinstance(stream, HttpRequest) else stream.read())
+
+
+def parse_json(text: bytes) -> Any:
+    """A body as JSON; raises BadInput."""
+    if not text.strip():
+        return {}
+    try:
+        decoded = text.decode("utf-8")
+        data = json.loads(decoded, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+        if _SUSPECT.search(decoded):
+            _refuse_unstorable(data)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"The body is not valid JSON: {error}", [Violation("", "bad_json", str(error))]) from None
+    else:
+        return data
 
 
 _SUSPECT = re.compile(

@@ -15,10 +15,12 @@ from pools.domain.roles import Actor
 from pools.locking import lock_backend
 from pools.models import Backend
 from pools.permissions import require_platform
+from pools.prepared import prepared_cursor
+from pools.selectors.submission_path import columns_sql, known_row
 from pools.services.backends import get_backend
 from pools.transactions import change, database_time
 from scheduling.models import QueueGuard
-from scheduling.services.webhooks.queue_guard import queue_guard_for
+from scheduling.services.webhooks.queue_guard import default_guard, queue_guard_for
 
 _SALT = "osmo.webhook"
 _FIRST_SALT = "osmo.gpu_quota.webhook"  # of the addresses of GPU quota before all addresses had a mark
@@ -38,15 +40,38 @@ def marked_guard(backend: str, mark: str) -> QueueGuard | None:
     generation = _read_generation(backend, mark)
     if generation is None:
         return None
-    row = Backend.objects.select_related("guard").filter(name=backend).first()
-    if row is None:
+    guard = _find_guard(backend)
+    if guard is None:
         return None
-    guard = row.guard if hasattr(row, "guard") else queue_guard_for(row)
     if generation == guard.mark_generation or (generation == 0 and guard.mark_generation == 1):
         return guard
     until = guard.previous_mark_until
     is_previous = generation == guard.mark_generation - 1 and until is not None and until > database_time()
     return guard if is_previous else None
+
+
+def _find_guard(backend: str) -> QueueGuard | None:
+    """The guard of a backend, in one prepared statement, because every review reads it."""
+    with prepared_cursor() as cursor:
+        cursor.execute(_GUARD_SQL, [backend])
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    backend_row = known_row(Backend, _BACKEND, row[: len(_BACKEND)])
+    if row[-1] is None:
+        return default_guard(backend_row)
+    guard = known_row(QueueGuard, _GUARD, row[len(_BACKEND) :])
+    guard.backend = backend_row
+    return guard
+
+
+_BACKEND = ("id", "name", "namespace", "kind", "offline")
+_GUARD = tuple(field.attname for field in QueueGuard._meta.concrete_fields)
+_GUARD_SQL = f"""
+    SELECT {columns_sql("backend", _BACKEND)}, {columns_sql("guard", _GUARD)}
+    FROM pools_backend backend LEFT JOIN scheduling_queueguard guard ON guard.backend_id = backend.id
+    WHERE backend.name = %s
+"""
 
 
 def rotate_mark(*, actor: Actor, backend: str, keep_previous: timedelta = KEEP_PREVIOUS) -> QueueGuard:

@@ -28,10 +28,14 @@ _MAX_TEXT_LENGTH = 500
 
 
 def queue_guard_for(backend: Backend) -> QueueGuard:
-    """The guard of this backend. The default allows everything and records what `enforce` would refuse, because our own
-    account in the cluster is not known before the installation."""
-    row = QueueGuard.objects.filter(backend=backend).first()
-    return row or QueueGuard(backend=backend, mode=QueueGuard.Mode.AUDIT, version=0)
+    """The guard of this backend, or the default."""
+    return QueueGuard.objects.filter(backend=backend).first() or default_guard(backend)
+
+
+def default_guard(backend: Backend) -> QueueGuard:
+    """The guard of a backend without settings: it allows everything and records what `enforce` would refuse, because
+    our own account in the cluster is not known before the installation."""
+    return QueueGuard(backend=backend, mode=QueueGuard.Mode.AUDIT, version=0)
 
 
 def read_queue_guard(actor: Actor, backend: str) -> QueueGuard:
