@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pools.domain.amounts import UNLIMITED, Amount, Number, is_gpu, sum_amounts
+from pools.domain.amounts import UNLIMITED, Amount, Number, is_gpu
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, children_first_order
-from scheduling.domain.engine.facts import ClusterFacts, TaskFacts, TaskState
-from scheduling.domain.engine.fair_share import FairShareInput, divide_fair_shares
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskFacts, TaskState
 from scheduling.domain.engine.feasibility import Feasibility
 from scheduling.domain.engine.nodes import NodeIndex, Request
+from scheduling.domain.engine.share_levels import ShareLevels
 from scheduling.domain.engine.share_ratios import ShareRatios
 from scheduling.domain.engine.state import FINISHED, RELEASING, RUNNING, GangState, QueueState
 from scheduling.domain.gang import GangTree
@@ -30,7 +30,8 @@ class WorldRecords:
         self.nodes = self._nodes()
         self.gangs = self._gangs()
         self._usage()
-        self._fair_shares()
+        self.shares = ShareLevels(facts, self.keys, self.tops)
+        self.shares.divide_all(self.queues)
 
     def _queues(self) -> list[QueueState]:
         width = len(self.keys)
@@ -93,35 +94,45 @@ class WorldRecords:
         return NodeIndex([node.name for node in nodes], capacity, len(self.keys))
 
     def _gangs(self) -> list[GangState]:
-        table: dict[object, int] = {}
-        default_trees: dict[int, GangTree] = {}
-        gangs = []
-        shapes = _RequestTable(self.keys, self._allowed)
-        reach = Feasibility(self.keys, self.tree, None if self.nodes is None else self.nodes.empty_copy())
-        for index, fact in enumerate(sorted(self.facts.gangs, key=lambda gang: gang.name)):
-            size = sum(task.state is not TaskState.FINISHED for task in fact.tasks)
-            tree = fact.tree or default_trees.get(size)
-            if tree is None:
-                tree = default_trees[size] = GangTree(max(1, size))
-            requests = [shapes.request(task) for task in fact.tasks]
-            needs = [shapes.need(task, request) for task, request in zip(fact.tasks, requests, strict=True)]
-            queue = self.queue_of.get(fact.queue)
-            gang = GangState(fact, index, queue=queue, requests=requests, needs=needs, tree=tree, table=table)
-            gang.feasibility = reach
-            gangs.append(gang)
-        self._place_running(gangs)
+        self._table: dict[object, int] = {}
+        self._default_trees: dict[int, GangTree] = {}
+        self._shapes = _RequestTable(self.keys, self._allowed)
+        self._reach = Feasibility(self.keys, self.tree, None if self.nodes is None else self.nodes.empty_copy())
+        self._node_numbers = {} if self.nodes is None else {name: i for i, name in enumerate(self.nodes.names)}
+        self._next_index = 0
+        gangs = [self._gang(fact) for fact in sorted(self.facts.gangs, key=lambda gang: gang.name)]
+        self._shapes.forget_maps()
         return gangs
 
-    def _place_running(self, gangs: Sequence[GangState]) -> None:
-        """Place running and releasing tasks on their nodes."""
-        if self.nodes is None:
-            return
-        index_of = {name: i for i, name in enumerate(self.nodes.names)}
-        for gang in gangs:
-            for i, task in enumerate(gang.fact.tasks):
+    def new_gang(self, fact: GangFacts) -> GangState:
+        """The record of a gang that comes later, placed on the nodes of its tasks. Its resources and its sets of
+        allowed nodes must be among those of the facts."""
+        gang = self._gang(fact)
+        self._shapes.forget_maps()
+        return gang
+
+    @property
+    def signatures(self) -> int:
+        """The number of different signatures so far."""
+        return len(self._table)
+
+    def _gang(self, fact: GangFacts) -> GangState:
+        size = sum(task.state is not TaskState.FINISHED for task in fact.tasks)
+        tree = fact.tree or self._default_trees.get(size)
+        if tree is None:
+            tree = self._default_trees[size] = GangTree(max(1, size))
+        requests = [self._shapes.request(task) for task in fact.tasks]
+        needs = [self._shapes.need(task, request) for task, request in zip(fact.tasks, requests, strict=True)]
+        queue, index = self.queue_of.get(fact.queue), self._next_index
+        self._next_index += 1
+        gang = GangState(fact, index, queue=queue, requests=requests, needs=needs, tree=tree, table=self._table)
+        gang.feasibility = self._reach
+        if self.nodes is not None:
+            for i, task in enumerate(fact.tasks):
                 if task.node is not None and gang.status[i] in {RUNNING, RELEASING}:
-                    gang.node[i] = index_of[task.node]
-                    self.nodes.reserve(index_of[task.node], gang.needs[i])
+                    gang.node[i] = self._node_numbers[task.node]
+                    self.nodes.reserve(gang.node[i], needs[i])
+        return gang
 
     def _usage(self) -> None:
         """The allocated and requested amounts of every queue with all below it, and the usage in the cohort tree."""
@@ -159,35 +170,6 @@ class WorldRecords:
             if key in self.tree.columns:
                 self.tree.columns[key].set_usage(own[r])
 
-    def _fair_shares(self) -> None:
-        on_nodes = None if self.facts.nodes is None else sum_amounts(node.resources for node in self.facts.nodes)
-        for r, key in enumerate(self.keys):
-            whole: Amount | None = None if on_nodes is None else on_nodes.get(key, 0)
-            if self.facts.capacity is not None:
-                whole = self.facts.capacity.get(key, whole or 0)
-            self._divide_level(r, whole, [queue for queue in self.tops if not queue.fact.is_external])
-            self._divide_level(r, None, [queue for queue in self.tops if queue.fact.is_external])
-        for queue in self.queues:
-            queue.allocatable = [
-                limit if quota == UNLIMITED else min(limit, max(quota, fair))
-                for limit, quota, fair in zip(queue.limit, queue.quota, queue.fair, strict=True)
-            ]
-
-    def _divide_level(self, r: int, whole: Amount | None, level: Sequence[QueueState]) -> None:
-        levels = [(whole, level)]
-        for above, queues in levels:
-            inputs = [
-                FairShareInput(
-                    queue.fact.name, queue.quota[r], queue.limit[r], queue.request[r],
-                    queue.fact.weight, queue.fact.priority, queue.fact.created,
-                )
-                for queue in queues
-            ]  # fmt: skip
-            for queue, share in zip(queues, divide_fair_shares(above, inputs), strict=True):
-                queue.fair[r] = share
-                if queue.children:
-                    levels.append((None if above is None else share, queue.children))
-
 
 class _RequestTable:
     """Requests as sparse pairs. Equal requests are one object, so that they are quick to compare."""
@@ -204,6 +186,10 @@ class _RequestTable:
             pairs = tuple(sorted((self._index_of[key], amount) for key, amount in task.request.items() if amount))
             known = self._by_map[id(task.request)] = self._interned.setdefault(pairs, pairs)
         return known
+
+    def forget_maps(self) -> None:
+        """Forget which maps are known: another map may get the identity of one that is gone."""
+        self._by_map.clear()
 
     def need(self, task: TaskFacts, request: Request) -> Request:
         """The request together with the set of nodes that the task may use."""

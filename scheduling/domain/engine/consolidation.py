@@ -88,14 +88,14 @@ def _candidates(
         if not world.firm.fits(node, request):
             continue
         free = {r: world.nodes.free[node][r] for r, _amount in request}
-        movable_tasks: dict[int, list[int]] = {}
-        for index, i in world.on_node[node]:
-            if movable(world.gangs[index]):
-                movable_tasks.setdefault(index, []).append(i)
+        movable_tasks: dict[GangState, list[int]] = {}
+        for other, i in world.on_node[node]:
+            if movable(other):
+                movable_tasks.setdefault(other, []).append(i)
         units: list[EvictionUnit] = []
-        gangs = sorted((world.gangs[index] for index in movable_tasks), key=lambda gang: gang.order_key, reverse=True)
+        gangs = sorted(movable_tasks, key=lambda gang: gang.order_key, reverse=True)
         for gang in gangs:
-            tasks = sorted(movable_tasks[gang.index], reverse=True)
+            tasks = sorted(movable_tasks[gang], reverse=True)
             while tasks and any(free[r] < amount for r, amount in request):
                 i = tasks.pop(0)
                 units.append(EvictionUnit(gang, (i,), (node,)))

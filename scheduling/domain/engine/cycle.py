@@ -25,10 +25,11 @@ class CycleResult:
 
 def run_cycle(facts: ClusterFacts) -> CycleResult:
     """Schedule the facts until a pass changes nothing. The same facts in any order give the same steps."""
-    return _run_passes(World(facts))
+    return run_passes(World(facts))
 
 
-def _run_passes(world: World) -> CycleResult:
+def run_passes(world: World) -> CycleResult:
+    """Schedule the state until a pass changes nothing."""
     step_log = StepLog(world)
     phases = Phases(world, step_log)
     for number in range(1, MAX_PASSES + 1):

@@ -87,11 +87,13 @@ def queue_positions(world: World) -> dict[str, QueuePosition]:
 def facts_after(cycle: CycleResult) -> ClusterFacts:
     """The facts after the cycle; another cycle on them changes nothing."""
     world = cycle.world
-    return replace(cycle.world.facts, gangs=tuple(_gang_after(world, gang) for gang in world.facts.gangs))
+    gangs = (world.gang_of[fact.name] for fact in world.facts.gangs)
+    return replace(world.facts, gangs=tuple(gang_after(world, gang) for gang in gangs))
 
 
-def _gang_after(world: World, fact: GangFacts) -> GangFacts:
-    gang = world.gang_of[fact.name]
+def gang_after(world: World, gang: GangState) -> GangFacts:
+    """The facts of a gang as it stands now."""
+    fact = gang.fact
     if gang.index not in world.changed:
         return fact
     tasks = []

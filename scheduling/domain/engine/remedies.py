@@ -82,8 +82,7 @@ class Remedies:
             return ()
         if node not in self._gangs_on_node:
             here = self._world.on_node[nodes.names.index(node)]
-            gangs = sorted({index for index, _i in here})
-            self._gangs_on_node[node] = tuple(self._world.gangs[index].fact.name for index in gangs)
+            self._gangs_on_node[node] = tuple(sorted({gang.fact.name for gang, _i in here}))
         return self._gangs_on_node[node]
 
     def _holding(self, queue: QueueState, *, all_work: bool, but: GangState) -> tuple[str, ...]:

@@ -5,16 +5,17 @@ a trial. `update_lists` updates the lists of waiting and running gangs when a ch
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pools.domain.amounts import Amount, Number
 from scheduling.domain.engine.amount_text import amounts_text
 from scheduling.domain.engine.build import WorldRecords
-from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.placement import place_requests
-from scheduling.domain.engine.sorted_gangs import SortedGangs
-from scheduling.domain.engine.state import RUNNING, GangState, QueueState
+from scheduling.domain.engine.sorted_gangs import OrderKey, SortedGangs
+from scheduling.domain.engine.state import RELEASING, RUNNING, GangState, QueueState
 from scheduling.domain.engine.top_queues import TopQueues
 
 
@@ -32,6 +33,7 @@ class World:
 
     def _build(self, built: WorldRecords, facts: ClusterFacts) -> None:
         self.facts = facts
+        self._records = built
         self.keys = built.keys
         self.queues = built.queues
         self.queue_of = built.queue_of
@@ -44,7 +46,7 @@ class World:
         """The nodes without evictable work: no eviction can free more than that."""
         self.gangs = built.gangs
         self.gang_of = {gang.fact.name: gang for gang in self.gangs}
-        self.on_node: list[dict[tuple[int, int], None]] = [{} for _ in self.nodes.names] if self.nodes else []
+        self.on_node: list[dict[tuple[GangState, int], None]] = [{} for _ in self.nodes.names] if self.nodes else []
         self.journal: list[tuple[GangState, int, int]] = []
         self.releases = 0
         """Grows with every release: requests that did not fit on the nodes may fit again."""
@@ -52,6 +54,8 @@ class World:
         self._above: dict[int, list[int]] = {}
         self._neighbours: dict[int | None, list[QueueState]] | None = None
         self.changed: set[int] = set()
+        """Gangs that differ from their facts."""
+        self._run_changed: list[GangState] = []
         self.orphans: list[GangState] = []
         self.held: list[GangState] = []
         """Gangs with a hold of their own: they wait, and no pass tries them."""
@@ -59,7 +63,7 @@ class World:
             for i, status in enumerate(gang.status):
                 node = gang.node[i]
                 if status == RUNNING and node != NOWHERE:
-                    self.on_node[node][gang.index, i] = None
+                    self.on_node[node][gang, i] = None
                 if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.is_evictable):
                     self.firm.reserve(node, gang.needs[i])
         self._fill_lists()
@@ -72,6 +76,69 @@ class World:
             if gang.fact.hold is not None:
                 self.held.append(gang)
             self._add_to_lists(gang, gang.queue)
+
+    # -- instants ----------------------------------------------------------------------------------------------------
+
+    @property
+    def signatures(self) -> int:
+        """The number of different signatures so far."""
+        return self._records.signatures
+
+    def begin_run(self) -> None:
+        """Begin another run in this state."""
+        for gang in self._run_changed:
+            gang.ran = any(gang.active) or any(gang.released)
+        self._run_changed.clear()
+
+    def divide_shares_again(self, changed: Mapping[int, Collection[int]]) -> None:
+        """Divide the fair shares again after requests changed (:meth:`ShareLevels.divide_again`)."""
+        for queue in self._records.shares.divide_again(changed):
+            if queue.parent is None:
+                self.top_queues.mark_changed(queue)
+
+    # -- one gang ----------------------------------------------------------------------------------------------------
+
+    def add_gang(self, fact: GangFacts) -> GangState:
+        """Add a gang, with its running and releasing tasks on their nodes; fair shares stay as they are."""
+        gang = self._records.new_gang(fact)
+        insort(self.gangs, gang, key=_name_of)
+        self.gang_of[fact.name] = gang
+        for i, status in enumerate(gang.status):
+            node = gang.node[i]
+            if status == RUNNING and node != NOWHERE:
+                self.on_node[node][gang, i] = None
+            if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.is_evictable):
+                self.firm.reserve(node, gang.needs[i])
+            if status in {RUNNING, RELEASING}:
+                self._hold(gang, gang.requests[i], 1)
+        if gang.queue is None:
+            insort(self.orphans, gang, key=_order_of)
+        else:
+            if fact.hold is not None:
+                insort(self.held, gang, key=_order_of)
+            self._add_to_lists(gang, gang.queue)
+        return gang
+
+    def remove_gang(self, gang: GangState) -> None:
+        """Remove a gang, with all that it holds; fair shares stay as they are."""
+        self._remove_from_lists(gang)
+        for i, status in enumerate(gang.status):
+            node = gang.node[i]
+            if status == RUNNING and node != NOWHERE:
+                del self.on_node[node][gang, i]
+            if self.nodes is not None and self.firm is not None and node != NOWHERE:
+                self.nodes.release(node, gang.needs[i])
+                if not (status == RUNNING and gang.is_evictable):
+                    self.firm.release(node, gang.needs[i])
+            if status in {RUNNING, RELEASING}:
+                self._hold(gang, gang.requests[i], -1)
+        self.releases += 1
+        del self.gangs[bisect_left(self.gangs, gang.fact.name, key=_name_of)]
+        del self.gang_of[gang.fact.name]
+        self.changed.discard(gang.index)
+        for others in (self.orphans, self.held):
+            if gang in others:
+                others.remove(gang)
 
     # -- one task ----------------------------------------------------------------------------------------------------
 
@@ -96,7 +163,7 @@ class World:
     def _record_start(self, gang: GangState, i: int, node: int) -> None:
         gang.start(i, node)
         if node != NOWHERE:
-            self.on_node[node][gang.index, i] = None
+            self.on_node[node][gang, i] = None
             if self.firm is not None and not gang.is_evictable:
                 self.firm.reserve(node, gang.needs[i])
         self._hold(gang, gang.requests[i], 1)
@@ -104,7 +171,7 @@ class World:
     def _record_stop(self, gang: GangState, i: int) -> int:
         node = gang.stop(i)
         if node != NOWHERE and self.nodes is not None:
-            del self.on_node[node][gang.index, i]
+            del self.on_node[node][gang, i]
             self.nodes.release(node, gang.needs[i])
             if self.firm is not None and not gang.is_evictable:
                 self.firm.release(node, gang.needs[i])
@@ -201,6 +268,12 @@ class World:
     def update_lists(self, gang: GangState) -> None:
         """Put a gang with a final change into the lists that it belongs to now."""
         self.changed.add(gang.index)
+        self._run_changed.append(gang)
+        if gang.queue is not None:
+            self._remove_from_lists(gang)
+            self._add_to_lists(gang, gang.queue)
+
+    def _remove_from_lists(self, gang: GangState) -> None:
         queue = gang.queue
         if queue is None:
             return
@@ -212,7 +285,6 @@ class World:
             gang.listed_signature = None
         if queue.running is not None and gang in queue.running:
             queue.running.remove(gang)
-        self._add_to_lists(gang, queue)
 
     def _add_to_lists(self, gang: GangState, queue: QueueState) -> None:
         if any(gang.waiting) and gang.fact.hold is None:
@@ -236,3 +308,11 @@ class World:
     def has_free_total(self, request: Request) -> bool:
         """Whether the nodes together have the requested amounts; a quick check before placing."""
         return self.nodes is None or all(self.nodes.total[r] >= amount for r, amount in request)
+
+
+def _name_of(gang: GangState) -> str:
+    return gang.fact.name
+
+
+def _order_of(gang: GangState) -> OrderKey:
+    return gang.order_key

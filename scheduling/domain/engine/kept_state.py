@@ -1,0 +1,102 @@
+"""A cluster that is kept from one instant to the next and told what changed: gangs that came, gangs that ended.
+
+`run` gives the steps that `run_cycle` gives for the same facts. The records, the indexes of nodes and queues and the
+sorted lists stay; a change costs as much as the gang and the queues above it. Facts that change the meaning of every
+number (queues, nodes, another resource, another set of allowed nodes) build the state anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from scheduling.domain.engine.build import resource_keys
+from scheduling.domain.engine.cycle import CycleResult, run_passes
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts
+from scheduling.domain.engine.outcome import gang_after
+from scheduling.domain.engine.state import FINISHED, GangState
+from scheduling.domain.engine.world import World
+
+MAX_NEW_SIGNATURES = 2**17
+"""After this number of new signatures the state is built anew, which forgets those that are not in use."""
+
+
+class KeptState:
+    """The state of one cluster over many instants. It is told of changes between two runs."""
+
+    def __init__(self, facts: ClusterFacts) -> None:
+        self._build(facts)
+
+    def _build(self, facts: ClusterFacts) -> None:
+        self.world = World(facts)
+        self._first_signatures = self.world.signatures
+        self._other_keys = frozenset(resource_keys(replace(facts, gangs=())))
+        self._uses: Counter[object] = Counter()
+        """How many gangs use each resource key and each set of allowed nodes."""
+        for gang in facts.gangs:
+            self._uses.update(_shapes_of(gang))
+        self._asked_anew: dict[int, set[int]] = {}
+        """For each resource the queues whose requests changed since the fair shares were divided."""
+
+    def facts(self) -> ClusterFacts:
+        """The facts as they stand now. Its cost grows with the cluster."""
+        world = self.world
+        return replace(world.facts, gangs=tuple(gang_after(world, gang) for gang in world.gangs))
+
+    def rebuild(self, facts: ClusterFacts) -> None:
+        """Replace all facts: other queues, quotas, nodes. Its cost grows with the cluster."""
+        self._build(facts)
+
+    def arrived(self, fact: GangFacts) -> None:
+        """A gang came, usually waiting. Its name is new."""
+        if fact.name in self.world.gang_of:
+            raise ValueError(f"'{fact.name}' is in the cluster already")
+        shapes = _shapes_of(fact)
+        if any(not self._is_known(shape) for shape in shapes):
+            facts = self.facts()
+            self._build(replace(facts, gangs=(*facts.gangs, fact)))
+            return
+        self._uses.update(shapes)
+        self._count_requests(self.world.add_gang(fact), 1)
+
+    def ended(self, name: str) -> None:
+        """A gang ended or was cancelled; it leaves the cluster with all that it holds."""
+        gang = self.world.gang_of[name]
+        self._uses.subtract(shapes := _shapes_of(gang.fact))
+        self._count_requests(gang, -1)
+        self.world.remove_gang(gang)
+        if any(not self._is_known(shape) for shape in shapes):
+            self._build(self.facts())
+
+    def run(self) -> CycleResult:
+        """Schedule until a pass changes nothing; the steps since the last run."""
+        if self.world.signatures - self._first_signatures > MAX_NEW_SIGNATURES:
+            self._build(self.facts())
+        world = self.world
+        world.begin_run()
+        if self._asked_anew:
+            world.divide_shares_again(self._asked_anew)
+            self._asked_anew = {}
+        return run_passes(world)
+
+    def _is_known(self, shape: object) -> bool:
+        return self._uses[shape] > 0 or shape in self._other_keys
+
+    def _count_requests(self, gang: GangState, sign: int) -> None:
+        if gang.queue is None:
+            return
+        for status, request in zip(gang.status, gang.requests, strict=True):
+            if status == FINISHED:
+                continue
+            for r, amount in request:
+                changed = self._asked_anew.setdefault(r, set())
+                for above in gang.queue.path:
+                    above.request[r] += sign * amount
+                    changed.add(above.index)
+
+
+def _shapes_of(gang: GangFacts) -> frozenset[object]:
+    """The resource keys and the sets of allowed nodes of its tasks. Each of them is one number of every node."""
+    maps = {id(task.request): task.request for task in gang.tasks}
+    keys = {key for request in maps.values() for key in request}
+    return frozenset(keys.union(task.allowed_nodes for task in gang.tasks if task.allowed_nodes is not None))
