@@ -168,6 +168,7 @@ _CLUSTER = {
     "sync_paused": "1 while the queue sync waits after a failure.",
     "agent_lease_held": "1 while a process holds the lease of the cluster's agent.",
     "gpu_controller_lease_held": "1 while a process holds the lease of the cluster's GPU quota controller.",
+    "held_elsewhere": "1 while another installation holds the Lease in the cluster, so that this one does not work.",
     "seconds_since_heard": "Seconds since the cluster last answered its agent; infinite before the first answer.",
 }
 

@@ -16,7 +16,7 @@ from scheduling.services.kubernetes.connection_test import request_connection_te
 from scheduling.services.kubernetes.queue_sync import request_sync
 
 SYNC_STATUS = object_with(
-    dict.fromkeys(("backend", "generation_wanted", "generation_applied", "condition", "drift"), ANY_VALUE)
+    dict.fromkeys(("backend", "generation_wanted", "generation_applied", "condition", "lease", "drift"), ANY_VALUE)
 )
 
 

@@ -10,14 +10,14 @@ from enum import IntEnum
 
 from scheduling.kube import errors, metrics
 from scheduling.kube.port import ResourceKind
-from scheduling.kube.resource_kinds import EVENT, GPU_RESOURCE_QUOTA, POD, POD_GROUP, SECRET, SERVICE
+from scheduling.kube.resource_kinds import EVENT, GPU_RESOURCE_QUOTA, LEASE, POD, POD_GROUP, SECRET, SERVICE
 from scheduling.kube.token_bucket import TokenBucket
 
 DEFAULT_RATE = 50.0  # calls a second
 MAX_WAIT_SECONDS = 10.0  # after which a call goes out anyway: no class of calls starves
 MAX_PAUSE_SECONDS = 60.0
 _SHORTEST_SLEEP = 0.001  # a sum of rounded numbers may lack the least bit of a token
-_OBJECTS_OF_WORK = frozenset({POD, POD_GROUP, SECRET, SERVICE})
+_OBJECTS_OF_WORK = frozenset({POD, POD_GROUP, SECRET, SERVICE, LEASE})
 _READS = frozenset({"list", "watch"})
 
 

@@ -32,6 +32,7 @@ BUILT_IN_KINDS = (
     resource_kinds.PRIORITY_CLASS,
     resource_kinds.VALIDATING_WEBHOOK,
     resource_kinds.EVENT,
+    resource_kinds.LEASE,
 )
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_NAME_LENGTH = 253

@@ -34,6 +34,7 @@ NAMESPACE_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
     (resource_kinds.POD, (*READ_VERBS, "create", "patch", "delete")),
     (resource_kinds.SECRET, ("get", "list", "create", "delete")),  # the files of tasks
     (resource_kinds.SERVICE, ("get", "list", "create", "delete")),  # host names inside a gang
+    (resource_kinds.LEASE, ("get", "create", "patch")),  # one installation at a time
 )
 
 

@@ -14,6 +14,7 @@ POD = ResourceKind("", "v1", "pods", "Pod")
 SECRET = ResourceKind("", "v1", "secrets", "Secret")
 EVENT = ResourceKind("", "v1", "events", "Event")
 SERVICE = ResourceKind("", "v1", "services", "Service")
+LEASE = ResourceKind("coordination.k8s.io", "v1", "leases", "Lease")
 VALIDATING_WEBHOOK = ResourceKind(
     "admissionregistration.k8s.io",
     "v1",

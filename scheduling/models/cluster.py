@@ -13,12 +13,17 @@ from scheduling.models.lease import LeaseColumns, complete_lease_constraint
 class ClusterState(LeaseColumns):
     """The last contact with a cluster. `identity` marks every object that we create there; objects without it are
     foreign. `heartbeat_at` is when its API server last answered and its pods were known; `error` is a message about the
-    current problem, or empty. The lease belongs to the one agent that works with the cluster."""
+    current problem, or empty. The lease belongs to the one agent that works with the cluster.
+    `cluster_lease` is the agent's view of the Lease object in the cluster (`held`, `elsewhere`, `unusable`, or nothing
+    yet), since when, and a message about it."""
 
     backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="cluster_state")
     identity = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     heartbeat_at = models.DateTimeField(null=True)
     error = models.TextField(blank=True)
+    cluster_lease = models.TextField(blank=True)
+    cluster_lease_message = models.TextField(blank=True)
+    cluster_lease_since = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [complete_lease_constraint("agent_lease_is_complete")]

@@ -9,7 +9,7 @@ from django.db.models import Count, F, Q, TextField, Value
 from django.db.models.functions import Coalesce, Now
 
 from pools.models import Backend, KubernetesSettings
-from scheduling.models import QueueDrift, QueueSync
+from scheduling.models import ClusterState, QueueDrift, QueueSync
 from scheduling.selectors.desired_queues import read_generation
 
 MAX_DRIFT = 200
@@ -40,6 +40,7 @@ def queue_sync_body(backend: Backend) -> dict[str, Any]:
             "message": row.message,
             "since": row.since if row.attempted_at else None,
         },
+        "lease": _cluster_lease_body(backend),
         "attempted_at": row.attempted_at,
         "succeeded_at": row.succeeded_at,
         "next_try_at": row.retry_at,
@@ -50,6 +51,16 @@ def queue_sync_body(backend: Backend) -> dict[str, Any]:
         "connection": row.connection_test,
         "connection_at": row.connection_tested_at,
         "connection_asked_at": row.connection_test_requested_at,
+    }
+
+
+def _cluster_lease_body(backend: Backend) -> dict[str, Any]:
+    """The state of the Lease in the cluster, as our agent saw it last."""
+    state = ClusterState.objects.filter(backend=backend).first() or ClusterState(backend=backend)
+    return {
+        "state": state.cluster_lease or "unknown",
+        "message": state.cluster_lease_message,
+        "since": state.cluster_lease_since,
     }
 
 
@@ -66,6 +77,7 @@ def read_sync_metrics() -> dict[str, dict[str, float]]:
             heard_at=F("cluster_state__heartbeat_at"),
             agent_lease_ends=F("cluster_state__lease_expires_at"),
             gpu_lease_ends=F("gpu_controller_lease__lease_expires_at"),
+            cluster_lease=F("cluster_state__cluster_lease"),
             measured_at=Now(),
             drift=Count("queue_drift", filter=Q(queue_drift__reapplied_at=None)),
         )
@@ -80,6 +92,7 @@ def read_sync_metrics() -> dict[str, dict[str, float]]:
             "sync_paused": int(row.retry_at is not None and row.retry_at > row.measured_at),
             "agent_lease_held": int(row.agent_lease_ends is not None and row.agent_lease_ends > row.measured_at),
             "gpu_controller_lease_held": int(row.gpu_lease_ends is not None and row.gpu_lease_ends > row.measured_at),
+            "held_elsewhere": int(row.cluster_lease == "elsewhere"),
             "seconds_since_heard": (
                 inf if row.heard_at is None else max(0.0, (row.measured_at - row.heard_at).total_seconds())
             ),

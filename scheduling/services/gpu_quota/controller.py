@@ -1,10 +1,10 @@
 """The GPU quota controller of one cluster: reads the quota objects, follows the worker pods, writes the statuses.
 
-One controller works on a backend at a time (a lease, :mod:`scheduling.services.kubernetes.leased_loop`). Two
-controllers at the same time would write the same values. The controller is level-triggered: the ledger is derived from
-the state of the cluster, the statuses are derived from the ledger, and every status that differs is written, so no
-change is lost. Statuses have a thread of their own, so that a long rebuild does not delay them. The controller speaks
-to its cluster only outside of transactions.
+One controller works on a backend at a time (a lease, :mod:`scheduling.services.kubernetes.leased_loop`), and none while
+another installation holds the Lease in the cluster. Two controllers at the same time would write the same values. The
+controller is level-triggered: the ledger is derived from the state of the cluster, the statuses are derived from the
+ledger, and every status that differs is written, so no change is lost. Statuses have a thread of their own, so that a
+long rebuild does not delay them. The controller speaks to its cluster only outside of transactions.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from scheduling.domain.cluster.naming import FIELD_MANAGER
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import errors, resource_kinds
 from scheduling.kube.backoff import Backoff
+from scheduling.kube.cluster_lease import HolderCheck
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.fence import fence
 from scheduling.kube.informer import Informer, InformerTiming
@@ -49,8 +50,9 @@ from scheduling.kube.port import Cluster
 from scheduling.models import GpuControllerLease
 from scheduling.selectors.own_pods import own_tasks
 from scheduling.services.kubernetes import connections
+from scheduling.services.kubernetes.instance_id import read_instance_id
 from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend
-from scheduling.services.kubernetes.leases import LOOP_TIMING, Lease, LeaseLost
+from scheduling.services.kubernetes.leases import LOOP_TIMING, HeldElsewhere, Lease, LeaseLost
 from scheduling.services.webhooks.upkeep import keep_webhooks
 
 logger = logging.getLogger(__name__)
@@ -92,7 +94,8 @@ class GpuQuotaController(LeasedLoop):
         )
         self._statuses_due = threading.Event()
         self._connect, self._intervals = connect, intervals
-        self._cluster: Cluster | None = None
+        self._cluster: Cluster | None = None  # fenced
+        self._holder_check: HolderCheck | None = None
         self._lock, self._changed_pods = threading.Lock(), set[str]()
         self._rebuilt_at: float | None = None
         self._webhooks_checked_at: float | None = None
@@ -127,6 +130,13 @@ class GpuQuotaController(LeasedLoop):
         GpuControllerLease.objects.get_or_create(backend_id=self.backend_id)
 
     def _work(self, stop: threading.Event, backoff: Backoff) -> None:
+        backend = self._read_backend()
+        self._holder_check = HolderCheck(backend.namespace, read_instance_id(backend))
+        while self._is_held_elsewhere():
+            self._keep_lease()
+            if stop.wait(self._standby_seconds):
+                return
+            self._read_backend()
         threads_stop = threading.Event()
         self._rebuilt_at = None
         for informer in (self._quotas, self._pods):
@@ -137,6 +147,8 @@ class GpuQuotaController(LeasedLoop):
             while not stop.is_set():
                 backend = self._read_backend()
                 self._keep_lease()
+                if self._is_held_elsewhere():
+                    raise HeldElsewhere("Another installation holds the Lease in the cluster.", retry_after=1)
                 self._wake.clear()
                 self._keep_webhooks(backend)
                 self.update_ledger()
@@ -148,6 +160,20 @@ class GpuQuotaController(LeasedLoop):
             threads_stop.set()
             self._statuses_due.set()
             writer.join()
+
+    def _is_held_elsewhere(self) -> bool:
+        """Whether another installation works with the namespace of this backend. While the cluster does not answer,
+        none is known; the fence lets no write pass then."""
+        check, cluster = self._holder_check, self._cluster
+        with suppress(ClusterError):
+            return check is not None and cluster is not None and bool(check.find_other(cluster))
+        return False
+
+    def _require_lease(self) -> None:
+        super()._require_lease()
+        check, cluster = self._holder_check, self._cluster
+        if self._is_leased and check is not None and cluster is not None and check.find_other(cluster):
+            raise HeldElsewhere("Another installation holds the Lease in the cluster.", retry_after=1)
 
     def _write_statuses_repeatedly(self, stop: threading.Event) -> None:
         """Write the statuses again and again until `stop` is set, with a database connection of this thread's own. The

@@ -11,9 +11,12 @@ the rest. The agent speaks to its own cluster only, and only outside of transact
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -21,6 +24,7 @@ from django.utils import timezone
 
 from pools.models import Backend
 from scheduling.domain.cluster.diff import ClusterDiff, OpenGang, diff_gangs
+from scheduling.domain.cluster.election import Candidate
 from scheduling.domain.cluster.naming import installation_selector, pod_name
 from scheduling.domain.cluster.node import foreign_usage_by_node, read_node, trim_pod
 from scheduling.domain.cluster.pod_status import PodStatusReport
@@ -28,6 +32,7 @@ from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.statuses import TaskStatus
 from scheduling.kube import errors, gang_objects, resource_kinds
 from scheduling.kube.backoff import Backoff
+from scheduling.kube.cluster_lease import DURATION_SECONDS, RENEW_SECONDS, ClusterLease, LeaseState
 from scheduling.kube.error_messages import error_message
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.events import EventReason, EventSubject, EventWriter
@@ -38,11 +43,13 @@ from scheduling.kube.port import Cluster, ResourceKind
 from scheduling.models import ClusterState
 from scheduling.selectors.cluster_gangs import find_open_groups, read_open_gangs
 from scheduling.selectors.pending_manifests import ClusterContext
-from scheduling.services.kubernetes import connections, dispatch, heartbeats, observation
+from scheduling.services import notifications
+from scheduling.services.kubernetes import connections, dispatch, heartbeats, observation, sync_condition
 from scheduling.services.kubernetes.drift_repair import DriftRepair
 from scheduling.services.kubernetes.informers import ClusterInformers, group_id_of, uuid_name
+from scheduling.services.kubernetes.instance_id import read_instance_id
 from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend
-from scheduling.services.kubernetes.leases import LOOP_TIMING, Lease
+from scheduling.services.kubernetes.leases import LOOP_TIMING, HeldElsewhere, Lease
 from scheduling.services.kubernetes.nodes import write_nodes
 
 logger = logging.getLogger(__name__)
@@ -55,7 +62,7 @@ _RECOVERY_SECONDS = 60.0
 class AgentIntervals:
     """Seconds between comparisons of all open gangs (`reconcile`), recounts of the whole cluster, heartbeats, reads of
     the backend's configuration, and attempts to claim a lease that another agent holds (`standby`). `debounce` is how
-    long events gather before they are handled."""
+    long events gather before they are handled, `lease_duration` that of the Lease in the cluster."""
 
     reconcile: float = 5.0
     recount: float = 60.0
@@ -63,6 +70,7 @@ class AgentIntervals:
     configuration: float = 2.0
     standby: float = 1.0
     debounce: float = 0.02
+    lease_duration: int = DURATION_SECONDS
     informer_timing: InformerTiming = field(default_factory=InformerTiming)
 
 
@@ -77,10 +85,14 @@ class ClusterAgent(LeasedLoop):
         *,
         connect: Callable[[Backend], Cluster] = connections.connect,
         intervals: AgentIntervals = AgentIntervals(),
+        read_instance: Callable[[Backend], str] = read_instance_id,
     ) -> None:
         super().__init__(backend_id, Lease(backend_id, ClusterState, LOOP_TIMING), standby_seconds=intervals.standby)
-        self._connect, self._intervals = connect, intervals
-        self._cluster: Cluster | None = None
+        self._connect, self._intervals, self._read_instance = connect, intervals, read_instance
+        self._cluster_lease: ClusterLease | None = None
+        self._recorded_lease: tuple[LeaseState, str] | None = None  # what the row of the backend says
+        self._cluster: Cluster | None = None  # fenced
+        self._bare_cluster: Cluster | None = None  # the same, for the Lease alone
         self._informers: ClusterInformers | None = None
         self._context: ClusterContext | None = None
         self._dispatcher = dispatch.Dispatcher()
@@ -112,13 +124,22 @@ class ClusterAgent(LeasedLoop):
     def _work(self, stop: threading.Event, backoff: Backoff) -> None:
         informers_stop = threading.Event()
         self._due.clear()
-        self._prepare()
+        self._recorded_lease = None
+        while not self._enter_election(self._prepare()):
+            self._keep_lease()
+            if stop.wait(self._intervals.standby):
+                return
+        if sync_condition.is_held_elsewhere(self.backend_id):
+            notifications.enqueue_queue_sync(self.backend_id)
         assert self._informers is not None
         running = self._informers
         running.start(informers_stop, f"cluster-{self.backend_id}")
+        renewal = threading.Thread(target=self._renew_cluster_lease, args=[informers_stop], daemon=True)
+        renewal.start()
         try:
             while not stop.is_set() and self._informers is running:  # another namespace needs other informers
                 self._keep_lease()
+                self._require_election()
                 self.reconcile(everything=self._full_requested or self._is_due("reconcile", self._intervals.reconcile))
                 backoff.reset()
                 self._wake.wait(min(self._intervals.reconcile, 1.0))
@@ -126,6 +147,74 @@ class ClusterAgent(LeasedLoop):
         finally:
             informers_stop.set()
             self._informers = None
+            if stop.is_set():
+                self._release_cluster_lease()
+
+    # --- the Lease in the cluster -----------------------------------------------------------------------------------
+    def _enter_election(self, context: ClusterContext) -> bool:
+        """Take the Lease in the cluster; False where another installation holds it."""
+        namespace = context.backend.namespace
+        candidate = Candidate(self._read_instance(context.backend), f"{socket.gethostname()}/{os.getpid()}")
+        lease = self._cluster_lease
+        if lease is None or (lease.namespace, lease.candidate) != (namespace, candidate):
+            self._release_cluster_lease()  # of another namespace, or from before a restart of the database server
+            self._cluster_lease = ClusterLease(namespace, candidate, duration=self._intervals.lease_duration)
+        self._step_cluster_lease()
+        try:
+            self._require_election()
+        except HeldElsewhere:
+            return False
+        return True
+
+    def _step_cluster_lease(self) -> None:
+        lease, cluster = self._cluster_lease, self._bare_cluster
+        if lease is not None and cluster is not None:
+            lease.step(cluster)
+
+    def _require_election(self) -> None:
+        """Record the state of the Lease in the cluster. Raises HeldElsewhere where another installation holds it."""
+        lease, context = self._cluster_lease, self._context
+        if lease is None or context is None:
+            return
+        state, message = lease.state, lease.problem
+        if state is LeaseState.ELSEWHERE:
+            since = f" since {lease.since}" if lease.since else ""
+            message = (
+                f"Another installation works with this namespace: {lease.holder}{since}. Nothing is dispatched,"
+                " repaired or synced from here; stop one of the two, or give this backend another namespace or cluster."
+            )
+        elif state is LeaseState.UNUSABLE:
+            message = f"Only the database keeps other processes away: the Lease cannot be used. {message}"
+        if (state, message) != self._recorded_lease:
+            heartbeats.record_cluster_lease(context.backend, state.value, message)
+            self._recorded_lease = (state, message)
+        if state is LeaseState.ELSEWHERE:
+            raise HeldElsewhere(message, retry_after=1)
+
+    def _renew_cluster_lease(self, stop: threading.Event) -> None:
+        """Renew the Lease in the cluster until `stop` is set, also while the loop waits. Nothing is renewed without the
+        lease in the database."""
+        pause = RENEW_SECONDS * self._intervals.lease_duration / DURATION_SECONDS
+        while not stop.wait(pause):
+            if self._lease.may_write():
+                self._step_cluster_lease()
+
+    def _release_cluster_lease(self) -> None:
+        lease, cluster, context = self._cluster_lease, self._bare_cluster, self._context
+        if lease is None or cluster is None or context is None or lease.state is not LeaseState.HELD:
+            return
+        with suppress(ClusterError):
+            lease.release(cluster)
+        heartbeats.record_cluster_lease(context.backend, lease.state.value, "")
+
+    def _require_lease(self) -> None:
+        super()._require_lease()
+        lease = self._cluster_lease
+        if not self._is_leased or lease is None or lease.may_write():
+            return
+        if lease.state is LeaseState.ELSEWHERE:
+            raise HeldElsewhere("Another installation holds the Lease in the cluster.", retry_after=1)
+        raise errors.Unreachable("The Lease in the cluster is not renewed yet; nothing is written without it.")
 
     # --- single steps -----------------------------------------------------------------------------------------------
     def relist_and_reconcile(self) -> None:
@@ -319,6 +408,8 @@ class ClusterAgent(LeasedLoop):
             if self._cluster is None:
                 raise self._error or errors.Unreachable("There is no connection yet.")
             self._cluster.version()
+            if self._is_leased and self._cluster_lease is not None and not self._cluster_lease.may_write():
+                self._step_cluster_lease()
         except ClusterError as error:
             self._error = error
             self._due["heartbeat"] = time.monotonic() + self._heartbeat_backoff.next_pause(error.retry_after)
@@ -363,9 +454,11 @@ class ClusterAgent(LeasedLoop):
         self._context = context = _read_context(self.backend_id)
         self._events.label = context.backend.name
         try:
-            self._cluster = fence(self._connect(context.backend), self._require_lease)
+            self._bare_cluster = self._connect(context.backend)
+            self._cluster = fence(self._bare_cluster, self._require_lease)
         except ClusterError as error:  # the credential cannot be used at all
-            self._cluster, self._error = None, error
+            self._cluster = self._bare_cluster = None
+            self._error = error
         if self._informers is None or self._informers.scope != (context.backend.namespace, context.installation_id):
             self._informers = ClusterInformers(
                 context, lambda: self._cluster, self._wake.set, self._intervals.informer_timing

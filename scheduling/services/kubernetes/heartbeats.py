@@ -47,6 +47,13 @@ def record_cluster_error(backend: Backend, message: str) -> None:
     ClusterState.objects.filter(backend=backend).exclude(error=message).update(error=message)
 
 
+def record_cluster_lease(backend: Backend, state: str, message: str) -> None:
+    """Record the agent's view of the Lease object in the cluster; the time moves only with the state."""
+    rows = ClusterState.objects.filter(backend=backend)
+    rows.exclude(cluster_lease=state).update(cluster_lease=state, cluster_lease_since=timezone.now())
+    rows.exclude(cluster_lease_message=message).update(cluster_lease_message=message)
+
+
 def set_silent_offline() -> list[str]:
     """Set backends OFFLINE whose last heartbeat is too old or missing. Returns their names."""
     oldest = timezone.now() - HEARTBEAT_LIFETIME

@@ -52,6 +52,10 @@ class LeaseLost(Busy):
     """The lease ran out and another worker has claimed it."""
 
 
+class HeldElsewhere(LeaseLost):
+    """Another installation holds the Lease in the cluster."""
+
+
 class Lease:
     """A lease on the work of one kind (`lease_model`) with a backend. Call `renew` before each write to the cluster."""
 

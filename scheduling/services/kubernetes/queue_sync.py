@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from django.utils import timezone
 
@@ -22,6 +23,7 @@ from pools.services.backends import get_backend
 from scheduling.domain.queues.observed import bounded_field
 from scheduling.domain.queues.plan import QueueStep
 from scheduling.kube import metrics
+from scheduling.kube.cluster_lease import HolderCheck
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.events import EventReason, EventSubject
 from scheduling.kube.queue_comparison import QueueComparison
@@ -33,7 +35,8 @@ from scheduling.services import notifications
 from scheduling.services.kubernetes import connections, sync_condition
 from scheduling.services.kubernetes.cluster_events import record_event
 from scheduling.services.kubernetes.drift_history import record_drift
-from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, hold_lease
+from scheduling.services.kubernetes.instance_id import read_instance_id
+from scheduling.services.kubernetes.leases import AlreadyClaimed, HeldElsewhere, Lease, hold_lease
 from scheduling.services.kubernetes.sync_comparison import compare_with_ledger
 from scheduling.services.kubernetes.sync_outcome import SyncOutcome, build_outcome
 
@@ -129,6 +132,10 @@ def _run(
     row.attempted_at = timezone.now()
     try:
         cluster = connections.connect(backend)
+        check = HolderCheck(backend.namespace, read_instance_id(backend))
+        if other := check.find_other(cluster):
+            sync_condition.set_held_elsewhere(row, other)
+            return build_outcome(backend, row)
         desired, comparison = compare_with_ledger(backend, settings, cluster, take_over=take_over)
     except ClusterError as error:
         sync_condition.set_unread(row, error)
@@ -139,8 +146,19 @@ def _run(
     chosen = [write for write, taken in zip(comparison.writes, is_chosen, strict=True) if taken]
     skipped = [write for write, taken in zip(comparison.writes, is_chosen, strict=True) if not taken]
     writer = QueueWriter(cluster, desired.target, may_write=lease.may_write)
-    progress = writer.run(chosen, renew_lease=lease.renew)
-    lease.renew()
+
+    def keep_lease() -> None:
+        lease.renew()
+        with suppress(ClusterError):  # the writes meet the same error
+            if other := check.find_other(cluster):
+                raise HeldElsewhere(other)
+
+    try:
+        progress = writer.run(chosen, renew_lease=keep_lease)
+        lease.renew()
+    except HeldElsewhere as error:
+        sync_condition.set_held_elsewhere(row, error.message)
+        return build_outcome(backend, row)
     record_drift(backend, comparison.drift, {write.name for write in progress.done})
     _tell_repairs(backend, comparison, progress)
     sync_condition.set_finished(row, desired, comparison, progress, skipped)

@@ -20,12 +20,24 @@ from scheduling.services import notifications
 MAX_PAUSE = timedelta(minutes=5)
 
 Synced = QueueSync.Synced
+_HELD_ELSEWHERE = "HeldElsewhere"
 _OUTAGE_REASONS = frozenset(condition_reason(each("")) for each in (errors.Unreachable, errors.ServerError))
 
 
 def set_off(row: QueueSync) -> None:
     """The sync of this backend is switched off."""
     _set_condition(row, Synced.UNKNOWN, "Off", "The sync of this backend is switched off.")
+
+
+def set_held_elsewhere(row: QueueSync, holder: str) -> None:
+    """Another installation works with the namespace: this one writes no queues."""
+    message = f"Another installation works with this namespace and holds its Lease: {holder}. No queue is written."
+    _set_condition(row, Synced.FALSE, _HELD_ELSEWHERE, message)
+
+
+def is_held_elsewhere(backend_id: int) -> bool:
+    """Whether the last run wrote nothing because another installation worked with the namespace."""
+    return QueueSync.objects.filter(backend_id=backend_id, reason=_HELD_ELSEWHERE).exists()
 
 
 def set_unread(row: QueueSync, error: ClusterError) -> None:

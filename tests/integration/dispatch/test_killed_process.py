@@ -9,16 +9,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import yaml
+from psycopg import sql
 
 from osmo_admin.ops import process_commands
 from osmo_admin.ops.processes import ChildProcess, start_child
+from scheduling.domain.cluster.election import lease_name
 from scheduling.kube import resource_kinds
 from scheduling.kube.port import Cluster, ResourceKind
 from tests.support.agent_harness import gang_file
@@ -62,6 +65,16 @@ class Installation:
     def is_leased(self) -> bool:
         query = "SELECT 1 FROM scheduling_clusterstate WHERE lease_expires_at > now() AND heartbeat_at IS NOT NULL"
         return bool(self.stack.query(query))
+
+    def holder_process(self) -> int | None:
+        """The process that the Lease in the cluster names."""
+        lease = self.cluster.get(resource_kinds.LEASE, lease_name(self.namespace), namespace=self.namespace)
+        holder = str(lease["spec"].get("holderIdentity") or "")
+        return int(holder.rpartition("/")[2]) if holder else None
+
+    def lease_state(self) -> str:
+        """The agent's view of the Lease in the cluster."""
+        return str(self.stack.query("SELECT cluster_lease AS state FROM scheduling_clusterstate")[0]["state"])
 
     def submit(self) -> None:
         with self.stack.orm():
@@ -114,6 +127,33 @@ def installation(
         stack.stop()
 
 
+@contextmanager
+def copied(original: Installation) -> Iterator[Installation]:
+    """An installation on a copy of the database, with a broker of its own, while nothing works with the original."""
+    stack = original.stack
+    with stack.orm():
+        from pools.models import Backend
+        from scheduling.services.kubernetes.heartbeats import cluster_state
+
+        cluster_state(Backend.objects.get(name="lab"))  # the identity, which the copy has too
+    folder = original.folder / "copy"
+    folder.mkdir()
+    copy = Stack(stack.services, folder, stack._blocker, {})
+    copy.database = stack.services.database_name("copied")
+    copy.database_url = stack.services.database_url(copy.database)
+    copy.env |= {"DATABASE_URL": stack.services.runtime_url(copy.database), "REDIS_URL": "redis://127.0.0.1:1/0"}
+    made: list[ChildProcess] = []
+    names = {"copy": sql.Identifier(copy.database), "original": sql.Identifier(stack.database)}
+    with psycopg.connect(stack.services.database_url("postgres"), autocommit=True) as session:
+        session.execute(sql.SQL("CREATE DATABASE {copy} TEMPLATE {original}").format(**names))
+    try:
+        yield Installation(copy, original.cluster, original.namespace, original.proxy, folder, made)
+    finally:
+        for child in made:
+            kill(child)
+        copy.stop()
+
+
 def kill(child: ChildProcess) -> None:
     """SIGKILL; the process is gone when this returns."""
     if child.exit_code() is None:
@@ -139,6 +179,7 @@ def test_a_replacement_is_at_work_within_ten_seconds(installation: Installation,
     wait_for(lambda: len(installation.objects(resource_kinds.POD)) == 2, description="the replacement dispatches")
     took = time.monotonic() - killed_at
     assert took <= AT_WORK_SECONDS
+    assert installation.holder_process() == installation.processes[-1].pid, "the Lease was taken over, too"
 
 
 def test_a_process_that_stops_in_order_hands_over_at_once(installation: Installation) -> None:
@@ -147,6 +188,34 @@ def test_a_process_that_stops_in_order_hands_over_at_once(installation: Installa
     os.kill(first.pid, signal.SIGTERM)
     wait_for(lambda: first.exit_code() is not None)
     assert not installation.is_leased()
+    assert installation.holder_process() is None
+    assert installation.lease_state() == ""
+
+
+@pytest.mark.nightly
+def test_a_copy_of_the_database_takes_over_from_a_killed_original(installation: Installation) -> None:
+    """The copy stands by, and works within ten seconds of the kill. The original that is started again stands by; it
+    works when the copy stops in order. The time is the subject."""
+    with copied(installation) as copy:
+        original = installation.start_process()
+        wait_for(installation.is_leased, description="the original works")
+        copied_process = copy.start_process()
+        wait_for(lambda: copy.lease_state() == "elsewhere", description="the copy stands by")
+        installation.submit()
+        copy.submit()
+        wait_for(lambda: installation.dispatched() == 2, description="the original dispatches")
+        assert copy.dispatched() == 0
+        killed_at = time.monotonic()
+        kill(original)
+        wait_for(lambda: copy.dispatched() == 2, description="the copy dispatches")
+        assert time.monotonic() - killed_at <= AT_WORK_SECONDS
+        assert installation.holder_process() == copied_process.pid
+        again = installation.start_process()
+        wait_for(lambda: installation.lease_state() == "elsewhere", description="the original stands by")
+        installation.submit()
+        os.kill(copied_process.pid, signal.SIGTERM)
+        wait_for(lambda: installation.dispatched() >= 4, description="the original dispatches")
+        assert installation.holder_process() == again.pid
 
 
 @pytest.mark.parametrize(

@@ -430,6 +430,7 @@ def test_a_scraper_sees_which_cluster_is_behind(fake_lab: SyncHarness) -> None:
     fake_lab.sync()
     assert read_sync_metrics()["lab"] == {
         "in_step": 1, "generations_behind": 0, "drift_fields": 0, "sync_failures": 0, "sync_paused": 0,
+        "held_elsewhere": 0,
         "agent_lease_held": 0, "gpu_controller_lease_held": 0, "seconds_since_heard": math.inf,
     }  # fmt: skip
     later = timezone.now() + timedelta(minutes=1)
