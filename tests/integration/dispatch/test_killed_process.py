@@ -59,7 +59,7 @@ class Installation:
 
     def sessions(self) -> set[int]:
         """The sessions of all processes at the database, by id."""
-        query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND usename <> current_user"
         return {row["pid"] for row in self.stack.query(query)}
 
     def is_leased(self) -> bool:
