@@ -1,4 +1,4 @@
-"""Prepare the database for serving: migrations, defaults, the first user, and a demo on request.
+"""Prepare the database for serving: migrations, defaults, the first user, and a demo on request; and static files.
 
 `python -m osmo_admin.bootstrap [--demo]`, with the first user's password in `OSMO_ADMIN_PASSWORD`. It may be run any
 number of times and prints one JSON object, `{"admin_created": bool, "demo": bool}`.
@@ -22,6 +22,9 @@ def prepare_database(*, demo: bool, password: str | None) -> dict[str, bool]:
     from django.conf import settings
     from django.core.management import call_command
 
+    from osmo_admin.static_build import build_static_files
+
+    build_static_files(settings.STATIC_SOURCES, settings.STATIC_BUILDS)
     call_command("migrate", verbosity=0, interactive=False)
 
     from pools.domain.roles import PLATFORM_ADMIN, SYSTEM

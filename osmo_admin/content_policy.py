@@ -1,5 +1,4 @@
-"""The Content-Security-Policy of each address: nothing for the API, our own files for the docs page, and for the
-dashboard also what the theme's Alpine needs."""
+"""The Content-Security-Policy of each address: nothing for the API, our own files for pages."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from django.http import HttpRequest, HttpResponseBase
 _OWN_FILES_POLICY = {
     "default-src": ["'self'"],
     "script-src": ["'self'"],
-    # Swagger and the theme set styles of single elements; a style cannot run code.
+    # Swagger and our bars set styles of single elements; a style cannot run code.
     "style-src": ["'self'", "'unsafe-inline'"],
     "img-src": ["'self'", "data:"],
     "font-src": ["'self'", "data:"],
@@ -19,9 +18,6 @@ _OWN_FILES_POLICY = {
     "base-uri": ["'self'"],
     "form-action": ["'self'"],
 }
-DOCS_POLICY = _OWN_FILES_POLICY
-# Alpine compiles the expressions of its attributes; without eval even the login page does not work.
-DASHBOARD_POLICY = {**_OWN_FILES_POLICY, "script-src": ["'self'", "'unsafe-eval'"]}
 _API_PREFIXES = ("/api/", "/client/", "/health", "/ready", "/metrics", "/webhooks/")
 _DOCS_PAGE = "/api/docs"
 
@@ -35,8 +31,6 @@ class ContentPolicyMiddleware(CSPMiddleware):
         parts: PolicyParts = super().get_policy_parts(request, response, report_only)
         if report_only:
             return parts
-        if request.path_info == _DOCS_PAGE:
-            parts.config = dict(DOCS_POLICY)
-        elif not request.path_info.startswith(_API_PREFIXES):
-            parts.config = dict(DASHBOARD_POLICY)
+        if request.path_info == _DOCS_PAGE or not request.path_info.startswith(_API_PREFIXES):
+            parts.config = dict(_OWN_FILES_POLICY)
         return parts

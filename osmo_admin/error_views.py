@@ -6,9 +6,11 @@ import sys
 from typing import Any
 
 from django.conf import settings
+from django.contrib import admin
 from django.core.exceptions import TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template import loader
+from django.template.response import TemplateResponse
 from django.views import defaults
 
 from osmo_admin.error_responses import error_body, retry_after_header, to_domain_error
@@ -20,6 +22,10 @@ def not_found_view(request: HttpRequest, exception: Any = None) -> HttpResponse:
     """404."""
     if _is_api_request(request):
         return _json_response(NotFound("There is nothing at this address."), 404)
+    if hasattr(request, "user") and request.user.is_authenticated:  # with the menu, which leads on
+        message = "This address does not exist, or you have no role that lets you see it."
+        page: TemplateResponse = admin.site.refusal_page(request, NotFound(message))  # type: ignore[attr-defined]
+        return page.render()
     return defaults.page_not_found(request, exception)
 
 

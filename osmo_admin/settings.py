@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
 from django.templatetags.static import static
 
 from osmo_admin import __version__
 from osmo_admin import env as environment
+from osmo_admin.static_build import find_build, source_hash
 
 ENV = environment.load_environment()
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -83,7 +86,8 @@ MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "osmo_admin.middleware.OneSlashMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "osmo_admin.static_files.StaticFilesMiddleware",
+    "osmo_admin.static_files.PageCompressionMiddleware",
     "osmo_admin.content_policy.ContentPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "osmo_admin.middleware.SnapshotMiddleware",  # inside the middleware that saves the session
@@ -145,13 +149,22 @@ USE_TZ = True
 
 # --- static files ------------------------------------------------------------------------------------------------
 STATIC_URL = "/static/"
-STATICFILES_DIRS = [_ASSETS / "static"]
+STATIC_SOURCES = _ASSETS / "static"
+# Where builds are: beside the sources, or in the data directory if the package cannot be written.
+STATIC_BUILDS = [_ASSETS / ".static", *([ENV.data_dir / "static"] if ENV.data_dir else [])]
+STATIC_ROOT = find_build(STATIC_BUILDS, source_hash(STATIC_SOURCES))
+STATICFILES_DIRS = [STATIC_SOURCES]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    "staticfiles": {
+        "BACKEND": "osmo_admin.static_files.BuiltFiles"
+        if STATIC_ROOT
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
 }
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False  # other sites have no use for our files
-WHITENOISE_USE_FINDERS = True  # served from their source folders, without collectstatic
+WHITENOISE_USE_FINDERS = True  # files that are not built are served from their source folders
 
 # --- login ---------------------------------------------------------------------------------------------------------
 AUTHENTICATION_BACKENDS = [
@@ -248,19 +261,21 @@ DJANGO_STRUCTLOG_CELERY_ENABLED = True
 
 # --- OSMO Admin -----------------------------------------------------------------------------------------------------
 OSMO = ENV
+
+
+def _static_address(name: str) -> Callable[[HttpRequest], str]:
+    return lambda _request: static(name)
+
+
 UNFOLD = {
     "SITE_TITLE": "OSMO Admin",
     "SITE_HEADER": "OSMO Admin",
     "SITE_SUBHEADER": "GPUs that teams share",
     "SITE_URL": None,
-    "SITE_ICON": lambda _request: static("osmo/icon.svg"),
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("osmo/icon.svg")}],
-    "STYLES": [
-        lambda _request: static("osmo/osmo.css"),
-        lambda _request: static("osmo/lists.css"),
-        lambda _request: static("osmo/pools.css"),
-    ],
-    "SCRIPTS": [lambda _request: static("osmo/once.js")],
+    "SITE_ICON": _static_address("osmo/icon.svg"),
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static_address("osmo/icon.svg")}],
+    "STYLES": [_static_address(f"osmo/{name}.css") for name in ("osmo", "frame", "lists", "pools")],
+    "SCRIPTS": [_static_address(f"osmo/{name}.js") for name in ("frame", "times", "once")],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "SHOW_BACK_BUTTON": False,

@@ -33,6 +33,12 @@ class ServiceForm(forms.Form):
     field_by_path: Mapping[str, str] = {}
     use_required_attribute = False  # the service's message is better than the browser's
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        first = next((field for field in self.visible_fields() if not field.field.disabled), None)
+        if first is not None and not self.is_bound:  # after a refusal the message gets the focus (form_errors.html)
+            first.field.widget.attrs["autofocus"] = True
+
     def add_errors(self, refusal: DomainError) -> None:
         """Show a refusal: each violation at its field, all others above the form."""
         if not hasattr(self, "cleaned_data"):

@@ -8,6 +8,7 @@ from typing import Any
 
 from django import template
 from django.forms import BoundField, CheckboxInput
+from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
@@ -110,21 +111,38 @@ def number_title(number: str) -> str:
 
 @register.filter
 def ago(time: datetime | None) -> SafeString | str:
-    """A time relative to now, with the exact time (UTC) as its tooltip."""
+    """A time relative to now, with the exact time (UTC) as its tooltip. `times.js` keeps it current, and shows the
+    exact time in UTC or in the zone of the browser if the person chooses that."""
     if time is None:
         return "–"
     seconds = (timezone.now() - time).total_seconds()
-    words = "just now" if abs(seconds) < 10 else f"{span(abs(seconds))} ago" if seconds > 0 else f"in {span(-seconds)}"
-    exact = time.astimezone(UTC)
+    words = "just now" if abs(seconds) < 10 else f"{_age(seconds)} ago" if seconds > 0 else f"in {_age(-seconds)}"
     return format_html(
-        '<time datetime="{}" title="{}">{}</time>', exact.isoformat(), f"{exact:%Y-%m-%d %H:%M:%S} UTC", words
+        '<time datetime="{}" title="{}" data-age>{}</time>',
+        time.astimezone(UTC).isoformat(timespec="seconds"),
+        _utc(time),
+        words,
     )
 
 
+def _age(seconds: float) -> str:
+    """A length of time in one unit, because the tooltip has the exact time; the same as `age` in `times.js`."""
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), (1, "s"))
+    return f"{int(seconds // size)} {unit}"
+
+
+def _utc(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 @register.filter
-def exact(time: datetime | None) -> str:
-    """The exact time in UTC."""
-    return "–" if time is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+def exact(time: datetime | None) -> SafeString | str:
+    """The exact time in UTC, or in the zone of the browser if the person chooses that."""
+    if time is None:
+        return "–"
+    return format_html(
+        '<time datetime="{}" data-exact>{}</time>', time.astimezone(UTC).isoformat(timespec="seconds"), _utc(time)
+    )
 
 
 @register.filter
@@ -154,6 +172,13 @@ def badge(state: str) -> SafeString:
     if not state:
         return SafeString("")
     return format_html('<span class="oa-badge oa-badge--{}">{}</span>', tone(state), _STATE_LABELS.get(state, state))
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """A picture of `static/osmo/icons.svg` for people who see; the text beside it or the label is for everybody."""
+    address = static("osmo/icons.svg")
+    return format_html('<svg class="oa-icon" aria-hidden="true"><use href="{}#{}"></use></svg>', address, name)
 
 
 @register.simple_tag

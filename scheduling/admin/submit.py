@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q
-from django.forms import FileField
+from django.forms import FileField, FileInput
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
-from unfold.widgets import UnfoldAdminFileFieldWidget
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
@@ -62,9 +61,7 @@ class SubmitForm(forms.ServiceForm):
 
     pool = forms.choice_field("Pool or subpool")
     priority = forms.choice_field("Priority", PRIORITY_CHOICES, required=False)
-    upload = FileField(
-        label="Upload a file", required=False, widget=UnfoldAdminFileFieldWidget(), help_text="Replaces the text below."
-    )
+    upload = FileField(label="Upload a file", required=False, widget=FileInput(), help_text="Replaces the text below.")
     file = forms.code_field("Workflow or PodGroup (YAML or JSON)", rows=18)
     variables = forms.code_field(
         "Template variables",

@@ -17,10 +17,12 @@ from typing import Any
 
 import httpx
 import psycopg
+from django.conf import settings
 from psycopg.rows import dict_row
 
 from osmo_admin.ops import process_commands
 from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
+from osmo_admin.static_build import build_static_files
 from tests.support import database
 from tests.support.services import ROOT, Services
 
@@ -86,6 +88,7 @@ class Stack:
 
     def start_processes(self) -> None:
         """The four processes run and `/ready` reports all of them as working."""
+        build_static_files(settings.STATIC_SOURCES, settings.STATIC_BUILDS)
         self.start_process(process_commands.WEB)
         self.start_process(process_commands.WORKER)
         self.start_process(process_commands.BEAT)

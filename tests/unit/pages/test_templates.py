@@ -17,7 +17,7 @@ ERROR_PAGES = ("400.html", "403.html", "403_csrf.html", "404.html", "500.html", 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_code_inside_a_template(path: Path) -> None:
     text = path.read_text()
-    assert "<script" not in text
+    assert re.findall(r'<script(?! src="{)[^>]*>|<script[^>]*>(?!</script>)', text) == []
     assert not re.search(r"\son[a-z]+\s*=", text)
     assert "javascript:" not in text
     assert "|safe" not in text
@@ -37,5 +37,5 @@ def test_error_pages_need_no_context(name: str) -> None:
     """They are rendered without a request, a database and a context."""
     page = render_to_string(name)
     assert "<h1>" in page
-    assert "osmo/osmo.css" in page
+    assert re.search(r"osmo/osmo[.\w]*\.css", page)
     assert "Traceback" not in page

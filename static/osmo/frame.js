@@ -1,0 +1,61 @@
+// The frame of a page: the menu, the choice of colours, messages of the page before.
+"use strict";
+
+(function () {
+  const root = document.documentElement;
+
+  function read(name) {
+    try {
+      return window.localStorage.getItem(`osmo-${name}`) || "";
+    } catch {
+      return "";
+    }
+  }
+
+  function write(name, value) {
+    try {
+      window.localStorage.setItem(`osmo-${name}`, value);
+    } catch {
+      // the choice lasts until the next page
+    }
+    document.dispatchEvent(new CustomEvent("osmo:preference", { detail: { name, value } }));
+  }
+
+  // Colours and times: buttons of which one is pressed.
+  for (const group of document.querySelectorAll("[data-choice]")) {
+    const buttons = group.querySelectorAll("button");
+    const draw = () => {
+      for (const button of buttons) button.setAttribute("aria-pressed", String(button.value === read(group.dataset.choice)));
+    };
+    for (const button of buttons) {
+      button.addEventListener("click", () => {
+        write(group.dataset.choice, button.value);
+        draw();
+      });
+    }
+    draw();
+  }
+
+  // The menu: beside the page on a desk, over the page on a phone.
+  const fold = document.querySelector("[data-menu-fold]");
+  const open = document.querySelector("[data-menu-open]");
+  const close = document.querySelector("[data-menu-close]");
+  if (!fold || !open || !close) return;
+  const drawFold = () => fold.setAttribute("aria-expanded", String(read("menu") !== "closed"));
+  fold.addEventListener("click", () => {
+    write("menu", read("menu") === "closed" ? "" : "closed");
+    drawFold();
+  });
+  drawFold();
+
+  function setOpen(isOpen) {
+    root.classList.toggle("oa-menu-open", isOpen);
+    open.setAttribute("aria-expanded", String(isOpen));
+    (isOpen ? close : open).focus();
+  }
+  open.addEventListener("click", () => setOpen(true));
+  close.addEventListener("click", () => setOpen(false));
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && root.classList.contains("oa-menu-open")) setOpen(false);
+  });
+})();

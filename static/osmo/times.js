@@ -1,0 +1,71 @@
+// Times: the ages of the page grow by themselves; a choice in the menu or the key "t" shows exact times, local or UTC.
+// A click or a tap on one time shows that one exactly.
+"use strict";
+
+(function () {
+  const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]]; // as _UNITS in templatetags/osmo.py
+  const SOON = 10; // seconds
+
+  function choice() {
+    try {
+      return window.localStorage.getItem("osmo-times") || "";
+    } catch {
+      return "";
+    }
+  }
+
+  function age(seconds) {
+    const [size, unit] = UNITS.find(([size]) => seconds >= size) || [1, "s"];
+    return `${Math.floor(seconds / size)} ${unit}`;
+  }
+
+  function words(moment) {
+    const seconds = (Date.now() - moment.getTime()) / 1000;
+    if (Math.abs(seconds) < SOON) return "just now";
+    return seconds > 0 ? `${age(seconds)} ago` : `in ${age(-seconds)}`;
+  }
+
+  function utc(moment) {
+    return `${moment.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  }
+
+  function local(moment) {
+    const two = (number) => String(number).padStart(2, "0");
+    const day = `${moment.getFullYear()}-${two(moment.getMonth() + 1)}-${two(moment.getDate())}`;
+    const zone = new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts(moment).find((part) => part.type === "timeZoneName");
+    return `${day} ${two(moment.getHours())}:${two(moment.getMinutes())}:${two(moment.getSeconds())} ${zone ? zone.value : ""}`.trim();
+  }
+
+  function draw(scope) {
+    const chosen = choice();
+    for (const element of scope.querySelectorAll("time[data-age], time[data-exact]")) {
+      const moment = new Date(element.dateTime);
+      if (Number.isNaN(moment.getTime())) continue;
+      const shown = chosen || ("exact" in element.dataset || "shown" in element.dataset ? "utc" : "");
+      const text = shown === "local" ? local(moment) : shown === "utc" ? utc(moment) : words(moment);
+      const title = shown ? words(moment) : utc(moment);
+      if (element.textContent !== text) element.textContent = text;
+      if (element.title !== title) element.title = title;
+    }
+  }
+
+  document.addEventListener("click", (event) => {
+    const element = event.target.closest("time[data-age]");
+    if (!element || event.target.closest("a, button, summary, label")) return;
+    if ("shown" in element.dataset) delete element.dataset.shown;
+    else element.dataset.shown = "";
+    draw(element.parentNode);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "t" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+    const order = ["", "local", "utc"];
+    const next = order[(order.indexOf(choice()) + 1) % order.length];
+    document.querySelector(`[data-choice=times] button[value="${next}"]`)?.click();
+  });
+  document.addEventListener("osmo:preference", () => draw(document));
+  document.addEventListener("osmo:refreshed", () => draw(document));
+  window.setInterval(() => {
+    if (!document.hidden) draw(document);
+  }, 5000);
+  draw(document);
+})();

@@ -1,0 +1,70 @@
+"""Static files as they are sent: hashed names, compressed ahead, never those of another version; and the theme."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import brotli
+import pytest
+
+from osmo_admin import settings
+from osmo_admin.static_build import BUILDS_KEPT, build_static_files, find_build, source_hash
+from tests.support.services import ROOT
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """Two files, of which one names the other."""
+    folder = tmp_path / "static"
+    folder.mkdir()
+    (folder / "a.css").write_text("p { background: url('b.svg'); color: red }\n" * 20)
+    (folder / "b.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'></svg>" * 20)
+    return folder
+
+
+def test_a_build_has_hashed_names_and_both_compressions(sources: Path, tmp_path: Path) -> None:
+    build = build_static_files(sources, [tmp_path / "builds"])
+    assert build is not None
+    (style,) = build.glob("a.*.css")
+    (picture,) = build.glob("b.*.svg")
+    text = style.read_bytes()
+    assert f'url("{picture.name}")'.encode() in text or f"url('{picture.name}')".encode() in text
+    assert gzip.decompress(Path(f"{style}.gz").read_bytes()) == text
+    assert brotli.decompress(Path(f"{style}.br").read_bytes()) == text
+    assert not (build / "a.css").exists()
+
+
+def test_a_change_of_a_file_makes_another_build(sources: Path, tmp_path: Path) -> None:
+    places = [tmp_path / "builds"]
+    first = build_static_files(sources, places)
+    assert build_static_files(sources, places) == first == find_build(places, source_hash(sources))
+    for number in range(BUILDS_KEPT + 1):
+        (sources / "b.svg").write_text(f"<svg>{number}</svg>")
+        assert find_build(places, source_hash(sources)) is None
+        assert build_static_files(sources, places) is not None
+    assert len(list(places[0].iterdir())) == BUILDS_KEPT
+
+
+def test_a_folder_that_cannot_be_written_leaves_the_next_place(sources: Path, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert build_static_files(sources, [blocked / "builds"]) is None
+    found = build_static_files(sources, [blocked / "builds", tmp_path / "data"])
+    assert found is not None
+    assert found.parent == tmp_path / "data"
+
+
+def test_every_file_that_a_style_names_exists(tmp_path: Path) -> None:
+    build = build_static_files(settings.STATIC_SOURCES, [tmp_path])  # the hashing fails on a missing file
+    assert build is not None
+    assert len(list((build / "osmo").glob("osmo.*.css"))) == 1
+
+
+def test_the_theme_is_what_the_pages_use() -> None:
+    answer = subprocess.run(
+        [sys.executable, ROOT / "scripts/make-theme", "--check"], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
