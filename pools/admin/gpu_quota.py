@@ -176,7 +176,7 @@ class GpuQuotaAdmin(PolicyAdmin):
             conditions=current_conditions(facts),
             window=paginate(allocations_in(facts.name, include_released=released), request.GET.get("page")),
             released=released,
-            lines=usage_history(facts),
+            charts=usage_history(facts),
             size=size,
             capacity=_free_capacity(facts, size.size()),
             pools=pools_using_namespace(facts.name, Pool.objects.visible_to(actor)),

@@ -5,7 +5,7 @@ Only for namespaces that the reader may see; the number of queries does not depe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,6 +19,7 @@ from pools.domain.gpu_quota.status import GAUGE_KEYS, WORKERS, GpuQuotaCondition
 from pools.domain.gpu_quota.workers import GpuAmounts, WorkerTotals
 from pools.domain.quantities import Quantity, QuantityFormat
 from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample, Pool
+from pools.representations.charts import Chart, ChartSeries
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, totals_from_counters
 
 LABELS = {
@@ -29,10 +30,13 @@ LABELS = {
     WORKERS: "Workers",
 }
 HISTORY_PERIOD = timedelta(days=7)
-MIN_CHART_PERIOD = timedelta(hours=1)
-"""The shortest time on a chart, so that the chart of a new namespace is not almost empty."""
+MIN_CHART_STEP = timedelta(seconds=1)
+"""The shortest time that the newest value is drawn."""
 
 MAX_POINTS = 400
+
+_UNITS = {"tflops": (1000, "TFLOPS"), "vram": (1000 * 2**30, "GiB"), "": (1, "workers")}
+"""The size of one unit of a chart in the exact numbers, and its name, by resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +76,6 @@ class NamespaceRow:
     source: str
     alert_since: datetime | None
     version: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class UsageSeries:
-    """Use of one amount over time: `points` of an SVG polyline in a box of 600 × 80, `most` at its top."""
-
-    label: str
-    points: str
-    most: str
-    now: str
 
 
 def namespace_rows(names: set[str] | None) -> list[NamespaceRow]:
@@ -179,30 +173,35 @@ def pools_using_namespace(namespace: str, visible: QuerySet[Pool]) -> list[str]:
     return list(rows.order_by("name").values_list("name", flat=True))
 
 
-def usage_history(facts: GpuNamespace) -> list[UsageSeries]:
-    """Use of each amount over the last week, or since its first sample; no series for an amount without samples."""
+def usage_history(facts: GpuNamespace) -> list[Chart]:
+    """Use of each amount over the last week, or since its first sample; no chart for an amount without samples."""
     now = timezone.now()
     recent = GpuUsageSample.objects.filter(namespace=facts.name, at__gte=now - HISTORY_PERIOD)
     samples = list(recent.order_by("-at")[:MAX_POINTS])[::-1]
     if not samples:
         return []
-    begin = min(samples[0].at, now - MIN_CHART_PERIOD)
     held = [(sample.at, totals_from_counters(sample)) for sample in samples] + [(now, facts.committed)]
-    lines = []
+    charts = []
     for key in GAUGE_KEYS:
-        values = [(at, _number(each, key)) for at, each in held]
-        most = max(value for _, value in values)
-        if most:
-            family = _family(facts.committed, key)
-            lines.append(
-                UsageSeries(
-                    LABELS[key],
-                    _step_points(values, begin, now, most),
-                    _number_text(most, key, family),
-                    _text(facts.committed, key),
-                )
+        values = [_number(each, key) for _, each in held]
+        if not any(values):
+            continue
+        family = _family(facts.committed, key)
+        texts = [_number_text(value, key, family) for value in values]
+        most = _number_text(max(values), key, family)
+        size, unit = _UNITS[key.partition(".")[2]]
+        charts.append(
+            Chart(
+                key=f"gpu-{key.replace('.', '-')}",
+                title=LABELS[key],
+                unit=unit,
+                summary=f"At most {most} in the last week, now {_text(facts.committed, key)}.",
+                times=[at for at, _ in held],
+                end=now + MIN_CHART_STEP,
+                series=[ChartSeries(LABELS[key], "plain", [value / size for value in values], texts)],
             )
-    return lines
+        )
+    return charts
 
 
 def _number(held: WorkerTotals, key: str) -> int:
@@ -221,19 +220,6 @@ def _number_text(value: int, key: str, family: QuantityFormat) -> str:
     return str(
         Quantity(value, QuantityFormat.BINARY if key.endswith("vram") and family is QuantityFormat.DECIMAL else family)
     )
-
-
-def _step_points(values: Sequence[tuple[datetime, int]], begin: datetime, end: datetime, most: int) -> str:
-    """The points of a line of steps, because usage is constant between two samples."""
-    points, before = [], None
-    for at, value in values:
-        x = round(600 * ((at - begin) / (end - begin)), 1)
-        y = round(78 - 76 * value / most, 1)
-        if before is not None:
-            points.append(f"{x},{before}")
-        points.append(f"{x},{y}")
-        before = y
-    return " ".join(points)
 
 
 def spec_form_values(spec: GpuQuotaSpec) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString
 from pools.domain.gpu_quota.workers import GpuAmounts
 from pools.models import GpuAllocation
 from pools.selectors.gpu_namespace import worker_from_row
-from pools.selectors.gpu_usage import GpuMeter, UsageSeries
+from pools.selectors.gpu_usage import GpuMeter
 
 register = template.Library()
 
@@ -34,19 +34,6 @@ def meter_bar(meter: GpuMeter) -> SafeString | str:
     reserved = f", {meter.reserved} reserved" if meter.reserved else ""
     segments = format_html_join("", _PART, [(name, size) for name, size in parts if size])
     return format_html(_BAR, meter.label, meter.used, meter.cap, reserved, meter.available, segments)
-
-
-@register.simple_tag
-def history_chart(line: UsageSeries) -> SafeString:
-    """Usage over a week as a line of steps."""
-    return format_html(
-        '<svg class="oa-chart" viewBox="0 0 600 80" preserveAspectRatio="none" role="img" '
-        'aria-label="{}: at most {} in the last week, {} now"><polyline points="{}"></polyline></svg>',
-        line.label,
-        line.most,
-        line.now,
-        line.points,
-    )
 
 
 @register.simple_tag
