@@ -125,9 +125,16 @@ class NodeIndex:
             self._classes[have] = [node]
             insort(self._order, have)
 
-    def count_slots(self, request: Request) -> int:
-        """How many such requests fit on the nodes now."""
-        return sum(self._count_class_slots(have, request) * len(self._classes[have]) for have in self._order)
+    def has_slots(self, request: Request, count: int) -> bool:
+        """Whether so many such requests fit on the nodes now."""
+        order = self._order
+        start = bisect_left(order, (request[0][1],)) if request and request[0][0] == 0 else 0
+        for position in range(start, len(order)):
+            have = order[position]
+            count -= self._count_class_slots(have, request) * len(self._classes[have])
+            if count <= 0:
+                return True
+        return count <= 0
 
     def _count_class_slots(self, have: FreeAmounts, request: Request) -> int:
         if not has_enough(have, request):

@@ -15,15 +15,14 @@ from scheduling.domain.engine.eviction import EvictionResult, EvictionSearch
 from scheduling.domain.engine.gates import is_within_limits, is_within_quota, may_start
 from scheduling.domain.engine.nodes import Request
 from scheduling.domain.engine.queue_order import QueueOrder
-from scheduling.domain.engine.starting import pending_queues
 from scheduling.domain.engine.state import FINISHED, RUNNING, GangState, QueueState
 from scheduling.domain.engine.steps import StepAction, StepLog
 from scheduling.domain.engine.victims import PreemptVictims, ReclaimVictims, is_fair_after
+from scheduling.domain.engine.wanted import ANY_SHAPE, Judge, Shape, WantedGroups
 from scheduling.domain.engine.world import World
 
 MAX_REMEMBERED = 8
 
-GangFilter = Callable[[GangState, QueueState], bool]
 HelpAttempt = Callable[[GangState, QueueState], tuple[EvictionSearch, EvictionResult] | None]
 
 
@@ -79,10 +78,15 @@ class Phases:
         def help_one(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
             return self._help_by_moving(gang, queue, lambda other: other.preemptible and other is not gang, ())
 
-        def is_wanted(gang: GangState, _queue: QueueState) -> bool:
-            return gang.preemptible and self._world.nodes is not None and self._world.has_free_total(gang.next_request)
+        def judge(gang: GangState, queue: QueueState) -> Shape | None:
+            return gang.next_request if gang.preemptible and _is_worth_trying(gang, queue) else None
 
-        return self._help_each(is_wanted, help_one, StepAction.MOVE)
+        world = self._world
+
+        def has_free_total(request: Shape) -> bool:
+            return world.nodes is not None and world.has_free_total(request)
+
+        return self._help_each(world.wanted.to_move, judge, has_free_total, help_one, StepAction.MOVE)
 
     def reclaim(self) -> bool:
         """Start gangs of leaves inside their fair share with GPUs that other leaves have borrowed."""
@@ -101,7 +105,10 @@ class Phases:
             )
             return None if result is None else (search, result)
 
-        return self._help_each(_is_inside_fair_share, help_one, StepAction.RECLAIM)
+        def judge(gang: GangState, queue: QueueState) -> Shape | None:
+            return ANY_SHAPE if _is_inside_fair_share(gang, queue) and _is_worth_trying(gang, queue) else None
+
+        return self._help_each(world.wanted.to_reclaim, judge, lambda _shape: True, help_one, StepAction.RECLAIM)
 
     def preempt(self) -> bool:
         """Start gangs of a higher priority in place of lower ones of the same leaf."""
@@ -124,19 +131,20 @@ class Phases:
             )
             return None if result is None else (search, result)
 
-        def is_wanted(gang: GangState, queue: QueueState) -> bool:
+        def judge(gang: GangState, queue: QueueState) -> Shape | None:
             # Running gangs are sorted by priority, the lowest last.
             last = next(reversed(queue.running), None) if queue.running is not None else None
-            return last is not None and last.fact.priority < gang.fact.priority
+            is_wanted = last is not None and last.fact.priority < gang.fact.priority
+            return ANY_SHAPE if is_wanted and _is_worth_trying(gang, queue) else None
 
-        return self._help_each(is_wanted, help_one, StepAction.PREEMPT)
+        return self._help_each(world.wanted.to_preempt, judge, lambda _shape: True, help_one, StepAction.PREEMPT)
 
     def give_up(self) -> bool:
         """Stop gangs that are below their minimum. Releasing tasks still count; a gang with completed tasks is about to
         end and is left alone."""
         has_stopped = False
-        for gang in self._world.gangs:
-            if not any(gang.active) or FINISHED in gang.status:
+        for _name, gang in sorted(self._world.incomplete.items()):
+            if FINISHED in gang.status:
                 continue
             used = [a + r for a, r in zip(gang.active, gang.released, strict=True)]
             if gang.tree.is_satisfied(used):
@@ -149,12 +157,19 @@ class Phases:
             has_stopped = True
         return has_stopped
 
-    def _help_each(self, is_wanted: GangFilter, help_one: HelpAttempt, action: StepAction) -> bool:
+    def _help_each(
+        self,
+        wanted: WantedGroups,
+        judge: Judge,
+        is_possible: Callable[[Shape], bool],
+        help_one: HelpAttempt,
+        action: StepAction,
+    ) -> bool:
+        if wanted.futile_in == self._world.version:
+            return False
         self._no_moves.clear()
-        pending = pending_queues(
-            self._world,
-            lambda gang, queue: is_wanted(gang, queue) and _is_worth_trying(gang, queue),
-        )
+        wanted.update(judge)
+        pending = wanted.pending([shape for shape in wanted.shapes() if is_possible(shape)])
         order, infeasible = QueueOrder(pending), InfeasibleCache()
         helped = False
         while (leaf := order.next_leaf()) is not None:
@@ -178,6 +193,7 @@ class Phases:
                 leaf_queue.requeue(gang)
             for queue in changed:
                 order.refresh(queue)
+        wanted.futile_in = None if helped else self._world.version
         return helped
 
     def _help_by_moving(

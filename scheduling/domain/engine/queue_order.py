@@ -6,13 +6,14 @@ stale entries stay in the heap and are recognised by their stamp.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Any
 
 from scheduling.domain.engine.nodes import Request
 from scheduling.domain.engine.sorted_gangs import LeafPendingQueue
 from scheduling.domain.engine.state import GangState, QueueState, Rank
+from scheduling.domain.engine.wanted import Shape, WantedGroups
 
 _TOP = -1
 
@@ -64,8 +65,8 @@ class QueueOrder:
         self._heaps: dict[int, list[tuple[Any, int, int, QueueState]]] = {_TOP: []}
         self._stamps: dict[int, int] = {}
         self._heads: dict[int, GangState | None] = {}
-        for leaf_queue in pending.values():
-            self.refresh(leaf_queue.leaf)
+        self._keys: dict[int, Rank] = {}
+        self.refresh_all([leaf_queue.leaf for leaf_queue in pending.values()])
 
     def next_leaf(self) -> QueueState | None:
         """The leaf whose first gang is tried next."""
@@ -77,20 +78,30 @@ class QueueOrder:
     def refresh(self, leaf: QueueState) -> None:
         """Update the keys after a change of the leaf's first gang or of its usage."""
         for queue in leaf.path:
-            stamp = self._stamps[queue.index] = self._stamps.get(queue.index, 0) + 1
-            if queue.children:
-                best = self._best_child(queue.index)
-                head = None if best is None else self._heads[best.index]
-            else:
-                leaf_queue = self._pending.get(queue.index)
-                head = None if leaf_queue is None else leaf_queue.head()
-            self._heads[queue.index] = head
-            if head is not None:
-                level = _TOP if queue.parent is None else queue.parent.index
-                heappush(
-                    self._heaps.setdefault(level, []),
-                    (service_key(queue, head.next_request), queue.index, stamp, queue),
-                )
+            self._refresh_one(queue)
+
+    def refresh_all(self, leaves: Iterable[QueueState]) -> None:
+        """Update the keys of all these leaves, and of each queue above them once."""
+        above: dict[int, QueueState] = {}
+        for leaf in leaves:
+            self._refresh_one(leaf)
+            above.update((queue.index, queue) for queue in leaf.path[1:])
+        for queue in sorted(above.values(), key=lambda queue: len(queue.path), reverse=True):
+            self._refresh_one(queue)
+
+    def _refresh_one(self, queue: QueueState) -> None:
+        stamp = self._stamps[queue.index] = self._stamps.get(queue.index, 0) + 1
+        if queue.children:
+            best = self._best_child(queue.index)
+            head = None if best is None else self._heads[best.index]
+        else:
+            leaf_queue = self._pending.get(queue.index)
+            head = None if leaf_queue is None else leaf_queue.head()
+        self._heads[queue.index] = head
+        if head is not None:
+            level = _TOP if queue.parent is None else queue.parent.index
+            key = self._keys[queue.index] = service_key(queue, head.next_request)
+            heappush(self._heaps.setdefault(level, []), (key, queue.index, stamp, queue))
 
     def _best_child(self, level: int) -> QueueState | None:
         heap = self._heaps.get(level)
@@ -100,3 +111,39 @@ class QueueOrder:
                 return queue
             heappop(heap)
         return None
+
+
+class KeptQueueOrder(QueueOrder):
+    """The same order over groups that are kept from one phase to the next. A top queue whose turn is far away is ranked
+    by the key that it had the last time, and looked into only when its turn comes."""
+
+    def __init__(self, wanted: WantedGroups, shapes: frozenset[Shape]) -> None:
+        self.pending: dict[int, LeafPendingQueue] = {}
+        super().__init__(self.pending)
+        self._wanted, self._shapes = wanted, shapes
+        self._closed: dict[int, list[QueueState]] = {}
+        """Leaves with gangs of each top queue that it has not looked into."""
+        for leaf in wanted.leaves(shapes).values():
+            self._closed.setdefault(leaf.path[-1].index, []).append(leaf)
+        for index, leaves in list(self._closed.items()):
+            top, known = leaves[0].path[-1], wanted.orders.setdefault(index, {})
+            key = known.get(shapes)
+            if key is None:
+                known[shapes] = self._open(top)
+            else:
+                heappush(self._heaps[_TOP], (key, index, 0, top))
+                self._stamps[index] = 0
+
+    def next_leaf(self) -> QueueState | None:
+        """The leaf whose first gang is tried next."""
+        while (top := self._best_child(_TOP)) is not None and top.index in self._closed:
+            self._open(top)
+        return super().next_leaf()
+
+    def _open(self, top: QueueState) -> Rank:
+        """Rank the leaves below a top queue. Returns its key."""
+        leaves = self._closed.pop(top.index)
+        for leaf in leaves:
+            self.pending[leaf.index] = self._wanted.pending_queue(leaf, self._shapes)
+        self.refresh_all(leaves)
+        return self._keys[top.index]

@@ -15,9 +15,10 @@ OrderKey = tuple[Number, int, Number, str]
 class SortedGangs:
     """Gangs by the `order_key` that they had when they were added; the victim order is the reverse."""
 
-    __slots__ = ("_gangs", "_keys", "order_keys")
+    __slots__ = ("_gangs", "_is_shared", "_keys", "order_keys")
 
     def __init__(self) -> None:
+        self._is_shared = False
         self.order_keys: list[OrderKey] = []
         self._gangs: list[GangState] = []
         self._keys: dict[int, OrderKey] = {}
@@ -36,6 +37,7 @@ class SortedGangs:
 
     def add(self, gang: GangState) -> None:
         """Insert a gang by its key."""
+        self._own_gangs()
         order_key = gang.order_key
         at = bisect_left(self.order_keys, order_key)
         self.order_keys.insert(at, order_key)
@@ -44,23 +46,36 @@ class SortedGangs:
 
     def remove(self, gang: GangState) -> None:
         """Remove a gang."""
+        self._own_gangs()
         at = bisect_left(self.order_keys, self._keys.pop(gang.index))
         del self.order_keys[at]
         del self._gangs[at]
 
-    def copy(self) -> list[GangState]:
-        """The gangs in their order."""
-        return list(self._gangs)
+    @property
+    def first(self) -> GangState:
+        """The gang that is served first."""
+        return self._gangs[0]
+
+    def snapshot(self) -> list[GangState]:
+        """The gangs in their order, as they are now. Callers do not change the list."""
+        self._is_shared = True
+        return self._gangs
+
+    def _own_gangs(self) -> None:
+        if self._is_shared:
+            self._gangs, self._is_shared = list(self._gangs), False
 
 
 class LeafPendingQueue:
     """The waiting gangs of one leaf during one phase. A gang that cannot start removes all interchangeable gangs."""
 
-    __slots__ = ("_groups", "_heap", "_out", "_positions", "leaf")
+    __slots__ = ("_groups", "_heap", "_out", "_own", "_positions", "leaf")
 
     def __init__(self, leaf: QueueState, groups: dict[Signature, list[GangState]]) -> None:
         self.leaf = leaf
         self._groups = groups
+        self._own: set[Signature] = set()
+        """The groups whose lists belong to it and not to the leaf."""
         self._positions = dict.fromkeys(groups, 0)
         self._out: set[Signature] = set()
         self._heap = [(gangs[0].order_key, signature) for signature, gangs in groups.items()]
@@ -93,7 +108,10 @@ class LeafPendingQueue:
         signature = gang.signature
         if signature not in self._out:
             at = self._positions.setdefault(signature, 0)
-            insort(self._groups.setdefault(signature, []), gang, lo=at, key=lambda other: other.order_key)
+            if signature not in self._own:
+                self._groups[signature] = list(self._groups.get(signature, ()))
+                self._own.add(signature)
+            insort(self._groups[signature], gang, lo=at, key=lambda other: other.order_key)
             self._push(signature)
 
     def _front(self, signature: Signature) -> GangState | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from scheduling.domain.engine.gates import may_start
-from scheduling.domain.engine.nodes import Request
-from scheduling.domain.engine.queue_order import QueueOrder
+from scheduling.domain.engine.queue_order import KeptQueueOrder
 from scheduling.domain.engine.sorted_gangs import LeafPendingQueue
 from scheduling.domain.engine.state import GangState, QueueState, place_one_by_one, sum_requests, task_choices
 from scheduling.domain.engine.steps import StepAction, StepLog
+from scheduling.domain.engine.wanted import ANY_SHAPE, Shape
 from scheduling.domain.engine.world import World
 from scheduling.domain.gang import ROOT, Growth
 
@@ -68,49 +68,45 @@ def pending_queues(world: World, is_wanted: Callable[[GangState, QueueState], bo
             continue
         groups = {}
         for signature, group in queue.waiting.items():
-            if is_wanted(next(iter(group)), queue):
-                groups[signature] = group.copy()
+            if is_wanted(group.first, queue):
+                groups[signature] = group.snapshot()
         if groups:
             pending[queue.index] = LeafPendingQueue(queue, groups)
     return pending
 
 
-class _Startable:
-    """A filter at the beginning of the phase. Capacity only shrinks during the phase, so gangs that cannot start now
-    are left out."""
+def _shape_to_start(world: World, gang: GangState, queue: QueueState) -> Shape | None:
+    """How many tasks of each need the gang starts at once, if its quotas let it start now. Capacity only shrinks during
+    the phase, so gangs that cannot start at its beginning are left out."""
+    if not queue.is_open:
+        return None
+    tasks = gang.next_tasks()
+    if not gang.tree.is_single_leaf or len(tasks) < sum(gang.waiting):
+        # It may start in more than one way; only the attempt decides.
+        return ANY_SHAPE
+    if not (gang.is_complete and may_start(world, queue, gang.next_request, preemptible=gang.preemptible)):
+        return None
+    needs = [gang.needs[i] for i in tasks]
+    return tuple(sorted((need, needs.count(need)) for need in set(needs)))
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._slots: dict[Request, int] = {}
 
-    def __call__(self, gang: GangState, queue: QueueState) -> bool:
-        world = self._world
-        if not queue.is_open:
-            return False
-        tasks = gang.next_tasks()
-        if not gang.tree.is_single_leaf or len(tasks) < sum(gang.waiting):
-            # It may start in more than one way; only the attempt decides.
-            return True
-        if not (gang.is_complete and may_start(world, queue, gang.next_request, preemptible=gang.preemptible)):
-            return False
-        needs = [gang.needs[i] for i in tasks]
-        return all(self._free_slots(need) >= needs.count(need) for need in set(needs))
-
-    def _free_slots(self, request: Request) -> int:
-        """How many such requests fit on the nodes."""
-        if request not in self._slots:
-            nodes = self._world.nodes
-            self._slots[request] = 2**62 if nodes is None else nodes.count_slots(request)
-        return self._slots[request]
+def _may_fit(world: World, shape: Shape) -> bool:
+    """Whether every need of the shape, alone, fits often enough on the nodes."""
+    nodes = world.nodes
+    return nodes is None or all(nodes.has_slots(need, count) for need, count in shape)
 
 
 def run_start_phase(world: World, step_log: StepLog) -> bool:
     """Start gangs in turn until no free capacity can be used. Returns whether anything started."""
-    pending = pending_queues(world, _Startable(world))
-    order = QueueOrder(pending)
+    wanted = world.wanted.to_start
+    if wanted.futile_in == world.version:
+        return False
+    wanted.update(lambda gang, queue: _shape_to_start(world, gang, queue))
+    shapes = {shape for shape in wanted.shapes() if _may_fit(world, shape)}
+    order = KeptQueueOrder(wanted, frozenset(shapes))
     has_started = False
-    while (leaf := order.next_leaf()) is not None:
-        leaf_queue = pending[leaf.index]
+    while shapes and (leaf := order.next_leaf()) is not None:
+        leaf_queue = order.pending[leaf.index]
         gang = leaf_queue.head()
         if gang is None:
             break
@@ -120,10 +116,13 @@ def run_start_phase(world: World, step_log: StepLog) -> bool:
             step_log.record(StepAction.START, gang, tasks)
             leaf_queue.advance()
             world.update_lists(gang)
+            shapes = {shape for shape in shapes if _may_fit(world, shape)}
             if any(gang.waiting):
                 leaf_queue.requeue(gang)
+                shapes.add(ANY_SHAPE)
             world.journal.clear()
         else:
             leaf_queue.drop_head_group()
         order.refresh(leaf)
+    wanted.futile_in = None if has_started else world.version
     return has_started

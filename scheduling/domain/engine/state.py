@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pools.domain.amounts import Amount, Number
+from pools.domain.amounts import UNLIMITED, Amount, Number
 from scheduling.domain.engine.facts import GangFacts, QueueFacts, TaskState
 from scheduling.domain.engine.nodes import NOWHERE, Request
 from scheduling.domain.engine.share_ratios import ShareRatios
@@ -82,6 +82,20 @@ class QueueState:
 
     def __repr__(self) -> str:
         return f"<queue {self.fact.name}>"
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether it limits some resource itself."""
+        return any(limit != UNLIMITED for limit in self.limit)
+
+    def leaves(self) -> Iterator[QueueState]:
+        """The leaves below it, or the queue itself."""
+        stack = [self]
+        for queue in stack:
+            if queue.children:
+                stack += queue.children
+            else:
+                yield queue
 
     def unlink(self) -> None:
         """Drop the references to other records, so that reference counts free them."""

@@ -17,6 +17,7 @@ from scheduling.domain.engine.placement import place_requests
 from scheduling.domain.engine.sorted_gangs import OrderKey, SortedGangs
 from scheduling.domain.engine.state import RELEASING, RUNNING, GangState, QueueState
 from scheduling.domain.engine.top_queues import TopQueues
+from scheduling.domain.engine.wanted import PhaseGroups
 
 
 class World:
@@ -39,6 +40,7 @@ class World:
         self.queue_of = built.queue_of
         self.tops = built.tops
         self.top_queues = TopQueues(built.tops)
+        self.wanted = PhaseGroups(built.queues)
         self.tree = built.tree
         self.columns = [self.tree.columns[key] for key in self.keys] if self.queues else []
         self.nodes: NodeIndex | None = built.nodes
@@ -53,9 +55,13 @@ class World:
         self._shortages: dict[Request, tuple[int, int]] = {}
         self._above: dict[int, list[int]] = {}
         self._neighbours: dict[int | None, list[QueueState]] | None = None
+        self.version = 0
+        """Grows with every final change."""
         self.changed: set[int] = set()
         """Gangs that differ from their facts."""
         self._run_changed: list[GangState] = []
+        self.incomplete: dict[str, GangState] = {}
+        """Gangs that run below their minimum, by name."""
         self.orphans: list[GangState] = []
         self.held: list[GangState] = []
         """Gangs with a hold of their own: they wait, and no pass tries them."""
@@ -70,6 +76,7 @@ class World:
 
     def _fill_lists(self) -> None:
         for gang in sorted(self.gangs, key=lambda gang: gang.order_key):
+            self._note_incomplete(gang)
             if gang.queue is None:
                 self.orphans.append(gang)
                 continue
@@ -93,6 +100,8 @@ class World:
     def divide_shares_again(self, changed: Mapping[int, Collection[int]]) -> None:
         """Divide the fair shares again after requests changed (:meth:`ShareLevels.divide_again`)."""
         for queue in self._records.shares.divide_again(changed):
+            self.version += 1
+            self.wanted.mark_changed(queue)
             if queue.parent is None:
                 self.top_queues.mark_changed(queue)
 
@@ -100,9 +109,11 @@ class World:
 
     def add_gang(self, fact: GangFacts) -> GangState:
         """Add a gang, with its running and releasing tasks on their nodes; fair shares stay as they are."""
+        self.version += 1
         gang = self._records.new_gang(fact)
         insort(self.gangs, gang, key=_name_of)
         self.gang_of[fact.name] = gang
+        self._note_incomplete(gang)
         for i, status in enumerate(gang.status):
             node = gang.node[i]
             if status == RUNNING and node != NOWHERE:
@@ -117,10 +128,12 @@ class World:
             if fact.hold is not None:
                 insort(self.held, gang, key=_order_of)
             self._add_to_lists(gang, gang.queue)
+            self._mark_changed(gang.queue, preemptible=gang.preemptible)
         return gang
 
     def remove_gang(self, gang: GangState) -> None:
         """Remove a gang, with all that it holds; fair shares stay as they are."""
+        self.version += 1
         self._remove_from_lists(gang)
         for i, status in enumerate(gang.status):
             node = gang.node[i]
@@ -135,6 +148,7 @@ class World:
         self.releases += 1
         del self.gangs[bisect_left(self.gangs, gang.fact.name, key=_name_of)]
         del self.gang_of[gang.fact.name]
+        self.incomplete.pop(gang.fact.name, None)
         self.changed.discard(gang.index)
         for others in (self.orphans, self.held):
             if gang in others:
@@ -267,16 +281,37 @@ class World:
 
     def update_lists(self, gang: GangState) -> None:
         """Put a gang with a final change into the lists that it belongs to now."""
+        self.version += 1
         self.changed.add(gang.index)
         self._run_changed.append(gang)
+        self._note_incomplete(gang)
         if gang.queue is not None:
             self._remove_from_lists(gang)
             self._add_to_lists(gang, gang.queue)
+
+    def _note_incomplete(self, gang: GangState) -> None:
+        if any(gang.active) and not gang.is_satisfied:
+            self.incomplete[gang.fact.name] = gang
+        else:
+            self.incomplete.pop(gang.fact.name, None)
+
+    def _mark_changed(self, queue: QueueState, *, preemptible: bool) -> None:
+        """Verdicts on the waiting gangs of this queue may be other ones, after a final change in it."""
+        self.wanted.mark_changed(queue)
+        top = queue.path[-1]
+        if not preemptible or any(above.has_limit for above in queue.path if above.children):
+            for leaf in top.leaves():
+                self.wanted.mark_changed(leaf)
+        if queue.has_cohort_above:
+            for neighbour in self.cohort_neighbours(top):
+                for leaf in neighbour.leaves():
+                    self.wanted.to_start.mark_changed(leaf)
 
     def _remove_from_lists(self, gang: GangState) -> None:
         queue = gang.queue
         if queue is None:
             return
+        self._mark_changed(queue, preemptible=gang.preemptible)
         if gang.listed_signature is not None:
             group = queue.waiting[gang.listed_signature]
             group.remove(gang)

@@ -1,0 +1,96 @@
+"""The waiting groups that a phase tries, kept from pass to pass and from run to run: only leaves that changed are
+judged again. A group is all interchangeable gangs of one leaf; its first gang is judged for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from scheduling.domain.engine.sorted_gangs import LeafPendingQueue
+from scheduling.domain.engine.state import GangState, QueueState, Signature
+
+Shape = tuple[Any, ...]
+"""The part of the verdict on a group that the nodes decide: equal shapes fit on them or not together."""
+
+ANY_SHAPE: Shape = ()
+"""The shape of a group that the nodes never rule out."""
+
+Judge = Callable[[GangState, QueueState], Shape | None]
+"""The shape of a group that the leaf and the queues above it let a phase try, or None."""
+
+
+class WantedGroups:
+    """The groups of one phase. Who changes a leaf, or a queue above it, calls `mark_changed`."""
+
+    def __init__(self, queues: Iterable[QueueState]) -> None:
+        leaves = [queue for queue in queues if not (queue.children or queue.is_cyclic)]
+        self.futile_in: int | None = None
+        """The version of the world in which the phase found nothing to do."""
+        self._stale = {leaf.index: leaf for leaf in leaves}
+        self._shapes: dict[int, dict[Signature, Shape]] = {}
+        """The wanted groups of each leaf."""
+        self._leaves: dict[Shape, dict[int, QueueState]] = {}
+        """The leaves with a group of a shape."""
+        self.orders: dict[int, dict[Any, Any]] = {}
+        """Findings about the groups below each top queue, forgotten when one of its leaves changes."""
+
+    def mark_changed(self, leaf: QueueState) -> None:
+        """The verdict on groups of this leaf may be another one."""
+        self._stale[leaf.index] = leaf
+
+    def update(self, judge: Judge) -> None:
+        """Judge the groups of all leaves that changed."""
+        for index, leaf in self._stale.items():
+            if leaf.path:
+                self.orders.pop(leaf.path[-1].index, None)
+            for old in self._shapes.pop(index, {}).values():
+                holders = self._leaves.get(old)
+                if holders is not None:
+                    holders.pop(index, None)
+                    if not holders:
+                        del self._leaves[old]
+            found: dict[Signature, Shape] = {}
+            for signature, group in leaf.waiting.items():
+                shape = judge(group.first, leaf)
+                if shape is not None:
+                    found[signature] = shape
+                    self._leaves.setdefault(shape, {})[index] = leaf
+            if found:
+                self._shapes[index] = found
+        self._stale.clear()
+
+    def shapes(self) -> Iterator[Shape]:
+        """Every shape of a wanted group."""
+        return iter(self._leaves)
+
+    def leaves(self, shapes: Iterable[Shape]) -> dict[int, QueueState]:
+        """The leaves with a group of one of these shapes, by index."""
+        found: dict[int, QueueState] = {}
+        for shape in shapes:
+            found.update(self._leaves.get(shape, {}))
+        return found
+
+    def pending_queue(self, leaf: QueueState, shapes: frozenset[Shape]) -> LeafPendingQueue:
+        """The wanted groups of these shapes in one leaf that has some."""
+        wanted = self._shapes[leaf.index].items()
+        groups = {signature: leaf.waiting[signature].snapshot() for signature, shape in wanted if shape in shapes}
+        return LeafPendingQueue(leaf, groups)
+
+    def pending(self, shapes: Iterable[Shape]) -> dict[int, LeafPendingQueue]:
+        """The wanted groups of these shapes in every leaf."""
+        these = frozenset(shapes)
+        return {index: self.pending_queue(leaf, these) for index, leaf in sorted(self.leaves(these).items())}
+
+
+class PhaseGroups:
+    """The wanted groups of each phase."""
+
+    def __init__(self, queues: Sequence[QueueState]) -> None:
+        self.to_start, self.to_move = WantedGroups(queues), WantedGroups(queues)
+        self.to_reclaim, self.to_preempt = WantedGroups(queues), WantedGroups(queues)
+
+    def mark_changed(self, queue: QueueState) -> None:
+        """The numbers or the gangs of this queue changed."""
+        if not (queue.children or queue.is_cyclic):
+            for groups in (self.to_start, self.to_move, self.to_reclaim, self.to_preempt):
+                groups.mark_changed(queue)
