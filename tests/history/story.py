@@ -299,6 +299,10 @@ def tell() -> list[Line]:
     story.audit("backend.created", "backend/one", None, backend, actor="root")
     story.audit("node.created", "node/n1", None, node, actor="root")
     story.make_pool(1, None, 10, {"actor": "root"})
+    story.add("pools_user", id=1, username="ann")
+    story.add("pools_user", id=2, username="bob")
+    story.add("auth_group", id=1, name="osmo-admin")
+    story.add("pools_roleassignment", id=1, user_id=1, group_id=1)
     story.rows("start")
     subpools = "/api/configs/pool/team/subpool"
     one = f"{subpools}/a"
@@ -352,6 +356,9 @@ def tell() -> list[Line]:
 
     story.call("POST", "/api/pool/team/workflows", {"workflows": [{}, {}]}, both)
     story.call("GET", "/api/quota_tree", None, lambda by: (200, _quota_tree(story)))
+    story.call("GET", "/api/pool_quota?all_pools=True", None, lambda by: (200, _pool_quota(story)))
+    story.call("GET", "/api/audit?limit=4", None, lambda by: (200, _audit_page(story, 4)))
+    story.call("GET", "/api/audit?limit=99", None, lambda by: (200, _audit_page(story, 99, only="bob")), user="bob")
     story.rows("final")
     story.write("reading", when="final", name="queue", path="/api/queue", status=200, body={"entries": _queue()})
     story.write("end", outcome="complete")
@@ -366,6 +373,33 @@ def _quota_tree(story: Story) -> dict[str, Any]:
     own, part = (story.usage(story.pool(name))["total_usage"] for name in ("team", "team--a"))
     parts = [node("team--_shared", "shared", "team", own), node("team--a", "subpool", "team", part)]
     return {"nodes": [node("team", "pool", None, own + part), *parts]}
+
+
+def _pool_quota(story: Story) -> dict[str, Any]:
+    body = story.tree_body()
+
+    def row(name: str, part: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        numbers = {
+            "quota_used": part["used"], "quota_free": part["available"], "quota_limit": part["quota"],
+            "total_usage": part["total_usage"], "total_capacity": 8, "total_free": 6,
+        }  # fmt: skip
+        return {"name": name, "resource_usage": {key: str(value) for key, value in numbers.items()}} | more
+
+    rows = [row("team", body["shared"])]
+    for part in body["subpools"]:
+        names = {key: part[key] for key in ("parent_pool", "subpool_name", "subpool_state")}
+        rows.append(row(part["name"], part, **names))
+    keys = ("quota_used", "quota_free", "quota_limit", "total_usage")
+    sums = {key: str(sum(int(each["resource_usage"][key]) for each in rows)) for key in keys}
+    return {"node_sets": [{"pools": rows}], "resource_sum": sums | {"total_capacity": "8", "total_free": "6"}}
+
+
+def _audit_page(story: Story, limit: int, *, only: str = "") -> dict[str, Any]:
+    """The newest entries: all of them, or those of one user."""
+    found = [row for row in reversed(story.tables["pools_auditentry"]) if only in {"", row["actor"]}]
+    columns = ("id", "actor", "action", "object", "before", "after", "request_id")
+    shown = [{key: row[key] for key in columns} for row in found[:limit]]
+    return {"entries": shown, "more_entries": len(found) > limit}
 
 
 def _queue() -> list[dict[str, Any]]:

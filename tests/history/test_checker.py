@@ -487,6 +487,143 @@ def a_namespace_has_no_counters(lines: Lines) -> None:
     rows(lines, "pools_gpuusage").clear()
 
 
+# --- lists of everything ---
+
+
+def pool_quota(lines: Lines) -> dict[str, Any]:
+    """The answer about all pools."""
+    body: dict[str, Any] = call(lines, "GET", "all_pools=True")[1]["body"]
+    return body
+
+
+@fault("pool_quotas_add_up")
+def a_sum_is_not_that_of_its_rows(lines: Lines) -> None:
+    pool_quota(lines)["resource_sum"]["quota_limit"] = "9"
+
+
+@fault("pool_quotas_add_up")
+def free_is_not_limit_minus_use(lines: Lines) -> None:
+    for usage in (pool_quota(lines)["node_sets"][0]["pools"][0]["resource_usage"], pool_quota(lines)["resource_sum"]):
+        usage["quota_free"] = str(int(usage["quota_free"]) + 1)
+
+
+@fault("pool_quotas_add_up")
+def pools_on_the_same_nodes_show_different_capacities(lines: Lines) -> None:
+    pool_quota(lines)["node_sets"][0]["pools"][1]["resource_usage"]["total_capacity"] = "7"
+
+
+@fault("pool_quotas_add_up")
+def the_capacity_counts_each_pool(lines: Lines) -> None:
+    pool_quota(lines)["resource_sum"]["total_capacity"] = "16"
+
+
+def show_usage(lines: Lines, name: str, **numbers: int) -> None:
+    """Change the numbers of one row and of the sums by this much, so that the answer agrees with itself."""
+    body = pool_quota(lines)
+    row = next(each for each in body["node_sets"][0]["pools"] if each["name"] == name)
+    for usage in (row["resource_usage"], body["resource_sum"]):
+        usage |= {key: str(int(usage[key]) + more) for key, more in numbers.items()}
+
+
+@fault("pool_quotas_show_one_state")
+def the_list_shows_an_old_quota(lines: Lines) -> None:
+    """The subpool had 4 GPUs before it was resized to 6, so the remainder had 2 more."""
+    show_usage(lines, "team--a", quota_limit=-2, quota_free=-2)
+    show_usage(lines, "team", quota_limit=2, quota_free=2)
+    assert check_record(build(lines), ["pool_quotas_add_up"]) == []
+
+
+@fault("pool_quotas_show_one_state")
+def the_list_shows_work_that_does_not_run(lines: Lines) -> None:
+    show_usage(lines, "team--a", quota_used=1, quota_free=-1, total_usage=1)
+    assert check_record(build(lines), ["pool_quotas_add_up"]) == []
+
+
+@fault("pool_quotas_show_one_state")
+def the_list_shows_an_archived_subpool(lines: Lines) -> None:
+    rows_shown = pool_quota(lines)["node_sets"][0]["pools"]
+    usage = dict.fromkeys(rows_shown[0]["resource_usage"], "0")
+    rows_shown.append(dict(rows_shown[1], name="team--b", subpool_name="b", resource_usage=usage))
+
+
+@fault("pool_quotas_show_one_state")
+def the_list_shows_two_pools_at_two_moments(lines: Lines) -> None:
+    """While the call waits, `team--a` is resized first, and another pool after that. The answer shows `team` before,
+    and the other pool after: each of them was so, but never both."""
+    asked, answer = call(lines, "GET", "all_pools=True")
+    resized = dict(entry(lines, "subpool.updated", "pool/team--a"))
+    resized["id"] += 1000
+    resized["before"], resized["after"] = resized["after"], dict(resized["after"], last_quota=5)
+    middle = (asked["t"] + answer["t"]) / 2e3 + 1.7e15 - lines[0]["t"] / 1e3
+    asked["t"] -= 10_000_000_000
+    resized["_committed"] = int(middle)
+    one(lines, "pools_pool", name="team--a").update(last_quota=5, version=3)
+    made = dict(entry(lines, "pool.created", "pool/team"), id=900, object="pool/other", _committed=int(middle) - 10**9)
+    made["after"] = dict(made["after"], id=9, name="other", guarantee=1)
+    changed = dict(made, id=1900, action="pool.updated", before=made["after"], _committed=int(middle) + 1_000_000)
+    changed["after"] = dict(made["after"], guarantee=2)
+    rows(lines, "pools_auditentry").extend([resized, made, changed])
+    rows(lines, "pools_pool").append(dict(one(lines, "pools_pool", name="team"), id=9, name="other", guarantee=2))
+    answer["t"] += 10_000_000_000
+    usage = {"quota_used": "0", "quota_free": "2", "quota_limit": "2", "total_usage": "0"}
+    shown = {"name": "other", "resource_usage": usage | {"total_capacity": "8", "total_free": "6"}}
+    pool_quota(lines)["node_sets"][0]["pools"].append(shown)
+    (found,) = check_record(build(lines), ["pool_quotas_show_one_state"])
+    assert "no moment of the other pools" in found.sentence
+
+
+def audit_page(lines: Lines, limit: int = 4) -> list[dict[str, Any]]:
+    """The entries of a page."""
+    found: list[dict[str, Any]] = call(lines, "GET", f"/audit?limit={limit}")[1]["body"]["entries"]
+    return found
+
+
+@fault("audit_pages_are_true")
+def a_page_leaves_out_an_entry(lines: Lines) -> None:
+    """The next one takes its place."""
+    shown = audit_page(lines)
+    del shown[1]
+    oldest = next(row for row in rows(lines, "pools_auditentry") if row["id"] == shown[-1]["id"] - 1)
+    shown.append({key: oldest[key] for key in shown[0]})
+
+
+@fault("audit_pages_are_true")
+def a_user_does_not_see_an_own_entry(lines: Lines) -> None:
+    del audit_page(lines, 99)[0]
+
+
+@fault("audit_pages_are_true")
+def a_page_shows_an_entry_twice(lines: Lines) -> None:
+    shown = audit_page(lines)
+    shown[2] = shown[1]
+
+
+@fault("audit_pages_are_true")
+def a_page_shows_too_much(lines: Lines) -> None:
+    call(lines, "GET", "/audit?limit=4")[0]["request"]["path"] = "/api/audit?limit=3"
+
+
+@fault("audit_pages_are_true")
+def a_page_shows_an_entry_that_was_rolled_back(lines: Lines) -> None:
+    audit_page(lines)[0]["id"] += 500
+
+
+@fault("audit_pages_are_true")
+def a_page_shows_another_actor(lines: Lines) -> None:
+    audit_page(lines)[0]["actor"] = "eve"
+
+
+@fault("audit_pages_are_true")
+def a_page_shows_another_value(lines: Lines) -> None:
+    audit_page(lines)[0]["after"]["status"] = "RUNNING"
+
+
+@fault("audit_pages_are_true")
+def a_page_shows_an_entry_before_its_commit(lines: Lines) -> None:
+    found = next(row for row in rows(lines, "pools_auditentry") if row["id"] == audit_page(lines)[0]["id"])
+    found["_committed"] += 3_600_000_000
+
+
 # --- waiting work ---
 
 

@@ -18,6 +18,7 @@ from tests.history.checker import (
     audit_trail,
     counters,
     gpu_quotas,
+    listings,
     pods,
     quotas,
     reads,
@@ -64,6 +65,9 @@ RULES: dict[str, Rule] = {
         reads.reads_never_go_back,
         reads.workflow_reads_are_true,
         reads.quota_refusals_are_true,
+        listings.pool_quotas_add_up,
+        listings.pool_quotas_show_one_state,
+        listings.audit_pages_are_true,
         registers.an_order_of_calls_exists,
     )
 }

@@ -73,7 +73,7 @@ def test_with_nothing_to_do_it_only_lists(lab: SyncHarness) -> None:
     lab.sync()
     again = lab.sync()
     assert {(verb, kind) for verb, kind, _ in lab.cluster.calls if verb != "list"} == {("get", "Lease")}
-    assert len(lab.cluster.calls) == 5, "queues, priority classes, podgroups, topologies"
+    assert len(lab.cluster.calls) == 5, "the Lease, queues, priority classes, podgroups, topologies"
     assert (again.written, again.remaining, again.reason) == ((), (), "InStep")
     assert lab.row.objects_observed == 4
 
