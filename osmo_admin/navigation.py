@@ -19,7 +19,8 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
         (
             "Work",
             [
-                ("Pools", "monitoring", "admin:index", True),
+                ("Home", "home", "admin:index", True),
+                ("Pools", "monitoring", "admin:pools_pool_changelist", True),
                 ("Quota tree", "schema", "admin:pools_cohort_changelist", True),
                 ("GPU quota", "speed", "admin:pools_gpuquota_changelist", True),
                 ("Workflows", "account_tree", "admin:scheduling_workflow_changelist", True),
@@ -53,8 +54,7 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
 
 def _menu_item(title: str, icon: str, address: str, *, path: str) -> dict[str, Any]:
     link = reverse(address)
-    home = link == reverse("admin:index")
-    here = path == link or path.startswith("/pools/pool/") if home else path.startswith(link)
+    here = path == link if link == reverse("admin:index") else path.startswith(link)
     if address == "admin:scheduling_workflow_changelist" and path == reverse("admin:scheduling_workflow_submit"):
         here = False
     return {"title": title, "icon": icon, "link": link, "active": here}

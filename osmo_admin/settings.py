@@ -255,6 +255,7 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # the default of 100 would end the worker after an hour without a broker
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 600, "socket_connect_timeout": 2, "socket_timeout": 5}
 CELERY_BEAT_SCHEDULER = "osmo_admin.beat:Scheduler"
+CELERY_BEAT_SYNC_EVERY = 1  # the last run of a job is stored with each run, for the pages
 CELERY_TIMEZONE = "UTC"
 DJANGO_CELERY_BEAT_TZ_AWARE = True
 DJANGO_STRUCTLOG_CELERY_ENABLED = True

@@ -144,10 +144,10 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         return [*account.account_urls(self), *super().get_urls()]
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """The first page: totals and pools."""
-        from osmo_admin.dashboard import dashboard_page  # noqa: PLC0415  # as above
+        """The first page: the overview."""
+        from osmo_admin.home import home_page  # noqa: PLC0415  # as above
 
-        return dashboard_page(self, request)
+        return home_page(self, request)
 
     def app_index(
         self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None

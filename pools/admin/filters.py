@@ -104,6 +104,7 @@ class PoolTreeFilterSet(PageFilterSet):
         empty="all pools",
         method="in_state",
     )
+    backend = text_filter("Cluster", "backend__name", placeholder="exact name")
 
     def with_name(self, rows: Any, name: str, value: str) -> Any:
         """Pools whose name, or whose subpool's name, contains the text."""

@@ -220,13 +220,13 @@ def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Ht
             admin.show_success(
                 request, f"Pool {root.name} was {'archived; it can be brought back' if left else 'deleted'}."
             )
-            return HttpResponseRedirect(back if left else reverse("admin:index"))
+            return HttpResponseRedirect(back if left else reverse("admin:pools_pool_changelist"))
     return admin.render_form_page(
         request,
         form,
         title=f"Archive {root.name}",
         button=f"Archive {root.name}",
-        crumbs=[("Pools", reverse("admin:index")), (root.name, back)],
+        crumbs=[("Pools", reverse("admin:pools_pool_changelist")), (root.name, back)],
         danger=True,
         extra={"version": root.version},
         lead=f"{root.name} accepts no more work and leaves the lists; its archived subpools and its history stay, and "

@@ -96,4 +96,4 @@ def pool_url(name: str) -> str:
 
 def pool_breadcrumbs(pool: Pool | None) -> Breadcrumbs:
     """The pages above a change of a pool's tree."""
-    return [("Pools", reverse("admin:index")), *([(pool.name, pool_url(pool.name))] if pool else [])]
+    return [("Pools", reverse("admin:pools_pool_changelist")), *([(pool.name, pool_url(pool.name))] if pool else [])]

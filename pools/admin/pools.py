@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.filters import PoolTreeFilterSet
 from pools.admin.pool_changes import archive_pool_page, configure_pool_page, create_pool_page
 from pools.admin.subpools import (
     create_subpool_page,
@@ -22,7 +23,7 @@ from pools.domain.roles import Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, Pool
 from pools.permissions import get_visible_pool, get_visible_root
-from pools.selectors import leaf_holders, pool_tree
+from pools.selectors import leaf_holders, platform_totals, pool_tree
 from pools.selectors.backend_capacity import oversubscription_warnings, read_capacities
 
 MAX_ENTRIES_SHOWN = 8
@@ -30,7 +31,7 @@ MAX_ENTRIES_SHOWN = 8
 
 @admin.register(Pool)
 class PoolAdmin(PolicyAdmin):
-    """Pools by name. The list of them is the dashboard."""
+    """Pools by name."""
 
     def extra_urls(self) -> list[URLPattern]:
         def on_pool(view: Callable[[PolicyAdmin, HttpRequest, str], HttpResponse]) -> Any:
@@ -51,7 +52,19 @@ class PoolAdmin(PolicyAdmin):
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponseRedirect(reverse("admin:index"))
+        actor = actor_of(request)
+        visible = Pool.objects.visible_to(actor).roots()
+        filters = PoolTreeFilterSet(request, visible)
+        return self.render_page(
+            request,
+            "osmo/pools.html",
+            title="Pools",
+            totals=platform_totals.platform_totals(actor),
+            pool_page=pool_tree.pool_trees(filters.qs, page=request.GET.get("page", "1")),
+            filters=filters,
+            warnings=oversubscription_warnings(actor, read_capacities(visible.values("backend")).values()),
+            may_configure=is_allowed(actor, Permission.POOL_CONFIGURE),
+        )
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         actor = actor_of(request)
@@ -68,7 +81,7 @@ class PoolAdmin(PolicyAdmin):
             request,
             "osmo/pool.html",
             title=root.name,
-            crumbs=[("Pools", reverse("admin:index"))],
+            crumbs=[("Pools", reverse("admin:pools_pool_changelist"))],
             pool=root,
             tree=tree,
             draining=[(row, held[row.name]) for row in draining_rows],

@@ -11,6 +11,9 @@ from pools.models.membership import account_start
 from pools.models.pool import Pool
 from pools.models.triggers import AppendOnlyTrigger, DerivedTrigger, NoTruncateTrigger
 
+IS_CONFIGURATION = ~Q(action__startswith="workflow.")
+"""Entries that are not of work; they are few among those of workflows, so they have an index of their own."""
+
 
 class TransactionIdField(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
     """PostgreSQL's 64-bit transaction id. With it a reader distinguishes entries whose order is final from entries
@@ -59,6 +62,7 @@ class AuditEntry(models.Model):
             models.Index(fields=["pool_id", "-id"], name="audit_pool"),
             # Earlier configurations are read from the entries of a pool itself, which are few among those of its work.
             models.Index(fields=["pool_id", "-id"], name="audit_pool_config", condition=Q(action__startswith="pool.")),
+            models.Index(fields=["-id"], name="audit_configuration", condition=IS_CONFIGURATION),
             models.Index(fields=["actor", "-id"], name="audit_actor"),
             models.Index(fields=["owner", "-id"], name="audit_owner"),
             models.Index(fields=["time"], name="audit_time"),

@@ -15,9 +15,15 @@ from pools.domain.audit_messages import audit_message
 from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry
+from pools.models.audit import IS_CONFIGURATION, AuditQuerySet
 
 _ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00\Z")
 _ID_DIGITS = 12
+
+
+def configuration_entries(actor: Actor) -> AuditQuerySet:
+    """The entries that `actor` may see, without those of work: of pools, cohorts, clusters, users, quotas."""
+    return AuditEntry.objects.visible_to(actor).filter(IS_CONFIGURATION)
 
 
 def entry_body(entry: AuditEntry) -> dict[str, Any]:

@@ -40,7 +40,11 @@ def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) 
     return {pk: BackendCapacity(name, quota or 0, total) for pk, name, quota, total in found}
 
 
+def oversubscription_warning(actor: Actor, capacity: BackendCapacity) -> str:
+    """The warning about an oversubscribed backend; with numbers for platform readers, who see all its pools."""
+    return oversubscription_message(capacity) if actor.can_read_all else oversubscription_notice(capacity)
+
+
 def oversubscription_warnings(actor: Actor, capacities: Iterable[BackendCapacity]) -> list[str]:
-    """The warning for each oversubscribed backend; with numbers for platform readers, who see all its pools."""
-    write = oversubscription_message if actor.can_read_all else oversubscription_notice
-    return [write(each) for each in capacities if each.is_oversubscribed]
+    """The warning for each oversubscribed backend."""
+    return [oversubscription_warning(actor, each) for each in capacities if each.is_oversubscribed]

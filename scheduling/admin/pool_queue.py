@@ -53,7 +53,7 @@ def pool_queue_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Http
         "osmo/queue.html",
         title=f"Queue of {root.name}",
         crumbs=[
-            ("Pools", reverse("admin:index")),
+            ("Pools", reverse("admin:pools_pool_changelist")),
             (root.name, reverse("admin:pools_pool_change", args=[root.name])),
         ],
         pool=root,

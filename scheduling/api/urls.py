@@ -6,6 +6,7 @@ from django.urls import URLPattern, path
 
 from scheduling.api import (
     gpu_quotas,
+    overview,
     pending_queue,
     podgroups,
     pool_lists,
@@ -40,6 +41,7 @@ urlpatterns: list[URLPattern] = [
     path("workflow/<str:name>/tag", workflows.WorkflowTags.as_view()),
     path("tag", workflows.TagList.as_view()),
     path("task", tasks.TaskList.as_view()),
+    path("overview", overview.OverviewDetail.as_view()),
     path("queue", pending_queue.PendingQueueList.as_view()),
     path("simulate", simulation.Simulation.as_view()),
     path("podgroup/validate", podgroups.PodGroupValidation.as_view()),

@@ -9,16 +9,17 @@ and named (`Workflow.visible_to`, D10); messages only count the other work.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from pools.domain.amounts import Amount, as_json, is_gpu
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend
 from scheduling.apps import scheduling_app
 from scheduling.domain.engine.explain import Reason
-from scheduling.models import Workflow
+from scheduling.models import Group, Workflow
 from scheduling.selectors.pending_queue import WAITING_STATUSES, GangOwner, PendingGang, PendingQueue, recent_arrivals
 
 
@@ -99,6 +100,29 @@ def waiting_gangs_of(actor: Actor, workflow: Workflow) -> dict[str, WaitingGang]
         found |= recent_arrivals(backend, queue, requested - found.keys())
     reader = _QueueReader(actor, queue)
     return {group.name: reader.render(found[group.pk]) for group in groups if group.pk in found}
+
+
+def waiting_gangs_of_many(actor: Actor, workflows: Iterable[Workflow]) -> dict[str, WaitingGang]:
+    """By workflow, its first gang that waits. The caller has loaded the pools with their backends and checked that
+    `actor` may see the workflows. One query, and for each backend with such gangs those of its queue."""
+    by_id = {workflow.pk: workflow for workflow in workflows}
+    groups = Group.objects.filter(workflow__in=by_id, status__in=WAITING_STATUSES).order_by("position")
+    by_backend: dict[Backend, list[tuple[str, UUID]]] = {}
+    for group, workflow_id in groups.values_list("pk", "workflow"):
+        workflow = by_id[workflow_id]
+        if (backend := workflow.root_pool.backend) is not None:
+            by_backend.setdefault(backend, []).append((workflow.name, group))
+    found: dict[str, WaitingGang] = {}
+    for backend, requested in by_backend.items():
+        queue = scheduling_app().pending_queues.get_available(backend, {group for _, group in requested})
+        missing = {group for _, group in requested if group not in queue.by_group}
+        late = recent_arrivals(backend, queue, missing) if queue.is_large else {}
+        reader = _QueueReader(actor, queue)
+        for name, group in requested:
+            gang = queue.by_group.get(group) or late.get(group)
+            if gang is not None and name not in found:
+                found[name] = reader.render(gang)
+    return found
 
 
 class _QueueReader:

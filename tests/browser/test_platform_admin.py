@@ -20,8 +20,9 @@ def test_every_main_page(scene: PoolScene, signed_in: Callable[..., Any], colour
     (entry,) = scene.stack.query("SELECT max(id) AS id FROM pools_auditentry")
     for name, address in {
         "home": "/",
-        "draining": "/?show=draining",
-        "none": "/?q=nothing-has-this-name",
+        "pools": "/pools/pool/",
+        "draining": "/pools/pool/?show=draining",
+        "none": "/pools/pool/?q=nothing-has-this-name",
         "pool": scene.pool_page,
         "pool-create": "/pools/pool/create/",
         "pool-configure": f"/pools/pool/{scene.pool}/configuration/",

@@ -152,6 +152,7 @@ def test_a_pool_without_a_role_does_not_exist(scene: PoolScene, signed_in: Calla
     foreign.create_subpool("a", 10)
     tab = signed_in(scene.pool_admin)
     assert foreign.pool not in tab.open("/").inner_text("main")
+    assert foreign.pool not in tab.open("/pools/pool/").inner_text("main")
     addresses = [
         foreign.pool_page,
         f"/pools/pool/{foreign.pool}--a/change/",
@@ -181,6 +182,7 @@ def test_phone_and_dark(scene: PoolScene, signed_in: Callable[..., Any]) -> None
     tab = signed_in(scene.pool_admin, **PHONE, color_scheme="dark")
     for name, address in {
         "home": "/",
+        "pools": "/pools/pool/",
         "pool": scene.pool_page,
         "resize": f"/pools/pool/{scene.pool}/subpools/a/resize/",
         "workflows": "/scheduling/workflow/",
@@ -196,5 +198,5 @@ def test_phone_and_dark(scene: PoolScene, signed_in: Callable[..., Any]) -> None
     page = tab.open("/")
     page.get_by_role("button", name="Menu").focus()
     page.keyboard.press("Enter")
-    page.get_by_role("link", name="Workflows").click()
+    page.get_by_role("link", name="Workflows", exact=True).click()
     page.wait_for_url(re.compile("/scheduling/workflow/"))

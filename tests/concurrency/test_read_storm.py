@@ -169,8 +169,8 @@ class Reader:
             yield from check_metrics(answer.content.decode())
         elif path == "/pools/pool/team/change/":
             yield from check_pool_page(answer.context["tree"])
-        elif path == "/" and self.sees_all:
-            yield from check_dashboard(answer.context)
+        elif path == "/pools/pool/" and self.sees_all:
+            yield from check_pools_page(answer.context)
         if path == "/api/queue" and self.sees_all and not answer.json()["more_entries"]:
             yield from check_positions(answer.json()["entries"])
 
@@ -275,14 +275,13 @@ def check_pool_page(tree: Any) -> Iterator[str]:
             yield f"{key}: {total} is not the sum of {parts}"
 
 
-def check_dashboard(context: Mapping[str, Any]) -> Iterator[str]:
+def check_pools_page(context: Mapping[str, Any]) -> Iterator[str]:
     """The totals above the list are the sums of the pools in it."""
     trees = context["pool_page"].trees
     for tree in trees:
         yield from check_pool_page(tree)
-    totals, work = context["totals"], context["work"]
+    totals = context["totals"]
     sums = {
-        "live_workflows": work.running + work.pending,
         "quota": totals.quota,
         "total_usage": totals.used,
     }
@@ -299,7 +298,7 @@ JSON_CHECKS: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "/api/queue": check_queue,
     "/api/configs/gpu_quota/team-a": check_gpu_quota,
 }
-CHECKED = (*JSON_CHECKS, "/metrics", "/", "/pools/pool/team/change/", "/api/workflow/running-1")
+CHECKED = (*JSON_CHECKS, "/metrics", "/pools/pool/", "/pools/pool/team/change/", "/api/workflow/running-1")
 
 
 def _read_everything(rounds: int, *, share: int = 1, every_user: bool = True, pause: float = 0.0) -> list[str]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import OperationalError
+from django.utils import timezone
+from django_celery_beat.models import PeriodicTask
 from django_celery_beat.schedulers import DatabaseScheduler
 from kombu.exceptions import OperationalError as BrokerError
 
 from osmo_admin import heartbeat
 from osmo_admin.beat import RETRY_SECONDS, Scheduler
 from osmo_admin.celery import app
+from scheduling.services.periodic_tasks import FIND_SILENT, ensure_periodic_tasks
 from tests.support.services import Services
 
 
@@ -47,3 +52,20 @@ def test_a_defect_is_raised(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(DatabaseScheduler, "tick", fail)
     with pytest.raises(KeyError):
         scheduler.tick()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_last_run_is_stored_with_every_run(running_services: Services) -> None:
+    """The page of background jobs and the search for late jobs read the row; a run in memory would be minutes old."""
+    ensure_periodic_tasks()
+    long_ago = timezone.now() - timedelta(hours=1)
+    PeriodicTask.objects.exclude(name=FIND_SILENT).update(enabled=False)
+    PeriodicTask.objects.filter(name=FIND_SILENT).update(last_run_at=long_ago, total_run_count=0)
+    scheduler = Scheduler(app=app)
+    scheduler._last_sync = time.monotonic()  # as in a process that stored its rows a moment ago
+    scheduler.tick()
+    scheduler.tick()
+    row = PeriodicTask.objects.get(name=FIND_SILENT)
+    assert row.total_run_count == 1
+    assert row.last_run_at is not None
+    assert row.last_run_at > long_ago

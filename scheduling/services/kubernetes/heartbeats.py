@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from django.db.models import Q
 from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.transactions import change
+from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
 from scheduling.kube import errors
 from scheduling.kube.error_messages import condition_reason
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services import notifications
-
-HEARTBEAT_LIFETIME = timedelta(minutes=2)
-"""A backend whose last heartbeat is older is OFFLINE."""
 
 _ASKED_FOR_A_PAUSE = condition_reason(errors.TooManyRequests(""))
 

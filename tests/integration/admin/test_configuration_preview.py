@@ -100,7 +100,7 @@ def test_a_promise_beyond_the_nodes_is_a_warning_everywhere(as_person: Callable[
     assert _dry_run_as_root(as_person, {"resources": {"gpu": {"guarantee": 49}}})["warnings"] == []
     result = patch_pool(actor=SYSTEM, name="other", patch={"resources": {"gpu": {"guarantee": 60}}})
     assert [text for text in result.warnings if "sim has 160 GPUs" in text]
-    for page in ("/", "/pools/pool/other/change/"):
+    for page in ("/pools/pool/", "/pools/pool/other/change/"):
         assert "sim has 160 GPUs" in root.get(page).content.decode()
 
 

@@ -39,7 +39,7 @@ def _grow() -> None:
 @pytest.mark.parametrize(
     ("address", "most"),
     [
-        ("/", 19),
+        ("/pools/pool/", 19),
         ("/pools/pool/team/change/", 19),
         ("/scheduling/workflow/", 9),
         ("/pools/auditentry/", 9),
@@ -85,7 +85,7 @@ def test_filters_of_the_tree(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
 
     def shown(query: str) -> list[str]:
-        return [tree.pool.name for tree in root.get(f"/?{query}").context["pool_page"].trees]
+        return [tree.pool.name for tree in root.get(f"/pools/pool/?{query}").context["pool_page"].trees]
 
     assert shown("") == ["other", "team", "team-admin"]
     assert shown("q=team") == ["team", "team-admin"]
@@ -110,19 +110,19 @@ def test_filters_of_the_tree(as_person: Callable[[str], Client]) -> None:
     assert shown("show=maintenance") == ["team-admin"]
     root.post("/pools/pool/team-admin/archive/", {"version": Pool.objects.get(name="team-admin").version})
     assert shown("show=archived") == []
-    assert "No pool matches" in root.get("/?show=archived").content.decode()
+    assert "No pool matches" in root.get("/pools/pool/?show=archived").content.decode()
 
 
 def test_more_pools_than_a_page(as_person: Callable[[str], Client]) -> None:
     for number in range(pool_tree.POOLS_PER_PAGE):
         put_pool(actor=SYSTEM, name=f"p{number:02}", body={"backend": "sim", "resources": {"gpu": {"guarantee": 1}}})
     root = as_person("root")
-    first, last = root.get("/"), root.get("/?page=2&show=")
+    first, last = root.get("/pools/pool/"), root.get("/pools/pool/?page=2&show=")
     assert len(first.context["pool_page"].trees) == pool_tree.POOLS_PER_PAGE
     assert len(last.context["pool_page"].trees) == 3
     assert "?page=2" in first.content.decode()
-    assert root.get("/?page=nonsense").status_code == 200
-    assert root.get("/?page=99999999999").status_code == 200
+    assert root.get("/pools/pool/?page=nonsense").status_code == 200
+    assert root.get("/pools/pool/?page=99999999999").status_code == 200
 
 
 def test_workflows_by_their_filters(as_person: Callable[[str], Client]) -> None:

@@ -19,6 +19,7 @@ DIVIDE_TEAM = frozenset({"root", "chief"})
 # address: (users who get 200, the status of all others)
 PAGES = {
     "/": (EVERYBODY, 403),
+    "/pools/pool/": (EVERYBODY, 403),
     "/scheduling/workflow/": (EVERYBODY, 403),
     "/pools/auditentry/": (EVERYBODY, 403),
     "/pools/accesstoken/": (EVERYBODY, 403),
@@ -142,13 +143,13 @@ def test_a_pool_shows_only_permitted_actions(as_person: Callable[[str], Client])
 
 
 def test_lists_and_totals_contain_only_visible_pools(as_person: Callable[[str], Client]) -> None:
-    stranger = as_person("stranger").get("/")
+    stranger = as_person("stranger").get("/pools/pool/")
     assert [tree.pool.name for tree in stranger.context["pool_page"].trees] == ["other"]
     assert stranger.context["totals"].quota == 50
-    nobody = as_person("nobody").get("/")
+    nobody = as_person("nobody").get("/pools/pool/")
     assert nobody.context["pool_page"].trees == []
     assert "No pools that you may see" in nobody.content.decode()
-    root = as_person("root").get("/")
+    root = as_person("root").get("/pools/pool/")
     assert root.context["totals"].quota == 160
 
 

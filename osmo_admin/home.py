@@ -1,0 +1,93 @@
+"""The home page: is anything wrong, where does my work stand, who waits, which quota is idle, what changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.contrib.admin import AdminSite
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from pools.admin.base import actor_of
+from pools.domain.names import split_name
+from pools.domain.roles import Actor, Permission, is_allowed
+from pools.models import Pool
+from pools.selectors import platform_totals, pool_tree
+from scheduling.selectors.active_work import count_active_workflows
+from scheduling.selectors.overview import read_overview
+from scheduling.selectors.problems import Problem, ProblemCode
+
+MAX_WAITING_SHOWN = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRow:
+    """A problem with the address of its page, and the one of its action with the action's name; empty without one."""
+
+    problem: Problem
+    address: str
+    action: str
+    action_address: str
+
+
+def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
+    """The overview; the number of queries does not depend on the number of pools or workflows."""
+    actor = actor_of(request)
+    overview = read_overview(actor)
+    visible = Pool.objects.visible_to(actor).roots().filter(archived=False)
+    request.current_app = site.name
+    context = {
+        **site.each_context(request),
+        "title": "Home",
+        "crumbs": (),
+        "overview": overview,
+        "problems": [_problem_row(actor, each) for each in overview.problems],
+        "waiting": overview.waiting[:MAX_WAITING_SHOWN],
+        "more_waiting": len(overview.waiting) - MAX_WAITING_SHOWN,
+        "totals": platform_totals.platform_totals(actor),
+        "work": count_active_workflows(actor),
+        "own_pools": () if actor.can_read_all else pool_tree.pool_trees(visible).trees,
+        "may_submit": actor.is_admin or bool(actor.pools_with(Permission.POOL_SUBMIT)),
+        "may_configure": is_allowed(actor, Permission.POOL_CONFIGURE),
+        "username": actor.username,
+        "actor_reads_all": actor.can_read_all,
+    }
+    return TemplateResponse(request, "osmo/home.html", context)
+
+
+def _problem_row(actor: Actor, problem: Problem) -> ProblemRow:
+    """The pages of a problem. Pages of clusters and jobs open only for platform readers."""
+    kind, _, name = problem.subject.partition("/")
+    reads_platform = is_allowed(actor, Permission.PLATFORM_READ)
+    if kind == "job":
+        return ProblemRow(problem, reverse("admin:django_celery_beat_periodictask_changelist"), "", "")
+    if kind == "gpu_quota":
+        page = reverse("admin:pools_gpuquota_change", args=[name])
+        may_write = is_allowed(actor, Permission.PLATFORM_WRITE)
+        change = reverse("admin:pools_gpuquota_configure", args=[name]) if may_write else ""
+        return ProblemRow(problem, page, "Change the caps" if change else "", change)
+    if kind == "backend":
+        page = reverse("admin:pools_backend_change", args=[name]) if reads_platform else ""
+        if problem.code == ProblemCode.OVERSUBSCRIBED:
+            return ProblemRow(problem, page, "See its pools", _pools_of(name))
+        if problem.code == ProblemCode.IDLE_QUOTA:
+            return ProblemRow(problem, "#idle-title", "Compare its pools", _pools_of(name))
+        if problem.code == ProblemCode.QUEUE_SYNC and reads_platform:
+            sync = reverse("admin:scheduling_queuesync_change", args=[name])
+            return ProblemRow(problem, sync, "Compare and re-apply", sync)
+        return ProblemRow(problem, page, "", "")
+    return _pool_problem_row(problem, name)
+
+
+def _pool_problem_row(problem: Problem, name: str) -> ProblemRow:
+    root = split_name(name).parent
+    page = reverse("admin:pools_pool_change", args=[root])
+    if problem.code == ProblemCode.LONG_WAIT:
+        return ProblemRow(problem, page, "See the queue", reverse("admin:scheduling_workflow_queue", args=[root]))
+    work = f"{reverse('admin:scheduling_workflow_changelist')}?pool={name}&status=active"
+    return ProblemRow(problem, page, "See the work that holds it", work)
+
+
+def _pools_of(backend: str) -> str:
+    return f"{reverse('admin:pools_pool_changelist')}?backend={backend}"

@@ -1,0 +1,229 @@
+"""The states that somebody should look at: silent clusters, differing queues, late jobs, quotas that no node covers,
+GPU quota alerts, long drains, long waits, and idle quota beside waiting work.
+
+Each search is one query, however many pools and workflows there are, and names only what its reader may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from django.db import connection
+from django.db.models import Count, F, Q
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+from pools.domain.quota.capacity import BackendCapacity
+from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.subpool_lifecycle import SubpoolState
+from pools.models import Backend, GpuQuota, Pool
+from pools.permissions import namespaces_for
+from pools.selectors.backend_capacity import oversubscription_warning
+from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
+from scheduling.models import QueueSync
+from scheduling.selectors.waiting_pools import IdlePool, WaitingPool
+
+LONG_DRAIN = timedelta(days=1)
+LATE_FACTOR = 3
+LATE_GRACE = timedelta(minutes=1)
+"""A background job is late after three of its intervals and a minute, which a restart may take."""
+WAIT_SAMPLES = 300
+MIN_WAIT_SAMPLES = 20
+MAX_POOLS_COMPARED = 50
+MAX_SHOWN = 20
+MAX_NAMED = 3
+_PERIODS = {
+    IntervalSchedule.DAYS: timedelta(days=1),
+    IntervalSchedule.HOURS: timedelta(hours=1),
+    IntervalSchedule.MINUTES: timedelta(minutes=1),
+    IntervalSchedule.SECONDS: timedelta(seconds=1),
+    IntervalSchedule.MICROSECONDS: timedelta(microseconds=1),
+}
+
+
+class ProblemCode(StrEnum):
+    """The kinds of problems."""
+
+    SILENT_CLUSTER = "silent_cluster"
+    OFFLINE = "offline"
+    QUEUE_SYNC = "queue_sync"
+    LATE_JOB = "late_job"
+    OVERSUBSCRIBED = "oversubscribed"
+    GPU_QUOTA = "gpu_quota"
+    LONG_DRAIN = "long_drain"
+    LONG_WAIT = "long_wait"
+    IDLE_QUOTA = "idle_quota"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem. `subject` is an object as in the audit log: `backend/sim`, `pool/team--a`, `workflow/hello-1`,
+    `gpu_quota/team-a`, `job/NAME`. `is_urgent`: work or its limits suffer now. `numbers` are GPUs, seconds or counts,
+    as their names say."""
+
+    code: ProblemCode
+    subject: str
+    message: str
+    is_urgent: bool
+    since: datetime | None = None
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+def cluster_problems(actor: Actor, now: datetime) -> Iterator[Problem]:
+    """Clusters that do not answer or are offline, and queues that differ from their desired state. One query."""
+    rows = (
+        Backend.objects.filter(pk__in=Pool.objects.visible_to(actor).roots().filter(archived=False).values("backend"))
+        if not actor.can_read_all
+        else Backend.objects.all()
+    )
+    found = rows.annotate(
+        heard_at=F("cluster_state__heartbeat_at"),
+        is_connected=Q(kubernetes__isnull=False),
+        synced=F("queue_sync__synced"),
+        sync_message=F("queue_sync__message"),
+        sync_since=F("queue_sync__since"),
+        drift=Count("queue_drift", filter=Q(queue_drift__reapplied_at=None), distinct=True),
+    ).order_by("name")
+    for row in found:
+        yield from _problems_of_backend(row, now)
+
+
+def _problems_of_backend(row: Backend, now: datetime) -> Iterator[Problem]:
+    subject, heard_at = f"backend/{row.name}", getattr(row, "heard_at", None)
+    if row.desired_offline:
+        message = f"Cluster {row.name} was set offline: its pools accept work, and nothing starts."
+        yield Problem(ProblemCode.OFFLINE, subject, message, is_urgent=False)
+    elif row.kind == Backend.Kind.KUBERNETES and getattr(row, "is_connected", False):
+        is_silent = heard_at is None or now - heard_at > HEARTBEAT_LIFETIME
+        if row.offline or is_silent:
+            message = f"Cluster {row.name} does not answer: its pools are offline, and nothing starts there."
+            yield Problem(ProblemCode.SILENT_CLUSTER, subject, message, is_urgent=True, since=heard_at)
+    drift: int = getattr(row, "drift", 0)
+    if drift:
+        fields = "1 field" if drift == 1 else f"{drift} fields"
+        message = f"{fields} of the queues of cluster {row.name} differ: another client changed them."
+        yield Problem(ProblemCode.QUEUE_SYNC, subject, message, is_urgent=True, numbers={"fields": drift})
+    elif getattr(row, "synced", None) == QueueSync.Synced.FALSE:
+        message = f"The queues of cluster {row.name} are not in sync: {getattr(row, 'sync_message', '')}"
+        yield Problem(ProblemCode.QUEUE_SYNC, subject, message, is_urgent=True, since=getattr(row, "sync_since", None))
+
+
+def oversubscribed_backends(actor: Actor, capacities: Sequence[BackendCapacity]) -> Iterator[Problem]:
+    """Backends with more quota than GPUs. No query."""
+    for each in capacities:
+        if each.is_oversubscribed:
+            numbers = {"quota": each.quota, "gpus": each.gpus or 0} if actor.can_read_all else {}
+            yield Problem(
+                ProblemCode.OVERSUBSCRIBED,
+                f"backend/{each.backend}",
+                oversubscription_warning(actor, each),
+                is_urgent=False,
+                numbers=numbers,
+            )
+
+
+def gpu_quota_alerts(actor: Actor) -> Iterator[Problem]:
+    """GPU quotas that are exceeded or in alert. Two queries, one for platform readers."""
+    namespaces = namespaces_for(actor)
+    rows = GpuQuota.objects.exclude(alerting=[], conditions=[])
+    if namespaces is not None:
+        rows = rows.filter(namespace__in=namespaces)
+    found = rows.order_by("namespace").values_list("namespace", "alerting", "alert_since", "conditions")
+    for namespace, alerting, since, conditions in found:
+        exceeded = next((each for each in conditions if each["type"] == "Exceeded" and each["status"] == "True"), None)
+        if exceeded is not None:
+            message = f"Namespace {namespace} uses more than its GPU quota."
+        elif alerting:
+            message = f"Namespace {namespace} is near its GPU quota: {', '.join(alerting)}."
+        else:
+            continue
+        yield Problem(
+            ProblemCode.GPU_QUOTA, f"gpu_quota/{namespace}", message, is_urgent=exceeded is not None, since=since
+        )
+
+
+def long_drains(actor: Actor, now: datetime) -> Iterator[Problem]:
+    """Subpools that drain for more than a day. One query."""
+    rows = (
+        Pool.objects.visible_to(actor)
+        .filter(subpool_state=SubpoolState.DELETING, updated_at__lt=now - LONG_DRAIN)
+        .order_by("updated_at")
+        .values_list("name", "updated_at", "usage__live_workflows", "usage__total_usage")
+    )
+    for name, since, workflows, gpus in rows[:MAX_SHOWN]:
+        work = "1 active workflow holds" if workflows == 1 else f"{workflows} active workflows hold"
+        message = f"Subpool {name} drains for more than a day: {work} {gpus} GPU{'' if gpus == 1 else 's'}."
+        numbers = {"workflows": workflows, "gpus": gpus}
+        yield Problem(ProblemCode.LONG_DRAIN, f"pool/{name}", message, False, since, numbers)
+
+
+def late_jobs(actor: Actor, now: datetime) -> Iterator[Problem]:
+    """Background jobs that did not run for several of their intervals; for platform readers. One query."""
+    if not is_allowed(actor, Permission.PLATFORM_READ):
+        return
+    rows = PeriodicTask.objects.filter(enabled=True, interval__isnull=False).select_related("interval")
+    for row in rows.order_by("name"):
+        every = _PERIODS[row.interval.period] * row.interval.every
+        if row.last_run_at is not None and now - row.last_run_at > LATE_FACTOR * every + LATE_GRACE:
+            message = (
+                f"Background job “{row.name}” is late: it should run every {row.interval.every} {row.interval.period}."
+            )
+            yield Problem(ProblemCode.LATE_JOB, f"job/{row.name}", message, is_urgent=True, since=row.last_run_at)
+
+
+# The waits of the newest submissions of a pool, so that the cost does not grow with its history.
+_USUAL_WAITS = f"""
+    SELECT root.id, waits.p90
+    FROM unnest(%s::bigint[]) AS root (id) CROSS JOIN LATERAL (
+        SELECT percentile_cont(0.9) WITHIN GROUP (ORDER BY extract(epoch FROM newest.start_time - newest.submit_time))
+            AS p90, count(*) AS samples
+        FROM (
+            SELECT start_time, submit_time FROM scheduling_workflow
+            WHERE root_pool_id = root.id AND submit_time > %s ORDER BY submit_time DESC LIMIT {WAIT_SAMPLES * 4}
+        ) newest WHERE newest.start_time IS NOT NULL
+    ) waits WHERE waits.samples >= {MIN_WAIT_SAMPLES}
+"""
+USUAL_WAIT_WINDOW = timedelta(days=30)
+MIN_LONG_WAIT = timedelta(minutes=1)
+
+
+def long_waits(waiting: Sequence[WaitingPool], now: datetime) -> Iterator[Problem]:
+    """Pools in which a gang waits longer than nine of ten waited. One query, none if nothing waits."""
+    oldest = sorted(waiting, key=lambda each: each.since)[:MAX_POOLS_COMPARED]
+    if not oldest:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_USUAL_WAITS, [[each.pool_id for each in oldest], now - USUAL_WAIT_WINDOW])
+        usual = dict(cursor.fetchall())
+    for each in oldest:
+        waited, p90 = now - each.since, usual.get(each.pool_id)
+        if p90 is None or waited < MIN_LONG_WAIT or waited.total_seconds() <= p90:
+            continue
+        message = (
+            f"In pool {each.pool} work waits longer than usual: nine of ten workflows started within "
+            f"{_length_text(p90)}."
+        )
+        numbers = {"waited_seconds": int(waited.total_seconds()), "p90_seconds": int(p90), "gangs": each.gangs}
+        yield Problem(ProblemCode.LONG_WAIT, f"pool/{each.pool}", message, False, each.since, numbers)
+
+
+def idle_quota(waiting: Sequence[WaitingPool], idle: Sequence[IdlePool]) -> Iterator[Problem]:
+    """Clusters with idle quota on which other work waits. No query."""
+    pools: dict[str, list[IdlePool]] = {}
+    for pool in idle:
+        pools.setdefault(pool.backend, []).append(pool)
+    for backend, found in pools.items():
+        gpus = sum(each.gpus for each in waiting if each.backend == backend)
+        listed = ", ".join(f"{each.pool} {each.idle} of {each.quota}" for each in found[:MAX_NAMED])
+        message = f"On cluster {backend} quota is idle ({listed}), while work that needs {gpus} GPUs waits."
+        numbers = {"idle": sum(each.idle for each in found), "waiting": gpus}
+        yield Problem(ProblemCode.IDLE_QUOTA, f"backend/{backend}", message, False, None, numbers)
+
+
+def _length_text(seconds: float) -> str:
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"

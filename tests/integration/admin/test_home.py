@@ -1,0 +1,173 @@
+"""The home page and `/api/overview`: each problem is found, named, linked, and shown only to its readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, GpuQuota, KubernetesSettings, Pool
+from pools.services.pools import patch_pool
+from pools.services.subpools import create_subpool, delete_subpool
+from scheduling.models import Group
+from scheduling.selectors.problems import long_drains
+from scheduling.services.simulated.reconcile import reconcile_backend
+from tests.integration.admin.conftest import run_cycles, submit_workflow
+
+
+def _overview(client: Client) -> dict[str, Any]:
+    answer = client.get("/api/overview")
+    assert answer.status_code == 200, answer.content.decode()
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def _codes(client: Client) -> set[tuple[str, str]]:
+    return {(each["code"], each["subject"]) for each in _overview(client)["problems"]}
+
+
+def _shown(client: Client) -> set[tuple[str, str]]:
+    rows = client.get("/").context["problems"]
+    return {(str(row.problem.code), row.problem.subject) for row in rows}
+
+
+def test_a_healthy_installation_says_so(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    assert _codes(root) == set()
+    assert "Nothing is wrong" in root.get("/").content.decode()
+
+
+def test_idle_quota_beside_waiting_work(as_person: Callable[[str], Client]) -> None:
+    for number in range(6):
+        submit_workflow("team--a", gpus=8, name=f"many{number}")
+    run_cycles()
+    root = as_person("root")
+    body = _overview(root)
+    assert (body["waiting_gangs"], body["waiting_gpus"]) == (3, 24)
+    assert body["waiting"][0] | {"since": ""} == {
+        "pool": "team", "backend": "sim", "gangs": 3, "gpus": 24, "since": "",
+    }  # fmt: skip
+    assert {each["pool"]: each["idle"] for each in body["idle"]} == {"team": 76, "other": 50, "team-admin": 10}
+    assert ("idle_quota", "backend/sim") in _codes(root)
+    assert "team 76 of 100, other 50 of 50, team-admin 10 of 10" in root.get("/").content.decode()
+    assert _codes(as_person("stranger")) == set()
+
+
+def test_a_drain_of_more_than_a_day(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("other--x", gpus=8, username="root", name="leaving")
+    run_cycles()
+    delete_subpool(actor=SYSTEM, parent="other", subpool_name="x")
+    root = as_person("root")
+    assert ("long_drain", "pool/other--x") not in _codes(root)
+    later = timezone.now() + timedelta(hours=25)
+    (found,) = long_drains(SYSTEM, later)
+    assert found.subject == "pool/other--x"
+    assert dict(found.numbers) == {"workflows": 1, "gpus": 8}
+
+
+def test_oversubscribed_offline_and_gpu_quota(as_person: Callable[[str], Client]) -> None:
+    patch_pool(actor=SYSTEM, name="other", patch={"resources": {"gpu": {"guarantee": 999}}})
+    Backend.objects.filter(name="sim").update(offline=True)
+    exceeded = {"type": "Exceeded", "status": "True"}
+    GpuQuota.objects.create(namespace="lab", spec={}, conditions=[exceeded])
+    GpuQuota.objects.create(namespace="calm", spec={}, conditions=[{"type": "Exceeded", "status": "False"}])
+    root = as_person("root")
+    expected = {("oversubscribed", "backend/sim"), ("offline", "backend/sim"), ("gpu_quota", "gpu_quota/lab")}
+    assert _codes(root) == _shown(root) == expected
+    chief = _overview(as_person("chief"))["problems"]
+    assert {each["code"] for each in chief} == {"oversubscribed", "offline"}
+    assert "999" not in str(chief), "the sum of the quotas would tell a pool admin of other pools"
+    text = root.get("/").content.decode()
+    assert "/pools/pool/?backend=sim" in text
+    assert "/pools/gpuquota/lab/change/" in text
+
+
+def test_a_silent_cluster(as_person: Callable[[str], Client]) -> None:
+    prod = Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod-ns")
+    assert _codes(as_person("root")) == set(), "a cluster that was never connected is not silent"
+    KubernetesSettings.objects.create(backend=prod, access=KubernetesSettings.Access.IN_CLUSTER)
+    assert ("silent_cluster", "backend/prod") in _codes(as_person("root"))
+    assert ("silent_cluster", "backend/prod") not in _codes(as_person("chief"))
+
+
+def test_a_late_background_job(as_person: Callable[[str], Client]) -> None:
+    interval = IntervalSchedule.objects.create(every=30, period=IntervalSchedule.SECONDS)
+    last = timezone.now() - timedelta(seconds=30 * 3 + 61)
+    job = PeriodicTask.objects.create(name="count", task="count", interval=interval, last_run_at=last)
+    root = as_person("root")
+    assert ("late_job", "job/count") in _codes(root)
+    assert _codes(as_person("chief")) == set()
+    PeriodicTask.objects.filter(pk=job.pk).update(last_run_at=timezone.now() - timedelta(seconds=80))
+    assert _codes(root) == set()
+
+
+def test_a_wait_longer_than_usual(as_person: Callable[[str], Client]) -> None:
+    for number in range(20):
+        submit_workflow("team", gpus=1, name=f"usual{number}")
+    run_cycles()
+    for number in range(4):
+        submit_workflow("team--a", gpus=16, name=f"late{number}")
+    run_cycles()
+    root = as_person("root")
+    assert ("long_wait", "pool/team") not in _codes(root)
+    Group.objects.filter(status="SCHEDULING").update(ready_at=timezone.now() - timedelta(hours=2))
+    assert ("long_wait", "pool/team") in _codes(root)
+    found = next(each for each in _overview(root)["problems"] if each["code"] == "long_wait")
+    assert found["numbers"]["waited_seconds"] >= 7200
+
+
+def test_my_work_comes_first_with_its_reason(as_person: Callable[[str], Client]) -> None:
+    for number in range(3):
+        submit_workflow("team--b", gpus=8, name=f"mine{number}")
+    run_cycles()
+    worker = as_person("worker")
+    mine = {each["workflow"]: each for each in _overview(worker)["mine"]}
+    assert mine["mine0-1"]["status"] == "RUNNING"
+    assert mine["mine0-1"]["message"] is None
+    assert mine["mine2-1"]["position"] == 1
+    assert "quota" in mine["mine2-1"]["message"]
+    text = worker.get("/").content.decode()
+    assert text.index("My work") < text.index("Who waits")
+    assert mine["mine2-1"]["message"] in text
+    assert _overview(as_person("stranger"))["mine"] == []
+
+
+def test_changes_leave_out_work(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", gpus=1)
+    changes = _overview(as_person("root"))["changes"]
+    assert changes
+    assert not [each for each in changes if each["action"].startswith("workflow.")]
+    assert {each["object"].split("/")[0] for each in _overview(as_person("worker"))["changes"]} <= {"user"}
+
+
+@pytest.mark.parametrize("address", ["/", "/api/overview"])
+def test_the_number_of_queries_is_constant(as_person: Callable[[str], Client], address: str) -> None:
+    root = as_person("root")
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            assert root.get(address).status_code == 200
+        return len(seen)
+
+    for number in range(2):
+        submit_workflow("team--b", gpus=16, name=f"w{number}")
+    run_cycles()
+    queries()
+    before = queries()
+    for number in range(5):
+        patch_pool(actor=SYSTEM, name="other", patch={"resources": {"gpu": {"guarantee": 100 + number}}})
+        create_subpool(actor=SYSTEM, parent="other", subpool_name=f"more{number}", quota=2)
+        submit_workflow(f"other--more{number}", gpus=2, username="root", priority="LOW", name=f"o{number}")
+        submit_workflow("team--b", gpus=16, name=f"v{number}")
+    reconcile_backend(Backend.objects.get(name="sim").pk)
+    assert queries() <= before + 2  # the own work of root, and the reasons of its cluster
+    assert before <= 24
+    assert Pool.objects.count() > 8
