@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from environs import EnvError
-
 from osmo_admin.ops.errors import OperationError
 from pools.domain.errors import DomainError
 
@@ -30,12 +28,18 @@ def error_message(problem: Exception) -> str | None:
     if isinstance(problem, DomainError):
         details = [f"  {each.path}: {each.message}" for each in problem.details if each.message not in problem.message]
         return "\n".join([problem.message, *details])
-    if isinstance(problem, OperationError | EnvError):
+    if isinstance(problem, OperationError) or _is_bad_variable(problem):
         return str(problem)
     if isinstance(problem, PermissionError):
         path = f" ({problem.filename})" if problem.filename else ""
         return f"You are not permitted to do this{path}. Run the command as the owner of the data directory."
     return _django_message(problem)
+
+
+def _is_bad_variable(problem: Exception) -> bool:
+    """True for a variable of the environment that cannot be read. Without `environs` there is no such error."""
+    environs = sys.modules.get("environs")
+    return environs is not None and isinstance(problem, environs.EnvError)
 
 
 def _django_message(problem: Exception) -> str | None:

@@ -13,13 +13,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from osmo_admin.ops.privileges import SystemAccount
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 # Loaded here and not in the child: between fork and exec only loaded code is safe to use.
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 TAIL_LINES = 20
@@ -29,19 +30,67 @@ _PLAIN = {"PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
 def parent_death_hook(death_signal: int) -> Callable[[], None]:
     """The hook that the child runs before exec: the kernel will send `death_signal` when the parent dies."""
     parent = os.getpid()
+    return lambda: request_death_signal(death_signal, parent=parent)
 
-    def request_signal() -> None:
-        if _LIBC is not None:
-            _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal)
-            if os.getppid() != parent:  # the parent died before the call
-                os._exit(1)
 
-    return request_signal
+def request_death_signal(death_signal: int, *, parent: int) -> None:
+    """In a child: the kernel will send `death_signal` when the process `parent` dies. Ends a child of a dead parent."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal)
+        if os.getppid() != parent:  # the parent died before the call
+            os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of descendants whose parent has ended (Linux only)."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def reap_adopted(own: Container[int]) -> None:
+    """Collect the exit codes of adopted processes that have ended; those in `own` are left to their owners."""
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None or ended.si_pid in own:
+            return
+        os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def plain_environment() -> dict[str, str]:
     """The environment for programs of others, such as PostgreSQL: the path, the locale and the time zone."""
     return {name: value for name, value in os.environ.items() if name in _PLAIN or name.startswith("LC_")}
+
+
+class ForkedProcess:
+    """A child of this process that another process forked; the part of `subprocess.Popen` that is needed here."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """None while it runs; afterwards the exit code, negative for a signal."""
+        self._wait(os.WNOHANG)
+        return self.returncode
+
+    def wait(self) -> int | None:
+        """Wait for its end."""
+        self._wait(0)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Signal it, if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def _wait(self, options: int) -> None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, options)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
 
 
 @dataclass(slots=True)
@@ -50,7 +99,7 @@ class ChildProcess:
 
     name: str
     log: Path
-    popen: subprocess.Popen[bytes]
+    popen: subprocess.Popen[bytes] | ForkedProcess
     stop_signal: signal.Signals = signal.SIGTERM
     started: str = field(default="")
 
@@ -86,6 +135,7 @@ def start_child(
     account: SystemAccount | None = None,
     stop_signal: signal.Signals = signal.SIGTERM,
     cwd: Path | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> ChildProcess:
     """Start `command`, its output appended to `log`; `account` (root only) is the user it runs as.
 
@@ -103,6 +153,7 @@ def start_child(
             env=plain_environment() if env is None else dict(env),
             cwd=cwd,
             start_new_session=True,
+            pass_fds=pass_fds,
             preexec_fn=parent_death_hook(stop_signal),
             **identity,
         )

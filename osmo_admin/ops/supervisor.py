@@ -23,12 +23,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from osmo_admin.ops import (
-    certificates,
     keys,
     log_files,
     orphans,
     ports,
     postgres,
+    preloader,
     process_commands,
     readiness,
     restarts,
@@ -36,8 +36,9 @@ from osmo_admin.ops import (
 )
 from osmo_admin.ops.data_directory import DataDirectory, DataDirectoryLock, write_private_file
 from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.preloader import Preloader, can_preload
 from osmo_admin.ops.privileges import can_reach, change_owner, find_database_account
-from osmo_admin.ops.processes import ChildProcess, end_group, read_tail, start_child, stop_children
+from osmo_admin.ops.processes import ChildProcess, end_group, read_tail, reap_adopted, start_child, stop_children
 from osmo_admin.ops.services import DELAYS, WINDOW_SECONDS, Service, describe_end
 
 READY_SECONDS = 90.0
@@ -86,6 +87,7 @@ class Supervisor:
         self.socket_dir: Path | None = None
         self.database: Service | None = None
         self.broker: Service | None = None
+        self.preloader: Preloader | None = None
         self.services: list[Service] = []
         self.helper: ChildProcess | None = None  # bootstrap or check, which end by themselves
         self.env: dict[str, str] = {}
@@ -126,11 +128,12 @@ class Supervisor:
             "OSMO_LOCAL_URL": self.url,
         }
         self.env = self._service_environment(runtime)
+        metrics = self._prepare_metrics_folder()
+        self._start_preloader(metrics)
         login = self._run_bootstrap()
         # The owner of the embedded database has no password, so the file keeps no secret of it.
         known = runtime if self.database is None else {**runtime, process_commands.OWNER_URL: self.owner_url}
         write_private_file(self.data.runtime, json.dumps(known, indent=2) + "\n")
-        metrics = self._prepare_metrics_folder()
         self._start_service(process_commands.WEB, process_commands.web_command(self.options.host, port), metrics)
         self._start_webhook()
         self._start_service(process_commands.WORKER, process_commands.worker_command(), metrics)
@@ -234,9 +237,28 @@ class Supervisor:
             return "admin, with the password in OSMO_ADMIN_PASSWORD"
         return f"admin / {password}   (shown this once; change it after logging in)"
 
-    def _start_service(self, name: str, command: list[str], extra_env: Mapping[str, str] | None = None) -> None:
-        env = {**self.env, **(extra_env or {})}
-        service = Service(name, lambda: start_child(name, command, log=self.data.logs / f"{name}.log", env=env))
+    def _start_service(
+        self, name: str, command: list[str], extra_env: Mapping[str, str] | None = None, *, preloads: bool = True
+    ) -> None:
+        """`preloads=False`: its environment differs in settings that are read while the program is loaded."""
+        env, log = {**self.env, **(extra_env or {})}, self.data.logs / f"{name}.log"
+        forks = self.preloader if preloads else None
+
+        def start() -> ChildProcess:
+            if forks is None:
+                return start_child(name, command, log=log, env=env)
+            return forks.start_service(name, command, log=log, env=env)
+
+        self._launch(Service(name, start))
+
+    def _start_preloader(self, metrics: Mapping[str, str]) -> None:
+        """Start to load the program for the services, while the database is prepared."""
+        if can_preload():
+            log = self.data.logs / f"{preloader.NAME}.log"
+            self.preloader = Preloader(log=log, env={**self.env, **metrics})
+            self._launch(Service(preloader.NAME, self.preloader.start))
+
+    def _launch(self, service: Service) -> None:
         service.launch()
         self.services.append(service)
         self._record_children()
@@ -246,6 +268,8 @@ class Supervisor:
         port = self.options.webhook_port
         if port is None:
             return
+        from osmo_admin.ops import certificates
+
         public_host = urlsplit(os.environ.get("OSMO_WEBHOOK_URL", "")).hostname
         hosts = {
             "localhost",
@@ -260,7 +284,7 @@ class Supervisor:
         command = process_commands.webhook_command(
             self.options.host, port, certificate.certificate, certificate.key, self.options.webhook_client_ca
         )
-        self._start_service(process_commands.WEBHOOK, command, extra_env)
+        self._start_service(process_commands.WEBHOOK, command, extra_env, preloads=False)
 
     def _prepare_metrics_folder(self) -> dict[str, str]:
         shutil.rmtree(self.data.metrics, ignore_errors=True)
@@ -310,6 +334,7 @@ class Supervisor:
         while not self._signals:
             for service in self._all_services():
                 self._keep_running(service)
+            reap_adopted({child.pid for child in _children(self._all_services())})
             if time.monotonic() - trimmed > TRIM_SECONDS:
                 log_files.trim_logs(self.data.logs)
                 trimmed = time.monotonic()
@@ -382,6 +407,8 @@ class Supervisor:
     def _stop_everything(self) -> None:
         if self._running_children():
             self.report("Stopping.")
+        if self.preloader is not None:
+            self.preloader.close()
         helpers = [self.helper] if self.helper is not None else []
         stop_children([*_children(self.services), *helpers], grace=SERVICES_GRACE)
         stop_children(_children([self.broker]), grace=BROKER_GRACE)

@@ -27,7 +27,7 @@ from tests.support.up import ADMIN_PASSWORD, UpProcess, clean_env, run_osmo_admi
 
 Start = Callable[..., UpProcess]
 # All processes of an installation, with their names in children.json.
-NAMES = {"postgres", "valkey", "web", "worker", "beat", "clusters"}
+NAMES = {"postgres", "valkey", "preloaded", "web", "worker", "beat", "clusters"}
 STOP_SECONDS = 10.0
 
 

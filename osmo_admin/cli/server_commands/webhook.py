@@ -6,15 +6,17 @@ import json
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
-from osmo_admin.ops.certificates import ServerCertificate, ensure_certificate, read_certificate
 from osmo_admin.ops.data_directory import DataDirectory
 from osmo_admin.ops.errors import OperationError
+
+if TYPE_CHECKING:
+    from osmo_admin.ops.certificates import ServerCertificate
 
 app = typer.Typer(help="Admission webhooks: a cluster sends pods and PodGroups to OSMO Admin for review.")
 
@@ -213,11 +215,15 @@ def _webhook_address(data_dir: Path | None, url: str, service: str, port: int) -
         namespace, _, name = service.partition("/")
         if not namespace or not name:
             raise OperationError(f"--service {service} is not a valid NAMESPACE/NAME of a Service.")
+        from osmo_admin.ops.certificates import ensure_certificate
+
         certificate = ensure_certificate(folder, [f"{name}.{namespace}.svc"])
         return certificate, WebhookAddress(certificate.authority, service=(namespace, name), port=port)
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
         raise OperationError("Name the address for the cluster: --url https://HOST:PORT, or --service NAMESPACE/NAME.")
+    from osmo_admin.ops.certificates import ensure_certificate
+
     certificate = ensure_certificate(folder, [parts.hostname])
     return certificate, WebhookAddress(certificate.authority, url=url)
 
@@ -228,6 +234,8 @@ def _address_text(address: Any) -> str:
 
 
 def _stored_certificate(data_dir: Path | None) -> ServerCertificate | None:
+    from osmo_admin.ops.certificates import read_certificate
+
     return read_certificate(DataDirectory.open(data_dir).webhook)
 
 

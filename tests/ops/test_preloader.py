@@ -1,0 +1,104 @@
+"""Services that begin with the whole program loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from osmo_admin.ops import preloader
+from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.preloader import Preloader
+from osmo_admin.ops.processes import ForkedProcess, read_tail, reap_adopted
+from tests.support.stack import SECRET_KEY
+
+pytestmark = pytest.mark.skipif(not preloader.can_preload(), reason="an orphan goes to the supervisor on Linux only")
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def keep_orphans() -> Iterator[None]:
+    """The process of the tests must not adopt the orphans of other tests."""
+    yield
+    ctypes.CDLL(None).prctl(36, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """An environment with which the program can be loaded; nothing listens at the address of the database."""
+    return {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(tmp_path),
+        "DATABASE_URL": "postgresql://nobody@127.0.0.1:9/none",
+        "REDIS_URL": "redis://127.0.0.1:9/0",
+        "OSMO_SECRET_KEY": SECRET_KEY,
+        "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
+    }
+
+
+def test_a_service_is_a_child_of_the_supervisor_with_its_own_environment_and_log(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "own_service.py").write_text(
+        "import os, signal, sys\n"
+        "loaded = 'osmo_admin.urls' in sys.modules\n"
+        "print(sys.argv, os.environ['COLOUR'], 'LOST' in os.environ, loaded, __name__, os.getsid(0) == os.getpid(),"
+        " flush=True)\n"
+        "signal.pause() if sys.argv[1] == 'stay' else sys.exit(7)\n"
+    )
+    log = tmp_path / "service.log"
+    preloads = Preloader(log=tmp_path / "preloaded.log", env=environment | {"LOST": "1"})
+    parent = preloads.start()
+    command = [sys.executable, "-m", "own_service"]
+    service = preloads.start_service("own", [*command, "stay"], log=log, env=environment | {"COLOUR": "green"})
+    wait_for(lambda: read_tail(log))
+    name = f"{tmp_path / 'own_service.py'}"
+    assert read_tail(log) == f"['{name}', 'stay'] green False True __main__ True", read_tail(parent.log)
+    assert Path(f"/proc/{service.pid}/cmdline").read_text().startswith("osmo-admin own")
+
+    other = preloads.start_service("other", [*command, "end"], log=log, env=environment | {"COLOUR": "red"})
+    wait_for(lambda: other.exit_code() is not None)
+    assert other.exit_code() == 7
+
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.popen.wait()
+    assert service.exit_code() is None, "no service ends with the process that forked it"
+    with pytest.raises(OperationError, match="The process that starts third"):
+        preloads.start_service("third", command, log=log, env=environment)
+
+    preloads.close()
+    service.request_stop()
+    assert service.popen.wait() == -signal.SIGTERM
+
+
+class AllBut:
+    """The other children of this process, which have their own tests."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def __contains__(self, pid: object) -> bool:
+        return pid != self.pid
+
+
+def test_an_adopted_process_leaves_no_zombie_and_an_own_one_keeps_its_exit_code() -> None:
+    own, stranger = (os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-c", f"exit({n})"]) for n in (4, 3))
+    for pid in (own, stranger):
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    reap_adopted(AllBut(stranger))
+    assert ForkedProcess(own).wait() == 4
+    reap_adopted(AllBut(stranger))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(stranger, 0)
