@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import structlog
 from django.http import HttpRequest, HttpResponse
 
+from pools.domain.page_addresses import is_preview_address
 from pools.transactions import one_snapshot, request_id
 
 
@@ -54,7 +55,8 @@ READS_WITHOUT_SNAPSHOT: Mapping[str, str] = {
 
 class SnapshotMiddleware:
     """Answer each read (GET, HEAD) from one snapshot of the database, login and page included, so that no part of an
-    answer contradicts another part.
+    answer contradicts another part. A preview is a dry run, which takes a snapshot and a transaction that is rolled
+    back.
 
     The snapshot ends before the answer is sent, so a slow client keeps nothing open; an answer that is read from the
     database while it is sent (the event stream) takes a snapshot for each part. Sessions are saved outside
@@ -65,7 +67,8 @@ class SnapshotMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.method not in {"GET", "HEAD"} or request.path_info in READS_WITHOUT_SNAPSHOT:
+        path = request.path_info
+        if request.method not in {"GET", "HEAD"} or path in READS_WITHOUT_SNAPSHOT or is_preview_address(path):
             return self.get_response(request)
         with one_snapshot():
             return self.get_response(request)

@@ -21,7 +21,7 @@ from pools.admin.cohort_forms import (
     cohort_config_from,
     format_quota_line,
 )
-from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, ResultT
+from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, ResultT, typed_input
 from pools.admin.effect_tables import changed_fields
 from pools.admin.forms import script_media
 from pools.domain.amounts import GPU, NO_LIMIT, UNLIMITED
@@ -98,7 +98,7 @@ def create_cohort_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse
     """The pages that create a cohort."""
     actor = actor_of(request)
     require_platform(actor)
-    name = request.POST.get("name", "").strip()
+    name = typed_input(request).get("name", "").strip()
 
     def execute(form: ChangeForm, version: int | None) -> CohortResult:
         return create_cohort(

@@ -11,6 +11,7 @@ from django.urls import URLPattern, path, reverse
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.cohort_changes import configure_cohort_page, create_cohort_page, delete_cohort_page
+from pools.admin.confirm_flow import change_paths
 from pools.admin.forms import script_media
 from pools.domain.roles import Permission, is_allowed
 from pools.models import AuditEntry, Cohort
@@ -28,9 +29,9 @@ class CohortAdmin(PolicyAdmin):
             return self.protect(lambda request, **arguments: view(self, request, **arguments))
 
         return [
-            path("create/", protect(create_cohort_page), name="pools_cohort_create"),
-            path("<str:name>/configuration/", protect(configure_cohort_page), name="pools_cohort_configure"),
-            path("<str:name>/delete/", protect(delete_cohort_page), name="pools_cohort_delete"),
+            *change_paths("create/", protect(create_cohort_page), name="pools_cohort_create"),
+            *change_paths("<str:name>/configuration/", protect(configure_cohort_page), name="pools_cohort_configure"),
+            *change_paths("<str:name>/delete/", protect(delete_cohort_page), name="pools_cohort_delete"),
             path("node/<str:kind>/<str:name>/", self.protect(self._node_page), name="pools_quota_node"),
         ]
 

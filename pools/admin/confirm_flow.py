@@ -1,5 +1,9 @@
 """The confirmation flow of the pages that change quotas: form, preview of the effect, confirmation, message.
 
+A preview has its own address below the form's (`preview/`, with the input in its query), to which the form redirects,
+so Back and reload work. Reading it is a dry run: it changes nothing, and is the one kind of read that needs a
+transaction in which it could (:mod:`pools.domain.page_addresses`).
+
 A `Change` holds the operation and the texts of its pages; a `Preview` holds the other contents of the pages, one for
 changes of a pool's tree and one for changes of a cohort. The preview is a dry run of the very service that the
 confirmation calls. The confirmation carries the version and the fingerprint of the state that the preview was made
@@ -13,15 +17,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.urls import URLPattern, path
+from django.utils.http import urlencode
 
 from pools.admin import forms
 from pools.admin.base import Breadcrumbs, PolicyAdmin
 from pools.domain.errors import BadInput, Busy, Conflict, Stale, Violation
+from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 
 REASON_HELP = "Optional. Recorded in the audit log beside your name."
 REFUSALS = (BadInput, Conflict, Busy)
 _CHANGED_MEANWHILE = "The configuration was changed meanwhile. This is the effect as of now."
+
+
+def change_paths(route: str, view: Any, *, name: str) -> list[URLPattern]:
+    """The addresses of a change: the form's, and the one of its preview."""
+    return [path(route, view, name=name), path(f"{route}{PREVIEW_SEGMENT}", view, name=f"{name}_preview")]
+
+
+def typed_input(request: HttpRequest) -> QueryDict:
+    """The input of a request of the flow: submitted, or in the query of a preview's address."""
+    return request.POST if request.method == "POST" else request.GET
 
 
 class ServiceResult(Protocol):
@@ -66,13 +83,15 @@ class Preview(Protocol[ResultT_contra]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[ResultT]):
-    """One change and the texts of its pages. `breadcrumbs` are the pages above, the target of the back link last.
+    """One change and the texts of its pages. `unavailable_reason` says why the present state does not allow it; then
+    there is no form. `breadcrumbs` are the pages above, the target of the back link last.
     `version` is None for a row that does not exist yet. `execute` gets the valid form and the expected version, which
     is None in the dry run."""
 
     title: str
     button: str
     danger: bool = False
+    unavailable_reason: str = ""
     breadcrumbs: Breadcrumbs
     form_class: type[ChangeForm]
     initial: Mapping[str, Any] = field(default_factory=dict)
@@ -92,22 +111,50 @@ class ConfirmFlow(Generic[ResultT]):
     change: Change[ResultT]
 
     def respond(self) -> HttpResponse:
-        """The form, the preview, or the redirect after the change."""
-        form_class = self.change.form_class
-        if self.request.method != "POST":
-            return self._form_page(form_class(initial=dict(self.change.initial)))
-        form, step = form_class(self.request.POST), self.request.POST.get("step")
+        """The form, the preview, a redirect between them, or the redirect after the change."""
+        change, request = self.change, self.request
+        if change.unavailable_reason:
+            return self.admin.render_page(
+                request,
+                "osmo/change_unavailable.html",
+                title=change.title,
+                crumbs=change.breadcrumbs,
+                status=409,
+                reason=change.unavailable_reason,
+                back=change.breadcrumbs[-1][1],
+            )
+        form_class = change.form_class
+        if request.method != "POST":
+            if not is_preview_address(request.path):
+                return self._form_page(form_class(initial=request.GET.dict() or dict(change.initial)))
+            form = form_class(request.GET)
+            return self._preview_page(form) if form.is_valid() else self._form_page(form)
+        form, step = form_class(request.POST), request.POST.get("step")
         if step == "edit":
-            return self._form_page(form_class(initial=self.request.POST.dict()))
+            return HttpResponseRedirect(f"{self._form_address}?{self._query(form)}")
         if not form.is_valid():
             return self._form_page(form)
-        return self._confirm(form) if step == "confirm" else self._preview_page(form)
+        return self._confirm(form) if step == "confirm" else self._redirect_to_preview(form)
+
+    @property
+    def _form_address(self) -> str:
+        return self.request.path.removesuffix(PREVIEW_SEGMENT)
+
+    @staticmethod
+    def _query(form: ChangeForm) -> str:
+        typed = {field.name: form.data[field.name] for field in form.visible_fields() if field.name in form.data}
+        return urlencode(typed)
+
+    def _redirect_to_preview(self, form: ChangeForm, notice: str = "") -> HttpResponse:
+        if notice:
+            self.admin.show_warning(self.request, notice)
+        return HttpResponseRedirect(f"{self._form_address}{PREVIEW_SEGMENT}?{self._query(form)}")
 
     def _form_page(self, form: ChangeForm) -> HttpResponse:
         preview = self.change.preview
         return self._render(preview.form_template, form, status=400 if form.errors else 200, **preview.form_context())
 
-    def _preview_page(self, form: ChangeForm, notice: str = "") -> HttpResponse:
+    def _preview_page(self, form: ChangeForm) -> HttpResponse:
         change, preview = self.change, self.change.preview
         results: list[ResultT] = []
         try:
@@ -120,11 +167,11 @@ class ConfirmFlow(Generic[ResultT]):
             form.add_errors(BadInput.of(violations))
             return self._form_page(form)
         seen = preview.fingerprint(effect["before"])
-        sent = {name: form.data[name] for name in form.fields if name in form.data}
+        sent = {field.name: form.data[field.name] for field in form.visible_fields() if field.name in form.data}
         return self._render(
             preview.effect_template,
             form,
-            notice=notice,
+            form_address=self._form_address,
             effect=effect,
             hidden=sent | {"seen": seen, "version": "" if change.version is None else change.version},
             **preview.effect_context(effect, results[0]),
@@ -133,11 +180,11 @@ class ConfirmFlow(Generic[ResultT]):
     def _confirm(self, form: ChangeForm) -> HttpResponse:
         preview = self.change.preview
         if form.cleaned_data["seen"] != preview.fingerprint(preview.current_state()):
-            return self._preview_page(form, notice=_CHANGED_MEANWHILE)
+            return self._redirect_to_preview(form, notice=_CHANGED_MEANWHILE)
         try:
             result = self.change.execute(form, form.cleaned_data["version"])
         except Stale:
-            return self._preview_page(form, notice=_CHANGED_MEANWHILE)
+            return self._redirect_to_preview(form, notice=_CHANGED_MEANWHILE)
         except REFUSALS as refusal:
             form.add_errors(refusal)
             return self._form_page(form)

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow
+from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, typed_input
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
 from pools.domain.amounts import encode_gpus
 from pools.domain.change_effects import NodeEffect, consequence_messages
@@ -110,7 +110,7 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
     """The pages that create a pool."""
     actor = actor_of(request)
     require_platform(actor, Permission.POOL_CONFIGURE)
-    name = request.POST.get("name", "").strip()
+    name = typed_input(request).get("name", "").strip()
 
     def execute(form: ChangeForm, version: int | None) -> PoolResult:
         return create_pool(

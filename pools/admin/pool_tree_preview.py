@@ -35,9 +35,8 @@ def no_remaining_work(effect: dict[str, Any]) -> list[Reservation]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTreePreview(Generic[ResultT]):
     """The preview of a change of the tree of `root_name`; `pool` is None if the change creates that pool.
-    `unavailable_reason` says on the form's page why the change is not possible now. `remaining_work` lists the work
-    that keeps running on a leaf that the change ends. `changes_configuration` adds the fields of the configuration that
-    change, and the effect on cohorts."""
+    `remaining_work` lists the work that keeps running on a leaf that the change ends. `changes_configuration` adds the
+    fields of the configuration that change, and the effect on cohorts."""
 
     form_template: ClassVar[str] = "osmo/change_form.html"
     effect_template: ClassVar[str] = "osmo/change_effect.html"
@@ -45,7 +44,6 @@ class PoolTreePreview(Generic[ResultT]):
     actor: Actor
     pool: Pool | None
     root_name: str
-    unavailable_reason: str = ""
     changes_configuration: bool = False
     messages: EffectMessages[ResultT] = tree_messages
     remaining_work: Callable[[dict[str, Any]], list[Reservation]] = no_remaining_work
@@ -53,7 +51,7 @@ class PoolTreePreview(Generic[ResultT]):
     def form_context(self) -> dict[str, Any]:
         """The tree as it is now."""
         tree = pool_tree.pool_trees_of([self.pool])[0] if self.pool else None
-        return {"pool": self.pool, "tree": tree, "notice": self.unavailable_reason}
+        return {"pool": self.pool, "tree": tree}
 
     def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
         """The effect on the pool's tree."""

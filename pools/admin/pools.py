@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.confirm_flow import change_paths
 from pools.admin.filters import PoolTreeFilterSet
 from pools.admin.pool_changes import archive_pool_page, configure_pool_page, create_pool_page
 from pools.admin.subpools import (
@@ -40,15 +41,16 @@ class PoolAdmin(PolicyAdmin):
         def on_subpool(view: Callable[[PolicyAdmin, HttpRequest, str, str], HttpResponse]) -> Any:
             return self.protect(lambda request, pool, subpool: view(self, request, pool, subpool))
 
+        creation = self.protect(lambda request: create_pool_page(self, request))
         subpool = "<str:pool>/subpools/<str:subpool>"
         return [
-            path("create/", self.protect(lambda request: create_pool_page(self, request)), name="pools_pool_create"),
-            path("<str:pool>/configuration/", on_pool(configure_pool_page), name="pools_pool_configure"),
+            *change_paths("create/", creation, name="pools_pool_create"),
+            *change_paths("<str:pool>/configuration/", on_pool(configure_pool_page), name="pools_pool_configure"),
             path("<str:pool>/archive/", on_pool(archive_pool_page), name="pools_pool_archive"),
-            path("<str:pool>/subpools/create/", on_pool(create_subpool_page), name="pools_subpool_create"),
-            path(f"{subpool}/resize/", on_subpool(resize_subpool_page), name="pools_subpool_resize"),
-            path(f"{subpool}/delete/", on_subpool(delete_subpool_page), name="pools_subpool_delete"),
-            path(f"{subpool}/recreate/", on_subpool(recreate_subpool_page), name="pools_subpool_recreate"),
+            *change_paths("<str:pool>/subpools/create/", on_pool(create_subpool_page), name="pools_subpool_create"),
+            *change_paths(f"{subpool}/resize/", on_subpool(resize_subpool_page), name="pools_subpool_resize"),
+            *change_paths(f"{subpool}/delete/", on_subpool(delete_subpool_page), name="pools_subpool_delete"),
+            *change_paths(f"{subpool}/recreate/", on_subpool(recreate_subpool_page), name="pools_subpool_recreate"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow
+from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, typed_input
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
 from pools.domain import names
 from pools.domain.change_effects import NodeEffect, consequence_messages
@@ -67,7 +67,7 @@ def create_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
 
     change = Change(
         title=f"Create a subpool of {root.name}",
-        button=f"Create {names.canonical_name(root.name, request.POST.get('subpool_name', ''))}",
+        button=f"Create {names.canonical_name(root.name, typed_input(request).get('subpool_name', ''))}",
         breadcrumbs=pool_breadcrumbs(root),
         form_class=CreateSubpoolForm,
         preview=PoolTreePreview(actor=actor, pool=root, root_name=root.name),
@@ -94,6 +94,7 @@ def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
 
     change = Change(
         title=f"Resize {row.name}",
+        unavailable_reason=_unavailable_reason(row, SubpoolState.ACTIVE),
         button=f"Resize {row.name}",
         breadcrumbs=pool_breadcrumbs(root),
         form_class=SubpoolQuotaForm,
@@ -103,7 +104,6 @@ def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
             actor=actor,
             pool=root,
             root_name=root.name,
-            unavailable_reason=_unavailable_reason(row, SubpoolState.ACTIVE),
         ),
         execute=execute,
         success_message=lambda result: f"The quota of {result.row.name} is {result.subpool.quota} GPUs now.",
@@ -128,6 +128,7 @@ def recreate_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, s
 
     change = Change(
         title=f"Recreate {row.name}",
+        unavailable_reason=_unavailable_reason(row, SubpoolState.ARCHIVED),
         button=f"Recreate {row.name}",
         breadcrumbs=pool_breadcrumbs(root),
         form_class=SubpoolQuotaForm,
@@ -137,7 +138,6 @@ def recreate_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, s
             actor=actor,
             pool=root,
             root_name=root.name,
-            unavailable_reason=_unavailable_reason(row, SubpoolState.ARCHIVED),
         ),
         execute=execute,
         success_message=lambda result: f"{result.row.name} is active again; its quota is {result.subpool.quota} GPUs.",
@@ -176,6 +176,7 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
 
     change = Change(
         title=f"Delete {row.name}",
+        unavailable_reason=_unavailable_reason(row, SubpoolState.ACTIVE),
         button=f"Delete {row.name}",
         danger=True,
         breadcrumbs=pool_breadcrumbs(root),
@@ -185,7 +186,6 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
             actor=actor,
             pool=root,
             root_name=root.name,
-            unavailable_reason=_unavailable_reason(row, SubpoolState.ACTIVE),
             messages=messages,
             remaining_work=remaining_work,
         ),
@@ -200,7 +200,13 @@ def _unavailable_reason(row: Pool, required: SubpoolState) -> str:
     """The reason why the subpool's state does not allow a change; empty if it does."""
     if row.subpool_state == required:
         return ""
-    return f"{row.name} is {row.subpool_state}; this is possible only while it is {required}."
+    reason = f"{row.name} is {row.subpool_state}; this is possible only while it is {required}."
+    if row.subpool_state != SubpoolState.DELETING:
+        return reason
+    return (
+        f"{reason} A deletion cannot be resumed or taken back: it ends when the last workflow has ended. Then the "
+        "subpool is archived, and can be recreated from the page of its pool."
+    )
 
 
 def _subpool_of(request: HttpRequest, pool: str, subpool: str) -> tuple[Pool, Pool]:

@@ -118,6 +118,25 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "pools/gpuquota/<str:namespace>/release/<str:worker>/": ["/pools/gpuquota/team-a/release/w1/"],
     "pools/gpuquota/<str:object_id>/change/": ["/pools/gpuquota/team-a/change/"],
     "pools/pool/<str:pool>/configuration/": ["/pools/pool/team/configuration/"],
+    "pools/pool/create/preview/": [
+        "/pools/pool/create/preview/?name=fresh&backend=sim&guarantee=1&maximum=-1&weight=1"
+    ],
+    "pools/pool/<str:pool>/configuration/preview/": [
+        "/pools/pool/team/configuration/preview/?guarantee=90&maximum=-1&weight=1&cohort=org"
+    ],
+    "pools/pool/<str:pool>/subpools/create/preview/": [
+        "/pools/pool/team/subpools/create/preview/?subpool_name=fresh&quota=1"
+    ],
+    "pools/pool/<str:pool>/subpools/<str:subpool>/resize/preview/": [
+        "/pools/pool/team/subpools/a/resize/preview/?quota=9"
+    ],
+    "pools/pool/<str:pool>/subpools/<str:subpool>/delete/preview/": ["/pools/pool/team/subpools/a/delete/preview/"],
+    "pools/pool/<str:pool>/subpools/<str:subpool>/recreate/preview/": [
+        "/pools/pool/team/subpools/gone/recreate/preview/?quota=2"
+    ],
+    "pools/cohort/create/preview/": ["/pools/cohort/create/preview/?name=fresh&nominal=1&weight=1"],
+    "pools/cohort/<str:name>/configuration/preview/": ["/pools/cohort/org/configuration/preview/?nominal=5&weight=1"],
+    "pools/cohort/<str:name>/delete/preview/": ["/pools/cohort/org/delete/preview/?orphan=on"],
     "pools/pool/<str:pool>/archive/": ["/pools/pool/team/archive/"],
     "pools/pool/<str:pool>/subpools/create/": ["/pools/pool/team/subpools/create/"],
     "pools/pool/<str:pool>/subpools/<str:subpool>/resize/": ["/pools/pool/team/subpools/a/resize/"],

@@ -87,7 +87,7 @@ def as_person(pools_and_users: None) -> Callable[[str], Client]:
 
 def confirm_change(client: Client, address: str, **typed: Any) -> Any:
     """Post the preview and the confirmation; the last response. Raises AssertionError without a preview."""
-    preview = client.post(address, {**typed, "step": "preview"})
+    preview = client.post(address, {**typed, "step": "preview"}, follow=True)
     assert preview.status_code == 200, preview.content.decode()
     assert "hidden" in preview.context, preview.content.decode()
     return client.post(address, {**preview.context["hidden"], "step": "confirm"})

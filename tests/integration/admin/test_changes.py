@@ -26,7 +26,7 @@ def test_configuring_a_pool_shows_its_effect_first(as_person: Callable[[str], Cl
         "maximum": -1,
         "weight": 1,
     }
-    refused = root.post(address, {**POOL, "guarantee": "49", "about": "ours", "step": "preview"})
+    refused = root.post(address, {**POOL, "guarantee": "49", "about": "ours", "step": "preview"}, follow=True)
     assert refused.status_code == 400
     assert "below the 50 GPUs allocated" in refused.context["form"].errors["guarantee"][0]
     assert refused.context["form"]["about"].value() == "ours"
@@ -38,7 +38,9 @@ def test_configuring_a_pool_shows_its_effect_first(as_person: Callable[[str], Cl
 
 def test_creating_a_pool_never_changes_an_existing_one(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
-    answer = root.post("/pools/pool/create/", {"name": "team", "backend": "sim", "guarantee": "7", "step": "preview"})
+    answer = root.post(
+        "/pools/pool/create/", {"name": "team", "backend": "sim", "guarantee": "7", "step": "preview"}, follow=True
+    )
     assert "exists already" in answer.context["form"].errors["name"][0]
     assert Pool.objects.get(name="team").guarantee == 100
 
@@ -115,12 +117,12 @@ def test_a_password_that_a_refused_page_forgets_is_asked_for_again(as_person: Ca
 
 def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
-    pool = root.post("/pools/pool/team/configuration/", {**POOL, "weight": "-5", "step": "preview"})
+    pool = root.post("/pools/pool/team/configuration/", {**POOL, "weight": "-5", "step": "preview"}, follow=True)
     assert pool.context["form"].errors["weight"] == ["“Weight” must be a whole number from 0 to 2147483647, not -5."]
     backend = root.post("/pools/backend/sim/configuration/", {"namespace": "ns", "nodes": "n0 8\n\nn1"})
     assert backend.context["form"].errors["nodes"] == ["Line 3: gpus is missing."]
     typed = {"name": "fine", "parent": "corp", "nominal": "many", "others": "\ncpu=4:x\nmemory", "step": "preview"}
-    cohort = root.post("/pools/cohort/create/", typed).context["form"].errors
+    cohort = root.post("/pools/cohort/create/", typed, follow=True).context["form"].errors
     whole = "must be a whole number from -9007199254740991 to 9007199254740991"
     assert cohort["nominal"] == [f'“Nominal quota in GPUs” {whole}, not "many".']
     assert set(cohort["others"]) == {
@@ -295,7 +297,7 @@ def test_input_is_escaped(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     text = "<script>alert(1)</script>"
     typed = {**POOL, "about": text}
-    preview = root.post("/pools/pool/team/configuration/", {**typed, "step": "preview"})
+    preview = root.post("/pools/pool/team/configuration/", {**typed, "step": "preview"}, follow=True)
     assert text not in preview.content.decode()
     confirm_change(root, "/pools/pool/team/configuration/", **typed)
     for address in (

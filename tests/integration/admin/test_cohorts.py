@@ -63,14 +63,18 @@ def test_unknown_addresses(org: None, as_person: Callable[[str], Client]) -> Non
 def test_invalid_input_comes_back_with_its_errors(org: None, as_person: Callable[[str], Client]) -> None:
     client = as_person("root")
     typed = {"name": "Org", "nominal": "many", "lending_limit": "2", "weight": "x", "others": "cpu\nmemory=-1"}
-    answer = client.post(CREATE, {**typed, "step": "preview"})
+    answer = client.post(CREATE, {**typed, "step": "preview"}, follow=True)
     assert answer.status_code == 400
     form = answer.context["form"]
     assert set(form.errors) == {"name", "nominal", "lending_limit", "weight", "others"}
     fixed = {**typed, "name": "fine", "nominal": "3", "weight": "0.5", "others": ""}
-    answer = client.post(CREATE, {**fixed, "step": "preview"})
+    answer = client.post(CREATE, {**fixed, "step": "preview"}, follow=True)
     assert set(answer.context["form"].errors) == {"lending_limit"}
-    assert client.post(CREATE, {"name": "org", "nominal": "1", "step": "preview"}).context["form"].errors["name"]
+    assert (
+        client.post(CREATE, {"name": "org", "nominal": "1", "step": "preview"}, follow=True)
+        .context["form"]
+        .errors["name"]
+    )
 
 
 def test_the_whole_confirmation_flow(org: None, as_person: Callable[[str], Client]) -> None:
@@ -81,12 +85,12 @@ def test_the_whole_confirmation_flow(org: None, as_person: Callable[[str], Clien
     page = f"{TREE}lab/configuration/"
     shown = client.get(page).context["form"].initial
     assert (shown["parent"], shown["nominal"], shown["lending_limit"], shown["weight"]) == ("corp", 2, 1, "1")
-    preview = client.post(page, {**shown, "borrowing_limit": "5", "step": "preview"})
+    preview = client.post(page, {**shown, "borrowing_limit": "5", "step": "preview"}, follow=True)
     put_cohort(actor=SYSTEM, name="lab", body={"parent": "corp"})
-    again = client.post(page, {**preview.context["hidden"], "step": "confirm"})
+    again = client.post(page, {**preview.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in again.content.decode()
     assert client.post(page, {**again.context["hidden"], "step": "confirm"}).status_code == 302
-    refused = client.post(DELETE, {"step": "preview"})
+    refused = client.post(DELETE, {"step": "preview"}, follow=True)
     assert refused.status_code == 400
     assert "2 pools below it" in refused.content.decode()
     assert confirm_change(client, DELETE, orphan="on").status_code == 302
@@ -100,7 +104,7 @@ def test_a_pool_joins_and_leaves_on_its_own_page(pools_and_users: None, as_perso
     team = Pool.objects.get(name="team")
     assert (team.cohort.name if team.cohort else "", team.lending_limit) == ("org", 20)
     assert "lends at most 20 GPUs" in client.get("/pools/pool/team/change/").content.decode()
-    refused = client.post(page, {**numbers, "cohort": "", "lending_limit": "20", "step": "preview"})
+    refused = client.post(page, {**numbers, "cohort": "", "lending_limit": "20", "step": "preview"}, follow=True)
     assert "needs a cohort" in refused.content.decode()
     assert confirm_change(client, page, **numbers).status_code == 302
     assert not Cohort.objects.exists()

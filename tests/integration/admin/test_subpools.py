@@ -20,7 +20,9 @@ RECREATE = "/pools/pool/team/subpools/a/recreate/"
 def test_a_preview_writes_nothing_and_a_confirmation_what_it_showed(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
     before = AuditEntry.objects.count()
-    preview = chief.post(CREATE, {"subpool_name": "c", "quota": "20", "description": "why not", "step": "preview"})
+    preview = chief.post(
+        CREATE, {"subpool_name": "c", "quota": "20", "description": "why not", "step": "preview"}, follow=True
+    )
     assert AuditEntry.objects.count() == before
     shown = {node.label: (node.quota_before, node.quota_after) for node in preview.context["nodes"]}
     assert shown == {"team": (100, 100), REMAINDER_LABEL: (50, 30), "a": (30, 30), "b": (20, 20), "c": (None, 20)}
@@ -32,16 +34,16 @@ def test_a_preview_writes_nothing_and_a_confirmation_what_it_showed(as_person: C
 
 
 def test_a_confirmation_without_a_preview_becomes_one(as_person: Callable[[str], Client]) -> None:
-    answer = as_person("chief").post(RESIZE, {"quota": "40", "step": "confirm"})
+    answer = as_person("chief").post(RESIZE, {"quota": "40", "step": "confirm"}, follow=True)
     assert "nodes" in answer.context
     assert Pool.objects.get(name="team--a").last_quota == 30
 
 
 def test_a_change_in_between_is_shown_before_the_confirmation_counts(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
-    preview = chief.post(RESIZE, {"quota": "40", "step": "preview"})
+    preview = chief.post(RESIZE, {"quota": "40", "step": "preview"}, follow=True)
     resize_subpool(actor=actor_named("root"), parent="team", subpool_name="b", quota=5)
-    again = chief.post(RESIZE, {**preview.context["hidden"], "step": "confirm"})
+    again = chief.post(RESIZE, {**preview.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in again.content.decode()
     assert Pool.objects.get(name="team--a").last_quota == 30
     done = chief.post(RESIZE, {**again.context["hidden"], "step": "confirm"})
@@ -52,8 +54,8 @@ def test_a_change_in_between_is_shown_before_the_confirmation_counts(as_person: 
 def test_the_version_of_the_subpool_is_checked_under_the_lock(as_person: Callable[[str], Client]) -> None:
     """The tree's fingerprint is compared before the lock; the version that the service gets is what counts."""
     chief = as_person("chief")
-    preview = chief.post(RESIZE, {"quota": "40", "step": "preview"})
-    answer = chief.post(RESIZE, {**preview.context["hidden"], "version": 999, "step": "confirm"})
+    preview = chief.post(RESIZE, {"quota": "40", "step": "preview"}, follow=True)
+    answer = chief.post(RESIZE, {**preview.context["hidden"], "version": 999, "step": "confirm"}, follow=True)
     assert "changed meanwhile" in answer.content.decode()
     assert Pool.objects.get(name="team--a").last_quota == 30
 
@@ -68,13 +70,13 @@ def test_refusals_are_shown_at_their_fields_and_keep_the_input(as_person: Callab
         "9" * 60: "not a valid quota",
         "NaN": "not a valid quota",
     }.items():
-        answer = chief.post(CREATE, {"subpool_name": "c", "quota": quota, "step": "preview"})
+        answer = chief.post(CREATE, {"subpool_name": "c", "quota": quota, "step": "preview"}, follow=True)
         assert answer.status_code == 400, quota
         assert sentence in answer.context["form"].errors["quota"][0], quota
         assert answer.context["form"]["quota"].value() == quota
-    answer = chief.post(CREATE, {"subpool_name": "_shared", "quota": "x", "step": "preview"})
+    answer = chief.post(CREATE, {"subpool_name": "_shared", "quota": "x", "step": "preview"}, follow=True)
     assert set(answer.context["form"].errors) == {"subpool_name"} | {"quota"}
-    answer = chief.post(CREATE, {"subpool_name": "a", "quota": "1", "step": "preview"})
+    answer = chief.post(CREATE, {"subpool_name": "a", "quota": "1", "step": "preview"}, follow=True)
     assert "exists and is ACTIVE" in answer.context["form"].errors["subpool_name"][0]
 
 
@@ -82,10 +84,10 @@ def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> N
     held, waits = submit_workflow("team--a", gpus=8), submit_workflow("team--a", gpus=30, name="big")
     run_cycles()
     chief = as_person("chief")
-    preview = chief.post(DELETE, {"step": "preview"})
+    preview = chief.post(DELETE, {"step": "preview"}, follow=True)
     assert {row.workflow_name for row in preview.context["remaining"]} == {held.name, waits.name}
     assert "2 workflows on team--a keep running." in preview.content.decode()
-    preview = chief.post(DELETE, {"cancel_pending": "on", "step": "preview"})
+    preview = chief.post(DELETE, {"cancel_pending": "on", "step": "preview"}, follow=True)
     assert [row.workflow_name for row in preview.context["remaining"]] == [held.name]
     text = preview.content.decode()
     assert "1 workflow that has not started is cancelled." in text
@@ -107,8 +109,8 @@ def test_a_wrong_state_is_shown_at_once_and_refused(as_person: Callable[[str], C
     delete_subpool(actor=actor_named("root"), parent="team", subpool_name="a")
     chief = as_person("chief")
     assert "only while it is ACTIVE" in chief.get(RESIZE).content.decode()
-    assert chief.post(RESIZE, {"quota": "1", "step": "preview"}).status_code == 400
-    assert chief.post(DELETE, {"step": "preview"}).status_code == 400
+    assert chief.post(RESIZE, {"quota": "1", "step": "preview"}).status_code == 409
+    assert chief.post(DELETE, {"step": "preview"}).status_code == 409
     assert "1 archived subpool" in chief.get("/pools/pool/team/change/").content.decode()
     assert confirm_change(chief, RECREATE, quota="15").status_code == 302
     row = Pool.objects.get(name="team--a")

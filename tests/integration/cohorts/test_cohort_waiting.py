@@ -136,7 +136,7 @@ def preview_page(name: str, **typed: str) -> str:
 def post_form(address: str, typed: dict[str, str]) -> str:
     client = Client()
     client.force_login(User.objects.get(username="root-admin"), backend="django.contrib.auth.backends.ModelBackend")
-    return client.post(address, {**typed, "step": "preview"}).content.decode()
+    return client.post(address, {**typed, "step": "preview"}, follow=True).content.decode()
 
 
 @pytest.mark.parametrize(

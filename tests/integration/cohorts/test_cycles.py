@@ -185,7 +185,7 @@ def test_every_page_answers_and_shows_it(cycle: None, admin: ApiCaller) -> None:
     assert "form a cycle" in client.get(tree).content.decode()
     assert "form a cycle" in client.get(reverse("admin:pools_quota_node", args=["pool", "q"])).content.decode()
     typed = {"parent": "", "nominal": "1", "borrowing_limit": "", "lending_limit": "", "weight": "1", "others": ""}
-    effect = client.post(reverse("admin:pools_cohort_configure", args=["a"]), typed | {"step": "preview"})
+    effect = client.post(reverse("admin:pools_cohort_configure", args=["a"]), typed | {"step": "preview"}, follow=True)
     assert "Effect of this change" in effect.content.decode()
 
 
