@@ -118,7 +118,7 @@ def load_environment() -> Env:
         max_answer_bytes=read.int("OSMO_MAX_ANSWER_BYTES", 2**20, validate=at_least(min=1)),
         body_timeout=read.float("OSMO_BODY_TIMEOUT", 10.0, validate=at_least(min=0.1, max=600)),
         body_limit_mb=read.int("OSMO_BODY_LIMIT_MB", 16, validate=at_least(min=1, max=1024)),
-        event_streams=read.int("OSMO_EVENT_STREAMS", 50, validate=at_least(min=1)),
+        event_streams=read.int("OSMO_EVENT_STREAMS", 500, validate=at_least(min=1)),
         metrics_public=read.bool("OSMO_METRICS_PUBLIC", False),
         webhook_client_ca=read.str("OSMO_WEBHOOK_CLIENT_CA", ""),
     )

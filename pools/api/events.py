@@ -1,9 +1,9 @@
 """Live changes as server-sent events (api.md, "Audit and events").
 
 A stream lasts half a minute and then ends; clients of server-sent events come back with `Last-Event-ID` and miss
-nothing. Between two polls a stream yields an empty chunk, and our server then gives its thread to others. Beyond the
-allowed number of streams a client gets the present events and reconnects a little later, so no client is refused or
-has to wait.
+nothing. Between two polls a stream yields an empty chunk, and our server then gives its thread to others. All
+streams of a process ask together whether there are new entries. Beyond the allowed number of streams a client gets the
+present events and reconnects a little later, so no client is refused or has to wait.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from pools.selectors.audit_trail import (
     current_snapshot,
     entries_after,
     entry_body,
+    newest_before,
     parse_position,
     stream_horizon,
 )
@@ -45,6 +46,29 @@ RETRY_MS = 1000
 RETRY_WHEN_CROWDED_MS = 5000
 BATCH_SIZE = 500
 
+
+class _Latest:
+    """The horizon of the stream and the newest entry before it, read once for all streams of the process that ask
+    within one pause. Every transaction moves the horizon, but few of them write entries."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read_at = float("-inf")
+        self._end = self._newest = StreamPosition(0)
+
+    def read(self) -> tuple[StreamPosition, StreamPosition]:
+        """A horizon that is at most half a pause old, and the position of the newest transaction with entries before
+        it. Raises the errors of the database."""
+        with self._lock:
+            if time.monotonic() - self._read_at > POLL_SECONDS / 2:
+                end = stream_horizon()
+                self._newest = newest_before(end, since=self._end) or self._newest
+                self._end, self._read_at = end, time.monotonic()
+                close_old_connections()  # between two polls a stream must not hold a connection of the pool
+            return self._end, self._newest
+
+
+_latest = _Latest()
 _slots = threading.BoundedSemaphore(settings.OSMO.event_streams)
 
 
@@ -83,12 +107,12 @@ def _stream(
         ends_at = time.monotonic() + (STREAM_SECONDS if has_slot else 0)
         last_sent_at = time.monotonic()
         while True:
-            end = stream_horizon()
+            end, newest = _latest.read()
             is_over = time.monotonic() >= ends_at
             is_silent = time.monotonic() - last_sent_at >= HEARTBEAT_SECONDS
             batch: list[tuple[StreamPosition, AuditEntry]] = []
             texts: list[bytes] = []
-            if end > place or is_over or is_silent:  # most polls find that nothing has changed, in one short query
+            if newest.transaction >= place.transaction:  # most polls find that nothing has changed
                 with one_snapshot():  # which ends before anything is sent
                     actor = _read_actor(user_id, token_id)
                     if actor is None:
@@ -106,8 +130,8 @@ def _stream(
                 last_sent_at = time.monotonic()
             if is_over:
                 return
+                close_old_connections()
             if len(batch) < BATCH_SIZE:
-                close_old_connections()  # between two polls a stream must not hold a connection of the pool
                 time.sleep(pause)
             yield b""
     except (OperationalError, InterfaceError) as problem:

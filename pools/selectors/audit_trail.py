@@ -105,6 +105,13 @@ def stream_horizon(seen: str | None = None) -> StreamPosition:
     return StreamPosition(int((seen or current_snapshot()).partition(":")[0]))
 
 
+def newest_before(end: StreamPosition, *, since: StreamPosition) -> StreamPosition | None:
+    """The position of the newest transaction with entries from `since` on and before the horizon `end`."""
+    rows = AuditEntry.objects.filter(transaction__gte=str(since.transaction), transaction__lt=str(end.transaction))
+    found = rows.order_by("-transaction").values_list("transaction", flat=True).first()
+    return None if found is None else StreamPosition(int(found))
+
+
 def entries_after(
     actor: Actor, start: StreamPosition, end: StreamPosition, *, limit: int, known_snapshot: str | None = None
 ) -> list[tuple[StreamPosition, AuditEntry]]:

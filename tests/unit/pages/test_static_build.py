@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,11 @@ import pytest
 from osmo_admin import settings
 from osmo_admin.static_build import BUILDS_KEPT, build_static_files, find_build, source_hash
 from tests.support.services import ROOT
+
+VENDOR = ROOT / "static" / "osmo" / "vendor"
+RELEASES = {  # sha256
+    "idiomorph-0.8.0.min.js": "4cbd535caf7663a51eda9bce6595371c384fc430d54b8d414e29a61167f19f96",
+}
 
 
 @pytest.fixture
@@ -61,6 +67,11 @@ def test_every_file_that_a_style_names_exists(tmp_path: Path) -> None:
     build = build_static_files(settings.STATIC_SOURCES, [tmp_path])  # the hashing fails on a missing file
     assert build is not None
     assert len(list((build / "osmo").glob("osmo.*.css"))) == 1
+
+
+def test_files_of_others_are_those_of_their_releases() -> None:
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in VENDOR.glob("*.js")}
+    assert found == RELEASES
 
 
 def test_the_theme_is_what_the_pages_use() -> None:
