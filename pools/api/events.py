@@ -21,7 +21,7 @@ from django.utils import timezone
 from rest_framework.request import Request
 
 from pools.api.rendering import UtcJsonEncoder
-from pools.api.schema import TEXT, describe_operation
+from pools.api.schema import TEXT, QueryParameter, describe_operation
 from pools.api.stream_pauses import PAUSES
 from pools.api.views import View
 from pools.domain.roles import Actor
@@ -77,11 +77,14 @@ class AuditEventStream(View):
 
     @describe_operation(
         "Follow the audit trail. `Last-Event-ID` (the id of an event, or of an entry of the audit list) resumes.",
+        query_parameters=[
+            QueryParameter("last_event_id", TEXT, "The same as the header, for a browser's first request.")
+        ],
         answer=TEXT,
         media_type="text/event-stream",
     )
     def get(self, request: Request) -> StreamingHttpResponse:
-        place, now = parse_position(request.headers.get("Last-Event-ID", "")), current_snapshot()
+        place, now = parse_position(_last_event(request)), current_snapshot()
         user = request.user
         assert isinstance(user, User)
         token = request.auth.pk if isinstance(request.auth, AccessToken) else None
@@ -94,6 +97,11 @@ class AuditEventStream(View):
         return StreamingHttpResponse(
             stream, content_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )
+
+
+def _last_event(request: Request) -> str:
+    """The id of the last event that the client has; a browser cannot send the header with its first request."""
+    return str(request.headers.get("Last-Event-ID") or request.query_params.get("last_event_id", ""))
 
 
 def _stream(
@@ -119,6 +127,7 @@ def _stream(
                         return
                     batch = entries_after(actor, place, end, limit=BATCH_SIZE, known_snapshot=known)
                     texts = [f"id: {at}\ndata: {_entry_text(entry)}\n\n".encode() for at, entry in batch]
+                close_old_connections()
             for text in texts:
                 yield text
                 last_sent_at = time.monotonic()
@@ -130,7 +139,6 @@ def _stream(
                 last_sent_at = time.monotonic()
             if is_over:
                 return
-                close_old_connections()
             if len(batch) < BATCH_SIZE:
                 time.sleep(pause)
             yield b""

@@ -14,6 +14,9 @@
   const COST = 20; // a page waits for this many times the duration of its last refresh
   const WITHOUT_EVENTS = 30000; // some changes, such as those of other people's work, are no events for this person
   const REOPEN = 10000;
+  const RESUMED = 600000; // after a longer pause a stream begins with what comes
+  const LOCK = "osmo-events";
+  const LAST = "osmo-last-event"; // where the stream of the page before ended, so that nothing between two pages is missed
   const STATE = ["open", "hidden", "aria-expanded", "aria-pressed", "autofocus"]; // attributes that scripts and persons set
   const script = document.currentScript;
   const parts = () => Array.from(document.querySelectorAll("[data-live][id]"));
@@ -116,12 +119,30 @@
   let source = null;
   let leave = null; // ends the hold of the lock
 
+  function lastEvent() {
+    try {
+      const [id, time] = (window.localStorage.getItem(LAST) || "").split(" ");
+      return Date.now() - Number(time) < RESUMED ? id : "";
+    } catch {
+      return "";
+    }
+  }
+
+  function remember(id) {
+    try {
+      if (id) window.localStorage.setItem(LAST, `${id} ${Date.now()}`);
+    } catch {
+      // the first events of the next page may be missed
+    }
+  }
+
   function open() {
-    source = new EventSource(script.dataset.events);
+    source = new EventSource(`${script.dataset.events}?last_event_id=${lastEvent()}`);
     source.onopen = () => {
       document.documentElement.dataset.live = "on";
     };
     source.onmessage = (event) => {
+      remember(event.lastEventId);
       const { object } = JSON.parse(event.data);
       take(object);
       channel?.postMessage(object);
@@ -140,7 +161,10 @@
 
   function follow() {
     if (channel && navigator.locks) {
-      document.documentElement.dataset.live = "on";
+      // Another tab may lead already.
+      navigator.locks.query().then(({ held }) => {
+        if (!source && held.some((lock) => lock.name === LOCK)) document.documentElement.dataset.live = "on";
+      });
       channel.onmessage = (event) => take(event.data);
       const stop = new AbortController();
       const held = new Promise((resolve) => {
@@ -150,11 +174,10 @@
         };
       });
       const lead = () => {
-        document.documentElement.dataset.live = "opening";
         open();
         return held;
       };
-      navigator.locks.request("osmo-events", { signal: stop.signal }, lead).catch(() => {});
+      navigator.locks.request(LOCK, { signal: stop.signal }, lead).catch(() => {});
     } else if (!document.hidden) {
       open();
     }

@@ -11,14 +11,14 @@ from tests.browser.pool_scene import PoolScene
 
 pytestmark = pytest.mark.browser
 PATIENCE = 30_000  # milliseconds
-FOLLOWS = "document.documentElement.dataset.live === 'on'"
+FOLLOWS = "html[data-live=on]"
 
 
 def test_a_change_by_the_client_appears_in_an_open_page(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     scene.create_subpool("b", 20)
     tab = signed_in(scene.pool_admin)
     page = tab.open(scene.pool_page)
-    page.wait_for_function(FOLLOWS, timeout=PATIENCE)
+    page.wait_for_selector(FOLLOWS, state="attached", timeout=PATIENCE)
     link = page.get_by_role("link", name=f"Resize {scene.pool}--b")
     link.focus()
     page.evaluate("window.sameDocument = true")
@@ -34,12 +34,12 @@ def test_two_tabs_share_a_stream_and_keep_the_selection(scene: PoolScene, signed
     (first,) = scene.run_workflows(scene.pool, gpus=1)
     tab = signed_in(scene.pool_admin)
     page = tab.open(f"/scheduling/workflow/?pool={scene.pool}&status=active")
-    page.wait_for_function(FOLLOWS, timeout=PATIENCE)
+    page.wait_for_selector(FOLLOWS, state="attached", timeout=PATIENCE)
     streams: list[str] = []
     tab.context.on("request", lambda request: streams.append(request.url) if "/api/events" in request.url else None)
     other = tab.context.new_page()
     other.goto(f"{scene.stack.base_url}{scene.pool_page}")
-    other.wait_for_function(FOLLOWS, timeout=PATIENCE)
+    other.wait_for_selector(FOLLOWS, state="attached", timeout=PATIENCE)
     assert streams == []
     page.get_by_label(f"Select {first}").check()
     (second,) = scene.run_workflows(scene.pool, gpus=1)

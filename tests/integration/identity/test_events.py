@@ -311,3 +311,14 @@ def test_the_index_serves_the_stream() -> None:
         plan = "\n".join(row[0] for row in cursor.fetchall())
     assert "audit_stream" in plan
     assert "Sort" not in plan
+
+
+def test_a_browser_names_the_last_event_in_the_address(admin: str) -> None:
+    create_user(actor=SYSTEM, username="bob")
+    entry = AuditEntry.objects.get(action="user.created", object="user/bob")
+    create_user(actor=SYSTEM, username="carol")
+    token = issue_jwt(create_token(actor=SYSTEM, owner=admin, name="address")[0])[0]
+    answer = Client().get(f"/api/events?last_event_id={entry.pk}", headers={"Authorization": f"Bearer {token}"})
+    chunks = iter(answer.streaming_content)
+    assert b"user/carol" in next(chunk for chunk in chunks if b"user/" in chunk)
+    answer.close()
