@@ -88,7 +88,10 @@ def _build_script(statements: Sequence[str], namespaces: int) -> str:
     for captured in statements:
         if re.match(r"(SAVEPOINT|RELEASE)", captured):
             continue
-        parts = _LITERAL.split(captured)
+        if captured == "BEGIN":
+            lines += ["BEGIN;", f"{pgbench.CONTEXT};"]
+            continue
+        parts = _LITERAL.split(pgbench.without_commit(captured))
         parts[1::2] = [_vary_literal(part) for part in parts[1::2]]
         lines.append("".join(parts) + (" \\gset" if "RETURNING" in captured else ";"))
     return "\n".join(lines) + "\n"

@@ -11,6 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+CONTEXT = (
+    "SELECT set_config('osmo.changes', '', true), set_config('osmo.controller', '', true),"
+    " set_config('osmo.actor', 'admin', true), set_config('osmo.description', '', true),"
+    " set_config('osmo.request_id', '', true), set_config('lock_timeout', '3000ms', true)"
+)
+"""The settings of every change, which it sends together with its BEGIN, past the capture of statements."""
+
 MARK = "bench999983"  # a workflow name that occurs nowhere else in the statements
 
 
@@ -41,8 +48,16 @@ def capture_submission(pool: str) -> list[str]:
     with CaptureQueriesContext(connection) as captured:
         submit(actor=actor, pool=pool, submission=Submission(file=workflow_file(MARK)))
     statements = [query["sql"] for query in captured.captured_queries]
-    first = next(index for index, sql in enumerate(statements) if "osmo.actor" in sql)
-    return [sql for sql in statements[first:] if not re.match(r"(BEGIN|COMMIT|SAVEPOINT|RELEASE)", sql)]
+    first = statements.index("BEGIN")
+    return [CONTEXT, *(without_commit(sql) for sql in statements[first:] if not TRANSACTION.match(sql))]
+
+
+TRANSACTION = re.compile(r"(BEGIN|COMMIT|SAVEPOINT|RELEASE)")
+
+
+def without_commit(sql: str) -> str:
+    """The last statement of a change without its COMMIT, which ends the script."""
+    return sql.removesuffix("; COMMIT")
 
 
 _LITERAL = re.compile(r"(E?'(?:[^'\\]|\\.|'')*')")

@@ -40,9 +40,17 @@ from django.db import connection
 from pools.domain.amounts import Gpus
 from pools.domain.quota.pool_balance import accounting_quota, unallocated_quota
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import Backend, Cohort, ConfigRevision, GpuQuota, GpuUsage, Pool, User
+from pools.models import Backend, Cohort, ConfigRevision, GpuAllocation, GpuQuota, GpuUsage, Pool, User
 from pools.models.triggers import CONFIGURATION_LOCK
-from pools.selectors.gpu_namespace import QUOTAS_SQL, USAGE_COLUMNS, GpuNamespace, namespace_facts, quota_row
+from pools.selectors.gpu_namespace import (
+    NEWEST_ALLOCATION_SQL,
+    QUOTAS_SQL,
+    USAGE_COLUMNS,
+    GpuNamespace,
+    allocation_row,
+    namespace_facts,
+    quota_row,
+)
 from pools.selectors.quota_facts import cohort_roots
 from pools.selectors.submission_path import ROOT_COLUMNS, columns_sql, known_row
 
@@ -67,6 +75,7 @@ _LOCK_NAMESPACES_SQL = f"""
         FOR NO KEY UPDATE;
     {QUOTAS_SQL}
 """
+_NEWEST_WORKER_SQL = f"; {NEWEST_ALLOCATION_SQL}"
 _NEW_NAMESPACES_SQL = """
     INSERT INTO pools_gpuusage (namespace, requests_tflops, requests_vram, limits_tflops, limits_vram, workers,
         assumed_requests_tflops, assumed_requests_vram, assumed_limits_tflops, assumed_limits_vram, assumed_workers,
@@ -215,8 +224,26 @@ def lock_namespaces(names: Iterable[str]) -> dict[str, GpuNamespace]:
     return namespace_facts(wanted, usage, quotas)
 
 
-def _lock_namespace_rows(cursor: Any, wanted: Sequence[str]) -> tuple[list[GpuUsage], list[GpuQuota]]:
-    cursor.execute(_LOCK_NAMESPACES_SQL, [wanted, wanted])
+def lock_namespace_and_worker(namespace: str, worker: str) -> tuple[GpuNamespace, GpuAllocation | None]:
+    """Lock one GPU namespace like :func:`lock_namespace`, and read the newest allocation of a worker's id under the
+    lock, in one round trip. At most one allocation of an id is live, and it is the newest."""
+    _require_transaction()
+    wanted = [namespace]
+    with connection.cursor() as cursor:
+        usage, quotas = _lock_namespace_rows(cursor, wanted, _NEWEST_WORKER_SQL, [namespace, worker])
+        if not usage:
+            cursor.execute(_NEW_NAMESPACES_SQL, [wanted])
+            usage, quotas = _lock_namespace_rows(cursor, wanted, _NEWEST_WORKER_SQL, [namespace, worker])
+        cursor.nextset()
+        row = cursor.fetchone()
+    facts = namespace_facts(wanted, usage, quotas)[namespace]
+    return facts, None if row is None else allocation_row(row)
+
+
+def _lock_namespace_rows(
+    cursor: Any, wanted: Sequence[str], more: str = "", more_parameters: Sequence[str] = ()
+) -> tuple[list[GpuUsage], list[GpuQuota]]:
+    cursor.execute(_LOCK_NAMESPACES_SQL + more, [wanted, wanted, *more_parameters])
     usage = [GpuUsage.from_db(connection.alias, USAGE_COLUMNS, row) for row in cursor.fetchall()]
     cursor.nextset()
     return usage, [quota_row(row) for row in cursor.fetchall()]

@@ -8,7 +8,7 @@ Triggers note in the transaction's setting `osmo.changes` which backends and GPU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -78,26 +78,28 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
     becomes :class:`Conflict` with the message of the constraint: services check first, so another change was faster.
     """
     is_committing = False
+    is_outermost = not connection.in_atomic_block
+    context = [
+        "" if controller_of is None else str(controller_of),
+        actor.username,
+        description,
+        request_id.get(),
+        f"{settings.OSMO.lock_timeout_ms}ms",
+    ]
     try:
         with transaction.atomic():
-            with connection.cursor() as cursor:
-                cursor.execute(
-                    "SELECT current_setting('osmo.changes', true), current_setting('osmo.controller', true),"
-                    " set_config('osmo.changes', '', true), set_config('osmo.controller', %s, true),"
-                    " set_config('osmo.actor', %s, true), set_config('osmo.description', %s, true),"
-                    " set_config('osmo.request_id', %s, true), set_config('lock_timeout', %s, true)",
-                    [
-                        "" if controller_of is None else str(controller_of),
-                        actor.username,
-                        description,
-                        request_id.get(),
-                        f"{settings.OSMO.lock_timeout_ms}ms",
-                    ],
-                )
-                before, controller, *_ = cursor.fetchone()
-            yield
-            _announce(before or "", controller or "")
-            is_committing = True
+            if is_outermost:
+                _begin_with(context)
+                yield
+                is_committing = True
+                if not connection.needs_rollback:
+                    _announce_and_commit()
+            else:
+                with connection.cursor() as cursor:
+                    cursor.execute(_OUTER_SQL + _CONTEXT_SQL, context)
+                    before, controller, *_ = cursor.fetchone()
+                yield
+                _announce(before or "", controller or "")
     except OperationalError as error:
         if isinstance(error.__cause__, pg.LockNotAvailable | pg.DeadlockDetected | pg.SerializationFailure):
             raise Busy(
@@ -109,6 +111,14 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
         raise _database_lost(is_committing) from error
     except IntegrityError as error:
         raise conflict_from_integrity_error(error) from error
+
+
+_OUTER_SQL = "SELECT current_setting('osmo.changes', true), current_setting('osmo.controller', true), "
+_CONTEXT_SQL = (
+    "set_config('osmo.changes', '', true), set_config('osmo.controller', %s, true), set_config('osmo.actor', %s, true),"
+    " set_config('osmo.description', %s, true), set_config('osmo.request_id', %s, true),"
+    " set_config('lock_timeout', %s, true)"
+)
 
 
 def database_time() -> datetime:
@@ -185,12 +195,34 @@ def _open_snapshot(transaction_end: ExitStack) -> None:
 
 def _begin() -> None:
     """One BEGIN with the isolation. With psycopg's own BEGIN and `SET TRANSACTION` it would be two statements."""
+    _send_begin(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+
+def _send_begin(text: bytes) -> None:
+    """Begin a transaction with this text. psycopg sees that one is open and sends no BEGIN of its own."""
     try:
-        result = connection.connection.pgconn.exec_(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        result = connection.connection.pgconn.exec_(text)
     except pg.OperationalError as error:
         raise OperationalError(str(error)) from error
-    if result.status != pq.ExecStatus.COMMAND_OK:
+    if result.status not in {pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK}:
         raise OperationalError(result.error_message.decode(errors="replace"))
+
+
+def _begin_with(context: Sequence[str]) -> None:
+    """BEGIN together with the settings of a change, in one round trip."""
+    raw = connection.connection
+    escape = pq.Escaping(raw.pgconn).escape_literal
+    values = tuple(bytes(escape(value.encode())).decode() for value in context)
+    _send_begin(f"BEGIN; SELECT {_CONTEXT_SQL % values}".encode())
+
+
+def _announce_and_commit() -> None:
+    """Commit an outermost change and read the changes that it noted, in one round trip, because others wait for its
+    locks. Announce them once Django knows of the commit too."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('osmo.changes', true); COMMIT")
+        note = cursor.fetchone()[0]
+    _send_on_commit(note)
 
 
 def _announce(before: str, controller: str) -> None:
@@ -203,6 +235,10 @@ def _announce(before: str, controller: str) -> None:
             [before, controller],
         )
         note = cursor.fetchone()[0]
+    _send_on_commit(note)
+
+
+def _send_on_commit(note: str | None) -> None:
     if note:
         changes = Changes.parse(note)
         transaction.on_commit(lambda: changes_committed.send(sender=None, changes=changes), robust=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from django.db import connection
@@ -23,6 +24,12 @@ from pools.models.gpu_quota import AMOUNTS, COUNTERS
 USAGE_COLUMNS = [field.attname for field in GpuUsage._meta.concrete_fields]
 _QUOTA = [field.attname for field in GpuQuota._meta.concrete_fields]
 QUOTAS_SQL = f"SELECT {', '.join(_QUOTA)} FROM pools_gpuquota WHERE namespace = ANY(%s)"
+_ALLOCATION = [field.attname for field in GpuAllocation._meta.concrete_fields]
+_PLACE_OF_WRITTEN = _ALLOCATION.index("written")
+NEWEST_ALLOCATION_SQL = (
+    f"SELECT {', '.join(_ALLOCATION)} FROM pools_gpuallocation WHERE namespace = %s AND name = %s"
+    " ORDER BY id DESC LIMIT 1"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,13 @@ class GpuNamespace:
 
 def spec_from_row(quota: GpuQuota) -> GpuQuotaSpec:
     """The caps of a row, which were validated when the row was written."""
-    return parse_gpu_quota_spec(quota.spec)[0]
+    return _spec_of(json.dumps(quota.spec))
+
+
+@lru_cache(maxsize=1024)
+def _spec_of(text: str) -> GpuQuotaSpec:
+    """Reading a spec costs more than a check of its caps, and every allocation needs the one of its namespace."""
+    return parse_gpu_quota_spec(json.loads(text))[0]
 
 
 def stored_condition_times(quota: GpuQuota) -> list[GpuQuotaCondition]:
@@ -74,6 +87,14 @@ def quota_row(row: Sequence[Any]) -> GpuQuota:
     for name in ("spec", "faults", "conditions", "alerting"):
         values[name] = json.loads(values[name]) if isinstance(values[name], str) else values[name]
     return GpuQuota.from_db(connection.alias, _QUOTA, list(values.values()))
+
+
+def allocation_row(row: Sequence[Any]) -> GpuAllocation:
+    """A row as a model instance; a plain cursor returns JSON as text."""
+    values = list(row)
+    if isinstance(values[_PLACE_OF_WRITTEN], str):
+        values[_PLACE_OF_WRITTEN] = json.loads(values[_PLACE_OF_WRITTEN])
+    return GpuAllocation.from_db(connection.alias, _ALLOCATION, values)
 
 
 def read_namespaces(names: Iterable[str]) -> dict[str, GpuNamespace]:

@@ -7,6 +7,7 @@ Source: tensorfusion-quota.md, sections 2, 3, 5 and 7; decision D14.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -28,9 +29,10 @@ from pools.domain.gpu_quota.workers import (
     totals_of_workers,
 )
 from pools.domain.roles import SYSTEM, Actor, Permission
-from pools.locking import lock_namespace, lock_namespaces
+from pools.locking import lock_namespace, lock_namespace_and_worker, lock_namespaces
 from pools.models import Backend, GpuAllocation
 from pools.permissions import require_namespace, require_platform
+from pools.prepared import prepared_cursor
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, worker_from_row
 from pools.services.gpu_quota_conditions import update_conditions
 from pools.transactions import change, database_time
@@ -61,13 +63,13 @@ def allocate(
     if faults := namespace_violations(namespace):
         raise BadInput.of(faults)
     with change(actor=actor, description=description):
-        facts = lock_namespace(namespace)
-        worker = facts.spec.with_defaults(request.worker)
-        live = _find_live(namespace, request.name)
-        if live is not None:
-            return _require_same_amounts(live, request, worker)
-        raise_broken_caps(namespace, broken_caps(facts.spec, facts.committed_and_assumed, worker))
-        row = GpuAllocation.objects.create(
+        facts, newest = lock_namespace_and_worker(namespace, request.name)
+        spec = facts.spec
+        worker = spec.with_defaults(request.worker)
+        if newest is not None and newest.state != State.RELEASED:
+            return _require_same_amounts(newest, request, worker)
+        raise_broken_caps(namespace, broken_caps(spec, facts.committed_and_assumed, worker))
+        row = GpuAllocation(
             namespace=namespace,
             name=request.name,
             workload=request.workload,
@@ -75,9 +77,32 @@ def allocate(
             expires_at=database_time() + ASSUMPTION_LIFETIME if assume else None,
             **allocation_columns(worker),
         )
+        insert_allocation(row)
         if not assume:
-            update_conditions(facts.quota, facts.spec, facts.committed + totals_of_worker(worker), timezone.now())
+            update_conditions(facts.quota, spec, facts.committed + totals_of_worker(worker), timezone.now())
     return row
+
+
+def insert_allocation(row: GpuAllocation) -> None:
+    """Insert a new allocation, inside the caller's transaction and with the namespace locked. A prepared statement,
+    because each allocation runs it."""
+    values = [json.dumps(row.written) if name == "written" else getattr(row, name) for name in _INSERTED]
+    with prepared_cursor() as cursor:
+        cursor.execute(_INSERT_SQL, values)
+        row.pk, row.created_at, row.changed_at = cursor.fetchone()
+    row._state.adding = False
+
+
+_STAMPED = ("id", "created_at", "changed_at")
+_INSERTED = [field.attname for field in GpuAllocation._meta.concrete_fields if field.attname not in _STAMPED]
+_INSERT_SQL = f"""
+    INSERT INTO pools_gpuallocation ({", ".join(_INSERTED)}) VALUES ({", ".join("%s" for _ in _INSERTED)})
+    RETURNING {", ".join(_STAMPED)}
+"""
+_RELEASE_SQL = f"""
+    UPDATE pools_gpuallocation SET state = '{State.RELEASED}', expires_at = NULL, reason = %s WHERE id = ANY(%s)
+    RETURNING id, released_at
+"""
 
 
 def adjust(*, actor: Actor, namespace: str, name: str, body: Mapping[str, Any], description: str = "") -> GpuAllocation:
@@ -86,8 +111,7 @@ def adjust(*, actor: Actor, namespace: str, name: str, body: Mapping[str, Any], 
     allocation, or an allocation of a pod or of a workflow task)."""
     require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):
-        facts = lock_namespace(namespace)
-        row = _require_live(namespace, name, "it cannot change")
+        facts, row = _require_live(namespace, name, "it cannot change")
         if row.source == Source.POD:
             message = f"Worker {name} in namespace {namespace} is a pod; its amounts are those of its annotations."
             raise Conflict(message, [Violation("id", "kept_by_pod", message)])
@@ -109,8 +133,7 @@ def commit(*, actor: Actor, namespace: str, name: str, description: str = "") ->
     """Make a reservation a worker. A repeated commit is not an error. Raises Conflict for a released reservation."""
     require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):
-        facts = lock_namespace(namespace)
-        row = _require_live(namespace, name, "it cannot be committed; allocate it again")
+        facts, row = _require_live(namespace, name, "it cannot be committed; allocate it again")
         if row.state == State.ASSUMED:
             _update_columns(row, {"state": State.COMMITTED, "expires_at": None})
             _update_conditions(facts, totals_of_worker(worker_from_row(row)))
@@ -123,14 +146,12 @@ def release(*, actor: Actor, namespace: str, name: str, description: str = "") -
     the allocation of a pod."""
     require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):
-        facts = lock_namespace(namespace)
-        row = _find_newest(namespace, name)
+        facts, row = _lock_newest(namespace, name)
         if row.state != State.RELEASED:
             _refuse_workflow(row, "cancel the workflow instead")
             if row.source == Source.POD:
                 require_platform(actor)  # the pod may still run and be counted again
             release_rows(facts, [row], reason="released")
-            row.refresh_from_db(fields=["released_at"])  # the database stamped the time
     return row
 
 
@@ -247,12 +268,12 @@ def _mark_released(rows: Sequence[GpuAllocation], *, reason: str) -> WorkerTotal
     """Release these live rows and return the totals of those that were committed."""
     if not rows:
         return NO_WORKERS
-    GpuAllocation.objects.filter(pk__in=[row.pk for row in rows]).update(
-        state=State.RELEASED, expires_at=None, reason=reason
-    )
+    with prepared_cursor() as cursor:
+        cursor.execute(_RELEASE_SQL, [reason, [row.pk for row in rows]])
+        stamped = dict(cursor.fetchall())
     gone = totals_of_workers(worker_from_row(row) for row in rows if row.state == State.COMMITTED)
     for row in rows:
-        row.state, row.expires_at, row.reason = State.RELEASED, None, reason
+        row.state, row.expires_at, row.reason, row.released_at = State.RELEASED, None, reason, stamped[row.pk]
     return gone
 
 
@@ -282,25 +303,21 @@ def _require_same_amounts(live: GpuAllocation, requested: AllocationRequest, wor
     raise Conflict(message, [Violation("id", "other_amounts", message)])
 
 
-def _find_live(namespace: str, name: str) -> GpuAllocation | None:
-    return GpuAllocation.objects.filter(namespace=namespace, name=name).exclude(state=State.RELEASED).first()
-
-
-def _find_newest(namespace: str, name: str) -> GpuAllocation:
-    """The live allocation of that id, or the one released last."""
-    row = GpuAllocation.objects.filter(namespace=namespace, name=name).order_by("-id").first()
+def _lock_newest(namespace: str, name: str) -> tuple[GpuNamespace, GpuAllocation]:
+    """The locked namespace, and the live allocation of that id or the one released last."""
+    facts, row = lock_namespace_and_worker(namespace, name)
     if row is None:
         raise NotFound(f"There is no allocation {name[:100]} in namespace {namespace[:100]}.")
-    return row
+    return facts, row
 
 
-def _require_live(namespace: str, name: str, consequence: str) -> GpuAllocation:
-    row = _find_newest(namespace, name)
+def _require_live(namespace: str, name: str, consequence: str) -> tuple[GpuNamespace, GpuAllocation]:
+    facts, row = _lock_newest(namespace, name)
     if row.state == State.RELEASED:
         how = "expired" if row.reason == "expired" else "was released"
         message = f"Allocation {name} in namespace {namespace} {how}; {consequence}."
         raise Conflict(message, [Violation("id", "released", message)])
-    return row
+    return facts, row
 
 
 def _refuse_workflow(row: GpuAllocation, instead: str) -> None:

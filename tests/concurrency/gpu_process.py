@@ -30,14 +30,14 @@ def main(gate: str, namespace: str, name: str, tflops: str, how: str = "locked")
             cursor.execute("SET lock_timeout = 0")  # however slowly the others start
             cursor.execute("SELECT pg_advisory_lock_shared(%s)", [number])
 
-    def plain_read(name: str) -> GpuNamespace:
+    def read_without_lock(name: str, _worker: str) -> tuple[GpuNamespace, None]:
         found = read_namespaces([name])[name]
         print("read", flush=True)
         pass_gate(int(gate) + 1)
-        return found
+        return found, None
 
     if how == "unlocked":
-        gpu_allocations.lock_namespace = plain_read
+        gpu_allocations.lock_namespace_and_worker = read_without_lock
     worker = GpuWorker(request=GpuAmounts(tflops=parse_quantity(tflops)))
     connection.ensure_connection()
     print("ready", flush=True)

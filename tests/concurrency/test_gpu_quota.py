@@ -57,19 +57,21 @@ def retry_while_busy(operation: Callable[[], Any]) -> Any:
     return operation()
 
 
+def read_without_lock(namespace: str, worker: str) -> tuple[GpuNamespace, GpuAllocation | None]:
+    newest = GpuAllocation.objects.filter(namespace=namespace, name=worker).order_by("-id").first()
+    return read_namespaces([namespace])[namespace], newest
+
+
 def remove_namespace_lock(patch: pytest.MonkeyPatch) -> None:
     """Let services read a namespace without its lock."""
 
-    def plain_read(name: str) -> GpuNamespace:
-        return read_namespaces([name])[name]
-
-    patch.setattr(gpu_allocations, "lock_namespace", plain_read)
+    patch.setattr(gpu_allocations, "lock_namespace_and_worker", read_without_lock)
 
 
 class TestSixRequestsOfTenOnFifty:
     def test_without_the_lock_the_cap_is_exceeded(self, cap_of_fifty: None, monkeypatch: pytest.MonkeyPatch) -> None:
         remove_namespace_lock(monkeypatch)
-        Rendezvous(6, seconds=20).after_call(monkeypatch, gpu_allocations, "lock_namespace")
+        Rendezvous(6, seconds=20).after_call(monkeypatch, gpu_allocations, "lock_namespace_and_worker")
         results = run_concurrently([lambda name=f"w{n}": request_ten(name) for n in range(6)])  # type: ignore[misc]
         assert all(isinstance(result, GpuAllocation) for result in results)
         assert used_tflops() == 60
@@ -105,7 +107,7 @@ class TestTwoWorkersThatGrow:
 
     def test_without_the_lock_both_grow(self, monkeypatch: pytest.MonkeyPatch) -> None:
         remove_namespace_lock(monkeypatch)
-        Rendezvous(2, seconds=20).after_call(monkeypatch, gpu_allocations, "lock_namespace")
+        Rendezvous(2, seconds=20).after_call(monkeypatch, gpu_allocations, "lock_namespace_and_worker")
         assert all(isinstance(result, GpuAllocation) for result in self.grow_both())
         assert used_tflops() == 80
 
@@ -128,7 +130,7 @@ def test_the_same_id_twice_without_the_lock_violates_the_constraint(
     cap_of_fifty: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove_namespace_lock(monkeypatch)
-    Rendezvous(2, seconds=20).after_call(monkeypatch, gpu_allocations, "_find_live")
+    Rendezvous(2, seconds=20).after_call(monkeypatch, gpu_allocations, "lock_namespace_and_worker")
     results = run_concurrently([lambda: request_ten("w"), lambda: request_ten("w")])
     (refused,) = [result for result in results if isinstance(result, Exception)]
     assert isinstance(refused, Conflict)

@@ -42,6 +42,10 @@ class UsageGauge:
             return _HUNDRED
         return min(_HUNDRED, max(Fraction(0), Fraction(self.total - self.used, self.total) * 100))
 
+    def has_less_than(self, percent: int) -> bool:
+        """Whether less than this percentage (0 to 100) is available; in whole numbers, because each allocation asks."""
+        return bool(self.total and percent and (self.total - self.used) * 100 < percent * self.total)
+
     @property
     def is_exceeded(self) -> bool:
         """Whether the usage is above the cap."""
@@ -93,7 +97,7 @@ def usage_gauges(spec: GpuQuotaSpec, used: WorkerTotals) -> list[UsageGauge]:
 
 def gauges_in_alert(spec: GpuQuotaSpec, used: WorkerTotals) -> list[UsageGauge]:
     """The gauges with less available than the threshold requires."""
-    return [gauge for gauge in usage_gauges(spec, used) if gauge.available_percent < 100 - spec.threshold]
+    return [gauge for gauge in usage_gauges(spec, used) if gauge.has_less_than(100 - spec.threshold)]
 
 
 def alerts_after_change(spec: GpuQuotaSpec, used: WorkerTotals, raised: Collection[str]) -> list[str]:
@@ -102,9 +106,7 @@ def alerts_after_change(spec: GpuQuotaSpec, used: WorkerTotals, raised: Collecti
     left = 100 - spec.threshold
     calm = min(100, left + ALERT_HYSTERESIS)
     return [
-        gauge.key
-        for gauge in usage_gauges(spec, used)
-        if gauge.available_percent < (calm if gauge.key in raised else left) or gauge.available_percent < left
+        gauge.key for gauge in usage_gauges(spec, used) if gauge.has_less_than(calm if gauge.key in raised else left)
     ]
 
 

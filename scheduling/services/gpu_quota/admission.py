@@ -14,10 +14,10 @@ from pools.domain.errors import BadInput, Violation
 from pools.domain.gpu_quota.checks import broken_caps
 from pools.domain.gpu_quota.workers import GpuWorker
 from pools.domain.roles import SYSTEM
-from pools.locking import lock_namespace
+from pools.locking import lock_namespace_and_worker
 from pools.models import Backend, GpuAllocation
 from pools.selectors.gpu_namespace import allocation_columns, read_namespaces, worker_from_row
-from pools.services.gpu_allocations import ASSUMPTION_LIFETIME, change_pod_amounts
+from pools.services.gpu_allocations import ASSUMPTION_LIFETIME, change_pod_amounts, insert_allocation
 from pools.transactions import change, database_time
 from scheduling.domain.cluster import admission_review
 from scheduling.domain.cluster.admission_review import AdmissionRequest
@@ -106,10 +106,9 @@ def _check_and_reserve(request: AdmissionRequest, pod: GpuPod, backend: Backend)
         broken = broken_caps(facts.spec, facts.committed_and_assumed, facts.spec.with_defaults(pod.worker))
         return [each.as_violation(namespace) for each in broken]
     with change(actor=SYSTEM, description="a pod is created or changed"):
-        facts = lock_namespace(namespace)
-        live = GpuAllocation.objects.filter(namespace=namespace, name=pod.uid).exclude(state=State.RELEASED).first()
-        if live is not None:
-            broken = change_pod_amounts(facts, live, pod.worker.or_else(worker_from_row(live)))
+        facts, newest = lock_namespace_and_worker(namespace, pod.uid)
+        if newest is not None and newest.state != State.RELEASED:
+            broken = change_pod_amounts(facts, newest, pod.worker.or_else(worker_from_row(newest)))
         else:
             worker = facts.spec.with_defaults(pod.worker)
             broken = broken_caps(facts.spec, facts.committed_and_assumed, worker)
@@ -127,8 +126,7 @@ def _binding_violations(request: AdmissionRequest, backend: Backend) -> list[Vio
     if not GpuAllocation.objects.filter(namespace=namespace, name=uid, source=Source.POD).exists():
         return []
     with change(actor=SYSTEM, description="a pod is bound"):
-        facts = lock_namespace(namespace)
-        row = GpuAllocation.objects.filter(namespace=namespace, name=uid).order_by("-id").first()
+        facts, row = lock_namespace_and_worker(namespace, uid)
         if row is None or row.state != State.RELEASED or row.reason == "gone":
             return []
         worker = worker_from_row(row)
@@ -139,13 +137,15 @@ def _binding_violations(request: AdmissionRequest, backend: Backend) -> list[Vio
 
 
 def _assume(namespace: str, uid: str, workload: str, worker: GpuWorker, backend: Backend) -> None:
-    GpuAllocation.objects.create(
-        namespace=namespace,
-        name=uid,
-        workload=workload,
-        source=Source.POD,
-        backend=backend,
-        state=State.ASSUMED,
-        expires_at=database_time() + ASSUMPTION_LIFETIME,
-        **allocation_columns(worker),
+    insert_allocation(
+        GpuAllocation(
+            namespace=namespace,
+            name=uid,
+            workload=workload,
+            source=Source.POD,
+            backend=backend,
+            state=State.ASSUMED,
+            expires_at=database_time() + ASSUMPTION_LIFETIME,
+            **allocation_columns(worker),
+        )
     )

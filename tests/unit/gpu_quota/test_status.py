@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.gpu_quota.status import alerts_after_change, compute_conditions, percent_text, usage_gauges
+from pools.domain.gpu_quota.status import (
+    UsageGauge,
+    alerts_after_change,
+    compute_conditions,
+    percent_text,
+    usage_gauges,
+)
 from tests.unit.gpu_quota.builders import make_amounts, make_spec, make_totals
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -132,3 +138,11 @@ def test_an_alert_stands_exactly_between_crossing_and_calm(uses: list[int], thre
             assert not raised
         else:
             assert raised
+
+
+@given(st.integers(0, 300), st.none() | st.integers(0, 200), st.integers(0, 100))
+def test_the_comparison_in_whole_numbers_is_the_one_of_the_percentage(
+    used: int, total: int | None, percent: int
+) -> None:
+    gauge = UsageGauge("workers", used, total)
+    assert gauge.has_less_than(percent) == (gauge.available_percent < percent)
