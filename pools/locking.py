@@ -63,6 +63,8 @@ GRANT_LOCK = 0x05A2
 _LOCK_LEAF_SQL = f"""
     SELECT {columns_sql("root", ROOT_COLUMNS)} FROM pools_pool root
         WHERE root.id = %s AND root.parent_id IS NULL FOR NO KEY UPDATE;
+"""
+_LEAF_FACTS_SQL = f"""
     SELECT clock_timestamp(), leaf.subpool_state, leaf.last_quota,
             (SELECT COALESCE(sum(part.last_quota), 0) FROM pools_pool part
                 WHERE part.parent_id = %s AND part.subpool_state = '{SubpoolState.ACTIVE}')
@@ -170,13 +172,14 @@ def _require_transaction() -> None:
 @dataclass(frozen=True, slots=True)
 class LockedLeaf:
     """A leaf as read under the lock of its tree. `allocated` is the sum of the quotas of the pool's ACTIVE subpools;
-    `time` is that of the lock, by the database's clock."""
+    `time` is that of the lock, by the database's clock; `more` is the row of the caller's own statement."""
 
     root: Pool
     time: datetime
     state: SubpoolState | None
     last_quota: int
     allocated: int
+    more: tuple[Any, ...] = ()
 
     @property
     def quota(self) -> Gpus:
@@ -186,25 +189,50 @@ class LockedLeaf:
         return accounting_quota(self.state, self.last_quota)
 
 
-def lock_leaf(leaf: Pool) -> LockedLeaf:
+def lock_leaf(leaf: Pool, *more: Statement) -> LockedLeaf:
     """Lock the tree of a leaf until the transaction ends and return the facts that decide on a submission, in one round
-    trip.
+    trip. The statements in `more` follow under the lock; the row of the last one is in the result.
 
     Raises `Pool.DoesNotExist` if the leaf was deleted meanwhile.
     """
     _require_transaction()
     root_id = leaf.parent_id or leaf.pk
     with connection.cursor() as cursor:
-        cursor.execute(_LOCK_LEAF_SQL, [root_id, root_id, leaf.pk])
+        facts_sql, parameters = _leaf_statements(root_id, leaf.pk, more)
+        cursor.execute(_LOCK_LEAF_SQL + facts_sql, [root_id, *parameters])
         row = cursor.fetchone()
         cursor.nextset()
-        facts = cursor.fetchone()
-    if row is None or facts is None:
+        if row is None:
+            raise Pool.DoesNotExist
+        return _read_leaf_facts(cursor, known_row(Pool, ROOT_COLUMNS, row), len(more))
+
+
+def read_leaf(leaf: Pool, *more: Statement) -> LockedLeaf:
+    """The same facts without a lock, for a preview: they may be outdated as soon as they are read. `leaf` was read a
+    moment ago, with its root."""
+    with connection.cursor() as cursor:
+        cursor.execute(*_leaf_statements(leaf.root.pk, leaf.pk, more))
+        return _read_leaf_facts(cursor, leaf.root, len(more))
+
+
+Statement = tuple[str, Sequence[Any]]
+"""SQL and its parameters."""
+
+
+def _leaf_statements(root_id: int, leaf_id: int, more: Sequence[Statement]) -> tuple[str, list[Any]]:
+    parameters = [root_id, leaf_id, *(value for _, values in more for value in values)]
+    return "; ".join([_LEAF_FACTS_SQL, *(sql for sql, _ in more)]), parameters
+
+
+def _read_leaf_facts(cursor: Any, root: Pool, further_statements: int) -> LockedLeaf:
+    facts = cursor.fetchone()
+    if facts is None:
         raise Pool.DoesNotExist
     time, state, last_quota, allocated = facts
-    return LockedLeaf(
-        known_row(Pool, ROOT_COLUMNS, row), time, SubpoolState(state) if state else None, last_quota or 0, allocated
-    )
+    for _ in range(further_statements):
+        cursor.nextset()
+    found = cursor.fetchone() if further_statements else ()
+    return LockedLeaf(root, time, SubpoolState(state) if state else None, last_quota or 0, allocated, found)
 
 
 def lock_namespace(name: str) -> GpuNamespace:

@@ -6,7 +6,7 @@
 | 0 | full evaluation of a backend | advisory lock `EVALUATION_LOCK_SPACE`, backend id | while a cycle may run |
 | 0 | render turn of a user | advisory lock `RENDER_LOCK_SPACE`, user id | while files of a request are read, before 5 |
 | 1–9 | the ledger | :mod:`pools.locking` | to the end of the transaction |
-| after 5 | live work of a user | advisory lock `LOCK_LIVE_WORK_SQL`, user id, by the INSERT of workflows | the same |
+| after 5 | live work of a user | advisory lock `LOCK_LIVE_WORK_SQL`, user id; shared far below the limit | the same |
 
 Workflows, groups and tasks have no locks of their own in transitions: a transition holds the pool tree. `lock_workflow`
 and `lock_workflow_config` are the only lock of their transaction.
@@ -35,7 +35,9 @@ RENDER_LOCK_SPACE = 0x05E9
 """First key of the advisory locks of users whose templates are being rendered; the second key is the id of the user."""
 
 LOCK_LIVE_WORK_SQL = f"SELECT pg_advisory_xact_lock({0x05EA}, %s)"
-"""The lock under which the live workflows of a user (id) are counted; a part of the statement that inserts some."""
+SHARE_LIVE_WORK_SQL = f"SELECT pg_advisory_xact_lock_shared({0x05EA}, %s)"
+"""The lock under which the live workflows of a user (id) are counted (:mod:`scheduling.services.workflows.live_work`):
+alone, or together with other small submissions."""
 
 RENDER_TURN_WAIT_SECONDS = 0.25
 RENDER_RETRY_SECONDS = 2

@@ -16,7 +16,7 @@ from pools.api.request_parsing import is_storable
 from pools.api.warnings_header import WARNING_HEADER, merge_warnings
 from pools.domain.errors import BadInput, UnsupportedMedia, Violation
 from pools.domain.roles import Actor
-from pools.services.idempotency import run_once
+from pools.services.idempotency import has_record, run_once
 
 MAX_KEY_LENGTH = 255
 
@@ -54,12 +54,14 @@ class View(APIView):
         require: Callable[[], object],
         is_preview: bool = False,
         repeat_secret: Callable[[], Response] | None = None,
+        prepare: Callable[[], object] | None = None,
     ) -> Response:
         """Answer a POST that may carry an `Idempotency-Key`: the first success is stored with its change and
         returned when the same credential repeats the request, if it still has the permission that `require` asks for.
 
         A preview changes nothing, so it is not stored. An answer with a secret is not stored either: `repeat_secret`
-        answers the repetition."""
+        answers the repetition. `prepare` is the part of the operation that needs no transaction: it is called before
+        one is open, unless an answer is stored already."""
         key = self.request.headers.get("Idempotency-Key")
         if key is None or is_preview:
             return operation()
@@ -68,6 +70,8 @@ class View(APIView):
                 [Violation("Idempotency-Key", "bad_key", f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters.")]
             )
         address = f"{self.request.method} {self.request.get_full_path()}"
+        if prepare is not None and not has_record(actor=self.actor, address=address, key=key):
+            prepare()
         with run_once(actor=self.actor, address=address, key=key, body=raw_body(self.request)) as slot:
             if slot.is_repeat:
                 require()

@@ -24,6 +24,7 @@ from pools.domain.errors import BadInput, Busy, Conflict, Throttled, Violation
 from pools.domain.roles import Actor
 from pools.locking import LOCK_ANSWERS_SQL
 from pools.models import IdempotencyRecord
+from pools.prepared import prepared_cursor
 
 RECORD_RETENTION = timedelta(hours=24)
 WAIT_FOR_FIRST = "250ms"
@@ -70,6 +71,20 @@ def run_once(*, actor: Actor, address: str, key: str, body: bytes) -> Iterator[I
         yield slot
         if not slot.is_repeat:
             _store(credential, address, key, [slot.answer, slot.etag])
+
+
+def has_record(*, actor: Actor, address: str, key: str) -> bool:
+    """Whether a request with this key has an answer already, as far as it is known without waiting."""
+    assert actor.user_id is not None, "only people send requests"
+    with prepared_cursor() as cursor:
+        cursor.execute(_HAS_RECORD_SQL, [actor.user_id, actor.token_id or OWN_LOGIN, address, key])
+        return bool(cursor.fetchone()[0])
+
+
+_HAS_RECORD_SQL = """
+    SELECT EXISTS (SELECT FROM pools_idempotencyrecord
+        WHERE user_id = %s AND token_id = %s AND address = %s AND key = %s)
+"""
 
 
 def purge_old_records() -> int:

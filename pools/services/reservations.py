@@ -23,39 +23,15 @@ class ReservationUpdate:
     needed_gpus: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReservationClaim:
-    """A new live workflow on a leaf. It holds nothing yet; `needed_gpus` is its largest gang."""
-
-    workflow: UUID
-    workflow_name: str
-    owner: str
-    priority: str
-    needed_gpus: int
-
-
-def create_reservations(*, leaf: Pool, claims: Sequence[ReservationClaim], at: datetime) -> None:
-    """Create the reservations of new live workflows on a leaf. One statement, because the lock of the tree is held."""
-    assert connection.in_atomic_block
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            INSERT INTO pools_reservation
-                (workflow, workflow_name, pool_id, owner, priority, held_gpus, needed_gpus, created_at)
-            SELECT workflow, workflow_name, %s, owner, priority, 0, needed_gpus, %s
-            FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::integer[])
-                AS claim (workflow, workflow_name, owner, priority, needed_gpus)
-            """,
-            [
-                leaf.pk,
-                at,
-                [claim.workflow for claim in claims],
-                [claim.workflow_name for claim in claims],
-                [claim.owner for claim in claims],
-                [claim.priority for claim in claims],
-                [claim.needed_gpus for claim in claims],
-            ],
-        )
+def reservations_sql(claims: str) -> str:
+    """SQL that creates the reservations of new live workflows; the statement that inserts these contains it, because
+    the lock of the tree is held meanwhile. `claims` is a query of (workflow, its name, leaf, name of its owner,
+    priority, GPUs of its largest gang, time of its submission). A new reservation holds nothing yet."""
+    return f"""
+        INSERT INTO pools_reservation
+            (workflow, workflow_name, pool_id, owner, priority, needed_gpus, created_at, held_gpus)
+        SELECT claim.*, 0 FROM ({claims}) AS claim
+    """
 
 
 def update_reservations(updates: Sequence[ReservationUpdate], *, at: datetime) -> None:

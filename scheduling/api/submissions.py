@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from rest_framework.request import Request
@@ -29,13 +31,13 @@ from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.selectors.workflows import get_visible_workflow, queue_names_of
 from scheduling.services.workflows.submission import (
+    PreparedSubmissions,
     Submission,
     SubmissionReceipt,
-    check_submission,
-    check_submissions,
+    check_prepared,
+    prepare_submissions,
     resubmission,
-    submit,
-    submit_many,
+    submit_prepared,
 )
 
 MAX_BATCH = 500
@@ -80,16 +82,19 @@ class WorkflowBatchSubmission(View):
         reader.raise_faults(error_code=ErrorCode.USAGE)
 
         links = WorkflowLinks(request)
+        prepare = cache(lambda: prepare_submissions(actor=self.actor, pool=pool, submissions=submissions))
         if _query_flag(request, "dry_run"):
-            checked = check_submissions(actor=self.actor, pool=pool, submissions=submissions)
+            checked = check_prepared(actor=self.actor, prepared=prepare())
             bodies = [_receipt_body(receipt, links, logs=None, spec=receipt.rendered) for receipt in checked]
             return Response({"workflows": bodies})
 
         def operation() -> Response:
-            receipts = submit_many(actor=self.actor, pool=pool, submissions=submissions)
+            receipts = submit_prepared(actor=self.actor, prepared=prepare())
             return Response({"workflows": [_submission_body(receipt, links) for receipt in receipts]})
 
-        return self.run_once(operation, require=lambda: require_permission(self.actor, Permission.POOL_SUBMIT, pool))
+        return self.run_once(
+            operation, require=lambda: require_permission(self.actor, Permission.POOL_SUBMIT, pool), prepare=prepare
+        )
 
 
 class WorkflowRestart(View):
@@ -119,10 +124,12 @@ class WorkflowRestart(View):
 
 
 def _run_once(view: View, request: Request, pool: str, submission: Submission) -> Response:
+    prepare = cache(lambda: prepare_submissions(actor=view.actor, pool=pool, submissions=[submission]))
     return view.run_once(
-        lambda: _submit_or_check(view, request, pool, submission),
+        lambda: _submit_or_check(view, request, prepare),
         require=lambda: require_permission(view.actor, Permission.POOL_SUBMIT, pool),
         is_preview=_query_flag(request, "validation_only") or _query_flag(request, "dry_run"),
+        prepare=prepare,
     )
 
 
@@ -134,17 +141,18 @@ def _query_flag(request: Request, name: str) -> bool:
         raise BadInput.of(list(refusal.violations), error_code=ErrorCode.USAGE) from None
 
 
-def _submit_or_check(view: View, request: Request, pool: str, submission: Submission) -> Response:
-    links = WorkflowLinks(request)
+def _submit_or_check(view: View, request: Request, prepare: Callable[[], PreparedSubmissions]) -> Response:
+    links, is_dry_run = WorkflowLinks(request), _query_flag(request, "dry_run")
     if _query_flag(request, "validation_only"):
-        receipt = check_submission(actor=view.actor, pool=pool, submission=submission)
+        [receipt] = check_prepared(actor=view.actor, prepared=prepare())
         message = _VALID_MESSAGE.format(pool=receipt.pool.name)
-        spec = receipt.rendered if _query_flag(request, "dry_run") else None  # `workflow validate` reads it
+        spec = receipt.rendered if is_dry_run else None  # `workflow validate` reads it
         return Response(_receipt_body(receipt, links, logs=message, spec=spec))
-    if _query_flag(request, "dry_run"):
-        receipt = check_submission(actor=view.actor, pool=pool, submission=submission)
+    if is_dry_run:
+        [receipt] = check_prepared(actor=view.actor, prepared=prepare())
         return Response(_receipt_body(receipt, links, logs=None, spec=receipt.rendered))
-    return Response(_submission_body(submit(actor=view.actor, pool=pool, submission=submission), links))
+    [receipt] = submit_prepared(actor=view.actor, prepared=prepare())
+    return Response(_submission_body(receipt, links))
 
 
 def _submission_body(receipt: SubmissionReceipt, links: WorkflowLinks) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +15,8 @@ from pools.models import AccessToken, IdempotencyRecord, User
 from pools.services import access_tokens, idempotency
 from pools.services.access_tokens import create_token
 from pools.services.idempotency import run_once
-from scheduling.locking import LOCK_LIVE_WORK_SQL
 from scheduling.models import Workflow
-from scheduling.services.workflows import insert_rows, submission
+from scheduling.services.workflows import live_work, submission
 from scheduling.services.workflows.submission import Submission, submit
 from tests.support import factories
 from tests.support.races import Rendezvous
@@ -39,9 +39,9 @@ def most(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     if request.param == "locked":
         return 1
     monkeypatch.setattr(Rendezvous, "timeout_seconds", 30.0)
-    insert, store = insert_rows._insert_statement(), idempotency._STORE_SQL
-    assert insert.count(LOCK_LIVE_WORK_SQL) == store.count(LOCK_ANSWERS_SQL) == 1
-    monkeypatch.setattr(insert_rows, "_insert_statement", lambda: insert.replace(LOCK_LIVE_WORK_SQL, "SELECT %s"))
+    store = idempotency._STORE_SQL
+    assert store.count(LOCK_ANSWERS_SQL) == 1
+    monkeypatch.setattr(live_work, "LOCK_LIVE_WORK_SQL", "SELECT %s")
     monkeypatch.setattr(idempotency, "_STORE_SQL", store.replace(LOCK_ANSWERS_SQL, "SELECT %s"))
     monkeypatch.setattr(access_tokens, "lock_user", lambda _: None)
     return 2
@@ -64,6 +64,54 @@ def test_live_workflows_in_several_pools(
     refusals = [result.details[0].code for result in results if isinstance(result, BadInput)]
     assert refusals == ["too_many_live_workflows"] * (2 - most)
     assert Workflow.objects.count() == most
+
+
+@pytest.mark.parametrize("margin", ["with the margin", "without the margin"])
+def test_submissions_that_share_the_lock_stay_within_the_limit(
+    margin: str, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of two sees the other, so room for one is enough only for a submission that is alone."""
+    limit(max_live_workflows=1)
+    if margin == "without the margin":
+        monkeypatch.setattr(live_work, "MOST_SIDE_BY_SIDE", 0)
+        monkeypatch.setattr(Rendezvous, "timeout_seconds", 30.0)
+    for name in ("one", "two"):
+        factories.make_pool(name, 10)
+    actor = factories.make_user("ann", "osmo-one-user", "osmo-two-user")
+    Rendezvous(2).after_call(monkeypatch, submission, "insert_workflows")
+    run_concurrently(
+        [
+            lambda pool=name: submit(  # type: ignore[misc]
+                actor=actor, pool=pool, submission=Submission(file=factories.workflow_file(pool))
+            )
+            for name in ("one", "two")
+        ]
+    )
+    assert Workflow.objects.count() == (1 if margin == "with the margin" else 2)
+
+
+def test_submissions_far_below_the_limit_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        factories.make_pool(name, 10)
+    actor = factories.make_user("ann", "osmo-one-user", "osmo-two-user")
+    both_inserted = threading.Barrier(2)
+    insert = submission.insert_workflows
+
+    def insert_and_wait(*arguments: Any) -> None:
+        insert(*arguments)
+        both_inserted.wait(30)  # fails if the other one waits for the commit of this one
+
+    monkeypatch.setattr(submission, "insert_workflows", insert_and_wait)
+    results = run_concurrently(
+        [
+            lambda pool=name: submit(  # type: ignore[misc]
+                actor=actor, pool=pool, submission=Submission(file=factories.workflow_file(pool))
+            )
+            for name in ("one", "two")
+        ]
+    )
+    assert [result for result in results if isinstance(result, BaseException)] == []
+    assert Workflow.objects.count() == 2
 
 
 def test_tokens(most: int, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
-"""Inserting admitted workflows with their groups and tasks: one statement for any number of them.
+"""Inserting admitted workflows with their groups, tasks and reservations: one statement for any number of them.
 
 The statement runs between the lock of a tree and its commit, while all other changes of that pool wait. So the rows are
-sent as three JSON documents, which PostgreSQL splits by the columns of the tables. Only the computed column is named
-here.
+sent as three JSON documents, which PostgreSQL splits by the columns of the tables, and the statement is prepared once
+for a connection. Only the computed column is named here.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from functools import cache
 
 from django.db import connection, models
 
-from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
-from scheduling.locking import LOCK_LIVE_WORK_SQL
+from pools.prepared import prepared_cursor
+from pools.services.reservations import reservations_sql
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.workflows.bulk_sql import recordset_sql, rows_as_json
 
 
 def insert_workflows(
-    user_id: int, workflows: Sequence[Workflow], groups: Sequence[Group], tasks: Sequence[Task]
-) -> int:
-    """Insert new workflows of a user and give each its name: `{spec_name}-{n}` with n dense, `1 + highest`, in the
-    order given. Returns how many live workflows the user had before.
+    owner: str,
+    workflows: Sequence[Workflow],
+    groups: Sequence[Group],
+    tasks: Sequence[Task],
+    needed_gpus: Sequence[int],
+) -> None:
+    """Insert new workflows of a user, `owner`, with their reservations, and give each its name: `{spec_name}-{n}` with
+    n dense, `1 + highest`, in the order given. `needed_gpus` are those of the largest gang of each.
 
     Submissions with equal names wait for each other at their row of :class:`WorkflowName` until the transaction ends.
-    Submissions of a user to several pools wait for each other too, so that the number returned counts all of them.
-    The caller holds the lock of the tree.
+    The caller holds the lock of the tree and the one of the user's live work.
     """
     assert connection.in_atomic_block
-    with connection.cursor() as cursor:
-        documents = [rows_as_json(rows) for rows in (workflows, groups, tasks)]
-        cursor.execute(_insert_statement(), [user_id, *documents, user_id])
-        cursor.nextset()  # the lock, a statement of its own: the count needs a younger snapshot
-        rows = cursor.fetchall()
-        names = {uuid: name for uuid, name, _ in rows}
+    documents = [rows_as_json(rows) for rows in (workflows, groups, tasks)]
+    with prepared_cursor() as cursor:
+        cursor.execute(_insert_statement(), [documents[0], list(needed_gpus), *documents[1:], owner])
+        names = dict(cursor.fetchall())
     for workflow in workflows:
         workflow.name = names[workflow.uuid]
         workflow._state.adding = False
-    return int(rows[0][2])
 
 
 @cache
@@ -49,11 +49,10 @@ def _insert_statement() -> str:
         values = ", ".join(computed.get(name, f'"{name}"') for name in columns)
         return f"INSERT INTO {model._meta.db_table} ({names}) SELECT {values} FROM {source}"
 
-    live = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))
     return f"""
-        {LOCK_LIVE_WORK_SQL};
         WITH submitted AS MATERIALIZED (
             SELECT * FROM {recordset_sql(Workflow)} WITH ORDINALITY
+            JOIN unnest(%s::integer[]) WITH ORDINALITY AS need (needed_gpus, ordinality) USING (ordinality)
         ), totals AS (
             SELECT spec_name, count(*)::integer AS many FROM submitted GROUP BY spec_name ORDER BY spec_name
         ), counted AS (
@@ -71,8 +70,8 @@ def _insert_statement() -> str:
             {insert(Group, recordset_sql(Group), {})}
         ), tasks AS (
             {insert(Task, recordset_sql(Task), {})}
+        ), claims AS (
+            {reservations_sql("SELECT uuid, full_name, pool_id, %s, priority, needed_gpus, submit_time FROM named")}
         )
-        SELECT uuid, full_name, (
-            SELECT count(*) FROM scheduling_workflow WHERE submitted_by_id = %s AND status IN ({live})
-        ) FROM named
+        SELECT uuid, full_name FROM named
     """

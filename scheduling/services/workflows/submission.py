@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import transaction
 
 from pools.domain.amounts import Gpus
 from pools.domain.errors import ErrorCode, Violation
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.locking import lock_leaf
+from pools.locking import lock_leaf, read_leaf
 from pools.models import Backend, Pool
 from pools.permissions import require_permission, unknown_pool
 from pools.selectors.quota_potential import potential_limit
 from pools.selectors.submission_path import find_leaf_with_root
-from pools.services.reservations import ReservationClaim, create_reservations
 from pools.transactions import change
 from scheduling.domain.admission import LeafFacts, SubmissionRefusal, TreeLimit, submission_verdict
 from scheduling.domain.cluster.tokens import INPUT_DIRECTORY, OUTPUT_DIRECTORY
@@ -35,6 +33,13 @@ from scheduling.locking import hold_render_turn
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.gpu_quota.workloads import single_worker_violations
 from scheduling.services.workflows.insert_rows import insert_workflows
+from scheduling.services.workflows.live_work import (
+    MOST_SIDE_BY_SIDE,
+    LiveWork,
+    NearLimit,
+    count_live_work,
+    lock_live_work,
+)
 from scheduling.services.workflows.new_rows import build_group, build_tasks
 from scheduling.services.workflows.pool_rules import pool_spec_rules
 from scheduling.services.workflows.refusals import (
@@ -92,6 +97,14 @@ class _PreparedSubmission:
         return self.submission.priority or self.spec.priority or Priority.NORMAL
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedSubmissions:
+    """Submissions to one leaf whose files were read and found valid."""
+
+    leaf: Pool
+    items: Sequence[_PreparedSubmission]
+
+
 def resubmission(original: Workflow, submission: Submission) -> Submission:
     """`submission` with the file of a recorded workflow. If the submission has no labels or variables, those of that
     workflow are used."""
@@ -109,17 +122,22 @@ def resubmission(original: Workflow, submission: Submission) -> Submission:
 
 
 def check_submission(*, actor: Actor, pool: str, submission: Submission) -> SubmissionReceipt:
-    """The dry run of :func:`submit`; it raises the same errors."""
-    return check_submissions(actor=actor, pool=pool, submissions=[submission])[0]
+    """The dry run of :func:`submit`: the same checks on the same facts, read without locks. It raises the same errors,
+    and writes nothing."""
+    prepared = prepare_submissions(actor=actor, pool=pool, submissions=[submission])
+    return check_prepared(actor=actor, prepared=prepared)[0]
 
 
-def check_submissions(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -> list[SubmissionReceipt]:
-    """The dry run of :func:`submit_many`: the submission itself, rolled back. It raises the same errors."""
-    leaf, prepared = _read_submissions(actor, pool, submissions)
-    with transaction.atomic():
-        receipts = _admit(actor, leaf, prepared)
-        transaction.set_rollback(True)
-    return [replace(receipt, workflow=None) for receipt in receipts]
+def check_prepared(*, actor: Actor, prepared: PreparedSubmissions) -> list[SubmissionReceipt]:
+    """The dry run of :func:`submit_prepared`."""
+    leaf = prepared.leaf
+    try:
+        found = read_leaf(leaf, count_live_work(_user_id(actor)))
+    except Pool.DoesNotExist:
+        raise unknown_pool(leaf.name) from None
+    _refuse_or_accept(actor, _leaf_facts(leaf, found.root, found.state, found.quota), prepared.items)
+    _require_room(actor, LiveWork(*found.more), len(prepared.items))
+    return [SubmissionReceipt(item.spec, item.rendered, leaf, item.warnings) for item in prepared.items]
 
 
 def submit(*, actor: Actor, pool: str, submission: Submission) -> SubmissionReceipt:
@@ -133,17 +151,31 @@ def submit_many(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -
 
     Among several workflows, each fault carries the position of its workflow: `workflows[3].workflow.tasks[0].image`.
     """
-    return _admit(actor, *_read_submissions(actor, pool, submissions))
+    return submit_prepared(actor=actor, prepared=prepare_submissions(actor=actor, pool=pool, submissions=submissions))
 
 
-def _admit(actor: Actor, leaf: Pool, prepared: Sequence[_PreparedSubmission]) -> list[SubmissionReceipt]:
-    """The verdict and the writes, under the lock of the tree."""
+def submit_prepared(*, actor: Actor, prepared: PreparedSubmissions) -> list[SubmissionReceipt]:
+    """The second half of :func:`submit_many`: the verdict and the writes, under the lock of the tree."""
+    if len(prepared.items) <= MOST_SIDE_BY_SIDE:
+        with suppress(NearLimit):
+            return _admit(actor, prepared.leaf, prepared.items, is_shared=True)
+    return _admit(actor, prepared.leaf, prepared.items, is_shared=False)
+
+
+def _admit(
+    actor: Actor, leaf: Pool, prepared: Sequence[_PreparedSubmission], *, is_shared: bool
+) -> list[SubmissionReceipt]:
+    """`is_shared` says whether other submissions of the user may run at the same time; it may raise NearLimit."""
     with change(actor=actor):
         try:
-            locked = lock_leaf(leaf)
+            locked = lock_leaf(leaf, *lock_live_work(_user_id(actor), is_shared=is_shared))
         except Pool.DoesNotExist:
             raise unknown_pool(leaf.name) from None
         _refuse_or_accept(actor, _leaf_facts(leaf, locked.root, locked.state, locked.quota), prepared)
+        live = LiveWork(*locked.more)
+        if is_shared and not live.has_room(len(prepared), settings.OSMO.max_live_workflows, is_shared=True):
+            raise NearLimit
+        _require_room(actor, live, len(prepared))
         workflows = _insert(actor, leaf, prepared, locked.time)
     return [
         SubmissionReceipt(item.spec, item.rendered, leaf, item.warnings, workflow)
@@ -151,9 +183,19 @@ def _admit(actor: Actor, leaf: Pool, prepared: Sequence[_PreparedSubmission]) ->
     ]
 
 
-def _read_submissions(
-    actor: Actor, pool: str, submissions: Sequence[Submission]
-) -> tuple[Pool, list[_PreparedSubmission]]:
+def _require_room(actor: Actor, live: LiveWork, requested: int) -> None:
+    limit = settings.OSMO.max_live_workflows
+    if not live.has_room(requested, limit, is_shared=False):
+        raise live_work_refusal(actor.username, live.live, requested, limit)
+
+
+def _user_id(actor: Actor) -> int:
+    assert actor.user_id is not None, "only people submit"
+    return actor.user_id
+
+
+def prepare_submissions(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -> PreparedSubmissions:
+    """The first half of :func:`submit_many`, without any lock: permission, and the files read and checked."""
     leaf = find_leaf_with_root(pool)
     if leaf is None or not is_allowed(actor, Permission.POOL_READ, leaf.root.name):
         raise unknown_pool(pool)
@@ -179,15 +221,13 @@ def _read_submissions(
     limits = [single_worker_violations(leaf.root, item.spec) for item in prepared]
     if any(limits):
         raise worker_cap_refusal(limits)
-    return leaf, prepared
+    return PreparedSubmissions(leaf, prepared)
 
 
 def _parse_files(actor: Actor, submissions: Sequence[Submission], rules: SpecRules) -> list[ParsedSpec]:
     """The files in their order, up to the one that has spent the budget of rendering, which they share. One request
-    of a user renders at a time; a transaction is open meanwhile only around a request with
-    an `Idempotency-Key`."""
-    assert actor.user_id is not None, "only people submit"
-    user_id = actor.user_id
+    of a user renders at a time; no transaction is open meanwhile."""
+    user_id = _user_id(actor)
     known: dict[tuple[object, ...], ParsedSpec] = {}  # many workflows often share one file
     found: list[ParsedSpec] = []
     with ExitStack() as turn:
@@ -301,30 +341,20 @@ def _insert(actor: Actor, leaf: Pool, prepared: Sequence[_PreparedSubmission], n
             group = build_group(workflow, position, group_spec)
             groups.append(group)
             tasks += build_tasks(group, group_spec)
-    assert actor.user_id is not None, "only people submit"
-    live = insert_workflows(actor.user_id, workflows, groups, tasks)
-    if live + len(workflows) > settings.OSMO.max_live_workflows:
-        raise live_work_refusal(actor.username, live, len(workflows), settings.OSMO.max_live_workflows)
-    claims = [
-        ReservationClaim(
-            workflow.uuid, workflow.name, actor.username, str(workflow.priority), item.spec.largest_gang_gpus
-        )
-        for workflow, item in zip(workflows, prepared, strict=True)
-    ]
-    create_reservations(leaf=leaf, claims=claims, at=now)
+    needed_gpus = [item.spec.largest_gang_gpus for item in prepared]
+    insert_workflows(actor.username, workflows, groups, tasks, needed_gpus)
     return workflows
 
 
 def _new_workflow(actor: Actor, leaf: Pool, item: _PreparedSubmission, now: datetime) -> Workflow:
     submission, spec = item.submission, item.spec
-    assert actor.user_id is not None, "only people submit"
     runtime = simulated_runtime_seconds(item.labels)
     return Workflow(
         uuid=uuid.uuid4(),
         spec_name=spec.name,
         pool=leaf,
         root_pool=leaf.root,
-        submitted_by_id=actor.user_id,
+        submitted_by_id=_user_id(actor),
         priority=item.priority,
         submit_time=now,
         exec_timeout=spec.exec_timeout,

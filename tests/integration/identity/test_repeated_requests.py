@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, IdempotencyRecord, Pool, User
+from pools.services.idempotency import RECORD_RETENTION
 from pools.services.users import create_user, delete_user, grant_role, revoke_role
 from scheduling.models import Workflow
+from scheduling.services.workflows import submission
 from tests.integration.identity.conftest import ApiCaller
 from tests.support import factories
 
@@ -186,3 +191,34 @@ class TestLimits:
         assert not IdempotencyRecord.objects.exists()
         assert not Workflow.objects.exists()
         assert Pool.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_file_is_read_before_the_transaction_and_only_for_the_first_request(
+    root: ApiCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow template holds no transaction, and no row of a key that others wait for."""
+    factories.make_pool("team", 8)
+    in_transaction = []
+    parse = submission.parse
+
+    def parse_and_note(*arguments: Any, **more: Any) -> Any:
+        in_transaction.append(connection.in_atomic_block)
+        return parse(*arguments, **more)
+
+    monkeypatch.setattr(submission, "parse", parse_and_note)
+    body = {"file": factories.workflow_file("train")}
+    first, again = (root("POST", "/api/pool/team/workflow", body, idempotency_key="k") for _ in range(2))
+    assert (first.status, again.status) == (200, 200)
+    assert first.body == again.body
+    assert in_transaction == [False]
+    assert Workflow.objects.count() == 1
+
+
+def test_an_old_answer_is_forgotten_and_the_request_is_made_anew(root: ApiCaller) -> None:
+    factories.make_pool("team", 8)
+    body = {"file": factories.workflow_file("train")}
+    root("POST", "/api/pool/team/workflow", body, idempotency_key="k")
+    IdempotencyRecord.objects.update(created_at=timezone.now() - RECORD_RETENTION - timedelta(seconds=1))
+    assert root("POST", "/api/pool/team/workflow", body, idempotency_key="k").status == 200
+    assert Workflow.objects.count() == 2

@@ -6,6 +6,7 @@ import random
 from uuid import uuid4
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from pools.domain.amounts import GPU
@@ -22,7 +23,7 @@ from pools.selectors.pool_filters import PoolFilter, rows_in_state
 from pools.selectors.pool_lists import list_pools
 from pools.selectors.quota_facts import read_admission_tree
 from pools.services.pools import patch_pool
-from pools.services.reservations import ReservationClaim, ReservationUpdate, create_reservations, update_reservations
+from pools.services.reservations import ReservationUpdate, reservations_sql, update_reservations
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
 from tests.support import factories
 
@@ -53,14 +54,14 @@ def make_random_pools(seed: int) -> list[Pool]:
 
 
 def add_random_work(leaf: Pool, pick: random.Random) -> None:
-    claims = [
-        ReservationClaim(uuid4(), f"w{uuid4().hex[:8]}", "alice", pick.choice(["HIGH", "NORMAL", "LOW"]), needed)
-        for needed in [pick.randint(1, 4) for _ in range(pick.randint(0, 3))]
-    ]
-    if claims:
-        create_reservations(leaf=leaf, claims=claims, at=timezone.now())
-        held = [ReservationUpdate(each.workflow, pick.randint(0, 6), each.needed_gpus) for each in claims]
-        update_reservations(held, at=timezone.now())
+    for needed in [pick.randint(1, 4) for _ in range(pick.randint(0, 3))]:
+        workflow, priority = uuid4(), pick.choice(["HIGH", "NORMAL", "LOW"])
+        with connection.cursor() as cursor:
+            cursor.execute(
+                reservations_sql("SELECT %s::uuid, %s, %s, 'alice', %s, %s, now()"),
+                [workflow, f"w{workflow.hex[:8]}", leaf.pk, priority, needed],
+            )
+        update_reservations([ReservationUpdate(workflow, pick.randint(0, 6), needed)], at=timezone.now())
 
 
 def change_at_random(parent: str, name: str, pick: random.Random) -> None:
