@@ -65,17 +65,15 @@ def _parse_worker() -> Any:
 def _capture_statements() -> list[str]:
     """Every statement of one allocation and its release, as the services send them."""
     from django.db import connection
-    from django.test.utils import CaptureQueriesContext
 
     from pools.domain.roles import SYSTEM
     from pools.services.gpu_allocations import allocate, release
 
     with connection.cursor() as cursor:  # a number that occurs nowhere else in the statements
         cursor.execute("SELECT setval(pg_get_serial_sequence('pools_gpuallocation', 'id'), 917364528)")
-    with CaptureQueriesContext(connection) as captured:
+    with pgbench.captured_statements() as queries:
         row = allocate(actor=SYSTEM, namespace="ns0", request=_parse_worker())
         release(actor=SYSTEM, namespace="ns0", name=MARK)
-    queries = [query["sql"] for query in captured.captured_queries]
     return [re.sub(rf"\b{row.pk}\b", ":id", re.sub(r"\s+", " ", sql).strip()) for sql in queries]
 
 
@@ -86,14 +84,13 @@ def _build_script(statements: Sequence[str], namespaces: int) -> str:
     """The statements as one pgbench script of two transactions, each pair with an id and a namespace of its own."""
     lines = ["\\set r random(1, 9000000000000000000)", f"\\set n random(0, {namespaces - 1})"]
     for captured in statements:
-        if re.match(r"(SAVEPOINT|RELEASE)", captured):
-            continue
-        if captured == "BEGIN":
+        if pgbench.LOCK in captured:
             lines += ["BEGIN;", f"{pgbench.CONTEXT};"]
-            continue
-        parts = _LITERAL.split(pgbench.without_commit(captured))
+        parts = _LITERAL.split(captured.removesuffix(pgbench.COMMIT))
         parts[1::2] = [_vary_literal(part) for part in parts[1::2]]
-        lines.append("".join(parts) + (" \\gset" if "RETURNING" in captured else ";"))
+        lines.append("".join(parts) + (" \\gset" if captured.startswith("INSERT INTO pools_gpuallocation") else ";"))
+        if captured.endswith(pgbench.COMMIT):
+            lines.append("END;")
     return "\n".join(lines) + "\n"
 
 

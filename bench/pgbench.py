@@ -7,9 +7,13 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+import psycopg
 
 CONTEXT = (
     "SELECT set_config('osmo.changes', '', true), set_config('osmo.controller', '', true),"
@@ -35,30 +39,38 @@ def workflow_file(name: str) -> str:
 """
 
 
+@contextmanager
+def captured_statements() -> Iterator[list[str]]:
+    """The statements of the block with their values written into them, those of prepared statements too. The BEGIN of
+    a change, which carries its settings, is not among them; its COMMIT is sent with its last statement."""
+    from django.db import connection
+
+    found: list[str] = []
+
+    def note(execute: Any, sql: str, parameters: Any, *more: Any) -> Any:
+        found.append(psycopg.ClientCursor(connection.connection).mogrify(sql, parameters))
+        return execute(sql, parameters, *more)
+
+    with connection.execute_wrapper(note):
+        yield found
+
+
 def capture_submission(pool: str) -> list[str]:
     """Every statement of one submission to `pool`, from lock to last insert, as the service sends it."""
-    from django.db import connection
-    from django.test.utils import CaptureQueriesContext
-
     from pools.models import User
     from scheduling.services.workflows.submission import Submission, submit
 
     actor = User.objects.get(username="admin").as_actor()
     submit(actor=actor, pool=pool, submission=Submission(file=workflow_file(MARK)))
-    with CaptureQueriesContext(connection) as captured:
+    with captured_statements() as statements:
         submit(actor=actor, pool=pool, submission=Submission(file=workflow_file(MARK)))
-    statements = [query["sql"] for query in captured.captured_queries]
-    first = statements.index("BEGIN")
-    return [CONTEXT, *(without_commit(sql) for sql in statements[first:] if not TRANSACTION.match(sql))]
+    first = next(index for index, sql in enumerate(statements) if LOCK in sql)
+    last = next(index for index, sql in enumerate(statements) if sql.endswith(COMMIT))
+    return [CONTEXT, *(sql.removesuffix(COMMIT) for sql in statements[first : last + 1])]
 
 
-TRANSACTION = re.compile(r"(BEGIN|COMMIT|SAVEPOINT|RELEASE)")
-
-
-def without_commit(sql: str) -> str:
-    """The last statement of a change without its COMMIT, which ends the script."""
-    return sql.removesuffix("; COMMIT")
-
+LOCK, COMMIT = "FOR NO KEY UPDATE", "; COMMIT"
+"""In the first statement of a captured change, and at the end of its last one."""
 
 _LITERAL = re.compile(r"(E?'(?:[^'\\]|\\.|'')*')")
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
@@ -67,7 +79,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 def pgbench_script(statements: Sequence[str], *, pool_id: int, last_pool_id: int) -> str:
     """The statements as one pgbench transaction.
 
-    Each has fresh ids, the name that the recording statement gives it, a pool between `pool_id` (the one they were
+    Each has fresh ids, a pool between `pool_id` (the one they were
     captured on) and `last_pool_id`, and names as in the load: of each client on one pool, of each pool where there are
     many. Varying values occur inside literals too, so literals are wrapped in `replace`.
     """
@@ -77,10 +89,8 @@ def pgbench_script(statements: Sequence[str], *, pool_id: int, last_pool_id: int
         uuid: f"(md5((:r - {place})::text)::uuid)::text"
         for place, uuid in enumerate(dict.fromkeys(_UUID.findall(together)))
     }
-    given = re.search(rf"{MARK}-\d+", together)
-    assert given, "the captured submission has a name"
     fresh |= {uuid.replace("-", ""): value for uuid, value in fresh.items()}  # some occur without hyphens
-    varying = {**fresh, given[0]: "':full_name'", MARK: f"('bench' || {writer})", str(pool_id): "(:p)::text"}
+    varying = {**fresh, MARK: f"('bench' || {writer})", str(pool_id): "(:p)::text"}
 
     def vary(literal: str) -> str:
         for text, value in varying.items():
@@ -93,7 +103,7 @@ def pgbench_script(statements: Sequence[str], *, pool_id: int, last_pool_id: int
         parts = _LITERAL.split(re.sub(r"\s+", " ", captured).strip())
         parts[1::2] = [vary(literal) for literal in parts[1::2]]
         parts[::2] = [re.sub(rf"\b{pool_id}\b", ":p", code) for code in parts[::2]]
-        lines.append("".join(parts) + (" \\gset" if "full_name FROM named" in captured else ";"))
+        lines.append("".join(parts) + ";")
     lines.append("END;")
     return "\n".join(lines) + "\n"
 
