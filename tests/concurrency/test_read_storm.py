@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -37,6 +38,9 @@ from tests.support.addresses import ROLES_BY_USER, create_example_installation, 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 SUBPOOLS = ("a", "c", "d", "e", "f")
+QUEUE_PAGE = "/scheduling/workflow/queue/team/"
+LEAF = re.compile(r"^osmo-pool-ns-")
+QUOTA = re.compile(r"the quota of \S+ \((\d+)\)")
 
 
 class Writers:
@@ -149,10 +153,14 @@ class Reader:
         self._login = {"Authorization": f"Bearer {issue_jwt(token)[0]}"}
         self.sees_all = "osmo-admin" in ROLES_BY_USER[username]
 
+    def read(self, address: str) -> Any:
+        """The answer to a GET."""
+        is_program = address.startswith(("/api/", "/metrics"))
+        return self._program.get(address, headers=self._login) if is_program else self._browser.get(address)
+
     def faults_of(self, address: str) -> list[str]:
         """What is wrong with the answer to a GET."""
-        is_program = address.startswith(("/api/", "/metrics"))
-        answer = self._program.get(address, headers=self._login) if is_program else self._browser.get(address)
+        answer = self.read(address)
         answer.close()
         if answer.status_code >= 500 and address != "/ready":
             return [f"{address}: {answer.status_code}"]
@@ -167,10 +175,14 @@ class Reader:
             yield from check_workflow(answer.json())
         elif path == "/metrics":
             yield from check_metrics(answer.content.decode())
+        elif path == QUEUE_PAGE and self.sees_all:
+            yield from check_queue_page(answer.context)
         elif path == "/pools/pool/team/change/":
             yield from check_pool_page(answer.context["tree"])
         elif path == "/pools/pool/" and self.sees_all:
             yield from check_pools_page(answer.context)
+        if path == "/api/quota_tree" and self.sees_all:
+            yield from check_sums(answer.json(), "cohort")
         if path == "/api/queue" and self.sees_all and not answer.json()["more_entries"]:
             yield from check_positions(answer.json()["entries"])
 
@@ -202,7 +214,9 @@ def check_pool_quota(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def check_quota_tree(body: Mapping[str, Any]) -> Iterator[str]:
-    """Every parent is in the answer, and the balance of a node is its quota minus its usage."""
+    """Every parent is in the answer, the balance of a node is its quota minus its usage, and the numbers of a pool are
+    the sums of its leaves."""
+    yield from check_sums(body, "pool")
     names = {node["name"] for node in body["nodes"]}
     for node in body["nodes"]:
         if node["parent"] is not None and node["parent"] not in names:
@@ -211,6 +225,68 @@ def check_quota_tree(body: Mapping[str, Any]) -> Iterator[str]:
             numbers = quota["t"], quota["subtree_quota"], quota["usage"]
             if all(isinstance(number, int) for number in numbers) and numbers[0] != numbers[1] - numbers[2]:
                 yield f"{node['name']}: {quota}"
+
+
+def check_sums(body: Mapping[str, Any], kind: str) -> Iterator[str]:
+    """Quota, usage and waiting GPUs of a node are its own nominal quota and the sums of its children; nothing here has
+    a lending limit. A reader who may not see all pools of a cohort sees only a part of its children."""
+    children: dict[str | None, list[Mapping[str, Any]]] = {}
+    for node in body["nodes"]:
+        children.setdefault(node["parent"], []).append(gpus_of(node))
+    for node in body["nodes"]:
+        own, below = gpus_of(node), children.get(node["name"])
+        if node["kind"] == kind and below:
+            for key, nominal in (("subtree_quota", own["nominal"]), ("usage", 0), ("pending", 0)):
+                parts = [part[key] for part in below]
+                if own[key] != nominal + sum(parts):
+                    yield f"{node['name']}: {key} {own[key]} is not {nominal} and the sum of {parts}"
+
+
+def gpus_of(node: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of GPUs of a node of the quota tree."""
+    found: list[dict[str, Any]] = [each for each in node["quotas"] if each["resource"] == "gpu"]
+    return found[0]
+
+
+def check_queue_page(context: Mapping[str, Any]) -> Iterator[str]:
+    """Waiting GPUs of a leaf are those of its waiting gangs, and the numbers of each reason are those of the quotas
+    above the list."""
+    rows = {row.node.name: row for row in context["tree"]}
+    waiting: dict[str, int] = {}
+    in_use: dict[str, set[int]] = {}
+    for gang in context["pending"].rows:
+        leaf = LEAF.sub("", gang.queue)
+        if leaf not in rows:
+            yield f"{gang.workflow} waits in {leaf}, which is not in {sorted(rows)}"
+            continue
+        waiting[leaf] = waiting.get(leaf, 0) + gang.gpus
+        yield from (f"{gang.workflow}: {fault}" for fault in _reason_faults(gang, rows, leaf, in_use))
+    for name, row in rows.items():
+        if not row.has_children and not context["pending"].next and row.pending != waiting.get(name, 0):
+            yield f"{name}: {row.pending} GPUs wait, and its gangs ask for {waiting.get(name, 0)}"
+    yield from (f"{name}: guaranteed GPUs in use {found}" for name, found in in_use.items() if len(found) > 1)
+
+
+def _reason_faults(gang: Any, rows: Mapping[str, Any], leaf: str, in_use: dict[str, set[int]]) -> Iterator[str]:
+    """`in_use` collects the guaranteed GPUs in use that follow from the numbers of each quota reason, by node."""
+    reason, numbers = gang.reason, rows[leaf].numbers
+    if reason.code == "over_quota":
+        node = LEAF.sub("", reason.queue)
+        found = QUOTA.search(reason.message)
+        quota = rows[node].numbers.subtree_quota
+        if found is None or int(found[1]) != quota:
+            yield f"{reason.message!r}, and the quota of {node} is {quota}"
+        used = quota + reason.missing - reason.requested
+        in_use.setdefault(node, set()).add(used)
+        if not 0 <= used <= rows[node].numbers.usage or reason.free != max(0, quota - used):
+            yield f"{reason}, and {node} has {rows[node].numbers}"
+    elif reason.code in {"no_room", "fragmented"}:
+        if reason.requested > numbers.available:
+            yield f"{reason}, and the tree has only {numbers.available} for {leaf}"
+        if gang.priority != "LOW" and reason.requested > numbers.subtree_quota:
+            yield f"{reason}, and the quota of {leaf} is {numbers.subtree_quota}"
+    elif reason.code in {"nothing_to_borrow", "over_borrowing_limit"} and reason.requested <= numbers.available:
+        yield f"{reason}, and the tree has {numbers.available} for {leaf}"
 
 
 def check_positions(entries: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -298,7 +374,9 @@ JSON_CHECKS: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "/api/queue": check_queue,
     "/api/configs/gpu_quota/team-a": check_gpu_quota,
 }
-CHECKED = (*JSON_CHECKS, "/metrics", "/pools/pool/", "/pools/pool/team/change/", "/api/workflow/running-1")
+CHECKED = (
+    *JSON_CHECKS, "/metrics", "/pools/pool/", "/pools/pool/team/change/", QUEUE_PAGE, "/api/workflow/running-1",
+)  # fmt: skip
 
 
 def _read_everything(rounds: int, *, share: int = 1, every_user: bool = True, pause: float = 0.0) -> list[str]:
@@ -336,3 +414,36 @@ def test_the_storm_finds_reads_without_a_snapshot(monkeypatch: pytest.MonkeyPatc
     reader = Reader("root")
     with Writers(7).at_work():
         assert any(reader.faults_of(address) for _ in range(200) for address in CHECKED)
+
+
+def test_numbers_of_another_state_are_noticed() -> None:
+    """In the page of the queue, where work of `team--a` waits for its quota and for nodes, and in the quota tree."""
+    create_example_installation()
+    rita = User.objects.get(username="rita").as_actor()
+    for _ in range(4):
+        factories.submit_workflow(rita, "team--a", 8, name="low", priority=Priority.LOW)
+    reconcile_backend(Backend.objects.get(name="sim").pk)
+    root = Reader("root")
+    page, body = root.read(QUEUE_PAGE).context, root.read("/api/quota_tree").json()
+    assert {gang.reason.code for gang in page["pending"].rows} == {"over_quota", "no_room"}
+
+    def faults_with(**changes: int) -> list[str]:
+        """The faults of the page with these numbers of `team--a`."""
+        tree = []
+        for row in page["tree"]:
+            numbers = {key: value for key, value in changes.items() if key != "pending"}
+            changed = replace(row, numbers=replace(row.numbers, **numbers), pending=changes.get("pending", row.pending))
+            tree.append(changed if row.node.name == "team--a" else row)
+        return list(check_queue_page({"tree": tree, "pending": page["pending"]}))
+
+    assert faults_with() == []
+    for changes in ({"pending": 1}, {"subtree_quota": 9}, {"usage": 0}, {"available": 7}):
+        assert faults_with(**changes), changes
+
+    assert list(check_quota_tree(body)) == []
+    team = next(gpus_of(node) for node in body["nodes"] if node["name"] == "team")
+    for key in ("subtree_quota", "usage", "pending"):
+        team[key] += 1
+        assert list(check_sums(body, "pool")), key
+        assert list(check_sums(body, "cohort")), key
+        team[key] -= 1
