@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import re
 import ssl
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -64,41 +67,71 @@ async def _run(
     trust: ssl.SSLContext | None,
 ) -> LoadResult:
     parts = urlsplit(base_url)
-    latencies: list[float] = []
-    statuses: dict[int, int] = {}
+    loop = asyncio.get_running_loop()
+    common = f" HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {jwt}\r\nContent-Type: application/json\r\n"
     begin = time.perf_counter()
-    deadline = begin + seconds
-
-    async def client(index: int) -> None:
-        reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=trust)
-        number = 0
-        while (sent := time.perf_counter()) < deadline:
-            status = await _exchange(reader, writer, next_request(index, number), parts.netloc, jwt)
-            latencies.append((time.perf_counter() - sent) * 1000)
-            statuses[status] = statuses.get(status, 0) + 1
-            number += 1
-        writer.close()
-
-    await asyncio.gather(*(client(index) for index in range(clients)))
-    return LoadResult(time.perf_counter() - begin, tuple(latencies), statuses)
-
-
-async def _exchange(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: LoadRequest, host: str, jwt: str
-) -> int:
-    head = (
-        f"{request.method} {request.path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {jwt}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(request.body)}\r\n\r\n"
+    ends: list[asyncio.Future[None]] = [loop.create_future() for _ in range(clients)]
+    connections = [
+        _Client(common.encode(), functools.partial(next_request, index), begin + seconds, ends[index])
+        for index in range(clients)
+    ]
+    for each in connections:
+        await loop.create_connection(lambda each=each: each, parts.hostname, parts.port, ssl=trust)  # type: ignore[misc]
+    await asyncio.gather(*ends)
+    return LoadResult(
+        time.perf_counter() - begin,
+        tuple(taken for each in connections for taken in each.latencies_ms),
+        dict(Counter(status for each in connections for status in each.statuses)),
     )
-    writer.write(head.encode() + request.body)
-    await writer.drain()
-    raw = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-    status = int(raw.split(" ", 2)[1])
-    if "transfer-encoding: chunked" in raw:
-        while size := int((await reader.readline()).strip() or b"0", 16):
-            await reader.readexactly(size + 2)
-        await reader.readline()
-    else:
-        length = next(line for line in raw.split("\r\n") if line.startswith("content-length:"))
-        await reader.readexactly(int(length.split(":")[1]))
-    return status
+
+
+class _Client(asyncio.Protocol):
+    """One connection: it sends the next request when the last is answered. It reads no more of an answer than its
+    status and length, because client and server share the processor."""
+
+    def __init__(
+        self, common: bytes, next_request: Callable[[int], LoadRequest], deadline: float, end: asyncio.Future[None]
+    ) -> None:
+        self._common, self._next_request, self._deadline, self._end = common, next_request, deadline, end
+        self._received, self._sent = b"", 0.0
+        self.latencies_ms: list[float] = []
+        self.statuses: list[int] = []
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._send()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        end_of_head = self._received.find(b"\r\n\r\n")
+        if end_of_head < 0:
+            return
+        head = self._received[:end_of_head].lower()
+        length = _LENGTH.search(head)
+        if length is None:
+            self._end.set_exception(SystemExit(f"an answer has no length: {head[:500]!r}"))
+            self._transport.abort()
+        elif len(self._received) >= end_of_head + 4 + int(length[1]):
+            self.latencies_ms.append((time.perf_counter() - self._sent) * 1000)
+            self.statuses.append(int(head[9:12]))
+            self._received = b""
+            self._send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._end.done():
+            self._end.set_exception(exc or ConnectionError("the server closed the connection"))
+
+    def _send(self) -> None:
+        self._sent = time.perf_counter()
+        if self._sent >= self._deadline:
+            self._end.set_result(None)
+            self._transport.close()
+            return
+        request = self._next_request(len(self.statuses))
+        line = f"{request.method} {request.path}".encode()
+        self._transport.write(
+            b"%b%bContent-Length: %d\r\n\r\n%b" % (line, self._common, len(request.body), request.body)
+        )
+
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)")

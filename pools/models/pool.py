@@ -7,10 +7,12 @@ from typing import Any
 import pgtrigger
 from django.db import models
 from django.db.models import F, Q, Value
+from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, Now
 
 from pools.domain import names
 from pools.domain.amounts import NO_LIMIT, Gpus, decode_gpus
+from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import TRANSITIONS, SubpoolState
 from pools.models.backend import Backend
@@ -286,6 +288,14 @@ class Pool(models.Model):
 
     class Meta:
         ordering = ["name"]
+        indexes = [
+            # Every release of a GPU worker asks for the pools of its namespace.
+            models.Index(
+                KT(f"config__{GPU_NAMESPACE}"),
+                name="pool_of_gpu_namespace",
+                condition=Q(parent__isnull=True, archived=False, backend__isnull=False),
+            )
+        ]
         constraints = [
             models.UniqueConstraint(fields=["parent", "subpool_name"], name="subpool_name_once_per_parent"),
             models.CheckConstraint(

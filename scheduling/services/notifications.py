@@ -15,6 +15,7 @@ from django.conf import settings
 from kombu.exceptions import OperationalError
 
 from pools.models import Backend
+from pools.prepared import prepared_cursor
 
 logger = logging.getLogger(__name__)
 
@@ -73,12 +74,19 @@ def backends_changed(backend_ids: Collection[int]) -> None:
     cluster."""
     if not backend_ids or broker.is_paused:
         return
-    for backend_id, kind in Backend.objects.filter(pk__in=backend_ids).order_by("pk").values_list("pk", "kind"):
+    for backend_id, kind in _kinds(backend_ids):
         if kind == Backend.Kind.SIMULATED:
             enqueue_reconcile(backend_id)
         else:
             _enqueue(FOLLOW_LEDGER_TASK, backend_id)
             wake_agent(backend_id)
+
+
+def _kinds(backend_ids: Collection[int]) -> list[tuple[int, str]]:
+    """(id, kind) of these backends; a prepared statement, because every submission runs it."""
+    with prepared_cursor() as cursor:
+        cursor.execute("SELECT id, kind FROM pools_backend WHERE id = ANY(%s) ORDER BY id", [list(backend_ids)])
+        return list(cursor.fetchall())
 
 
 def enqueue_reconcile(backend_id: int) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from pools.domain.errors import BadInput, Conflict
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
@@ -18,6 +19,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Task as TaskRow
 from scheduling.models import Workflow
+from scheduling.selectors import gpu_headroom
 from scheduling.selectors.visible_queue import WaitingGang, list_waiting_gangs
 from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.reconcile import reconcile_backend
@@ -420,3 +422,12 @@ def test_work_counts_where_it_was_counted_when_its_pool_moves_to_another_namespa
     Pool.objects.filter(pk=row.pk).update(config={"platforms": {"default": AMOUNTS_PER_GPU}})
     cancel_workflow(actor=factories.admin_actor(), name=work.name)
     assert used() == (0, 0)
+
+
+def test_the_pools_of_a_namespace_have_an_index() -> None:
+    """Every release of a worker asks for them, however many pools there are."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute("EXPLAIN " + gpu_headroom._BACKENDS_SQL, [["team"]])
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "pool_of_gpu_namespace" in plan
