@@ -3,11 +3,14 @@ each read from one snapshot of the database."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 
 import structlog
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django_structlog.middlewares import RequestMiddleware
 
+from osmo_admin.client_address import client_address
 from pools.domain.page_addresses import is_preview_address
 from pools.transactions import one_snapshot, request_id
 
@@ -24,20 +27,21 @@ class OneSlashMiddleware:
         return self.get_response(request)
 
 
-class AuditContextMiddleware:
-    """Pass the request id of structlog to the ledger, and return it to the client."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
+class RequestLogMiddleware(RequestMiddleware):
+    """One log line for each request, when it is answered. Its id is in all lines of the request, in audit entries and
+    in the answer."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        current_id = str(structlog.contextvars.get_contextvars().get("request_id", ""))
+        current_id = request.headers.get("X-Request-ID") or str(uuid.uuid4())
+        structlog.contextvars.bind_contextvars(request_id=current_id, ip=client_address(request))
         token = request_id.set(current_id)
         try:
             response = self.get_response(request)
         finally:
             request_id.reset(token)
+        assert isinstance(response, HttpResponseBase)
         response.headers.setdefault("X-Request-ID", current_id)
+        self.handle_response(request, response)
         return response
 
 

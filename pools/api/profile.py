@@ -11,9 +11,10 @@ from pools.api.rendering import utc_text
 from pools.api.request_parsing import BodyReader, body_object, query_boolean
 from pools.api.schema import BOOLEAN, DATETIME, DRY_RUN, NULL, TEXT, array_of, describe_operation, nullable, object_with
 from pools.api.views import View
-from pools.models import AccessToken, User
+from pools.models import AccessToken
+from pools.selectors.profile import read_profile_settings, submittable_pools
 from pools.services.dry_run import read_effect
-from pools.services.users import submittable_pools, update_profile
+from pools.services.users import update_profile
 
 PROFILE = object_with(
     {
@@ -45,7 +46,7 @@ class ProfileSettings(View):
         ),
     )
     def get(self, request: Request) -> Response:
-        pools = list(submittable_pools(self.actor).values_list("name", flat=True))
+        pools = submittable_pools(self.actor)
         token = request.auth if isinstance(request.auth, AccessToken) else None
         return Response(
             {
@@ -82,16 +83,12 @@ class ProfileSettings(View):
         return self.run_once(make, require=lambda: None)  # all users may change their own profile
 
     def _profile(self, pools: list[str] | None = None) -> dict[str, Any]:
-        user = User.objects.get(username=self.actor.username)
+        chosen = read_profile_settings(self.actor)
         # A default pool without the right to submit would only fail later, at the first submission.
-        usable = user.default_pool and (
-            user.default_pool in pools
-            if pools is not None
-            else submittable_pools(self.actor).filter(name=user.default_pool).exists()
-        )
+        usable = chosen.default_pool in (submittable_pools(self.actor) if pools is None else pools)
         return {
-            "username": user.username,
-            "email_notification": user.email_notification,
-            "slack_notification": user.slack_notification,
-            "pool": user.default_pool if usable else None,
+            "username": self.actor.username,
+            "email_notification": chosen.email_notification,
+            "slack_notification": chosen.slack_notification,
+            "pool": chosen.default_pool if usable else None,
         }

@@ -6,9 +6,10 @@ its parameter and the code `bad_query`. An empty value is the same as a paramete
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import django_filters
 from django import forms
@@ -84,7 +85,15 @@ class TextFilter(django_filters.Filter):  # type: ignore[misc]  # the library ha
     field_class = ParsedField
 
     def __init__(self, field_name: str | None = None, lookup_expr: str = "exact", **options: Any) -> None:
-        super().__init__(field_name, lookup_expr, **{"parse": str, "rule": "a text", **options})
+        # The label has no use here, and the library would look it up in the model for each request.
+        super().__init__(field_name, lookup_expr, label="", **{"parse": str, "rule": "a text", **options})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """The copy for one request, with the same field: only the owner of its method differs."""
+        mine = copy.copy(self)
+        if self.method is not None:
+            mine.method = self.method
+        return mine
 
 
 class BooleanFilter(TextFilter):
@@ -147,9 +156,18 @@ class OrderFilter(TextFilter):
 class QueryFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # as above
     """The conditions of one list, read for one caller."""
 
+    _form_class: ClassVar[type[forms.Form]]
+
     def __init__(self, query: Mapping[str, Any], queryset: QuerySet[Any], *, actor: Actor) -> None:
         super().__init__(query, queryset)
         self.caller = actor
+
+    def get_form_class(self) -> type[forms.Form]:
+        """The class of the form: it is the same for each request."""
+        kind = type(self)
+        if "_form_class" not in vars(kind):
+            kind._form_class = super().get_form_class()
+        return kind._form_class
 
     def matching_rows(self) -> QuerySet[Any]:
         """The rows that keep every condition. Raises BadInput with each parameter that cannot be read."""

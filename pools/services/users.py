@@ -8,7 +8,6 @@ from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
@@ -17,15 +16,14 @@ from pools.domain.roles import (
     PLATFORM_ROLES,
     SYSTEM,
     Actor,
-    Permission,
     PoolRoleKind,
     parse_pool_role,
     pool_role,
 )
-from pools.domain.subpool_lifecycle import SubpoolState
 from pools.locking import lock_role, lock_user
 from pools.models import AccessToken, IdempotencyRecord, Pool, RoleAssignment, User
 from pools.permissions import require_platform
+from pools.selectors.profile import submittable_pools
 from pools.transactions import change
 
 MAX_NAME_LENGTH = 150  # as long as the column
@@ -167,7 +165,7 @@ def update_profile(
     with change(actor=actor):
         user = _find_user(actor.username)
         if pool is not None:
-            if not submittable_pools(actor).filter(name=pool).exists():
+            if pool not in submittable_pools(actor):
                 raise BadInput.of([Violation("pool", "unknown_pool", f"Pool {pool} not found.")])
             user.default_pool = pool
         if email_notification is not None:
@@ -176,15 +174,6 @@ def update_profile(
             user.slack_notification = slack_notification
         user.save(update_fields=["default_pool", "email_notification", "slack_notification"])
         return user
-
-
-def submittable_pools(actor: Actor) -> QuerySet[Pool]:
-    """Pools and ACTIVE subpools to which `actor` may submit, in the order of lists."""
-    open_pools = Pool.objects.not_archived().filter(Q(parent__isnull=True) | Q(subpool_state=SubpoolState.ACTIVE))
-    if not actor.is_admin:
-        mine = actor.pools_with(Permission.POOL_SUBMIT)
-        open_pools = open_pools.filter(Q(parent__isnull=True, name__in=mine) | Q(parent__name__in=mine))
-    return open_pools.in_tree_order()
 
 
 def create_pool_roles(*pools: str) -> None:
