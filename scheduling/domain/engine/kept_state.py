@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from pools.domain.amounts import Number
 from scheduling.domain.engine.build import resource_keys
 from scheduling.domain.engine.cycle import CycleResult, run_passes
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
@@ -35,8 +36,8 @@ class KeptState:
         """How many gangs use each resource key and each set of allowed nodes."""
         for gang in facts.gangs:
             self._uses.update(_shapes_of(gang))
-        self._asked_anew: dict[int, set[int]] = {}
-        """For each resource the queues whose requests changed since the fair shares were divided."""
+        self._requests_before: dict[int, dict[int, Number]] = {}
+        """The requests of the last run, for each resource, of the queues that request something else now."""
 
     def facts(self) -> ClusterFacts:
         """The facts as they stand now. Its cost grows with the cluster."""
@@ -74,9 +75,9 @@ class KeptState:
             self._build(self.facts())
         world = self.world
         world.begin_run()
-        if self._asked_anew:
-            world.divide_shares_again(self._asked_anew)
-            self._asked_anew = {}
+        if self._requests_before:
+            world.divide_shares_again(self._requests_before)
+            self._requests_before = {}
         return run_passes(world)
 
     def _is_known(self, shape: object) -> bool:
@@ -89,10 +90,10 @@ class KeptState:
             if status == FINISHED:
                 continue
             for r, amount in request:
-                changed = self._asked_anew.setdefault(r, set())
+                before = self._requests_before.setdefault(r, {})
                 for above in gang.queue.path:
+                    before.setdefault(above.index, above.request[r])
                     above.request[r] += sign * amount
-                    changed.add(above.index)
 
 
 def _shapes_of(gang: GangFacts) -> frozenset[object]:

@@ -3,12 +3,16 @@ divided again whose requests or total changed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from pools.domain.amounts import UNLIMITED, Amount, sum_amounts
+from pools.domain.amounts import UNLIMITED, Amount, Number, sum_amounts
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.fair_share import FairShareInput, divide_fair_shares
 from scheduling.domain.engine.state import QueueState
+
+ChangedRequests = Mapping[int, Mapping[int, Number]]
+"""For each resource the requests before the change of the queues that request something else now, by their index; all
+queues above them included."""
 
 
 class ShareLevels:
@@ -33,23 +37,33 @@ class ShareLevels:
         for queue in queues:
             set_allocatable(queue)
 
-    def divide_again(self, changed: Mapping[int, Collection[int]]) -> list[QueueState]:
-        """Set the fair shares again after requests changed. `changed`: for each resource the indexes of the queues with
-        another request, all queues above them included. Returns the queues with another share."""
+    def divide_again(self, changed: ChangedRequests) -> list[QueueState]:
+        """Set the fair shares again after requests changed. Returns the queues with another share."""
         others: dict[int, QueueState] = {}
-        for r, indexes in changed.items():
-            for queue in self._divide(r, indexes):
+        for r, before in changed.items():
+            for queue in self._divide(r, before):
                 others[queue.index] = queue
         for queue in others.values():
             set_allocatable(queue)
         return list(others.values())
 
-    def _divide(self, r: int, changed: Collection[int] | None) -> list[QueueState]:
+    def _divide(self, r: int, changed: Mapping[int, Number] | None) -> list[QueueState]:
         """Divide the levels of one resource, all of them without `changed`. Returns the queues with another share."""
         levels = [(self._totals[r], self._own, False), (None, self._external, False)]
         others = []
         for above, queues, is_other in levels:
-            if changed is not None and not is_other and all(queue.index not in changed for queue in queues):
+            if (
+                changed is not None
+                and not is_other
+                and not any(
+                    queue.index in changed and _may_change_shares(queue, r, changed[queue.index]) for queue in queues
+                )
+            ):
+                levels.extend(
+                    (None if above is None else queue.fair[r], queue.children, False)
+                    for queue in queues
+                    if queue.children and queue.index in changed
+                )
                 continue
             inputs = [
                 FairShareInput(
@@ -67,6 +81,16 @@ class ShareLevels:
                     below = None if above is None else share
                     levels.append((below, queue.children, changed is None or differs))
         return others
+
+
+def _may_change_shares(queue: QueueState, r: int, before: Number) -> bool:
+    """Whether another request of the queue may change a share of its level. It changes none while the queue requests
+    more than its share: every offer was then smaller than the unmet amount, and still is."""
+    share, limit = queue.fair[r], queue.limit[r]
+    was, now = min(limit, before), min(limit, queue.request[r])
+    if was == now:
+        return False
+    return not (isinstance(was, int) and isinstance(now, int) and isinstance(share, int) and was > share < now)
 
 
 def set_allocatable(queue: QueueState) -> None:

@@ -14,6 +14,7 @@ from scheduling.domain.engine.build import WorldRecords
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.placement import place_requests
+from scheduling.domain.engine.share_levels import ChangedRequests
 from scheduling.domain.engine.sorted_gangs import OrderKey, SortedGangs
 from scheduling.domain.engine.state import RELEASING, RUNNING, GangState, QueueState
 from scheduling.domain.engine.top_queues import TopQueues
@@ -97,7 +98,7 @@ class World:
             gang.ran = any(gang.active) or any(gang.released)
         self._run_changed.clear()
 
-    def divide_shares_again(self, changed: Mapping[int, Collection[int]]) -> None:
+    def divide_shares_again(self, changed: ChangedRequests) -> None:
         """Divide the fair shares again after requests changed (:meth:`ShareLevels.divide_again`)."""
         for queue in self._records.shares.divide_again(changed):
             self.version += 1
