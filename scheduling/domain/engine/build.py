@@ -22,6 +22,8 @@ class WorldRecords:
     def __init__(self, facts: ClusterFacts) -> None:
         self.facts = facts
         self.keys = resource_keys(facts)
+        self.largest: list[Number] = [0] * len(self.keys)
+        """The largest request of any gang so far."""
         self.queues = self._queues()
         self.queue_of = {queue.fact.name: queue for queue in self.queues}
         self.tops = [queue for queue in self.queues if queue.parent is None]
@@ -127,6 +129,8 @@ class WorldRecords:
         self._next_index += 1
         gang = GangState(fact, index, queue=queue, requests=requests, needs=needs, tree=tree, table=self._table)
         gang.feasibility = self._reach
+        for r, amount in gang.total_request:
+            self.largest[r] = max(self.largest[r], amount)
         if self.nodes is not None:
             for i, task in enumerate(fact.tasks):
                 if task.node is not None and gang.status[i] in {RUNNING, RELEASING}:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from scheduling.domain.engine.eviction import EvictionResult, EvictionSearch
-from scheduling.domain.engine.nodes import NOWHERE, Request
+from scheduling.domain.engine.nodes import NOWHERE, Request, has_enough
 from scheduling.domain.engine.sorted_gangs import OrderKey
 from scheduling.domain.engine.state import WAITING, GangState
 from scheduling.domain.engine.victims import EvictionUnit
@@ -31,7 +31,10 @@ def start_by_moving(
     """Start the gang after moving others, or change nothing and return None. Quotas must allow the gang already.
     `among`: a set that contains all movable gangs, if it is known."""
     world, gang = search.world, search.gang
+    tasks = gang.next_tasks()
     for first in _candidates(world, _largest_need(gang), movable, set(), among)[:MAX_FIRST_NODES]:
+        if len(tasks) == 1 and not gang.has_choice and not _may_all_move(world, first, gang.needs[tasks[0]]):
+            continue
         before = world.mark()
         units = _vacate(search, first, movable, among)
         if units is None:
@@ -41,6 +44,21 @@ def start_by_moving(
         if result is not None:
             return result
     return None
+
+
+def _may_all_move(world: World, units: list[EvictionUnit], need: Request) -> bool:
+    """Whether each of these tasks of one node has room, were it alone, on another node or beside the need on its old
+    one. A quick check before a trial: the one task of the need fits on no node but this one."""
+    nodes, node = world.nodes, units[0].nodes[0]
+    if nodes is None or nodes.tightest_node(need) != NOWHERE:
+        return True
+    left = list(nodes.free[node])
+    moving = [unit.gang.needs[i] for unit in units for i in unit.tasks]
+    for sign, request in [(-1, need), *((1, each) for each in moving)]:
+        for r, amount in request:
+            if r < nodes.width:
+                left[r] += sign * amount
+    return all(has_enough(left, request) or nodes.fits_beside(node, request) for request in set(moving))
 
 
 def _vacate(

@@ -16,7 +16,7 @@ from pools.domain.amounts import Number
 from scheduling.domain.engine.gates import may_start
 from scheduling.domain.engine.nodes import NOWHERE, Request
 from scheduling.domain.engine.starting import attempt_start
-from scheduling.domain.engine.state import RUNNING, WAITING, GangState, QueueState, sum_requests
+from scheduling.domain.engine.state import WAITING, GangState, QueueState, sum_requests
 from scheduling.domain.engine.steps import StepAction, StepLog
 from scheduling.domain.engine.victims import EvictionUnit, HelpsStart, next_eviction_unit
 from scheduling.domain.engine.world import World
@@ -52,7 +52,8 @@ class VictimSource(Protocol):
     """A source of victims in order."""
 
     def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
-        """Evict one unit of the next victim that helps; None when no victim is left."""
+        """Evict one unit of the next victim that helps; None when no victim is left. With `helps`, quotas let the gang
+        start already, and the stop may be postponed (:meth:`World.stop_later`)."""
 
     def candidates(self) -> Iterable[GangState]:
         """All gangs that may lose tasks, in order, judged before any eviction."""
@@ -65,7 +66,7 @@ class _CandidateNodes:
     """The nodes where evictions could help a gang: nodes with enough capacity if all evictable work left."""
 
     def __init__(self, world: World, gang: GangState) -> None:
-        self._nodes, self._firm = world.nodes, world.firm
+        self._world, self._firm = world, world.firm
         chooses = gang.has_choice
         tasks = [i for i, status in enumerate(gang.status) if status == WAITING] if chooses else gang.next_tasks()
         self._needs = {gang.needs[i] for i in tasks}
@@ -89,9 +90,9 @@ class _CandidateNodes:
 
     def has_opened(self, unit: EvictionUnit) -> bool:
         """Whether a task fits on a node that the unit has just left."""
-        nodes = self._nodes
-        return nodes is None or any(
-            nodes.fits(node, need) for node in unit.nodes if node != NOWHERE for need in self._needs
+        world = self._world
+        return world.nodes is None or any(
+            world.fits_later(node, need) for node in unit.nodes if node != NOWHERE for need in self._needs
         )
 
 
@@ -134,7 +135,9 @@ class EvictionSearch:
                 self.undo()
                 return None
             units.append(unit)
-            fits = (not allowed or candidates.has_opened(unit)) and self.can_start()
+            if not allowed or candidates.has_opened(unit):
+                self.world.stop_postponed()
+                fits = self.can_start()
         units = self._return_unneeded(units)
         return self.finish(self._search_fewer(units, source), accept)
 
@@ -187,8 +190,11 @@ class EvictionSearch:
 
     def _running_amounts(self, gang: GangState) -> list[Number]:
         """The amounts of the running tasks of a gang, for each resource of the request."""
-        whole = dict(sum_requests([gang.requests[i] for i, status in enumerate(gang.status) if status == RUNNING]))
-        return [whole.get(r, 0) for r, _amount in self.request]
+        running, wanted = gang.running_request, self.request
+        if len(wanted) == 1 == len(running) and wanted[0][0] == running[0][0]:
+            return [running[0][1]]
+        whole = dict(running)
+        return [whole.get(r, 0) for r, _amount in wanted]
 
     def _evict_whole(self, chosen: Sequence[GangState], source: VictimSource) -> list[EvictionUnit]:
         """Evict these gangs whole; an empty list when one of them may not lose all its tasks."""

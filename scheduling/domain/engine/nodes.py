@@ -74,6 +74,13 @@ class NodeIndex:
                 return self._classes[have][0]
         return NOWHERE
 
+    def fits_beside(self, node: int, request: Request) -> bool:
+        """Whether the request fits on a node other than this one."""
+        for have in reversed(self._order):
+            if has_enough(have, request) and (len(self._classes[have]) > 1 or self._classes[have][0] != node):
+                return True
+        return False
+
     def full_nodes(self, request: Request) -> Iterator[int]:
         """Every node that the request does not fit on, nodes with most free first, then by name. Amounts may not change
         during the iteration."""

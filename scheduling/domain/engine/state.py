@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pools.domain.amounts import UNLIMITED, Amount, Number
+from pools.domain.amounts import Amount, Number
 from scheduling.domain.engine.facts import GangFacts, QueueFacts, TaskState
 from scheduling.domain.engine.nodes import NOWHERE, Request
 from scheduling.domain.engine.share_ratios import ShareRatios
@@ -83,11 +83,6 @@ class QueueState:
     def __repr__(self) -> str:
         return f"<queue {self.fact.name}>"
 
-    @property
-    def has_limit(self) -> bool:
-        """Whether it limits some resource itself."""
-        return any(limit != UNLIMITED for limit in self.limit)
-
     def leaves(self) -> Iterator[QueueState]:
         """The leaves below it, or the queue itself."""
         stack = [self]
@@ -116,9 +111,11 @@ class GangState:
         "_alike",
         "_ask",
         "_fresh",
+        "_give_up",
         "_next",
         "_order",
         "_ruled_out",
+        "_running",
         "_signature",
         "_table",
         "active",
@@ -136,6 +133,7 @@ class GangState:
         "requests",
         "status",
         "task_index",
+        "total_request",
         "tree",
         "waiting",
     )  # fmt: skip
@@ -153,6 +151,8 @@ class GangState:
     ) -> None:
         self.fact, self.index, self.queue, self.tree, self.requests = fact, index, queue, tree, requests
         self.needs = needs
+        self.total_request = sum_requests(requests)
+        """The request of all its tasks."""
         self._table = table
         self._alike = tree.is_single_leaf and len(set(needs)) == 1
         self.preemptible = fact.preemptible
@@ -183,6 +183,8 @@ class GangState:
         self._signature: Signature | None = None
         self._fresh: object = None
         self._ask: Request | None = None
+        self._running: Request | None = None
+        self._give_up: tuple[int, ...] | None = None
         self._next: list[int] | None = None
         self._ruled_out = False
         self._order: tuple[Number, int, Number, str] | None = None
@@ -214,7 +216,7 @@ class GangState:
         return node
 
     def _forget(self) -> None:
-        self._signature = self._ask = self._next = self._order = None
+        self._signature = self._ask = self._next = self._order = self._running = self._give_up = None
 
     # -- its state -----------------------------------------------------------------------------------------------
 
@@ -275,6 +277,25 @@ class GangState:
     def _waiting_signature(self) -> object:
         waits = tuple((self.leaf[i], self.needs[i]) for i, status in enumerate(self.status) if status == WAITING)
         return (*self.tree.parents, *self.tree.thresholds, waits)
+
+    # -- its running tasks -------------------------------------------------------------------------------------------
+
+    @property
+    def running_request(self) -> Request:
+        """The total request of its running tasks."""
+        if self._running is None:
+            running = [self.requests[i] for i, status in enumerate(self.status) if status == RUNNING]
+            self._running = sum_requests(running)
+        return self._running
+
+    def next_to_give_up(self) -> tuple[int, ...]:
+        """The running tasks that it gives up first, together; the last tasks of the spec first."""
+        if self._give_up is None:
+            tasks: list[int] = []
+            for leaf, count in self.tree.give_up_step(self.active):
+                tasks.extend(self.task_index.last_running(leaf, count))
+            self._give_up = tuple(tasks)
+        return self._give_up
 
     # -- its next request --------------------------------------------------------------------------------------------
 

@@ -39,10 +39,8 @@ class EvictionUnit:
 
 def next_eviction_unit(gang: GangState) -> EvictionUnit:
     """The next unit of the gang, which has active tasks; the last tasks of the spec first."""
-    tasks: list[int] = []
-    for leaf, count in gang.tree.give_up_step(gang.active):
-        tasks.extend(gang.task_index.last_running(leaf, count))
-    return EvictionUnit(gang, tuple(tasks), tuple(gang.node[i] for i in tasks))
+    tasks = gang.next_to_give_up()
+    return EvictionUnit(gang, tasks, tuple([gang.node[i] for i in tasks]))
 
 
 class _ReversedKey:
@@ -88,13 +86,17 @@ class LeafVictims:
         heappop(self._heap)
         self._draw()
 
-    def take_head(self, world: World) -> EvictionUnit:
-        """Evict one unit of the head."""
+    def take_head(self, world: World, *, may_postpone: bool) -> EvictionUnit:
+        """Evict one unit of the head. A stop of the whole gang may be postponed (:meth:`World.stop_later`)."""
         gang = heappop(self._heap)[1]
         unit = next_eviction_unit(gang)
-        world.stop(gang, unit.tasks)
+        is_whole = len(unit.tasks) == sum(gang.active)
+        if may_postpone and is_whole:
+            world.stop_later(gang, unit.tasks)
+        else:
+            world.stop(gang, unit.tasks)
         self._draw()
-        if any(gang.active):
+        if not is_whole:
             heappush(self._heap, (_ReversedKey(gang.order_key), gang))
         return unit
 
@@ -188,7 +190,7 @@ def _is_borrowing(queue: QueueState, ask: Request) -> bool:
 
 def keeps_quota(gang: GangState, ask: Request, where: BranchPoint) -> bool:
     """Whether no queue from the gang's leaf up to the branch point falls below its quota with the next unit."""
-    lost = dict(sum_requests([gang.requests[i] for i in next_eviction_unit(gang).tasks]))
+    lost = dict(sum_requests([gang.requests[i] for i in gang.next_to_give_up()]))
     for queue in gang.queue.path if gang.queue is not None else ():
         for r, _amount in ask:
             if queue.alloc[r] > queue.quota[r] > queue.alloc[r] - lost.get(r, 0):
@@ -205,7 +207,8 @@ class _Branch:
     def __init__(self, where: BranchPoint, ask: Request) -> None:
         self.where, self._ask = where, ask
         self._heap: list[tuple[list[Rank], int]] | None = None
-        self._leaves: dict[int, tuple[QueueState, LeafVictims]] = {}
+        self._leaves: dict[int, QueueState] = {}
+        self._victims: dict[int, LeafVictims] = {}
 
     def sort_key(self) -> tuple[int, Rank]:
         """The sort key of the branch: nearest in the cohort tree first, then by the rank of the queues."""
@@ -223,26 +226,28 @@ class _Branch:
 
     def rank(self, leaf: QueueState) -> list[Rank]:
         """The sort key of a leaf among those of the branch."""
-        below = leaf.path[: leaf.path.index(self.where.theirs)]
-        return [victim_rank(queue) for queue in reversed(below)]
+        path, top = leaf.path, self.where.theirs
+        if len(path) == 2 and path[1] is top:
+            return [leaf.rank or victim_rank(leaf)]
+        return [victim_rank(queue) for queue in reversed(path[: path.index(top)])]
 
     def head(self, helps: HelpsStart | None) -> GangState | None:
         """The gang that loses its next unit, or None when no gang of the branch may lose one and helps."""
         if self._heap is None:
             self._heap = []
             for leaf in self.leaves():
-                self._leaves[leaf.index] = (leaf, LeafVictims(leaf))
+                self._leaves[leaf.index] = leaf
                 self._heap.append((self.rank(leaf), leaf.index))
             heapify(self._heap)
         while self._heap:
             rank, index = self._heap[0]
-            leaf, victims = self._leaves[index]
+            leaf = self._leaves[index]
             now = self.rank(leaf)
             if now != rank:
                 # A leaf that loses work moves backwards in the order, so an old rank is never too far back.
                 heapreplace(self._heap, (now, index))
                 continue
-            gang = victims.next_victim(helps) if self._may_lose(leaf) else None
+            gang = self._victims_of(leaf).next_victim(helps) if self._may_lose(leaf) else None
             if gang is not None:
                 return gang
             heappop(self._heap)
@@ -259,7 +264,14 @@ class _Branch:
     def victims(self, gang: GangState) -> LeafVictims:
         """The victims of the leaf of this gang."""
         assert gang.queue is not None
-        return self._leaves[gang.queue.index][1]
+        return self._victims_of(gang.queue)
+
+    def _victims_of(self, leaf: QueueState) -> LeafVictims:
+        """Most searches evict from one leaf of a branch only, so the others are not read."""
+        victims = self._victims.get(leaf.index)
+        if victims is None:
+            victims = self._victims[leaf.index] = LeafVictims(leaf)
+        return victims
 
 
 class ReclaimVictims:
@@ -312,7 +324,7 @@ class ReclaimVictims:
                 heappop(self._heap)
                 self._draw()
             elif entitlement is Entitlement.QUOTA or keeps_quota(gang, self._ask, branch.where):
-                return branch.victims(gang).take_head(self._world)
+                return branch.victims(gang).take_head(self._world, may_postpone=helps is not None)
             else:
                 branch.victims(gang).skip()
         return None
@@ -349,7 +361,9 @@ class PreemptVictims:
 
     def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
         """Evict one unit of the next victim that helps; None when no victim is left."""
-        return None if self._victims.next_victim(helps) is None else self._victims.take_head(self._world)
+        if self._victims.next_victim(helps) is None:
+            return None
+        return self._victims.take_head(self._world, may_postpone=helps is not None)
 
     def candidates(self) -> Iterator[GangState]:
         """All gangs of a lower priority."""

@@ -12,7 +12,7 @@ from pools.domain.amounts import Amount, Number
 from scheduling.domain.engine.amount_text import amounts_text
 from scheduling.domain.engine.build import WorldRecords
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
-from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
+from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request, has_enough
 from scheduling.domain.engine.placement import place_requests
 from scheduling.domain.engine.share_levels import ChangedRequests
 from scheduling.domain.engine.sorted_gangs import OrderKey, SortedGangs
@@ -51,6 +51,10 @@ class World:
         self.gang_of = {gang.fact.name: gang for gang in self.gangs}
         self.on_node: list[dict[tuple[GangState, int], None]] = [{} for _ in self.nodes.names] if self.nodes else []
         self.journal: list[tuple[GangState, int, int]] = []
+        self._postponed: list[tuple[GangState, Sequence[int]]] = []
+        """Stops that count against quotas, but not yet on the nodes and for the gang."""
+        self._free_later: dict[int, list[Number]] = {}
+        """The free amounts after the postponed stops, of the nodes that they change."""
         self.releases = 0
         """Grows with every release: requests that did not fit on the nodes may fit again."""
         self._shortages: dict[Request, tuple[int, int]] = {}
@@ -129,12 +133,13 @@ class World:
             if fact.hold is not None:
                 insort(self.held, gang, key=_order_of)
             self._add_to_lists(gang, gang.queue)
-            self._mark_changed(gang.queue, preemptible=gang.preemptible)
+        self._mark_changed(gang, holds=gang.ran)
         return gang
 
     def remove_gang(self, gang: GangState) -> None:
         """Remove a gang, with all that it holds; fair shares stay as they are."""
         self.version += 1
+        self._mark_changed(gang, holds=any(gang.active) or any(gang.released))
         self._remove_from_lists(gang)
         for i, status in enumerate(gang.status):
             node = gang.node[i]
@@ -184,13 +189,17 @@ class World:
         self._hold(gang, gang.requests[i], 1)
 
     def _record_stop(self, gang: GangState, i: int) -> int:
+        node = self._vacate(gang, i)
+        self._hold(gang, gang.requests[i], -1)
+        return node
+
+    def _vacate(self, gang: GangState, i: int) -> int:
         node = gang.stop(i)
         if node != NOWHERE and self.nodes is not None:
             del self.on_node[node][gang, i]
             self.nodes.release(node, gang.needs[i])
             if self.firm is not None and not gang.is_evictable:
                 self.firm.release(node, gang.needs[i])
-        self._hold(gang, gang.requests[i], -1)
         return node
 
     def cohorts_above(self, top: QueueState) -> list[int]:
@@ -225,7 +234,12 @@ class World:
         return len(self.journal)
 
     def undo(self, mark: int) -> None:
-        """Revert every change since the mark, last first."""
+        """Revert every change since the mark, last first, and all postponed stops."""
+        for gang, tasks in self._postponed:
+            for i in tasks:
+                self._hold(gang, gang.requests[i], 1)
+        self._postponed.clear()
+        self._free_later.clear()
         while len(self.journal) > mark:
             gang, i, node = self.journal.pop()
             if gang.status[i] == RUNNING:
@@ -238,9 +252,42 @@ class World:
 
     def stop(self, gang: GangState, tasks: Iterable[int]) -> None:
         """Stop these running tasks; they wait afterwards."""
+        self.stop_postponed()
         self.releases += 1
         for i in tasks:
             self.journal.append((gang, i, self._record_stop(gang, i)))
+
+    def stop_later(self, gang: GangState, tasks: Sequence[int]) -> None:
+        """Give up what the running tasks of a gang count against quotas, and postpone the rest of their stop: most
+        searches evict one gang after the other, find that no node becomes free enough, and undo everything. Before
+        anything starts, `stop_postponed` or `undo` is called."""
+        self._postponed.append((gang, tasks))
+        for i in tasks:
+            self._hold(gang, gang.requests[i], -1)
+            node = gang.node[i]
+            if self.nodes is not None and node != NOWHERE:
+                free = self._free_later.get(node)
+                if free is None:
+                    free = self._free_later[node] = list(self.nodes.free[node])
+                for r, amount in gang.requests[i]:
+                    free[r] += amount
+
+    def fits_later(self, node: int, need: Request) -> bool:
+        """Whether the need fits on the node after the postponed stops."""
+        free = self._free_later.get(node)
+        if free is not None:
+            return has_enough(free, need)
+        return self.nodes is None or self.nodes.fits(node, need)
+
+    def stop_postponed(self) -> None:
+        """Finish the postponed stops."""
+        for gang, tasks in self._postponed:
+            for i in tasks:
+                self.journal.append((gang, i, self._vacate(gang, i)))
+        if self._postponed:
+            self.releases += 1
+        self._postponed.clear()
+        self._free_later.clear()
 
     def start(self, gang: GangState, tasks: Sequence[int]) -> bool:
         """Start these waiting tasks on the tightest nodes, all or nothing. The caller has checked the quotas."""
@@ -286,6 +333,7 @@ class World:
         self.changed.add(gang.index)
         self._run_changed.append(gang)
         self._note_incomplete(gang)
+        self._mark_changed(gang, holds=True)
         if gang.queue is not None:
             self._remove_from_lists(gang)
             self._add_to_lists(gang, gang.queue)
@@ -296,11 +344,17 @@ class World:
         else:
             self.incomplete.pop(gang.fact.name, None)
 
-    def _mark_changed(self, queue: QueueState, *, preemptible: bool) -> None:
-        """Verdicts on the waiting gangs of this queue may be other ones, after a final change in it."""
+    def _mark_changed(self, gang: GangState, *, holds: bool) -> None:
+        """Verdicts on waiting gangs may be other ones: of this gang's leaf, and with `holds`, when it may hold another
+        amount than before, of other leaves whose quotas and limits are the same ones."""
+        queue = gang.queue
+        if queue is None:
+            return
         self.wanted.mark_changed(queue)
+        if not holds:
+            return
         top = queue.path[-1]
-        if not preemptible or any(above.has_limit for above in queue.path if above.children):
+        if any(above.children and self._may_block(above, gang) for above in queue.path):
             for leaf in top.leaves():
                 self.wanted.mark_changed(leaf)
         if queue.has_cohort_above:
@@ -308,11 +362,20 @@ class World:
                 for leaf in neighbour.leaves():
                     self.wanted.to_start.mark_changed(leaf)
 
+    def _may_block(self, above: QueueState, gang: GangState) -> bool:
+        """Whether this queue may block some gang now, or blocked it before this one changed."""
+        for r, amount in gang.total_request:
+            most = self._records.largest[r] + amount
+            if above.alloc[r] + most > above.limit[r]:
+                return True
+            if not gang.preemptible and above.non_preemptible[r] + most > above.quota[r]:
+                return True
+        return False
+
     def _remove_from_lists(self, gang: GangState) -> None:
         queue = gang.queue
         if queue is None:
             return
-        self._mark_changed(queue, preemptible=gang.preemptible)
         if gang.listed_signature is not None:
             group = queue.waiting[gang.listed_signature]
             group.remove(gang)
