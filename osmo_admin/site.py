@@ -15,7 +15,7 @@ from django.db.models import Model
 from django.db.models.base import ModelBase
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, URLResolver, reverse
+from django.urls import URLPattern, URLResolver, path, reverse
 from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
@@ -141,7 +141,14 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
     def get_urls(self) -> list[URLPattern | URLResolver]:
         from osmo_admin import account  # noqa: PLC0415  # shows forms, which are loaded with the pages
 
-        return [*account.account_urls(self), *super().get_urls()]
+        search = path("search/", self.admin_view(self.search), name="search")
+        return [*account.account_urls(self), search, *super().get_urls()]
+
+    def search(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The page of a search; Unfold's own searches models that are not registered."""
+        from scheduling.admin.search import search_page  # noqa: PLC0415  # as above
+
+        return search_page(self, request)
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The first page: the overview."""

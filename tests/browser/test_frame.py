@@ -79,3 +79,20 @@ def test_an_unknown_address_has_the_menu(scene: PoolScene, signed_in: Callable[.
     page = signed_in(scene.pool_user).open("/nothing-here/")
     assert page.get_by_role("navigation", name="Main").get_by_role("link", name="Workflows").is_visible()
     assert "Not found" in page.inner_text("h1")
+
+
+def test_search_filter_and_keys_by_keyboard(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(scene.pool_admin)
+    page = tab.open("/scheduling/workflow/")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.closest('main') !== null && document.activeElement.name") == "q"
+    page.keyboard.press("Control+k")
+    page.keyboard.type(scene.pool)
+    page.get_by_role("option", name=scene.pool, exact=False).first.wait_for()
+    tab.assert_accessible()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**{scene.pool_page}")
+    page.keyboard.press("?")
+    assert page.get_by_role("dialog", name="Keys").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.get_by_role("dialog", name="Keys").is_visible()

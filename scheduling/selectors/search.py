@@ -1,0 +1,102 @@
+"""Search by the beginning of a name: pools, subpools, workflows, users, nodes, GPU quota namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Collate
+
+from pools.domain.roles import Actor, Permission, is_allowed
+from pools.models import GpuQuota, Node, Pool, User
+from pools.permissions import namespaces_for
+from scheduling.models import Workflow
+
+MAX_SEARCH_TEXT = 100
+
+
+class SearchKind(StrEnum):
+    """What was found."""
+
+    POOL = "pool"
+    SUBPOOL = "subpool"
+    WORKFLOW = "workflow"
+    USER = "user"
+    NODE = "node"
+    NAMESPACE = "namespace"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """One object. `detail` tells objects with similar names apart; `place` is the pool of a subpool or the backend of a
+    node."""
+
+    kind: SearchKind
+    name: str
+    detail: str
+    place: str = ""
+
+
+def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
+    """At most `limit` objects of each kind that `actor` may see, whose names begin with `text`; of a subpool also its
+    name within the pool. An equal name comes first. At most six queries, each on an index of names or on a small
+    table."""
+    text = text.strip()[:MAX_SEARCH_TEXT]
+    if not text:
+        return []
+    hits = [
+        hit
+        for found in (
+            _find_pools(actor, text.lower(), limit),
+            _find_workflows(actor, text.lower(), limit),
+            _find_users(actor, text, limit),
+            _find_nodes(actor, text.lower(), limit),
+            _find_namespaces(actor, text.lower(), limit),
+        )
+        for hit in found
+    ]
+    return sorted(hits, key=lambda hit: hit.name != text)
+
+
+def _find_pools(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]:
+    named = Q(name__startswith=text) | Q(subpool_name__startswith=text)
+    rows = Pool.objects.visible_to(actor).not_archived().filter(named).order_by("name")
+    for name, short, state, parent in rows.values_list("name", "subpool_name", "subpool_state", "parent__name")[:limit]:
+        if short is None:
+            yield SearchHit(SearchKind.POOL, name, "pool")
+        else:
+            yield SearchHit(SearchKind.SUBPOOL, name, f"subpool, {state}", parent)
+
+
+def _find_workflows(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]:
+    # In the order of the index of names PostgreSQL would read all names before it finds that none matches.
+    rows = Workflow.objects.visible_to(actor).filter(name__startswith=text).order_by(Collate("name", "C"))
+    for name, status, pool in rows.values_list("name", "status", "pool__name")[:limit]:
+        yield SearchHit(SearchKind.WORKFLOW, name, f"workflow in {pool}, {status}")
+
+
+def _find_users(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]:
+    rows: QuerySet[User] = User.objects.filter(username__startswith=text).order_by("username")
+    if not is_allowed(actor, Permission.PLATFORM_READ):
+        rows = rows.filter(username=actor.username)
+    for name in rows.values_list("username", flat=True)[:limit]:
+        yield SearchHit(SearchKind.USER, name, "user")
+
+
+def _find_nodes(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]:
+    if not is_allowed(actor, Permission.PLATFORM_READ):
+        return
+    rows = Node.objects.filter(name__startswith=text).order_by("name", "backend__name")
+    for name, backend in rows.values_list("name", "backend__name")[:limit]:
+        yield SearchHit(SearchKind.NODE, name, f"node of {backend}", backend)
+
+
+def _find_namespaces(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]:
+    rows = GpuQuota.objects.filter(namespace__startswith=text).order_by("namespace")
+    allowed = namespaces_for(actor)
+    if allowed is not None:
+        rows = rows.filter(namespace__in=allowed)
+    for name in rows.values_list("namespace", flat=True)[:limit]:
+        yield SearchHit(SearchKind.NAMESPACE, name, "GPU quota namespace")

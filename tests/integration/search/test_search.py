@@ -1,0 +1,91 @@
+"""Search by the beginning of a name: what it finds, for whom, and with how many queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from pools.domain.roles import SYSTEM
+from pools.models import User
+from pools.security.tokens import issue_jwt
+from pools.services.access_tokens import create_token
+from scheduling.selectors.search import SearchKind, search
+from tests.support.addresses import create_example_installation
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def installation(db: None) -> None:
+    """Pool team with subpools, work, users and a GPU quota."""
+    create_example_installation()
+
+
+def found(username: str, text: str) -> set[tuple[str, str]]:
+    actor = User.objects.get(username=username).as_actor()
+    return {(str(hit.kind), hit.name) for hit in search(actor, text, limit=10)}
+
+
+def test_every_kind_is_found_by_the_beginning_of_its_name(installation: None) -> None:
+    everything = {kind for letter in "abcdefghijklmnopqrstuvwxyz" for kind, _ in found("root", letter)}
+    assert everything == {str(kind) for kind in SearchKind}
+    assert ("pool", "team") in found("root", "te")
+    assert found("root", "eam") == set()
+    assert found("root", " ") == set()
+
+
+def test_a_subpool_is_found_by_its_own_name_too(installation: None) -> None:
+    actor = User.objects.get(username="root").as_actor()
+    subpool = next(hit for hit in search(actor, "team--", limit=10) if hit.kind is SearchKind.SUBPOOL)
+    assert ("subpool", subpool.name) in found("root", subpool.name.removeprefix("team--"))
+    assert subpool.place == "team"
+
+
+def test_a_person_finds_what_they_may_see(installation: None) -> None:
+    User.objects.create(username="stranger")
+    assert {kind for kind, _ in found("rita", "t")} <= {"pool", "subpool", "workflow", "namespace"}
+    assert found("rita", "root") == set()
+    assert ("user", "rita") in found("rita", "rita")
+    assert found("stranger", "team") == set()
+
+
+def test_the_number_of_queries_is_constant(installation: None, django_assert_max_num_queries: Any) -> None:
+    actor = User.objects.get(username="root").as_actor()
+    with django_assert_max_num_queries(5):
+        search(actor, "t", limit=50)
+
+
+def test_workflows_are_found_by_an_index(installation: None) -> None:
+    actor = User.objects.get(username="root").as_actor()
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        search(actor, "hello", limit=10)
+    (statement,) = [each["sql"] for each in queries.captured_queries if "scheduling_workflow" in each["sql"]]
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute(f"EXPLAIN {statement}")
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert "~>=~ 'hello'" in plan
+
+
+def test_the_answer_of_the_api_leads_to_pages(installation: None) -> None:
+    token = issue_jwt(create_token(actor=SYSTEM, owner="root", name="search")[0])[0]
+    answer = Client().get("/api/search?q=team", headers={"Authorization": f"Bearer {token}"}).json()
+    browser = Client()
+    browser.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+    assert answer["results"][0]["name"] == "team"
+    for hit in answer["results"]:
+        assert browser.get(hit["page"].partition("#")[0]).status_code == 200, hit
+
+
+def test_the_page_works_without_scripts(installation: None) -> None:
+    browser = Client()
+    browser.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+    text = browser.get("/search/?q=work").content.decode()
+    assert ">Workflows</a>" in text
+    assert "No name begins with “zz”" in browser.get("/search/?q=zz").content.decode()
