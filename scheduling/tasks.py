@@ -11,7 +11,7 @@ from pools.services.cohort_cycles import mark_cycles_now
 from pools.services.gpu_allocations import expire_assumed, purge_released
 from pools.services.gpu_quotas import sample_usage
 from pools.services.idempotency import purge_old_records
-from pools.services.subpools import archive_drained
+from pools.services.subpools import archive_drained, end_temporary_quotas
 from scheduling.services import notifications
 from scheduling.services.decisions import delete_old_decisions
 from scheduling.services.kubernetes.connection_test import run_connection_test
@@ -35,6 +35,7 @@ from scheduling.services.simulated.reconcile import reconcile_while_requested
 RECONCILE_ALL = "scheduling.settle_all"
 SYNC_ALL_QUEUES = "scheduling.sync_all_queues"
 DRAIN_MONITOR = "scheduling.archive_drained"
+END_TEMPORARY_QUOTAS = "scheduling.end_temporary_quotas"
 FORGET_KEYS = "scheduling.forget_idempotency_keys"
 FORGET_DECISIONS = "scheduling.forget_old_decisions"
 EXPIRE_RESERVATIONS = "scheduling.expire_gpu_reservations"
@@ -93,6 +94,12 @@ def sync_all_queues() -> None:
 def archive_drained_subpools() -> None:
     """Periodic: archive drained subpools that were missed (D3)."""
     archive_drained()
+
+
+@shared_task(name=END_TEMPORARY_QUOTAS)
+def give_temporary_quotas_back() -> None:
+    """Periodic: end the temporary quotas that are due."""
+    end_temporary_quotas()
 
 
 @shared_task(name=FORGET_KEYS)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import admin
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.filters import AuditPageFilterSet
 from pools.admin.paging import paginate
+from pools.admin.reverts import revert_address
 from pools.models import AuditEntry
+from pools.representations.csv_files import FORMAT_PARAMETER, csv_response, is_csv_request
+from pools.selectors.audit_trail import entry_body
+
+MAX_EXPORTED = 10_000
+_EXPORTED = ("id", "time", "actor", "action", "object", "sentence", "description", "request_id", "before", "after")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,8 @@ class AuditAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         filters = AuditPageFilterSet(request, AuditEntry.objects.visible_to(actor_of(request)))
+        if request.GET.get(FORMAT_PARAMETER) in {"csv", "json"}:
+            return _export(request, filters.qs.order_by("-id")[:MAX_EXPORTED])
         return self.render_page(
             request,
             "osmo/audit.html",
@@ -66,10 +77,26 @@ class AuditAdmin(PolicyAdmin):
             changed=[each for each in columns if each.is_changed],
             kept=[each for each in columns if not each.is_changed],
             link=_object_url(entry.object),
+            revert=revert_address(actor_of(request), entry),
             request_entries=list(visible.filter(request_id=entry.request_id).exclude(pk=entry.pk).order_by("-id")[:20])
             if entry.request_id
             else [],
         )
+
+
+def _export(request: HttpRequest, entries: Iterable[AuditEntry]) -> HttpResponse:
+    """The newest entries that match the filters as a file; in JSON they are as `/api/audit` lists them."""
+    bodies = map(entry_body, entries)
+    if is_csv_request(request):
+        return csv_response("audit", _EXPORTED, ([_csv_value(body[key]) for key in _EXPORTED] for body in bodies))
+    headers = {"Content-Disposition": 'attachment; filename="audit.json"'}
+    return JsonResponse({"entries": [body | {"time": body["time"].isoformat()} for body in bodies]}, headers=headers)
+
+
+def _csv_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
 
 
 def _object_url(subject: str) -> str:

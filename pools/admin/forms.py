@@ -189,6 +189,13 @@ def datetime_widget() -> UnfoldAdminTextInputWidget:
     return UnfoldAdminTextInputWidget(attrs={"type": "datetime-local", "step": "1"})
 
 
+def time_field(label: str, *, help_text: str = "") -> forms.DateTimeField:
+    """An optional date and time, in UTC."""
+    return forms.DateTimeField(
+        label=label, help_text=help_text, required=False, widget=datetime_widget(), input_formats=DATETIME_FORMATS
+    )
+
+
 class CheckboxList(forms.CheckboxSelectMultiple):
     """Checkboxes in a list that scrolls when it is long."""
 

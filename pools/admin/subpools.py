@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -37,6 +38,15 @@ class SubpoolQuotaForm(ChangeForm):
 
     quota = forms.text_field("Quota in GPUs", help_text=QUOTA_HELP, inputmode="decimal")
     description = forms.text_field("Reason", help_text=REASON_HELP)
+
+
+class ResizeForm(SubpoolQuotaForm):
+    """Another quota of an ACTIVE subpool, lasting or until a time."""
+
+    field_order = ("quota", "until", "description")
+    until = forms.time_field(
+        "Until (UTC)", help_text="Empty for a lasting quota. A raise with an end is given back at that time by itself."
+    )
 
 
 class DeleteSubpoolForm(ChangeForm):
@@ -88,25 +98,32 @@ def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
             parent=root.name,
             subpool_name=subpool,
             quota=form.cleaned_data["quota"],
+            until=form.cleaned_data["until"],
             description=form.cleaned_data["description"],
             expected_version=version,
         )
+
+    def messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: SubpoolResult) -> tuple[str, ...]:
+        return (*consequence_messages(nodes), *_end_messages(result))
 
     change = Change(
         title=f"Resize {row.name}",
         unavailable_reason=_unavailable_reason(row, SubpoolState.ACTIVE),
         button=f"Resize {row.name}",
         breadcrumbs=pool_breadcrumbs(root),
-        form_class=SubpoolQuotaForm,
+        form_class=ResizeForm,
         initial={"quota": row.last_quota},
         version=row.version,
         preview=PoolTreePreview(
             actor=actor,
             pool=root,
             root_name=root.name,
+            messages=messages,
         ),
         execute=execute,
-        success_message=lambda result: f"The quota of {result.row.name} is {result.subpool.quota} GPUs now.",
+        success_message=lambda result: " ".join(
+            [f"The quota of {result.row.name} is {result.subpool.quota} GPUs now.", *_end_messages(result)]
+        ),
         success_url=lambda _: pool_url(root.name),
     )
     return ConfirmFlow(admin, request, change).respond()
@@ -194,6 +211,14 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
         success_url=lambda _: pool_url(root.name),
     )
     return ConfirmFlow(admin, request, change).respond()
+
+
+def _end_messages(result: SubpoolResult) -> tuple[str, ...]:
+    """The end of a temporary quota."""
+    end, after = result.subpool.until, result.subpool.quota_after
+    if end is None:
+        return ()
+    return (f"At {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC it is {after} GPUs again, without stopping running work.",)
 
 
 def _unavailable_reason(row: Pool, required: SubpoolState) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from datetime import datetime
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,6 +17,7 @@ from pools.api.request_parsing import (
 )
 from pools.api.schema import (
     BOOLEAN,
+    DATETIME,
     DRY_RUN,
     INCLUDE_ARCHIVED,
     INTEGER,
@@ -23,10 +25,12 @@ from pools.api.schema import (
     TEXT,
     array_of,
     describe_operation,
+    nullable,
     object_with,
 )
 from pools.api.views import View
 from pools.domain.errors import NotFound
+from pools.domain.query_values import parse_datetime
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
@@ -45,6 +49,8 @@ SUBPOOL = object_with(
         "subpool_state": {"type": "string", "enum": [str(state) for state in SubpoolState]},
         "quota": INTEGER,
         "last_quota": INTEGER,
+        "quota_until": nullable(DATETIME),
+        "quota_after": nullable(INTEGER),
         "scheduling_quota": INTEGER,
         "used": INTEGER,
         "available": INTEGER,
@@ -121,14 +127,16 @@ class SubpoolDetail(View):
         return subpool_response(self.actor, parent, subpool)
 
     @describe_operation(
-        "Change the quota of a subpool.",
+        "Change the quota of a subpool, with `until` (UTC) for a limited time: then it gets its present quota again.",
         query_parameters=[DRY_RUN],
-        body=object_with({"quota": QUOTA}, required=[], additional=True),
+        body=object_with({"quota": QUOTA, "until": nullable(DATETIME)}, required=[], additional=True),
         answer=SUBPOOL,
     )
     def patch(self, request: Request, parent: str, subpool: str) -> Response:
         body, description, _ = unwrap_body(request)
-        _read_required(body, "quota").raise_faults()
+        reader = _read_required(body, "quota", optional=("until",))
+        until = _read_end(reader)
+        reader.raise_faults()
         quota = body["quota"]
         version = expected_version(request)
         return _run_or_preview(
@@ -139,6 +147,7 @@ class SubpoolDetail(View):
                 parent=parent,
                 subpool_name=subpool,
                 quota=quota,
+                until=until,
                 description=description,
                 expected_version=version,
             ),
@@ -190,10 +199,21 @@ def _run_or_preview(view: View, parent: str, operation: Callable[[], SubpoolResu
     return Response(body, headers=etag_header(result.row.version))
 
 
-def _read_required(body: dict[str, object], *required: str) -> BodyReader:
-    """The reader of a body that needs these keys and takes no others."""
+def _read_end(reader: BodyReader) -> datetime | None:
+    """The end of a temporary quota: an ISO time, in UTC if it has no zone. None without one."""
+    text = reader.body.get("until")
+    if text is None:
+        return None
+    end = parse_datetime(text) if isinstance(text, str) else None
+    if end is None:
+        reader.add_fault("until", "bad_value", "must be a time such as 2026-11-27T18:00:00 (UTC).")
+    return end
+
+
+def _read_required(body: dict[str, object], *required: str, optional: Collection[str] = ()) -> BodyReader:
+    """The reader of a body that needs these keys and takes no others but the optional ones."""
     reader = BodyReader(body)
-    reader.reject_unknown_keys(required, ())
+    reader.reject_unknown_keys((*required, *optional), ())
     for key in required:
         if not reader.is_given(key):
             reader.add_fault(key, "missing", "is missing.")

@@ -259,7 +259,8 @@ class Pool(models.Model):
     quota of the subpool while it is ACTIVE, and its last quota afterwards. A top-level row also represents its hidden
     shared leaf. `guarantee` is the quota of a pool and `maximum` its limit, in GPUs; -1 is unlimited, null is "not
     configured", which means the same. `borrowing_limit` and `lending_limit` are GPUs too, null is no limit; only a pool
-    in a cohort has them. `version` grows with configuration and state, never with usage.
+    in a cohort has them. A temporary quota of a subpool ends at `quota_until`; a background job then sets the quota to
+    `quota_after`, which is lower. `version` grows with configuration and state, never with usage.
     """
 
     name = models.TextField(unique=True)
@@ -267,6 +268,8 @@ class Pool(models.Model):
     subpool_name = models.TextField(null=True)
     subpool_state = models.TextField(null=True, choices=[(state, state) for state in SubpoolState])
     last_quota = models.IntegerField(null=True)
+    quota_until = models.DateTimeField(null=True)
+    quota_after = models.IntegerField(null=True)
     archived = models.BooleanField(default=False)
 
     backend = models.ForeignKey(Backend, on_delete=models.PROTECT, null=True, related_name="pools")
@@ -289,12 +292,13 @@ class Pool(models.Model):
     class Meta:
         ordering = ["name"]
         indexes = [
+            models.Index(fields=["quota_until"], name="pool_quota_until", condition=Q(quota_until__isnull=False)),
             # Every release of a GPU worker asks for the pools of its namespace.
             models.Index(
                 KT(f"config__{GPU_NAMESPACE}"),
                 name="pool_of_gpu_namespace",
                 condition=Q(parent__isnull=True, archived=False, backend__isnull=False),
-            )
+            ),
         ]
         constraints = [
             models.UniqueConstraint(fields=["parent", "subpool_name"], name="subpool_name_once_per_parent"),
@@ -323,6 +327,20 @@ class Pool(models.Model):
                 ),
                 name="pool_is_root_or_slice",
                 violation_error_message="A subpool owns only name, quota and state; all else belongs to its parent.",
+            ),
+            models.CheckConstraint(
+                condition=Q(quota_until__isnull=True, quota_after__isnull=True)
+                | Q(
+                    parent__isnull=False,
+                    subpool_state=SubpoolState.ACTIVE,
+                    quota_until__isnull=False,
+                    quota_after__isnull=False,
+                    quota_after__gte=0,
+                    quota_after__lt=F("last_quota"),
+                ),
+                name="temporary_quota_is_a_raise",
+                violation_error_message="A temporary quota belongs to an ACTIVE subpool, ends, and is above the quota "
+                "that follows it.",
             ),
             models.CheckConstraint(
                 condition=Q(parent__isnull=True, name__regex=names.SHORT_NAME_PATTERN)

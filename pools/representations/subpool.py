@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC
 from typing import Any
 
 from pools.domain import names
@@ -23,6 +24,8 @@ def subpool_body(
         "subpool_state": str(part.state),
         "quota": part.quota,
         "last_quota": part.last_quota,
+        "quota_until": part.until and part.until.astimezone(UTC).replace(tzinfo=None),
+        "quota_after": part.quota_after,
         "scheduling_quota": part.scheduling_quota,
         "used": part.usage.used,
         "available": part.available,

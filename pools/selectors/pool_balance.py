@@ -40,4 +40,11 @@ def subpool_from_row(row: Pool) -> Subpool:
     assert row.subpool_name
     assert row.subpool_state
     assert row.last_quota is not None
-    return Subpool(row.subpool_name, SubpoolState(row.subpool_state), row.last_quota, row.usage.as_usage())
+    return Subpool(
+        row.subpool_name,
+        SubpoolState(row.subpool_state),
+        row.last_quota,
+        row.usage.as_usage(),
+        row.quota_until,
+        row.quota_after,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.core.paginator import Page, Paginator
 
@@ -40,6 +41,8 @@ class PoolTreeRow:
     total_usage: int
     live_workflows: int
     bar: UsageBar
+    until: datetime | None = None
+    quota_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,8 @@ def _subpool_row(root: Pool, part: Subpool, room: StartRoom) -> PoolTreeRow:
         total_usage=part.usage.total_usage,
         live_workflows=part.usage.live_workflows,
         bar=subpool_bar(part),
+        until=part.until,
+        quota_after=part.quota_after,
     )
 
 

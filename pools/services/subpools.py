@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import F
+from django.db.models.functions import Now
 
 from pools.domain import names, subpool_lifecycle
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
@@ -19,7 +23,11 @@ from pools.models import Pool, Reservation
 from pools.permissions import get_visible_root, require_permission, unknown_pool
 from pools.selectors.pool_balance import read_balance, subpool_from_row
 from pools.services.pending_work import pending_work
-from pools.transactions import change
+from pools.transactions import change, database_time
+
+DRAIN_BATCH = 500
+LONGEST_TEMPORARY_QUOTA = timedelta(days=366)
+TEMPORARY_QUOTA_ENDED = "the temporary quota ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +90,16 @@ def resize_subpool(
     parent: str,
     subpool_name: str,
     quota: object,
+    until: datetime | None = None,
     description: str = "",
     expected_version: int | None = None,
 ) -> SubpoolResult:
-    """Give an ACTIVE subpool another quota. After a decrease running work continues, so `available` may be negative."""
+    """Give an ACTIVE subpool another quota. After a decrease running work continues, so `available` may be negative.
+
+    With `until` the quota is temporary: at that time the subpool gets its present quota again
+    (:func:`end_temporary_quotas`). Only a raise can be temporary: to end a cut, the subpool would need GPUs that
+    another one may own by then. A change without `until` is lasting, and ends a temporary quota.
+    """
     require_permission(actor, Permission.POOL_PARTITION, parent)
     visible_root = get_visible_root(actor, parent)
     with change(actor=actor, description=description):
@@ -94,9 +108,19 @@ def resize_subpool(
         _check_version(row, expected_version)
         _require_active(row, "its quota cannot change")
         gpus = _parse_allowed_quota(read_balance(root), subpool_name, quota, [])
+        lasting = row.last_quota if row.quota_after is None else row.quota_after
+        assert lasting is not None
+        if until is not None:
+            _check_temporary(row, quota=gpus.gpus, lasting=lasting, until=until)
+        warnings = _quota_warnings(gpus)
+        if until is None and row.quota_until is not None:
+            warnings += (
+                f"The temporary quota of {row.name} until {_utc_text(row.quota_until)} ends with this change.",
+            )
         row.last_quota = gpus.gpus
-        row.save(update_fields=["last_quota"])
-        return _result(root, row, warnings=_quota_warnings(gpus))
+        row.quota_until, row.quota_after = (until, lasting) if until is not None else (None, None)
+        row.save(update_fields=["last_quota", "quota_until", "quota_after"])
+        return _result(root, row, warnings=warnings)
 
 
 def delete_subpool(
@@ -121,8 +145,26 @@ def delete_subpool(
             pending_work.cancel(actor=actor, leaf=row)
         row.usage.refresh_from_db()
         row.subpool_state = subpool_lifecycle.state_after_delete(live_workflows=row.usage.live_workflows)
-        row.save(update_fields=["subpool_state"])
+        row.quota_until = row.quota_after = None
+        row.save(update_fields=["subpool_state", "quota_until", "quota_after"])
         return _result(root, row)
+
+
+def end_temporary_quotas() -> int:
+    """Give every subpool whose temporary quota has ended the quota that follows it, and return their number. Running
+    work continues, as after any decrease, so the given-back GPUs drain where they are in use. Each batch is one
+    transaction that locks its trees in order."""
+    ended = 0
+    while True:
+        with change(actor=SYSTEM, description=TEMPORARY_QUOTA_ENDED):
+            due = Pool.objects.filter(quota_until__lte=Now())
+            batch = list(due.order_by("quota_until", "pk").values_list("pk", "parent")[:DRAIN_BATCH])
+            if not batch:
+                return ended
+            lock_pool_trees({root for _, root in batch if root is not None})
+            ended += due.filter(pk__in=[pk for pk, _ in batch]).update(
+                last_quota=F("quota_after"), quota_until=None, quota_after=None
+            )
 
 
 def archive_if_drained(*, root: Pool, leaf_id: int) -> bool:
@@ -133,9 +175,6 @@ def archive_if_drained(*, root: Pool, leaf_id: int) -> bool:
         pk=leaf_id, parent=root, subpool_state=SubpoolState.DELETING, usage__live_workflows=0
     ).update(subpool_state=SubpoolState.ARCHIVED)
     return bool(drained)
-
-
-DRAIN_BATCH = 500
 
 
 def archive_drained() -> int:
@@ -215,6 +254,29 @@ def _parse_allowed_quota(facts: PoolBalance, name: str, requested: object, found
         raise BadInput.of(violations)
     assert isinstance(parsed, ParsedQuota)
     return parsed
+
+
+def _check_temporary(row: Pool, *, quota: int, lasting: int, until: datetime) -> None:
+    """Raise BadInput unless the subpool may have this quota until this time."""
+    now = database_time()
+    if not now < until <= now + LONGEST_TEMPORARY_QUOTA:
+        days = LONGEST_TEMPORARY_QUOTA.days
+        message = (
+            f"{_utc_text(until)} cannot be the end of a temporary quota: give a time after {_utc_text(now)} and at "
+            f"most {days} days later, or leave the end out for a lasting quota."
+        )
+        raise BadInput.of([Violation("until", "bad_end", message, numbers=(("longest_days", days),))])
+    if quota <= lasting:
+        message = (
+            f"A temporary quota of {quota} GPUs is not above the lasting quota of {row.name}, {lasting}. Only a raise "
+            f"can be temporary: at its end {row.name} would need GPUs that another subpool may own by then. Ask for "
+            f"more than {lasting}, or leave the end out."
+        )
+        raise BadInput.of([Violation("until", "temporary_cut", message, numbers=(("lasting", lasting),))])
+
+
+def _utc_text(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _quota_warnings(quota: ParsedQuota) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from scheduling.models import WorkflowConfig
 RECONCILE = "Reconcile simulated backends"
 SYNC_QUEUES = "Sync the queues of clusters"
 DRAIN_MONITOR = "Archive drained subpools"
+END_TEMPORARY_QUOTAS = "End temporary quotas"
 FORGET_KEYS = "Forget old idempotency keys"
 FORGET_DECISIONS = "Forget old decisions"
 EXPIRE_RESERVATIONS = "Expire GPU quota reservations"
@@ -29,6 +30,7 @@ def ensure_periodic_tasks() -> None:
     _ensure_periodic_task(RECONCILE, tasks.RECONCILE_ALL, timedelta(seconds=settings.OSMO.reconcile_interval))
     _ensure_periodic_task(SYNC_QUEUES, tasks.SYNC_ALL_QUEUES, timedelta(seconds=settings.OSMO.sync_interval))
     _ensure_periodic_task(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=config.subpool_drain_interval_minutes))
+    _ensure_periodic_task(END_TEMPORARY_QUOTAS, tasks.END_TEMPORARY_QUOTAS, timedelta(seconds=15))
     _ensure_periodic_task(FORGET_KEYS, tasks.FORGET_KEYS, timedelta(days=1))
     _ensure_periodic_task(FORGET_DECISIONS, tasks.FORGET_DECISIONS, timedelta(hours=6))
     _ensure_periodic_task(EXPIRE_RESERVATIONS, tasks.EXPIRE_RESERVATIONS, timedelta(minutes=1))

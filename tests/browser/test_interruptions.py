@@ -81,9 +81,8 @@ def test_without_scripts(scene: PoolScene, signed_in: Callable[..., Any], width:
     tab = signed_in(scene.pool_admin, java_script_enabled=False, viewport={"width": width, "height": 900})
     page = tab.page
     page.get_by_role("link", name=scene.pool, exact=True).click()
-    page.get_by_role("link", name=f"Resize {scene.pool}--a").click()
-    page.get_by_label("Quota in GPUs").fill("40")
-    page.get_by_role("button", name="Preview").click()
+    page.get_by_label(f"New quota of {scene.pool}--a").fill("40")
+    page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
     page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
     assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 40)
     tab.screenshot("pool")

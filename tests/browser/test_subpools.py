@@ -48,9 +48,8 @@ def test_shrinking_below_the_use(scene: PoolScene, signed_in: Callable[..., Any]
     (work,) = scene.run_workflows(f"{scene.pool}--a", gpus=8)
     tab = signed_in(scene.pool_admin)
     page = tab.open(scene.pool_page)
-    page.get_by_role("link", name=f"Resize {scene.pool}--a").click()
-    page.get_by_label("Quota in GPUs").fill("5")
-    page.get_by_role("button", name="Preview").click()
+    page.get_by_label(f"New quota of {scene.pool}--a").fill("5")
+    page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
 
     text = page.inner_text("main")
     assert f"{scene.pool}--a keeps 8 GPUs of HIGH and NORMAL work on a quota of 5: nothing is stopped" in text

@@ -15,6 +15,7 @@ from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.pool_table import branch_prefix
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import Facts, Table, build_table
+from osmo_admin.cli.times import format_local_time, parse_time
 
 app = command_group("Subpools: guaranteed parts of a pool.")
 HEADER = (
@@ -66,11 +67,18 @@ def update(
     parent: ParentArgument,
     subpool: SubpoolArgument,
     quota: QuotaOption,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="End of a temporary raise, such as 2026-11-27T18:00; local time."),
+    ] = None,
     description: DescriptionOption = None,
     if_match: IfMatchOption = None,
 ) -> None:
-    """Change the quota of a subpool. Running work continues; use above the new quota drains."""
+    """Change the quota of a subpool, lasting or until a time. Running work continues; use above the new quota
+    drains."""
     body = _add_description({"quota": parse_typed_quota(quota)}, description)
+    if until:
+        body["until"] = parse_time(until)
     address = _subpool_url(parent, subpool)
     answer = session.http().send_change("PATCH", address, query=session.dry_run_query, body=body, if_match=if_match)
     _print_result(session, answer, "updated")
@@ -110,7 +118,9 @@ def _result_message(answer: dict[str, Any], action: str) -> str:
     name, state = answer["name"], answer["subpool_state"]
     if state == "ACTIVE":
         numbers = f"quota {answer['quota']}, guaranteed in use {answer['used']}, guaranteed free {answer['available']}"
-        return f"Subpool {name} {action}: {state}, {numbers}."
+        until = format_local_time(answer.get("quota_until"))
+        end = f" At {until} it is {answer.get('quota_after')} again." if until else ""
+        return f"Subpool {name} {action}: {state}, {numbers}.{end}"
     if state == "DELETING":
         return (
             f"Subpool {name} is DELETING: it takes no new work and is archived when its "
@@ -169,6 +179,8 @@ def _subpool_facts(answer: dict[str, Any]) -> Facts:
             ("State", answer["subpool_state"]),
             ("Quota", answer["quota"]),
             ("Last quota", answer["last_quota"]),
+            ("Temporary until", format_local_time(answer.get("quota_until"))),
+            ("Quota after that", answer.get("quota_after")),
             ("Scheduling quota", answer["scheduling_quota"]),
             ("Guaranteed in use", answer["used"]),
             ("Guaranteed free", answer["available"]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
 from pools.domain.amounts import UNLIMITED, Gpus
@@ -43,12 +44,15 @@ def unallocated_quota(guarantee: Gpus, allocated: int) -> Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Subpool:
-    """One subpool. `last_quota` is kept after its deletion."""
+    """One subpool. `last_quota` is kept after its deletion. A temporary quota ends at `until`, and `quota_after`
+    follows it."""
 
     name: str
     state: SubpoolState
     last_quota: int
     usage: UsageCounts = UsageCounts()
+    until: datetime | None = None
+    quota_after: int | None = None
 
     @property
     def quota(self) -> int:

@@ -197,3 +197,11 @@ def test_a_quota_is_required(osmo, stub):
 def test_one_active_workflow_is_singular():
     answer = {"name": "team--a", "subpool_state": "DELETING", "live_workflows": 1, "used": 4}
     assert "when its 1 active workflow has ended (guaranteed in use: 4 GPUs)" in _result_message(answer, "deleted")
+
+
+def test_a_temporary_quota_is_sent_and_shown_with_its_end(osmo, stub):
+    stub.on("PATCH", ONE, subpool_body(quota=50, quota_until="2026-11-27T18:00:00", quota_after=30))
+    text = osmo.ok("pool", "subpool", "update", "team", "a", "--quota", "50", "--until", "2026-11-27T18:00+00:00")
+    assert stub.last.body == {"quota": 50, "until": "2026-11-27T18:00:00"}
+    assert "2026-11-27" in text
+    assert "it is 30 again." in text
