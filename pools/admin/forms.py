@@ -114,6 +114,11 @@ def submitted_data(request: HttpRequest) -> QueryDict | None:
     return request.POST if request.method == "POST" else None
 
 
+def _attributes(words: Mapping[str, str]) -> dict[str, str]:
+    """`data_complete` as the attribute `data-complete`."""
+    return {name.replace("_", "-"): value for name, value in words.items()}
+
+
 def text_field(label: str, *, help_text: str = "", required: bool = False, **attrs: str) -> forms.CharField:
     """One line of text."""
     return forms.CharField(
@@ -121,7 +126,7 @@ def text_field(label: str, *, help_text: str = "", required: bool = False, **att
         help_text=help_text,
         required=required,
         max_length=MAX_TEXT_LENGTH,
-        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", **attrs}),
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", **_attributes(attrs)}),
     )
 
 

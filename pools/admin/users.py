@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -13,6 +13,7 @@ from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP
 from pools.admin.filters import UserPageFilterSet
+from pools.admin.forms import script_media
 from pools.admin.paging import paginate
 from pools.domain.errors import DomainError, NotFound, Stale
 from pools.domain.roles import PLATFORM_ROLES, Permission, PoolRoleKind, is_allowed, pool_role
@@ -22,29 +23,48 @@ from pools.selectors.users import list_accounts
 from pools.services.accounts import set_active, set_roles
 from pools.services.users import create_user, set_password
 
+if TYPE_CHECKING:
+    from django.http import QueryDict
 
-def role_choices() -> list[tuple[str, str]]:
-    """All roles: the two of the platform, and two for each pool."""
-    pools = Pool.objects.roots().order_by("name").values_list("name", flat=True)
-    roles = [*PLATFORM_ROLES, *(pool_role(pool, kind) for pool in pools for kind in PoolRoleKind)]
-    return [(role, role) for role in roles]
+MAX_POOLS_LISTED = 10  # the roles of more pools are typed or completed
 
 
-class UserRolesForm(forms.ServiceForm):
-    """The desired roles of a user, and the roles that were shown."""
+class RolesForm(forms.ServiceForm):
+    """Roles as check boxes: those of the platform and those that are chosen, and with few pools all roles. The service
+    judges each."""
 
-    roles = forms.multiple_choice_field(
-        "Roles", help_text="osmo-POOL-admin divides a pool into subpools; osmo-POOL-user submits to it."
+    roles = forms.multiple_choice_field("Roles")
+    more_roles = forms.text_field(
+        "Further roles",
+        help_text="osmo-POOL-admin divides a pool into subpools; osmo-POOL-user submits to it. Several with a space "
+        "between them.",
+        data_complete="roles",
+        data_into="id_roles",
     )
-    seen = forms.hidden_text_field()
-    description = forms.text_field("Reason", help_text=REASON_HELP)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["roles"].choices = role_choices()  # type: ignore[attr-defined]
+        chosen = cast("QueryDict", self.data).getlist("roles") if self.is_bound else self.initial.get("roles", ())
+        pools = list(Pool.objects.roots().order_by("name").values_list("name", flat=True)[: MAX_POOLS_LISTED + 1])
+        listed = pools if len(pools) <= MAX_POOLS_LISTED else []
+        roles = [*PLATFORM_ROLES, *(pool_role(pool, kind) for pool in listed for kind in PoolRoleKind), *chosen]
+        self.fields["roles"].choices = [(role, role) for role in dict.fromkeys(roles)]  # type: ignore[attr-defined]
+
+    @property
+    def all_roles(self) -> list[str]:
+        """The checked and the typed roles."""
+        typed = self.cleaned_data["more_roles"].replace(",", " ").split()
+        return list(dict.fromkeys([*self.cleaned_data["roles"], *typed]))
 
 
-class CreateUserForm(forms.ServiceForm):
+class UserRolesForm(RolesForm):
+    """The desired roles of a user, and the roles that were shown."""
+
+    seen = forms.hidden_text_field()
+    description = forms.text_field("Reason", help_text=REASON_HELP)
+
+
+class CreateUserForm(RolesForm):
     """A new user."""
 
     field_by_path = {"id": "username"}
@@ -52,11 +72,7 @@ class CreateUserForm(forms.ServiceForm):
     password = forms.password_field(
         "Password", help_text="Leave it empty for a user who signs in by access token only.", required=False
     )
-    roles = forms.multiple_choice_field("Roles")
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["roles"].choices = role_choices()  # type: ignore[attr-defined]
+    field_order = ("username", "password", "roles", "more_roles")
 
 
 PASSWORD_RULES = "At least 8 characters; not a common one, and without the user's name."  # noqa: S105  # a help text
@@ -130,7 +146,7 @@ class UserAdmin(PolicyAdmin):
                     actor=actor,
                     username=data["username"],
                     password=data["password"] or None,
-                    roles=data["roles"],
+                    roles=form.all_roles,
                 )
             except DomainError as refusal:
                 form.add_errors(refusal)
@@ -148,7 +164,7 @@ class UserAdmin(PolicyAdmin):
                 set_roles(
                     actor=actor_of(request),
                     username=user.username,
-                    roles=data["roles"],
+                    roles=form.all_roles,
                     expected_roles=data["seen"].split(),
                     description=data["description"],
                 )
@@ -208,7 +224,7 @@ class UserAdmin(PolicyAdmin):
         crumbs = [("Users and roles", reverse("admin:pools_user_changelist"))]
         if user is not None:
             crumbs.append((user.username, _user_url(user)))
-        return self.render_form_page(request, form, crumbs=crumbs, **words)
+        return self.render_form_page(request, form, crumbs=crumbs, script=script_media("picker"), **words)
 
 
 def _find_user(username: str) -> User:

@@ -73,7 +73,9 @@ class SubmitForm(forms.ServiceForm):
     def __init__(self, *args: Any, pools: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if len(pools) > MAX_POOL_CHOICES:
-            self.fields["pool"] = forms.text_field("Pool or subpool", help_text="Its exact name.", required=True)
+            self.fields["pool"] = forms.text_field(
+                "Pool or subpool", help_text="The beginning of its name finds it.", required=True, data_complete="pools"
+            )
         else:
             self.fields["pool"].choices = pools  # type: ignore[attr-defined]
 
@@ -190,6 +192,7 @@ def _render(admin: PolicyAdmin, request: HttpRequest, form: SubmitForm, **contex
         title="Submit a workflow",
         crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist"))],
         form=form,
+        script=forms.script_media("picker") if "data-complete" in form.fields["pool"].widget.attrs else "",
         status=400 if refused else 200,
         **context,
     )

@@ -307,3 +307,22 @@ def test_input_is_escaped(as_person: Callable[[str], Client]) -> None:
         f"/scheduling/workflow/?user={text}",
     ):
         assert text not in root.get(address).content.decode(), address
+
+
+def test_the_forms_of_roles_stay_small_beside_a_thousand_pools(as_person: Callable[[str], Client]) -> None:
+    Pool.objects.bulk_create(
+        Pool(name=f"many{number}", backend=Pool.objects.get(name="team").backend, guarantee=0) for number in range(60)
+    )
+    root = as_person("root")
+    for address in ("/pools/user/create/", "/pools/user/worker/roles/"):
+        page = root.get(address)
+        assert page.content.decode().count('name="roles"') <= 4
+        assert "osmo-many7-admin" not in page.content.decode()
+    assert "<span>osmo-team-user</span>" in root.get("/pools/user/worker/roles/").content.decode()
+    seen = root.get("/pools/user/worker/roles/").context["form"]["seen"].value()
+    chosen = {"roles": ["osmo-team-user"], "more_roles": "osmo-many7-admin, osmo-many8-user", "seen": seen}
+    assert root.post("/pools/user/worker/roles/", chosen).status_code == 302
+    roles = {"osmo-team-user", "osmo-many7-admin", "osmo-many8-user"}
+    assert User.objects.get(username="worker").as_actor().roles == roles
+    refused = root.post("/pools/user/create/", {"username": "fresh", "more_roles": "osmo-ghost-user"})
+    assert "There is no role osmo-ghost-user" in refused.content.decode()

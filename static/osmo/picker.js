@@ -1,0 +1,71 @@
+// Completion of names in a text field with `data-complete`: "pools" (pools and subpools) or "roles". The browser shows
+// the suggestions; a chosen role becomes a check box. Without this script the name is typed.
+"use strict";
+
+(function () {
+  const WAIT = 150; // milliseconds after a key, before the server is asked
+  const ROLE_ENDS = ["admin", "user"];
+
+  // "osmo-team-us" asks for pools that begin with "team".
+  function poolOf(text) {
+    const rest = text.startsWith("osmo-") ? text.slice(5) : text;
+    const end = rest.lastIndexOf("-");
+    return end > 0 && ROLE_ENDS.some((role) => role.startsWith(rest.slice(end + 1))) ? rest.slice(0, end) : rest;
+  }
+
+  function suggestions(kind, results) {
+    if (kind === "roles") {
+      const pools = results.filter((hit) => hit.kind === "pool");
+      return pools.flatMap((hit) => ROLE_ENDS.map((role) => `osmo-${hit.name}-${role}`));
+    }
+    return results.filter((hit) => hit.kind === "pool" || hit.kind === "subpool").map((hit) => hit.name);
+  }
+
+  function addRole(input, role) {
+    const list = document.getElementById(input.dataset.into);
+    const known = Array.from(list.querySelectorAll("input")).find((box) => box.value === role);
+    if (known) {
+      known.checked = true;
+    } else {
+      const label = document.createElement("label");
+      const box = document.createElement("input");
+      const text = document.createElement("span");
+      Object.assign(box, { type: "checkbox", name: "roles", value: role, checked: true });
+      box.className = list.querySelector("input")?.className || "";
+      text.textContent = role;
+      label.append(box, text);
+      list.append(label);
+    }
+    input.value = "";
+  }
+
+  for (const input of document.querySelectorAll("input[data-complete]")) {
+    const kind = input.dataset.complete;
+    const list = document.createElement("datalist");
+    list.id = `${input.id}-suggestions`;
+    input.after(list);
+    input.setAttribute("list", list.id);
+    let timer = 0;
+
+    async function ask() {
+      const text = input.value.trim();
+      if (!text) return;
+      try {
+        const answer = await fetch(`/api/search?q=${encodeURIComponent(kind === "roles" ? poolOf(text) : text)}`);
+        if (!answer.ok) return;
+        const names = suggestions(kind, (await answer.json()).results);
+        list.replaceChildren(...names.map((name) => Object.assign(document.createElement("option"), { value: name })));
+        input.dataset.completed = text;
+      } catch {
+        // without suggestions the name is typed
+      }
+    }
+
+    input.addEventListener("input", () => {
+      window.clearTimeout(timer);
+      const isChosen = Array.from(list.options).some((option) => option.value === input.value);
+      if (kind === "roles" && isChosen) addRole(input, input.value);
+      else timer = window.setTimeout(ask, WAIT);
+    });
+  }
+})();
