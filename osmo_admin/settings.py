@@ -274,7 +274,7 @@ UNFOLD = {
     "SITE_URL": None,
     "SITE_ICON": _static_address("osmo/icon.svg"),
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static_address("osmo/icon.svg")}],
-    "STYLES": [_static_address(f"osmo/{name}.css") for name in ("osmo", "frame", "search", "lists", "pools")],
+    "STYLES": [_static_address(f"osmo/{name}.css") for name in ("osmo", "frame", "search", "lists", "pools", "work")],
     "SCRIPTS": [_static_address(f"osmo/{name}.js") for name in ("frame", "keys", "times", "once")],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,

@@ -23,7 +23,6 @@ from osmo_admin.cli.commands import (
     quota,
     resource,
     task,
-    usage,
     user,
     workflow,
 )
@@ -124,7 +123,6 @@ for family, name in (
 ):
     app.add_typer(family.app, name=name)
 audit.add_to(app)
-usage.add_to(app)
 offline.add_to(app)
 
 

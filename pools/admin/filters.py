@@ -1,7 +1,6 @@
 """The filters of lists on pages: one FilterSet for each kind of row.
 
-The REST API reports values that it cannot read; a page has forms, so an invalid value filters nothing here and is shown
-at its field as not chosen.
+The REST API refuses values that it cannot read; a page shows its list without that filter, and says so.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from pools.admin.forms import DATETIME_FORMATS, MAX_TEXT_LENGTH, datetime_widget
 from pools.models import AuditEntry, Pool
 from pools.selectors.pool_filters import PoolFilter, rows_in_state, rows_with_name
 
+MAX_SHOWN = 60
 OBJECT_KINDS = ("pool", "workflow", "user", "token", "backend", "config")
 
 
@@ -81,6 +81,19 @@ class PageFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # the libr
     def is_active(self) -> bool:
         """Whether any field filters."""
         return any(self.value(name) for name in self.form.fields)
+
+    @property
+    def faults(self) -> list[str]:
+        """A message for each value in the address that cannot be read, and therefore does not filter."""
+        messages = []
+        for name, errors in self.form.errors.items():
+            field = self.form.fields[name]
+            message = " ".join(str(error) for error in errors)
+            if isinstance(field, django_forms.ChoiceField):
+                known = ", ".join(str(value) for value, _ in field.widget.choices if value)
+                message = f"{self.form.data.get(name, '')[:MAX_SHOWN]} is not a known value. Known are: {known}."
+            messages.append(f"The filter was not applied: {field.label}: {message}")
+        return messages
 
     def value(self, name: str) -> Any:
         """A valid value, or None."""

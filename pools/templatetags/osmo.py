@@ -171,7 +171,12 @@ def badge(state: str) -> SafeString:
     """A state as a badge: its word on a colour."""
     if not state:
         return SafeString("")
-    return format_html('<span class="oa-badge oa-badge--{}">{}</span>', tone(state), _STATE_LABELS.get(state, state))
+    return format_html('<span class="oa-badge oa-badge--{}">{}</span>', tone(state), state_label(state))
+
+
+def state_label(state: str) -> str:
+    """The word of pages for a state."""
+    return _STATE_LABELS.get(state, state)
 
 
 @register.simple_tag

@@ -1,21 +1,5 @@
 """The pages of workflows, queues and scheduling; importing this package registers them."""
 
-from scheduling.admin import (
-    admission_webhooks,
-    background_jobs,
-    cluster_sync,
-    decisions,
-    scheduler_settings,
-    usage,
-    workflows,
-)
+from scheduling.admin import admission_webhooks, background_jobs, cluster_sync, decisions, scheduler_settings, workflows
 
-__all__ = [
-    "admission_webhooks",
-    "background_jobs",
-    "cluster_sync",
-    "decisions",
-    "scheduler_settings",
-    "usage",
-    "workflows",
-]
+__all__ = ["admission_webhooks", "background_jobs", "cluster_sync", "decisions", "scheduler_settings", "workflows"]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
 from django.contrib import admin
+from django.db.models import Expression, F
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
@@ -10,32 +15,37 @@ from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.domain.errors import DomainError
-from pools.domain.roles import Permission, is_allowed
+from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import AuditEntry
 from pools.permissions import require_permission
-from scheduling.admin.filters import WorkflowPageFilterSet
+from pools.representations.csv_files import MAX_CSV_ROWS, csv_response, is_csv_request
+from pools.selectors.list_order import read_list_order
+from scheduling.admin.filters import ACTIVE, WorkflowPageFilterSet
 from scheduling.admin.pool_queue import pool_queue_page
 from scheduling.admin.submit import submit_workflow_page
+from scheduling.admin.work_actions import CANCEL, RETRY, action_page, can_cancel, can_retry
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.visible_queue import waiting_gangs_of
+from scheduling.selectors.workflow_rows import GPUS, RAN, WAITED, WorkflowRow, read_workflow_rows
 from scheduling.selectors.workflows import (
     get_full_workflow,
     get_visible_workflow,
     list_workflows,
     queue_names_of,
 )
-from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow, may_cancel
+from scheduling.services.workflows.user_actions import end_workflow
 
-MAX_CANCELLED_AT_ONCE = 200
 MAX_ENTRIES_SHOWN = 30
-
-
-class CancelWorkflowForm(forms.ServiceForm):
-    """The reason of a cancellation."""
-
-    message = forms.text_field("Reason", help_text="Optional. The owner sees it with the workflow.")
+_COLUMNS: dict[str, str | Expression | F] = {
+    "name": "name", "status": "status", "gpus": GPUS, "pool": "pool__name", "priority": "priority",
+    "user": "submitted_by__username", "submitted": "submit_time", "waited": WAITED, "ran": RAN, "ended": "end_time",
+}  # fmt: skip
+_CSV_COLUMNS = (
+    "workflow", "status", "reason", "gpus", "pool", "priority", "user", "submitted", "started", "ended",
+    "waited_seconds", "run_seconds",
+)  # fmt: skip
 
 
 class EndWorkflowForm(forms.ServiceForm):
@@ -62,24 +72,47 @@ class WorkflowAdmin(PolicyAdmin):
                 self.protect(lambda request, pool: pool_queue_page(self, request, pool)),
                 name="scheduling_workflow_queue",
             ),
-            path("cancel/", self.protect(self._cancel), name="scheduling_workflow_cancel"),
+            path(
+                "cancel/",
+                self.protect(lambda request: action_page(self, request, CANCEL)),
+                name="scheduling_workflow_cancel",
+            ),
+            path(
+                "retry/",
+                self.protect(lambda request: action_page(self, request, RETRY)),
+                name="scheduling_workflow_retry",
+            ),
             path("<str:name>/end/", self.protect(self._end), name="scheduling_workflow_end"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
-        filters = WorkflowPageFilterSet(request, Workflow.objects.visible_to(actor).order_by("-submit_time", "-name"))
+        filters = WorkflowPageFilterSet(request, Workflow.objects.visible_to(actor))
+        order = read_list_order(request.GET, _COLUMNS, default="-submitted")
+        found = filters.qs.order_by(*order.expressions)
+        if order.key == "submitted":  # as the index has it
+            sign = "-" if order.is_descending else ""
+            found = filters.qs.order_by(f"{sign}submit_time", f"{sign}name")
+        if is_csv_request(request):
+            every, _ = list_workflows(found, limit=MAX_CSV_ROWS, offset=0)
+            return csv_response("workflows", _CSV_COLUMNS, map(_csv_row, read_workflow_rows(actor, every)))
         number = parse_page_number(request.GET.get("page"))
-        rows, more = list_workflows(filters.qs, limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE)
-        listed = [(row, WorkflowStatus(row.status).is_active and may_cancel(actor, row)) for row in rows]
+        workflows, more = list_workflows(found, limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE)
+        selectable = {row.name for row in workflows if can_cancel(actor, row) or can_retry(actor, row)}
         return self.render_page(
             request,
             "osmo/workflows.html",
             title="Workflows",
             filters=filters,
-            window=ListPage(rows, number, number + 1 if more else 0),
-            listed=listed,
-            may_cancel_some=any(cancellable for _, cancellable in listed),
+            views=_views(request, actor),
+            order=order,
+            count=filters.qs.order_by().count(),
+            rows=read_workflow_rows(actor, workflows),
+            window=ListPage(workflows, number, number + 1 if more else 0),
+            selectable=selectable,
+            has_selectable=bool(selectable),
+            is_all_selected=request.GET.get("select") == "all",
+            address_filters=request.GET.urlencode(),
             may_submit=actor.is_admin or bool(actor.pools_with(Permission.POOL_SUBMIT)),
         )
 
@@ -103,7 +136,8 @@ class WorkflowAdmin(PolicyAdmin):
             ],
             queue=queue,
             is_active=status.is_active,
-            may_cancel=status.is_active and may_cancel(actor, workflow),
+            may_cancel=can_cancel(actor, workflow),
+            may_retry=can_retry(actor, workflow),
             may_end=status is WorkflowStatus.RUNNING
             and is_allowed(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
             and workflow.root_pool.backend is not None
@@ -114,49 +148,6 @@ class WorkflowAdmin(PolicyAdmin):
                 AuditEntry.objects.visible_to(actor).filter(object=subject).order_by("-id")[:MAX_ENTRIES_SHOWN]
             ),
         )
-
-    def _cancel(self, request: HttpRequest) -> HttpResponse:
-        """Ask, then cancel: one workflow or those selected in the list."""
-        actor = actor_of(request)
-        names = list(dict.fromkeys((request.POST if request.method == "POST" else request.GET).getlist("name")))
-        back = reverse("admin:scheduling_workflow_changelist")
-        if not names:
-            return self._redirect_with_warnings(request, back, "Select the workflows to cancel first.")
-        names = names[:MAX_CANCELLED_AT_ONCE]
-        rows = [get_visible_workflow(actor, name) for name in names]
-        if len(rows) == 1:
-            back = reverse("admin:scheduling_workflow_change", args=[rows[0].name])
-        if request.method == "POST" and request.POST.get("step") == "confirm":
-            form = CancelWorkflowForm(request.POST)
-            if form.is_valid():
-                return self._cancel_each(request, [row.name for row in rows], form, back)
-        else:
-            form = CancelWorkflowForm()
-        return self.render_page(
-            request,
-            "osmo/cancel.html",
-            title=f"Cancel {rows[0].name}" if len(rows) == 1 else f"Cancel {len(rows)} workflows",
-            crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist"))],
-            form=form,
-            rows=[(row, WorkflowStatus(row.status).is_active, may_cancel(actor, row)) for row in rows],
-            back=back,
-        )
-
-    def _cancel_each(self, request: HttpRequest, names: list[str], form: CancelWorkflowForm, back: str) -> HttpResponse:
-        """Cancel each in its own transaction, and warn about those that could not be cancelled."""
-        done, refused = 0, []
-        for name in names:
-            try:
-                cancel_workflow(actor=actor_of(request), name=name, message=form.cleaned_data["message"])
-            except DomainError as refusal:
-                refused.append(refusal.message)
-            else:
-                done += 1
-        if done:
-            self.show_success(
-                request, f"{names[0]} was cancelled." if len(names) == 1 else f"{done} workflows were cancelled."
-            )
-        return self._redirect_with_warnings(request, back, *refused[:5])
 
     def _end(self, request: HttpRequest, name: str) -> HttpResponse:
         """Report that the running gangs of a workflow on a simulated backend have ended."""
@@ -186,7 +177,40 @@ class WorkflowAdmin(PolicyAdmin):
             "on these continue, or fail with them.",
         )
 
-    def _redirect_with_warnings(self, request: HttpRequest, back: str, *warnings: str) -> HttpResponse:
-        for sentence in warnings:
-            self.show_warning(request, sentence)
-        return HttpResponseRedirect(back)
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    title: str
+    address: str
+    is_shown: bool
+
+
+def _views(request: HttpRequest, actor: Actor) -> list[_View]:
+    """Frequent choices of filters, one click each."""
+    views: list[tuple[str, dict[str, str]]] = [
+        ("All", {}),
+        ("Mine", {"user": actor.username}),
+        ("My active work", {"user": actor.username, "status": ACTIVE}),
+        ("Pending", {"status": WorkflowStatus.PENDING}),
+        ("Running", {"status": WorkflowStatus.RUNNING}),
+    ]
+    shown = {key: value for key, value in request.GET.items() if value and key not in {"page", "sort", "select"}}
+    return [_View(title, f"?{urlencode(choice)}", choice == shown) for title, choice in views]
+
+
+def _csv_row(row: WorkflowRow) -> list[Any]:
+    work = row.workflow
+    return [
+        work.name,
+        work.status,
+        row.waiting.reason.message if row.waiting else "",
+        row.gpus,
+        work.pool.name,
+        work.priority,
+        work.submitted_by.username,
+        work.submit_time,
+        work.start_time,
+        work.end_time,
+        round(row.waited_seconds),
+        None if row.run_seconds is None else round(row.run_seconds),
+    ]

@@ -28,7 +28,6 @@ from scheduling.api.work_schemas import (
 )
 from scheduling.api.workflow_bodies import WorkflowLinks
 from scheduling.domain.priorities import Priority
-from scheduling.domain.statuses import WorkflowStatus
 from scheduling.selectors.workflows import get_visible_workflow, queue_names_of
 from scheduling.services.workflows.submission import (
     PreparedSubmissions,
@@ -37,6 +36,7 @@ from scheduling.services.workflows.submission import (
     check_prepared,
     prepare_submissions,
     resubmission,
+    retry_submission,
     submit_prepared,
 )
 
@@ -111,15 +111,7 @@ class WorkflowRestart(View):
         reader.reject_unknown_keys(())
         reader.raise_faults(error_code=ErrorCode.USAGE)
         failed = get_visible_workflow(self.actor, workflow)
-        if not WorkflowStatus(failed.status).is_failed:
-            message = f"Workflow {failed.name} is {failed.status}; only failed workflows can be restarted."
-            raise BadInput(
-                message,
-                [Violation("workflow", "not_failed", message)],
-                error_code=ErrorCode.USAGE,
-                workflow_id=failed.name,
-            )
-        submission = resubmission(failed, Submission(file="", priority=Priority(failed.priority)))
+        submission = retry_submission(failed)
         return _run_once(self, request, pool, submission)
 
 

@@ -74,6 +74,18 @@ _TIMES = {
     "queued_time": NUMBER,
     "duration": nullable(NUMBER),
 }
+AMOUNT = nullable({"anyOf": [NUMBER, TEXT]})
+REASON = object_with(
+    {
+        "code": TEXT,
+        "message": TEXT,
+        "queue": nullable(TEXT),
+        "limit": nullable(TEXT),
+        "requested": AMOUNT,
+        "free": AMOUNT,
+        "missing": AMOUNT,
+    }
+)
 _ENTRY = object_with(
     {
         "user": TEXT,
@@ -91,22 +103,11 @@ _ENTRY = object_with(
     },
     additional=True,
 )
+_LISTED = {**_ENTRY, "properties": {**_ENTRY["properties"], "gpus": INTEGER, "reason": nullable(REASON)}}
 _TASK = object_with(
     {"name": TEXT, "retry_id": INTEGER, "status": TASK_STATUS, "start_time": _TIME_OR_NULL}, additional=True
 )
 _COUNTED = {"threshold": INTEGER, "count": INTEGER, "size": INTEGER, "satisfied": BOOLEAN}
-AMOUNT = nullable({"anyOf": [NUMBER, TEXT]})
-REASON = object_with(
-    {
-        "code": TEXT,
-        "message": TEXT,
-        "queue": nullable(TEXT),
-        "limit": nullable(TEXT),
-        "requested": AMOUNT,
-        "free": AMOUNT,
-        "missing": AMOUNT,
-    }
-)
 QUEUE_POSITION = {
     "position": INTEGER,
     "position_in_queue": INTEGER,
@@ -127,7 +128,10 @@ _GROUP = object_with(
     },
     additional=True,
 )
-WORKFLOW_LIST_ANSWER = object_with({"workflows": array_of(_ENTRY), "more_entries": BOOLEAN})
+WORKFLOW_LIST_ANSWER = object_with(
+    {"workflows": array_of(_LISTED), "more_entries": BOOLEAN, "total": INTEGER},
+    required=("workflows", "more_entries"),
+)
 WORKFLOW_ANSWER = object_with(
     {
         "name": TEXT,

@@ -19,6 +19,7 @@ from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.visible_queue import WaitingGang
+from scheduling.selectors.workflow_rows import WorkflowRow
 from scheduling.selectors.workflows import queue_names_of
 
 GIB = 2**30
@@ -66,6 +67,14 @@ def workflow_list_entry(workflow: Workflow, links: WorkflowLinks) -> dict[str, A
         "tags": workflow.tags,
         "queue": queue,
         "k8s_queue": k8s_queue,
+    }
+
+
+def workflow_row_details(row: WorkflowRow) -> dict[str, Any]:
+    """The keys that `details` adds to a row of `workflow list`."""
+    return {
+        "gpus": row.gpus,
+        "reason": None if row.waiting is None else queue_position_body(row.waiting)["reason"],
     }
 
 

@@ -22,11 +22,12 @@ from pools.domain.roles import Actor
 from pools.services.dry_run import read_effect
 from scheduling.api.queries import query_list
 from scheduling.api.work_schemas import END_REPORT, NOTES_BODY, WORKFLOW_ANSWER, WORKFLOW_FILTERS, WORKFLOW_LIST_ANSWER
-from scheduling.api.workflow_bodies import WorkflowLinks, workflow_detail, workflow_list_entry
+from scheduling.api.workflow_bodies import WorkflowLinks, workflow_detail, workflow_list_entry, workflow_row_details
 from scheduling.domain.statuses import TaskStatus
 from scheduling.filtersets.work import WorkflowFilterSet
 from scheduling.models import Workflow
 from scheduling.selectors.visible_queue import waiting_gangs_of
+from scheduling.selectors.workflow_rows import read_workflow_rows
 from scheduling.selectors.workflows import (
     get_full_workflow,
     get_visible_workflow,
@@ -42,18 +43,34 @@ from scheduling.services.workflows.user_actions import (
 )
 
 REPORTABLE_STATUSES = (TaskStatus.COMPLETED, TaskStatus.FAILED)
+_LIST_DETAILS = (
+    QueryParameter("details", BOOLEAN, "With the GPUs of each workflow, and the reason of work that waits."),
+    QueryParameter("total", BOOLEAN, "With the number of all workflows that match, as `total`."),
+)
 
 
 class WorkflowList(View):
     """Workflows that the caller may see; by default only those of the caller."""
 
-    @describe_operation("List workflows.", query_parameters=WORKFLOW_FILTERS, answer=WORKFLOW_LIST_ANSWER)
+    @describe_operation(
+        "List workflows.", query_parameters=[*WORKFLOW_FILTERS, *_LIST_DETAILS], answer=WORKFLOW_LIST_ANSWER
+    )
     def get(self, request: Request) -> Response:
         filters = WorkflowFilterSet(request.query_params, Workflow.objects.visible_to(self.actor), actor=self.actor)
-        (limit, offset), matching = collect_faults(lambda: query_page(request), filters.matching_rows)
-        rows, more = list_workflows(matching, limit=limit, offset=offset)
+        (limit, offset), with_details, with_total, matching = collect_faults(
+            lambda: query_page(request),
+            lambda: query_boolean(request, "details"),
+            lambda: query_boolean(request, "total"),
+            filters.matching_rows,
+        )
+        workflows, more = list_workflows(matching, limit=limit, offset=offset)
         links = WorkflowLinks(request)
-        return Response({"workflows": [workflow_list_entry(row, links) for row in rows], "more_entries": more})
+        entries = [workflow_list_entry(row, links) for row in workflows]
+        if with_details:
+            for entry, row in zip(entries, read_workflow_rows(self.actor, workflows), strict=True):
+                entry.update(workflow_row_details(row))
+        total = {"total": matching.order_by().count()} if with_total else {}
+        return Response({"workflows": entries, "more_entries": more} | total)
 
 
 class WorkflowDetail(View):

@@ -104,16 +104,17 @@ def waiting_gangs_of(actor: Actor, workflow: Workflow) -> dict[str, WaitingGang]
 
 def waiting_gangs_of_many(actor: Actor, workflows: Iterable[Workflow]) -> dict[str, WaitingGang]:
     """By workflow, its first gang that waits. The caller has loaded the pools with their backends and checked that
-    `actor` may see the workflows. One query, and for each backend with such gangs those of its queue."""
+    `actor` may see the workflows. Two queries, and for each backend with such gangs those of its queue."""
     by_id = {workflow.pk: workflow for workflow in workflows}
     groups = Group.objects.filter(workflow__in=by_id, status__in=WAITING_STATUSES).order_by("position")
-    by_backend: dict[Backend, list[tuple[str, UUID]]] = {}
+    by_backend: dict[int, list[tuple[str, UUID]]] = {}
     for group, workflow_id in groups.values_list("pk", "workflow"):
         workflow = by_id[workflow_id]
-        if (backend := workflow.root_pool.backend) is not None:
-            by_backend.setdefault(backend, []).append((workflow.name, group))
+        if (backend_id := workflow.root_pool.backend_id) is not None:
+            by_backend.setdefault(backend_id, []).append((workflow.name, group))
     found: dict[str, WaitingGang] = {}
-    for backend, requested in by_backend.items():
+    for backend in Backend.objects.filter(pk__in=by_backend):  # lists load only some columns of backends
+        requested = by_backend[backend.pk]
         queue = scheduling_app().pending_queues.get_available(backend, {group for _, group in requested})
         missing = {group for _, group in requested if group not in queue.by_group}
         late = recent_arrivals(backend, queue, missing) if queue.is_large else {}

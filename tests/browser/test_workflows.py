@@ -87,7 +87,7 @@ def test_the_reason_for_waiting_and_cancelling_several(scene: PoolScene, signed_
     tab.assert_accessible()
     page.get_by_label("Reason").fill("wrong data")
     page.get_by_role("button", name="Cancel these workflows").click()
-    assert "2 workflows were cancelled" in page.inner_text("#page")
+    assert "2 of 2 workflows were cancelled" in page.inner_text("#page")
     rows = scene.stack.query("SELECT status FROM scheduling_workflow WHERE name = ANY(%s)", [running, waiting])
     assert [row["status"] for row in rows] == ["FAILED_CANCELED"] * 2
 

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 
 from pools.domain.amounts import Gpus
-from pools.domain.errors import ErrorCode, Violation
+from pools.domain.errors import BadInput, ErrorCode, Violation
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.locking import lock_leaf, read_leaf
@@ -28,6 +28,7 @@ from pools.transactions import change
 from scheduling.domain.admission import LeafFacts, SubmissionRefusal, TreeLimit, submission_verdict
 from scheduling.domain.cluster.tokens import INPUT_DIRECTORY, OUTPUT_DIRECTORY
 from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import WorkflowStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, simulated_runtime_seconds
 from scheduling.locking import hold_render_turn
 from scheduling.models import Group, Task, Workflow
@@ -119,6 +120,16 @@ def resubmission(original: Workflow, submission: Submission) -> Submission:
         app_version=submission.app_version or original.app_version,
         parent=original,
     )
+
+
+def retry_submission(failed: Workflow) -> Submission:
+    """The submission of a failed workflow again, with the same file and priority. Raises BadInput if the workflow did
+    not fail (OSMO contract, 7.1)."""
+    if not WorkflowStatus(failed.status).is_failed:
+        message = f"Workflow {failed.name} is {failed.status}; only failed workflows can be restarted."
+        violation = Violation("workflow", "not_failed", message)
+        raise BadInput(message, [violation], error_code=ErrorCode.USAGE, workflow_id=failed.name)
+    return resubmission(failed, Submission(file="", priority=Priority(failed.priority)))
 
 
 def check_submission(*, actor: Actor, pool: str, submission: Submission) -> SubmissionReceipt:

@@ -1,0 +1,187 @@
+"""Pages that cancel or retry workflows: one, or those selected in the list, each with its own result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.urls import reverse
+
+from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.domain.errors import DomainError
+from pools.domain.roles import Actor, Permission, is_allowed
+from pools.templatetags.osmo import state_label
+from scheduling.domain.statuses import WorkflowStatus
+from scheduling.models import Workflow
+from scheduling.selectors.workflows import get_visible_workflow
+from scheduling.services.workflows.submission import retry_submission, submit
+from scheduling.services.workflows.user_actions import cancel_workflow, may_cancel
+
+MAX_SELECTED = 200
+_MAX_FILTERS = 2000
+
+
+class CancelWorkflowForm(forms.ServiceForm):
+    """The reason of a cancellation."""
+
+    message = forms.text_field("Reason", help_text="Optional. The owner sees it with the workflow.")
+
+
+class RetryWorkflowForm(forms.ServiceForm):
+    """A retry has no fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult:
+    """The result of an action on one workflow; `address` is the page of the workflow to look at next."""
+
+    name: str
+    is_done: bool
+    message: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkAction:
+    """An action on workflows. `obstacle` says why the actor cannot do it to a workflow, empty if it is possible; `run`
+    does it and returns the workflow to look at next, with a message."""
+
+    verb: str
+    done: str
+    note: str
+    form: type[forms.ServiceForm]
+    is_dangerous: bool
+    address: str
+    obstacle: Callable[[Actor, Workflow], str]
+    run: Callable[[Actor, Workflow, forms.ServiceForm], tuple[Workflow, str]]
+
+
+def can_retry(actor: Actor, workflow: Workflow) -> bool:
+    """Whether the workflow failed and the actor may submit to its pool."""
+    may_submit = is_allowed(actor, Permission.POOL_SUBMIT, workflow.root_pool.name)
+    return WorkflowStatus(workflow.status).is_failed and may_submit
+
+
+def can_cancel(actor: Actor, workflow: Workflow) -> bool:
+    """Whether the workflow is active and the actor may cancel it."""
+    return WorkflowStatus(workflow.status).is_active and may_cancel(actor, workflow)
+
+
+def _cancel_obstacle(actor: Actor, workflow: Workflow) -> str:
+    if not WorkflowStatus(workflow.status).is_active:
+        return f"{workflow.name} has already ended ({state_label(workflow.status)}); there is nothing to cancel."
+    return "" if may_cancel(actor, workflow) else f"{workflow.name} is not yours, and you are not an admin of its pool."
+
+
+def _retry_obstacle(actor: Actor, workflow: Workflow) -> str:
+    if not WorkflowStatus(workflow.status).is_failed:
+        state = state_label(workflow.status)
+        return f"{workflow.name} is {state}; only failed workflows can be restarted. Submit its file again instead."
+    if not can_retry(actor, workflow):
+        return f"You may not submit to {workflow.pool.name}, the pool of {workflow.name}."
+    return ""
+
+
+def _cancel(actor: Actor, workflow: Workflow, form: forms.ServiceForm) -> tuple[Workflow, str]:
+    cancel_workflow(actor=actor, name=workflow.name, message=form.cleaned_data["message"])
+    return workflow, f"{workflow.name} was cancelled."
+
+
+def _retry(actor: Actor, workflow: Workflow, form: forms.ServiceForm) -> tuple[Workflow, str]:
+    receipt = submit(actor=actor, pool=workflow.pool.name, submission=retry_submission(workflow))
+    assert receipt.workflow is not None
+    return receipt.workflow, f"{workflow.name} was submitted again as {receipt.workflow.name}."
+
+
+CANCEL = WorkAction(
+    verb="Cancel",
+    done="cancelled",
+    note="Running tasks are stopped now and their GPUs are free at once. This cannot be undone; the file can be "
+    "submitted again.",
+    form=CancelWorkflowForm,
+    is_dangerous=True,
+    address="admin:scheduling_workflow_cancel",
+    obstacle=_cancel_obstacle,
+    run=_cancel,
+)
+RETRY = WorkAction(
+    verb="Retry",
+    done="submitted again",
+    note="Each workflow is submitted again to its pool, as a new workflow with the same file and priority.",
+    form=RetryWorkflowForm,
+    is_dangerous=False,
+    address="admin:scheduling_workflow_retry",
+    obstacle=_retry_obstacle,
+    run=_retry,
+)
+
+
+def action_page(admin: PolicyAdmin, request: HttpRequest, action: WorkAction) -> HttpResponse:
+    """Ask, then do it: to one workflow, whose page follows, or to several, with a result for each. The list to which
+    the page leads back keeps its filters."""
+    actor = actor_of(request)
+    sent = request.POST if request.method == "POST" else request.GET
+    names = list(dict.fromkeys(sent.getlist("name")))[:MAX_SELECTED]
+    filters = QueryDict(sent.get("filters", "")[:_MAX_FILTERS].removeprefix("?")).urlencode()
+    back = reverse("admin:scheduling_workflow_changelist") + (f"?{filters}" if filters else "")
+    if not names:
+        admin.show_warning(request, f"Select the workflows to {action.verb.lower()} first.")
+        return HttpResponseRedirect(back)
+    rows = [get_visible_workflow(actor, name) for name in names]
+    form = action.form(request.POST if request.POST.get("step") == "confirm" else None)
+    if form.is_bound and form.is_valid():
+        return _answer(admin, request, action, rows, form, back)
+    is_single = len(rows) == 1
+    obstacles = [(row, action.obstacle(actor, row)) for row in rows]
+    return admin.render_page(
+        request,
+        "osmo/work_action.html",
+        title=f"{action.verb} {rows[0].name}" if is_single else f"{action.verb} {len(rows)} workflows",
+        crumbs=[("Workflows", back)],
+        action=action,
+        form=form,
+        rows=obstacles,
+        is_possible=any(not obstacle for _, obstacle in obstacles),
+        filters=filters,
+        back=_page_of(rows[0]) if is_single else back,
+    )
+
+
+def _answer(
+    admin: PolicyAdmin,
+    request: HttpRequest,
+    action: WorkAction,
+    rows: Sequence[Workflow],
+    form: forms.ServiceForm,
+    back: str,
+) -> HttpResponse:
+    results = [_run(actor_of(request), action, row, form) for row in rows]
+    if len(results) == 1:
+        (only,) = results
+        show = admin.show_success if only.is_done else admin.show_warning
+        show(request, only.message)
+        return HttpResponseRedirect(only.address)
+    return admin.render_page(
+        request,
+        "osmo/work_action_results.html",
+        title=f"{action.verb} {len(results)} workflows",
+        crumbs=[("Workflows", back)],
+        results=results,
+        summary=f"{sum(each.is_done for each in results)} of {len(results)} workflows were {action.done}.",
+        back=back,
+    )
+
+
+def _run(actor: Actor, action: WorkAction, row: Workflow, form: forms.ServiceForm) -> ActionResult:
+    """Each workflow in its own transaction, so that a refusal concerns one workflow."""
+    try:
+        after, message = action.run(actor, row, form)
+    except DomainError as refusal:
+        return ActionResult(row.name, False, refusal.message, _page_of(row))
+    return ActionResult(row.name, True, message, _page_of(after))
+
+
+def _page_of(workflow: Workflow) -> str:
+    return reverse("admin:scheduling_workflow_change", args=[workflow.name])

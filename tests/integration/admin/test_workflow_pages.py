@@ -1,0 +1,155 @@
+"""The list of workflows and the page of one: their numbers, their actions, and the same numbers from the REST API."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from io import StringIO
+from typing import Any
+
+from django.test import Client
+
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Workflow
+from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
+from tests.integration.admin.conftest import actor_named, run_cycles, submit_workflow
+
+LIST = "/scheduling/workflow/"
+
+
+def _page(client: Client, address: str, **query: Any) -> str:
+    answer = client.get(address, query)
+    assert answer.status_code == 200, answer.content.decode()
+    return answer.content.decode()
+
+
+def _failed(name: str) -> Workflow:
+    row = submit_workflow("team--a", gpus=8, name=name)
+    run_cycles()
+    return end_workflow(actor=actor_named("root"), name=row.name, status=TaskStatus.FAILED)
+
+
+def test_the_list_has_gpus_reason_and_times_as_the_api_does(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", gpus=8, name="first")
+    submit_workflow("team--a", gpus=8, name="second")
+    submit_workflow("team--a", gpus=8, name="third")
+    waiting = submit_workflow("team--a", gpus=8, name="fourth")
+    run_cycles()
+    root = as_person("root")
+    page = root.get(LIST)
+    (row,) = [row for row in page.context["rows"] if row.workflow.name == waiting.name]
+    body = root.get("/api/workflow", {"all_users": "true", "total": "true", "details": "true"}).json()
+    entry = next(entry for entry in body["workflows"] if entry["name"] == waiting.name)
+    assert (row.gpus, entry["gpus"]) == (8, 8)
+    assert row.waiting is not None
+    assert row.waiting.reason.message == entry["reason"]["message"]
+    assert row.waiting.reason.message in page.content.decode()
+    assert page.context["count"] == body["total"] == 4
+    assert f'id="workflow-{waiting.name}"' in page.content.decode()
+    assert all(row.run_seconds is not None for row in page.context["rows"] if row.waiting is None)
+
+
+def test_own_work_is_one_link_away(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", name="mine", username="chief")
+    submit_workflow("team--a", name="other", username="worker")
+    chief = as_person("chief")
+    assert 'href="?user=chief"' in _page(chief, LIST)
+    mine = _page(chief, LIST, user="chief")
+    assert "mine-1" in mine
+    assert "other-1" not in mine
+
+
+def test_columns_sort(as_person: Callable[[str], Client]) -> None:
+    for name in ("b", "a", "c"):
+        submit_workflow("team--a", gpus=1, name=name)
+    root = as_person("root")
+    for key in ("name", "status", "gpus", "pool", "priority", "user", "submitted", "waited", "ran", "ended"):
+        for asked in (key, f"-{key}"):
+            names = [row.workflow.name for row in root.get(LIST, {"sort": asked}).context["rows"]]
+            assert sorted(names) == ["a-1", "b-1", "c-1"]
+            if asked == "name":
+                assert names == ["a-1", "b-1", "c-1"]
+            elif asked in {"submitted", "-waited"}:
+                assert names == ["b-1", "a-1", "c-1"]
+
+
+def test_the_list_as_csv(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", gpus=4, name="one")
+    submit_workflow("team--b", gpus=2, name="two")
+    answer = as_person("root").get(LIST, {"format": "csv", "pool": "team--b"})
+    assert answer["Content-Type"].startswith("text/csv")
+    (row,) = csv.DictReader(StringIO(answer.content.decode()))
+    assert (row["workflow"], row["gpus"], row["pool"], row["user"]) == ("two-1", "2", "team--b", "worker")
+
+
+def test_an_unknown_value_of_a_filter_is_told(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", name="one")
+    root = as_person("root")
+    text = _page(root, LIST, status="nonsense")
+    assert "The filter was not applied: Status: nonsense is not a known value" in text
+    assert "FAILED_CANCELED" in text
+    assert "The filter was not applied" in _page(root, LIST, since="yesterday")
+    assert "The filter was not applied" not in _page(root, LIST, status="active")
+
+
+def test_all_rows_of_a_page_are_selected_by_one_link(as_person: Callable[[str], Client]) -> None:
+    for name in ("one", "two"):
+        submit_workflow("team--a", gpus=1, name=name)
+    root = as_person("root")
+    plain = _page(root, LIST, pool="team")
+    assert 'href="?pool=team&amp;select=all"' in plain
+    assert " checked" not in plain
+    assert _page(root, LIST, pool="team", select="all").count(" checked") == 2
+
+
+def test_an_action_on_nothing_keeps_the_filters(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", name="one")
+    root = as_person("root")
+    for action in ("cancel", "retry"):
+        answer = root.get(f"{LIST}{action}/", {"filters": "pool=team&status=active"})
+        assert answer.status_code == 302
+        assert answer["Location"] == f"{LIST}?pool=team&status=active"
+
+
+def test_each_canceled_row_has_its_result(as_person: Callable[[str], Client]) -> None:
+    live = submit_workflow("team--a", gpus=1, name="live")
+    other = submit_workflow("team--a", gpus=1, name="other")
+    root = as_person("root")
+    cancel_workflow(actor=actor_named("root"), name=other.name)
+    answer = root.post(f"{LIST}cancel/", {"name": [live.name, other.name], "step": "confirm", "filters": "pool=team"})
+    text = answer.content.decode()
+    results = {row.name: row for row in answer.context["results"]}
+    assert results[live.name].is_done
+    assert not results[other.name].is_done
+    assert "other-1 has already ended" in results[other.name].message
+    assert results[other.name].message in text
+    assert "1 of 2" in text
+    assert f"{LIST}?pool=team" in text
+
+
+def test_the_cancel_page_of_an_ended_workflow_says_so(as_person: Callable[[str], Client]) -> None:
+    row = submit_workflow("team--a", gpus=1, name="gone")
+    cancel_workflow(actor=actor_named("root"), name=row.name)
+    text = _page(as_person("root"), f"{LIST}cancel/", name=row.name)
+    assert "gone-1 has already ended (CANCELED); there is nothing to cancel." in text
+    assert "Running tasks are stopped now" not in text
+    assert 'value="confirm"' not in text
+
+
+def test_a_failed_workflow_is_retried(as_person: Callable[[str], Client]) -> None:
+    failed = _failed("broken")
+    running = submit_workflow("team--a", gpus=1, name="fine")
+    run_cycles()
+    worker = as_person("worker")
+    assert f"{LIST}retry/?name={failed.name}" in _page(worker, f"{LIST}{failed.name}/change/")
+    asked = _page(worker, f"{LIST}retry/", name=failed.name)
+    assert "Retry" in asked
+    answer = worker.post(f"{LIST}retry/", {"name": failed.name, "step": "confirm"})
+    again = Workflow.objects.get(parent__name=failed.name)
+    assert answer["Location"] == f"{LIST}{again.name}/change/"
+    assert (again.pool.name, again.priority, again.spec_name) == ("team--a", failed.priority, "broken")
+    both = worker.post(f"{LIST}retry/", {"name": [failed.name, running.name], "step": "confirm"})
+    assert {row.name: row.is_done for row in both.context["results"]} == {failed.name: True, running.name: False}
+    refusal = worker.post(f"/api/pool/team--a/workflow/{running.name}/restart", {}, content_type="application/json")
+    assert refusal.status_code == 400
+    assert refusal.json()["message"] in both.content.decode()
