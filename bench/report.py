@@ -38,6 +38,8 @@ to open a node, evict what every lender may lose (a dozen gangs in as many pools
 Helped: verdicts on waiting groups kept per leaf; no second run of a phase in an unchanged state; top queues looked into
 when their turn comes; an end of starts when nothing fits any more; fair shares of changed levels only; stops that reach
 nodes and gangs only when a node opens; moves tried only if each task has room elsewhere.
+From cold, before and after in turn on the same busy machine: 1.9 and
+1.7 s at 1×, 12.4 and 9.7 s at 4×.
 
 Did not help, measured: a bound on what each node could become free by evictions (all evictable work of borrowing
 leaves, each at most by what it borrows) proves 10 of 166 failing reclaims futile, because a search fails by what the
