@@ -28,6 +28,8 @@ from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 
 REASON_HELP = "Optional. Recorded in the audit log beside your name."
 REFUSALS = (BadInput, Conflict, Busy)
+NOTICE = "changed_meanwhile"
+"""The key in the address of a preview that replaces an older one, which another change made obsolete."""
 _CHANGED_MEANWHILE = "The configuration was changed meanwhile. This is the effect as of now."
 
 
@@ -145,10 +147,9 @@ class ConfirmFlow(Generic[ResultT]):
         typed = {field.name: form.data[field.name] for field in form.visible_fields() if field.name in form.data}
         return urlencode(typed)
 
-    def _redirect_to_preview(self, form: ChangeForm, notice: str = "") -> HttpResponse:
-        if notice:
-            self.admin.show_warning(self.request, notice)
-        return HttpResponseRedirect(f"{self._form_address}{PREVIEW_SEGMENT}?{self._query(form)}")
+    def _redirect_to_preview(self, form: ChangeForm, *, is_repeated: bool = False) -> HttpResponse:
+        query = "&".join(part for part in (self._query(form), urlencode({NOTICE: "1"}) if is_repeated else "") if part)
+        return HttpResponseRedirect(f"{self._form_address}{PREVIEW_SEGMENT}?{query}")
 
     def _form_page(self, form: ChangeForm) -> HttpResponse:
         preview = self.change.preview
@@ -172,6 +173,7 @@ class ConfirmFlow(Generic[ResultT]):
             preview.effect_template,
             form,
             form_address=self._form_address,
+            notice=_CHANGED_MEANWHILE if NOTICE in self.request.GET else "",
             effect=effect,
             hidden=sent | {"seen": seen, "version": "" if change.version is None else change.version},
             **preview.effect_context(effect, results[0]),
@@ -180,11 +182,11 @@ class ConfirmFlow(Generic[ResultT]):
     def _confirm(self, form: ChangeForm) -> HttpResponse:
         preview = self.change.preview
         if form.cleaned_data["seen"] != preview.fingerprint(preview.current_state()):
-            return self._redirect_to_preview(form, notice=_CHANGED_MEANWHILE)
+            return self._redirect_to_preview(form, is_repeated=True)
         try:
             result = self.change.execute(form, form.cleaned_data["version"])
         except Stale:
-            return self._redirect_to_preview(form, notice=_CHANGED_MEANWHILE)
+            return self._redirect_to_preview(form, is_repeated=True)
         except REFUSALS as refusal:
             form.add_errors(refusal)
             return self._form_page(form)

@@ -6,18 +6,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.core.paginator import Page, Paginator
+from django.db.models import BigIntegerField, Expression, F, OuterRef, Subquery, Sum
+from django.db.models.functions import Coalesce
 
 from pools.domain.amounts import Amount, Gpus
 from pools.domain.names import REMAINDER_LABEL
 from pools.domain.quota.pool_balance import PoolBalance, Subpool
 from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import Pool
+from pools.models import LeafUsage, Pool
 from pools.models.pool import PoolQuerySet
 from pools.representations.pool import pool_status
 from pools.selectors.pool_balance import read_balances
+from pools.selectors.pool_filters import big_column, zero
 from pools.selectors.start_room import StartRoom, read_start_room
 
 POOLS_PER_PAGE = 20
@@ -76,10 +80,32 @@ def pool_status_of(root: Pool) -> str:
     return pool_status(is_maintenance=root.enable_maintenance, is_offline=root.backend is None or root.backend.offline)
 
 
-def pool_trees(roots: PoolQuerySet, *, page: str = "1") -> PoolTreePage:
-    """One page of these top-level pools as trees, by name; at most nine queries, however many there are."""
-    found = Paginator(roots.select_related("backend", "cohort").order_by("name"), POOLS_PER_PAGE).get_page(page)
+def pool_sort_columns() -> dict[str, str | Expression]:
+    """The columns by which a list of top-level pools can be sorted, for :func:`read_list_order`."""
+    below = LeafUsage.objects.filter(pool__parent=OuterRef("pk")).order_by().values("pool__parent")
+    used, total = (
+        Coalesce(Subquery(below.annotate(sum=Sum(column)).values("sum"), output_field=BigIntegerField()), zero())
+        + F(f"usage__{column}")
+        for column in ("used", "total_usage")
+    )
+    return {
+        "name": "name",
+        "quota": "guarantee",
+        "used": used,
+        "free": big_column("guarantee") - used,
+        "total": total,
+    }
+
+
+def pool_trees(roots: PoolQuerySet, *, page: str = "1", order: Sequence[Any] = ("name",)) -> PoolTreePage:
+    """One page of these top-level pools as trees; at most nine queries, however many there are."""
+    found = Paginator(roots.select_related("backend", "cohort").order_by(*order), POOLS_PER_PAGE).get_page(page)
     return PoolTreePage(found, pool_trees_of(list(found.object_list)))
+
+
+def all_pool_trees(roots: PoolQuerySet, *, order: Sequence[Any]) -> list[PoolTree]:
+    """All of these top-level pools as trees; as many queries as for a page."""
+    return pool_trees_of(list(roots.select_related("backend", "cohort").order_by(*order)))
 
 
 def pool_trees_of(roots: Sequence[Pool]) -> list[PoolTree]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
+from io import StringIO
 
 import pytest
 from django.db import connection
@@ -176,3 +178,25 @@ def test_audit_by_its_filters(as_person: Callable[[str], Client]) -> None:
     own = as_person("chief").get("/pools/auditentry/").content.decode()
     assert "team--c" in own
     assert "pool/other" not in own
+
+
+def test_pools_are_sorted_and_exported(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", gpus=8)
+    run_cycles()
+    root = as_person("root")
+
+    def names(sort: str) -> list[str]:
+        return [tree.pool.name for tree in root.get(f"/pools/pool/?sort={sort}").context["pool_page"].trees]
+
+    assert names("quota") == ["team-admin", "other", "team"]
+    assert names("-free") == ["team", "other", "team-admin"]
+    assert names("-used")[0] == names("-total")[0] == "team"
+    assert names("nonsense") == names("name") == ["other", "team", "team-admin"]
+    rows = list(csv.DictReader(StringIO(root.get("/pools/pool/?format=csv&q=team&sort=-name").content.decode())))
+    assert [(row["pool"], row["subpool"], row["kind"]) for row in rows[:2]] == [
+        ("team-admin", "", "pool"),
+        ("team-admin", "", "shared"),
+    ]
+    (line,) = [row for row in rows if row["subpool"] == "a"]
+    assert (line["quota"], line["guaranteed_in_use"], line["guaranteed_free"]) == ("30", "8", "22")
+    assert "other" not in {row["pool"] for row in rows}
