@@ -19,6 +19,7 @@ from pathlib import Path
 
 START_SECONDS = 90
 BACKEND = "bench"
+ADMIN_PASSWORD = "bench-password-4711"
 LIVE_WORKFLOWS = 1_000_000
 """The limit of one user's live workflows, because one user submits the whole load."""
 
@@ -51,7 +52,7 @@ def run_installation() -> Iterator[Installation]:
     data_dir, output = folder / "data", folder / "up.out"
     port = find_free_port()
     os.environ["OSMO_MAX_LIVE_WORKFLOWS"] = str(LIVE_WORKFLOWS)  # of this process, which calls services, too
-    environment = {**os.environ, "OSMO_ADMIN_PASSWORD": "bench-password-4711"}
+    environment = {**os.environ, "OSMO_ADMIN_PASSWORD": ADMIN_PASSWORD}
     log = output.open("wb")
     process = subprocess.Popen(
         [_find_command(), "up", "--data-dir", str(data_dir), "--port", str(port), "--no-demo"],
