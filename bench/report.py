@@ -10,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+NOTES = Path(__file__).parent / "notes"
+"""Sections written by hand: what was tried, what helped, and what did not."""
+
 RATIO, TAIL, BULK, OVER_SQL, QUERIES = 0.35, 5, 3, 8, 5
 
 HEAD = """# Performance
@@ -80,6 +83,8 @@ def main() -> None:
     for name, section in SECTIONS.items():
         if name in report and "not run" not in report[name]:
             section(report[name])
+    for notes in sorted(NOTES.glob("*.md")):
+        print("\n" + notes.read_text(), end="")
 
 
 def _dates_text(report: dict[str, Any]) -> str:
