@@ -25,6 +25,7 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
                 ("GPU quota", "speed", "admin:pools_gpuquota_changelist", True),
                 ("Workflows", "account_tree", "admin:scheduling_workflow_changelist", True),
                 ("Submit", "upload_file", "admin:scheduling_workflow_submit", _may_submit(actor)),
+                ("Nodes", "memory", "admin:pools_node_changelist", True),
                 ("Scheduler events", "timeline", "admin:scheduling_decision_changelist", True),
                 ("Audit log", "history", "admin:pools_auditentry_changelist", True),
             ],

@@ -1,5 +1,21 @@
 """The pages of workflows, queues and scheduling; importing this package registers them."""
 
-from scheduling.admin import admission_webhooks, background_jobs, cluster_sync, decisions, scheduler_settings, workflows
+from scheduling.admin import (
+    admission_webhooks,
+    background_jobs,
+    cluster_sync,
+    decisions,
+    nodes,
+    scheduler_settings,
+    workflows,
+)
 
-__all__ = ["admission_webhooks", "background_jobs", "cluster_sync", "decisions", "scheduler_settings", "workflows"]
+__all__ = [
+    "admission_webhooks",
+    "background_jobs",
+    "cluster_sync",
+    "decisions",
+    "nodes",
+    "scheduler_settings",
+    "workflows",
+]

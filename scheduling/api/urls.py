@@ -6,6 +6,7 @@ from django.urls import URLPattern, path
 
 from scheduling.api import (
     gpu_quotas,
+    nodes,
     overview,
     pending_queue,
     podgroups,
@@ -48,6 +49,7 @@ urlpatterns: list[URLPattern] = [
     path("simulate", simulation.Simulation.as_view()),
     path("podgroup/validate", podgroups.PodGroupValidation.as_view()),
     path("podgroup/plan", podgroups.PodGroupPlan.as_view()),
+    path("backend/<str:backend>/nodes", nodes.NodeMapDetail.as_view()),
     path("backend/<str:backend>/settle", reconcile.ReconcileRequest.as_view()),
     path("backend/<str:backend>/sync", queue_sync.QueueSyncStatus.as_view()),
     path("backend/<str:backend>/test", queue_sync.ConnectionTestRequest.as_view()),

@@ -36,6 +36,11 @@ class NodeUsage:
     other_memory: int = 0
     other_storage: int = 0
 
+    @property
+    def free_gpus(self) -> int:
+        """The GPUs on which work may still start: none on a node that takes no new work."""
+        return max(0, self.gpus - self.used_gpus - self.other_gpus) if self.ready else 0
+
 
 # The name of a node is unique only on its backend, so tasks are grouped by the backend of their pool.
 _HELD_SQL = """
@@ -71,8 +76,8 @@ def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
         return {(backend, platform): (int(gpus), int(used)) for backend, platform, gpus, used in cursor.fetchall()}
 
 
-def read_node_usage(name: str | None = None) -> list[NodeUsage]:
-    """All nodes (or those of one name) by backend and name; one query."""
+def read_node_usage(name: str | None = None, *, backend: int | None = None) -> list[NodeUsage]:
+    """All nodes (those of one name, those of the backend with this id) by backend and name; one query."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
@@ -85,10 +90,11 @@ def read_node_usage(name: str | None = None) -> list[NodeUsage]:
             FROM pools_node node
             LEFT JOIN scheduling_nodestate state ON state.node_id = node.id
             LEFT JOIN ({_HELD_SQL}) held ON held.backend_id = node.backend_id AND held.node_name = node.name
-            WHERE %(name)s::text IS NULL OR node.name = %(name)s
+            WHERE (%(name)s::text IS NULL OR node.name = %(name)s)
+                AND (%(backend)s::bigint IS NULL OR node.backend_id = %(backend)s)
             ORDER BY node.backend_id, node.name COLLATE "C"
             """,
-            {"name": name},
+            {"name": name, "backend": backend},
         )
         return [
             NodeUsage(*row[:12], *(None if text is None else json.loads(text) for text in row[12:15]), *row[15:])

@@ -94,6 +94,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "api/workflow/<str:name>/events": ["/api/workflow/running-1/events"],
     "api/task": ["/api/task", "/api/task?all_users=True&summary=True"],
     "api/queue": ["/api/queue", "/api/queue?pool=team&limit=1000"],
+    "api/backend/<str:backend>/nodes": ["/api/backend/sim/nodes", "/api/backend/sim/nodes?name=n1&free=1"],
     "api/backend/<str:backend>/sync": ["/api/backend/prod/sync"],
     "api/configs/backend/<str:backend>/webhook": ["/api/configs/backend/prod/webhook"],
     "api/backend/<str:backend>/bypasses": ["/api/backend/prod/bypasses"],
@@ -117,6 +118,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "pools/gpuquota/<str:namespace>/delete/": ["/pools/gpuquota/team-a/delete/"],
     "pools/gpuquota/<str:namespace>/release/<str:worker>/": ["/pools/gpuquota/team-a/release/w1/"],
     "pools/gpuquota/<str:object_id>/change/": ["/pools/gpuquota/team-a/change/"],
+    "pools/node/on/<str:backend>/<str:name>/": ["/pools/node/on/sim/n1/"],
+    "pools/node/<str:object_id>/change/": ["/pools/node/1/change/"],
     "pools/pool/<str:pool>/configuration/": ["/pools/pool/team/configuration/"],
     "pools/pool/create/preview/": [
         "/pools/pool/create/preview/?name=fresh&backend=sim&guarantee=1&maximum=-1&weight=1"

@@ -1,0 +1,87 @@
+"""Nodes: a map of each backend's GPUs with the work on them, and a page for each node."""
+
+from __future__ import annotations
+
+from django import forms as django_forms
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils.http import urlencode
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.forms import MAX_TEXT_LENGTH
+from pools.admin.paging import parse_page_number
+from pools.domain.roles import Permission, is_allowed
+from pools.models import Backend, Node
+from scheduling.selectors.node_map import pools_of_node, read_mapped_node, read_node_map, visible_backends
+
+NODES_PER_PAGE = 200
+MAX_FREE_GPUS = 10_000
+
+
+class NodeFilterForm(django_forms.Form):
+    """The filters of the map; an invalid value is shown at its field and filters nothing."""
+
+    name = django_forms.CharField(
+        required=False,
+        max_length=MAX_TEXT_LENGTH,
+        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "part of a name", "autocomplete": "off"}),
+    )
+    free = django_forms.IntegerField(
+        label="Free GPUs, at least",
+        required=False,
+        min_value=0,
+        max_value=MAX_FREE_GPUS,
+        widget=UnfoldAdminTextInputWidget(attrs={"inputmode": "numeric", "autocomplete": "off"}),
+    )
+
+
+@admin.register(Node)
+class NodeAdmin(PolicyAdmin):
+    """Everybody sees the nodes of their pools; the work of other pools is shown as a number."""
+
+    def extra_urls(self) -> list[URLPattern]:
+        return [path("on/<str:backend>/<str:name>/", self.protect(self._node_page), name="pools_node_page")]
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        actor, query = actor_of(request), request.GET
+        backends = visible_backends(actor)
+        found, page = None, parse_page_number(query.get("page"))
+        filters = NodeFilterForm(query)
+        filters.is_valid()
+        name, free = filters.cleaned_data.get("name") or "", filters.cleaned_data.get("free") or 0
+        if backends:
+            backend = query.get("backend") or backends[0]
+            offset = (page - 1) * NODES_PER_PAGE
+            found = read_node_map(actor, backend, name=name, free=free, limit=NODES_PER_PAGE, offset=offset)
+        return self.render_page(
+            request,
+            "osmo/nodes.html",
+            title="Nodes",
+            backends=backends,
+            map=found,
+            filters=filters,
+            is_filtered=bool(name or free),
+            number=page,
+            previous=page - 1,
+            next=page + 1 if found is not None and page * NODES_PER_PAGE < found.total else 0,
+        )
+
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return HttpResponseRedirect(reverse("admin:pools_node_changelist"))
+
+    def _node_page(self, request: HttpRequest, backend: str, name: str) -> HttpResponse:
+        actor = actor_of(request)
+        node = read_mapped_node(actor, backend, name)
+        nodes = reverse("admin:pools_node_changelist")
+        return self.render_page(
+            request,
+            "osmo/node.html",
+            title=name,
+            crumbs=[("Nodes", nodes), (backend, f"{nodes}?{urlencode({'backend': backend})}")],
+            backend=Backend.objects.get(name=backend),
+            node=node,
+            pools=pools_of_node(actor, node.usage),
+            reads_platform=is_allowed(actor, Permission.PLATFORM_READ),
+        )

@@ -1,0 +1,149 @@
+"""The map of nodes, the page of one node, and `/api/backend/{name}/nodes`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, Node
+from pools.services.backends import put_backend
+from scheduling.models import NodeState, Task
+from scheduling.selectors.node_map import TaskFit, count_fits
+from tests.integration.admin.conftest import run_cycles, submit_workflow
+
+
+def _map(client: Client, **query: Any) -> dict[str, Any]:
+    answer = client.get("/api/backend/sim/nodes", {"limit": 100, **query})
+    assert answer.status_code == 200, answer.content.decode()
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def _start(leaf: str, gpus: int, name: str, **options: Any) -> str:
+    """Run work of one task; the name of its node."""
+    workflow = submit_workflow(leaf, gpus=gpus, name=name, **options)
+    run_cycles()
+    return Task.objects.get(group__workflow=workflow).node_name
+
+
+def _node_of(body: dict[str, Any], name: str) -> dict[str, Any]:
+    (found,) = [node for node in body["nodes"] if node["name"] == name]
+    return dict(found)
+
+
+@pytest.mark.parametrize(
+    ("free", "largest", "fits"),
+    [
+        ([8, 8, 3], 8, [(1, 19), (2, 9), (4, 4), (8, 2)]),
+        ([7, 7], 8, [(1, 14), (2, 6), (4, 2), (8, 0)]),
+        ([6], 6, [(1, 6), (2, 3), (4, 1)]),
+        ([0], 1, [(1, 0)]),
+        ([], 0, []),
+    ],
+)
+def test_each_size_is_counted_on_single_nodes(free: list[int], largest: int, fits: list[tuple[int, int]]) -> None:
+    assert count_fits(free, largest) == [TaskFit(*each) for each in fits]
+
+
+def test_the_map_names_the_work_on_each_node(as_person: Callable[[str], Client]) -> None:
+    node = _start("team--a", 6, "big")
+    root = as_person("root")
+    body = _map(root)
+    assert (body["all_nodes"], body["gpus"], body["used"], body["free"], body["closed"]) == (20, 160, 6, 154, 0)
+    assert body["fits"] == [
+        {"gpus": 1, "tasks": 154}, {"gpus": 2, "tasks": 77}, {"gpus": 4, "tasks": 38}, {"gpus": 8, "tasks": 19},
+    ]  # fmt: skip
+    shown = _node_of(body, node)
+    (work,) = shown["work"]
+    assert work.pop("since")
+    assert work == {
+        "workflow": "big-1", "pool": "team--a", "user": "worker", "priority": "NORMAL", "gpus": 6, "tasks": 1,
+    }  # fmt: skip
+    assert (shown["used"], shown["unseen"], shown["free"]) == (6, 0, 2)
+    page = root.get("/pools/node/").content.decode()
+    assert "/scheduling/workflow/big-1/change/" in page
+    assert "2 of 8 free" in page
+
+
+def test_work_of_other_pools_is_a_number_without_a_name(as_person: Callable[[str], Client]) -> None:
+    node = _start("other--x", 4, "secret", username="stranger")
+    worker = as_person("worker")
+    shown = _node_of(_map(worker), node)
+    assert (shown["used"], shown["unseen"], shown["free"], shown["work"]) == (4, 4, 4, [])
+    for address in ("/pools/node/", f"/pools/node/on/sim/{node}/"):
+        page = worker.get(address).content.decode()
+        assert "secret" not in page
+    assert "4 of other pools" in worker.get("/pools/node/").content.decode()
+    assert _node_of(_map(as_person("stranger")), node)["work"][0]["workflow"] == "secret-1"
+
+
+def test_nodes_are_those_of_the_readers_pools(as_person: Callable[[str], Client]) -> None:
+    nodes = [{"name": "x1", "gpus": 4, "platform": "special"}]
+    put_backend(actor=SYSTEM, name="hidden", body={"namespace": "hidden", "nodes": nodes})
+    Node.objects.create(backend=Backend.objects.get(name="sim"), name="x2", gpus=4, platform="special")
+    for name, expected in (("root", 21), ("viewer", 21), ("worker", 20)):
+        assert _map(as_person(name))["all_nodes"] == expected
+    worker, nobody = as_person("worker"), as_person("nobody")
+    for address in ("/api/backend/hidden/nodes", "/pools/node/?backend=hidden", "/pools/node/on/sim/x2/"):
+        assert worker.get(address).status_code == 404, address
+    assert as_person("root").get("/pools/node/on/sim/x2/").status_code == 200
+    assert nobody.get("/api/backend/sim/nodes").status_code == 404
+    assert "No nodes that you may see" in nobody.get("/pools/node/").content.decode()
+
+
+def test_a_node_that_takes_no_work_has_nothing_free(as_person: Callable[[str], Client]) -> None:
+    node = Node.objects.get(name="n3")
+    NodeState.objects.create(node=node, ready=False, other_gpus=2, conditions=["Ready=False"])
+    root = as_person("root")
+    body = _map(root)
+    shown = _node_of(body, "n3")
+    assert (shown["ready"], shown["other"], shown["free"], shown["closed"]) == (False, 2, 0, 6)
+    assert (body["free"], body["other"], body["closed"]) == (152, 2, 6)
+    page = root.get("/pools/node/on/sim/n3/").content.decode()
+    assert "takes no work" in page
+    assert "Ready=False" in page
+
+
+def test_filters_and_pages(as_person: Callable[[str], Client]) -> None:
+    full = _start("team--a", 8, "full")
+    root = as_person("root")
+    assert _map(root, free=8)["total"] == 19
+    assert full not in [node["name"] for node in _map(root, free=8)["nodes"]]
+    assert [node["name"] for node in _map(root, name="n1", limit=2, offset=1)["nodes"]] == ["n10", "n11"]
+    assert root.get("/api/backend/sim/nodes?free=many").status_code == 400
+    assert root.get("/pools/node/?free=many&page=x&name=n19").context["map"].total == 1
+    assert "No node matches" in root.get("/pools/node/?name=nothing").content.decode()
+
+
+def test_the_page_of_a_node_lists_its_work_and_pools(as_person: Callable[[str], Client]) -> None:
+    node = _start("team--b", 3, "job", priority="LOW")
+    answer = as_person("worker").get(f"/pools/node/on/sim/{node}/")
+    page = answer.content.decode()
+    assert [(work.workflow, work.gpus, work.priority) for work in answer.context["node"].work] == [("job-1", 3, "LOW")]
+    assert answer.context["pools"] == ["team"]
+    assert "5 of 8 GPUs free" in page
+    assert as_person("worker").get("/pools/node/on/sim/nowhere/").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["root", "worker"])
+def test_the_number_of_queries_does_not_depend_on_nodes_or_work(as_person: Callable[[str], Client], name: str) -> None:
+    person = as_person(name)
+    person.get("/pools/node/")
+    counts = []
+    for round_ in range(2):
+        with CaptureQueriesContext(connection) as seen:
+            assert person.get("/pools/node/").status_code == 200
+        counts.append(len(seen))
+        if not round_:
+            backend = Backend.objects.get(name="sim")
+            Node.objects.bulk_create(Node(backend=backend, name=f"more{number}", gpus=8) for number in range(50))
+            for number in range(4):
+                submit_workflow("team--a", gpus=2, name=f"w{number}")
+            run_cycles()
+    assert counts[0] == counts[1] <= 9
