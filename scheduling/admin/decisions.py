@@ -9,8 +9,10 @@ from django.urls import reverse
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from scheduling.admin.filters import DecisionPageFilterSet
+from scheduling.domain.event_lanes import draw_lanes
 from scheduling.models import Decision
 from scheduling.selectors.decisions import list_decisions
+from scheduling.templatetags.gangs import EVENT_LABELS
 
 
 @admin.register(Decision)
@@ -30,6 +32,8 @@ class DecisionAdmin(PolicyAdmin):
             title="Scheduler events",
             filters=filters,
             window=ListPage(rows, number, number + 1 if more else 0),
+            chart=draw_lanes(rows),
+            event_labels=list(EVENT_LABELS.items()),
         )
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:

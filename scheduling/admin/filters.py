@@ -62,6 +62,9 @@ class DecisionPageFilterSet(PageFilterSet):
         "Workflow", placeholder="hello-1: its own events, and those that it caused", method="of_workflow"
     )
     action = choice_filter("Event", list(EVENT_LABELS.items()), "action")
+    user = text_filter("Submitted by", "workflow__submitted_by__username", placeholder="exact name")
+    since = time_filter("From", "time", "gte")
+    until = time_filter("Until", "time", "lt")
 
     def in_pool(self, rows: Any, name: str, value: str) -> Any:
         """Events in a pool with its subpools, or in one leaf."""

@@ -1,0 +1,43 @@
+"""The page of scheduler events: lanes over time beside the list, and its filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.test import Client
+from django.utils import timezone
+
+from scheduling.models import Decision
+from tests.integration.admin.conftest import run_cycles, submit_workflow
+
+
+def test_each_event_has_a_mark_that_leads_to_its_row(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", gpus=8, name="mine")
+    submit_workflow("other--x", gpus=8, username="stranger", name="hidden")
+    run_cycles()
+    answer = as_person("root").get("/scheduling/decision/")
+    assert [lane.pool for lane in answer.context["chart"].lanes] == ["other--x", "team--a"]
+    page = answer.content.decode()
+    for event in Decision.objects.all():
+        assert f'href="#event-{event.pk}"' in page
+        assert f'id="event-{event.pk}"' in page
+    worker = as_person("worker").get("/scheduling/decision/")
+    assert [lane.pool for lane in worker.context["chart"].lanes] == ["team--a"]
+    assert "hidden-1" not in worker.content.decode()
+
+
+def test_filters_by_user_and_time(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", gpus=8, name="mine")
+    submit_workflow("other--x", gpus=8, username="stranger", name="theirs")
+    run_cycles()
+    root = as_person("root")
+
+    def shown(query: str) -> set[str]:
+        return {row.workflow for row in root.get(f"/scheduling/decision/?{query}").context["window"].rows}
+
+    assert shown("user=stranger") == {"theirs-1"}
+    later = (timezone.now() + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M")
+    assert shown(f"until={later}") == {"mine-1", "theirs-1"}
+    assert shown(f"since={later}") == set()
+    assert "No event matches" in root.get(f"/scheduling/decision/?since={later}").content.decode()
