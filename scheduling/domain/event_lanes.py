@@ -52,7 +52,7 @@ class LaneMark:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class PoolLane:
     """The marks of one pool or subpool, the oldest first."""
 
     pool: str
@@ -74,7 +74,7 @@ class LaneChart:
     start: datetime
     end: datetime
     ticks: Sequence[LaneTick]
-    lanes: Sequence[Lane]
+    lanes: Sequence[PoolLane]
 
     @property
     def has_days(self) -> bool:
@@ -103,7 +103,7 @@ def draw_lanes(events: Iterable[LaneEvent]) -> LaneChart | None:
     by_pool: dict[str, list[LaneEvent]] = defaultdict(list)
     for row in rows:
         by_pool[row.pool].append(row)
-    lanes = [Lane(pool, _merge_marks(by_pool[pool], left)) for pool in sorted(by_pool)]
+    lanes = [PoolLane(pool, _merge_marks(by_pool[pool], left)) for pool in sorted(by_pool)]
     return LaneChart(start, end, [LaneTick(time, left(time)) for time in _tick_times(start, end)], lanes)
 
 

@@ -15,7 +15,7 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Event:
+class ShownEvent:
     pk: int
     time: datetime
     action: str
@@ -23,8 +23,8 @@ class Event:
     workflow: str
 
 
-def _event(pk: int, minutes: float, pool: str = "team", action: str = "start") -> Event:
-    return Event(pk, NOON + timedelta(minutes=minutes), action, pool, f"w-{pk}")
+def _event(pk: int, minutes: float, pool: str = "team", action: str = "start") -> ShownEvent:
+    return ShownEvent(pk, NOON + timedelta(minutes=minutes), action, pool, f"w-{pk}")
 
 
 def test_no_events_give_no_chart() -> None:
@@ -71,7 +71,7 @@ def test_one_event_is_at_the_right_end() -> None:
 )
 def test_every_event_is_in_one_mark_inside_the_axis(drawn: list[tuple[int, str, str]]) -> None:
     rows = [
-        Event(pk, NOON + timedelta(seconds=seconds), action, pool, f"w-{pk}")
+        ShownEvent(pk, NOON + timedelta(seconds=seconds), action, pool, f"w-{pk}")
         for pk, (seconds, pool, action) in enumerate(drawn)
     ]
     chart = draw_lanes(rows)
