@@ -1,8 +1,8 @@
 """The rules of the five designs as they stand in the code, each with the change that removes it and the test that then
 fails.
 
-`code` occurs exactly once in `file`. Rules that the database holds (constraints and triggers) are not here: they are
-tested by raw SQL in `tests/integration` and switched off by the planted faults of `tests/history`.
+`code` occurs exactly once in `file`. Rules that the database holds (constraints and triggers) are in
+`database_rules.py`; the planted faults of `tests/history` switch some of them off in a running installation.
 """
 
 from __future__ import annotations

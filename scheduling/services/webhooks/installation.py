@@ -155,12 +155,14 @@ def adopt_installation(actor: Actor, backend: Backend, installed: InstalledWebho
 
 
 def remove_webhook(*, actor: Actor, backend: str) -> bool:
-    """Remove the webhooks from the cluster; False when there were none. The settings stay."""
+    """Remove the webhooks from the cluster; False when there were none. The settings stay, except the authorities that
+    the cluster trusted: the next installation begins with its own."""
     require_platform(actor)
     row = _cluster_backend(backend)
     with change(actor=actor, description="the webhooks were removed"):
         lock_backend(row.pk)
-        WebhookInstallation.objects.filter(backend=row, removed_at=None).update(removed_at=database_time(), problem="")
+        installed = WebhookInstallation.objects.filter(backend=row, removed_at=None)
+        installed.update(removed_at=database_time(), problem="", authorities="")
     with _translated_errors(backend):
         return webhook_configuration.remove_configuration(connect(row), backend)
 

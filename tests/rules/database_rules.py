@@ -1,0 +1,133 @@
+# ruff: noqa: E501  (one rule a line)
+"""Triggers and named constraints of the database, each with the test that fails without it.
+
+`table:name` is a constraint, or a trigger by its name in the model. `test_database_rules.py` compares the names with
+the models and adds the triggers against TRUNCATE.
+"""
+
+from __future__ import annotations
+
+_COHORT_CONSTRAINTS = "tests/integration/cohorts/test_cohort_constraints.py"
+_CONSTRAINTS = "tests/integration/ledger/test_constraints.py"
+_GPU_CONSTRAINTS = "tests/integration/ledger/test_gpu_constraints.py"
+_NAMED_RULES = "tests/integration/ledger/test_named_rules.py"
+_RAW_WRITES = "tests/integration/ledger/test_raw_writes.py"
+_VERIFY = "tests/integration/ledger/test_verify.py"
+_CLUSTERS = "tests/integration/pools/test_clusters.py"
+
+DATABASE_RULES: dict[str, str] = {
+    "pools_accesstoken:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_accesstoken]",
+    "pools_accesstoken:token_name_once_per_owner": f"{_NAMED_RULES}::test_a_second_row_is_refused[token_name_once_per_owner]",
+    "pools_auditentry:append_only": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[an edited trail]",
+    "pools_auditentry:protect_derived": f"{_RAW_WRITES}::test_what_follows_from_other_rows_is_not_written_by_hand[pools_auditentry]",
+    "pools_backend:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_backend]",
+    "pools_backend:backend_name_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_name_rule]",
+    "pools_backend:backend_namespace_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_namespace_rule]",
+    "pools_backend:offline_request_is_offline": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[offline_request_is_offline]",
+    "pools_cohort:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_cohort]",
+    "pools_cohort:cohort_name_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[cohort_name_rule]",
+    "pools_cohort:cohort_named_is_bare": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[cohort_named_is_bare]",
+    "pools_cohort:cohort_weight": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[cohort_weight]",
+    "pools_cohort:no_cycle": f"{_COHORT_CONSTRAINTS}::test_the_cycle_is_named_in_full",
+    "pools_cohort:rules": f"{_COHORT_CONSTRAINTS}::test_raw_sql_meets_the_rule[half a GPU]",
+    "pools_configrevision:keeps_content": f"{_RAW_WRITES}::test_a_revision_keeps_its_content",
+    "pools_configrevision:never_deleted": f"{_RAW_WRITES}::test_delete_is_refused",
+    "pools_gpuallocation:count_insert": f"{_GPU_CONSTRAINTS}::test_counters_follow_raw_rows_too",
+    "pools_gpuallocation:count_update": f"{_GPU_CONSTRAINTS}::test_counters_follow_raw_rows_too",
+    "pools_gpuallocation:gpu_allocation_amounts": f"{_GPU_CONSTRAINTS}::test_raw_sql_is_refused[UPDATE pools_gpuallocation SET count = 0-gpu_allocation_amounts]",
+    "pools_gpuallocation:gpu_allocation_state": f"{_GPU_CONSTRAINTS}::test_raw_sql_is_refused[UPDATE pools_gpuallocation SET expires_at = now()-gpu_allocation_state]",
+    "pools_gpuallocation:one_way": f"{_GPU_CONSTRAINTS}::test_a_released_allocation_cannot_change",
+    "pools_gpuallocation:release_first": f"{_RAW_WRITES}::test_a_live_worker_is_released_before_it_is_deleted",
+    "pools_gpuquota:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_gpuquota]",
+    "pools_gpuquota:gpu_quota_namespace_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[gpu_quota_namespace_rule]",
+    "pools_gpuusage:gpu_usage_never_negative": f"{_GPU_CONSTRAINTS}::test_a_wrong_counter_cannot_become_negative",
+    "pools_gpuusage:protect_counters": f"{_RAW_WRITES}::test_what_follows_from_other_rows_is_not_written_by_hand[pools_gpuusage]",
+    "pools_kubernetessettings:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_kubernetessettings]",
+    "pools_kubernetessettings:cluster_has_one_credential": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[cluster_has_one_credential]",
+    "pools_kubernetessettings:one_backend_per_namespace": f"{_CLUSTERS}::test_one_backend_per_cluster_and_namespace",
+    "pools_leafusage:protect_derived": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[an edited counter]",
+    "pools_ledgergeneration:protect_derived": f"{_RAW_WRITES}::test_what_follows_from_other_rows_is_not_written_by_hand[pools_ledgergeneration]",
+    "pools_ledgergeneration:stays_with_backend": f"{_RAW_WRITES}::test_delete_is_refused",
+    "pools_node:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_node]",
+    "pools_node:node_unique_in_backend": f"{_NAMED_RULES}::test_a_second_row_is_refused[node_unique_in_backend]",
+    "pools_pool:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_pool]",
+    "pools_pool:check_names": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[a name that leaves its parent]",
+    "pools_pool:pool_archived_has_no_cohort": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[pool_archived_has_no_cohort]",
+    "pools_pool:pool_is_root_or_slice": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[negative quota of a subpool]",
+    "pools_pool:pool_lends_what_it_has": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[pool_lends_what_it_has]",
+    "pools_pool:pool_limits_need_cohort": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[pool_limits_need_cohort]",
+    "pools_pool:pool_name_rule": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[a pool's name of capitals]",
+    "pools_pool:pool_name_separator": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[a separator in a pool's name]",
+    "pools_pool:pool_no_negative_limit": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[pool_no_negative_limit]",
+    "pools_pool:pool_no_negative_quota": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[negative guarantee]",
+    "pools_pool:protect_history": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[delete of an ACTIVE subpool]",
+    "pools_pool:state_machine": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[another parent]",
+    "pools_pool:subpools_within_guarantee": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[no guarantee under subpools]",
+    "pools_quotastamp:protect_derived": f"{_RAW_WRITES}::test_what_follows_from_other_rows_is_not_written_by_hand[pools_quotastamp]",
+    "pools_reservation:count_insert": f"{_VERIFY}::test_a_correct_ledger_has_no_difference",
+    "pools_reservation:kept_while_active": f"{_RAW_WRITES}::test_a_reservation_stays_while_its_work_is_active",
+    "pools_reservation:leaf_takes_work": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[new work on a draining subpool]",
+    "pools_roleassignment:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_roleassignment]",
+    "pools_roleassignment:role_once_per_user": f"{_NAMED_RULES}::test_a_second_row_is_refused[role_once_per_user]",
+    "pools_user:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_user]",
+    "scheduling_bypass:bypass_once_per_caller": f"{_NAMED_RULES}::test_a_second_row_is_refused[bypass_once_per_caller]",
+    "scheduling_clusterstate:agent_lease_is_complete": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[agent_lease_is_complete]",
+    "scheduling_decision:append_only": f"{_RAW_WRITES}::test_delete_is_refused",
+    "scheduling_decision:decision_names_for_whom": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[decision_names_for_whom]",
+    "scheduling_gpucontrollerlease:gpu_controller_lease_is_complete": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[gpu_controller_lease_is_complete]",
+    "scheduling_group:group_name_once_per_workflow": f"{_NAMED_RULES}::test_a_second_row_is_refused[group_name_once_per_workflow]",
+    "scheduling_queuedrift:drift_open_once": f"{_NAMED_RULES}::test_a_second_row_is_refused[drift_open_once]",
+    "scheduling_queueguard:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[scheduling_queueguard]",
+    "scheduling_queueguard:guard_mode_known": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[guard_mode_known]",
+    "scheduling_queuesync:sync_lease_is_complete": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[sync_lease_is_complete]",
+    "scheduling_task:never_deleted": f"{_RAW_WRITES}::test_delete_is_refused",
+    "scheduling_task:task_attempt_once": f"{_NAMED_RULES}::test_a_second_row_is_refused[task_attempt_once]",
+    "scheduling_webhookinstallation:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[scheduling_webhookinstallation]",
+    "scheduling_webhookinstallation:webhook_has_one_address": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[webhook_has_one_address]",
+    "scheduling_workflow:reserved_while_active": f"{_RAW_WRITES}::test_a_status_changes_along_the_allowed_ways[end without its release]",
+    "scheduling_workflow:status_machine": f"{_RAW_WRITES}::test_a_status_changes_along_the_allowed_ways[no status]",
+    "scheduling_workflowconfig:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[scheduling_workflowconfig]",
+    "scheduling_workflowconfig:drain_interval_range": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[drain_interval_range]",
+    "scheduling_workflowconfig:max_retry_range": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[max_retry_range]",
+    "scheduling_workflowconfig:workflow_config_is_one_row": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[workflow_config_is_one_row]",
+    "scheduling_workflowname:never_deleted": f"{_RAW_WRITES}::test_delete_is_refused",
+    "scheduling_workflowname:only_grows": f"{_RAW_WRITES}::test_numbers_of_names_only_grow",
+}
+
+WITHOUT_TEST = frozenset(
+    {
+        "pools_accesstoken:digest_is_final",
+        "pools_accesstoken:token_within_parent",
+        "pools_backend:delete_dirty_marks",
+        "pools_backend:note_change",
+        "pools_cohort:advance_generations",
+        "pools_cohort:note_change",
+        "pools_cohort:renew_quota_stamp",
+        "pools_configrevision:revision_once_per_type",
+        "pools_gpuallocation:audit",
+        "pools_gpuallocation:count_delete",
+        "pools_gpuallocation:gpu_allocation_live_once",
+        "pools_gpuquota:note_change",
+        "pools_gpuusage:note_release",
+        "pools_idempotencyrecord:idempotency_key_once",
+        "pools_kubernetessettings:advance_generation",
+        "pools_kubernetessettings:note_change",
+        "pools_leafusage:usage_never_negative",
+        "pools_node:note_change",
+        "pools_pool:advance_generation",
+        "pools_pool:create_counters",
+        "pools_pool:delete_counters",
+        "pools_pool:note_change",
+        "pools_pool:renew_quota_stamp",
+        "pools_pool:subpool_name_once_per_parent",
+        "pools_quotastamp:one_quota_stamp",
+        "pools_reservation:count_delete",
+        "pools_reservation:count_update",
+        "scheduling_group:never_deleted",
+        "scheduling_group:note_moved",
+        "scheduling_workflow:audit",
+        "scheduling_workflow:never_deleted",
+        "scheduling_workflow:note_submitted",
+    }
+)
+"""Rules for which this table names no test yet."""
