@@ -241,7 +241,7 @@ REMOVALS = (
     ),
     Removal(
         GPU_QUOTA, "D14", "the alert is strictly above the threshold", "pools/domain/gpu_quota/status.py",
-        "if gauge.available_percent < 100 - spec.threshold]", "if gauge.available_percent <= 100 - spec.threshold]",
+        "(self.total - self.used) * 100 < percent", "(self.total - self.used) * 100 <= percent",
         "tests/unit/gpu_quota/test_status.py::test_the_alert_condition_compares_the_exact_percent",
     ),
     Removal(
