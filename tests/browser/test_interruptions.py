@@ -72,7 +72,7 @@ def test_the_menu_of_a_phone_by_keyboard(scene: PoolScene, signed_in: Callable[.
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Close the menu")).to_be_focused(timeout=PATIENCE)
     page.keyboard.press("Tab")
-    expect(navigation.get_by_role("link", name="Pools")).to_be_focused(timeout=PATIENCE)
+    expect(navigation.get_by_role("link", name="Home")).to_be_focused(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("width", [390, 1280])
