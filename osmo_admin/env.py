@@ -56,6 +56,7 @@ class Env:
     max_stored_answers: int
     max_stored_bytes: int
     max_answer_bytes: int
+    usage_retention_days: int
     body_timeout: float
     body_limit_mb: int
     event_streams: int
@@ -116,6 +117,7 @@ def load_environment() -> Env:
         max_stored_answers=read.int("OSMO_MAX_STORED_ANSWERS", 20_000, validate=at_least(min=1)),
         max_stored_bytes=read.int("OSMO_MAX_STORED_BYTES", 64 * 2**20, validate=at_least(min=1)),
         max_answer_bytes=read.int("OSMO_MAX_ANSWER_BYTES", 2**20, validate=at_least(min=1)),
+        usage_retention_days=read.int("OSMO_USAGE_RETENTION_DAYS", 731, validate=at_least(min=1)),
         body_timeout=read.float("OSMO_BODY_TIMEOUT", 10.0, validate=at_least(min=0.1, max=600)),
         body_limit_mb=read.int("OSMO_BODY_LIMIT_MB", 16, validate=at_least(min=1, max=1024)),
         event_streams=read.int("OSMO_EVENT_STREAMS", 500, validate=at_least(min=1)),

@@ -26,6 +26,7 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
                 ("Workflows", "account_tree", "admin:scheduling_workflow_changelist", True),
                 ("Submit", "upload_file", "admin:scheduling_workflow_submit", _may_submit(actor)),
                 ("Nodes", "memory", "admin:pools_node_changelist", True),
+                ("Usage", "bar_chart", "admin:scheduling_usageprogress_changelist", True),
                 ("Scheduler events", "timeline", "admin:scheduling_decision_changelist", True),
                 ("Audit log", "history", "admin:pools_auditentry_changelist", True),
             ],

@@ -9,7 +9,7 @@
 | after 5 | live work of a user | advisory lock `LOCK_LIVE_WORK_SQL`, user id; shared far below the limit | the same |
 
 Workflows, groups and tasks have no locks of their own in transitions: a transition holds the pool tree. `lock_workflow`
-and `lock_workflow_config` are the only lock of their transaction.
+and `lock_workflow_config` are the only lock of their transaction, and so is `lock_usage_progress`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError, connection
 
 from pools.domain.errors import Busy, Throttled
-from scheduling.models import Workflow, WorkflowConfig
+from scheduling.models import UsageProgress, Workflow, WorkflowConfig
 
 CYCLE_LOCK_SPACE = 0x05E7
 """First key of the advisory locks of scheduling cycles; the second key is the id of the backend."""
@@ -103,3 +103,10 @@ def lock_workflow_config() -> WorkflowConfig:
     """Lock the one row of the scheduler settings until the transaction ends."""
     assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
     return WorkflowConfig.objects.select_for_update().get(pk=1)
+
+
+def lock_usage_progress() -> UsageProgress:
+    """Lock the one row of the record of use until the transaction ends, so that one process computes sums."""
+    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    UsageProgress.objects.bulk_create([UsageProgress(pk=1)], ignore_conflicts=True)
+    return UsageProgress.objects.select_for_update().get(pk=1)

@@ -31,6 +31,7 @@ from scheduling.services.notifications import (
 )
 from scheduling.services.simulated.dirty import Scope
 from scheduling.services.simulated.reconcile import reconcile_while_requested
+from scheduling.services.usage import close_hours, delete_old_usage, note_wait_causes
 
 RECONCILE_ALL = "scheduling.settle_all"
 SYNC_ALL_QUEUES = "scheduling.sync_all_queues"
@@ -42,6 +43,9 @@ EXPIRE_RESERVATIONS = "scheduling.expire_gpu_reservations"
 SAMPLE_GPU_USAGE = "scheduling.sample_gpu_usage"
 FIND_SILENT = "scheduling.find_silent_clusters"
 FIND_COHORT_CYCLES = "scheduling.watch_circles"
+NOTE_WAIT_CAUSES = "scheduling.note_wait_causes"
+CLOSE_USAGE_HOURS = "scheduling.close_usage_hours"
+FORGET_USAGE = "scheduling.forget_old_usage"
 
 
 @shared_task(name=RECONCILE_TASK, autoretry_for=(Busy,), retry_backoff=True, max_retries=5)
@@ -138,3 +142,21 @@ def find_silent_clusters() -> None:
 def find_cohort_cycles() -> None:
     """Find cohorts whose parents form a cycle, which only a write with disabled triggers can create."""
     mark_cycles_now()
+
+
+@shared_task(name=NOTE_WAIT_CAUSES)
+def note_causes_of_waiting() -> None:
+    """Write why gangs wait, where it has changed."""
+    note_wait_causes()
+
+
+@shared_task(name=CLOSE_USAGE_HOURS)
+def close_usage_hours() -> None:
+    """Compute the sums of use of the hours that have ended."""
+    close_hours()
+
+
+@shared_task(name=FORGET_USAGE)
+def delete_usage_past_retention() -> None:
+    """Drop the record of use that is older than its retention."""
+    delete_old_usage()

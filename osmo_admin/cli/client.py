@@ -23,6 +23,7 @@ from osmo_admin.cli.commands import (
     quota,
     resource,
     task,
+    usage,
     user,
     workflow,
 )
@@ -123,6 +124,7 @@ for family, name in (
 ):
     app.add_typer(family.app, name=name)
 audit.add_to(app)
+usage.add_to(app)
 offline.add_to(app)
 
 

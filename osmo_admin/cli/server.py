@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from osmo_admin import __version__
-from osmo_admin.cli.server_commands import clusters, django, lifecycle, serve, users, verify_and_demo, webhook
+from osmo_admin.cli.server_commands import clusters, django, lifecycle, serve, usage, users, verify_and_demo, webhook
 from osmo_admin.operator_errors import exit_with_message
 
 
@@ -41,6 +41,7 @@ app.command()(clusters.sync)
 app.command()(verify_and_demo.verify)
 app.command()(verify_and_demo.demo)
 app.add_typer(webhook.app, name="webhook")
+app.add_typer(usage.app, name="usage")
 app.command()(django.check)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(
     django.manage

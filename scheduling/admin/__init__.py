@@ -7,6 +7,7 @@ from scheduling.admin import (
     decisions,
     nodes,
     scheduler_settings,
+    usage,
     workflows,
 )
 
@@ -17,5 +18,6 @@ __all__ = [
     "decisions",
     "nodes",
     "scheduler_settings",
+    "usage",
     "workflows",
 ]

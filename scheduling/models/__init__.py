@@ -7,23 +7,45 @@ from scheduling.models.dirty import BackendDirtyMark, BackendSchedulingState
 from scheduling.models.gpu_controller import GpuControllerLease
 from scheduling.models.guard import Bypass, QueueGuard, UnmarkedReviews, WebhookInstallation
 from scheduling.models.queue_sync import QueueDrift, QueueSync
+from scheduling.models.usage import (
+    BackendUsageHour,
+    LateUsage,
+    LeafUsageHour,
+    NodeSpan,
+    OfflineSpan,
+    QuotaSpan,
+    UsageProgress,
+    WaitCauseChange,
+    WaitSpan,
+    WorkUsageHour,
+)
 from scheduling.models.workflow import Group, Task, Workflow, WorkflowName
 
 __all__ = [
     "BackendDirtyMark",
     "BackendSchedulingState",
+    "BackendUsageHour",
     "Bypass",
     "ClusterState",
     "Decision",
     "GpuControllerLease",
     "Group",
+    "LateUsage",
+    "LeafUsageHour",
+    "NodeSpan",
     "NodeState",
+    "OfflineSpan",
     "QueueDrift",
     "QueueGuard",
     "QueueSync",
+    "QuotaSpan",
     "Task",
     "UnmarkedReviews",
+    "UsageProgress",
+    "WaitCauseChange",
+    "WaitSpan",
     "WebhookInstallation",
+    "WorkUsageHour",
     "Workflow",
     "WorkflowConfig",
     "WorkflowName",

@@ -16,6 +16,7 @@ from pools.models.triggers import AuditTrigger, NeverDeletedTrigger, NoTruncateT
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus, WorkflowStatus
 from scheduling.models.change_triggers import MOVED_WORK, SUBMITTED_WORK
+from scheduling.models.usage_triggers import RECORD_LATE, RECORD_WAIT
 from scheduling.models.work_triggers import RESERVED_WHILE_ACTIVE, STATUS_MACHINE
 
 
@@ -170,6 +171,7 @@ class Group(models.Model):
         ]
         triggers = [
             MOVED_WORK,
+            RECORD_WAIT,
             NeverDeletedTrigger("Groups of workflows"),
             NoTruncateTrigger("The table of groups"),
         ]
@@ -220,8 +222,13 @@ class Task(models.Model):
         indexes = [
             models.Index(fields=["node_name"], name="task_on_node", condition=Q(status=TaskStatus.RUNNING)),
             models.Index(fields=["-start_time"], name="task_newest"),
+            models.Index(fields=["end_time"], name="task_ended", condition=Q(start_time__isnull=False)),
         ]
-        triggers = [NeverDeletedTrigger("Tasks of workflows"), NoTruncateTrigger("The table of tasks")]
+        triggers = [
+            RECORD_LATE,
+            NeverDeletedTrigger("Tasks of workflows"),
+            NoTruncateTrigger("The table of tasks"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} attempt {self.retry_id}"

@@ -21,6 +21,9 @@ EXPIRE_RESERVATIONS = "Expire GPU quota reservations"
 SAMPLE_GPU_USAGE = "Sample GPU quota usage"
 FIND_SILENT = "Find silent clusters"
 FIND_COHORT_CYCLES = "Find cohorts whose parents form a cycle"
+NOTE_WAIT_CAUSES = "Note why work waits"
+CLOSE_USAGE_HOURS = "Close the hours of the record of use"
+FORGET_USAGE = "Forget the old record of use"
 _MIN_EXPIRY_SECONDS = 10  # seconds; a message must survive the time in which a worker restarts
 
 
@@ -37,6 +40,9 @@ def ensure_periodic_tasks() -> None:
     _ensure_periodic_task(SAMPLE_GPU_USAGE, tasks.SAMPLE_GPU_USAGE, timedelta(minutes=5))
     _ensure_periodic_task(FIND_SILENT, tasks.FIND_SILENT, timedelta(seconds=10))
     _ensure_periodic_task(FIND_COHORT_CYCLES, tasks.FIND_COHORT_CYCLES, timedelta(seconds=30))
+    _ensure_periodic_task(NOTE_WAIT_CAUSES, tasks.NOTE_WAIT_CAUSES, timedelta(minutes=1))
+    _ensure_periodic_task(CLOSE_USAGE_HOURS, tasks.CLOSE_USAGE_HOURS, timedelta(minutes=1))
+    _ensure_periodic_task(FORGET_USAGE, tasks.FORGET_USAGE, timedelta(days=1))
 
 
 def set_drain_interval(minutes: int) -> None:

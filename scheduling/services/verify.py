@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from pools.models import Backend
 from pools.services.verify import LEDGER_CHECKS, LedgerCheck, LedgerDifference, run_checks
-from pools.transactions import one_snapshot
+from pools.transactions import database_time, one_snapshot
 from scheduling.domain.gang import tree_from_json
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.models import Group
+from scheduling.services.usage_verification import find_usage_differences
 
 _ACTIVE_STATUSES = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))
 _OPEN_STATUSES = ", ".join(f"'{status}'" for status in sorted(UNFINISHED_TASK_STATUSES))
@@ -144,7 +145,8 @@ WORKFLOW_CHECKS = (
 def verify() -> list[LedgerDifference]:
     """All differences of the ledger and of the work on it; an empty list means that everything agrees."""
     with one_snapshot():
-        return [*run_checks((*LEDGER_CHECKS, *WORKFLOW_CHECKS)), *_check_elastic_gangs()]
+        checks = (*LEDGER_CHECKS, *WORKFLOW_CHECKS)
+        return [*run_checks(checks), *_check_elastic_gangs(), *find_usage_differences(database_time())]
 
 
 def _check_elastic_gangs() -> Iterator[LedgerDifference]:

@@ -38,6 +38,14 @@ MAY_BE_TRUNCATED = {
     "scheduling_gpucontrollerlease": "a lease of a minute",
     "scheduling_bypass": "a bounded list of attempts, observed again",
     "scheduling_unmarkedreviews": "numbers of reviews by strangers, counted again",
+    "scheduling_backendusagehour": "sums of use, computed again by osmo-admin usage rebuild",
+    "scheduling_leafusagehour": "sums of use, computed again by osmo-admin usage rebuild",
+    "scheduling_workusagehour": "sums of use, computed again by osmo-admin usage rebuild",
+    "scheduling_usageprogress": "how far the sums of use are computed; without it they are computed again",
+    "scheduling_lateusage": "marks of late writes; a rebuild needs none",
+    "scheduling_quotaspan": "derived from the audit trail, again by osmo-admin usage rebuild",
+    "scheduling_nodespan": "derived from the audit trail, again by osmo-admin usage rebuild",
+    "scheduling_offlinespan": "derived from the audit trail and from the state of nodes",
 }
 MAY_BE_DELETED = MAY_BE_TRUNCATED | {
     "pools_accesstoken": "a service deletes tokens; the trigger of the audit trail records it",
@@ -48,6 +56,7 @@ MAY_BE_DELETED = MAY_BE_TRUNCATED | {
     "pools_kubernetessettings": "deleted with its backend; the trigger of the audit trail records it",
     "scheduling_queueguard": "deleted with its backend; the trigger of the audit trail records it",
     "scheduling_webhookinstallation": "deleted with its backend; the trigger of the audit trail records it",
+    "scheduling_waitcausechange": "old ones are deleted; without it work counts as waiting for its turn",
     "scheduling_workflowconfig": "the trigger of the audit trail records it; the defaults apply again",
 }
 # Rows that follow from others: no statement but that of a trigger may write them.

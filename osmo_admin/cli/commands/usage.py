@@ -1,0 +1,93 @@
+"""`osmo usage`: what was used, lent, idle and waited for."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli.command_decorator import client_command
+from osmo_admin.cli.options import PoolsFilter, UsersFilter
+from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.tables import AnswerText, build_table
+from osmo_admin.cli.times import format_local_time, parse_time
+
+SECONDS_PER_HOUR = 3600
+HEADER = (
+    "Quota", "Used", "Guaranteed", "LOW Inside", "Over Quota", "Idle Quota", "Lent", "Borrowed", "Waiting",
+    "Median Wait [s]", "Workflows", "Preemptions",
+)  # fmt: skip
+HOURS = (
+    "quota_gpu_s", "used_gpu_s", "guaranteed_gpu_s", "low_inside_gpu_s", "over_quota_gpu_s", "idle_quota_gpu_s",
+    "lent_gpu_s", "borrowed_gpu_s", "waiting_gpu_s",
+)  # fmt: skip
+PLAIN = ("wait_p50_s", "workflows", "preemptions")
+
+
+class UsageBy(StrEnum):
+    """What a row is about."""
+
+    POOL = "pool"
+    SUBPOOL = "subpool"
+    COHORT = "cohort"
+    USER = "user"
+    PRIORITY = "priority"
+    BACKEND = "backend"
+    WORKFLOW = "workflow"
+
+
+class UsageBucket(StrEnum):
+    """The length of time of a row."""
+
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command at the top level."""
+    client_command(app, "usage")(usage)
+
+
+def usage(
+    session: ClientSession,
+    *,
+    by: Annotated[UsageBy, typer.Option(help="What a row is about.")] = UsageBy.POOL,
+    bucket: Annotated[UsageBucket, typer.Option(help="The length of time of a row, in UTC.")] = UsageBucket.MONTH,
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="From this time on: a date, a time, or 12h, 30d before now.")
+    ] = "30d",
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Up to this time.")] = None,
+    pools: PoolsFilter = None,
+    users: UsersFilter = None,
+) -> None:
+    """Show GPU-hours that were used, lent, idle and waited for."""
+    query = {
+        "by": by.value,
+        "bucket": bucket.value,
+        "since": parse_time(since),
+        "until": parse_time(until) if until else None,
+        "pool": pools,
+        "user": users,
+        "limit": 1000,
+    }
+    answer = session.http().get("api/usage", query)
+    print_answer(session, answer, lambda: _usage_text(answer, by.value))
+
+
+def _usage_text(answer: dict[str, Any], by: str) -> AnswerText:
+    rows = [[format_local_time(row["start"]), row[by], *_cells(row)] for row in answer["rows"]]
+    if not rows:
+        return "Nothing is on record for this time."
+    total = ["Total", "", *_cells(answer["totals"])]
+    table = build_table(("From", by.capitalize(), *HEADER), rows, total=total)
+    if answer["more_entries"]:
+        return ["GPU-hours:", table, "More entries: choose a longer bucket or a shorter time."]
+    return ["GPU-hours:", table]
+
+
+def _cells(row: dict[str, Any]) -> list[Any]:
+    hours = [None if row[name] is None else f"{row[name] / SECONDS_PER_HOUR:.2f}" for name in HOURS]
+    return [*hours, *(row[name] for name in PLAIN)]

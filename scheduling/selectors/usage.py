@@ -1,0 +1,440 @@
+"""Reads the record of use for one reader: by pool, subpool, cohort, user, priority, backend or workflow, over time.
+
+The sums of closed hours are stored; the parts of hours at both ends of the window, and the open hour, are computed in
+the same statement. The number of queries does not depend on the window.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from django.db import connection
+
+from pools.domain.names import SEPARATOR, SHARED_QUEUE
+from pools.domain.roles import Actor, Permission
+from scheduling.domain.usage import WaitCause
+from scheduling.selectors.usage_sql import COMPUTE, WORK_COLUMNS
+
+HOUR = timedelta(hours=1)
+MAX_ROWS = 100_000
+MAX_WORKFLOW_WINDOW = timedelta(days=31)
+"""The longest window by workflow: its rows are not kept as hourly sums."""
+
+WAITING = tuple(f"waiting_{cause}" for cause in WaitCause)
+SUM_COLUMNS = (*WORK_COLUMNS, "quota", "idle", "lent")
+BACKEND_COLUMNS = ("capacity", "offline", "unallocated")
+
+
+class UsageKey(StrEnum):
+    """What a row of the record is about."""
+
+    POOL = "pool"
+    SUBPOOL = "subpool"
+    COHORT = "cohort"
+    USER = "user"
+    PRIORITY = "priority"
+    BACKEND = "backend"
+    WORKFLOW = "workflow"
+
+
+class Bucket(StrEnum):
+    """The length of time of a row, in UTC."""
+
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+
+
+@dataclass(frozen=True, slots=True)
+class UsageQuestion:
+    """`since` and `until` are in UTC; `pools` are names of leaves, `users` names of users; empty is all."""
+
+    since: datetime
+    until: datetime
+    by: UsageKey
+    bucket: Bucket
+    pools: Sequence[str] = ()
+    users: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class UsageRow:
+    """The sums of one key in one bucket, in GPU-milliseconds by column; None where the row has no such amount: the
+    work of a user has no quota, and only a backend has a capacity. Waits are seconds."""
+
+    start: datetime
+    key: str | None
+    sums: dict[str, int | None]
+    wait_p50: float | None = None
+    wait_p90: float | None = None
+
+    @property
+    def used(self) -> int:
+        """GPU-milliseconds that work held."""
+        return sum(self.sums[column] or 0 for column in ("guaranteed", "low_inside", "over_quota"))
+
+    @property
+    def waiting(self) -> int:
+        """GPU-milliseconds for which work waited."""
+        return sum(self.sums[column] or 0 for column in WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageAnswer:
+    """The rows by start and key, and their totals. `has_more`: there are more than :data:`MAX_ROWS` rows."""
+
+    question: UsageQuestion
+    rows: list[UsageRow]
+    totals: UsageRow
+    has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """The window as stored full hours [`stored_from`, `stored_until`) and computed slots."""
+
+    stored_from: datetime
+    stored_until: datetime
+    computed: list[tuple[datetime, datetime]] = field(default_factory=list)
+
+    @property
+    def whole(self) -> list[tuple[datetime, datetime]]:
+        """Every hour of the window, computed or stored."""
+        hours = (self.stored_until - self.stored_from) // HOUR
+        stored = [(self.stored_from + number * HOUR, self.stored_from + (number + 1) * HOUR) for number in range(hours)]
+        return [*self.computed, *stored]
+
+
+_KEYS = {
+    UsageKey.POOL: "root.name",
+    UsageKey.SUBPOOL: f"CASE WHEN leaf.parent_id IS NULL THEN leaf.name || '{SEPARATOR}{SHARED_QUEUE}' "
+    "ELSE leaf.name END",
+    UsageKey.COHORT: "cohort.name",
+    UsageKey.USER: "person.username",
+    UsageKey.PRIORITY: "entry.priority",
+    UsageKey.BACKEND: "backend.name",
+}
+_OF_WORK_ONLY = {UsageKey.USER, UsageKey.PRIORITY}
+_NO_QUOTA = "NULL::bigint AS quota, NULL::bigint AS idle, NULL::bigint AS lent"
+_NO_WORK = ", ".join(f"NULL::bigint AS {column}" for column in WORK_COLUMNS)
+_STORED = "hour >= %(stored_from)s AND hour < %(stored_until)s"
+_WORK = f"hour, backend_id, leaf_id, user_id, priority, {', '.join(WORK_COLUMNS)}, {_NO_QUOTA}"
+_LEAF = f"hour, backend_id, leaf_id, NULL::bigint AS user_id, NULL AS priority, {_NO_WORK}, quota, idle, lent"
+_JOINS = """
+    LEFT JOIN pools_pool leaf ON leaf.id = entry.leaf_id
+    LEFT JOIN pools_pool root ON root.id = COALESCE(leaf.parent_id, leaf.id)
+    LEFT JOIN pools_cohort cohort ON cohort.id = root.cohort_id
+    LEFT JOIN pools_backend backend ON backend.id = entry.backend_id
+    LEFT JOIN pools_user person ON person.id = entry.user_id
+"""
+_VISIBLE = """
+    (%(sees_all)s OR root.name = ANY(%(visible)s)
+        OR entry.user_id = %(me)s AND entry.hour >= date_trunc('hour', (
+            SELECT date_joined FROM pools_user WHERE id = %(me)s), 'UTC'))
+    AND (NOT %(has_pools)s OR leaf.name = ANY(%(pools)s))
+    AND (NOT %(has_users)s OR person.username = ANY(%(users)s))
+"""
+
+
+def read_usage(actor: Actor, question: UsageQuestion) -> UsageAnswer:
+    """The record as this reader may see it: pools on which the reader has a role, and always the own work."""
+    slots = _read_slots(question.since, question.until)
+    values = _values(actor, question, slots)
+    if question.by is UsageKey.WORKFLOW:
+        rows = _read_by_workflow(question, slots, values)
+    else:
+        rows = _read_sums(question, slots, values)
+    sees_capacity = actor.can_read_all and not question.pools and not question.users
+    totals = _add_up(question.since, rows.values())
+    if sees_capacity:
+        _add_capacity(question, slots, values, rows, totals)
+    _add_waits(question, values, rows, totals)
+    found = sorted(rows.values(), key=lambda row: (row.start, row.key is None, row.key or ""))
+    return UsageAnswer(question, found[:MAX_ROWS], totals, len(found) > MAX_ROWS)
+
+
+def _read_slots(since: datetime, until: datetime) -> _Slots:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT (SELECT closed_until FROM scheduling_usageprogress WHERE id = 1),"
+            " (SELECT min(since) FROM scheduling_nodespan)"
+        )
+        closed, first = cursor.fetchone()
+    begin = max(since, first) if first is not None else until
+    if begin >= until:
+        return _Slots(since, since)
+    hour = begin.replace(minute=0, second=0, microsecond=0)
+    stored_from = hour if hour == begin else hour + HOUR
+    last = until.replace(minute=0, second=0, microsecond=0)
+    stored_until = max(stored_from, min(last, closed)) if closed is not None else stored_from
+    computed = [] if begin >= stored_from else [(begin, min(stored_from, until))]
+    at = stored_until
+    while at < until:
+        computed.append((at, min(until, at + HOUR)))
+        at += HOUR
+    return _Slots(stored_from, stored_until, computed)
+
+
+def _values(actor: Actor, question: UsageQuestion, slots: _Slots) -> dict[str, Any]:
+    computed = slots.computed
+    return {
+        "stored_from": slots.stored_from,
+        "stored_until": slots.stored_until,
+        "begins": [begin for begin, _ in computed],
+        "ends": [end for _, end in computed],
+        "begin": min((begin for begin, _ in computed), default=question.since),
+        "end": max((end for _, end in computed), default=question.since),
+        "sees_all": actor.can_read_all,
+        "visible": list(actor.pools_with(Permission.POOL_READ)) if not actor.can_read_all else [],
+        "me": actor.user_id,
+        "pools": list(question.pools),
+        "has_pools": bool(question.pools),
+        "users": list(question.users),
+        "has_users": bool(question.users),
+        "bucket": str(question.bucket),
+        "since": question.since,
+        "until": question.until,
+    }
+
+
+def _entries(slots: _Slots) -> str:
+    """SQL of the sums of work and of quotas, as the CTE `entry`."""
+    stored = f"""
+        SELECT {_WORK} FROM scheduling_workusagehour WHERE {_STORED}
+        UNION ALL SELECT {_LEAF} FROM scheduling_leafusagehour WHERE {_STORED}
+    """
+    if not slots.computed:
+        return f"WITH entry AS ({stored})"
+    computed = f"SELECT {_WORK} FROM new_work UNION ALL SELECT {_LEAF} FROM new_leaf"
+    return f"WITH {COMPUTE}, entry AS ({stored} UNION ALL {computed})"
+
+
+def _read_sums(
+    question: UsageQuestion, slots: _Slots, values: dict[str, Any]
+) -> dict[tuple[datetime, str | None], UsageRow]:
+    columns = ", ".join(f"sum({column})::bigint" for column in SUM_COLUMNS)
+    only_work = "AND entry.user_id IS NOT NULL" if question.by in _OF_WORK_ONLY or question.users else ""
+    rows = {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            {_entries(slots)}
+            SELECT date_trunc(%(bucket)s, entry.hour, 'UTC'), {_KEYS[question.by]}, {columns}
+            FROM entry {_JOINS} WHERE {_VISIBLE} {only_work} GROUP BY 1, 2
+            """,
+            values,
+        )
+        for start, key, *sums in cursor:
+            found = dict(zip(SUM_COLUMNS, sums, strict=True))
+            filled = {column: value or 0 for column, value in found.items() if column in WORK_COLUMNS}
+            if not only_work:
+                filled |= {column: found[column] or 0 for column in ("quota", "idle", "lent")}
+            rows[start, key] = _row(start, key, filled)
+    return rows
+
+
+def _row(start: datetime, key: str | None, sums: dict[str, int]) -> UsageRow:
+    empty: dict[str, int | None] = dict.fromkeys((*SUM_COLUMNS, *BACKEND_COLUMNS))
+    return UsageRow(start, key, {**empty, **sums})
+
+
+def _add_up(start: datetime, rows: Iterable[UsageRow]) -> UsageRow:
+    sums: dict[str, int] = dict.fromkeys(WORK_COLUMNS, 0)
+    for row in rows:
+        for column, value in row.sums.items():
+            if value is not None:
+                sums[column] = sums.get(column, 0) + value
+    return _row(start, None, sums)
+
+
+def _add_capacity(
+    question: UsageQuestion,
+    slots: _Slots,
+    values: dict[str, Any],
+    rows: dict[tuple[datetime, str | None], UsageRow],
+    totals: UsageRow,
+) -> None:
+    """The capacity of backends, what was offline and what nobody used: in rows by backend, and in the totals."""
+    columns = ", ".join(BACKEND_COLUMNS)
+    stored = f"SELECT hour, backend_id, {columns} FROM scheduling_backendusagehour WHERE {_STORED}"
+    source = (
+        f"WITH {COMPUTE}, entry AS ({stored} UNION ALL SELECT hour, backend_id, {columns} FROM new_backend)"
+        if slots.computed
+        else f"WITH entry AS ({stored})"
+    )
+    totals.sums |= dict.fromkeys(BACKEND_COLUMNS, 0)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            {source}
+            SELECT date_trunc(%(bucket)s, entry.hour, 'UTC'), backend.name,
+                {", ".join(f"sum(entry.{column})::bigint" for column in BACKEND_COLUMNS)}
+            FROM entry LEFT JOIN pools_backend backend ON backend.id = entry.backend_id GROUP BY 1, 2
+            """,
+            values,
+        )
+        for start, name, *sums in cursor:
+            found = dict(zip(BACKEND_COLUMNS, sums, strict=True))
+            for column, value in found.items():
+                totals.sums[column] = (totals.sums[column] or 0) + value
+            if question.by is UsageKey.BACKEND:
+                zero = dict.fromkeys(SUM_COLUMNS, 0)
+                rows.setdefault((start, name), _row(start, name, zero)).sums.update(found)
+
+
+_WAIT_KEYS = _KEYS | {UsageKey.WORKFLOW: "entry.name"}
+
+
+def _add_waits(
+    question: UsageQuestion,
+    values: dict[str, Any],
+    rows: dict[tuple[datetime, str | None], UsageRow],
+    totals: UsageRow,
+) -> None:
+    """The median and the 90th percentile of the waits that ended with a start in each row, and in all rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            WITH entry AS (
+                SELECT work.name, work.pool_id AS leaf_id, root.backend_id, work.submitted_by_id AS user_id,
+                    work.priority, wait.until AS hour, extract(epoch FROM wait.until - wait.since)::float AS seconds
+                FROM scheduling_waitspan wait JOIN scheduling_workflow work ON work.uuid = wait.workflow_id
+                JOIN pools_pool root ON root.id = work.root_pool_id
+                WHERE wait.started AND wait.until >= %(since)s AND wait.until < %(until)s
+            ), visible AS (
+                SELECT date_trunc(%(bucket)s, entry.hour, 'UTC') AS start, {_WAIT_KEYS[question.by]} AS key, seconds
+                FROM entry {_JOINS} WHERE {_VISIBLE}
+            )
+            SELECT grouping(start), start, key, percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY seconds)
+            FROM visible GROUP BY GROUPING SETS ((start, key), ())
+            """,
+            values,
+        )
+        for is_total, start, key, percentiles in cursor:
+            row = totals if is_total else rows.get((start, key))
+            if row is not None and percentiles is not None:
+                row.wait_p50, row.wait_p90 = percentiles
+
+
+def _read_by_workflow(
+    question: UsageQuestion, slots: _Slots, values: dict[str, Any]
+) -> dict[tuple[datetime, str | None], UsageRow]:
+    """The work of each workflow. What its leaf held inside the quota in an hour is shared by the workflows of the same
+    kind (LOW, or HIGH and NORMAL) in proportion to their use, so the sums are those of the other keys."""
+    inside: defaultdict[tuple[datetime, int, bool], int] = defaultdict(int)
+    borrowed: defaultdict[tuple[datetime, int, bool], int] = defaultdict(int)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            {_entries(slots)}
+            SELECT hour, leaf_id, priority = 'LOW', sum(guaranteed + low_inside)::bigint, sum(borrowed)::bigint
+            FROM entry WHERE user_id IS NOT NULL GROUP BY 1, 2, 3
+            """,
+            values,
+        )
+        for hour, leaf, is_low, kept, lent in cursor:
+            inside[hour, leaf, is_low], borrowed[hour, leaf, is_low] = kept, lent
+        every = slots.whole
+        if not every:
+            return {}
+        whole = {
+            "begins": [begin for begin, _ in every],
+            "ends": [end for _, end in every],
+            "begin": min(begin for begin, _ in every),
+            "end": max(end for _, end in every),
+        }
+        causes = ", ".join(f"COALESCE(sum(waiting) FILTER (WHERE cause = '{cause}'), 0)::bigint" for cause in WaitCause)
+        cursor.execute(
+            f"""
+            WITH {COMPUTE}, amount AS (
+                SELECT slot, workflow, gpus * (b - a) AS used, 0::bigint AS waiting, NULL AS cause, 0 AS start,
+                    0 AS lost
+                FROM held WHERE b > a
+                UNION ALL
+                SELECT slot.slot, workflow_id, 0, gpus * (LEAST(piece.b, slot.b) - GREATEST(piece.a, slot.a)), cause,
+                    0, 0
+                FROM wait_piece piece JOIN slot ON slot.a < piece.b AND piece.a < slot.b
+                UNION ALL
+                SELECT slot.slot, event.uuid, 0, 0, NULL, is_start::int, (NOT is_start)::int
+                FROM event JOIN slot ON slot.a <= event.at AND event.at < slot.b
+            ), entry AS (
+                SELECT slot AS hour, work.name, work.pool_id AS leaf_id, root.backend_id, work.priority,
+                    work.submitted_by_id AS user_id, sum(used)::bigint AS used, {causes},
+                    sum(amount.start)::bigint AS workflows, sum(lost)::bigint AS preemptions
+                FROM amount JOIN scheduling_workflow work ON work.uuid = amount.workflow
+                JOIN pools_pool root ON root.id = work.root_pool_id
+                GROUP BY slot, work.uuid, root.backend_id
+            )
+            SELECT entry.*, date_trunc(%(bucket)s, entry.hour, 'UTC'), {_VISIBLE}
+            FROM entry {_JOINS} ORDER BY entry.hour, entry.name
+            """,
+            values | whole,
+        )
+        found = cursor.fetchall()
+    return _share_out(found, inside, borrowed)
+
+
+_WORKFLOW_COUNTS = (*WAITING, "workflows", "preemptions")
+
+
+def _share_out(
+    found: Sequence[Sequence[Any]],
+    inside: dict[tuple[datetime, int, bool], int],
+    borrowed: dict[tuple[datetime, int, bool], int],
+) -> dict[tuple[datetime, str | None], UsageRow]:
+    used_by: defaultdict[tuple[datetime, int, bool], int] = defaultdict(int)
+    for hour, _, leaf, _, priority, _, used, *_ in found:
+        used_by[hour, leaf, priority == "LOW"] += used
+    before: defaultdict[tuple[datetime, int, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    rows: dict[tuple[datetime, str | None], UsageRow] = {}
+    for hour, name, leaf, _, priority, _, used, *counts, start, is_visible in found:
+        kind = hour, leaf, priority == "LOW"
+        upto, over_upto = before[kind]
+        kept = _part(inside[kind], upto, used, used_by[kind])
+        over = used - kept
+        lent = _part(borrowed[kind], over_upto, over, used_by[kind] - inside[kind])
+        before[kind] = upto + used, over_upto + over
+        if not is_visible:
+            continue
+        row = rows.setdefault((start, name), _row(start, name, dict.fromkeys(WORK_COLUMNS, 0)))
+        column = "low_inside" if kind[2] else "guaranteed"
+        for key, value in [
+            (column, kept),
+            ("over_quota", over),
+            ("borrowed", lent),
+            *zip(_WORKFLOW_COUNTS, counts, strict=True),
+        ]:
+            row.sums[key] = (row.sums[key] or 0) + value
+    return {key: row for key, row in rows.items() if any(row.sums.values())}
+
+
+def _part(total: int, upto: int, weight: int, whole: int) -> int:
+    """The part of a total for a weight after `upto`; the parts of all weights add up to the total."""
+    return total * (upto + weight) // whole - total * upto // whole if whole else 0
+
+
+USUAL_WINDOW = timedelta(days=30)
+MIN_USUAL_STARTS = 20
+"""With fewer starts, no wait is usual."""
+
+
+def usual_waits(root_ids: Collection[int], now: datetime) -> dict[int, float]:
+    """The 90th percentile, in seconds, of the waits of each top-level pool (by id) that ended with a start in the last
+    30 days; pools with few starts are left out. One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT work.root_pool_id,
+                percentile_cont(0.9) WITHIN GROUP (ORDER BY extract(epoch FROM wait.until - wait.since)::float)
+            FROM scheduling_waitspan wait JOIN scheduling_workflow work ON work.uuid = wait.workflow_id
+            WHERE wait.started AND wait.until > %s AND work.root_pool_id = ANY(%s)
+            GROUP BY work.root_pool_id HAVING count(*) >= %s
+            """,
+            [now - USUAL_WINDOW, list(root_ids), MIN_USUAL_STARTS],
+        )
+        return dict(cursor.fetchall())

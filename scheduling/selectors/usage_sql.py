@@ -1,0 +1,355 @@
+"""The sums of the record of use, computed from state changes in one statement.
+
+For slots of time (hours, or parts of hours) the statement finds what was promised, held, lent and idle. All times are
+whole milliseconds since 1970 and all sums are GPU-milliseconds, so they are exact and add up.
+
+Within a leaf, at each moment, with its quota q, the GPUs g of HIGH and NORMAL work and w of LOW work:
+
+* guaranteed = min(g, q); all of g where the quota is unlimited or the subpool drains
+* LOW inside the quota = min(w, q - guaranteed); all of w where the quota is unlimited
+* over quota = the rest of g + w
+* unused = q - guaranteed - LOW inside
+
+Within a backend, at each moment, with the capacity C (at least what is held):
+
+* offline = GPUs of nodes that are away, as far as nothing holds them; free = C - held - offline
+* borrowed = over quota, as far as it exceeds the online capacity that no quota claims
+* idle quota = min(free, unused - borrowed); unallocated = free - idle quota
+
+Within one slot, borrowed GPU-time is lent by the leaves in proportion to their unused quota, and belongs to work over
+quota in proportion. Remainders of the division are spread by running totals, so every sum is exact.
+"""
+
+from __future__ import annotations
+
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
+from scheduling.domain.usage import WaitCause
+from scheduling.models.usage_triggers import OPEN_QUOTA
+
+_ACTIVE = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))
+
+
+def _ms(column: str) -> str:
+    return f"floor(extract(epoch FROM {column}) * 1000)::bigint"
+
+
+_NEVER = 2**62
+_SPAN = f"{_ms('since')} AS a, COALESCE({_ms('until')}, {_NEVER}) AS b"
+_IN_WINDOW = "since < %(end)s AND (until IS NULL OR until > %(begin)s)"
+
+
+def _share(total: str, weight: str, partition: str, order: str) -> str:
+    """The part of `total` for a row with this weight; the parts of a partition add up to the total."""
+    upto = f"sum({weight}) OVER (PARTITION BY {partition} ORDER BY {order} ROWS UNBOUNDED PRECEDING)"
+    whole = f"NULLIF(sum({weight}) OVER (PARTITION BY {partition}), 0)"
+    return f"COALESCE(div({total} * {upto}, {whole}) - div({total} * ({upto} - {weight}), {whole}), 0)::bigint"
+
+
+_CAUSES = ", ".join(
+    f"COALESCE(sum(waiting) FILTER (WHERE cause = '{cause}'), 0)::bigint AS waiting_{cause}" for cause in WaitCause
+)
+_CAUSE_COLUMNS = [f"waiting_{cause}" for cause in WaitCause]
+_ZERO_CAUSES = ", ".join(f"0::bigint AS {column}" for column in _CAUSE_COLUMNS)
+_HELD_COLUMNS = ["guaranteed", "low_inside", "over_quota", "borrowed"]
+_ZERO_HELD = ", ".join(f"0::bigint AS {column}" for column in _HELD_COLUMNS)
+
+WORK_COLUMNS = [*_HELD_COLUMNS, *_CAUSE_COLUMNS, "workflows", "preemptions"]
+
+COMPUTE = f"""
+slot AS (
+    SELECT begins AS slot, {_ms("begins")} AS a, {_ms("ends")} AS b
+    FROM unnest(%(begins)s::timestamptz[], %(ends)s::timestamptz[]) AS given (begins, ends)
+),
+span AS MATERIALIZED (
+    SELECT pool_id, parent_id, backend_id, quota, is_unlimited, is_draining, {_SPAN}
+    FROM scheduling_quotaspan WHERE {_IN_WINDOW}
+),
+subpool_span AS (
+    SELECT root.backend_id, part.pool_id, part.parent_id, part.quota, part.is_draining,
+        GREATEST(part.a, root.a) AS a, LEAST(part.b, root.b) AS b
+    FROM span part JOIN span root ON root.pool_id = part.parent_id AND root.a < part.b AND part.a < root.b
+    WHERE part.parent_id IS NOT NULL
+),
+attempt AS MATERIALIZED (
+    SELECT task.gpu_count, task.group_id, {_ms("task.start_time")} AS a, {_NEVER} AS b
+    FROM scheduling_task task
+    WHERE task.status = 'RUNNING' AND task.gpu_count > 0 AND task.start_time < %(end)s AND task.end_time IS NULL
+    UNION ALL
+    SELECT task.gpu_count, task.group_id, {_ms("task.start_time")}, {_ms("task.end_time")}
+    FROM scheduling_task task
+    WHERE task.end_time > %(begin)s AND task.gpu_count > 0 AND task.start_time < %(end)s
+),
+held AS MATERIALIZED (
+    SELECT slot.slot, COALESCE(span.backend_id, root.backend_id) AS backend, work.pool_id AS leaf,
+        work.submitted_by_id AS holder, work.priority, work.uuid AS workflow, attempt.gpu_count AS gpus,
+        GREATEST(attempt.a, slot.a) AS a, LEAST(attempt.b, slot.b) AS b
+    FROM attempt
+    JOIN scheduling_group part ON part.uuid = attempt.group_id
+    JOIN scheduling_workflow work ON work.uuid = part.workflow_id
+    JOIN pools_pool root ON root.id = work.root_pool_id
+    JOIN slot ON slot.a < attempt.b AND attempt.a < slot.b
+    LEFT JOIN span ON span.pool_id = work.root_pool_id AND span.a <= attempt.a AND attempt.a < span.b
+),
+leaf_piece AS (
+    SELECT slot.slot, backend_id AS backend, pool_id AS leaf, quota AS q, is_unlimited::int AS u, 0 AS d, 0 AS g,
+        0 AS w, GREATEST(span.a, slot.a) AS a, LEAST(span.b, slot.b) AS b
+    FROM span JOIN slot ON slot.a < span.b AND span.a < slot.b WHERE parent_id IS NULL
+    UNION ALL
+    SELECT slot.slot, backend_id, pool_id, quota, 0, is_draining::int, 0, 0, GREATEST(part.a, slot.a),
+        LEAST(part.b, slot.b)
+    FROM subpool_span part JOIN slot ON slot.a < part.b AND part.a < slot.b
+    UNION ALL
+    SELECT slot.slot, backend_id, parent_id, -quota, 0, 0, 0, 0, GREATEST(part.a, slot.a), LEAST(part.b, slot.b)
+    FROM subpool_span part JOIN slot ON slot.a < part.b AND part.a < slot.b WHERE quota > 0
+    UNION ALL
+    SELECT slot, backend, leaf, 0, 0, 0, CASE WHEN priority = 'LOW' THEN 0 ELSE gpus END,
+        CASE WHEN priority = 'LOW' THEN gpus ELSE 0 END, a, b
+    FROM held
+),
+leaf_event AS (
+    SELECT slot, backend, leaf, at, sum(q) AS q, sum(u) AS u, sum(d) AS d, sum(g) AS g, sum(w) AS w
+    FROM (
+        SELECT slot, backend, leaf, a AS at, q, u, d, g, w FROM leaf_piece WHERE b > a
+        UNION ALL
+        SELECT slot, backend, leaf, b, -q, -u, -d, -g, -w FROM leaf_piece WHERE b > a
+    ) change
+    GROUP BY slot, backend, leaf, at
+),
+leaf_sum AS (
+    SELECT slot, backend, leaf, at, COALESCE(lead(at) OVER leaf_time - at, 0) AS ms,
+        GREATEST(sum(q) OVER leaf_time, 0) AS q, sum(u) OVER leaf_time AS u, sum(d) OVER leaf_time AS d,
+        sum(g) OVER leaf_time AS g, sum(w) OVER leaf_time AS w
+    FROM leaf_event WINDOW leaf_time AS (PARTITION BY slot, backend, leaf ORDER BY at)
+),
+leaf_guaranteed AS (
+    SELECT *, CASE WHEN u > 0 OR d > 0 THEN g ELSE LEAST(g, q) END AS guaranteed FROM leaf_sum
+),
+leaf_inside AS (
+    SELECT *, CASE WHEN u > 0 THEN w ELSE LEAST(w, GREATEST(q - guaranteed, 0)) END AS inside FROM leaf_guaranteed
+),
+leaf_state AS MATERIALIZED (
+    SELECT *, g + w - guaranteed - inside AS over, GREATEST(q - guaranteed - inside, 0) AS unused FROM leaf_inside
+),
+leaf_total AS MATERIALIZED (
+    SELECT slot, backend, leaf, sum(q * ms) AS quota, sum(g * ms) AS high, sum(w * ms) AS low,
+        sum(guaranteed * ms) AS guaranteed, sum(inside * ms) AS inside, sum(over * ms) AS over,
+        sum(unused * ms) AS unused
+    FROM leaf_state GROUP BY slot, backend, leaf
+),
+node_range AS (
+    SELECT node_id, backend_id, gpus, GREATEST(a, (SELECT min(a) FROM slot)) AS a,
+        LEAST(b, (SELECT max(b) FROM slot)) AS b
+    FROM (SELECT node_id, backend_id, gpus, {_SPAN} FROM scheduling_nodespan WHERE {_IN_WINDOW}) span
+),
+away AS (
+    SELECT backend_id, node_id, range_agg(int8range(a, b)) AS times
+    FROM (SELECT backend_id, node_id, {_SPAN} FROM scheduling_offlinespan WHERE {_IN_WINDOW}) span
+    WHERE b > a GROUP BY backend_id, node_id
+),
+node_away AS (
+    SELECT node.backend_id, node.gpus, int8multirange(int8range(node.a, node.b))
+        * (COALESCE(whole.times, int8multirange()) + COALESCE(own.times, int8multirange())) AS times
+    FROM node_range node
+    LEFT JOIN away whole ON whole.backend_id = node.backend_id AND whole.node_id IS NULL
+    LEFT JOIN away own ON own.backend_id = node.backend_id AND own.node_id = node.node_id
+    WHERE node.b > node.a AND (whole.times IS NOT NULL OR own.times IS NOT NULL)
+),
+backend_piece AS (
+    SELECT slot.slot, backend_id AS backend, gpus AS c, 0::bigint AS o, GREATEST(node.a, slot.a) AS a,
+        LEAST(node.b, slot.b) AS b
+    FROM node_range node JOIN slot ON slot.a < node.b AND node.a < slot.b
+    UNION ALL
+    SELECT slot.slot, backend_id, 0, gpus, GREATEST(lower(piece), slot.a), LEAST(upper(piece), slot.b)
+    FROM node_away CROSS JOIN LATERAL unnest(times) AS piece
+    JOIN slot ON slot.a < upper(piece) AND lower(piece) < slot.b
+),
+backend_event AS (
+    SELECT slot, backend, at, sum(c) AS c, sum(o) AS o, sum(held) AS held, sum(over) AS over, sum(unused) AS unused
+    FROM (
+        SELECT slot, backend, a AS at, c, o, 0 AS held, 0 AS over, 0 AS unused FROM backend_piece WHERE b > a
+        UNION ALL
+        SELECT slot, backend, b, -c, -o, 0, 0, 0 FROM backend_piece WHERE b > a
+        UNION ALL
+        SELECT slot, backend, at, 0, 0, g + w - lag(g + w, 1, 0) OVER leaf_time, over - lag(over, 1, 0) OVER leaf_time,
+            unused - lag(unused, 1, 0) OVER leaf_time
+        FROM leaf_state WINDOW leaf_time AS (PARTITION BY slot, backend, leaf ORDER BY at)
+    ) change
+    GROUP BY slot, backend, at
+),
+backend_sum AS (
+    SELECT slot, backend, COALESCE(lead(at) OVER backend_time - at, 0) AS ms, sum(held) OVER backend_time AS held,
+        GREATEST(sum(c) OVER backend_time, sum(held) OVER backend_time) AS c, sum(o) OVER backend_time AS o,
+        sum(over) OVER backend_time AS over, sum(unused) OVER backend_time AS unused
+    FROM backend_event WINDOW backend_time AS (PARTITION BY slot, backend ORDER BY at)
+),
+backend_offline AS (SELECT *, LEAST(o, c - held) AS away FROM backend_sum),
+backend_borrowed AS (
+    SELECT *, GREATEST(over - GREATEST(c - away - (held - over) - unused, 0), 0) AS borrowed FROM backend_offline
+),
+backend_state AS (SELECT *, LEAST(c - held - away, unused - borrowed) AS idle FROM backend_borrowed),
+backend_total AS MATERIALIZED (
+    SELECT slot, backend, sum(c * ms) AS capacity, sum(away * ms) AS offline, sum(borrowed * ms) AS borrowed,
+        sum(idle * ms) AS idle, sum((c - held - away - idle) * ms) AS unallocated
+    FROM backend_state GROUP BY slot, backend
+),
+leaf_lent AS (
+    SELECT leaf.*, total.idle AS idle_total,
+        {_share("total.borrowed", "leaf.unused", "leaf.slot, leaf.backend", "leaf.leaf")} AS lent,
+        {_share("total.borrowed", "leaf.over", "leaf.slot, leaf.backend", "leaf.leaf")} AS borrowed
+    FROM leaf_total leaf JOIN backend_total total USING (slot, backend)
+),
+leaf_hour AS MATERIALIZED (
+    SELECT *, {_share("idle_total", "(unused - lent)", "slot, backend", "leaf")} AS idle FROM leaf_lent
+),
+holder AS (
+    SELECT slot, backend, leaf, holder, priority, priority = 'LOW' AS is_low, sum(gpus * (b - a)) AS used
+    FROM held WHERE b > a GROUP BY slot, backend, leaf, holder, priority
+),
+holder_inside AS (
+    SELECT holder.*, leaf.borrowed AS leaf_borrowed,
+        {
+    _share(
+        "CASE WHEN is_low THEN leaf.inside ELSE leaf.guaranteed END",
+        "holder.used",
+        "holder.slot, holder.backend, holder.leaf, holder.is_low",
+        "holder.holder, holder.priority",
+    )
+} AS inside
+    FROM holder JOIN leaf_hour leaf USING (slot, backend, leaf)
+),
+holder_held AS (
+    SELECT *, used - inside AS over,
+        {_share("leaf_borrowed", "(used - inside)", "slot, backend, leaf", "holder, priority")} AS borrowed
+    FROM holder_inside
+),
+wait AS (
+    SELECT group_id, workflow_id, gpus, {_SPAN} FROM scheduling_waitspan WHERE until > %(begin)s AND since < %(end)s
+    UNION ALL
+    SELECT part.uuid, part.workflow_id, part.gpus, {_ms("part.ready_at")}, {_NEVER}
+    FROM scheduling_workflow work JOIN scheduling_group part ON part.workflow_id = work.uuid
+    WHERE work.status IN ({_ACTIVE}) AND part.start_time IS NULL AND part.end_time IS NULL AND part.ready_at < %(end)s
+),
+wait_piece AS (
+    SELECT workflow_id, gpus, cause, from_ms AS a,
+        LEAST(COALESCE(lead(from_ms) OVER (PARTITION BY group_id, wait.a ORDER BY from_ms, place), wait.b), wait.b) AS b
+    FROM wait CROSS JOIN LATERAL (
+        SELECT '{WaitCause.ORDER}' AS cause, wait.a AS from_ms, 0 AS place
+        UNION ALL
+        SELECT cause, GREATEST({_ms("since")}, wait.a), id FROM scheduling_waitcausechange change
+        WHERE change.group_id = wait.group_id AND {_ms("since")} >= wait.a AND {_ms("since")} < wait.b
+    ) change
+),
+waited AS (
+    SELECT slot.slot, root.backend_id AS backend, work.pool_id AS leaf, work.submitted_by_id AS holder, work.priority,
+        {_CAUSES}
+    FROM (
+        SELECT slot, workflow_id, cause, gpus * (LEAST(piece.b, slot.b) - GREATEST(piece.a, slot.a)) AS waiting
+        FROM wait_piece piece JOIN slot ON slot.a < piece.b AND piece.a < slot.b
+    ) slot
+    JOIN scheduling_workflow work ON work.uuid = slot.workflow_id
+    JOIN pools_pool root ON root.id = work.root_pool_id
+    GROUP BY slot.slot, root.backend_id, work.pool_id, work.submitted_by_id, work.priority
+),
+event AS (
+    SELECT DISTINCT work.uuid, {_ms("work.start_time")} AS at, true AS is_start
+    FROM scheduling_waitspan wait JOIN scheduling_workflow work ON work.uuid = wait.workflow_id
+    WHERE wait.started AND wait.until >= %(begin)s AND wait.until < %(end)s AND work.start_time = wait.until
+    UNION ALL
+    SELECT part.workflow_id, {_ms("task.end_time")}, false
+    FROM scheduling_task task JOIN scheduling_group part ON part.uuid = task.group_id
+    WHERE task.status = 'FAILED_PREEMPTED' AND task.start_time IS NOT NULL
+        AND task.end_time >= %(begin)s AND task.end_time < %(end)s
+    GROUP BY part.workflow_id, part.uuid, task.end_time
+),
+counted AS (
+    SELECT slot.slot, root.backend_id AS backend, work.pool_id AS leaf, work.submitted_by_id AS holder, work.priority,
+        count(*) FILTER (WHERE event.is_start) AS workflows, count(*) FILTER (WHERE NOT event.is_start) AS preemptions
+    FROM event
+    JOIN slot ON slot.a <= event.at AND event.at < slot.b
+    JOIN scheduling_workflow work ON work.uuid = event.uuid
+    JOIN pools_pool root ON root.id = work.root_pool_id
+    GROUP BY slot.slot, root.backend_id, work.pool_id, work.submitted_by_id, work.priority
+),
+new_backend AS (
+    SELECT slot AS hour, backend AS backend_id, capacity::bigint, offline::bigint, unallocated::bigint
+    FROM backend_total WHERE capacity > 0
+),
+new_leaf AS (
+    SELECT slot AS hour, backend AS backend_id, leaf AS leaf_id, quota::bigint, idle, lent
+    FROM leaf_hour WHERE quota > 0
+),
+new_work AS (
+    SELECT slot AS hour, backend AS backend_id, leaf AS leaf_id, holder AS user_id, priority,
+        {", ".join(f"sum({column})::bigint AS {column}" for column in WORK_COLUMNS)}
+    FROM (
+        SELECT slot, backend, leaf, holder, priority, CASE WHEN is_low THEN 0 ELSE inside END AS guaranteed,
+            CASE WHEN is_low THEN inside ELSE 0 END AS low_inside, over AS over_quota, borrowed,
+            {_ZERO_CAUSES}, 0::bigint AS workflows, 0::bigint AS preemptions
+        FROM holder_held
+        UNION ALL
+        SELECT slot, backend, leaf, holder, priority, {_ZERO_HELD}, {", ".join(_CAUSE_COLUMNS)}, 0, 0 FROM waited
+        UNION ALL
+        SELECT slot, backend, leaf, holder, priority, {_ZERO_HELD}, {_ZERO_CAUSES}, workflows, preemptions
+        FROM counted
+    ) part
+    GROUP BY slot, backend, leaf, holder, priority
+)
+"""
+"""Common table expressions whose last three are `new_backend`, `new_leaf` and `new_work`, with the columns of the
+models of hourly sums. Parameters: `begins` and `ends` of the slots, which do not overlap, and the whole window from
+`begin` to `end`."""
+
+STORE = f"""
+WITH {COMPUTE},
+stored_backend AS (
+    INSERT INTO scheduling_backendusagehour (hour, backend_id, capacity, offline, unallocated)
+    SELECT hour, backend_id, capacity, offline, unallocated FROM new_backend
+),
+stored_leaf AS (
+    INSERT INTO scheduling_leafusagehour (hour, backend_id, leaf_id, quota, idle, lent)
+    SELECT hour, backend_id, leaf_id, quota, idle, lent FROM new_leaf
+)
+INSERT INTO scheduling_workusagehour (hour, backend_id, leaf_id, user_id, priority, {", ".join(WORK_COLUMNS)})
+SELECT hour, backend_id, leaf_id, user_id, priority, {", ".join(WORK_COLUMNS)} FROM new_work
+"""
+"""Computes the sums of whole hours and writes them."""
+
+_ENTRIES = """
+    SELECT id, time, after AS image, (COALESCE(after, before) ->> 'id')::bigint AS subject
+    FROM pools_auditentry WHERE split_part(object, '/', 1) = '{kind}'
+"""
+_UNTIL = "lead(time) OVER (PARTITION BY subject ORDER BY id)"
+
+SPANS_FROM_AUDIT = {
+    "scheduling_quotaspan": f"""
+        SELECT pool_id, parent_id, backend_id, quota, is_unlimited, is_draining, since, until FROM (
+            SELECT image, time AS since, {_UNTIL} AS until FROM ({_ENTRIES.format(kind="pool")}) entry
+        ) entry CROSS JOIN LATERAL ({OPEN_QUOTA}) quota WHERE image IS NOT NULL
+    """,
+    "scheduling_nodespan": f"""
+        SELECT subject AS node_id, (image ->> 'backend_id')::bigint AS backend_id, (image ->> 'gpus')::bigint AS gpus,
+            since, until
+        FROM (SELECT subject, image, time AS since, {_UNTIL} AS until FROM ({_ENTRIES.format(kind="node")}) entry) entry
+        WHERE image IS NOT NULL
+    """,
+    "scheduling_offlinespan": f"""
+        SELECT subject AS backend_id, NULL::bigint AS node_id, since, until
+        FROM (SELECT subject, image, time AS since, {_UNTIL} AS until FROM ({_ENTRIES.format(kind="backend")}) entry)
+            entry
+        WHERE (image ->> 'offline')::boolean
+    """,
+}
+"""By table of spans: SQL that derives its rows from the audit trail, as the triggers write them."""
+
+SPAN_COLUMNS = {
+    "scheduling_quotaspan": "pool_id, parent_id, backend_id, quota, is_unlimited, is_draining, since, until",
+    "scheduling_nodespan": "node_id, backend_id, gpus, since, until",
+    "scheduling_offlinespan": "backend_id, node_id, since, until",
+}
+
+OWN_ROWS = {
+    "scheduling_quotaspan": "TRUE",
+    "scheduling_nodespan": "TRUE",
+    "scheduling_offlinespan": "node_id IS NULL",
+}
+"""The rows of each table that follow the audit trail; the others follow the state of nodes."""

@@ -1,0 +1,173 @@
+"""Keeps the record of use: closes hours, computes them again, notes why work waits, forgets what is too old."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils import timezone
+
+from pools.models import Backend
+from pools.transactions import database_time, one_snapshot
+from scheduling.domain.usage import WaitCause, wait_cause
+from scheduling.locking import lock_usage_progress
+from scheduling.models import (
+    BackendUsageHour,
+    LateUsage,
+    LeafUsageHour,
+    NodeSpan,
+    OfflineSpan,
+    QuotaSpan,
+    UsageProgress,
+    WaitCauseChange,
+    WaitSpan,
+    WorkUsageHour,
+)
+from scheduling.selectors.pending_queue import WAITS_FOR_GROUPS, build_pending_queue
+from scheduling.selectors.usage_sql import OWN_ROWS, SPAN_COLUMNS, SPANS_FROM_AUDIT, STORE
+
+HOUR = timedelta(hours=1)
+HOURS_PER_STATEMENT = 24 * 7
+"""The hours that one statement computes; more would only need more memory."""
+
+_SUMS = (BackendUsageHour, LeafUsageHour, WorkUsageHour)
+
+
+def start_of_hour(at: datetime) -> datetime:
+    """The full hour at or before a time."""
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+def note_wait_causes() -> int:
+    """Write why each waiting gang waits, where its cause has changed; returns the number of changes."""
+    return sum(_note_causes(backend) for backend in Backend.objects.order_by("pk"))
+
+
+def _note_causes(backend: Backend) -> int:
+    with one_snapshot():
+        queue = build_pending_queue(backend)
+    causes = {
+        group: wait_cause(gang.reason.code, node=gang.reason.queue, own_queue=gang.queue)
+        for group, gang in queue.by_group.items()
+        if gang.reason.code != WAITS_FOR_GROUPS
+    }
+    if not causes:
+        return 0
+    with connection.cursor() as cursor:
+        # A gang that nobody has judged yet waits for its turn, so this cause alone needs no row.
+        cursor.execute(
+            """
+            INSERT INTO scheduling_waitcausechange (group_id, since, cause)
+            SELECT part.uuid, statement_timestamp(), judged.cause
+            FROM unnest(%s::uuid[], %s::text[]) AS judged (group_id, cause)
+            JOIN scheduling_group part ON part.uuid = judged.group_id AND part.start_time IS NULL
+                AND part.end_time IS NULL AND part.ready_at <= statement_timestamp()
+            LEFT JOIN LATERAL (
+                SELECT cause FROM scheduling_waitcausechange WHERE group_id = part.uuid AND since >= part.ready_at
+                ORDER BY since DESC, id DESC LIMIT 1
+            ) last ON TRUE
+            WHERE judged.cause <> COALESCE(last.cause, %s)
+            """,
+            [list(causes), [str(cause) for cause in causes.values()], str(WaitCause.ORDER)],
+        )
+        written: int = cursor.rowcount
+        return written
+
+
+def close_hours() -> int:
+    """Compute the sums of the hours that have ended, and again of those into which something was written late. Returns
+    the number of computed hours.
+
+    An hour is closed when every transaction has ended that was open at its end. A later transaction that writes into a
+    closed hour leaves a mark (:class:`LateUsage`) by a trigger, in the same transaction, so no order of commits loses
+    it."""
+    with transaction.atomic():
+        progress = lock_usage_progress()
+        full = start_of_hour(database_time())
+        if progress.closed_until is None:
+            progress.closed_until = _first_hour() or full
+        with connection.cursor() as cursor:
+            if progress.pending_until != full:
+                cursor.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
+                progress.pending_until, progress.horizon = full, cursor.fetchone()[0]
+            cursor.execute(
+                "SELECT pg_snapshot_xmin(pg_current_snapshot()) >= %s::text::xid8 OR NOT EXISTS ("
+                "SELECT FROM pg_snapshot_xip(pg_current_snapshot()) running WHERE running < %s::text::xid8)",
+                [progress.horizon, progress.horizon],
+            )
+            are_all_ended = cursor.fetchone()[0]
+        if not are_all_ended:
+            progress.save()
+            return 0
+        late = list(LateUsage.objects.values_list("pk", "since"))
+        begin = min([progress.closed_until, *(start_of_hour(since) for _, since in late)])
+        compute_hours(begin, full)
+        LateUsage.objects.filter(pk__in=[pk for pk, _ in late]).delete()
+        progress.closed_until = full
+        progress.save()
+        return (full - begin) // HOUR
+
+
+def compute_hours(begin: datetime, end: datetime) -> None:
+    """Replace the sums of the full hours from `begin` to `end`. The caller's transaction holds the record's lock."""
+    at = begin
+    while at < end:
+        until = min(end, at + HOURS_PER_STATEMENT * HOUR)
+        for model in _SUMS:
+            model.objects.filter(hour__gte=at, hour__lt=until).delete()
+        hours = [at + number * HOUR for number in range((until - at) // HOUR)]
+        with connection.cursor() as cursor:
+            cursor.execute(STORE, {"begins": hours, "ends": [hour + HOUR for hour in hours], "begin": at, "end": until})
+        at = until
+
+
+def rebuild() -> int:
+    """Derive the spans from the audit trail again, and compute every hour of the retention. Returns the number of
+    hours."""
+    with transaction.atomic():
+        progress = lock_usage_progress()
+        with connection.cursor() as cursor:
+            for table, source in SPANS_FROM_AUDIT.items():
+                cursor.execute(f"DELETE FROM {table} WHERE {OWN_ROWS[table]}")
+                cursor.execute(
+                    f"INSERT INTO {table} ({SPAN_COLUMNS[table]}) SELECT {SPAN_COLUMNS[table]} FROM ({source}) span"
+                    " WHERE until IS NULL OR until > %s",
+                    [_oldest()],
+                )
+        full = start_of_hour(database_time())
+        begin = _first_hour() or full
+        for model in _SUMS:
+            model.objects.all().delete()
+        compute_hours(begin, full)
+        LateUsage.objects.all().delete()
+        progress.closed_until = full
+        progress.save()
+        return (full - begin) // HOUR
+
+
+def delete_old_usage() -> int:
+    """Delete the record of the time before the retention; returns the number of rows."""
+    before = start_of_hour(_oldest())
+    deleted = 0
+    for model in _SUMS:
+        deleted += model.objects.filter(hour__lt=before).delete()[0]
+    for spans in (QuotaSpan, NodeSpan, OfflineSpan, WaitSpan):
+        deleted += spans.objects.filter(until__lt=before).delete()[0]
+    deleted += WaitCauseChange.objects.filter(since__lt=before).delete()[0]
+    return deleted
+
+
+def _oldest() -> datetime:
+    return timezone.now() - timedelta(days=settings.OSMO.usage_retention_days)
+
+
+def _first_hour() -> datetime | None:
+    """The hour in which the record begins, at most the retention ago."""
+    first = NodeSpan.objects.order_by("since").values_list("since", flat=True).first()
+    return None if first is None else start_of_hour(max(first, _oldest()))
+
+
+def usage_closed_until() -> datetime | None:
+    """The time until which the sums are stored."""
+    return UsageProgress.objects.filter(pk=1).values_list("closed_until", flat=True).first()

@@ -1,0 +1,88 @@
+"""Verification of the record of use: its spans are those of the audit trail, and its hourly sums are those that the
+attempts, quotas and nodes give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+
+from pools.services.verify import LedgerDifference
+from scheduling.models import LateUsage, UsageProgress
+from scheduling.selectors.usage_sql import COMPUTE, OWN_ROWS, SPAN_COLUMNS, SPANS_FROM_AUDIT, WORK_COLUMNS
+from scheduling.services.usage import HOUR, start_of_hour
+
+WINDOW = timedelta(days=2)
+"""The newest closed hours, which are computed again; older hours no longer change."""
+
+_SUMS = {
+    "scheduling_backendusagehour": ("new_backend", "hour, backend_id, capacity, offline, unallocated"),
+    "scheduling_leafusagehour": ("new_leaf", "hour, backend_id, leaf_id, quota, idle, lent"),
+    "scheduling_workusagehour": (
+        "new_work",
+        f"hour, backend_id, leaf_id, user_id, priority, {', '.join(WORK_COLUMNS)}",
+    ),
+}
+_REPAIR = "osmo-admin usage rebuild computes the record again"
+
+
+def find_usage_differences(now: datetime) -> Iterator[LedgerDifference]:
+    """The differences of the record of use, in the snapshot of the caller."""
+    yield from _find_span_differences(now)
+    yield from _find_sum_differences(now)
+
+
+def _find_span_differences(now: datetime) -> Iterator[LedgerDifference]:
+    oldest = start_of_hour(now - timedelta(days=settings.OSMO.usage_retention_days))
+    for table, source in SPANS_FROM_AUDIT.items():
+        columns = SPAN_COLUMNS[table]
+        kept = f"SELECT {columns} FROM {table} WHERE {OWN_ROWS[table]} AND (until IS NULL OR until >= %(oldest)s)"
+        truth = f"SELECT {columns} FROM ({source}) span WHERE until IS NULL OR until >= %(oldest)s"
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT (SELECT count(*) FROM ({kept} EXCEPT {truth}) wrong),"
+                f" (SELECT count(*) FROM ({truth} EXCEPT {kept}) missing)",
+                {"oldest": oldest},
+            )
+            wrong, missing = cursor.fetchone()
+        if wrong or missing:
+            yield LedgerDifference(
+                "usage",
+                f"{table}: {wrong} rows are not in the audit trail, and {missing} of its rows are missing; {_REPAIR}.",
+            )
+
+
+def _find_sum_differences(now: datetime) -> Iterator[LedgerDifference]:
+    closed = UsageProgress.objects.filter(pk=1).values_list("closed_until", flat=True).first()
+    late = LateUsage.objects.order_by("since").values_list("since", flat=True).first()
+    if closed is None:
+        return
+    until = closed if late is None else min(closed, start_of_hour(late))
+    begin = start_of_hour(now - WINDOW)
+    hours = [begin + number * HOUR for number in range(max(0, (until - begin) // HOUR))]
+    if not hours:
+        return
+    values: dict[str, Any] = {"begins": hours, "ends": [hour + HOUR for hour in hours], "begin": begin, "end": until}
+    for table, (source, columns) in _SUMS.items():
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"""
+                WITH {COMPUTE}, stored AS (
+                    SELECT {columns} FROM {table} WHERE hour >= %(begin)s AND hour < %(end)s
+                ), computed AS (SELECT {columns} FROM {source}),
+                different AS (
+                    (SELECT * FROM stored EXCEPT SELECT * FROM computed)
+                    UNION (SELECT * FROM computed EXCEPT SELECT * FROM stored)
+                )
+                SELECT count(*), min(hour) FROM different
+                """,
+                values,
+            )
+            count, first = cursor.fetchone()
+        if count:
+            yield LedgerDifference(
+                "usage", f"{table}: {count} sums since {first:%Y-%m-%d %H:%M} UTC differ from a recount; {_REPAIR}."
+            )

@@ -1,0 +1,195 @@
+"""GET /api/usage: work that runs and waits here appears in the record, for everybody who may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pgtrigger
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from pools.models import Pool
+from pools.services.subpools import resize_subpool
+from scheduling.models import Group, Task, WaitSpan, Workflow
+from scheduling.services import usage as usage_service
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.usage import close_hours, compute_hours, note_wait_causes, rebuild, start_of_hour
+from scheduling.services.verify import verify
+from tests.integration.workflows.conftest import Caller
+from tests.support.factories import make_backend, make_pool, submit_workflow
+
+pytestmark = pytest.mark.django_db
+STATES = [
+    f"{state}_gpu_s" for state in ("guaranteed", "low_inside", "over_quota", "idle_quota", "unallocated", "offline")
+]
+
+
+@pytest.fixture
+def root(caller: Callable[..., Caller]) -> Caller:
+    return caller("root", "osmo-admin")
+
+
+@pytest.fixture
+def worker(caller: Callable[..., Caller]) -> Caller:
+    make_pool("team", 16, on=make_backend(nodes=2, gpus=16), a=8)
+    return caller("worker", "osmo-team-user")
+
+
+def move_back(workflow: Workflow, hours: float) -> None:
+    """Let an attempt and its wait have been that long ago, as if the clock had been."""
+    back = timedelta(hours=hours)
+    with pgtrigger.ignore("scheduling.WaitSpan:append_only"):
+        for row in WaitSpan.objects.filter(workflow_id=workflow.pk):
+            WaitSpan.objects.filter(pk=row.pk).update(since=row.since - back, until=row.until - back)
+    for task in Task.objects.filter(group__workflow=workflow, start_time__isnull=False):
+        Task.objects.filter(pk=task.pk).update(start_time=task.start_time - back)
+    for group in Group.objects.filter(workflow=workflow):
+        moved = {key: getattr(group, key) - back for key in ("ready_at", "start_time") if getattr(group, key)}
+        Group.objects.filter(pk=group.pk).update(**moved)
+    workflow.refresh_from_db()
+    started = workflow.start_time - back if workflow.start_time else None
+    Workflow.objects.filter(pk=workflow.pk).update(start_time=started, submit_time=workflow.submit_time - back)
+
+
+def age_installation(hours: float) -> None:
+    """Let the pools and nodes be older."""
+    with connection.cursor() as cursor:
+        for table in ("scheduling_quotaspan", "scheduling_nodespan"):
+            cursor.execute(f"UPDATE {table} SET since = since - make_interval(hours => %s)", [hours])
+
+
+def test_work_and_waiting_are_on_record(root: Caller, worker: Caller) -> None:
+    first = submit_workflow(worker.actor, "team--a", 8)
+    second = submit_workflow(worker.actor, "team--a", 6)
+    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    note_wait_causes()
+    age_installation(10)
+    for work in (first, second):
+        move_back(work, 5)
+    answer = root.get("/api/usage", by="backend", bucket="hour")
+    totals = answer["totals"]
+    assert sum(totals[state] for state in STATES) == pytest.approx(totals["capacity_gpu_s"], abs=1e-6)
+    assert totals["used_gpu_s"] == pytest.approx(5 * 3600 * 8, rel=0.01)
+    assert totals["waiting_gpu_s"] == pytest.approx(5 * 3600 * 6, rel=0.01)
+    assert totals["lent_gpu_s"] == totals["borrowed_gpu_s"] == 0
+    assert {row["backend"] for row in answer["rows"]} == {"sim"}
+    causes = [totals[f"waiting_{cause}_gpu_s"] for cause in ("own_quota", "limit", "room", "offline", "order")]
+    assert sum(causes) == pytest.approx(totals["waiting_gpu_s"])
+
+
+def test_every_key_adds_up_to_the_same_use(root: Caller, worker: Caller) -> None:
+    for leaf, gpus in (("team--a", 4), ("team", 3), ("team--a", 2)):
+        submit_workflow(worker.actor, leaf, gpus)
+    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    age_installation(30)
+    for row in Workflow.objects.all():
+        move_back(row, 7)
+    until = datetime.now(UTC).replace(tzinfo=None).isoformat()
+    found = {
+        key: root.get("/api/usage", by=key, bucket="hour", until=until)
+        for key in ("pool", "subpool", "cohort", "user", "priority", "backend", "workflow")
+    }
+    assert {answer["totals"]["used_gpu_s"] for answer in found.values()} == {found["pool"]["totals"]["used_gpu_s"]}
+    for key, answer in found.items():
+        assert sum(row["used_gpu_s"] for row in answer["rows"]) == pytest.approx(answer["totals"]["used_gpu_s"])
+        assert answer["totals"]["workflows"] == 3, key
+    assert {row["subpool"] for row in found["subpool"]["rows"]} == {"team--a", "team--_shared"}
+    assert {row["workflow"] for row in found["workflow"]["rows"]} == {"job-1", "job-2", "job-3"}
+
+
+def test_stored_hours_equal_computed_hours_and_a_late_write_is_seen(root: Caller, worker: Caller) -> None:
+    work = submit_workflow(worker.actor, "team--a", 8)
+    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    age_installation(30)
+    move_back(work, 20)
+    until = start_of_hour(datetime.now(UTC)).replace(tzinfo=None).isoformat()
+    computed = root.get("/api/usage", by="subpool", bucket="hour", until=until)
+    assert close_hours() > 25
+    with CaptureQueriesContext(connection) as queries:
+        assert root.get("/api/usage", by="subpool", bucket="hour", until=until) == computed
+    many = len(queries)
+    with CaptureQueriesContext(connection) as queries:
+        root.get("/api/usage", by="subpool", bucket="hour", since=(datetime.now(UTC) - timedelta(hours=3)).isoformat())
+    assert len(queries) == many
+    move_back(work, 2)  # writes into closed hours
+    assert close_hours() >= 21
+    later = root.get("/api/usage", by="subpool", bucket="hour", until=until)
+    assert later["totals"]["used_gpu_s"] - computed["totals"]["used_gpu_s"] == pytest.approx(2 * 3600 * 8)
+    assert close_hours() == 0
+
+
+def test_a_crash_loses_nothing(root: Caller, worker: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = submit_workflow(worker.actor, "team--a", 8)
+    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    age_installation(30)
+    move_back(work, 20)
+
+    def die(begin: datetime, end: datetime) -> None:
+        compute_hours(begin, end)
+        raise KeyboardInterrupt
+
+    until = start_of_hour(datetime.now(UTC)).replace(tzinfo=None).isoformat()
+    before = root.get("/api/usage", by="user", until=until)
+    monkeypatch.setattr(usage_service, "compute_hours", die)
+    with pytest.raises(KeyboardInterrupt):
+        close_hours()
+    monkeypatch.undo()
+    assert root.get("/api/usage", by="user", until=until) == before
+    assert close_hours() > 25
+    assert root.get("/api/usage", by="user", until=until) == before
+
+
+def test_the_record_follows_the_audit_trail(root: Caller, worker: Caller) -> None:
+    resize_subpool(actor=root.actor, parent="team", subpool_name="a", quota=3)
+    assert [each for each in verify() if each.code == "usage"] == []
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE scheduling_quotaspan SET quota = quota + 1 WHERE until IS NULL")
+    assert [each.code for each in verify() if each.code == "usage"] == ["usage"]
+    rebuild()
+    assert [each for each in verify() if each.code == "usage"] == []
+
+
+def test_a_person_sees_the_own_work_and_the_own_pools(
+    root: Caller, worker: Caller, caller: Callable[..., Caller]
+) -> None:
+    make_pool("other", 8, on=Pool.objects.get(name="team").backend)
+    for leaf in ("team--a", "other"):
+        submit_workflow(root.actor, leaf, 2)
+    submit_workflow(worker.actor, "team", 2)
+    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    age_installation(3)
+    for row in Workflow.objects.all():
+        move_back(row, 1)
+    stranger = caller("stranger")
+    seen = {
+        who.user.username: {row["pool"] for row in who.get("/api/usage")["rows"]} for who in (root, worker, stranger)
+    }
+    assert seen == {"root": {"team", "other"}, "worker": {"team"}, "stranger": set()}
+    assert worker.get("/api/usage")["totals"]["capacity_gpu_s"] is None
+    assert {row["user"] for row in worker.get("/api/usage", by="user")["rows"]} == {"root", "worker"}
+    worker.user.groups.clear()
+    assert {row["user"] for row in caller("worker").get("/api/usage", by="user")["rows"]} <= {"root", "worker"}
+
+
+def test_csv_and_faults(root: Caller, worker: Caller) -> None:
+    age_installation(3)
+    text = root.get("/api/usage", format="csv", by="subpool")
+    assert text.splitlines()[0].startswith("start,subpool,capacity_gpu_s,quota_gpu_s,used_gpu_s,")
+    assert "team--a" in text and root.last.headers["Content-Type"].startswith("text/csv")
+    answer = root.get("/api/usage", by="moon", bucket="week", since="soon", format="xml")
+    assert root.status == 400
+    assert {fault["path"] for fault in answer["details"]} >= {"by", "bucket", "since", "format"}
+    root.get("/api/usage", by="workflow", since="2020-01-01")
+    assert root.status == 400
+
+
+def test_a_submission_writes_nothing_and_a_start_one_row(worker: Caller) -> None:
+    with CaptureQueriesContext(connection):
+        submit_workflow(worker.actor, "team--a", 8)
+    assert WaitSpan.objects.count() == 0
+    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    (span,) = WaitSpan.objects.all()
+    group = Group.objects.get()
+    assert (span.since, span.until, span.started) == (group.ready_at, group.start_time, True)
