@@ -45,11 +45,8 @@ urlpatterns: list[URLPattern] = [
     path("tag", workflows.TagList.as_view()),
     path("task", tasks.TaskList.as_view()),
     path("overview", overview.OverviewDetail.as_view()),
-<<<<<<< HEAD
     path("search", search.Search.as_view()),
-=======
     path("usage", usage.Usage.as_view()),
->>>>>>> 244daf8 (Add the record of use: exact GPU-seconds by state and cause of waiting)
     path("queue", pending_queue.PendingQueueList.as_view()),
     path("simulate", simulation.Simulation.as_view()),
     path("podgroup/validate", podgroups.PodGroupValidation.as_view()),
