@@ -156,6 +156,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "django_celery_beat/periodictask/<str:object_id>/change/": ["/django_celery_beat/periodictask/1/change/"],
     "scheduling/queuesync/<str:object_id>/change/": ["/scheduling/queuesync/prod/change/"],
     "scheduling/decision/<str:object_id>/change/": ["/scheduling/decision/1/change/"],
+    "scheduling/usageprogress/<str:object_id>/change/": ["/scheduling/usageprogress/1/change/"],
     "scheduling/workflowconfig/<str:object_id>/change/": ["/scheduling/workflowconfig/1/change/"],
     "scheduling/workflow/queue/<str:pool>/": ["/scheduling/workflow/queue/team/"],
     "scheduling/workflow/cancel/": ["/scheduling/workflow/cancel/?name=waiting-1"],
