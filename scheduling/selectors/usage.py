@@ -18,6 +18,7 @@ from django.db import connection
 from pools.domain.names import SEPARATOR, SHARED_QUEUE
 from pools.domain.roles import Actor, Permission
 from scheduling.domain.usage import WaitCause
+from scheduling.models import UsageProgress
 from scheduling.selectors.usage_sql import COMPUTE, WORK_COLUMNS
 
 HOUR = timedelta(hours=1)
@@ -438,3 +439,8 @@ def usual_waits(root_ids: Collection[int], now: datetime) -> dict[int, float]:
             [now - USUAL_WINDOW, list(root_ids), MIN_USUAL_STARTS],
         )
         return dict(cursor.fetchall())
+
+
+def read_closed_until() -> datetime | None:
+    """The end of the last hour whose sums are stored."""
+    return UsageProgress.objects.filter(pk=1).values_list("closed_until", flat=True).first()

@@ -1,7 +1,8 @@
 """A realistic installation: 12 pools on two clusters, 40 subpools in all states, 300 workflows of 25 users over 30
 days, pools that lend to each other in a tree of cohorts, and two namespaces with GPU quota.
 
-Everything is created through the services by the users who own it; only the times of past work are written afterwards.
+Everything is created through the services by the users who own it; only the times of past work and of
+the first entries of the audit trail are written afterwards.
 The numbers are the same every time; an installation that has the demo is not changed.
 """
 
@@ -14,12 +15,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pgtrigger
+from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 
 from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_pool_tree
-from pools.models import Pool, Reservation
+from pools.models import AuditEntry, Pool, Reservation
 from pools.services.backends import put_backend
 from pools.services.cohorts import put_cohort
 from pools.services.gpu_allocations import allocate
@@ -30,8 +33,10 @@ from pools.services.users import create_user
 from pools.transactions import change
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
-from scheduling.models import Group, Task, Workflow
+from scheduling.models import Group, Task, WaitSpan, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.usage import note_wait_causes
+from scheduling.services.usage import rebuild as rebuild_usage
 from scheduling.services.workflows.submission import Submission, submit_many
 from scheduling.services.workflows.transitions import WorkflowTransition
 
@@ -152,6 +157,31 @@ def seed_demo() -> None:
                 subpool_name=short,
                 description="moving to the pool remainder",
             )
+    _write_record_of_use()
+
+
+def _write_record_of_use() -> None:
+    """The pools and nodes are as old as the oldest work, and the waits are those of the written times; the rest of the
+    record of use follows from them."""
+    age = timedelta(days=DAYS + 1)
+    with transaction.atomic():
+        with pgtrigger.ignore("pools.AuditEntry:append_only"):
+            created = AuditEntry.objects.filter(
+                action__in=["backend.created", "node.created", "pool.created", "subpool.created"]
+            )
+            created.update(time=F("time") - age)
+        with pgtrigger.ignore("scheduling.WaitSpan:append_only"):
+            WaitSpan.objects.all().delete()
+        waited = Group.objects.filter(ready_at__isnull=False, start_time__isnull=False)
+        WaitSpan.objects.bulk_create(
+            WaitSpan(
+                group_id=group.pk, workflow_id=group.workflow_id, gpus=group.gpus, started=True, since=group.ready_at,
+                until=group.start_time,
+            )
+            for group in waited
+        )  # fmt: skip
+    note_wait_causes()
+    rebuild_usage()
 
 
 def _create_users() -> tuple[dict[str, Actor], dict[str, list[Actor]]]:
@@ -223,7 +253,9 @@ def _create_past_work(dice: random.Random, members: dict[str, list[Actor]]) -> N
         for workflow in Workflow.objects.prefetch_related("groups__tasks").order_by("name"):
             submitted = now - timedelta(minutes=dice.randint(60, DAYS * 24 * 60))
             started = submitted + timedelta(seconds=dice.randint(1, 4000))
-            ended = min(started + timedelta(minutes=dice.randint(2, 900)), now - timedelta(minutes=1))
+            longest = (now - started) * dice.uniform(0.2, 0.95)
+            ended = started + min(timedelta(minutes=dice.randint(60, 6000)), max(longest, timedelta(minutes=1)))
+            ended = min(ended, now - timedelta(minutes=1))
             _write_times(workflow, submitted, started, ended, f"dgx-{dice.randint(1, 40):02}")
 
 

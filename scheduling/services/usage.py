@@ -19,7 +19,6 @@ from scheduling.models import (
     NodeSpan,
     OfflineSpan,
     QuotaSpan,
-    UsageProgress,
     WaitCauseChange,
     WaitSpan,
     WorkUsageHour,
@@ -166,8 +165,3 @@ def _first_hour() -> datetime | None:
     """The hour in which the record begins, at most the retention ago."""
     first = NodeSpan.objects.order_by("since").values_list("since", flat=True).first()
     return None if first is None else start_of_hour(max(first, _oldest()))
-
-
-def usage_closed_until() -> datetime | None:
-    """The time until which the sums are stored."""
-    return UsageProgress.objects.filter(pk=1).values_list("closed_until", flat=True).first()

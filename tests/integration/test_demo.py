@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
-from django.db.models import Count
+from datetime import timedelta
 
-from pools.models import Cohort, GpuQuota, Pool, User
+import pytest
+from django.db import connection
+from django.db.models import Count
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM
+from pools.models import Cohort, GpuQuota, Node, Pool, User
+from scheduling.domain.usage import WaitCause
 from scheduling.models import Group, Workflow
+from scheduling.selectors.usage import Bucket, UsageKey, UsageQuestion, read_usage
 from scheduling.services.demo import DAYS, seed_demo
 from scheduling.services.seed import seed_defaults
 from scheduling.services.verify import verify
@@ -35,6 +42,31 @@ def test_the_demo_is_as_large_and_as_lively_as_documented() -> None:
     assert conditions == {"inference-prod": True, "inference-dev": False}
     assert Group.objects.exclude(gang=None).count() == 1
     assert verify() == []
+    _check_usage()
+
+
+def _check_usage() -> None:
+    """A month of use is on record; its states add up to the capacity, and its use to the attempts."""
+    now = timezone.now()
+    question = UsageQuestion(now - timedelta(days=30), now, UsageKey.BACKEND, Bucket.DAY)
+    totals = read_usage(SYSTEM, question).totals
+    states = ("guaranteed", "low_inside", "over_quota", "idle", "unallocated", "offline")
+    assert sum(totals.sums[state] or 0 for state in states) == totals.sums["capacity"]
+    gpus = sum(Node.objects.values_list("gpus", flat=True))
+    assert totals.sums["capacity"] == pytest.approx(gpus * 30 * 86_400_000)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT sum(gpu_count * (floor(extract(epoch FROM LEAST(COALESCE(end_time, %(until)s), %(until)s)) * 1000)
+                - floor(extract(epoch FROM GREATEST(start_time, %(since)s)) * 1000)))
+            FROM scheduling_task WHERE start_time < %(until)s AND (end_time IS NULL OR end_time > %(since)s)
+            """,
+            {"since": question.since, "until": question.until},
+        )
+        assert totals.used == cursor.fetchone()[0]
+    assert totals.used > (totals.sums["capacity"] or 0) / 20
+    assert (totals.wait_p90 or 0) > (totals.wait_p50 or 0) > 0
+    assert totals.waiting == sum(totals.sums[f"waiting_{cause}"] or 0 for cause in WaitCause) > 0
 
 
 def test_a_second_demo_changes_nothing() -> None:
