@@ -179,6 +179,7 @@ def _write_record_of_use() -> None:
                 until=group.start_time,
             )
             for group in waited
+            if group.ready_at is not None
         )  # fmt: skip
     note_wait_causes()
     rebuild_usage()
