@@ -24,6 +24,7 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
                 ("Quota tree", "schema", "admin:pools_cohort_changelist", True),
                 ("GPU quota", "speed", "admin:pools_gpuquota_changelist", True),
                 ("Workflows", "account_tree", "admin:scheduling_workflow_changelist", True),
+                ("Queue", "hourglass_empty", "admin:scheduling_workflow_whole_queue", True),
                 ("Submit", "upload_file", "admin:scheduling_workflow_submit", _may_submit(actor)),
                 ("Nodes", "memory", "admin:pools_node_changelist", True),
                 ("Usage", "bar_chart", "admin:scheduling_usageprogress_changelist", True),
@@ -57,7 +58,8 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
 def _menu_item(title: str, icon: str, address: str, *, path: str) -> dict[str, Any]:
     link = reverse(address)
     here = path == link if link == reverse("admin:index") else path.startswith(link)
-    if address == "admin:scheduling_workflow_changelist" and path == reverse("admin:scheduling_workflow_submit"):
+    others = ("admin:scheduling_workflow_submit", "admin:scheduling_workflow_whole_queue")
+    if address == "admin:scheduling_workflow_changelist" and path in map(reverse, others):
         here = False
     return {"title": title, "icon": icon, "link": link, "active": here}
 

@@ -75,6 +75,17 @@ class DecisionPageFilterSet(PageFilterSet):
         return rows.filter(Q(workflow__name=value) | Q(for_workflow__name=value))
 
 
+class WholeQueueFilterSet(PageFilterSet):
+    """The filters of the queue across pools."""
+
+    pool = text_filter("Pool or subpool", placeholder="team or team--a", method="keep_all")
+    user = text_filter("Submitted by", placeholder="exact name", method="keep_all")
+
+    def keep_all(self, rows: Any, name: str, value: str) -> Any:
+        """The gangs are filtered in the pending queue, not in the database."""
+        return rows
+
+
 class QueueFilterSet(PageFilterSet):
     """The filters of a pool's queue: running workflows and pending gangs."""
 

@@ -16,18 +16,22 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.domain.errors import DomainError
 from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry
 from pools.permissions import require_permission
 from pools.representations.csv_files import MAX_CSV_ROWS, csv_response, is_csv_request
 from pools.selectors.list_order import read_list_order
+from pools.selectors.pool_tree import PoolTreeRow, pool_trees_of
 from scheduling.admin.filters import ACTIVE, WorkflowPageFilterSet
 from scheduling.admin.pool_queue import pool_queue_page
 from scheduling.admin.submit import submit_workflow_page
+from scheduling.admin.whole_queue import whole_queue_page
 from scheduling.admin.work_actions import CANCEL, RETRY, action_page, can_cancel, can_retry
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.visible_queue import waiting_gangs_of
+from scheduling.selectors.workflow_log import event_log_lines
 from scheduling.selectors.workflow_rows import GPUS, RAN, WAITED, WorkflowRow, read_workflow_rows
 from scheduling.selectors.workflows import (
     get_full_workflow,
@@ -38,6 +42,8 @@ from scheduling.selectors.workflows import (
 from scheduling.services.workflows.user_actions import end_workflow
 
 MAX_ENTRIES_SHOWN = 30
+MAX_EVENTS_SHOWN = 200
+MAX_ROOM_SHOWN = 5
 _COLUMNS: dict[str, str | Expression | F] = {
     "name": "name", "status": "status", "gpus": GPUS, "pool": "pool__name", "priority": "priority",
     "user": "submitted_by__username", "submitted": "submit_time", "waited": WAITED, "ran": RAN, "ended": "end_time",
@@ -66,6 +72,11 @@ class WorkflowAdmin(PolicyAdmin):
                 "submit/",
                 self.protect(lambda request: submit_workflow_page(self, request)),
                 name="scheduling_workflow_submit",
+            ),
+            path(
+                "queue/",
+                self.protect(lambda request: whole_queue_page(self, request)),
+                name="scheduling_workflow_whole_queue",
             ),
             path(
                 "queue/<str:pool>/",
@@ -135,6 +146,8 @@ class WorkflowAdmin(PolicyAdmin):
                 for group in groups
             ],
             queue=queue,
+            room=_subpools_with_room(actor, workflow, max((each.gpus for each in waiting_gangs.values()), default=0)),
+            events=event_log_lines(workflow)[-MAX_EVENTS_SHOWN:],
             is_active=status.is_active,
             may_cancel=can_cancel(actor, workflow),
             may_retry=can_retry(actor, workflow),
@@ -176,6 +189,20 @@ class WorkflowAdmin(PolicyAdmin):
             lead="Work on a simulated cluster does not really run, so its end is reported by hand. Groups that depend "
             "on these continue, or fail with them.",
         )
+
+
+def _subpools_with_room(actor: Actor, workflow: Workflow, gpus: int) -> list[PoolTreeRow]:
+    """Other subpools of the pool with this many guaranteed GPUs free, most first, if the actor may submit there."""
+    root = workflow.root_pool
+    if not gpus or not is_allowed(actor, Permission.POOL_SUBMIT, root.name):
+        return []
+    (tree,) = pool_trees_of([root])
+    fits = [
+        row
+        for row in tree.leaves
+        if row.name != workflow.pool.name and row.state == SubpoolState.ACTIVE and row.available >= gpus
+    ]
+    return sorted(fits, key=lambda row: row.available, reverse=True)[:MAX_ROOM_SHOWN]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from pools.domain.names import SEPARATOR
 from scheduling.domain.gang_tree_rows import GangTreeRow
+from scheduling.selectors.visible_queue import WaitingGang
 
 register = template.Library()
 
@@ -42,6 +44,13 @@ def gang_unit(row: GangTreeRow, amount: int) -> str:
     """A number of members: `8 pods`, `1 SubGroup`."""
     unit = "pod" if row.leaf else "SubGroup"
     return f"{amount} {unit if amount == 1 else unit + 's'}"
+
+
+@register.filter
+def with_pool_name(message: str, gang: WaitingGang) -> str:
+    """A message about a gang with the name of its own leaf in place of the internal name of its queue."""
+    name = gang.pool if SEPARATOR in gang.pool else f"the remainder of {gang.pool}"
+    return message.replace(gang.queue, name)
 
 
 @register.filter

@@ -71,7 +71,7 @@ def test_the_reason_for_waiting_and_cancelling_several(scene: PoolScene, signed_
     tab = signed_in(scene.pool_user)
     page = tab.open(f"/scheduling/workflow/{waiting}/change/")
     text = page.inner_text("main")
-    queue = f"osmo-pool-{scene.pool}-{scene.pool}--a"
+    queue = f"{scene.pool}--a"
     assert f"It asks for 8 GPUs; the quota of {queue} (10) leaves 2 GPUs: 6 GPUs missing." in text
     assert f"or end as much HIGH or NORMAL work in {queue} ({running})." in text
     tab.screenshot("waiting")

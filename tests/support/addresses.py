@@ -158,6 +158,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "scheduling/decision/<str:object_id>/change/": ["/scheduling/decision/1/change/"],
     "scheduling/usageprogress/<str:object_id>/change/": ["/scheduling/usageprogress/1/change/"],
     "scheduling/workflowconfig/<str:object_id>/change/": ["/scheduling/workflowconfig/1/change/"],
+    "scheduling/workflow/queue/": ["/scheduling/workflow/queue/"],
     "scheduling/workflow/queue/<str:pool>/": ["/scheduling/workflow/queue/team/"],
     "scheduling/workflow/cancel/": ["/scheduling/workflow/cancel/?name=waiting-1"],
     "scheduling/workflow/retry/": ["/scheduling/workflow/retry/?name=waiting-1"],

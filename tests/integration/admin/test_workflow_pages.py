@@ -153,3 +153,47 @@ def test_a_failed_workflow_is_retried(as_person: Callable[[str], Client]) -> Non
     refusal = worker.post(f"/api/pool/team--a/workflow/{running.name}/restart", {}, content_type="application/json")
     assert refusal.status_code == 400
     assert refusal.json()["message"] in both.content.decode()
+
+
+def test_the_page_of_waiting_work_names_its_subpool_its_events_and_room(as_person: Callable[[str], Client]) -> None:
+    for name in ("holder", "second"):
+        submit_workflow("team--b", gpus=8, name=name)
+    run_cycles()
+    waiting = submit_workflow("team--b", gpus=8, name="late")
+    run_cycles()
+    worker = as_person("worker")
+    answer = worker.get(f"{LIST}{waiting.name}/change/")
+    text = answer.content.decode()
+    assert "the quota of team--b (20) leaves 4 GPUs" in text
+    assert [(row.name, row.available) for row in answer.context["room"]] == [("team--a", 30)]
+    assert "has 30 guaranteed GPUs free" in text
+    lines = worker.get(f"/api/workflow/{waiting.name}/events").content.decode().splitlines()
+    assert [str(line) for line in answer.context["events"]] == lines
+    assert all(line in text for line in lines)
+    assert any("submitted by worker" in line for line in lines)
+
+
+def test_the_queue_of_all_pools_as_the_api_has_it(as_person: Callable[[str], Client]) -> None:
+    for leaf, user in (("team--a", "worker"), ("other--x", "root")):
+        submit_workflow(leaf, gpus=8, name=f"runs-{user}", username=user)
+        for number in range(4):
+            submit_workflow(leaf, gpus=8, name=f"waits{number}-{user}", username=user)
+    run_cycles()
+    for user in ("root", "stranger", "worker"):
+        person = as_person(user)
+        entries = person.get("/api/queue").json()["entries"]
+        page = person.get("/scheduling/workflow/queue/")
+        shown = [(row.workflow, row.position_in_queue, row.position) for row in page.context["window"].rows]
+        assert shown == [(each["workflow"], each["position_in_queue"], each["position"]) for each in entries]
+        assert {row.pool for row in page.context["window"].rows} == {
+            "root": {"team--a", "other--x"}, "stranger": {"other--x"}, "worker": {"team--a"},
+        }[user]  # fmt: skip
+        assert 'href="/scheduling/workflow/queue/"' in page.content.decode()
+    root = as_person("root")
+    for query, leaves in (
+        ({"pool": "other"}, {"other--x"}),
+        ({"user": "worker"}, {"team--a"}),
+        ({"pool": "no"}, set()),
+    ):
+        rows = root.get("/scheduling/workflow/queue/", query).context["window"].rows
+        assert {row.pool for row in rows} == leaves
