@@ -120,6 +120,7 @@ WITHOUT_TEST = frozenset(
         "pools_pool:note_change",
         "pools_pool:renew_quota_stamp",
         "pools_pool:subpool_name_once_per_parent",
+        "pools_pool:temporary_quota_is_a_raise",
         "pools_quotastamp:one_quota_stamp",
         "pools_reservation:count_delete",
         "pools_reservation:count_update",
