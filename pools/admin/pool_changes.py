@@ -38,7 +38,7 @@ class PoolConfigForm(ChangeForm):
     field_by_path = FIELD_BY_PATH
     guarantee = forms.text_field(
         "Quota in GPUs",
-        help_text=f"{AMOUNT_HELP} Subpools get their quotas from it (`guarantee` in the API).",
+        help_text=f"{AMOUNT_HELP} Subpools get their quotas from it (“guarantee” in the API).",
         inputmode="numeric",
     )
     maximum = forms.text_field(

@@ -174,6 +174,8 @@ def parse_quota(value: object, *, parent: Gpus, path: str = "quota") -> ParsedQu
 
 
 def _value_text(value: object) -> str:
+    if isinstance(value, str) and not value.strip():
+        return "An empty text"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
