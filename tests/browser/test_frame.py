@@ -48,7 +48,7 @@ def test_bars_in_high_contrast_and_on_paper(scene: PoolScene, signed_in: Callabl
     scene.run_workflows(f"{scene.pool}--a", gpus=8)
     tab = signed_in(scene.pool_admin, forced_colors="active", viewport={"width": 1440, "height": 900})
     page = tab.open(scene.pool_page)
-    colour = "getComputedStyle(document.querySelector('.oa-bar .oa-part--inside')).backgroundColor"
+    colour = "getComputedStyle(document.querySelector('.oa-bar .oa-part--guaranteed')).backgroundColor"
     canvas = "getComputedStyle(document.querySelector('.oa-card')).backgroundColor"
     assert page.evaluate(colour) != page.evaluate(canvas)
     tab.screenshot("high-contrast")
