@@ -9,7 +9,17 @@ from rest_framework.response import Response
 
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import collect_faults, query_integer, query_page
-from pools.api.schema import BOOLEAN, INTEGER, TEXT, QueryParameter, array_of, describe_operation, object_with
+from pools.api.schema import (
+    BOOLEAN,
+    DATETIME,
+    INTEGER,
+    TEXT,
+    QueryParameter,
+    array_of,
+    describe_operation,
+    nullable,
+    object_with,
+)
 from pools.api.views import View
 from scheduling.selectors.node_map import MappedNode, NodeWork, read_node_map
 
@@ -21,7 +31,7 @@ NODE_WORK = object_with(
         "priority": TEXT,
         "gpus": INTEGER,
         "tasks": INTEGER,
-        "since": {"type": ["string", "null"], "format": "date-time"},
+        "since": nullable(DATETIME),
     }
 )
 NODE = object_with(

@@ -8,14 +8,24 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.rendering import utc_text
-from pools.api.schema import BOOLEAN, DATETIME, INTEGER, OBJECT, TEXT, array_of, describe_operation, object_with
+from pools.api.schema import (
+    BOOLEAN,
+    DATETIME,
+    INTEGER,
+    OBJECT,
+    TEXT,
+    array_of,
+    describe_operation,
+    nullable,
+    object_with,
+)
 from pools.api.views import View
 from pools.selectors.audit_trail import entry_body
 from scheduling.selectors.overview import OwnWork, read_overview
 from scheduling.selectors.problems import Problem, ProblemCode
 from scheduling.selectors.waiting_pools import IdlePool, WaitingPool
 
-_MAYBE_TIME = {"type": ["string", "null"], "format": "date-time"}
+_MAYBE_TIME = nullable(DATETIME)
 PROBLEM = object_with(
     {
         "code": {"type": "string", "enum": [str(code) for code in ProblemCode]},
