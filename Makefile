@@ -20,7 +20,7 @@ PACKAGES ?= pools/domain scheduling/domain pools/services scheduling/services
 SAMPLE   ?= 40
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check lock lock-check audit mutation bench deps-debian setup setup-dev clean
+.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check lock lock-check audit mutation bench bench-check deps-debian setup setup-dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ mutation: setup-dev ## change the code in small ways and see whether tests notic
 
 bench: setup-dev ## measure; JSON on standard output
 	@$(BIN)/python -m bench
+
+bench-check: setup-dev ## measure again; fails if a ratio lost more than a quarter (many minutes; nightly)
+	@$(BIN)/python -m bench.check $(FRESH)
 
 deps-debian: ## install the tools of the tests on Debian: PostgreSQL, Chromium, etcd
 	apt-get update && apt-get install -y --no-install-recommends chromium etcd-server postgresql

@@ -51,9 +51,9 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     from osmo_admin.wsgi import application
 
     token = installation.login()
-    name, mark = _fill()
+    name, mark = fill_installation()
     rows: dict[str, Any] = {}
-    for row, request in _requests(name, mark).items():
+    for row, request in make_requests(name, mark).items():
         call = _Caller(application, token, request)
         call.repeat(WARM_UP)
         measured = [call.cost_ms(REQUESTS) for _ in range(ROUNDS)]
@@ -118,7 +118,7 @@ class _Caller:
             raise SystemExit(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}: {statuses[0]} {text[:500]!r}")
 
 
-def _requests(name: str, mark: str) -> dict[str, CostRequest]:
+def make_requests(name: str, mark: str) -> dict[str, CostRequest]:
     def submission(prefix: str) -> Callable[[int], bytes]:
         return lambda number: json.dumps({"file": workflow_file(f"{prefix}{number}")}).encode()
 
@@ -158,16 +158,16 @@ _REVIEW = json.dumps({
 }).encode()  # fmt: skip
 
 
-def _fill() -> tuple[str, str]:
+def fill_installation(*, is_offline: bool = True) -> tuple[str, str]:
     """Pools, nodes, waiting workflows, a GPU quota and a queue guard; the name of one workflow, and the mark of the
-    webhooks."""
+    webhooks. Nothing is scheduled on an offline backend."""
     from pools.domain.roles import SYSTEM
     from pools.models import Backend, Node
     from pools.services.gpu_quotas import put_gpu_quota
     from scheduling.models import QueueGuard, Workflow
     from scheduling.services.webhooks.marks import current_mark
 
-    backend = Backend.objects.create(name=BACKEND, namespace=BACKEND, offline=True)
+    backend = Backend.objects.create(name=BACKEND, namespace=BACKEND, offline=is_offline)
     guard = QueueGuard.objects.create(backend=backend, mode=QueueGuard.Mode.ENFORCE)
     Node.objects.bulk_create([Node(backend=backend, name=f"n{number:04}", gpus=8) for number in range(NODES)])
     fill.insert_pools(POOLS, prefix="cost", on=backend.pk, guarantee=100_000)

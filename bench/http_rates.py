@@ -1,0 +1,65 @@
+"""Requests per second over HTTP, on the machine of the database, the worker and the load, with the installation of
+`request_cost`: 101 pools, 404 nodes, thousands of workflows, the scheduler running.
+
+A row is the median of three rounds at one and at eight clients. `version` touches no table, so it is the floor of the
+server; every other row is compared with it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from bench import request_cost
+from bench.installation import Installation
+from bench.load import LoadRequest, LoadResult, run_load
+
+ROUNDS = 3
+CLIENTS = (1, 8)
+READS = ("version", "profile", "pool_quota_one", "pool_quota_all", "workflow_list", "queue", "workflow")
+WRITES = ("dry_run", "submission")
+TARGETS_PER_SECOND = {"workflow_list": 450, "pool_quota_all": 250, "submission": 250, "admission_review": 1000}
+"""Issue targets at eight clients."""
+
+
+def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
+    """Every row: requests per second and percentiles by number of clients, and its ratio to `version`."""
+    name, mark = request_cost.fill_installation(is_offline=False)
+    requests = request_cost.make_requests(name, mark)
+    rows: dict[str, Any] = {}
+    for row in (*READS, *WRITES, "admission_review"):
+        rows[row] = {str(clients): _measure(installation, requests[row], clients, seconds) for clients in CLIENTS}
+    for row, by_clients in rows.items():
+        for clients, values in by_clients.items():
+            values["of_version"] = round(values["per_second"] / rows["version"][clients]["per_second"], 3)
+        if row in TARGETS_PER_SECOND:
+            reached = by_clients["8"]["per_second"] >= TARGETS_PER_SECOND[row]
+            by_clients["8"] |= {"target_per_second": TARGETS_PER_SECOND[row], "within_target": reached}
+    return rows
+
+
+def _measure(
+    installation: Installation, request: request_cost.CostRequest, clients: int, seconds: int
+) -> dict[str, Any]:
+    """The round with the median rate."""
+    rounds = []
+    for number in range(ROUNDS):
+        first = number * 1_000_000  # of the numbers of this round, so that no name is used twice
+
+        def next_request(client: int, count: int, first: int = first) -> LoadRequest:
+            unique = clients * 10_000_000 + first + client * 100_000 + count
+            return LoadRequest(request.method, request.path(unique), request.body(unique))
+
+        result = run_load(
+            installation.base_url, installation.login(), clients=clients, seconds=seconds, next_request=next_request
+        )
+        _refuse_errors(request.path(0), result)
+        rounds.append(result.summary())
+    middle = statistics.median_low([each["per_second"] for each in rounds])
+    return next(each for each in rounds if each["per_second"] == middle)
+
+
+def _refuse_errors(path: str, result: LoadResult) -> None:
+    """A rate of refusals says nothing."""
+    if any(code >= 300 for code in result.statuses):
+        raise SystemExit(f"{path} answered {result.statuses}")
