@@ -16,6 +16,7 @@ from enum import StrEnum
 from django.db import connection
 
 from pools.models import Backend
+from pools.prepared import prepared_cursor
 from scheduling.models import BackendDirtyMark, BackendSchedulingState
 
 FULL_CYCLE_PACE = 20
@@ -45,12 +46,14 @@ class SchedulingSnapshot:
 
 def take_snapshot(backend: Backend) -> SchedulingSnapshot:
     """The snapshot of the current transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_current_snapshot()::text")
-        (snapshot,) = cursor.fetchone()
-    return SchedulingSnapshot(
-        snapshot, list(BackendDirtyMark.objects.filter(backend=backend).values_list("pk", flat=True))
-    )
+    with prepared_cursor() as cursor:
+        cursor.execute(_SNAPSHOT_SQL, [backend.pk])
+        return SchedulingSnapshot(*cursor.fetchone())
+
+
+_SNAPSHOT_SQL = """
+    SELECT pg_current_snapshot()::text, ARRAY(SELECT id FROM scheduling_backenddirtymark WHERE backend_id = %s)
+"""
 
 
 def mark_dirty(backend: Backend) -> BackendDirtyMark:
@@ -67,9 +70,17 @@ def mark_plan_started(backend: Backend, snapshot: SchedulingSnapshot) -> Schedul
 
 def find_clean_state(backend: Backend) -> BackendSchedulingState | None:
     """The state after the last full cycle, if nothing but submissions was committed since."""
-    if BackendDirtyMark.objects.filter(backend=backend).exists():
-        return None
-    return BackendSchedulingState.objects.filter(backend=backend).first()
+    with prepared_cursor() as cursor:
+        cursor.execute(_CLEAN_STATE_SQL, [backend.pk])
+        row = cursor.fetchone()
+    return None if row is None else BackendSchedulingState.from_db(connection.alias, _STATE, row)
+
+
+_STATE = [field.attname for field in BackendSchedulingState._meta.concrete_fields]
+_CLEAN_STATE_SQL = f"""
+    SELECT {", ".join(_STATE)} FROM scheduling_backendschedulingstate AS state WHERE backend_id = %s
+        AND NOT EXISTS (SELECT FROM scheduling_backenddirtymark AS mark WHERE mark.backend_id = state.backend_id)
+"""
 
 
 def find_sufficient_state(backend: Backend, scope: Scope, now: datetime) -> BackendSchedulingState | None:
@@ -123,10 +134,18 @@ def mark_clean(
 def mark_new_work_done(
     state: BackendSchedulingState, snapshot: SchedulingSnapshot, *, waits_for_external: bool
 ) -> None:
-    """New work was planned as of this snapshot; some of it may wait for changes elsewhere."""
-    state.snapshot, state.full_cycle_due, state.waits_for_external = (
-        snapshot.snapshot,
-        True,
-        state.waits_for_external or waits_for_external,
-    )
-    state.save(update_fields=["snapshot", "full_cycle_due", "waits_for_external"])
+    """New work was planned as of this snapshot; some of it may wait for changes elsewhere.
+
+    The next submission must not wait for the disk to confirm this, so the commit is asynchronous. If a crash loses it,
+    the work is looked at once more, and has started by then."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NEW_WORK_DONE_SQL, [snapshot.snapshot, waits_for_external, state.backend_id])
+
+
+# Sent together, so both statements are one transaction, also outside of a block.
+_NEW_WORK_DONE_SQL = """
+    SELECT set_config('synchronous_commit', 'off', true);
+    UPDATE scheduling_backendschedulingstate SET snapshot = %s, full_cycle_due = true,
+        waits_for_external = waits_for_external OR %s
+    WHERE backend_id = %s
+"""

@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
 from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
@@ -359,3 +359,24 @@ def test_killed_between_the_pods_of_new_work_the_next_request_starts_the_rest(
     die_after_first_unit(team, monkeypatch)
     assert Workflow.objects.get(name="new-1").status == "RUNNING"
     assert reconcile_scope(team) == [("start", "new-1")]
+
+
+def test_the_note_of_new_work_is_asynchronous_and_nothing_after_it(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk need not confirm the note; every other commit of the connection waits for the disk as before."""
+    commits: list[str] = []
+    mark_done = reconciliation.mark_new_work_done
+
+    def mark_and_look(*arguments: Any, **more: Any) -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            mark_done(*arguments, **more)
+            cursor.execute("SHOW synchronous_commit")
+            commits.append(cursor.fetchone()[0])
+
+    monkeypatch.setattr(reconciliation, "mark_new_work_done", mark_and_look)
+    factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = on")  # the database of the tests waits for no disk
+        reconcile_backend(team.backend_id, scope=Scope.HINT)
+        cursor.execute("SHOW synchronous_commit")
+        assert [*commits, cursor.fetchone()[0]] == ["off", "on"]
+    assert BackendSchedulingState.objects.get().full_cycle_due
