@@ -271,11 +271,13 @@ def test_cancelling_active_and_ended_workflows_together(as_person: Callable[[str
     chief.post(f"/scheduling/workflow/{ended.name}/end/", {"status": "COMPLETED"})
     address = "/scheduling/workflow/cancel/"
     asked = chief.get(address, {"name": [mine.name, ended.name]}).content.decode()
-    assert "has ended already" in asked
-    answer = chief.post(address, {"name": [mine.name, ended.name], "step": "confirm", "message": "m"}, follow=True)
-    messages = [str(message) for message in answer.context["messages"]]
-    assert messages[0] == "1 workflows were cancelled."
-    assert "has already ended" in messages[1]
+    assert "done-1 has already ended (COMPLETED); there is nothing to cancel." in asked
+    answer = chief.post(address, {"name": [mine.name, ended.name], "step": "confirm", "message": "m"})
+    results = {each.name: (each.is_done, each.message) for each in answer.context["results"]}
+    assert results[mine.name][0]
+    is_done, message = results[ended.name]
+    assert not is_done
+    assert "has already ended" in message
     assert chief.get(address).status_code == 302
     assert chief.get(address, {"name": "ghost-1"}).status_code == 404
 

@@ -43,7 +43,8 @@ def test_the_list_has_gpus_reason_and_times_as_the_api_does(as_person: Callable[
     assert (row.gpus, entry["gpus"]) == (8, 8)
     assert row.waiting is not None
     assert row.waiting.reason.message == entry["reason"]["message"]
-    assert row.waiting.reason.message in page.content.decode()
+    assert row.waiting.queue in entry["reason"]["message"]
+    assert entry["reason"]["message"].replace(row.waiting.queue, row.waiting.pool) in page.content.decode()
     assert page.context["count"] == body["total"] == 4
     assert f'id="workflow-{waiting.name}"' in page.content.decode()
     assert all(row.run_seconds is not None for row in page.context["rows"] if row.waiting is None)
