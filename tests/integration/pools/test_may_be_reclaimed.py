@@ -122,7 +122,9 @@ def test_the_pages_of_a_change_show_it(team_admin: ApiCaller) -> None:
     client = Client()
     client.force_login(User.objects.get(username="lena"), backend="django.contrib.auth.backends.ModelBackend")
     page = client.post(
-        reverse("admin:pools_subpool_resize", args=["team", "b"]), {"quota": "2", "description": "", "step": "preview"}
+        reverse("admin:pools_subpool_resize", args=["team", "b"]),
+        {"quota": "2", "description": "", "step": "preview"},
+        follow=True,
     )
     text = page.content.decode()
     assert "LOW work that will be reclaimed" in text
