@@ -292,9 +292,11 @@ def _create_current_work(dice: random.Random, members: dict[str, list[Actor]]) -
     now = timezone.now()
     with pgtrigger.ignore("scheduling.Workflow:audit"):
         for workflow in Workflow.objects.exclude(pk__in=ended).order_by("name"):
-            submitted = now - timedelta(minutes=dice.randint(5, 600))
-            if workflow.start_time is None:
+            is_waiting = workflow.start_time is None
+            submitted = now - timedelta(minutes=dice.randint(2, 70) if is_waiting else dice.randint(5, 600))
+            if is_waiting:
                 Workflow.objects.filter(pk=workflow.pk).update(submit_time=submitted)
+                Group.objects.filter(workflow=workflow, ready_at__isnull=False).update(ready_at=submitted)
                 Reservation.objects.filter(workflow=workflow.pk).update(created_at=submitted)
             else:
                 _write_times(workflow, submitted, submitted + timedelta(seconds=dice.randint(1, 200)), None, "")
