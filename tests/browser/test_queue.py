@@ -28,7 +28,7 @@ def busy_pool(scene: PoolScene) -> dict[str, str]:
 def test_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Callable[..., Any], view: str) -> None:
     tab = signed_in(scene.pool_admin, **VIEWS[view])
     page = tab.open(scene.pool_page)
-    page.get_by_role("link", name="Queue", exact=True).click()
+    page.locator("#oa-main").get_by_role("link", name="Queue", exact=True).click()
     waiting = page.get_by_role("region", name="Pending gangs")
     row = waiting.get_by_role("row").filter(has_text=busy_pool["late"])
     assert "quota" in row.inner_text()
