@@ -177,7 +177,11 @@ def _responses(documented: OperationDescription, method: str, path: str) -> dict
     answer: Any = dict(documented.answer) if documented.answer is not None else {}
     if DRY_RUN in documented.query_parameters:
         answer = {"anyOf": [answer, {"$ref": "#/components/schemas/DryRun"}]}
-    good = {"description": HTTPStatus.OK.phrase, "content": {documented.media_type: {"schema": answer}}}
+    contents = {documented.media_type: answer, **dict.fromkeys(documented.text_types, TEXT)}
+    good = {
+        "description": HTTPStatus.OK.phrase,
+        "content": {media_type: {"schema": schema} for media_type, schema in contents.items()},
+    }
     refusals = {
         str(status): {"$ref": f"#/components/responses/{status}"}
         for status in statuses - set(documented.excluded_statuses)

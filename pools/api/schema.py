@@ -81,7 +81,8 @@ DRY_RUN_ANSWER = object_with(
 @dataclass(frozen=True, slots=True)
 class OperationDescription:
     """The attribute that :func:`describe_operation` puts on a handler. `excluded_statuses` are error statuses that the
-    operation never answers, `extra_statuses` are further ones; `is_anonymous` means that no login is needed."""
+    operation never answers, `extra_statuses` are further ones; `is_anonymous` means that no login is needed;
+    `text_types` are media types of texts that the operation answers instead of `media_type` on request."""
 
     summary: str
     query_parameters: tuple[QueryParameter, ...] = ()
@@ -91,6 +92,7 @@ class OperationDescription:
     is_anonymous: bool = False
     excluded_statuses: tuple[int, ...] = ()
     extra_statuses: tuple[int, ...] = ()
+    text_types: tuple[str, ...] = ()
 
 
 def describe_operation(
@@ -103,6 +105,7 @@ def describe_operation(
     is_anonymous: bool = False,
     excluded_statuses: Sequence[int] = (),
     extra_statuses: Sequence[int] = (),
+    text_types: Sequence[str] = (),
 ) -> Callable[[Handler], Handler]:
     """Put a description on a handler method. `body` and `answer` are JSON schemas; none means any JSON."""
 
@@ -116,6 +119,7 @@ def describe_operation(
             is_anonymous,
             tuple(excluded_statuses),
             tuple(extra_statuses),
+            tuple(text_types),
         )
         return handler
 

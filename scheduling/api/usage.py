@@ -100,6 +100,7 @@ class Usage(View):
             OFFSET,
         ],
         answer=ANSWER,
+        text_types=["text/csv"],
     )
     def get(self, request: Request) -> Response | HttpResponse:
         parameters, (limit, offset), form = collect_faults(

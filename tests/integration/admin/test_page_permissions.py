@@ -188,6 +188,7 @@ def test_only_pages_with_our_permissions_are_registered() -> None:
         "scheduling.Decision",
         "scheduling.QueueGuard",
         "scheduling.QueueSync",
+        "scheduling.UsageProgress",
         "scheduling.Workflow",
         "scheduling.WorkflowConfig",
         "django_celery_beat.PeriodicTask",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import psycopg
@@ -120,8 +121,9 @@ def test_a_cluster_without_leases_is_worked_with() -> None:
 @pytest.mark.k8s
 def test_an_account_without_rights_is_worked_with(request: pytest.FixtureRequest) -> None:
     kube, server = request.getfixturevalue("kube"), request.getfixturevalue("kube_server")
-    lease = Scene(server.connect("nobody"), kube.namespace).candidate("one")
-    assert lease.step(server.connect("nobody")) is LeaseState.UNUSABLE
+    with closing(server.connect("nobody")) as cluster:
+        lease = Scene(cluster, kube.namespace).candidate("one")
+        assert lease.step(cluster) is LeaseState.UNUSABLE
     assert lease.may_write()
 
 
