@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from bench.fill import insert_pools
 from pools.domain.errors import BadInput, Conflict
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
@@ -426,8 +427,9 @@ def test_work_counts_where_it_was_counted_when_its_pool_moves_to_another_namespa
 
 def test_the_pools_of_a_namespace_have_an_index() -> None:
     """Every release of a worker asks for them, however many pools there are."""
+    insert_pools(500, prefix="many", on=factories.make_backend().pk)
     with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute("ANALYZE pools_pool")
         cursor.execute("EXPLAIN " + gpu_headroom._BACKENDS_SQL, [["team"]])
         plan = "\n".join(line for (line,) in cursor.fetchall())
     assert "pool_of_gpu_namespace" in plan
