@@ -1,4 +1,4 @@
-"""The page on which people change their own password."""
+"""The pages on which people change their own password and their own mail address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pools.admin.base import actor_of
 from pools.admin.users import PASSWORD_RULES
 from pools.domain.errors import DomainError
 from pools.models import User
-from pools.services.users import set_password
+from pools.services.users import set_password, update_profile
 
 if TYPE_CHECKING:
     from django.contrib.admin import AdminSite
@@ -42,9 +42,16 @@ class OwnPasswordForm(forms.ServiceForm):
         return data
 
     def _is_own_password(self, password: str) -> bool:
-        """Check it like a login, so that wrong ones are counted: a stolen session must not try passwords."""
+        """Check it like a login, so that wrong ones are counted: a stolen session must not try passwords. A backend
+        that does not know `is_own` is left out: a directory would let in another person of this name."""
         username = cast("User", self.request.user).username
-        return authenticate(self.request, username=username, password=password) is not None
+        return authenticate(self.request, username=username, password=password, is_own=True) is not None
+
+
+class OwnMailForm(forms.ServiceForm):
+    """The mail address of the own account."""
+
+    email = forms.text_field("Mail address", help_text="Notices of your profile go to it. Empty: none.")
 
 
 def account_urls(site: AdminSite) -> list[URLPattern]:
@@ -54,7 +61,12 @@ def account_urls(site: AdminSite) -> list[URLPattern]:
             "password_change/",
             site.admin_view(lambda request: change_own_password_page(site, request)),
             name="password_change",
-        )
+        ),
+        path(
+            "mail_change/",
+            site.admin_view(lambda request: change_own_mail_page(site, request)),
+            name="mail_change",
+        ),
     ]
 
 
@@ -72,6 +84,28 @@ def change_own_password_page(site: AdminSite, request: HttpRequest) -> HttpRespo
             update_session_auth_hash(request, user)
             messages.success(request, "Your password was changed. Other browsers were signed out.")
             return HttpResponseRedirect(reverse("admin:index"))
-    context = {**site.each_context(request), "title": "Change your password", "crumbs": (), "form": form}
-    context |= {"button": "Change password", "back": reverse("admin:index")}
+    words = {"title": "Change your password", "button": "Change password", "back": reverse("admin:index")}
+    return _form_page(site, request, form, words)
+
+
+def change_own_mail_page(site: AdminSite, request: HttpRequest) -> HttpResponse:
+    """Change the mail address of the own account, to which the notices of the profile go."""
+    user = cast("User", request.user)
+    back = reverse("admin:pools_user_change", args=[user.username])
+    form = OwnMailForm(forms.submitted_data(request), initial={"email": user.email})
+    if request.method == "POST" and form.is_valid():
+        email = form.cleaned_data["email"].strip()
+        try:
+            update_profile(actor=actor_of(request), email=email)
+        except DomainError as refusal:
+            form.add_errors(refusal)
+        else:
+            messages.success(request, f"Your mail address is {email} now." if email else "You have no mail address.")
+            return HttpResponseRedirect(back)
+    words = {"title": "Change your mail address", "button": "Save the address", "back": back}
+    return _form_page(site, request, form, words)
+
+
+def _form_page(site: AdminSite, request: HttpRequest, form: forms.ServiceForm, words: dict[str, str]) -> HttpResponse:
+    context = {**site.each_context(request), "crumbs": (), "form": form, **words}
     return TemplateResponse(request, "osmo/form.html", context, status=400 if form.errors else 200)

@@ -27,6 +27,15 @@ def unseal(sealed: str) -> str:
         raise UnreadableSecret("It was sealed with another OSMO_SECRET_KEY.") from error
 
 
+def is_sealed_with_present_key(sealed: str) -> bool:
+    """Whether the text can be read without the replaced keys."""
+    try:
+        _present_box().decrypt(sealed.encode())
+    except InvalidToken:
+        return False
+    return True
+
+
 def fingerprint(text: str) -> str:
     """A short text that identifies a secret and from which the secret cannot be computed."""
     return hashlib.blake2b(text.encode(), key=_key(settings.SECRET_KEY), digest_size=8).hexdigest()
@@ -34,8 +43,15 @@ def fingerprint(text: str) -> str:
 
 def _box() -> MultiFernet:
     """Encrypts with the present key; decrypts with replaced keys, too."""
-    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    return MultiFernet([Fernet(base64.urlsafe_b64encode(_key(secret))) for secret in secrets])
+    return MultiFernet([_present_box(), *map(_one_box, settings.SECRET_KEY_FALLBACKS)])
+
+
+def _present_box() -> Fernet:
+    return _one_box(settings.SECRET_KEY)
+
+
+def _one_box(secret: str | bytes) -> Fernet:
+    return Fernet(base64.urlsafe_b64encode(_key(secret)))
 
 
 def _key(secret: str | bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import secrets
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,8 @@ from typing import Any
 
 import jwt
 from django.conf import settings
+from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from pools.models import AccessToken
@@ -16,6 +19,7 @@ from pools.selectors.submission_path import find_valid_token
 
 ISSUER = "osmo-admin"
 JWT_LIFETIME = timedelta(minutes=5)
+LEEWAY_SECONDS = 5  # between the clocks of two machines
 SECRET_BYTES = 32  # 43 url-safe characters, the length that OSMO's own tokens have
 
 
@@ -34,6 +38,7 @@ def find_token(secret: str) -> AccessToken | None:
     return (
         AccessToken.objects.select_related("owner")
         .filter(digest=secret_digest(secret), expires_at__gt=timezone.now(), owner__is_active=True)
+        .filter(Q(identity=None) | Q(identity__valid_until__gt=Now()))
         .first()
     )
 
@@ -61,17 +66,27 @@ def issue_jwt(token: AccessToken) -> tuple[str, int]:
 def verify_jwt(encoded: str) -> AccessToken | None:
     """The token a JWT was issued for, if both are still valid."""
     try:
-        claims = jwt.decode(
-            encoded,
-            settings.SECRET_KEY,
-            algorithms=["HS256"],
-            audience=ISSUER,
-            issuer=ISSUER,
-            leeway=5,
-            options={"require": ["exp", "iat", "osmo_token_id"]},
-        )
+        claims = _signed_claims(encoded, settings.SECRET_KEY)
     except jwt.InvalidTokenError:
+        return None
+    if claims["exp"] <= datetime.now(UTC).timestamp() - LEEWAY_SECONDS:
         return None
     token_id = claims["osmo_token_id"]
     is_number = isinstance(token_id, int) and not isinstance(token_id, bool)
     return find_valid_token(token_id) if is_number else None
+
+
+@functools.lru_cache(maxsize=512)
+def _signed_claims(encoded: str, key: str) -> dict[str, Any]:
+    """The claims of a JWT that this key signed. A client sends the same JWT for minutes, and its signature stays
+    right; whether it has expired, and whether its token is revoked, is asked for each request. Raises
+    jwt.InvalidTokenError, which is not kept."""
+    return jwt.decode(
+        encoded,
+        key,
+        algorithms=["HS256"],
+        audience=ISSUER,
+        issuer=ISSUER,
+        leeway=LEEWAY_SECONDS,
+        options={"require": ["exp", "iat", "osmo_token_id"]},
+    )

@@ -9,6 +9,7 @@ from typing import Any
 
 import jwt
 import pytest
+import time_machine
 from django.test import Client, override_settings
 from django.utils import timezone
 
@@ -118,6 +119,14 @@ class TestSession:
         soon = timezone.now() + timedelta(seconds=60)
         answer = anonymous("POST", EXCHANGE, {"token": _secret(expires_at=soon)})
         assert answer.body["expires_at"] <= soon.timestamp()
+
+    def test_it_ends_although_its_signature_was_checked_before(self, anonymous: ApiCaller, settings: Any) -> None:
+        session = _session(_secret(), anonymous)
+        assert session("GET", WHO).status == 200
+        with time_machine.travel(timezone.now() + timedelta(minutes=5, seconds=6)):
+            assert session("GET", WHO).status == 401
+        settings.SECRET_KEY = "another-key-of-at-least-32-characters"
+        assert session("GET", WHO).status == 401
 
     def test_roles_are_those_of_now(self, anonymous: ApiCaller) -> None:
         session = _session(_secret(), anonymous)

@@ -214,3 +214,36 @@ class TestNames:
         with pytest.raises(ValidationError, match="follows from the name"):
             validate_password("doradora", dora)
         call_command("check")
+
+
+@pytest.mark.parametrize(
+    ("proxies", "peer", "forwarded", "expected"),
+    [
+        (0, "10.0.7.5", "203.0.113.9", "203.0.113.9"),
+        (0, "10.0.7.5", "forged, 203.0.113.9", "203.0.113.9"),
+        (0, "::ffff:10.0.7.5", "203.0.113.9", "203.0.113.9"),
+        (0, "10.0.7.5", "", "10.0.7.5"),
+        (0, "10.0.7.5", "nonsense", "10.0.7.5"),
+        (0, "10.0.7.6", "203.0.113.9", "10.0.7.6"),  # another client
+        (1, "10.0.0.1", "203.0.113.9, 10.0.7.5", "203.0.113.9"),
+        (1, "10.0.0.1", "10.0.7.5", "10.0.7.5"),
+        (1, "10.0.0.1", "203.0.113.9, 198.51.100.2", "198.51.100.2"),  # not through the gateway
+        (1, "10.0.7.5", "10.0.7.5, 198.51.100.2", "198.51.100.2"),
+        (1, "10.0.0.1", "", "10.0.0.1"),
+    ],
+)
+def test_a_gateway_names_its_caller(settings: Any, proxies: int, peer: str, forwarded: str, expected: str) -> None:
+    settings.OSMO = dataclasses.replace(settings.OSMO, proxy_count=proxies, gateways=["10.0.7.5/32", "2001:db8::/64"])
+    request = RequestFactory().get("/", REMOTE_ADDR=peer, HTTP_X_FORWARDED_FOR=forwarded)
+    assert client_address(request) == expected
+
+
+def test_wrong_tokens_count_against_the_caller_of_a_gateway(db: None, settings: Any) -> None:
+    def exchange(caller: str, gateway: str = "10.0.7.5") -> int:
+        browser = Client(REMOTE_ADDR=gateway, HTTP_X_FORWARDED_FOR=caller)
+        return int(browser.post("/api/auth/jwt/access_token", {"token": "x"}, "application/json").status_code)
+
+    settings.OSMO = dataclasses.replace(settings.OSMO, gateways=["10.0.7.5"])
+    assert [exchange("203.0.113.9") for _ in range(11)][-1] == 429
+    assert exchange("203.0.113.10") == 401
+    assert [exchange(f"203.0.113.{number}", "10.0.7.6") for number in range(20, 31)][-1] == 429  # no gateway

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from django.conf import settings
+from django.db import connection
+from django.db.models import Count, Sum
 from django.test import Client
+from django.utils import timezone
+from django_celery_beat.models import PeriodicTask
+from prometheus_client.parser import text_string_to_metric_families
 
 from osmo_admin import metrics
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
@@ -21,7 +28,11 @@ from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.subpools import delete_subpool
 from pools.services.users import create_user
 from scheduling.domain.priorities import Priority
+from scheduling.domain.wait_buckets import WAIT_BUCKETS
+from scheduling.models import Decision, Group, StartForecast
+from scheduling.services.forecasts import forecast_starts
 from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.identity.conftest import ApiCaller
 from tests.support import factories
 
@@ -45,6 +56,18 @@ def test_who_may(caller: Callers, roles: tuple[str, ...], status: int) -> None:
 def test_a_pool_admin_may_not(caller: Callers) -> None:
     factories.make_pool("team")
     assert _scrape(caller("bob", "osmo-team-admin").token)[0] == 403
+
+
+def test_the_text_is_that_of_the_library(caller: Callers) -> None:
+    factories.make_pool("team", 8, a=3)
+    token = caller("root", "osmo-admin").token
+    assert token is not None
+    text = Client().get("/metrics", headers={"Authorization": f"Bearer {issue_jwt(token)[0]}"}).content.decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    quota = families["osmo_leaf_quota_gpus"]
+    assert quota.type == "gauge" and quota.documentation.startswith("GPUs guaranteed to a leaf")
+    written = {(each.labels["pool"], each.labels["leaf"]): each.value for each in quota.samples}
+    assert written == {("team", "a"): 3.0, ("team", "_shared"): 5.0}
 
 
 def test_nobody_may_not(db: None) -> None:
@@ -130,10 +153,131 @@ class TestLedger:
     def test_the_same_few_queries_however_many_pools(
         self, admin: ApiCaller, django_assert_max_num_queries: Callable[..., object]
     ) -> None:
-        for number in range(8):
-            factories.make_pool(f"p{number}", 10, a=1, b=2)
-        with django_assert_max_num_queries(10):  # type: ignore[attr-defined]  # 5 of them are the login's
-            _scrape(admin.token)
+        def scrape_with_pools(first: int) -> int:
+            for number in range(first, first + 8):
+                factories.make_pool(f"p{number}", 10, a=1, b=2)
+            with django_assert_max_num_queries(30) as few:  # type: ignore[attr-defined]  # 5 of them are the login's
+                _scrape(admin.token)
+            return len(few)
+
+        scrape_with_pools(0)  # the first one in this process also fills caches
+        assert scrape_with_pools(8) == scrape_with_pools(16)
+
+
+class TestWork:
+    @pytest.fixture
+    def page(self, admin: ApiCaller) -> Callable[[], dict[str, float]]:
+        """The metrics as of now, of a pool `team` of 100 GPUs with a subpool of 30 on 200 GPUs."""
+        self.pool = factories.make_pool("team", 100, a=30)
+        self.bob = factories.make_user("bob", "osmo-team-user")
+        return lambda: _scrape(admin.token)[1]
+
+    def _run(self) -> None:
+        assert self.pool.backend_id is not None
+        reconcile_backend(self.pool.backend_id)
+
+    def test_what_waits(self, page: Callable[[], dict[str, float]]) -> None:
+        for name in ("one", "two", "three", "four", "five"):
+            factories.submit_workflow(self.bob, "team--a", gpus=8, name=name)
+        self._run()
+        Group.objects.filter(start_time__isnull=True).update(ready_at=timezone.now() - timedelta(hours=2))
+        found, labels = page(), 'leaf="a",pool="team",priority="NORMAL"'
+        assert found[f"osmo_waiting_gangs{{{labels}}}"] == 2
+        assert found[f"osmo_waiting_gpus{{{labels}}}"] == 16
+        assert 7_200 <= found[f"osmo_waiting_oldest_seconds{{{labels}}}"] < 7_260
+
+    def test_how_long_started_work_had_waited(self, page: Callable[[], dict[str, float]]) -> None:
+        labels = 'leaf="a",pool="team",priority="NORMAL"'
+        bounds = [*(f"{float(bound)}" for bound in WAIT_BUCKETS), "+Inf"]
+        names = [f'osmo_wait_seconds_bucket{{le="{bound}",{labels}}}' for bound in bounds]
+        waits = [0.5, 5, 100, 100, 10**7]
+        for number, seconds in enumerate(waits):
+            factories.submit_workflow(self.bob, "team--a", gpus=1, name=f"w{number}")
+            now = timezone.now()
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "UPDATE scheduling_group SET ready_at = %s, start_time = %s WHERE start_time IS NULL",
+                    [now - timedelta(seconds=seconds), None],
+                )
+                cursor.execute("UPDATE scheduling_group SET start_time = %s WHERE start_time IS NULL", [now])
+        found = page()
+        assert [found[name] for name in names] == [sum(w <= float(bound) for w in waits) for bound in bounds]
+        assert found[f"osmo_wait_seconds_count{{{labels}}}"] == len(waits)
+        assert found[f"osmo_wait_seconds_sum{{{labels}}}"] == pytest.approx(sum(waits))
+
+    def test_how_good_forecasts_of_starts_were(self, page: Callable[[], dict[str, float]]) -> None:
+        names = "osmo_forecast_coverage", "osmo_forecast_pinball"
+        assert not any(name in page() for name in names)  # no gang has a score yet
+        now = timezone.now()
+        common = {"backend_id": self.pool.backend_id, "made_at": now, "samples": 6, "first_made_at": now}
+        for wait, scored in ((30.0, now), (130.0, now), (None, now), (30.0, None)):  # never started; not scored
+            StartForecast.objects.create(
+                group_id=uuid4(), first_waits=[10.0, 20.0, 100.0], wait=wait, scored_at=scored, **common
+            )
+        found = page()
+        assert found["osmo_forecast_coverage"] == 0.5
+        # Of 30 s: 0.1 * 20, 0.5 * 10, 0.1 * 70; of 130 s: 0.1 * 120, 0.5 * 110, 0.9 * 30; a third of each sum.
+        assert found["osmo_forecast_pinball"] == pytest.approx((14 + 94) / 3 / 2)
+
+    def test_forecasts_are_scored_on_the_page_after_the_start(self, page: Callable[[], dict[str, float]]) -> None:
+        page()
+        first = factories.submit_workflow(self.bob, "team--a", gpus=28, name="first")
+        self._run()
+        factories.submit_workflow(self.bob, "team--a", gpus=8, name="second")
+        self._run()
+        forecast_starts()
+        cancel_workflow(actor=self.bob, name=first.name)
+        self._run()
+        forecast_starts()
+        assert page()["osmo_forecast_coverage"] in {0.0, 1.0}
+
+    def test_decisions_by_action(self, page: Callable[[], dict[str, float]]) -> None:
+        for number in range(25):
+            factories.submit_workflow(self.bob, "team", gpus=8, name=f"loose{number}", priority=Priority.LOW)
+        self._run()
+        for number in range(3):
+            factories.submit_workflow(self.bob, "team--a", gpus=8, name=f"firm{number}")
+        self._run()
+        found = page()
+
+        def decided(leaf: str, action: str) -> tuple[float, float]:
+            labels = f'action="{action}",leaf="{leaf}",pool="team"'
+            return found[f"osmo_decisions_total{{{labels}}}"], found[f"osmo_decision_gpus_total{{{labels}}}"]
+
+        rows = Decision.objects.values_list("action", "pool__subpool_name").annotate(Count("pk"), Sum("gpus"))
+        assert {(action, leaf or "_shared"): (count, gpus) for action, leaf, count, gpus in rows.order_by()} == {
+            (action, leaf): decided(leaf, action)
+            for action, leaf in (("start", "_shared"), ("start", "a"), ("reclaim", "_shared"))
+        }
+
+    def test_background_jobs(self, page: Callable[[], dict[str, float]]) -> None:
+        job = PeriodicTask.objects.get(name="Find silent clusters")
+        PeriodicTask.objects.filter(pk=job.pk).update(last_run_at=timezone.now() - timedelta(minutes=7))
+        found = page()
+        assert 420 <= found[f'osmo_job_seconds_since_run{{name="{job.name}"}}'] < 450
+        assert found[f'osmo_job_interval_seconds{{name="{job.name}"}}'] > 0
+
+    def test_capacity_and_promises(self, page: Callable[[], dict[str, float]]) -> None:
+        assert self.pool.backend is not None
+        found, name = page(), self.pool.backend.name
+        gpus = sum(self.pool.backend.nodes.values_list("gpus", flat=True))
+        assert found[f'osmo_backend_capacity_gpus{{backend="{name}"}}'] == gpus > 0
+        assert found[f'osmo_backend_promised_gpus{{backend="{name}"}}'] == 100
+
+    def test_names_of_kai(self, page: Callable[[], dict[str, float]]) -> None:
+        factories.submit_workflow(self.bob, "team--a", gpus=8, name="firm")
+        self._run()
+        found = page()
+        assert self.pool.backend is not None
+        top = f"osmo-pool-{self.pool.backend.namespace}-team"
+        values = {
+            queue: tuple(found[f'kai_queue_{name}{{queue_name="{queue}"}}'] for name in _KAI_NAMES)
+            for queue in (top, f"{top}--a", f"{top}---shared")
+        }
+        assert values == {top: (100, 8, 8), f"{top}--a": (30, 8, 8), f"{top}---shared": (70, 0, 0)}
+
+
+_KAI_NAMES = ("deserved_gpus", "allocated_gpus", "fair_share_gpu")
 
 
 def test_several_processes_answer_together(

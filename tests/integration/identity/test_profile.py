@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry, SignOnIdentity, User
 from pools.services.subpools import delete_subpool
 from tests.integration.identity.conftest import ApiCaller
 from tests.support import factories
@@ -31,6 +32,7 @@ class TestRead:
             "email_notification": False,
             "slack_notification": False,
             "pool": None,
+            "email": "",
         }
         assert answer["roles"] == ["osmo-team-user"]
         assert answer["pools"] == ["team", "team--a", "team--b"]
@@ -74,6 +76,44 @@ class TestWrite:
         bob("POST", ADDRESS, {"pool": "team--a"})
         delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
         assert bob("GET", ADDRESS).body["profile"]["pool"] is None
+
+    def test_mail_address(self, caller: Callers) -> None:
+        bob = caller("bob")
+        assert bob("POST", ADDRESS, {"email": "bob@example.com"}).status == 200
+        assert bob("GET", ADDRESS).body["profile"]["email"] == "bob@example.com"
+        assert bob("POST", ADDRESS, {"email_notification": True}).status == 200
+        assert bob("GET", ADDRESS).body["profile"]["email"] == "bob@example.com"
+        entry = AuditEntry.objects.filter(action="user.updated").order_by("id").first()
+        assert entry is not None
+        assert entry.actor == "bob"
+        assert bob("POST", ADDRESS, {"email": ""}).status == 200
+        assert bob("GET", ADDRESS).body["profile"]["email"] == ""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "bob",
+            "bob@",
+            "bob@example.com, eve@example.com",
+            "bob@example.com\n",
+            f"{'b' * 250}@example.com",
+            "a@b.example/general/c@b.example",
+            "@bob@example.com",
+        ],
+    )
+    def test_no_mail_address(self, caller: Callers, text: str) -> None:
+        bob = caller("bob")
+        answer = bob("POST", ADDRESS, {"email": text})
+        assert (answer.status, answer.body["details"][0]["path"]) == (400, "email")
+        assert bob("GET", ADDRESS).body["profile"]["email"] == ""
+
+    def test_the_address_of_an_identity_provider_stays(self, caller: Callers) -> None:
+        bob = caller("bob")
+        user = User.objects.get(username="bob")
+        SignOnIdentity.objects.create(user=user, provider="corp", issuer="https://corp.example", subject="s-1")
+        answer = bob("POST", ADDRESS, {"email": "bob@example.com"})
+        assert (answer.status, answer.body["details"][0]["code"]) == (409, "address_of_provider")
+        assert "identity provider corp" in answer.body["message"]
 
     def test_notifications(self, caller: Callers) -> None:
         bob = caller("bob")

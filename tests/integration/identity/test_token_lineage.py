@@ -175,7 +175,8 @@ class TestNumber:
         AccessToken.objects.create(owner=alice.token.owner, name="old", digest="0", expires_at=timezone.now())  # type: ignore[union-attr]
         assert alice("POST", f"{MINE}/three").status == 200
         answer = alice("POST", f"{MINE}/four")
-        assert (answer.status, answer.body["details"][0]["code"]) == (409, "too_many_tokens")
+        assert (answer.status, answer.body["details"][0]["code"]) == (429, "too_many_tokens")
+        assert "Retry-After" not in answer.headers
         assert "3 access tokens (1 of them expired); at most 3" in answer.body["message"]
         alice("DELETE", f"{MINE}/old")
         assert alice("POST", f"{MINE}/four").status == 200

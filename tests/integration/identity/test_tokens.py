@@ -29,6 +29,11 @@ def _exchange(secret: str) -> dict[str, Any]:
     return dict(answer.body)
 
 
+def _last_used(bob: ApiCaller) -> Any:
+    (listed,) = [row for row in bob("GET", MINE).body if row["token_name"] == "ci"]
+    return listed["last_used_at"]
+
+
 @pytest.fixture
 def bob(caller: Callers) -> ApiCaller:
     """Somebody with two roles."""
@@ -49,6 +54,21 @@ class TestMaking:
         assert listed["expires_at"].startswith(_day(31))
         assert "Z" not in listed["expires_at"]
         assert answer.body not in str(bob("GET", MINE).body)
+
+    def test_it_says_when_it_was_last_used(self, bob: ApiCaller) -> None:
+        secret = bob("POST", f"{MINE}/ci").body
+        assert _last_used(bob) is None
+        entries = AuditEntry.objects.count()
+        _exchange(secret)
+        used = _last_used(bob)
+        assert used is not None
+        _exchange(secret)
+        assert _last_used(bob) == used, "to the minute"
+        earlier = AccessToken.objects.get(name="ci").last_used_at - timedelta(minutes=2)  # type: ignore[operator]
+        AccessToken.objects.filter(name="ci").update(last_used_at=earlier)
+        _exchange(secret)
+        assert _last_used(bob) >= used
+        assert AuditEntry.objects.count() == entries, "a use is no change of the configuration"
 
     def test_a_body_of_length_zero_with_a_content_type_is_fine(self, bob: ApiCaller) -> None:
         assert bob("POST", f"{MINE}/ci").status == 200

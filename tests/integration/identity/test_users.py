@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pools.domain.roles import SYSTEM
-from pools.models import AuditEntry, User
+from pools.models import AuditEntry, NoticeTarget, User
 from pools.services.users import create_user
 from tests.integration.identity.conftest import ApiCaller
 from tests.support import factories
@@ -212,3 +212,22 @@ class TestRemoving:
         answer = admin("DELETE", f"{USERS}/bob?dry_run=True").body
         assert (answer["before"]["id"], answer["after"]) == ("bob", None)
         assert admin("GET", f"{USERS}/bob").status == 200
+
+
+def test_a_new_person_of_a_removed_name_does_not_inherit_address_and_targets_of_notices(
+    caller: Callers, admin: ApiCaller
+) -> None:
+    factories.make_pool("team", 10)
+    bob = caller("bob", "osmo-team-user")
+    first = User.objects.get(username="bob")
+    factories.submit_workflow(first.as_actor(), "team", 1, name="work")
+    settings = {"email": "bob@example.com", "email_notification": True, "slack_notification": True, "pool": "team"}
+    assert bob("POST", "/api/profile/settings", settings).status == 200
+    NoticeTarget.objects.create(name="ci", user=first, channel="webhook", sealed_address="x")
+    assert admin("DELETE", f"{USERS}/bob").status == 200
+    create_user(actor=SYSTEM, username="bob", roles=["osmo-team-user"])
+    again = User.objects.get(username="bob")
+    assert again.pk == first.pk, "the row stays, because recorded work refers to it"
+    assert (again.email, again.default_pool) == ("", "")
+    assert (again.email_notification, again.slack_notification) == (False, False)
+    assert not NoticeTarget.objects.filter(user=again).exists()

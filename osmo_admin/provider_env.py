@@ -1,0 +1,148 @@
+"""The settings of identity providers and directories: those of `corp` begin with `OSMO_SSO_CORP_` or
+`OSMO_LDAP_CORP_`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from environs import Env as Reader
+from environs import EnvError, ValidationError, validate
+
+from pools.domain.sign_on import LdapDirectory, OpenIdProvider, SignOnProvider, SyncMode, parse_role_map
+
+_PROVIDER_NAME = re.compile("[a-z][a-z0-9]{0,30}")
+_ATTRIBUTE = re.compile("[A-Za-z][A-Za-z0-9-]{0,62}")
+
+
+def read_all_providers(read: Reader) -> tuple[SignOnProvider, ...]:
+    """The identity providers of `OSMO_SSO` and the directories of `OSMO_LDAP`. Raises EnvError with the variable's
+    name."""
+    providers: list[str] = read.list("OSMO_SSO", [], validate=are_provider_names)
+    directories: list[str] = read.list("OSMO_LDAP", [], validate=[are_provider_names, _has_ldap])
+    if both := sorted(set(providers) & set(directories)):
+        raise EnvError(f"OSMO_LDAP: {both[0]} is the name of an identity provider in OSMO_SSO, too; names differ.")
+    return (*read_providers(read, providers), *read_directories(read, directories))
+
+
+def read_providers(read: Reader, names: Sequence[str]) -> tuple[OpenIdProvider, ...]:
+    """The providers of these names. Raises EnvError with the variable's name."""
+    return tuple(_read_provider(read, name) for name in names)
+
+
+def read_directories(read: Reader, names: Sequence[str]) -> tuple[LdapDirectory, ...]:
+    """The directories of these names. Raises EnvError with the variable's name."""
+    return tuple(_read_directory(read, name) for name in names)
+
+
+def setting_prefix(provider: SignOnProvider) -> str:
+    """The beginning of the names of a provider's settings."""
+    return f"OSMO_{'LDAP' if isinstance(provider, LdapDirectory) else 'SSO'}_{provider.name.upper()}_"
+
+
+def _read_provider(read: Reader, name: str) -> OpenIdProvider:
+    prefix = f"OSMO_SSO_{name.upper()}_"
+    with read.prefixed(prefix):
+        return OpenIdProvider(
+            name=name,
+            title=read.str("TITLE", name),
+            issuer=read.str("ISSUER"),
+            client_id=read.str("CLIENT_ID"),
+            client_secret=_read_secret(read, prefix, "CLIENT_SECRET"),
+            scopes=tuple(dict.fromkeys(["openid", *read.list("SCOPES", ["profile", "email", "offline_access"])])),
+            username_claim=read.str("USERNAME_CLAIM", "preferred_username"),
+            groups_claim=read.str("GROUPS_CLAIM", "groups"),
+            **_read_common(read),
+        )
+
+
+def _read_directory(read: Reader, name: str) -> LdapDirectory:
+    prefix = f"OSMO_LDAP_{name.upper()}_"
+    with read.prefixed(prefix):
+        return LdapDirectory(
+            name=name,
+            title=read.str("TITLE", name),
+            issuer=f"ldap:{name}",
+            urls=_read_texts(read, "URLS"),
+            ca_file=read.str("CA_FILE", ""),
+            ca_text=read.str("CA", ""),
+            is_encrypted=not read.bool("UNENCRYPTED", False),
+            bind_dn=read.str("BIND_DN", ""),
+            bind_password=_read_secret(read, prefix, "BIND_PASSWORD"),
+            user_base=read.str("USER_BASE"),
+            user_filter=read.str("USER_FILTER", "(objectClass=person)"),
+            login_attributes=tuple(read.list("LOGIN_ATTRIBUTES", ["uid"], validate=_are_attributes)),
+            username_attribute=read.str("USERNAME_ATTRIBUTE", "uid", validate=_is_attribute),
+            id_attribute=read.str("ID_ATTRIBUTE", "entryUUID", validate=_is_attribute),
+            mail_attribute=read.str("MAIL_ATTRIBUTE", "mail", validate=_is_attribute_or_none),
+            group_base=read.str("GROUP_BASE", ""),
+            group_filter=read.str("GROUP_FILTER", "(member={dn})"),
+            group_attribute=read.str("GROUP_ATTRIBUTE", "cn", validate=_is_attribute),
+            **_read_common(read),
+        )
+
+
+def _read_texts(read: Reader, name: str) -> tuple[str, ...]:
+    found: list[str] = read.list(name)
+    return tuple(each.strip() for each in found)
+
+
+def _read_common(read: Reader) -> dict[str, Any]:
+    """The settings of both kinds."""
+    return {
+        "sync": SyncMode(read.str("SYNC", SyncMode.FORCE.value, validate=validate.OneOf([*SyncMode]))),
+        "roles_by_group": parse_role_map(read.list("ROLES", [], delimiter=";", validate=_is_role_map)),
+        "groups_are_roles": read.bool("GROUPS_ARE_ROLES", False),
+        "allowed_groups": frozenset(read.list("ALLOWED_GROUPS", [], delimiter=";")),
+        "session_seconds": round(
+            3600 * read.float("SESSION_HOURS", 12.0, validate=validate.Range(min=0.1, max=24 * 31))
+        ),
+    }
+
+
+def _read_secret(read: Reader, prefix: str, name: str) -> str:
+    file = read.path(f"{name}_FILE", None)
+    if file is None:
+        return str(read.str(name, ""))
+    try:
+        return str(file.read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvError(f"{prefix}{name}_FILE: the file {file} cannot be read: {error}.") from error
+
+
+def are_provider_names(names: list[str]) -> None:
+    """Raises ValidationError."""
+    wrong = [name for name in names if not _PROVIDER_NAME.fullmatch(name)]
+    if wrong or len(set(names)) < len(names):
+        raise ValidationError("Different names are expected, separated by commas: small letters and digits, as corp.")
+
+
+def _has_ldap(names: list[str]) -> None:
+    if names and find_spec("ldap3") is None:
+        raise ValidationError("Directories need the extra ldap: pip install 'osmo-admin[ldap]'.")
+
+
+def _is_attribute(text: str) -> None:
+    if not _ATTRIBUTE.fullmatch(text):
+        raise ValidationError(f"The name of an attribute is expected, as uid ({text!r} is none).")
+
+
+def _is_attribute_or_none(text: str) -> None:
+    if text:
+        _is_attribute(text)
+
+
+def _are_attributes(names: list[str]) -> None:
+    if not names:
+        raise ValidationError("At least one attribute is expected, as uid.")
+    for name in names:
+        _is_attribute(name)
+
+
+def _is_role_map(entries: list[str]) -> None:
+    try:
+        parse_role_map(entries)
+    except ValueError as error:
+        raise ValidationError(f"GROUP=ROLE, separated by ';', is expected: {error}.") from error

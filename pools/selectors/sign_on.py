@@ -1,0 +1,91 @@
+"""Sign-ons through identity providers that are valid now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.conf import settings
+from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q, Subquery, Sum
+from django.db.models.functions import Now
+
+from pools.domain.sign_on import SignOnProvider, SyncMode
+from pools.models import SignOnIdentity, User
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityRow:
+    """An account at a provider for a page or an answer. `sync` is None when the provider is no longer configured."""
+
+    provider: str
+    title: str
+    username: str
+    groups: Sequence[str]
+    sync: SyncMode | None
+    signed_on_at: datetime
+    checked_at: datetime
+    is_valid: bool
+
+
+def sign_on_providers() -> tuple[SignOnProvider, ...]:
+    """The providers and directories of the operator's settings."""
+    found: tuple[SignOnProvider, ...] = settings.OSMO.sign_on_providers
+    return found
+
+
+def identity_rows(user: User) -> list[IdentityRow]:
+    """The accounts of a user at providers."""
+    known = {provider.name: provider for provider in sign_on_providers()}
+    rows = (
+        SignOnIdentity.objects.filter(user=user)
+        .order_by("provider")
+        .annotate(is_valid=ExpressionWrapper(Q(valid_until__gt=Now()), output_field=BooleanField()))
+    )
+    return [
+        IdentityRow(
+            provider=row.provider,
+            title=known[row.provider].title if row.provider in known else row.provider,
+            username=row.username or row.subject,
+            groups=row.groups,
+            sync=known[row.provider].sync if row.provider in known else None,
+            signed_on_at=row.signed_on_at,
+            checked_at=row.checked_at,
+            is_valid=row.is_valid,
+        )
+        for row in rows
+    ]
+
+
+def linkable_providers(user: User) -> list[SignOnProvider]:
+    """The providers with which a user is not linked."""
+    if not (providers := sign_on_providers()):
+        return []
+    linked = set(SignOnIdentity.objects.filter(user=user).values_list("provider", flat=True))
+    return [provider for provider in providers if provider.name not in linked]
+
+
+def find_signed_on_user(user_id: int) -> User | None:
+    """The user of a browser session that began at a provider, in one query; None when no sign-on of the user is valid.
+    The session is compared with the epoch, so one that ended early stays ended."""
+    rows = SignOnIdentity.objects.filter(user=OuterRef("pk"))
+    epochs = rows.order_by().values("user").annotate(total=Sum("epoch")).values("total")
+    found = (
+        User.objects.filter(pk=user_id, is_active=True)
+        .filter(Exists(rows.filter(valid_until__gt=Now())))
+        .annotate(epochs=Subquery(epochs))
+        .first()
+    )
+    if found is not None:
+        found.sign_on_epoch = found.epochs
+    return found
+
+
+def sign_on_epoch(user: User) -> int:
+    """The sum of the epochs of the user's identities."""
+    return SignOnIdentity.objects.filter(user=user).aggregate(total=Sum("epoch"))["total"] or 0
+
+
+def current_identity(user: User) -> SignOnIdentity | None:
+    """The identity with which the user has signed on last, if that is still valid."""
+    return SignOnIdentity.objects.filter(user=user, valid_until__gt=Now()).order_by("-signed_on_at").first()

@@ -1,0 +1,131 @@
+"""The rotation of the secret key: nothing that was sealed is lost, and at its end nothing needs the former key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from django.db import models
+from typer.testing import CliRunner
+
+from osmo_admin.cli.server import app
+from osmo_admin.ops import keys
+from osmo_admin.ops.data_directory import DataDirectory
+from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry, KubernetesSettings
+from pools.security.sealing import UnreadableSecret, unseal
+from pools.services.backends import put_backend
+from pools.services.secret_key import SEALED_FIELDS, list_sealed_with_former_keys, seal_again
+
+FORMER, PRESENT = "former-" + "0123456789" * 5, "present-" + "0123456789" * 5
+KUBECONFIG = json.dumps(
+    {
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "https://cluster.example:6443"}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    }
+)  # fmt: skip
+
+
+@pytest.fixture
+def sealed(db: None, settings: object) -> KubernetesSettings:
+    """A kubeconfig that was sealed with the former key; the present key is another one."""
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = FORMER, []  # type: ignore[attr-defined]
+    put_backend(actor=SYSTEM, name="prod", body={"type": "kubernetes", "namespace": "ns", "kubeconfig": KUBECONFIG})
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = PRESENT, [FORMER]  # type: ignore[attr-defined]
+    return KubernetesSettings.objects.get()
+
+
+def test_everything_is_sealed_again_and_the_former_key_is_of_no_use(
+    sealed: KubernetesSettings, settings: object
+) -> None:
+    assert list_sealed_with_former_keys() == [f"kubernetes settings {sealed.pk}"]
+    done = seal_again(actor=SYSTEM)
+    assert (done.sealed, done.present, done.unreadable) == (1, 0, ())
+    assert list_sealed_with_former_keys() == []
+    settings.SECRET_KEY_FALLBACKS = []  # type: ignore[attr-defined]
+    row = KubernetesSettings.objects.get()
+    assert unseal(row.sealed_kubeconfig) == KUBECONFIG
+    assert row.credential_mark != sealed.credential_mark
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = FORMER, []  # type: ignore[attr-defined]
+    with pytest.raises(UnreadableSecret):
+        unseal(row.sealed_kubeconfig)
+    entry = AuditEntry.objects.filter(object="backend/prod").latest("id")
+    assert entry.description == "sealed with the new secret key"
+    assert "sealed_kubeconfig" not in entry.after
+
+
+def test_it_may_be_repeated(sealed: KubernetesSettings) -> None:
+    seal_again(actor=SYSTEM)
+    count = AuditEntry.objects.count()
+    done = seal_again(actor=SYSTEM)
+    assert (done.sealed, done.present) == (0, 1)
+    assert AuditEntry.objects.count() == count
+
+
+def test_what_no_key_reads_is_named_and_left_alone(sealed: KubernetesSettings, settings: object) -> None:
+    settings.SECRET_KEY_FALLBACKS = []  # type: ignore[attr-defined]
+    done = seal_again(actor=SYSTEM)
+    assert done.unreadable == (f"kubernetes settings {sealed.pk}",)
+    assert KubernetesSettings.objects.get().sealed_kubeconfig == sealed.sealed_kubeconfig
+
+
+def test_each_service_that_seals_has_its_columns_in_the_list() -> None:
+    root = Path(__file__).parents[3]
+    callers = {
+        path.relative_to(root).as_posix()
+        for package in ("pools", "scheduling", "osmo_admin")
+        for path in (root / package).rglob("*.py")
+        if "import" in (text := path.read_text()) and ("seal(" in text.replace("unseal(", ""))
+    } - {"pools/security/sealing.py", "pools/services/secret_key.py", "osmo_admin/cli/server_commands/secret_key.py"}
+    assert callers == {
+        "pools/services/cluster_credentials.py",
+        "pools/services/notice_targets.py",
+        "pools/services/sign_on.py",
+    }, "a service that seals something needs its column in SEALED_FIELDS, and its name here"
+    assert all(isinstance(model._meta.get_field(field), models.TextField) for model, field in SEALED_FIELDS)
+
+
+class TestDataDirectory:
+    """The key of an installation that `osmo-admin up` runs."""
+
+    @pytest.fixture
+    def data(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataDirectory:
+        monkeypatch.delenv("OSMO_SECRET_KEY", raising=False)
+        data = DataDirectory.open(tmp_path / "data")
+        data.prepare()
+        return data
+
+    def test_a_new_key_keeps_the_former_one(self, data: DataDirectory) -> None:
+        former = keys.load_secret_key(data)
+        done = CliRunner().invoke(app, ["key", "new", "--data-dir", str(data.root)])
+        assert done.exit_code == 0, done.output
+        assert "Restart OSMO Admin, then run: osmo-admin key seal" in done.output
+        assert keys.load_secret_key(data) not in (former, "")
+        assert keys.load_former_keys(data) == [former]
+        assert former not in done.output
+        assert data.secrets.stat().st_mode & 0o777 == 0o600
+        assert keys.forget_former_keys(data) == 1
+        assert keys.load_former_keys(data) == []
+
+    def test_a_directory_without_a_key_is_refused(self, data: DataDirectory) -> None:
+        done = CliRunner().invoke(app, ["key", "new", "--data-dir", str(data.root)])
+        assert done.exit_code == 1
+        assert "has no secret key" in str(done.output)
+
+    def test_without_former_keys_there_is_nothing_to_forget(self, data: DataDirectory) -> None:
+        keys.load_secret_key(data)
+        done = CliRunner().invoke(app, ["key", "forget", "--data-dir", str(data.root)])
+        assert done.exit_code == 1
+        assert "has no former keys" in str(done.output)
+
+    def test_a_key_from_outside_is_printed_and_not_stored(
+        self, data: DataDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OSMO_SECRET_KEY", "set-from-outside")
+        done = CliRunner().invoke(app, ["key", "new", "--data-dir", str(data.root)])
+        assert done.exit_code == 0
+        assert len(done.stdout.splitlines()[0]) == 64
+        assert not data.secrets.exists()
