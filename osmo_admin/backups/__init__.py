@@ -1,0 +1,1 @@
+"""Backup and restore: files, the dump of a running installation, and the way back."""

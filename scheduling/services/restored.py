@@ -1,0 +1,67 @@
+"""What a restored database has to forget: the transactions of its former server, and perhaps its clusters."""
+
+from __future__ import annotations
+
+from django.db import connection, transaction
+from django.db.models import Max, Min
+from psycopg import sql
+
+from pools.domain.cluster_config import FILE
+from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry, KubernetesSettings, NoticeProgress, NoticeTarget
+from pools.transactions import change
+from scheduling.models import BackendSchedulingState, UsageProgress
+
+FIRST_TRANSACTION = "3"
+"""The oldest number that PostgreSQL gives to a transaction; every server is past it."""
+
+NO_CREDENTIAL = "restored-without-credentials"
+"""The name of a kubeconfig file that does not exist; the message of the backend shows it."""
+
+
+def forget_other_server() -> None:
+    """Forget the numbers of transactions of the server on which the backup was made. Called as the owner.
+
+    Another server counts from the beginning. Entries of the audit trail with larger numbers would be hidden from the
+    event stream as if they were not final yet, new work would not be found by what was planned there, and the hours of
+    the record of use would wait for transactions that never end. All entries get one number; their ids keep the order.
+    """
+    table = AuditEntry._meta.db_table
+    with transaction.atomic(), connection.cursor() as cursor:
+        told = _last_told_entry()
+        cursor.execute(sql.SQL("ALTER TABLE {} DISABLE TRIGGER USER").format(sql.Identifier(table)))
+        cursor.execute(
+            sql.SQL("UPDATE {} SET transaction = %s::text::xid8").format(sql.Identifier(table)), [FIRST_TRANSACTION]
+        )
+        cursor.execute(sql.SQL("ALTER TABLE {} ENABLE TRIGGER USER").format(sql.Identifier(table)))
+        BackendSchedulingState.objects.all().delete()
+        UsageProgress.objects.update(pending_until=None, horizon=None)
+        NoticeProgress.objects.update(transaction=FIRST_TRANSACTION, entry=told, claimed_until=None)
+
+
+def _last_told_entry() -> int:
+    """The id of the entry before the first one of which no notices were made. A few later ones may have been told
+    already; they have their notices, so they are not told again."""
+    newest = AuditEntry.objects.aggregate(last=Max("pk"))["last"] or 0
+    progress = NoticeProgress.objects.first()
+    if progress is None:
+        return int(newest)
+    rows = AuditEntry.objects.filter(transaction__gte=progress.transaction)
+    first = rows.exclude(transaction=progress.transaction, pk__lte=progress.entry).aggregate(first=Min("pk"))["first"]
+    return int(newest if first is None else first - 1)
+
+
+def forget_credentials() -> list[str]:
+    """Remove the credentials of all clusters and switch the targets of notices off, so that a copy cannot work beside
+    the original; returns the names of the backends. Queues are not written either until an admin sends a credential
+    and a sync mode."""
+    with change(actor=SYSTEM, description="restored from a backup as a copy"):
+        found = list(KubernetesSettings.objects.select_related("backend").order_by("backend__name"))
+        for row in found:
+            row.access, row.kubeconfig_file, row.sync_mode = FILE, NO_CREDENTIAL, KubernetesSettings.Sync.OFF
+            row.sealed_kubeconfig = row.credential_mark = row.context = row.server = ""
+            row.save()
+        NoticeTarget.objects.filter(is_enabled=True).update(
+            is_enabled=False, off_reason="This installation is a copy, restored from a backup."
+        )
+    return [row.backend.name for row in found]
