@@ -25,6 +25,7 @@ from pools.permissions import unknown_pool
 from pools.selectors.backend_capacity import read_capacities
 from pools.selectors.pool_balance import read_balances
 from pools.selectors.quota_facts import cohort_roots, read_admission_tree
+from pools.services.approval_check import require_no_approvals
 from pools.services.config_history import record_revision
 from pools.services.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
 from pools.services.users import create_pool_roles
@@ -96,6 +97,7 @@ def write_pools(
     for each in desired:
         faults += _pool_violations(each, facts.get(each.row.pk) if each.row else None, backends)
     raise_violations(faults)
+    require_no_approvals([(each.row, each.settings, each.path) for each in desired if each.row is not None])
     return _write(desired, facts, backends)
 
 
@@ -131,7 +133,7 @@ def _pool_violations(
     backend = backends.get(desired.settings.backend)
     if backend is None and desired.settings.backend:
         message = (
-            f"There is no backend {desired.settings.backend[:60]!r}. osmo-admin makes one with "
+            f"There is no cluster {desired.settings.backend[:60]!r}. osmo-admin makes one with "
             "PUT /api/configs/backend."
         )
         yield Violation(f"{at}backend", "unknown_backend", message)
@@ -151,7 +153,7 @@ def _pool_violations(
 
 def _move_violations(desired: _DesiredPool, facts: PoolBalance, backend: Backend, path: str) -> Iterator[Violation]:
     """A pool moves to another backend only without work, and where all its queues have names."""
-    if live := live_work_violation(facts, path, f"it cannot move to backend {backend.name}"):
+    if live := live_work_violation(facts, path, f"it cannot move to cluster {backend.name}"):
         yield live
     yield from names.short_name_violations(desired.name, namespace=backend.namespace, parent=None, path=path)
     for part in facts.subpools:

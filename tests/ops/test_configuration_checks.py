@@ -11,10 +11,18 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from osmo_admin import checks
+from osmo_admin.env import PasswordLogin
 from osmo_admin.ops import process_commands
+from pools.domain.sign_on import OpenIdProvider
 from tests.support.services import ROOT
 from tests.support.stack import SECRET_KEY
 from tests.support.up import clean_env
+
+
+def provider(issuer: str, **changes: Any) -> OpenIdProvider:
+    """An identity provider with a role for one group."""
+    roles = {"admins": frozenset({"osmo-admin"})}
+    return dataclasses.replace(OpenIdProvider("corp", "Corp", issuer, "osmo", "x", roles_by_group=roles), **changes)
 
 
 def check_ids(settings: Any, **env: Any) -> set[str]:
@@ -25,6 +33,7 @@ def check_ids(settings: Any, **env: Any) -> set[str]:
         checks.check_dev_login,
         checks.check_debug,
         checks.check_addresses,
+        checks.check_sign_on,
         checks.check_durations,
         checks.check_private_files,
     )
@@ -46,6 +55,9 @@ def test_the_configuration_of_the_tests_is_clean(settings: Any) -> None:
         ({"public_url": "https://osmo.example", "secure": False}, "osmo.W009"),
         ({"debug": True, "secure": True, "public_url": "https://osmo.example"}, "osmo.E010"),
         ({"lock_timeout_ms": 60_000}, "osmo.W006"),
+        ({"sign_on_providers": (provider("http://corp.example"),)}, "osmo.E012"),
+        ({"sign_on_providers": (provider("https://corp.example", roles_by_group={}),)}, "osmo.E013"),
+        ({"password_login": PasswordLogin.ADMINS}, "osmo.E014"),
     ],
     ids=[
         "dev and secure",
@@ -55,6 +67,9 @@ def test_the_configuration_of_the_tests_is_clean(settings: Any) -> None:
         "https and not secure",
         "debug and secure",
         "lock",
+        "an issuer that can be forged",
+        "no group has a role",
+        "nobody can log in",
     ],
 )
 def test_one_mistake_one_message(env: dict[str, Any], id_: str, settings: Any) -> None:

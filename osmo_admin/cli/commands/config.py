@@ -10,10 +10,19 @@ import typer
 
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
+from osmo_admin.cli.commands.approval import approval_query, requested_text
 from osmo_admin.cli.config_difference import UNCHANGED, find_changes
 from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
-from osmo_admin.cli.options import DescriptionOption, LimitOption, OffsetOption, OrderOption, SortOrder, TagsOption
+from osmo_admin.cli.options import (
+    DescriptionOption,
+    LimitOption,
+    OffsetOption,
+    OrderOption,
+    RequestApprovalOption,
+    SortOrder,
+    TagsOption,
+)
 from osmo_admin.cli.output import confirm, print_answer, serialize
 from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
 from osmo_admin.cli.tables import AnswerPart, build_table
@@ -89,6 +98,7 @@ def update(
     ] = "-",
     description: DescriptionOption = None,
     tags: TagsOption = None,
+    request_approval: RequestApprovalOption = False,
 ) -> None:
     """Change a configuration to the values of a file. With NAME, values that the file leaves out stay.
 
@@ -108,12 +118,16 @@ def update(
             return
     body = {key: payload} if key else payload
     answer = http.send_change(
-        method, address, query=session.dry_run_query, body=_add_description(body, description, tags)
+        method,
+        address,
+        query=approval_query(session, request_approval),
+        body=_add_description(body, description, tags),
     )
     if session.dry_run:
         show_effect(session, answer)
     else:
-        print_answer(session, answer, lambda: f"Successfully updated {kind} config{f' {name}' if name else ''}.")
+        done = f"Successfully updated {kind} config{f' {name}' if name else ''}."
+        print_answer(session, answer, lambda: requested_text(answer) or done)
     if method == "PUT" and name is None:
         will = "would replace" if session.dry_run else "replaced"
         print_warning(f"This {will} the whole configuration of {', '.join(payload)}. To change a part: name the pool.")
@@ -161,17 +175,20 @@ def delete(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the object.")],
     description: DescriptionOption = None,
     tags: TagsOption = None,
+    request_approval: RequestApprovalOption = False,
 ) -> None:
     """Delete a pool (a pool with history is archived instead)."""
     kind = config.upper()
     confirm(session, f"Delete {kind} {name}?")
     body = _add_description({}, description, tags)
     address = url_path("api", "configs", kind.lower(), name)
-    answer = session.http().send_change("DELETE", address, query=session.dry_run_query, body=body or None)
+    answer = session.http().send_change(
+        "DELETE", address, query=approval_query(session, request_approval), body=body or None
+    )
     if session.dry_run:
         show_effect(session, answer)
     else:
-        print_answer(session, answer, lambda: f'Successfully deleted {kind} config "{name}".')
+        print_answer(session, answer, lambda: requested_text(answer) or f'Successfully deleted {kind} config "{name}".')
 
 
 @client_command(app, "history")

@@ -1,0 +1,276 @@
+"""The one form of each object in a file: the JSON of its API without values that equal their defaults.
+
+Two objects are equal if and only if their forms are. A file may spell defaults out; reading it leaves them out again,
+so an export is the same text whatever its installation was made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from pools.domain import cluster_config
+from pools.domain.amounts import DEFAULT_FLAVOR
+from pools.domain.backend_config import (
+    DEFAULT_CPU,
+    DEFAULT_MEMORY,
+    DEFAULT_STORAGE,
+    SIMULATED,
+    BackendSpec,
+    NodeSpec,
+    parse_backend,
+)
+from pools.domain.byte_sizes import exact_size_text
+from pools.domain.cluster_config import KUBECONFIG, KUBERNETES, ClusterSpec
+from pools.domain.cohort_config import CohortSettings, parse_cohort
+from pools.domain.cohort_config import editable_body as cohort_json
+from pools.domain.errors import Violation
+from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
+from pools.domain.ownership import OwnedKind, OwnerKind
+from pools.domain.platforms import DEFAULT_PLATFORM
+from pools.domain.pool_config import EDITABLE_KEYS, PoolSettings, parse_pool
+from pools.domain.quota.pool_balance import MAX_GPUS
+from pools.domain.structured_input.fields import FieldReader
+from pools.models.backend import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
+
+Body = Mapping[str, Any]
+SUBPOOLS: Final = "subpools"
+SUBPOOLS_OWNER: Final = "subpools_owner"
+USERS: Final = "users"
+DRAIN_INTERVAL: Final = "subpool_drain_interval_minutes"
+MAX_RETRY: Final = "max_retry_per_task"
+SETTINGS_DEFAULTS: Final = {DRAIN_INTERVAL: 15, MAX_RETRY: 0}
+SETTINGS_RANGES: Final = {DRAIN_INTERVAL: (1, 10_080), MAX_RETRY: (0, 100)}
+DEFAULT_NAMESPACE: Final = "default"
+POLICY_DEFAULTS: Final[dict[str, int | None]] = {"reserve_after": DEFAULT_RESERVE_AFTER, "ageing": DEFAULT_AGEING}
+CLUSTER_DEFAULTS: Final = {
+    "kubeconfig_file": "",
+    "context": "",
+    "scheduler_name": cluster_config.SCHEDULER,
+    "node_pool_key": cluster_config.NODE_POOL_KEY,
+    "node_pool": "",
+    "sync_mode": cluster_config.APPLY,
+}
+_NODE_DEFAULTS: Final = {
+    "cpu": DEFAULT_CPU,
+    "memory": exact_size_text(DEFAULT_MEMORY),
+    "storage": exact_size_text(DEFAULT_STORAGE),
+    "platform": DEFAULT_PLATFORM,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A top-level key of a file: a map from names to objects of one kind. `read` returns the form of an object and
+    every fault in it, with paths from the object on. `is_single`: the key holds one object without a name."""
+
+    key: str
+    kind: OwnedKind
+    read: Callable[[str, Body], tuple[dict[str, Any], list[Violation]]]
+    is_single: bool = False
+
+
+def pool_body(settings: PoolSettings) -> dict[str, Any]:
+    """The form of a pool, without its subpools."""
+    config = settings.config
+    values: dict[str, Any] = {
+        "description": settings.description,
+        "enable_maintenance": settings.enable_maintenance,
+        "resources": {"gpu": settings.gpu_resources} if settings.gpu_resources else None,
+        "cohort": settings.cohort,
+        **{key: config[key] for key in EDITABLE_KEYS if key in config},
+    }
+    limits = {"borrowing_limit": settings.borrowing_limit, "lending_limit": settings.lending_limit}
+    body = {key: plain_json(value) for key, value in values.items() if value}
+    body |= {key: value for key, value in limits.items() if value is not None}
+    body["backend"] = settings.backend
+    return {key: body[key] for key in EDITABLE_KEYS if key in body}
+
+
+def with_subpools(body: Body, subpools: Mapping[str, int], *, are_owned: bool) -> dict[str, Any]:
+    """The form of a pool with its subpools; `are_owned` if Git owns them."""
+    more: dict[str, Any] = {SUBPOOLS: dict(sorted(subpools.items()))} if subpools else {}
+    if are_owned:
+        more[SUBPOOLS_OWNER] = str(OwnerKind.GIT)
+    return {**body, **more}
+
+
+def cohort_body(settings: CohortSettings) -> dict[str, Any]:
+    """The form of a cohort."""
+    json = cohort_json(settings)
+    rows = sorted(json["quotas"], key=lambda row: (row["flavor"], row["resource"]))
+    quotas = [
+        {key: value for key, value in row.items() if value is not None and (key, value) != ("flavor", DEFAULT_FLAVOR)}
+        for row in rows
+    ]
+    values = {"parent": json["parent"], "weight": plain_json(json["weight"]), "quotas": quotas}
+    return {key: value for key, value in values.items() if value not in (None, []) and (key, value) != ("weight", 1)}
+
+
+def simulated_body(
+    *, namespace: str, description: str, auto_end: bool, policy: Mapping[str, int | None], nodes: Sequence[NodeSpec]
+) -> dict[str, Any]:
+    """The form of a simulated backend. Whether it is offline is a state of its operation and no configuration. `policy`
+    is by the keys of `POLICY_DEFAULTS`."""
+    body: dict[str, Any] = {"type": SIMULATED, "namespace": namespace}
+    if description:
+        body["description"] = description
+    if not auto_end:
+        body["auto_end"] = False
+    body |= {key: policy[key] for key, default in POLICY_DEFAULTS.items() if policy[key] != default}
+    return body | {"nodes": [_node_body(node) for node in sorted(nodes, key=lambda node: node.name)]}
+
+
+def _node_body(node: NodeSpec) -> dict[str, Any]:
+    values = {
+        "cpu": node.cpu,
+        "memory": exact_size_text(node.memory_bytes),
+        "storage": exact_size_text(node.storage_bytes),
+        "platform": node.platform,
+    }
+    different = {key: value for key, value in values.items() if value != _NODE_DEFAULTS[key]}
+    return {"name": node.name, "gpus": node.gpus, **different}
+
+
+def kubernetes_body(*, namespace: str, description: str, cluster: Body) -> dict[str, Any]:
+    """The form of a Kubernetes backend, without its credential. `cluster`: `access` and the keys after it."""
+    body: dict[str, Any] = {"type": KUBERNETES, "namespace": namespace}
+    if description:
+        body["description"] = description
+    different = {key: cluster[key] for key, default in CLUSTER_DEFAULTS.items() if cluster[key] != default}
+    return body | {"access": cluster["access"], **different}
+
+
+def full_backend_body(body: Body) -> dict[str, Any]:
+    """The JSON of a PUT that gives a backend exactly this form: with every default."""
+    if body["type"] == KUBERNETES:
+        return {"description": "", **dict.fromkeys(CLUSTER_DEFAULTS, ""), "sync_mode": cluster_config.APPLY, **body}
+    return {"description": "", "auto_end": True, **POLICY_DEFAULTS, **body}
+
+
+def gpu_quota_body(spec: object) -> dict[str, Any]:
+    """The form of a GPU quota."""
+    parsed, _ = parse_gpu_quota_spec(spec)
+    return gpu_quota_spec_body(parsed)
+
+
+def role_body(users: Sequence[str]) -> dict[str, Any]:
+    """The form of a role: the users who have it."""
+    return {USERS: sorted(set(users))}
+
+
+def settings_body(values: Body) -> dict[str, Any]:
+    """The form of the scheduler settings."""
+    return {key: values[key] for key in SETTINGS_DEFAULTS}
+
+
+def plain_json(value: Any) -> Any:
+    """The value with sorted keys, and numbers as JSON has them: whole ones without a fraction."""
+    if isinstance(value, Mapping):
+        return {key: plain_json(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [plain_json(each) for each in value]
+    if isinstance(value, Fraction):
+        value = float(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _read_pool(name: str, body: Body) -> tuple[dict[str, Any], list[Violation]]:
+    own = {key: value for key, value in body.items() if key not in (SUBPOOLS, SUBPOOLS_OWNER)}
+    settings, faults = parse_pool(own)
+    pool = FieldReader(body, "", faults)
+    subpools: dict[str, int] = {}
+    if table := pool.nested(SUBPOOLS):
+        for short in table.body:
+            quota = FieldReader({short: table.body[short]}, SUBPOOLS, faults)
+            if not quota.is_given(short):
+                quota.add_fault(short, "missing", "has no quota: give whole GPUs, as in `train: 8`.")
+            subpools[short] = quota.whole_number(short, 0, minimum=0, maximum=MAX_GPUS, below_code="negative_quota")
+    owner = pool.read_text(SUBPOOLS_OWNER, str(OwnerKind.ADMIN))
+    if owner not in tuple(OwnerKind):
+        pool.add_fault(SUBPOOLS_OWNER, "bad_value", f"must be one of {', '.join(OwnerKind)}.")
+    if faults:
+        return {}, faults
+    return with_subpools(pool_body(settings), subpools, are_owned=owner == OwnerKind.GIT), []
+
+
+def _read_cohort(name: str, body: Body) -> tuple[dict[str, Any], list[Violation]]:
+    settings, faults = parse_cohort(body)
+    return ({}, faults) if faults else (cohort_body(settings), [])
+
+
+def _read_backend(name: str, body: Body) -> tuple[dict[str, Any], list[Violation]]:
+    spec, faults = parse_backend(name, body)
+    fields = FieldReader(body, "", faults)
+    if fields.is_given(KUBECONFIG):
+        fields.add_fault(
+            KUBECONFIG,
+            "secret_in_file",
+            "is a secret and has no place in a file: name a kubeconfig_file, use access in_cluster, or connect the "
+            "cluster once in its page and keep access kubeconfig here.",
+        )
+    if spec.cluster is not None and _access_of(spec.cluster) is None:
+        fields.add_fault("access", "missing", f"is missing: one of {', '.join(cluster_config.ACCESS_MODES)}.")
+    return ({}, faults) if faults else (_spec_body(spec), [])
+
+
+def _access_of(cluster: ClusterSpec) -> str | None:
+    return cluster.access or (cluster_config.FILE if cluster.kubeconfig_file else None)
+
+
+def _spec_body(spec: BackendSpec) -> dict[str, Any]:
+    namespace, description = spec.namespace or DEFAULT_NAMESPACE, spec.description or ""
+    if spec.cluster is None:
+        is_ended = True if spec.auto_end is None else spec.auto_end
+        return simulated_body(
+            namespace=namespace, description=description, auto_end=is_ended,
+            policy=POLICY_DEFAULTS | dict(spec.policy), nodes=spec.nodes or (),
+        )  # fmt: skip
+    cluster = {key: getattr(spec.cluster, key) or default for key, default in CLUSTER_DEFAULTS.items()}
+    return kubernetes_body(
+        namespace=namespace, description=description, cluster=cluster | {"access": _access_of(spec.cluster)}
+    )
+
+
+def _read_gpu_quota(name: str, body: Body) -> tuple[dict[str, Any], list[Violation]]:
+    parsed, faults = parse_gpu_quota_spec(body, "")
+    faults = [*namespace_violations(name), *faults]
+    return ({}, faults) if faults else (gpu_quota_spec_body(parsed), [])
+
+
+def _read_role(name: str, body: Body) -> tuple[dict[str, Any], list[Violation]]:
+    faults: list[Violation] = []
+    role = FieldReader(body, "", faults)
+    role.reject_unknown_keys((USERS,))
+    users = role.read_texts(USERS)
+    if not all(users):
+        role.add_fault(USERS, "bad_value", "has an empty name.")
+    return ({}, faults) if faults else (role_body(users), [])
+
+
+def _read_settings(name: str, body: Body) -> tuple[dict[str, Any], list[Violation]]:
+    faults: list[Violation] = []
+    fields = FieldReader(body, "", faults)
+    fields.reject_unknown_keys(tuple(SETTINGS_DEFAULTS))
+    values = {
+        key: fields.whole_number(key, default, minimum=SETTINGS_RANGES[key][0], maximum=SETTINGS_RANGES[key][1])
+        for key, default in SETTINGS_DEFAULTS.items()
+    }
+    return ({}, faults) if faults else (values, [])
+
+
+SETTINGS_NAME: Final = "workflow"
+SECTIONS: Final = (
+    Section("backends", OwnedKind.BACKEND, _read_backend),
+    Section("pools", OwnedKind.POOL, _read_pool),
+    Section("cohorts", OwnedKind.COHORT, _read_cohort),
+    Section("gpu_quotas", OwnedKind.GPU_QUOTA, _read_gpu_quota),
+    Section("roles", OwnedKind.ROLE, _read_role),
+    Section(SETTINGS_NAME, OwnedKind.SETTINGS, _read_settings, is_single=True),
+)
+"""The sections in the order in which they are applied: a pool needs its backend, a role of a pool needs the pool."""
+
+SECTION_BY_KEY: Final = {section.key: section for section in SECTIONS}
+SECTION_BY_KIND: Final = {section.kind: section for section in SECTIONS}

@@ -1,0 +1,54 @@
+"""Folders of files: read all of them, and write an export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pools.domain.errors import Violation
+from scheduling.configuration.bodies import SECTIONS
+from scheduling.configuration.files import ConfigurationFiles, read_file
+from scheduling.configuration.texts import Objects, file_texts
+
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def read_folder(folder: Path) -> ConfigurationFiles:
+    """Every file of configuration below a folder, or one file. Names that begin with a dot are left out."""
+    found = ConfigurationFiles()
+    texts = list(_texts(folder))
+    if not texts:
+        message = f"{folder} has no file that ends in {', '.join(SUFFIXES)}. Make one with: osmo-admin export -f FOLDER"
+        found.faults.append(Violation("", "no_files", message))
+    for path, content in texts:
+        read_file(path, content, found)
+    return found
+
+
+def write_folder(folder: Path, objects: Objects) -> tuple[int, int]:
+    """Write one file for each object, and remove files of objects that are gone, which are files of the same layout.
+    Returns (files written, files removed)."""
+    texts = file_texts(objects)
+    written = removed = 0
+    for path, text in texts.items():
+        target = folder / path
+        if not target.exists() or target.read_text(encoding="utf-8") != text:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+            written += 1
+    for section in SECTIONS:
+        for old in sorted((folder / section.key).glob("*.yaml")):
+            if f"{section.key}/{old.name}" not in texts:
+                old.unlink()
+                removed += 1
+    return written, removed
+
+
+def _texts(folder: Path) -> Iterator[tuple[str, bytes]]:
+    if not folder.is_dir():
+        yield folder.name, folder.read_bytes()
+        return
+    for child in sorted(folder.rglob("*")):
+        below = child.relative_to(folder)
+        if child.suffix in SUFFIXES and child.is_file() and not any(part.startswith(".") for part in below.parts):
+            yield below.as_posix(), child.read_bytes()

@@ -1,0 +1,192 @@
+"""The JSON schema of files of the configuration, for editors and for checks before a review.
+
+The schema knows forms, not the state of an installation: `osmo-admin diff` judges the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pools.domain.backend_config import BACKEND_TYPES, NAME_PATTERN
+from pools.domain.cluster_config import ACCESS_MODES, SYNC_MODES
+from pools.domain.cohort_config import MAX_AMOUNT, MAX_WEIGHT
+from pools.domain.exit_codes import EXIT_ACTIONS
+from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
+from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
+from pools.domain.names import SHORT_NAME_PATTERN
+from pools.domain.ownership import OwnerKind
+from pools.domain.platforms import FLAG_KEYS, GPU_CAPACITY_KEYS, LIST_KEYS
+from pools.domain.pool_config import APPROVAL_ABOVE, DOWNLOAD_TYPES, NAME_LIST_KEYS, TIMEOUT_KEYS
+from pools.domain.quota.pool_balance import MAX_GPUS
+from scheduling.configuration.bodies import (
+    POLICY_DEFAULTS,
+    SETTINGS_NAME,
+    SETTINGS_RANGES,
+    SUBPOOLS,
+    SUBPOOLS_OWNER,
+    USERS,
+)
+
+ADDRESS: Final = "/api/schema/configuration.json"
+
+_TEXT: Final = {"type": "string"}
+_TEXTS: Final = {"type": "array", "items": _TEXT}
+_SIZE: Final = {"type": ["string", "integer"]}
+_TIME: Final = {"type": ["string", "integer"]}
+_COUNT: Final = {"type": "integer", "minimum": 0, "maximum": MAX_GPUS}
+_GPUS: Final = {"type": "integer", "minimum": -1, "maximum": MAX_GPUS, "description": "GPUs; -1 is unlimited."}
+_AMOUNT: Final = {"type": ["integer", "null"], "minimum": 0, "maximum": MAX_AMOUNT}
+_QUANTITY: Final = {"type": ["string", "number"], "description": "A Kubernetes quantity, such as 1500m or 40Gi."}
+
+
+def _object(properties: dict[str, Any], required: tuple[str, ...] = (), about: str = "") -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required:
+        schema["required"] = list(required)
+    return schema | ({"description": about} if about else {})
+
+
+def _map(inner: dict[str, Any], pattern: str | None = None, about: str = "") -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": ["object", "null"], "additionalProperties": inner}
+    if pattern:
+        schema["propertyNames"] = {"pattern": f"^(?:{pattern.strip('^$')})$"}
+    return schema | ({"description": about} if about else {})
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    return schema | {"type": [schema["type"], "null"]}
+
+
+_PLATFORM: Final = _object(
+    {
+        "description": _TEXT,
+        **{key: {"type": "boolean"} for key in FLAG_KEYS},
+        **dict.fromkeys(LIST_KEYS, _TEXTS),
+        "default_variables": {"type": "object"},
+        **dict.fromkeys(GPU_CAPACITY_KEYS, _QUANTITY),
+    }
+)
+_POOL: Final = _object(
+    {
+        "backend": {**_TEXT, "description": "The backend on which the work of the pool runs."},
+        "description": _TEXT,
+        "download_type": {"enum": [*DOWNLOAD_TYPES, None]},
+        "enable_maintenance": {"type": "boolean"},
+        "default_platform": {"type": ["string", "null"]},
+        **dict.fromkeys(TIMEOUT_KEYS, _TIME),
+        "default_exit_actions": _object(dict.fromkeys(EXIT_ACTIONS, _SIZE)),
+        "resources": _object({"gpu": _object({"guarantee": _GPUS, "maximum": _GPUS, "weight": _COUNT})}),
+        "cohort": {"type": ["string", "null"]},
+        "borrowing_limit": _nullable(_COUNT),
+        "lending_limit": _nullable(_COUNT),
+        "topology_keys": {
+            "type": "array",
+            "items": _object({"key": _TEXT, "label": _TEXT}, ("key", "label")),
+        },
+        GPU_NAMESPACE: _TEXT,
+        APPROVAL_ABOVE: _nullable(_COUNT),
+        "platforms": _map(_PLATFORM),
+        "common_default_variables": {"type": "object"},
+        **dict.fromkeys(NAME_LIST_KEYS, _TEXTS),
+        SUBPOOLS: _map(
+            _COUNT,
+            SHORT_NAME_PATTERN,
+            "Quotas in GPUs by the short names of subpools. Unless subpools_owner is git, they are only the first "
+            "subpools of a pool that `apply` creates.",
+        ),
+        SUBPOOLS_OWNER: {
+            "enum": [str(kind) for kind in OwnerKind],
+            "description": "git: the subpools are exactly those of the file. admin (default): the admins of the pool "
+            "create and change them.",
+        },
+    },
+    ("backend",),
+)
+_COHORT: Final = _object(
+    {
+        "parent": {"type": ["string", "null"]},
+        "weight": {"type": "number", "minimum": 0, "maximum": MAX_WEIGHT},
+        "quotas": {
+            "type": "array",
+            "items": _object(
+                {
+                    "flavor": _TEXT,
+                    "resource": _TEXT,
+                    "nominal": _AMOUNT,
+                    "borrowing_limit": _AMOUNT,
+                    "lending_limit": _AMOUNT,
+                },
+                ("resource",),
+            ),
+        },
+    }
+)
+_NODE: Final = _object(
+    {"name": _TEXT, "gpus": _COUNT, "cpu": _COUNT, "memory": _SIZE, "storage": _SIZE, "platform": _TEXT},
+    ("name", "gpus"),
+)
+_BACKEND: Final = _object(
+    {
+        "type": {"enum": list(BACKEND_TYPES)},
+        "namespace": {**_TEXT, "pattern": f"^(?:{NAMESPACE_PATTERN})$"},
+        "description": _TEXT,
+        "auto_end": {"type": "boolean"},
+        **{key: {"type": ["integer", "null"], "minimum": 0} for key in POLICY_DEFAULTS},
+        "nodes": {"type": "array", "items": _NODE},
+        "access": {"enum": list(ACCESS_MODES)},
+        "kubeconfig_file": _TEXT,
+        "context": _TEXT,
+        "scheduler_name": _TEXT,
+        "node_pool_key": _TEXT,
+        "node_pool": _TEXT,
+        "sync_mode": {"enum": list(SYNC_MODES)},
+    }
+)
+_CAPS: Final = _object({"tflops": _QUANTITY, "vram": _QUANTITY})
+_GPU_QUOTA: Final = _object(
+    {
+        "total": _object(
+            {
+                "requests": _CAPS,
+                "limits": _CAPS,
+                "maxWorkers": _COUNT,
+                "alertThresholdPercent": {"type": "integer", "minimum": 0, "maximum": 100},
+            }
+        ),
+        "single": _object(
+            {
+                "maxRequests": _CAPS,
+                "maxLimits": _CAPS,
+                "maxGPUCount": _COUNT,
+                "defaultRequests": _CAPS,
+                "defaultLimits": _CAPS,
+            }
+        ),
+    }
+)
+_ROLE: Final = _object({USERS: {**_TEXTS, "description": "Exactly the users who have the role."}}, (USERS,))
+
+SCHEMA: Final[dict[str, Any]] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "$id": ADDRESS,
+    "title": "Configuration of OSMO Admin",
+    "description": "A file that osmo-admin export writes and osmo-admin apply reads.",
+    **_object(
+        {
+            "backends": _map(_BACKEND, NAME_PATTERN, "Clusters by name."),
+            "pools": _map(_POOL, SHORT_NAME_PATTERN, "Top-level pools by name."),
+            "cohorts": _map(_COHORT, about="Cohorts by name."),
+            "gpu_quotas": _map(_GPU_QUOTA, NAMESPACE_PATTERN, "GPU quotas by namespace."),
+            "roles": _map(_ROLE, about="Users by role: osmo-admin, osmo-viewer, osmo-POOL-admin, osmo-POOL-user."),
+            SETTINGS_NAME: _nullable(
+                _object(
+                    {
+                        key: {"type": "integer", "minimum": low, "maximum": high}
+                        for key, (low, high) in SETTINGS_RANGES.items()
+                    },
+                    about="Schedules and limits of the scheduler.",
+                )
+            ),
+        }
+    ),
+}

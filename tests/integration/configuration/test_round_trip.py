@@ -1,0 +1,167 @@
+"""Export → empty installation → apply → export is byte-identical, and every export matches the published schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from django.db import transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pools.domain.roles import SYSTEM
+from pools.models import Pool
+from pools.services.accounts import set_active
+from pools.services.backends import put_backend
+from pools.services.cohorts import put_cohort
+from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.pools import put_pool
+from pools.services.subpools import create_subpool
+from pools.services.users import create_user
+from scheduling.configuration.files import ConfigurationFiles, read_file
+from scheduling.configuration.folders import read_folder, write_folder
+from scheduling.configuration.schema import SCHEMA
+from scheduling.configuration.texts import file_texts
+from scheduling.selectors.configuration import read_configuration_snapshot
+from scheduling.services.configuration import ApplyOptions, apply_configuration, compare_configuration
+from scheduling.services.demo import seed_demo
+from scheduling.services.seed import seed_defaults
+from scheduling.services.workflow_config import update_workflow_config
+
+pytestmark = pytest.mark.django_db
+
+GIT = ApplyOptions("git", commit="c0ffee")
+
+
+def export_of(build: Callable[[], object]) -> dict[str, str]:
+    """The export of an installation that is gone afterwards."""
+    with transaction.atomic():
+        build()
+        texts = file_texts(read_configuration_snapshot())
+        transaction.set_rollback(True)
+    assert not Pool.objects.exists()
+    return texts
+
+
+def files_of(texts: dict[str, str]) -> ConfigurationFiles:
+    found = ConfigurationFiles()
+    for path, text in texts.items():
+        read_file(path, text.encode(), found)
+    assert not found.faults
+    return found
+
+
+def check_round_trip(build: Callable[[], object]) -> dict[str, str]:
+    texts = export_of(build)
+    for text in texts.values():
+        jsonschema.validate(yaml.safe_load(text), SCHEMA)
+    with transaction.atomic():
+        apply_configuration(actor=SYSTEM, files=files_of(texts), options=GIT)
+        assert file_texts(read_configuration_snapshot()) == texts
+        assert not compare_configuration(files_of(texts), GIT).changes
+        transaction.set_rollback(True)
+    return texts
+
+
+@pytest.mark.nightly
+def test_the_demo_comes_back_byte_by_byte() -> None:
+    def build() -> None:
+        seed_defaults()
+        seed_demo()
+
+    texts = check_round_trip(build)
+    assert len([path for path in texts if path.startswith("pools/")]) == 12
+    assert "subpools:\n      detect: 24\n" in texts["pools/vision.yaml"]
+    assert {path.partition("/")[0] for path in texts} == {
+        "pools", "cohorts", "backends", "roles", "gpu_quotas", "workflow.yaml"
+    }  # fmt: skip
+
+
+WORDS = st.sampled_from(["a", "b1", "team-x", "null", "yes", "no", "e1", "on"])
+TEXTS = st.one_of(
+    st.sampled_from(["1e5", "0x1F", "007", "nan", ".inf", "~", "yes", " x ", "a: b", "# no", "-", "1_000", "é\u2028x"]),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12),
+)
+VARIABLES = st.dictionaries(
+    st.sampled_from(["A", "B", "0", "true", "1e3"]),
+    st.one_of(TEXTS, st.booleans(), st.integers(-9, 9**9), st.floats(-9, 9, width=16)),
+    max_size=3,
+)
+POOLS = st.fixed_dictionaries(
+    {"resources": st.fixed_dictionaries({"gpu": st.fixed_dictionaries({"guarantee": st.integers(4, 40)})})},
+    optional={
+        "description": TEXTS,
+        "enable_maintenance": st.booleans(),
+        "max_exec_timeout": st.sampled_from(["30s", "15m", "12h", "7d"]),
+        "default_exit_actions": st.just({"RESCHEDULE": "0,1-10", "FAIL": "3006"}),
+        "common_default_variables": VARIABLES,
+        "platforms": st.just({"h100": {"description": "x", "default_variables": {"v": 1.5}}, "a100": {}}),
+        "topology_keys": st.just([{"key": "rack", "label": "example.com/rack"}]),
+        "cohort": st.sampled_from(["root", "branch"]),
+    },
+)  # fmt: skip
+SUBPOOLS = st.dictionaries(WORDS, st.integers(0, 2), max_size=2)
+INSTALLATIONS = st.fixed_dictionaries(
+    {
+        "pools": st.dictionaries(WORDS, st.tuples(POOLS, SUBPOOLS), max_size=3),
+        "nodes": st.lists(st.tuples(st.integers(0, 8), st.sampled_from([None, "h100"])), max_size=3),
+        "weight": st.sampled_from([None, 1, 0.5, 2.25, 0.333333333]),
+        "lending": st.sampled_from([None, 0, 3]),
+        "users": st.lists(st.sampled_from(["ann", "1e5", "no", "bo@x.org"]), unique=True),
+        "minutes": st.integers(1, 60),
+        "policy": st.sampled_from([{}, {"reserve_after": None}, {"reserve_after": 3600, "ageing": 60}]),
+        "quota": st.booleans(),
+    }
+)  # fmt: skip
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(facts=INSTALLATIONS)
+def test_a_random_installation_comes_back_byte_by_byte(facts: dict) -> None:
+    def build() -> None:
+        nodes = [
+            {"name": f"n{at}", "gpus": gpus, **({"platform": platform, "memory": "512Gi"} if platform else {})}
+            for at, (gpus, platform) in enumerate(facts["nodes"])
+        ]
+        put_backend(actor=SYSTEM, name="sim", body={"nodes": nodes, "namespace": "ns"} | facts["policy"])
+        put_cohort(actor=SYSTEM, name="root", body={"quotas": [{"resource": "gpu", "nominal": 3}]})
+        branch = {"parent": "root", "quotas": [{"resource": "gpu", "nominal": 9, "lending_limit": facts["lending"]}]}
+        put_cohort(actor=SYSTEM, name="branch", body=branch | {"weight": facts["weight"]})
+        for name, (pool, subpools) in facts["pools"].items():
+            put_pool(actor=SYSTEM, name=name, body={"backend": "sim", **pool})
+            for short, quota in subpools.items():
+                create_subpool(actor=SYSTEM, parent=name, subpool_name=short, quota=quota)
+            create_user(actor=SYSTEM, username=f"{name}-boss", roles=[f"osmo-{name}-admin"])
+        for user in facts["users"]:
+            create_user(actor=SYSTEM, username=user, roles=["osmo-viewer"])
+        if facts["quota"]:
+            spec = {"total": {"limits": {"tflops": "1500m", "vram": "40Gi"}, "maxWorkers": 0}}
+            put_gpu_quota(actor=SYSTEM, namespace="prod", spec=spec)
+        update_workflow_config(actor=SYSTEM, drain_interval_minutes=facts["minutes"])
+
+    check_round_trip(build)
+
+
+def test_a_folder_keeps_other_files_and_loses_those_of_objects_that_are_gone(tmp_path: Path) -> None:
+    put_backend(actor=SYSTEM, name="sim", body={})
+    put_pool(actor=SYSTEM, name="new", body={"backend": "sim"})
+    (tmp_path / "pools").mkdir()
+    (tmp_path / "pools/gone.yaml").write_text("pools: {gone: {backend: sim}}\n")
+    (tmp_path / "README.md").write_text("ours")
+    assert write_folder(tmp_path, read_configuration_snapshot()) == (3, 1)
+    assert write_folder(tmp_path, read_configuration_snapshot()) == (0, 0)
+    assert (tmp_path / "README.md").exists()
+    assert not read_folder(tmp_path).faults
+
+
+def test_secrets_and_closed_accounts_are_not_exported() -> None:
+    user = create_user(actor=SYSTEM, username="ann", password="Correct-Horse-9", roles=["osmo-admin"])
+    create_user(actor=SYSTEM, username="eve", roles=["osmo-viewer"])
+    set_active(actor=SYSTEM, username="eve", active=False)
+    everything = "".join(file_texts(read_configuration_snapshot()).values())
+    assert "ann" in everything
+    assert "eve" not in everything
+    assert user.password not in everything
