@@ -1,0 +1,265 @@
+"""`osmo replay`: a trace of jobs on a cluster from a file, without a server; with `--own` the server's own history."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.command_decorator import client_command
+from osmo_admin.cli.options import PriorityChoice
+from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.replay_advice import DEFAULT_REPLAYS, advice_text
+from osmo_admin.cli.replay_own import replay_own_history
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.tables import AnswerText, Facts, Table, build_table
+from osmo_admin.cli.times import format_duration
+
+if TYPE_CHECKING:
+    from scheduling.replay.run import Progress
+
+SECONDS_BETWEEN_REPORTS = 0.5
+HEADER = (
+    "Team", "Jobs", "Never", "Quota [GPU h]", "Used", "Lost", "Lent", "Borrowed", "Idle", "Waiting", "Mean Wait",
+    "Median", "90 %", "99 %", "Slowdown", "Preemptions",
+)  # fmt: skip
+HOURS = (
+    "quota_gpu_h", "used_gpu_h", "lost_gpu_h", "lent_gpu_h", "borrowed_gpu_h", "idle_quota_gpu_h", "waiting_gpu_h",
+)  # fmt: skip
+WAITS = ("wait_mean_s", "wait_p50_s", "wait_p90_s", "wait_p99_s")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command at the top level."""
+    client_command(app, "replay")(replay)
+
+
+def replay(
+    session: ClientSession,
+    *,
+    trace: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TRACE",
+            help="CSV with a header, or .swf; both may be compressed with gzip. With --own: a file with changes.",
+        ),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option("--on", metavar="CLUSTER.yaml", help="A scenario file with nodes and queues, without work."),
+    ] = None,
+    own: Annotated[
+        bool,
+        typer.Option("--own", help="Let the server replay its own history, with the `changes` of the file."),
+    ] = False,
+    backend: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --own: the simulated cluster, where there are several.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="OTHER.yaml", help="Run the trace on this cluster too, and compare.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only jobs submitted from this time of the trace on.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only jobs submitted before this time of the trace.")
+    ] = None,
+    priority: Annotated[
+        PriorityChoice, typer.Option(help="The priority of jobs for which the trace has none.")
+    ] = PriorityChoice.LOW,
+    gpus_per_task: Annotated[
+        int, typer.Option("--gpus-per-task", min=1, help="A larger job is a gang of tasks of so many GPUs.")
+    ] = 8,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(metavar="SECONDS", help="A preempted job goes on from its last multiple of these seconds."),
+    ] = None,
+    runs: Annotated[
+        str | None, typer.Option(metavar="FILE.csv", help="Write one line for each attempt, in the order of starts.")
+    ] = None,
+    advise: Annotated[
+        bool,
+        typer.Option("--advise", help="Propose quotas and lending limits that would have cost the least waiting."),
+    ] = False,
+    tries: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="REPLAYS",
+            help=f"With --advise: how many replays it may take besides today's (default: {DEFAULT_REPLAYS}).",
+        ),
+    ] = None,
+    forecast: Annotated[
+        bool,
+        typer.Option("--forecast", help="Forecast the start of each job that has to wait, and score the forecasts."),
+    ] = False,
+    score_since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="With --forecast: score only jobs from this time on."),
+    ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.svg", help="With --forecast: draw how often the forecast shares came true."),
+    ] = None,
+) -> None:
+    """Run a trace of jobs through the scheduler and measure waits, use and preemptions, without a server.
+
+    With --own the server replays what it has recorded from --since (7d: seven days ago) to --until (by default now), as
+    it was and with the changes of a file, `[{set: {name: team--b, quota: 24}}]`. Nothing is written.
+
+    With --advise the trace is replayed many times: which quotas and lending limits would have cost the least waiting,
+    without HIGH or NORMAL work waiting longer? Each proposal comes with commands that try it; none is applied.
+
+    Exit code 0: done; 2: a file or an option cannot be read. Every fault is named with its line.
+    """
+    from scheduling.domain.priorities import Priority
+    from scheduling.domain.replay.clock import ReplayRules
+    from scheduling.replay import values
+    from scheduling.replay.advice import advise_from_files
+    from scheduling.replay.faults import ReplayFault
+    from scheduling.replay.run import ReplayRequest
+    from scheduling.replay.run import replay as run_replay
+
+    if own:
+        given = {
+            "--on": on, "--against": against, "--checkpoint": checkpoint, "--runs": runs, "--forecast": forecast,
+            "--score-since": score_since, "--calibration": calibration, "--advise": advise, "--tries": tries,
+        }  # fmt: skip
+        if odd := [option for option, value in given.items() if value]:
+            raise ClientError(f"{', '.join(odd)} is for a trace; with --own the history of the server is replayed.")
+        replay_own_history(session, trace, since=since, until=until, backend=backend)
+        return
+    if trace is None or on is None:
+        raise ClientError("Give a TRACE and its cluster (--on CLUSTER.yaml), or --own for the history of the server.")
+    if backend is not None:
+        raise ClientError("--backend belongs to --own; the cluster of a trace is a file (--on CLUSTER.yaml).")
+    interval = 0 if checkpoint is None else values.span(checkpoint)
+    if interval is None:
+        raise ClientError(f"--checkpoint {values.shown(checkpoint or '')} is not a number of seconds above 0.")
+    if not forecast and (score_since or calibration):
+        raise ClientError("--score-since and --calibration are about forecasts: add --forecast.")
+    if tries is not None and not advise:
+        raise ClientError("--tries is the number of replays of the advice: add --advise.")
+    if advise and (
+        odd := [name for name, value in (("--against", against), ("--runs", runs), ("--forecast", forecast)) if value]
+    ):
+        raise ClientError(f"{', '.join(odd)} is for one replay; --advise makes many and compares them itself.")
+    request = ReplayRequest(
+        trace, on, against, since, until, Priority(priority.value), ReplayRules(gpus_per_task, interval), runs,
+        forecast, score_since, calibration,
+    )  # fmt: skip
+    report = _TerminalReport()
+    try:
+        answer = advise_from_files(request, tries or DEFAULT_REPLAYS, report) if advise else run_replay(request, report)
+    except ReplayFault as fault:
+        details = [detail.as_dict() for detail in fault.details]
+        raise ClientError(fault.message, details=details, error_code=fault.as_dict()["error_code"]) from None
+    finally:
+        report.clear()
+    print_answer(session, answer, lambda: advice_text(answer) if advise else _replay_text(answer))
+
+
+class _TerminalReport:
+    """The progress on one line of standard error, if that is a terminal."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.monotonic()
+        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._has_written = False
+
+    def __call__(self, progress: Progress) -> None:
+        if not self._is_terminal:
+            return
+        now = time.monotonic()
+        if now - self._last < SECONDS_BETWEEN_REPORTS:
+            return
+        self._last, self._has_written = now, True
+        days = progress.now / 86_400
+        text = (
+            f"{progress.cluster}: {progress.arrived:,} of {progress.jobs:,} jobs, "
+            f"day {days:.1f}, {format_duration(now - self._began)}"
+        )
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._has_written:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _replay_text(answer: dict[str, Any]) -> AnswerText:
+    if "difference" not in answer:
+        cost = f"{answer['events']:,} arrivals and ends in {format_duration(answer['seconds'])}"
+        cost = f"{cost}, {answer['peak_memory_mib']} MiB."
+        return [_summary_facts(answer["summary"]), _team_table(answer), *_forecast_part(answer), cost]
+    difference = answer["difference"]
+    names = {key: ", ".join(difference[key]) or "none" for key in ("better", "worse")}
+    return [
+        "ON", _summary_facts(answer["on"]["summary"]), _team_table(answer["on"]),
+        "AGAINST", _summary_facts(answer["against"]["summary"]), _team_table(answer["against"]),
+        "DIFFERENCE, against less on", _summary_facts(difference["summary"]), _team_table(difference),
+        f"Shorter mean wait: {names['better']}. Longer: {names['worse']}.", *_forecast_part(answer),
+    ]  # fmt: skip
+
+
+def _forecast_part(answer: dict[str, Any]) -> list[Facts]:
+    forecast = answer.get("forecast")
+    if forecast is None:
+        return []
+    inside, cost = forecast["coverage_80"], forecast["ms_per_forecast"]
+    return [
+        Facts(
+            [
+                ("Forecasts", forecast["asked"]),
+                ("Starts inside their 80 %", None if inside is None else f"{inside:.1%}"),
+                ("Pinball loss", _time(forecast["pinball"])),
+                ("Loss of recent waits", _time(forecast["pinball_baseline"])),
+                ("Median error", _time(forecast["median_abs_error_s"])),
+                ("Time of a forecast", None if cost is None else f"{cost:.1f} ms"),
+            ]
+        )
+    ]
+
+
+def _summary_facts(summary: dict[str, Any]) -> Facts:
+    used = summary["utilisation"]
+    return Facts(
+        [
+            ("Jobs", f"{summary['jobs']}, finished {summary['finished']}, never {summary['never']}"),
+            ("Used [GPU h]", f"{_number(summary['used_gpu_h'])} of {_number(summary['capacity_gpu_h'])}"),
+            ("Utilisation", None if used is None else f"{used:.1%}"),
+            ("Lost to preemption [GPU h]", _number(summary["lost_gpu_h"])),
+            ("Preemptions", summary["preemptions"]),
+            ("Wait: mean, median", _waits(summary, "wait_mean_s", "wait_p50_s")),
+            ("Wait: 90 %, 99 %", _waits(summary, "wait_p90_s", "wait_p99_s")),
+            ("Median slowdown", _number(summary["slowdown_p50"])),
+            ("Makespan", _time(summary["makespan_s"])),
+        ]
+    )
+
+
+def _team_table(answer: dict[str, Any]) -> Table:
+    rows = []
+    for name, team in answer["teams"].items():
+        hours = [_number(team[key]) for key in HOURS]
+        waits = [_time(team[key]) for key in WAITS]
+        slowdown = _number(team["slowdown_p50"])
+        rows.append([name, team["jobs"], team["never"], *hours, *waits, slowdown, team["preemptions"]])
+    return build_table(HEADER, rows)
+
+
+def _waits(summary: dict[str, Any], *keys: str) -> str:
+    return ", ".join(_time(summary[key]) or "-" for key in keys)
+
+
+def _time(seconds: float | None) -> str | None:
+    if seconds is None or seconds >= 0:
+        return format_duration(seconds)
+    return f"-{format_duration(-seconds)}"
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:,.2f}"

@@ -1,0 +1,110 @@
+"""The text of quota advice (`osmo replay --advise`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from osmo_admin.cli.tables import AnswerText, Facts, Table, build_table
+from osmo_admin.cli.times import format_duration
+
+DEFAULT_REPLAYS = 60
+_RIVALS = {"today": "Today", "equal": "Equal shares", "by_use": "Shares by use"}
+
+
+def advice_text(answer: dict[str, Any]) -> AnswerText:
+    """The proposals, the rivals and the idle promises for people."""
+    today = answer["today"]["summary"]
+    parts: list[Any] = [
+        Facts(
+            [
+                ("Waiting today [GPU h]", _hours(answer["waiting_gpu_h"])),
+                ("Mean wait today", _time(today["wait_mean_s"])),
+                ("Never", today["never"]),
+                ("Replays", answer["replays"]),
+            ]
+        )
+    ]
+    for pool in answer["pools"]:
+        parts += _pool(pool, answer["today"])
+    if answer["together"] is not None:
+        parts.append("ALL PROPOSALS TOGETHER")
+        parts += _proposal(answer["together"], answer["today"])
+    rows = [(row["team"], _hours(row["gpu_h"])) for row in answer["idle_promises"]]
+    parts += [
+        "IDLE PROMISES: quota that nobody used while other teams waited",
+        build_table(("Team", "GPU h"), rows) if rows else "None.",
+        "Nothing was changed. A proposal is the best for this window; another window may have another one.",
+    ]
+    return parts
+
+
+def _pool(pool: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
+    name = "queues without a parent" if pool["pool"] is None else f"pool {pool['pool']}"
+    how = "every division was tried" if pool["exact"] else f"the best of those that {pool['replays']} replays tried"
+    yield f"{name.upper()}: {pool['quota']} GPUs of quota; {how}."
+    yield build_table(
+        ("Division", "Waiting [GPU h]", "HIGH/NORMAL jobs later", "Never again", "Quotas"),
+        [_rival(rival) for rival in pool["rivals"]],
+    )
+    if pool["proposal"] is None:
+        yield "No division was found that would have cost less waiting without delaying HIGH or NORMAL work."
+    else:
+        yield from _proposal(pool["proposal"], today)
+
+
+def _rival(rival: dict[str, Any]) -> tuple[Any, ...]:
+    later = rival["guaranteed_later"]
+    return (
+        _RIVALS[rival["name"]], _hours(rival["waiting_gpu_h"]), None if later is None else sum(later.values()),
+        rival["never_again"], rival["leaves"],
+    )  # fmt: skip
+
+
+def _proposal(proposal: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
+    yield build_table(
+        ("Change", "Of", "From", "To"),
+        [(row["key"].replace("_", " "), row["name"], _amount(row["from"]), _amount(row["to"]))
+         for row in proposal["changes"]],
+    )  # fmt: skip
+    yield (
+        f"Waiting would have been {_hours(proposal['waiting_gpu_h'])} GPU hours, "
+        f"{_hours(proposal['saved_gpu_h'])} less; no HIGH or NORMAL job would have waited longer."
+    )
+    yield _effect(proposal["effect"], today)
+    yield "Try it; this changes nothing:"
+    yield from proposal["commands"]
+
+
+def _effect(effect: Mapping[str, Any], today: Mapping[str, Any]) -> Table:
+    rows = []
+    for name, change in effect["teams"].items():
+        team = today["teams"][name]
+        rows.append(
+            (
+                name, team["jobs"], _time(team["wait_mean_s"]), _signed_time(change["wait_mean_s"]),
+                _signed_time(change["wait_p90_s"]), _signed(change["waiting_gpu_h"]), _signed(change["preemptions"]),
+            )
+        )  # fmt: skip
+    header = ("Team", "Jobs", "Mean Wait", "Change", "Change of 90 %", "Waiting [GPU h]", "Preemptions")
+    return build_table(header, rows)
+
+
+def _amount(value: float | None) -> str:
+    return "no limit" if value is None else str(value)
+
+
+def _hours(value: float | None) -> str | None:
+    return None if value is None else f"{value:,.2f}"
+
+
+def _signed(value: float | None) -> str | None:
+    return None if value is None else f"{value:+,.2f}".removesuffix(".00")
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else format_duration(seconds)
+
+
+def _signed_time(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{'-' if seconds < 0 else '+'}{format_duration(abs(seconds))}"

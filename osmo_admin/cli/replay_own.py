@@ -1,0 +1,111 @@
+"""`osmo replay --own`: the server replays its own history with other quotas."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.http import HttpClient
+from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.simulate_live import read_changes
+from osmo_admin.cli.tables import AnswerText, build_table
+from osmo_admin.cli.times import format_duration, parse_time
+
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 2.0
+"""Seconds between two questions about the progress."""
+_LIVE = ("WAITING", "RUNNING")
+_HEADER = ("Team", "Jobs", "Starts", "Reclaims", "Preemptions", "Mean Wait", "Median", "90 %", "Used [GPU h]")
+
+
+def replay_own_history(
+    session: ClientSession, changes: str | None, *, since: str | None, until: str | None, backend: str | None
+) -> None:
+    """Ask the server and print its answer. Raises `ClientError`."""
+    if since is None:
+        raise ClientError("--own needs --since, such as --since 7d: the beginning of the time to replay.")
+    body: dict[str, Any] = {
+        "since": parse_time(since),
+        "changes": read_changes([] if changes is None else [changes], option="--own"),
+    }
+    if until is not None:
+        body["until"] = parse_time(until)
+    if backend is not None:
+        body["backend"] = backend
+    answer = _wait(session.http(), body)
+    print_answer(session, answer, lambda: _text(answer))
+
+
+def _wait(http: HttpClient, body: dict[str, Any]) -> dict[str, Any]:
+    """Request the replay and wait for its end; Ctrl-C cancels it."""
+    row = http.send_change("POST", "api/replay", body=body)
+    address, pause = f"api/replay/{row['id']}", FIRST_PAUSE
+    try:
+        while row["status"] in _LIVE:
+            _show(f"{row['progress']:.0%} replayed" if row["started_at"] else "The replay waits for a worker.")
+            time.sleep(pause)
+            pause = min(LONGEST_PAUSE, pause * 2)
+            row = http.get(address)
+    except KeyboardInterrupt:
+        http.send_change("POST", f"{address}/cancel", body={})
+        raise
+    finally:
+        _show("")
+    if row["status"] != "COMPLETED":
+        refusal = row["refusal"] or {"message": "The replay was cancelled.", "details": []}
+        raise ClientError(refusal["message"], details=refusal["details"])
+    answer: dict[str, Any] = row["answer"]
+    return answer
+
+
+def _show(text: str) -> None:
+    """The progress on one line of standard error, if that is a terminal; empty removes it."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _text(answer: dict[str, Any]) -> AnswerText:
+    told = [*answer["sentences"], *([] if answer["identical"] else [f"The first difference: {_first(answer)}."])]
+    if answer["against"] is None:
+        return [_table(answer["on"]), *told]
+    people = build_table(
+        ("User", "Team", "Workloads", "Wait", "Preemptions"),
+        [
+            (row["user"], row["queue"], row["workloads"], _signed(row["wait_s"]), f"{row['preemptions']:+}")
+            for row in answer["people"]
+        ],
+    )
+    return [
+        "AS IT WAS", _table(answer["on"]), "AS IT WOULD HAVE BEEN", _table(answer["against"]), "PEOPLE", people,
+        *told,
+    ]  # fmt: skip
+
+
+def _first(answer: dict[str, Any]) -> str:
+    difference = answer["first_difference"]
+    step = difference["recorded"] or difference["replayed"]
+    if step is None:
+        return "first in work of pools that you may not see"
+    where = "recorded" if difference["recorded"] else "replayed"
+    return f"{step['action']} of {step['workflow']} at {step['time']} is only {where}"
+
+
+def _table(side: dict[str, Any]) -> Any:
+    return build_table(
+        _HEADER,
+        [
+            (
+                name, row["jobs"], row["starts"], row["reclaims"], row["preemptions"],
+                format_duration(row["wait_mean_s"]), format_duration(row["wait_p50_s"]),
+                format_duration(row["wait_p90_s"]), f"{row['used_gpu_h']:.1f}",
+            )
+            for name, row in side["teams"].items()
+        ],
+    )  # fmt: skip
+
+
+def _signed(seconds: float) -> str:
+    return f"{'-' if seconds < 0 else '+'}{format_duration(abs(seconds))}"

@@ -1,0 +1,201 @@
+"""The pages of replays: what a time of the past would have looked like with other quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+
+from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.domain.errors import DomainError, NotFound
+from pools.domain.roles import Actor, Permission
+from pools.models import Backend, Pool
+from pools.templatetags.osmo import span
+from scheduling.models import HistoryReplay
+from scheduling.selectors.history_replays import find_replay, list_replays
+from scheduling.selectors.usage_charts import PERIODS
+from scheduling.services.own_replay import ReplayQuestion, viewpoint, visible_roots
+from scheduling.services.replays import cancel_replay, request_replay
+
+ROWS = 4
+"""The changes that the form has room for; a file of the client may have more."""
+MAX_NAMES_SUGGESTED = 500
+OWN_PERIOD = "own"
+CHANGED = (("quota", "Quota"), ("limit", "Limit"), ("weight", "Weight"))
+TEAM_COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("jobs", "Workloads", str),
+    ("wait_mean_s", "Mean wait", span),
+    ("wait_p90_s", "90 % waited less than", span),
+    ("starts", "Starts", str),
+    ("reclaims", "Reclaims", str),
+    ("preemptions", "Preemptions", str),
+    ("used_gpu_h", "Used (GPU h)", lambda hours: f"{hours:.1f}"),
+)
+
+
+class ReplayForm(forms.ServiceForm):
+    """The window, the cluster and up to four changes."""
+
+    field_by_path = {"changes": "name_1"}
+    backend = forms.choice_field("Cluster")
+    period = forms.choice_field("Time")
+    since = forms.time_field("From (UTC)", help_text="For a time of your own.")
+    until = forms.time_field("To (UTC)", help_text="For a time of your own; empty is now.")
+
+    def __init__(self, data: Any, *, backends: list[str], initial: dict[str, str]) -> None:
+        self.field_by_path = {f"changes[{number}]": f"name_{number + 1}" for number in range(ROWS)}
+        super().__init__(data, initial=initial)
+        self.fields["backend"].choices = [(name, name) for name in backends]  # type: ignore[attr-defined]
+        self.fields["period"].choices = [  # type: ignore[attr-defined]
+            *((each.name, f"the last {each.title}") for each in PERIODS if each.length <= timedelta(days=30)),
+            (OWN_PERIOD, "from … to …"),
+        ]
+        for number in range(1, ROWS + 1):
+            self.fields[f"name_{number}"] = forms.text_field(f"Pool or subpool {number}", list="replay-names")
+            for key, title in CHANGED:
+                self.fields[f"{key}_{number}"] = forms.text_field(f"{title} {number}", inputmode="numeric")
+
+    @property
+    def change_rows(self) -> list[list[Any]]:
+        """The fields of each change, for the table."""
+        keys = ["name", *(key for key, _ in CHANGED)]
+        return [[self[f"{key}_{number}"] for key in keys] for number in range(1, ROWS + 1)]
+
+    def question(self) -> ReplayQuestion:
+        """The question in the form of the API. Needs valid input."""
+        now, given = timezone.now(), self.cleaned_data
+        length = next((each.length for each in PERIODS if each.name == given["period"]), None)
+        since = given["since"] or now - timedelta(days=7) if length is None else now - length
+        until = (given["until"] or now) if length is None else now
+        return ReplayQuestion(since, until, [{"set": each} for each in self._changes()], given["backend"])
+
+    def _changes(self) -> list[dict[str, Any]]:
+        found = []
+        for number in range(1, ROWS + 1):
+            name = self.cleaned_data[f"name_{number}"].strip()
+            values = {key: _number(text) for key, _ in CHANGED if (text := self.cleaned_data[f"{key}_{number}"])}
+            if name or values:
+                found.append({"name": name, **values})
+        return found
+
+
+@admin.register(HistoryReplay)
+class HistoryReplayAdmin(PolicyAdmin):
+    """Each person sees their own replays; admins of pools and readers of the platform may request them."""
+
+    def may_see(self, actor: Actor) -> bool:
+        return actor.can_read_all or bool(actor.pools_with(Permission.POOL_PARTITION))
+
+    def extra_urls(self) -> list[URLPattern]:
+        return [path("<str:object_id>/cancel/", self.protect(self._cancel), name="scheduling_historyreplay_cancel")]
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        actor = actor_of(request)
+        backends = _replayed_backends(actor)
+        initial = {"period": "7d", "name_1": request.GET.get("name", ""), "backend": request.GET.get("backend", "")}
+        form = ReplayForm(forms.submitted_data(request), backends=backends, initial=initial)
+        if request.method == "POST" and form.is_valid():
+            try:
+                row = request_replay(actor=actor, question=form.question())
+            except DomainError as refusal:
+                form.add_errors(refusal)
+            else:
+                return HttpResponseRedirect(_address(row.pk))
+        return self.render_page(
+            request,
+            "osmo/history_replays.html",
+            title="Replay",
+            form=form,
+            backends=backends,
+            names=_suggested_names(actor, backends),
+            columns=CHANGED,
+            replays=list_replays(actor),
+            status=400 if form.errors else 200,
+        )
+
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        row = _find(actor_of(request), object_id)
+        answer = row.answer
+        return self.render_page(
+            request,
+            "osmo/history_replay.html",
+            title=f"Replay of {row.question['backend']}",
+            crumbs=[("Replay", reverse("admin:scheduling_historyreplay_changelist"))],
+            row=row,
+            percent=int(row.progress * 100),
+            is_live=row.ended_at is None,
+            answer=answer,
+            changes=[entry["set"] for entry in row.question["changes"]],
+            teams=[] if answer is None else _team_rows(answer),
+            columns=[title for _, title, _ in TEAM_COLUMNS],
+        )
+
+    def _cancel(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        if request.method != "POST":
+            return HttpResponseRedirect(_address(object_id))
+        actor = actor_of(request)
+        cancel_replay(actor=actor, replay_id=_find(actor, object_id).pk)
+        self.show_success(request, "The replay was cancelled.")
+        return HttpResponseRedirect(_address(object_id))
+
+
+def _address(pk: UUID | str) -> str:
+    return reverse("admin:scheduling_historyreplay_change", args=[pk])
+
+
+def _find(actor: Actor, text: str) -> HistoryReplay:
+    try:
+        return find_replay(actor, UUID(text))
+    except (ValueError, NotFound):
+        raise Http404 from None
+
+
+def _replayed_backends(actor: Actor) -> list[str]:
+    """The simulated clusters of which the person may replay something, those with pools of theirs first."""
+    own = Pool.objects.roots().not_archived()
+    if not actor.can_read_all:
+        own = own.filter(name__in=actor.pools_with(Permission.POOL_PARTITION))
+    rows = Backend.objects.filter(kind=Backend.Kind.SIMULATED, pools__in=own).distinct().order_by("name")
+    return list(rows.values_list("name", flat=True))
+
+
+def _suggested_names(actor: Actor, backends: list[str]) -> list[str]:
+    found: list[str] = []
+    for backend in Backend.objects.filter(name__in=backends[:MAX_NAMES_SUGGESTED]).order_by("name"):
+        found += viewpoint(backend, visible_roots(actor, backend), reads_all=actor.can_read_all).names
+        if len(found) >= MAX_NAMES_SUGGESTED:
+            break
+    return found[:MAX_NAMES_SUGGESTED]
+
+
+def _number(text: str) -> int | float | str:
+    """The input, as a number if it is one."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _team_rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row for each team, those that change first. A cell is (title, as it was, as it would have been), the last
+    one None where it reads the same."""
+    against = answer["against"]["teams"] if answer["against"] else answer["on"]["teams"]
+    rows = []
+    for name, on in answer["on"]["teams"].items():
+        cells = []
+        for key, title, show in TEAM_COLUMNS:
+            was, would = show(on[key]), show(against[name][key])
+            cells.append((title, was, None if was == would else would))
+        rows.append({"name": name, "cells": cells, "changes": any(would is not None for _, _, would in cells)})
+    return sorted(rows, key=lambda row: (not row["changes"], row["name"]))

@@ -1,0 +1,130 @@
+"""The advice: for each pool the best allotment that was found, its replayed effect, and what simple rules would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pools.domain.amounts import UNLIMITED, Amount
+from scheduling.domain.advisor.allotment import AdvicePool, Allotment
+from scheduling.domain.advisor.search import Found, Rival, find_best
+from scheduling.domain.advisor.trials import Trial, Trials
+from scheduling.domain.replay.jobs import Job
+from scheduling.domain.replay.measures import HOUR, compare
+
+
+def use_by_team(jobs: Iterable[Job]) -> dict[str, float]:
+    """The GPU-hours that the jobs of each team run, whatever the quotas."""
+    found: dict[str, float] = {}
+    for job in jobs:
+        run = job.duration if job.limit is None else min(job.duration, job.limit)
+        found[job.team] = found.get(job.team, 0.0) + job.gpus * run / HOUR
+    return found
+
+
+def advise(
+    pools: Sequence[AdvicePool],
+    trials: Trials,
+    use: dict[str, float],
+    *,
+    replays: int,
+    idle: Mapping[str, float],
+    is_over: Callable[[], bool] = bool,
+) -> dict[str, Any]:
+    """The whole answer (docs/advisor.md). `replays`: the most for all pools together, today's excluded; pools whose
+    work waits most come first. `idle`: GPU-hours of idle promises, by team."""
+    today = trials.today
+    found = []
+    most = trials.count + replays
+    for number, pool in enumerate(ordered := sorted(pools, key=lambda each: _by_waiting(each, today))):
+        share = (most - trials.count) // (len(ordered) - number)
+        found.append(find_best(pool, trials, use, share, is_over))
+    return {
+        "waiting_gpu_h": today.waiting / HOUR,
+        "today": {"summary": today.summary, "teams": today.teams},
+        "pools": [_pool(each, today) for each in found],
+        "together": _together(found, trials),
+        "idle_promises": [
+            {"team": team, "gpu_h": hours}
+            for team, hours in sorted(idle.items(), key=lambda item: (-item[1], item[0]))
+            if hours > 0
+        ],
+        "replays": trials.count,
+    }
+
+
+def _by_waiting(pool: AdvicePool, today: Trial) -> tuple[float, str]:
+    waiting = sum(today.teams[name]["waiting_gpu_h"] or 0 for name, _ in pool.today.quotas)
+    return -waiting, pool.name or ""
+
+
+def _pool(found: Found, today: Trial) -> dict[str, Any]:
+    is_better = found.allotment != found.pool.today
+    return {
+        "pool": found.pool.name,
+        "quota": found.pool.total,
+        "leaves": dict(found.pool.today.quotas),
+        "lending_limits": {name: _limit(limit) for name, limit in found.pool.today.lending},
+        "exact": found.is_exact,
+        "replays": found.replays,
+        "proposal": _proposal([found], found.trial, today) if is_better else None,
+        "rivals": [_rival(Rival("today", found.pool.today, today)), *map(_rival, found.rivals)],
+    }
+
+
+def _rival(rival: Rival) -> dict[str, Any]:
+    trial = rival.trial
+    return {
+        "name": rival.name,
+        "leaves": dict(rival.allotment.quotas),
+        "waiting_gpu_h": None if trial is None else trial.waiting / HOUR,
+        "allowed": None if trial is None else trial.is_allowed,
+        "guaranteed_later": None if trial is None else dict(trial.later),
+        "never_again": None if trial is None else trial.never_again,
+    }
+
+
+def _proposal(parts: Sequence[Found], trial: Trial, today: Trial) -> dict[str, Any]:
+    changes = [change for part in parts for change in changes_of(part.pool.today, part.allotment)]
+    return {
+        "changes": changes,
+        "waiting_gpu_h": trial.waiting / HOUR,
+        "saved_gpu_h": (today.waiting - trial.waiting) / HOUR,
+        "effect": compare(
+            {"summary": today.summary, "teams": today.teams}, {"summary": trial.summary, "teams": trial.teams}
+        ),
+    }
+
+
+def _together(found: Sequence[Found], trials: Trials) -> dict[str, Any] | None:
+    """The proposals of all pools at once, if there are several and they are allowed together; else None."""
+    parts = [each for each in found if each.allotment != each.pool.today]
+    if len(parts) < 2:
+        return None
+    whole = Allotment(
+        tuple(pair for part in parts for pair in part.allotment.quotas),
+        tuple(pair for part in parts for pair in part.allotment.lending),
+    )
+    trial = trials.run(whole, min(part.trial.waiting for part in parts))
+    return None if trial is None else _proposal(parts, trial, trials.today)
+
+
+def changes_of(today: Allotment, proposed: Allotment) -> list[dict[str, Any]]:
+    """What differs: quotas that fall, then those that rise, then lending limits; a limit of None is no limit."""
+    pairs = zip(today.quotas, proposed.quotas, strict=True)
+    moved = sorted(((name, before, after) for (name, before), (_, after) in pairs), key=lambda move: move[2] > move[1])
+    quotas: list[dict[str, Any]] = [
+        {"name": name, "key": "quota", "from": before, "to": after} for name, before, after in moved if before != after
+    ]
+    limits = [
+        {"name": name, "key": "lending_limit", "from": _limit(before), "to": _limit(after)}
+        for (name, before), (_, after) in zip(today.lending, proposed.lending, strict=True)
+        if before != after
+    ]
+    return quotas + limits
+
+
+def _limit(amount: Amount) -> int | float | None:
+    if amount == UNLIMITED:
+        return None
+    return int(amount) if amount == int(amount) else float(amount)

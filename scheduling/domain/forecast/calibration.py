@@ -1,0 +1,64 @@
+"""Widens or narrows forecasts by the errors of earlier ones that are scored by now.
+
+The logarithm of a wait has the middle of the sampled ones, and quantiles at a factor times their spread below and above
+it. After each score both factors move a little to the side on which the true wait was, by the gradient of the pinball
+loss (Gibbs and Candès 2021, adaptive conformal inference), within bounds. The middle is not corrected: the waits that
+are scored first are the short ones, so that it would follow them and be wrong for the long ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduling.domain.forecast.scoring import LEVELS
+
+GRAIN = 10.0
+"""Seconds that are added to each wait before its logarithm."""
+LEAST_SPREAD, MOST_SPREAD = 0.55, 1.2
+FIRST_FACTOR, LEAST_FACTOR, MOST_FACTOR = 1.3, 0.9, 3.0
+PACE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The middle and the spread of the logarithms of sampled waits."""
+
+    middle: float
+    spread: float
+
+    @classmethod
+    def of(cls, waits: Sequence[float]) -> Shape:
+        """The shape of at least one sampled wait, in seconds."""
+        logs = sorted(math.log(wait + GRAIN) for wait in waits)
+        count = len(logs)
+        middle = (logs[(count - 1) // 2] + logs[count // 2]) / 2
+        mean = sum(logs) / count
+        variance = sum((log - mean) ** 2 for log in logs) / max(1, count - 1)
+        return cls(middle, min(MOST_SPREAD, math.sqrt(variance + LEAST_SPREAD**2)))
+
+
+class Calibration:
+    """The factors of the lowest and the highest quantile, which follow the scores."""
+
+    def __init__(self) -> None:
+        self.below = self.above = FIRST_FACTOR
+
+    def _logs(self, shape: Shape) -> tuple[float, float, float]:
+        return shape.middle - self.below * shape.spread, shape.middle, shape.middle + self.above * shape.spread
+
+    def quantiles(self, shape: Shape) -> tuple[float, ...]:
+        """The quantiles of `LEVELS`, in seconds, ascending."""
+        return tuple(max(0.0, math.exp(log) - GRAIN) for log in self._logs(shape))
+
+    def scored(self, shape: Shape, wait: float) -> None:
+        """The true wait of a forecast of this shape is known now."""
+        log = math.log(wait + GRAIN)
+        low, _middle, high = self._logs(shape)
+        self.below = _bounded(self.below - PACE * (LEVELS[0] - (log <= low)))
+        self.above = _bounded(self.above + PACE * (LEVELS[-1] - (log <= high)))
+
+
+def _bounded(factor: float) -> float:
+    return min(MOST_FACTOR, max(LEAST_FACTOR, factor))

@@ -1,0 +1,62 @@
+"""How good forecasts are: the share of starts inside the interval, and the pinball loss of the quantiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LEVELS = (0.1, 0.5, 0.9)
+"""The quantiles of a forecast."""
+
+
+def pinball(level: float, forecast: float, actual: float) -> float:
+    """The pinball (quantile) loss of one quantile, in the unit of the values; 0 is best."""
+    over = actual - forecast
+    return level * over if over >= 0 else (level - 1) * over
+
+
+def mean_pinball(forecast: Sequence[float], actual: float) -> float:
+    """The mean loss of the three quantiles of `LEVELS`."""
+    losses = [pinball(level, value, actual) for level, value in zip(LEVELS, forecast, strict=True)]
+    return sum(losses) / len(losses)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredForecast:
+    """The quantiles of `LEVELS` and the true wait, in seconds."""
+
+    quantiles: Sequence[float]
+    wait: float
+
+
+@dataclass(slots=True)
+class Score:
+    """The sums of forecasts that are scored. Times in seconds."""
+
+    asked: int = 0
+    inside: int = 0
+    loss: float = 0.0
+
+    def add(self, forecast: Sequence[float], actual: float) -> None:
+        """Score one forecast: its three quantiles, and the true value."""
+        self.asked += 1
+        self.inside += forecast[0] <= actual <= forecast[-1]
+        self.loss += mean_pinball(forecast, actual)
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of true values between the lowest and the highest quantile; None before the first."""
+        return self.inside / self.asked if self.asked else None
+
+    @property
+    def pinball(self) -> float | None:
+        """The mean loss; None before the first."""
+        return self.loss / self.asked if self.asked else None
+
+
+def quantile(ordered: Sequence[float], level: float) -> float:
+    """A quantile of sorted values, which are at least one, linear between two neighbours."""
+    at = (len(ordered) - 1) * level
+    below = int(at)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (at - below)

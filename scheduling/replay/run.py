@@ -1,0 +1,184 @@
+"""One replay from its files to its answer (time.md, section 3)."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.forecast.forecaster import Forecaster
+from scheduling.domain.priorities import Priority
+from scheduling.domain.replay.clock import ArrivalCount, ReplayClock, ReplayObserver, ReplayRules
+from scheduling.domain.replay.jobs import SECOND, JobTable
+from scheduling.domain.replay.measures import Measures, compare
+from scheduling.garbage_collector import garbage_collector
+from scheduling.replay import values
+from scheduling.replay.calibration_plot import calibration_svg
+from scheduling.replay.cluster import leaf_names, read_cluster
+from scheduling.replay.faults import FileFaults, ReplayFault
+from scheduling.replay.runs_file import RunsWriter
+from scheduling.replay.trace import Trace, TraceReader
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """The files and the options. `since`, `until` and `score_since` are times as the trace writes them."""
+
+    trace: str
+    on: str
+    against: str | None = None
+    since: str | None = None
+    until: str | None = None
+    priority: Priority = Priority.LOW
+    rules: ReplayRules = field(default_factory=ReplayRules)
+    runs: str | None = None
+    forecast: bool = False
+    score_since: str | None = None
+    calibration: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a replay is: jobs that arrived, of all jobs, and the seconds since the first submission. `cluster` is
+    the file that it runs on."""
+
+    cluster: str
+    arrived: int
+    jobs: int
+    now: int
+
+
+Report = Callable[[Progress], None]
+MakeObservers = Callable[[ClusterFacts], Sequence[ReplayObserver]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayInput:
+    """What the files say: the jobs that take part, the clusters by file, and the instant of `score_since`."""
+
+    jobs: JobTable
+    clusters: dict[str, ClusterFacts]
+    score_since: int = 0
+
+
+def read_input(request: ReplayRequest) -> ReplayInput:
+    """Read every file. Raises `ReplayFault` with the faults of all of them."""
+    files: list[FileFaults] = []
+    clusters: dict[str, ClusterFacts] = {}
+    is_known = True
+    teams: frozenset[str] | None = None
+    for source in dict.fromkeys(source for source in (request.on, request.against) if source is not None):
+        faults = FileFaults(source)
+        files.append(faults)
+        facts = read_cluster(source, faults)
+        if facts is None:
+            is_known = False
+            continue
+        clusters[source] = facts
+        leaves = leaf_names(facts)
+        teams = leaves if teams is None else teams & leaves
+    reader = TraceReader(request.trace, teams=teams if is_known else None, priority=request.priority)
+    trace = reader.read()
+    options = FileFaults(request.trace)
+    jobs = None if trace is None else _between(trace, request, options)
+    score_since = None if trace is None else _bound(trace, "score-since", request.score_since, options)
+    if jobs is None or options.count or any(file.count for file in files):
+        raise ReplayFault([reader.faults, options, *files])
+    return ReplayInput(jobs, clusters, 0 if score_since is None else score_since - jobs.start)
+
+
+def _between(trace: Trace, request: ReplayRequest, faults: FileFaults) -> JobTable | None:
+    """The jobs between `--since` and `--until`; None with a fault."""
+    if request.since is None and request.until is None:
+        return trace.jobs
+    bounds = [_bound(trace, "since", request.since, faults), _bound(trace, "until", request.until, faults)]
+    if faults.count:
+        return None
+    jobs = trace.jobs.between(bounds[0], bounds[1])
+    if not len(jobs):
+        faults.add(None, "--since", "bad_value", "No job of the trace was submitted in the given time.")
+        return None
+    jobs.sort()
+    return jobs
+
+
+def _bound(trace: Trace, option: str, text: str | None, faults: FileFaults) -> int | None:
+    """The time of an option on the clock of the trace; None if it is not given, or with a fault."""
+    if text is None:
+        return None
+    read, what = (values.moment, "a date") if trace.is_dated else (values.microseconds, "a number of seconds")
+    bound = read(text.strip())
+    if bound is None:
+        faults.add(None, f"--{option}", "bad_value", f"{values.shown(text)} is not {what}, as the trace has.")
+    return bound
+
+
+def replay(
+    request: ReplayRequest, report: Report = lambda _progress: None, observers: MakeObservers = lambda _facts: ()
+) -> dict[str, Any]:
+    """Read the files, run the jobs on each cluster, and answer. Raises `ReplayFault`.
+
+    `observers` are added to the run on `request.on`.
+    """
+    began = time.monotonic()
+    given = read_input(request)
+    with ExitStack() as files:
+        on = given.clusters[request.on]
+        more = list(observers(on))
+        if request.runs is not None:
+            more.append(RunsWriter(files.enter_context(_writable("--runs", request.runs))))
+        plot = None
+        if request.calibration is not None:
+            plot = files.enter_context(_writable("--calibration", request.calibration))
+        forecaster = Forecaster(score_since=given.score_since) if request.forecast else None
+        if forecaster is not None:
+            more.append(forecaster)
+        answer = _run(request.on, on, given.jobs, request.rules, more, report)
+        if plot is not None and forecaster is not None:
+            plot.write(calibration_svg(forecaster.scored))
+    forecast = {} if forecaster is None else {"forecast": forecaster.summary()}
+    if request.against is not None:
+        against = _run(request.against, given.clusters[request.against], given.jobs, request.rules, [], report)
+        keys = ("summary", "teams")
+        pair = {"on": {key: answer[key] for key in keys}, "against": {key: against[key] for key in keys}}
+        return {**pair, "difference": compare(answer, against), **forecast}
+    return (
+        answer
+        | forecast
+        | {
+            "seconds": round(time.monotonic() - began, 3),
+            "peak_memory_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        }
+    )
+
+
+def _writable(option: str, path: str) -> TextIO:
+    try:
+        return Path(path).open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        faults = FileFaults(path)
+        faults.add(None, option, "bad_value", f"The file cannot be written: {error.strerror}.")
+        raise ReplayFault([faults]) from None
+
+
+def _run(
+    name: str,
+    facts: ClusterFacts,
+    jobs: JobTable,
+    rules: ReplayRules,
+    observers: Sequence[ReplayObserver],
+    report: Report,
+) -> dict[str, Any]:
+    measures = Measures(facts)
+    arrived = ArrivalCount()
+    clock = ReplayClock(facts, rules, (measures, arrived, *observers))
+    with garbage_collector.paused():
+        for now in clock.run(jobs):
+            report(Progress(name, arrived.count, len(jobs), now // SECOND))
+    summary, teams = measures.summaries()
+    return {"summary": summary, "teams": teams, "events": clock.happenings, "passes": clock.passes}

@@ -1,0 +1,227 @@
+"""A trace file → its jobs, or all its faults at once, each with its line (time.md, section 2).
+
+CSV with a header (`submit_time`, `duration_s`, `gpus`, `team`, and optionally `name`, `user`, `priority`, `limit_s`),
+or the Standard Workload Format (`.swf`); both also compressed with gzip. Line 1 of a CSV file is the header.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from scheduling.domain.priorities import Priority
+from scheduling.domain.replay.jobs import JobTable
+from scheduling.replay import values
+from scheduling.replay.faults import FileFaults
+from scheduling.replay.lines import read_lines
+
+NEEDED = ("submit_time", "duration_s", "gpus", "team")
+OPTIONAL = ("name", "user", "priority", "limit_s")
+MAX_JOBS = 3_000_000
+"""A file of more jobs is refused: its replay would need more than a GiB."""
+
+MAX_WORD = 256
+"""Characters of a name, a user or a team."""
+
+T = TypeVar("T")
+
+SWF_FIELDS = 18
+_SWF = {"submit_time": 1, "duration_s": 3, "allocated": 4, "gpus": 7, "limit_s": 8, "user": 11, "team": 14}
+"""The index of each field of the Standard Workload Format that a replay reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The jobs of a file. `is_dated`: its times are dates; otherwise they are seconds."""
+
+    jobs: JobTable
+    is_dated: bool
+
+
+class TraceReader:
+    """Reads one file. `teams`: the queues that may run work; None where they are not known."""
+
+    def __init__(self, source: str, *, teams: Collection[str] | None, priority: Priority) -> None:
+        self.faults = FileFaults(source)
+        self._source, self._teams = source, teams
+        self._jobs = JobTable(priority)
+        self._is_dated: bool | None = None
+        self._line = 0
+        self._row = 0
+
+    def read(self) -> Trace | None:
+        """The trace; None if there is any fault."""
+        name = self._source.lower().removesuffix(".gz")
+        lines = read_lines(self._source, self.faults)
+        if name.endswith(".swf"):
+            self._read_swf(lines)
+        else:
+            self._read_csv(lines)
+        if not self.faults.count and not self._row:
+            self._fault("", "bad_value", "The trace has no jobs.")
+        if self.faults.count:
+            return None
+        self._jobs.sort()
+        return Trace(self._jobs, bool(self._is_dated))
+
+    # -- CSV ---------------------------------------------------------------------------------------------------------
+
+    def _read_csv(self, lines: Iterator[str]) -> None:
+        reader = csv.reader(lines, strict=True)
+        rows = self._rows(reader)
+        header = next(rows, None)
+        if header is None:
+            if not self.faults.count:
+                self._line = 1
+                self._fault("", "bad_value", f"The file is empty; its first line names the columns {_list(NEEDED)}.")
+            return
+        columns = self._columns([name.strip() for name in header])
+        for row in rows:
+            if not self._count_row():
+                return
+            if len(row) != len(header):
+                self._fault("", "bad_value", f"The row has {len(row)} values; the header has {len(header)} columns.")
+                continue
+            self._add({name: row[at].strip() for name, at in columns.items()})
+
+    def _rows(self, reader: Any) -> Iterator[list[str]]:
+        """The rows that are not empty. A row that breaks the rules of CSV is a fault."""
+        while True:
+            self._line = reader.line_num + 1
+            try:
+                row = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                self._fault("", "bad_value", f"This is not valid CSV: {error}.")
+                continue
+            if len(row) > 1 or (row and row[0].strip()):
+                yield row
+
+    def _columns(self, header: list[str]) -> dict[str, int]:
+        """The index of each known column."""
+        found: dict[str, int] = {}
+        for at, name in enumerate(header):
+            if name not in (*NEEDED, *OPTIONAL):
+                message = (
+                    f"{values.shown(name)} is not a column of a trace; columns are {_list((*NEEDED, *OPTIONAL))}."
+                    if name
+                    else f"Column {at + 1} has no name."
+                )
+                self._fault(name[:MAX_WORD], "unknown_key", message)
+            elif name in found:
+                self._fault(name, "duplicate_name", f"The column '{name}' is given twice.")
+            else:
+                found[name] = at
+        for name in NEEDED:
+            if name not in found:
+                self._fault(name, "bad_value", f"The column '{name}' is missing.")
+        return found
+
+    # -- the Standard Workload Format --------------------------------------------------------------------------------
+
+    def _read_swf(self, lines: Iterator[str]) -> None:
+        for line in lines:
+            self._line += 1
+            parts = line.split()
+            if not parts or parts[0].startswith(";"):
+                continue
+            if not self._count_row():
+                return
+            if len(parts) != SWF_FIELDS:
+                self._fault("", "bad_value", f"The line has {len(parts)} fields; a job has {SWF_FIELDS}.")
+                continue
+            # −1 means "not known" in this format.
+            row = {name: parts[at] for name, at in _SWF.items() if parts[at] != "-1"}
+            allocated = row.pop("allocated", "")
+            row.setdefault("gpus", allocated)
+            self._add({name: row.get(name, "") for name in NEEDED} | row)
+
+    # -- one job -----------------------------------------------------------------------------------------------------
+
+    def _count_row(self) -> bool:
+        """Count one data row; False when there are too many."""
+        self._row += 1
+        if self._row > MAX_JOBS:
+            self._fault("", "bad_value", f"The trace has more than {MAX_JOBS} jobs; give a shorter one.")
+            return False
+        return True
+
+    def _add(self, row: Mapping[str, str]) -> None:
+        """Add the job of a row, or note all its faults."""
+        before = self.faults.count
+        submit = self._submit_time(row)
+        duration = self._value(row, "duration_s", values.span, "a number of seconds above 0")
+        gpus = self._value(row, "gpus", values.gpus, "a whole number of GPUs from 1")
+        team = self._team(row)
+        limit = self._value(row, "limit_s", values.span, "a number of seconds above 0") if row.get("limit_s") else None
+        priority = self._value(row, "priority", _priority, "HIGH, NORMAL or LOW") if row.get("priority") else None
+        name, user = self._word(row, "name"), self._word(row, "user")
+        if self.faults.count > before or submit is None or duration is None or gpus is None:
+            return
+        self._jobs.add(
+            self._row, submit, duration, gpus, team, priority=priority, limit=limit, name=name, user=user
+        )  # fmt: skip
+
+    def _value(self, row: Mapping[str, str], column: str, read: Callable[[str], T | None], what: str) -> T | None:
+        text = row.get(column)
+        if text is None:
+            return None  # The header lacks the column, which is a fault already.
+        value = read(text)
+        if value is None:
+            message = f"{values.shown(text)} is not {what}." if text else f"The value is missing; give {what}."
+            self._fault(column, "bad_value", message)
+        return value
+
+    def _submit_time(self, row: Mapping[str, str]) -> int | None:
+        text = row.get("submit_time")
+        if text is None:
+            return None
+        seconds, dated = values.microseconds(text), values.moment(text)
+        if seconds is not None and seconds < 0:
+            self._fault("submit_time", "bad_value", f"{values.shown(text)} is before 0; seconds begin at 0.")
+            return None
+        value = dated if seconds is None else seconds
+        if value is None:
+            what = "a time: write 2026-11-20T15:04:05, or a number of seconds from 0"
+            message = f"{values.shown(text)} is not {what}." if text else f"The value is missing; give {what}."
+            self._fault("submit_time", "bad_value", message)
+            return None
+        is_dated = seconds is None
+        if self._is_dated is None:
+            self._is_dated = is_dated
+        if self._is_dated != is_dated:
+            here, there = ("a date", "seconds") if is_dated else ("seconds", "dates")
+            self._fault("submit_time", "bad_value", f"{values.shown(text)} is {here}; the rows before it have {there}.")
+            return None
+        return value
+
+    def _team(self, row: Mapping[str, str]) -> str:
+        team = self._word(row, "team")
+        if not team:
+            if "team" in row:
+                self._fault("team", "bad_value", "The value is missing; give the name of a queue.")
+        elif self._teams is not None and team not in self._teams:
+            message = f"{values.shown(team)} is not a queue that may run work in the cluster file."
+            self._fault("team", "unknown_name", message)
+        return team
+
+    def _word(self, row: Mapping[str, str], column: str) -> str:
+        text = row.get(column, "")
+        if len(text) > MAX_WORD:
+            self._fault(column, "bad_value", f"The text has {len(text)} characters; at most {MAX_WORD} are allowed.")
+        return text
+
+    def _fault(self, path: str, code: str, message: str) -> None:
+        self.faults.add(self._line, path, code, message)
+
+
+def _priority(text: str) -> Priority | None:
+    return Priority(text) if text in Priority.__members__ else None
+
+
+def _list(names: Collection[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}"

@@ -1,0 +1,61 @@
+"""The values of a trace as typed text → numbers. Each reader returns None for a text that is not such a value."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from scheduling.domain.replay.jobs import SECOND
+
+MAX_SECONDS = 10**11
+"""About 3,000 years. A later time, or a longer one, is a mistake."""
+
+MAX_GPUS = 10**15
+
+_DECIMAL = re.compile(r"[+-]?(\d{1,30}(\.\d{0,30})?|\.\d{1,30})([eE][+-]?\d{1,2})?", re.ASCII)
+_WHOLE = re.compile(r"\+?\d{1,30}(\.0{0,30})?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1)
+
+
+def microseconds(text: str) -> int | None:
+    """Seconds of any sign as microseconds, rounded to the nearest."""
+    if not _DECIMAL.fullmatch(text):
+        return None
+    seconds = Decimal(text)
+    return None if abs(seconds) > MAX_SECONDS else round(seconds * SECOND)
+
+
+def span(text: str) -> int | None:
+    """Seconds above 0 as microseconds, at least one."""
+    found = microseconds(text)
+    return max(1, found) if found is not None and Decimal(text) > 0 else None
+
+
+def moment(text: str) -> int | None:
+    """An ISO time as microseconds since 1970; without an offset it is UTC."""
+    if "-" not in text[1:]:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    try:
+        naive = time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
+    except OverflowError:
+        return None
+    return (naive - _EPOCH) // timedelta(microseconds=1)
+
+
+def gpus(text: str) -> int | None:
+    """A whole number from 1; `8.0` is whole too."""
+    if not _WHOLE.fullmatch(text):
+        return None
+    number = int(Decimal(text))
+    return number if 1 <= number <= MAX_GPUS else None
+
+
+def shown(text: str) -> str:
+    """A value in a message: shortened, on one line."""
+    clean = " ".join(text.split())
+    return f"'{clean}'" if len(clean) <= 40 else f"'{clean[:40]}…'"

@@ -1,0 +1,281 @@
+"""What a replay of an installation's own history with other quotas finds (docs/replay.md). Nothing is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+
+from pools.domain.amounts import UNLIMITED
+from pools.domain.errors import BadInput, Conflict, Violation
+from pools.domain.names import canonical_name, queue_name
+from pools.domain.roles import Actor, Permission
+from pools.models import Backend, Pool
+from pools.transactions import database_time
+from scheduling.domain.engine.facts import ClusterFacts, QueueFacts
+from scheduling.domain.replay.history import Configuration, RecordedHistory, RecordedStep
+from scheduling.domain.replay.history_clock import (
+    Change,
+    HistoryClock,
+    Past,
+    first_difference,
+    gpu_quota,
+    with_gpu_quota,
+)
+from scheduling.domain.replay.measures import Summary
+from scheduling.domain.replay.past_measures import affected_people, summarize, summarize_queues
+from scheduling.domain.replay.sentences import replay_sentences
+from scheduling.garbage_collector import garbage_collector
+from scheduling.scenario import ScenarioError
+from scheduling.scenario.live_state import LiveNames, build_live_scenario
+from scheduling.selectors.own_history import read_history
+from scheduling.selectors.what_if import find_backend
+
+MAX_WINDOW = timedelta(days=31)
+MAX_CHANGES = 20
+MAX_PEOPLE = 200
+CHANGED_KEYS = frozenset({"quota", "limit", "weight"})
+
+Pace = Callable[[float], bool]
+"""Asked at each instant with the share of the work that is done, from 0 to 1: whether the replay has to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayQuestion:
+    """The window, and the `changes` of the queues in the form of a what-if: `[{"set": {"name", "quota", …}}]`."""
+
+    since: datetime
+    until: datetime
+    changes: Sequence[Any] = ()
+    backend: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Viewpoint:
+    """Whose replay it is: `names` are the pools and leaves that the reader may see and change, with their queues.
+    `reads_all`: the sums of the cluster too."""
+
+    reads_all: bool
+    names: Mapping[str, str]
+
+
+def find_replay_backend(actor: Actor, question: ReplayQuestion) -> Backend:
+    """The cluster whose history is replayed. Raises `ScenarioError`, `Forbidden`, `NotFound`, `Conflict`."""
+    backend = find_backend(actor, {} if question.backend is None else {"backend": question.backend})
+    if backend.kind != Backend.Kind.SIMULATED:
+        raise Conflict(
+            f"Cluster {backend.name} runs on Kubernetes, and only what a simulated cluster did can be replayed. "
+            "Export a trace of it (osmo usage export --trace) and replay that (osmo replay TRACE --on CLUSTER.yaml)."
+        )
+    return backend
+
+
+def visible_roots(actor: Actor, backend: Backend) -> QuerySet[Pool]:
+    """The pools on this cluster that the actor may see and change in a replay."""
+    roots = Pool.objects.roots().filter(backend=backend)
+    return roots if actor.can_read_all else roots.filter(name__in=actor.pools_with(Permission.POOL_PARTITION))
+
+
+def viewpoint(backend: Backend, roots: QuerySet[Pool], *, reads_all: bool) -> Viewpoint:
+    """What a person who may see these pools can see in a replay."""
+    found: dict[str, str] = {}
+    for root in roots.prefetch_related("subpools"):
+        found[root.name] = queue_name(backend.namespace, root.name, None)
+        for short in ("_shared", *(part.subpool_name or "" for part in root.subpools.all())):
+            found[canonical_name(root.name, short)] = queue_name(backend.namespace, root.name, short)
+    return Viewpoint(reads_all, found)
+
+
+def check_question(question: ReplayQuestion, view: Viewpoint) -> None:
+    """Raises `BadInput` with every fault that shows without the record."""
+    faults: list[Violation] = []
+    if question.since >= question.until:
+        faults.append(Violation("since", "bad_value", "since is not before until: give an earlier time."))
+    elif question.until - question.since > MAX_WINDOW:
+        message = f"A replay covers at most {MAX_WINDOW.days} days: give a later since."
+        faults.append(Violation("since", "window_too_long", message, numbers=(("max_days", MAX_WINDOW.days),)))
+    if question.until > database_time():
+        faults.append(Violation("until", "bad_value", "until is in the future, which nobody has recorded."))
+    if len(question.changes) > MAX_CHANGES:
+        message = f"A replay has at most {MAX_CHANGES} changes; these are {len(question.changes)}."
+        faults.append(Violation("changes", "bad_value", message, numbers=(("max", MAX_CHANGES),)))
+    for number, entry in enumerate(question.changes):
+        if not isinstance(entry, Mapping) or set(entry) != {"set"} or not isinstance(entry["set"], Mapping):
+            message = 'A change of history is {"set": {"name": …, "quota": …}}; work cannot be added or removed.'
+            faults.append(Violation(f"changes[{number}]", "bad_value", message))
+            continue
+        faults += [
+            Violation(
+                f"changes[{number}].set.{str(key)[:50]}", "unknown_key",
+                f"A replay changes {', '.join(sorted(CHANGED_KEYS))}; '{str(key)[:50]}' is none of them.",
+            )
+            for key in entry["set"]
+            if key not in CHANGED_KEYS | {"name"}
+        ]  # fmt: skip
+        name = entry["set"].get("name")
+        if not isinstance(name, str) or name not in view.names:
+            faults.append(_unknown_name(number, name))
+    if faults:
+        raise BadInput.of(faults)
+
+
+def _unknown_name(number: int, name: Any) -> Violation:
+    message = f"There was no pool or subpool '{str(name)[:100]}' of yours."
+    return Violation(f"changes[{number}].set.name", "unknown_name", message)
+
+
+def replay_own_history(backend: Backend, view: Viewpoint, question: ReplayQuestion, pace: Pace) -> dict[str, Any]:
+    """Replay the window as it was and with the changes, and compare.
+
+    Raises `BadInput`, `ScenarioError`, `Conflict`, and `TooLong` where `pace` stopped it.
+    """
+    history = read_history(backend, question.since, question.until)
+    change = _QuotaChange(question.changes, view.names, history) if question.changes else None
+    runs: list[Change | None] = [None] if change is None else [None, lambda kept: kept, change]
+    with garbage_collector.paused():
+        pasts = [
+            HistoryClock(history, each, _share_of_run(history, number, len(runs), pace)).run()
+            for number, each in enumerate(runs)
+        ]
+    difference = first_difference(history.steps, pasts[0].steps)
+    as_it_was, would = pasts[1 if change else 0], pasts[2] if change else None
+    known = _known_names(view.names)
+    answer: dict[str, Any] = {
+        "backend": backend.name,
+        "since": _text(question.since),
+        "until": _text(question.until),
+        "steps": len(history.steps) if view.reads_all else _count_steps(history, known),
+        "identical": difference is None,
+        "first_difference": None,
+        "on": _numbers(view, as_it_was, known),
+        "against": None,
+        "difference": None,
+        "people": [],
+        "more_people": 0,
+    }
+    if difference is not None:
+        answer["first_difference"] = {
+            "recorded": _step(difference.recorded, history, known),
+            "replayed": _step(difference.replayed, history, known),
+        }
+    if would is not None:
+        answer["against"] = _numbers(view, would, known)
+        answer["difference"] = _difference(answer["on"], answer["against"])
+        people = affected_people(as_it_was, would, known)
+        answer["people"] = [{**row, "queue": known[row["queue"]]} for row in people[:MAX_PEOPLE]]
+        answer["more_people"] = max(0, len(people) - MAX_PEOPLE)
+    return {**answer, "sentences": replay_sentences(answer)}
+
+
+def _share_of_run(history: RecordedHistory, number: int, runs: int, pace: Pace) -> Callable[[int], bool]:
+    length = max(1, history.until - history.since)
+    return lambda now: pace((number + min(1.0, (now - history.since) / length)) / runs)
+
+
+class _QuotaChange:
+    """The changes, made to every recorded configuration that has their queues. A subpool that gets another quota takes
+    it from the shared leaf of its pool, or gives it back there, as in the ledger."""
+
+    def __init__(self, changes: Sequence[Any], names: Mapping[str, str], history: RecordedHistory) -> None:
+        self._changes, self._names = changes, names
+        recorded = {queue.name for each in history.configurations for queue in each.queues}
+        faults = [
+            _unknown_name(number, entry["set"]["name"])
+            for number, entry in enumerate(changes)
+            if names.get(entry["set"]["name"]) not in recorded
+        ]
+        if faults:
+            raise ScenarioError.of_faults(faults)
+        for each in history.configurations:
+            self(each)
+
+    def __call__(self, recorded: Configuration) -> Configuration:
+        """The configuration as it would have been. Raises `ScenarioError`."""
+        queues = {queue.name: queue for queue in recorded.queues}
+        entries = [entry for entry in self._changes if self._names[entry["set"]["name"]] in queues]
+        if not entries:
+            return recorded
+        facts = ClusterFacts(queues=recorded.queues, cohorts=recorded.cohorts, nodes=recorded.nodes)
+        question = {"live": True, "changes": [{"set": dict(entry["set"])} for entry in entries]}
+        changed = build_live_scenario(facts, question, LiveNames(queue_aliases=self._names)).facts.queues
+        return replace(
+            recorded, queues=_shares_follow(recorded, changed, {self._names[e["set"]["name"]] for e in entries})
+        )
+
+
+def _shares_follow(recorded: Configuration, queues: Sequence[QueueFacts], named: set[str]) -> tuple[QueueFacts, ...]:
+    now = {queue.name: queue for queue in queues}
+    for container, shared in recorded.shared.items():
+        parts = [queue for queue in now.values() if queue.parent == container and queue.name != shared]
+        touched = container in named or any(part.name in named for part in parts)
+        if not touched or shared in named or shared not in now:
+            continue
+        promised = gpu_quota(now[container])
+        if promised in {UNLIMITED, math.inf}:
+            continue
+        if any(gpu_quota(part) == UNLIMITED for part in parts):
+            continue
+        taken = sum(gpu_quota(part) for part in parts)
+        left = max(0, promised - taken)
+        now[shared] = with_gpu_quota(now[shared], left)
+        now[container] = with_gpu_quota(now[container], max(promised, left + taken))
+    return tuple(now[queue.name] for queue in queues)
+
+
+# -- the answer -------------------------------------------------------------------------------------------------------
+
+
+def _known_names(names: Mapping[str, str]) -> dict[str, str]:
+    """The leaves that run work, by queue, with the names that people write."""
+    containers = {queue for name, queue in names.items() if "--" not in name}
+    return {queue: name for name, queue in names.items() if queue not in containers}
+
+
+def _numbers(view: Viewpoint, past: Past, known: Mapping[str, str]) -> dict[str, Any]:
+    rows = summarize_queues(past, known)
+    return {
+        "summary": summarize(past, past.jobs.values()) if view.reads_all else None,
+        "teams": {known[queue]: row for queue, row in rows.items() if row["jobs"]},
+    }
+
+
+def _difference(on: Mapping[str, Any], against: Mapping[str, Any]) -> dict[str, Any]:
+    teams = {name: _less(on["teams"][name], row) for name, row in against["teams"].items()}
+    waits = {name: row["wait_mean_s"] for name, row in teams.items()}
+    return {
+        "summary": None if on["summary"] is None else _less(on["summary"], against["summary"]),
+        "teams": teams,
+        "better": [name for name, change in waits.items() if change is not None and change < 0],
+        "worse": [name for name, change in waits.items() if change is not None and change > 0],
+    }
+
+
+def _less(on: Summary, against: Summary) -> Summary:
+    return {
+        key: None if before is None or (after := against[key]) is None else after - before for key, before in on.items()
+    }
+
+
+def _count_steps(history: RecordedHistory, known: Mapping[str, str]) -> int:
+    visible = {job.name for job in history.jobs if job.queue in known}
+    return sum(step.gang in visible for step in history.steps)
+
+
+def _step(step: RecordedStep | None, history: RecordedHistory, known: Mapping[str, str]) -> dict[str, Any] | None:
+    """A step, if the reader may see its work."""
+    if step is None or next(job.queue for job in history.jobs if job.name == step.gang) not in known:
+        return None
+    return {
+        "time": _text(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=step.time)),
+        "action": step.action,
+        "workflow": step.gang,
+        "nodes": list(step.nodes),
+    }
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat()

@@ -1,0 +1,229 @@
+"""When would it start, and which other way in is shorter? Answered before a submission, for everybody who may submit.
+
+The engine runs from the present state with the asked work added: once as things stand, and where the work would wait,
+in a few sampled futures (:mod:`scheduling.domain.forecast.futures`). The answer is times alone; queues and work of
+others are never part of it. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache, partial
+
+from pools.domain.errors import DomainError, Throttled
+from pools.domain.roles import Actor
+from pools.models import Pool
+from pools.selectors.submission_path import find_leaf_with_root
+from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.forecast.futures import NEVER, GangInfo, Present, sample_waits
+from scheduling.domain.forecast.smaller_work import smaller_work
+from scheduling.domain.priorities import Priority
+from scheduling.garbage_collector import garbage_collector
+from scheduling.locking import try_forecast_turn
+from scheduling.selectors.asked_gangs import AskedWork, BackendPresent
+from scheduling.selectors.start_estimate import is_small_cluster, read_start_of_last_before
+from scheduling.selectors.submission_leaves import list_submission_leaves
+from scheduling.selectors.visible_queue import GangStart
+from scheduling.services.forecasts import read_calibration, sum_up
+from scheduling.services.workflows.submission import (
+    PreparedSubmissions,
+    check_prepared,
+    prepare_submissions,
+    with_priority,
+    with_spec,
+)
+
+FUTURES = 6
+LEAST_FUTURES = 2
+SECONDS = 0.4
+"""The time for the futures of one dry run; the least number of them is made in any case."""
+SECONDS_OF_WAYS = 3.0
+"""The time for all ways in together; a way that it does not reach has no start."""
+RETRY_SECONDS = 3
+MOST_POOLS = 6
+_CODES = ("as_asked", "pool", "priority", "minimum", "gpus")
+
+
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """One way to submit the work. `code`: `as_asked`, `pool`, `priority`, `minimum` or `gpus`; `gpus`: with so many it
+    starts; `starts_now`: in the next pass, as things stand; `start` None: not computed."""
+
+    code: str
+    text: str
+    pool: str
+    priority: Priority
+    gpus: int
+    starts_now: bool
+    start: GangStart | None
+
+
+def forecast_submissions(actor: Actor, prepared: PreparedSubmissions) -> list[GangStart | None]:
+    """The start of each workflow if all of them were submitted now. None: another question of this person is being
+    answered, or the pool has no cluster that runs work."""
+    assert actor.user_id is not None, "only people submit"
+    with try_forecast_turn(actor.user_id) as has_turn:
+        if not has_turn or prepared.leaf.root.backend is None:
+            return [None] * len(prepared.items)
+        question = _Question(BackendPresent(prepared.leaf.root))
+        return question.starts(_asked(actor, prepared), time.monotonic() + SECONDS)
+
+
+def estimate_submissions(actor: Actor, prepared: PreparedSubmissions) -> list[GangStart | None]:
+    """The start of each workflow, as far as it can be told at once: a forecast on a small cluster, else the kept
+    forecast of the last gang before it in its queue (None where nothing is before it)."""
+    backend = prepared.leaf.root.backend
+    if backend is None:
+        return [None] * len(prepared.items)
+    if is_small_cluster(backend.pk):
+        return forecast_submissions(actor, prepared)
+    known = cache(partial(read_start_of_last_before, prepared.leaf))
+    return [known(item.priority) for item in prepared.items]
+
+
+def compare_ways_in(actor: Actor, prepared: PreparedSubmissions) -> list[WayIn]:
+    """The ways to submit one workflow, the earliest start first: as asked, on other pools of this person, with priority
+    LOW, with a smaller minimum, with fewer GPUs. Only ways that a submission would accept. Raises Throttled while
+    another question of this person is being answered."""
+    assert actor.user_id is not None, "only people submit"
+    with try_forecast_turn(actor.user_id) as has_turn:
+        if not has_turn:
+            raise Throttled(
+                "The start of other work of yours is being forecast, and only one forecast of a user is made at a "
+                f"time. Send this again in {RETRY_SECONDS} seconds.",
+                retry_after=RETRY_SECONDS,
+            )
+        until = time.monotonic() + SECONDS_OF_WAYS
+        questions: dict[int, _Question] = {}
+        found = []
+        for code, text, way in _ways(actor, prepared):
+            root = way.leaf.root
+            if root.backend is None:
+                continue
+            question = questions.get(root.backend.pk)
+            if question is None:
+                question = questions[root.backend.pk] = _Question(BackendPresent(root))
+            (asked,) = _asked(actor, way)
+            start = question.now(asked)
+            starts_now = start is not None
+            if start is None and (code == "as_asked" or time.monotonic() < until):
+                (start,) = question.starts([asked], min(until, time.monotonic() + SECONDS))
+            gpus = asked.spec.largest_gang_gpus
+            found.append(WayIn(code, text, asked.leaf.name, asked.priority, gpus, starts_now, start))
+    return sorted(found, key=_earliest_first)
+
+
+def _earliest_first(way: WayIn) -> tuple[bool, bool, float, int]:
+    """Of equal starts, the way that gives up least comes first."""
+    middle = None if way.start is None else way.start.p50
+    return middle is None, way.start is None, 0.0 if middle is None else middle.timestamp(), _CODES.index(way.code)
+
+
+def _asked(actor: Actor, prepared: PreparedSubmissions) -> list[AskedWork]:
+    return [AskedWork(prepared.leaf, item.spec, item.priority, actor.username) for item in prepared.items]
+
+
+class _Question:
+    """Answers about one backend, from one snapshot."""
+
+    def __init__(self, backend: BackendPresent) -> None:
+        self._backend, self._facts = backend, backend.facts
+
+    def now(self, asked: AskedWork) -> GangStart | None:
+        """The start of work that starts in the next pass, as things stand; None if it would wait."""
+        present, names = self._with([asked])
+        return self._start_now() if names[0] and self._running(present, names[0]) else None
+
+    def starts(self, asked: Sequence[AskedWork], until: float) -> list[GangStart | None]:
+        """The start of each, if all are submitted now; None where the leaf runs no work."""
+        present, names = self._with(asked)
+        wanted = [name for each in names for name in each]
+        with garbage_collector.paused():
+            futures: list[dict[str, float]] = []
+            running = self._running(present, wanted)
+            for number in range(0 if len(running) == len(wanted) else FUTURES):
+                if number >= LEAST_FUTURES and time.monotonic() > until:
+                    break
+                futures += sample_waits(present, wanted, 1, int(present.now) * FUTURES + number)
+        calibration = None
+        found: list[GangStart | None] = []
+        for gangs in names:
+            if not gangs:
+                found.append(None)
+            elif running.issuperset(gangs):
+                found.append(self._start_now())
+            else:
+                calibration = calibration or read_calibration(self._backend.backend)
+                waits = [max(min(future[name], NEVER) for name in gangs) for future in futures]
+                sampled = sum_up(waits, calibration)
+                made_at = self._facts.now
+                p10, p50, p90 = sampled.times(made_at)
+                found.append(GangStart(p10, p50, p90, sampled.samples, made_at, sampled.never))
+        return found
+
+    def _start_now(self) -> GangStart:
+        now = self._facts.now
+        return GangStart(now, now, now, 1, now, None)
+
+    def _with(self, asked: Sequence[AskedWork]) -> tuple[Present, list[list[str]]]:
+        """The present with this work, and the names of its gangs."""
+        before = self._facts.present
+        facts, infos, names = list(before.facts.gangs), dict(before.gangs), []
+        for number, each in enumerate(asked):
+            gangs = list(self._backend.gangs(each, number))
+            facts += [fact for fact, _kind in gangs]
+            infos |= {fact.name: GangInfo(kind) for fact, kind in gangs}
+            names.append([fact.name for fact, _kind in gangs])
+        return replace(before, facts=replace(before.facts, gangs=tuple(facts)), gangs=infos), names
+
+    @staticmethod
+    def _running(present: Present, names: Sequence[str]) -> set[str]:
+        """Those of the gangs that start in the next pass, as things stand."""
+        state = KeptState(present.facts)
+        state.run(Fraction(present.now))
+        return {name for name in names if state.is_running(name)}
+
+
+def _ways(actor: Actor, prepared: PreparedSubmissions) -> Iterator[tuple[str, str, PreparedSubmissions]]:
+    """The ways that a submission would accept, each with its code and text."""
+    (item,) = prepared.items
+    yield "as_asked", "as asked", prepared
+    tried: list[tuple[str, str, PreparedSubmissions]] = []
+    if item.priority is not Priority.LOW:
+        tried.append(("priority", "with priority LOW: it may be preempted", with_priority(prepared, Priority.LOW)))
+    tried += [(way.code, way.text, with_spec(prepared, way.spec)) for way in smaller_work(item.spec)]
+    for code, text, way in tried:
+        if _is_accepted(actor, way):
+            yield code, text, way
+    for leaf in _other_leaves(actor, prepared.leaf):
+        other = _on_leaf(actor, prepared, leaf)
+        if other is not None and _is_accepted(actor, other):
+            yield "pool", f"on {leaf.name}", other
+
+
+def _other_leaves(actor: Actor, asked: Pool) -> list[Pool]:
+    """The first other pools and subpools of this person: those of the same pool, then those of its cluster."""
+    names = list_submission_leaves(actor, near=asked, most=MOST_POOLS)
+    return [leaf for name in names if (leaf := find_leaf_with_root(name)) is not None]
+
+
+def _on_leaf(actor: Actor, prepared: PreparedSubmissions, leaf: Pool) -> PreparedSubmissions | None:
+    """The same work on another leaf; None if the rules of its pool refuse the file."""
+    if leaf.root == prepared.leaf.root:
+        return replace(prepared, leaf=leaf)
+    submissions = [item.submission for item in prepared.items]
+    try:
+        return prepare_submissions(actor=actor, pool=leaf.name, submissions=submissions)
+    except DomainError:
+        return None
+
+
+def _is_accepted(actor: Actor, prepared: PreparedSubmissions) -> bool:
+    try:
+        check_prepared(actor=actor, prepared=prepared)
+    except DomainError:
+        return False
+    return True

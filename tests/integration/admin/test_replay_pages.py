@@ -1,0 +1,74 @@
+"""The pages of replays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from scheduling.models import HistoryReplay
+from scheduling.services import replays
+
+SignedIn = Callable[[str], Client]
+PAGE = "/scheduling/historyreplay/"
+FORM: dict[str, Any] = {"backend": "sim", "period": "24h", "name_1": "team--a", "quota_1": "4"}
+
+
+@pytest.fixture
+def chief(as_person: SignedIn) -> Client:
+    """The admin of pool `team`, on whose cluster others have pools too."""
+    return as_person("chief")
+
+
+def test_a_replay_is_asked_for_followed_and_read(chief: Client) -> None:
+    assert 'href="/scheduling/historyreplay/"' in chief.get("/").content.decode()
+    assert f'href="{PAGE}?name=team&amp;backend=sim"' in chief.get("/pools/pool/team/change/").content.decode()
+    form = chief.get(f"{PAGE}?name=team--a").content.decode()
+    assert 'value="team--a"' in form
+    assert "other--x" not in form
+    answer = chief.post(PAGE, FORM)
+    assert answer.status_code == 302
+    address = answer.headers["Location"]
+    waiting = chief.get(address).content.decode()
+    assert 'data-live-every="2"' in waiting
+    assert "waits for a worker" in waiting
+    row = HistoryReplay.objects.get()
+    assert row.question["changes"] == [{"set": {"name": "team--a", "quota": 4}}]
+    replays.run_replay(row.pk)
+    done = chief.get(address).content.decode()
+    assert "data-live-every" not in done
+    assert "Nothing changes" in done
+    assert f"/api/replay/{row.pk}" in done
+    assert "COMPLETED" in chief.get(PAGE).content.decode()
+
+
+def test_a_refusal_is_shown_at_its_field_and_loses_nothing(chief: Client) -> None:
+    refused = chief.post(PAGE, {**FORM, "name_2": "nothing", "quota_2": "7"})
+    page = refused.content.decode()
+    assert refused.status_code == 400
+    assert "no pool or subpool" in page
+    assert all(f'value="{text}"' in page for text in ("team--a", "4", "nothing", "7"))
+    wrong = chief.post(PAGE, {**FORM, "period": "own", "since": "2126-01-01T00:00", "until": "2126-01-02T00:00"})
+    assert "in the future" in wrong.content.decode()
+
+
+def test_a_replay_that_failed_or_was_cancelled_says_so(chief: Client) -> None:
+    address = chief.post(PAGE, {**FORM, "quota_1": "many"}).headers["Location"]
+    replays.run_replay(HistoryReplay.objects.get().pk)
+    assert "many" in chief.get(address).content.decode()
+    second = chief.post(PAGE, FORM).headers["Location"]
+    cancelled = chief.post(second.replace("/change/", "/cancel/"), follow=True).content.decode()
+    assert "This replay was cancelled." in cancelled
+
+
+def test_people_without_a_pool_have_no_page(chief: Client, as_person: SignedIn) -> None:
+    chief.post(PAGE, FORM)
+    row = HistoryReplay.objects.get()
+    worker = as_person("worker")
+    assert worker.get(PAGE).status_code == 403
+    assert PAGE not in worker.get("/").content.decode()
+    root = as_person("root")
+    assert root.get(f"{PAGE}{row.pk}/change/").status_code == 404
+    assert root.get(f"{PAGE}no-id/change/").status_code == 404

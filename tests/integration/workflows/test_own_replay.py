@@ -1,0 +1,202 @@
+"""What a replay of recorded history finds, for the roles that may read it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pgtrigger
+import pytest
+
+from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry, Backend
+from pools.services.cohorts import put_cohort
+from pools.services.pools import patch_pool
+from pools.transactions import database_time
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Decision
+from scheduling.services import replays
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.workflows.user_actions import end_workflow
+from tests.support import factories
+from tests.support.factories import workflow_file
+
+HOUR = timedelta(hours=1)
+
+
+def naive(at: datetime) -> str:
+    return at.replace(tzinfo=None).isoformat()
+
+
+class Story:
+    """Pool `team` (8 GPUs: `a` 2, `b` 4) and pool `other` (8) on one node of 16. The second job of Ann waits in `a`,
+    whose quota the first one fills, until the first one ends; Olga works in `other`."""
+
+    def __init__(self, caller: Any) -> None:
+        self.backend = factories.make_backend(nodes=1, gpus=16)
+        factories.make_pool("team", 8, on=self.backend, a=2, b=4)
+        factories.make_pool("other", 8, on=self.backend)
+        self.begin = database_time()
+        self.ann, self.olga = caller("ann", "osmo-team-user"), caller("olga", "osmo-other-user")
+        for who, to, name in ((self.ann, "team--a", "one"), (self.ann, "team--a", "two"), (self.olga, "other", "own")):
+            who.submit(to, workflow_file(name, 2))
+            reconcile_backend(self.backend.pk)
+        end_workflow(actor=SYSTEM, name="one-1", status=TaskStatus.COMPLETED)
+        reconcile_backend(self.backend.pk)
+        self.end = database_time()
+
+    def body(self, *changes: Any, **more: Any) -> dict[str, Any]:
+        """A question about the whole story."""
+        return {"since": naive(self.begin), "until": naive(self.end), "changes": list(changes), **more}
+
+
+def replay(who: Any, body: dict[str, Any]) -> dict[str, Any]:
+    """The answer of a replay after a worker has run it, or the refusal of the request or of the replay."""
+    told = who.post("/api/replay", body)
+    if who.status != 202:
+        return told  # type: ignore[no-any-return]
+    replays.run_replay(UUID(told["id"]))
+    row = who.get(f"/api/replay/{told['id']}")
+    return row["answer"] or row["refusal"]  # type: ignore[no-any-return]
+
+
+QUOTA_4 = {"set": {"name": "team--a", "quota": 4}}
+
+
+@pytest.fixture
+def story(caller: Any) -> Story:
+    return Story(caller)
+
+
+def test_without_changes_it_is_the_record(story: Story, admin: Any) -> None:
+    before = AuditEntry.objects.count()
+    answer = replay(admin, story.body())
+    assert (answer["identical"], answer["first_difference"], answer["steps"]) == (True, None, 3)
+    assert (answer["against"], answer["difference"], answer["people"]) == (None, None, [])
+    assert answer["on"]["teams"]["team--a"]["starts"] == 2
+    assert answer["on"]["summary"]["starts"] == 3
+    assert AuditEntry.objects.count() == before
+
+
+def test_a_larger_quota_ends_the_wait(story: Story, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduling.domain.replay.past_measures.NOTICED", 0)
+    answer = replay(admin, story.body(QUOTA_4))
+    on, against = (answer[side]["teams"]["team--a"] for side in ("on", "against"))
+    assert against["wait_mean_s"] < on["wait_mean_s"]
+    assert answer["difference"]["better"] == ["team--a"]
+    assert answer["difference"]["worse"] == []
+    ann = next(row for row in answer["people"] if row["user"] == "ann")
+    assert (ann["queue"], ann["preemptions"]) == ("team--a", 0)
+    assert ann["wait_s"] < 0
+
+
+def test_a_change_of_gpus_leaves_other_resources_as_they_were(caller: Any, admin: Any) -> None:
+    backend = factories.make_backend(nodes=1, gpus=4)
+    factories.make_pool("team", 4, on=backend, a=1)
+    begin, ann = database_time(), caller("ann", "osmo-team-user")
+    ann.submit("team--a", workflow_file("w", 1).replace("{gpu: 1}", "{gpu: 1, cpu: 4, memory: 8Gi}"))
+    reconcile_backend(backend.pk)
+    body = {"since": naive(begin), "until": naive(database_time())}
+    answer = replay(admin, {**body, "changes": [{"set": {"name": "team--a", "quota": 2}}]})
+    assert answer["against"]["teams"]["team--a"]["starts"] == 1
+
+
+def test_pools_in_a_cohort(story: Story, admin: Any) -> None:
+    """LOW work of `team` borrows, and not under a limit. A cohort with a pool of another cluster is refused."""
+    put_cohort(actor=SYSTEM, name="corp", body={"quotas": []})
+    for pool in ("team", "other"):
+        patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "corp"})
+    begin = database_time()
+    story.ann.submit("team", workflow_file("borrows", 12), query="priority=LOW")
+    reconcile_backend(story.backend.pk)
+    body = {"since": naive(begin), "until": naive(database_time())}
+    answer = replay(admin, {**body, "changes": [{"set": {"name": "team", "limit": 8}}]})
+    assert answer["identical"]
+    on, against = (answer[side]["teams"]["team--_shared"]["starts"] for side in ("on", "against"))
+    assert (on, against) == (1, 0)
+    factories.make_pool("far", 8, on=factories.make_backend("elsewhere"))
+    patch_pool(actor=SYSTEM, name="far", patch={"cohort": "corp"})
+    refused = replay(admin, {**body, "until": naive(database_time()), "backend": story.backend.name})
+    assert "Pool far of another cluster" in refused["message"]
+
+
+def test_a_difference_in_other_work_tells_nothing_of_it(story: Story, caller: Any) -> None:
+    with pgtrigger.ignore("scheduling.Decision:append_only"):
+        Decision.objects.filter(workflow__name="own-1").update(nodes=["elsewhere"])
+    answer = replay(caller("chief", "osmo-team-admin"), story.body())
+    assert not answer["identical"]
+    assert answer["first_difference"] == {"recorded": None, "replayed": None}
+
+
+def test_a_pool_admin_sees_and_changes_the_own_pool_only(story: Story, caller: Any) -> None:
+    chief = caller("chief", "osmo-team-admin")
+    answer = replay(chief, story.body(QUOTA_4))
+    assert set(answer["on"]["teams"]) == {"team--a"}
+    assert answer["steps"] == 2, "the start of Olga's job is not counted"
+    assert answer["on"]["summary"] is None
+    assert not {"olga", "other", "own-1"} & set(json.dumps(answer).replace('"', " ").split())
+    refused = replay(chief, story.body({"set": {"name": "other", "quota": 4}}))
+    assert (chief.status, refused["details"][0]["path"]) == (400, "changes[0].set.name")
+    nothing = replay(chief, story.body({"set": {"name": "nothing", "quota": 4}}))
+    assert nothing["details"][0]["message"].replace("nothing", "other") == refused["details"][0]["message"]
+    replay(story.ann, story.body())
+    assert story.ann.status == 403
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({}, "since"),
+        ({"since": "soon", "until": "2026-01-02T00:00:00"}, "since"),
+        ({"since": "2026-01-02T00:00:00", "until": "2026-01-01T00:00:00"}, "since"),
+        ({"since": "2025-01-02T00:00:00", "until": "2026-01-01T00:00:00"}, "since"),
+        ({"since": "2126-01-01T00:00:00", "until": "2126-01-02T00:00:00"}, "until"),
+        ({"changes": 7}, "changes"),
+        ({"changes": ["x"]}, "changes[0]"),
+        ({"changes": [{"remove": "team--a"}]}, "changes[0]"),
+        ({"changes": [{"set": {"name": ["team"]}}]}, "changes[0].set.name"),
+        ({"changes": [{"set": {"name": "team--a", "quota": "many"}}]}, "changes[0].set.quota"),
+        ({"changes": [{"set": {"name": "team--a", "parent": None}}]}, "changes[0].set.parent"),
+        ({"changes": [QUOTA_4] * 21}, "changes"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_a_bad_question_is_refused_with_its_place(story: Story, admin: Any, body: Any, path: str) -> None:
+    asked = body if "since" in body or not body else story.body() | body
+    refused = replay(admin, asked)
+    assert path in [detail["path"] for detail in refused["details"]]
+
+
+@pytest.mark.parametrize("quota", [None, -1, 0, 1.5, 10**6, {}])
+@pytest.mark.parametrize("name", ["team--a", "team", "team--_shared"])
+def test_every_quota_that_can_be_read_is_answered(story: Story, admin: Any, name: str, quota: Any) -> None:
+    answer = replay(admin, story.body({"set": {"name": name, "quota": quota}}))
+    assert "on" in answer or answer["details"], answer
+
+
+def test_other_kinds_of_clusters_are_refused(story: Story, admin: Any) -> None:
+    Backend.objects.create(name="far", namespace="far", kind=Backend.Kind.KUBERNETES)
+    refused = replay(admin, story.body(backend="far"))
+    assert admin.status == 409
+    assert "osmo usage export --trace" in refused["message"]
+
+
+def test_a_larger_quota_shows_whose_work_is_reclaimed(caller: Any, admin: Any) -> None:
+    """Ann's second job waits for the quota of `a`; with a larger one, LOW work of Ben that borrows gives way to it."""
+    backend = factories.make_backend(nodes=1, gpus=4)
+    factories.make_pool("team", 4, on=backend, a=1, b=1)
+    begin = database_time()
+    ann, ben = caller("ann", "osmo-team-user"), caller("ben", "osmo-team-user")
+    ben.submit("team--b", workflow_file("long", 3), query="priority=LOW")
+    reconcile_backend(backend.pk)
+    for name in ("first", "second"):
+        ann.submit("team--a", workflow_file(name, 1))
+        reconcile_backend(backend.pk)
+    body = {"since": naive(begin), "until": naive(database_time())}
+    answer = replay(admin, {**body, "changes": [{"set": {"name": "team--a", "quota": 3}}]})
+    assert answer["identical"], answer
+    assert answer["difference"]["teams"]["team--b"]["reclaims"] == 1
+    assert answer["difference"]["teams"]["team--a"]["starts"] == 1
+    assert {(row["user"], row["preemptions"]) for row in answer["people"]} == {("ben", 1)}

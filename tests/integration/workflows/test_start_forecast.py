@@ -1,0 +1,119 @@
+"""When waiting gangs start: made in the background, told in the queue and on the page of a workflow, and scored."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from scheduling.models import Group, StartForecast, Task, WaitSpan
+from scheduling.services.forecasts import forecast_scores, forecast_starts
+from tests.support.factories import workflow_file
+
+KEYS = {"p10", "p50", "p90", "samples", "made_at", "never"}
+
+
+def test_a_waiting_gang_has_a_start_after_the_first_forecast(alice: Any, reconcile_pool: Any) -> None:
+    alice.submit("team--a", workflow_file("big", 28))
+    reconcile_pool()
+    alice.submit("team--a", workflow_file("next", 5))
+    reconcile_pool()
+    (entry,) = alice.get("/api/queue")["entries"]
+    assert entry["start"] is None
+
+    assert forecast_starts() == 1
+
+    (entry,) = alice.get("/api/queue")["entries"]
+    start = entry["start"]
+    assert set(start) == KEYS
+    assert start["never"] is None
+    assert start["samples"] >= 2
+    assert start["made_at"] <= start["p10"] <= start["p50"] <= start["p90"]
+    detail = alice.get("/api/workflow/next-1")
+    assert detail["groups"][0]["waiting"]["start"] == start
+
+
+def test_work_that_no_future_starts_is_told_so(alice: Any, reconcile_pool: Any) -> None:
+    alice.submit("team--a", workflow_file("big", 28))
+    reconcile_pool()
+    alice.submit("team--a", workflow_file("next", 5))
+    reconcile_pool()
+    # Without an attempt that is known to run, nothing ends in a future.
+    Task.objects.filter(group__workflow__name="big-1").update(start_time=None)
+
+    forecast_starts()
+
+    start = alice.get("/api/queue")["entries"][0]["start"]
+    assert start["p50"] is None
+    assert "none of" in start["never"]
+
+
+def test_a_forecast_does_not_know_the_simulated_end(alice: Any, reconcile_pool: Any) -> None:
+    alice.submit("team--a", workflow_file("big", 28))
+    reconcile_pool()
+    alice.submit("team--a", workflow_file("next", 5))
+    reconcile_pool()
+    shapes = set()
+    for days in (1, 300):
+        Group.objects.filter(workflow__name="big-1").update(ends_at=timezone.now() + timedelta(days=days))
+        StartForecast.objects.all().delete()
+        forecast_starts()
+        row = StartForecast.objects.get()
+        assert row.p50 is not None
+        shapes.add((row.p50 - row.made_at) < timedelta(hours=20))
+    assert shapes == {True}
+
+
+def test_the_first_forecast_is_kept_and_scored_at_the_start(alice: Any, reconcile_pool: Any) -> None:
+    alice.submit("team--a", workflow_file("big", 28))
+    reconcile_pool()
+    alice.submit("team--a", workflow_file("next", 5))
+    reconcile_pool()
+    forecast_starts()
+    first = StartForecast.objects.get()
+    forecast_starts()
+    again = StartForecast.objects.get()
+    assert again.first_waits == first.first_waits
+    assert again.made_at > first.made_at
+    assert forecast_scores().asked == 0
+
+    alice.post("/api/workflow/big-1/cancel")
+    reconcile_pool()
+    forecast_starts()
+
+    scored = StartForecast.objects.get()
+    span = WaitSpan.objects.get(group_id=scored.pk)
+    assert span.until is not None
+    assert first.first_made_at is not None
+    assert scored.wait == pytest.approx((span.until - first.first_made_at).total_seconds())
+    score = forecast_scores()
+    assert score.asked == 1
+    assert score.pinball is not None
+
+
+def test_a_gang_that_ended_without_a_start_is_not_scored(alice: Any, reconcile_pool: Any) -> None:
+    alice.submit("team--a", workflow_file("big", 28))
+    reconcile_pool()
+    alice.submit("team--a", workflow_file("next", 5))
+    reconcile_pool()
+    forecast_starts()
+    alice.post("/api/workflow/next-1/cancel")
+
+    forecast_starts()
+
+    assert StartForecast.objects.get().wait is None
+    assert forecast_scores().asked == 0
+
+
+def test_the_page_of_a_workflow_tells_it_without_a_promise(alice: Any, reconcile_pool: Any, client: Any) -> None:
+    alice.submit("team--a", workflow_file("big", 28))
+    reconcile_pool()
+    alice.submit("team--a", workflow_file("next", 5))
+    reconcile_pool()
+    forecast_starts()
+    client.force_login(alice.user, "django.contrib.auth.backends.ModelBackend")
+    page = client.get("/scheduling/workflow/next-1/change/").content.decode()
+    assert "Half of such jobs start by" in page
+    assert "nine of ten by" in page

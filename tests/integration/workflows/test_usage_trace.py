@@ -1,0 +1,68 @@
+"""GET /api/usage/trace: the history as a file that `osmo replay` reads again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pools.models import Pool
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Group, WaitSpan
+from scheduling.replay.trace import TraceReader
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.workflows.user_actions import end_workflow
+from tests.integration.workflows.conftest import Caller
+from tests.support.factories import make_backend, make_pool, make_user, submit_workflow
+
+pytestmark = pytest.mark.django_db
+
+
+def read_jobs(text: str, path: Path):
+    path.write_text(text)
+    reader = TraceReader(str(path), teams=None, priority=Priority.LOW)
+    trace = reader.read()
+    assert trace is not None, reader.faults.listed
+    return list(trace.jobs)
+
+
+def test_the_history_is_a_trace(caller: Callable[..., Caller], tmp_path: Path) -> None:
+    make_pool("team", 16, on=make_backend(nodes=2, gpus=16), a=8)
+    worker, stranger = caller("worker", "osmo-team-user"), caller("stranger")
+    admin = make_user("admin", "osmo-admin")
+    first = submit_workflow(worker.actor, "team--a", 8)
+    shared = submit_workflow(worker.actor, "team", 2)
+    waits = submit_workflow(worker.actor, "team--a", 6)
+    backend = Pool.objects.get(name="team").backend_id or 0
+    reconcile_backend(backend)
+    running = worker.get("/api/usage/trace")
+    assert worker.last.content.decode().count("\n") == 1, running
+    for work in (first, shared):
+        end_workflow(actor=admin, name=work.name, status=TaskStatus.COMPLETED)
+    reconcile_backend(backend)
+    end_workflow(actor=admin, name=waits.name, status=TaskStatus.COMPLETED)
+    worker.get("/api/usage/trace")
+    jobs = read_jobs(worker.last.content.decode(), tmp_path / "t.csv")
+    assert [(job.name, job.gpus, job.team, job.user) for job in jobs] == [
+        (first.name, 8, "team--a", "worker"),
+        (shared.name, 2, "team--_shared", "worker"),
+        (waits.name, 6, "team--a", "worker"),
+    ]
+    group = Group.objects.get(workflow=waits)
+    span = WaitSpan.objects.get(group_id=group.pk)
+    wait = jobs[2].submit - jobs[0].submit
+    began = WaitSpan.objects.get(workflow_id=first.pk).since
+    assert wait == (span.since - began) // timedelta(microseconds=1)
+    assert group.start_time is not None
+    assert group.end_time is not None
+    assert jobs[2].duration == (group.end_time - group.start_time) // timedelta(microseconds=1)
+    worker.get("/api/usage/trace", format="swf")
+    again = read_jobs(worker.last.content.decode(), tmp_path / "t.swf")
+    assert [(job.gpus, job.team, job.user) for job in again] == [(8, "1", "1"), (2, "2", "1"), (6, "1", "1")]
+    stranger.get("/api/usage/trace")
+    assert stranger.last.content.decode().count("\n") == 1
+    assert worker.get("/api/usage/trace", format="xml")["details"][0]["path"] == "format"
+    assert worker.status == 400
