@@ -1,0 +1,275 @@
+"""Notices: where they go, which are chosen, and what came of them. The secret of a webhook is shown once."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+
+from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.paging import paginate
+from pools.domain.errors import DomainError
+from pools.domain.notices import PLATFORM_KINDS, POOL_KINDS, Channel, NoticeKind
+from pools.domain.roles import Actor, Permission, is_allowed
+from pools.models import Notice, NoticeTarget, Pool
+from pools.services.notice_targets import (
+    create_target,
+    delete_target,
+    get_target,
+    list_notices,
+    list_targets,
+    possible_kinds,
+    profile_warnings,
+    renew_secret,
+    replay_dead_notices,
+    replay_notice,
+    send_test,
+    update_target,
+)
+
+KIND_LABELS = {
+    NoticeKind.WORKFLOW_ENDED: "workflow ended",
+    NoticeKind.PREEMPTED: "work preempted",
+    NoticeKind.LONG_WAIT: "work waits longer than usual",
+    NoticeKind.DRAIN: "a drain asks for work",
+    NoticeKind.QUOTA_NEARLY_USED: "quota nearly used",
+    NoticeKind.JOB_LATE: "background job late (installation)",
+    NoticeKind.CLUSTER_SILENT: "cluster silent (installation)",
+    NoticeKind.CONFIGURATION_REFUSED: "configuration refused (installation)",
+    NoticeKind.TEST: "test",
+}
+CHANNELS = [
+    (Channel.WEBHOOK, "Webhook, signed"),
+    (Channel.APPRISE, "Slack, Teams or another service of Apprise"),
+    (Channel.MAIL, "Mail"),
+]
+MINE, INSTALLATION = "", "/installation"
+_LIST = "admin:pools_noticetarget_changelist"
+
+
+class ChangeTargetForm(forms.ServiceForm):
+    """What a target takes. An empty address keeps the present one, which is secret."""
+
+    field_by_path = {"enabled": "is_enabled"}
+    address = forms.text_field("New address", help_text="Empty: the present one stays.")
+    kinds = forms.multiple_choice_field("Kinds of notices")
+    pools = forms.multiple_choice_field("Only about these pools", help_text="None selected: about all.")
+    is_enabled = forms.checkbox_field("Send notices")
+
+    def __init__(self, *args: Any, actor: Actor, target: NoticeTarget, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _choose(self, "kinds", [(kind, KIND_LABELS[kind]) for kind in possible_kinds(target)])
+        _choose(self, "pools", _pool_choices(actor, Permission.POOL_READ))
+        if target.pool_id is not None:
+            del self.fields["pools"]
+        if target.is_profile:
+            del self.fields["address"], self.fields["is_enabled"]
+
+
+class NewTargetForm(forms.ServiceForm):
+    """A new target."""
+
+    field_by_path = {"pool": "owner", "installation": "owner"}
+    name = forms.text_field("Name", help_text="A letter first, then letters, digits, - and _.")
+    owner = forms.choice_field("Notices about", required=False)
+    channel = forms.choice_field("Channel", CHANNELS)
+    address = forms.text_field(
+        "Address", help_text="https://… for a webhook, an address as slack://… for Apprise, or a mail address."
+    )
+    kinds = forms.multiple_choice_field("Kinds of notices")
+    pools = forms.multiple_choice_field("Only about these pools", help_text="None selected: about all.")
+
+    def __init__(self, *args: Any, actor: Actor, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        administered = _pool_choices(actor, Permission.POOL_PARTITION)
+        owners = [(MINE, "My work"), *((name, f"Pool {name}") for name, _ in administered)]
+        is_platform = is_allowed(actor, Permission.PLATFORM_WRITE)
+        _choose(self, "owner", [*owners, *([(INSTALLATION, "The installation")] if is_platform else [])])
+        kinds = (*POOL_KINDS, *(PLATFORM_KINDS if is_platform else ()))
+        _choose(self, "kinds", [(kind, KIND_LABELS[kind]) for kind in kinds])
+        _choose(self, "pools", _pool_choices(actor, Permission.POOL_READ))
+
+
+def _choose(form: forms.ServiceForm, field: str, choices: list[tuple[str, str]]) -> None:
+    form.fields[field].choices = choices  # type: ignore[attr-defined]
+
+
+def _pool_choices(actor: Actor, permission: Permission) -> list[tuple[str, str]]:
+    names = (
+        Pool.objects.visible_to(actor).roots().filter(archived=False).order_by("name").values_list("name", flat=True)
+    )
+    return [(name, name) for name in names if is_allowed(actor, permission, name)]
+
+
+@admin.register(NoticeTarget)
+class NoticeTargetAdmin(PolicyAdmin):
+    """Targets, and the notices to them."""
+
+    def extra_urls(self) -> list[URLPattern]:
+        return [
+            path("create/", self.protect(self._create), name="pools_noticetarget_create"),
+            path("replay/<str:notice>/", self.protect(self._replay), name="pools_noticetarget_replay"),
+            path("<int:target>/edit/", self.protect(self._edit), name="pools_noticetarget_edit"),
+            path("<int:target>/delete/", self.protect(self._delete), name="pools_noticetarget_delete"),
+            path("<int:target>/test/", self.protect(self._test), name="pools_noticetarget_test"),
+            path("<int:target>/secret/", self.protect(self._secret), name="pools_noticetarget_secret"),
+            path("<int:target>/replay/", self.protect(self._replay_dead), name="pools_noticetarget_replay_dead"),
+        ]
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        actor = actor_of(request)
+        status = request.GET.get("status", "")
+        dead = Count("notices", filter=Q(notices__status=Notice.Status.DEAD))
+        targets, rows = list_targets(actor).annotate(dead=dead), list_notices(actor)
+        if status in Notice.Status.values:
+            rows = rows.filter(status=status)
+        return self.render_page(
+            request,
+            "osmo/notices.html",
+            title="Notices",
+            targets=[(row, [KIND_LABELS[NoticeKind(kind)] for kind in row.kinds]) for row in targets],
+            window=paginate(rows, request.GET.get("page")),
+            chosen_status=status if status in Notice.Status.values else "",
+            statuses=Notice.Status.values,
+            warnings=profile_warnings(request.user),  # type: ignore[arg-type]  # the page needs a login
+        )
+
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return _back()
+
+    def _create(self, request: HttpRequest) -> HttpResponse:
+        actor = actor_of(request)
+        form = NewTargetForm(forms.submitted_data(request), actor=actor, initial={"kinds": list(POOL_KINDS)})
+        if request.method == "POST" and form.is_valid():
+            data = form.cleaned_data
+            owner = data["owner"]
+            try:
+                target, secret = create_target(
+                    actor=actor,
+                    name=data["name"],
+                    channel=data["channel"],
+                    address=data["address"],
+                    kinds=data["kinds"],
+                    pools=data["pools"],
+                    pool=owner if owner not in {MINE, INSTALLATION} else None,
+                    is_installation=owner == INSTALLATION,
+                )
+            except DomainError as refusal:
+                form.add_errors(refusal)
+            else:
+                if secret:
+                    return self._secret_page(request, target, secret)
+                self.show_success(request, f"Notices go to {target.name} from now on.")
+                return _back()
+        return self.render_form_page(
+            request, form, title="Add a target of notices", button="Add the target", crumbs=_crumbs()
+        )
+
+    def _edit(self, request: HttpRequest, target: int) -> HttpResponse:
+        actor = actor_of(request)
+        row = get_target(actor, target)
+        start = {"kinds": row.kinds, "pools": row.pools, "is_enabled": row.is_enabled}
+        form = ChangeTargetForm(forms.submitted_data(request), actor=actor, target=row, initial=start)
+        if request.method == "POST" and form.is_valid():
+            data = form.cleaned_data
+            try:
+                update_target(
+                    actor=actor,
+                    target_id=target,
+                    address=data.get("address") or None,
+                    kinds=data["kinds"],
+                    pools=data.get("pools"),
+                    is_enabled=data.get("is_enabled"),
+                )
+            except DomainError as refusal:
+                form.add_errors(refusal)
+            else:
+                self.show_success(request, f"Target {row.name} was changed.")
+                return _back()
+        return self.render_form_page(request, form, title=f"Change {row.name}", button="Save", crumbs=_crumbs())
+
+    def _delete(self, request: HttpRequest, target: int) -> HttpResponse:
+        row = get_target(actor_of(request), target)
+        if request.method == "POST":
+            actor = actor_of(request)
+            return self._done(request, lambda: delete_target(actor=actor, target_id=target), "was deleted", row)
+        return self.render_form_page(
+            request,
+            forms.ServiceForm(),
+            title=f"Delete {row.name}",
+            button="Delete the target",
+            crumbs=_crumbs(),
+            danger=True,
+            lead=f"Nothing more is sent to {row.name}, and its notices are deleted. This cannot be undone.",
+        )
+
+    def _secret(self, request: HttpRequest, target: int) -> HttpResponse:
+        row = get_target(actor_of(request), target)
+        if request.method == "POST":
+            try:
+                return self._secret_page(request, row, renew_secret(actor=actor_of(request), target_id=target))
+            except DomainError as refusal:
+                self.show_warning(request, refusal.message)
+                return _back()
+        return self.render_form_page(
+            request,
+            forms.ServiceForm(),
+            title=f"Replace the secret of {row.name}",
+            button="Replace the secret",
+            crumbs=_crumbs(),
+            danger=True,
+            lead="The receiver refuses notices until it knows the new secret.",
+        )
+
+    def _test(self, request: HttpRequest, target: int) -> HttpResponse:
+        row = get_target(actor_of(request), target)
+        if request.method != "POST":
+            return _back()
+        words = "gets a test notice within seconds; the list below shows what came of it"
+        return self._done(request, lambda: send_test(actor=actor_of(request), target_id=target), words, row)
+
+    def _replay_dead(self, request: HttpRequest, target: int) -> HttpResponse:
+        row = get_target(actor_of(request), target)
+        if request.method != "POST":
+            return _back()
+        words = "gets its dead letters again"
+        return self._done(request, lambda: replay_dead_notices(actor=actor_of(request), target_id=target), words, row)
+
+    def _replay(self, request: HttpRequest, notice: str) -> HttpResponse:
+        if request.method == "POST":
+            try:
+                found = replay_notice(actor=actor_of(request), message_id=UUID(notice.removeprefix("msg_")))
+                self.show_success(request, f"“{found.title}” is sent again.")
+            except ValueError:
+                self.show_warning(request, "This is not the id of a notice.")
+            except DomainError as refusal:
+                self.show_warning(request, refusal.message)
+        return _back()
+
+    def _done(self, request: HttpRequest, operation: Any, words: str, row: NoticeTarget) -> HttpResponse:
+        try:
+            operation()
+        except DomainError as refusal:
+            self.show_warning(request, refusal.message)
+        else:
+            self.show_success(request, f"Target {row.name} {words}.")
+        return _back()
+
+    def _secret_page(self, request: HttpRequest, target: NoticeTarget, secret: str) -> HttpResponse:
+        return self.render_page(
+            request, "osmo/notice_secret.html", title=f"Target {target.name}", crumbs=_crumbs(), secret=secret,
+            back=reverse(_LIST),
+        )  # fmt: skip
+
+
+def _back() -> HttpResponseRedirect:
+    return HttpResponseRedirect(reverse(_LIST))
+
+
+def _crumbs() -> list[tuple[str, str]]:
+    return [("Notices", reverse(_LIST))]

@@ -1,0 +1,1 @@
+"""Notices: conditions are found, notices are made from the audit trail, and sent."""

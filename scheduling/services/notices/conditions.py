@@ -1,0 +1,149 @@
+"""Finds the states that somebody chose to be told about and that no change announces: late background jobs, silent
+clusters, work that waits longer than usual, quotas that are nearly used. The beginning of each is an entry of the audit
+trail, from which the notices are made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Q, Sum
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+from pools.domain.notices import NoticeKind
+from pools.domain.roles import SYSTEM
+from pools.domain.subpool_lifecycle import SubpoolState
+from pools.models import LeafUsage, NoticeCondition, NoticeTarget, Pool, User
+from pools.transactions import change, one_snapshot
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Group
+from scheduling.selectors.problems import (
+    MIN_LONG_WAIT,
+    ProblemCode,
+    cluster_problems,
+    late_jobs,
+    long_waits,
+    read_usual_waits,
+)
+from scheduling.selectors.waiting_pools import read_waiting_pools
+
+NEARLY_USED, NO_LONGER = 90, 80
+"""Percent of a quota in use at which the condition begins, and below which it ends, so that it does not alternate."""
+MAX_WAITING = 500
+"""Workflows of people that one round compares, those that wait longest."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    kind: NoticeKind
+    subject: str
+    message: str
+    pool_id: int | None = None
+    owner_id: int | None = None
+
+
+def find_conditions() -> int:
+    """Write the conditions that have begun and remove those that have ended; returns the number of those that began.
+    Nothing is searched that nobody has chosen."""
+    kinds = _chosen_kinds()
+    if not kinds and not NoticeCondition.objects.exists():
+        return 0
+    with one_snapshot():
+        known = {(row.kind, row.subject): row.pk for row in NoticeCondition.objects.all()}
+        found = {(each.kind, each.subject): each for each in _find(kinds, known, timezone.now())}
+    ended = [pk for key, pk in known.items() if key not in found]
+    began = [each for key, each in found.items() if key not in known]
+    if not ended and not began:
+        return 0
+    with change(actor=SYSTEM):
+        NoticeCondition.objects.filter(pk__in=ended).delete()
+        rows = [
+            NoticeCondition(
+                kind=each.kind, subject=each.subject, message=each.message, pool_id=each.pool_id,
+                owner_id=each.owner_id,
+            )
+            for each in began
+        ]  # fmt: skip
+        NoticeCondition.objects.bulk_create(rows, ignore_conflicts=True)
+    return len(began)
+
+
+def _chosen_kinds() -> set[str]:
+    chosen = {
+        kind for kinds in NoticeTarget.objects.filter(is_enabled=True).values_list("kinds", flat=True) for kind in kinds
+    }
+    has_switch = Q(email_notification=True) | Q(slack_notification=True)
+    if NoticeKind.LONG_WAIT not in chosen and User.objects.filter(has_switch, is_active=True).exists():
+        chosen.add(NoticeKind.LONG_WAIT)
+    return chosen
+
+
+def _find(kinds: Collection[str], known: Collection[tuple[str, str]], now: datetime) -> Iterator[_Found]:
+    if NoticeKind.JOB_LATE in kinds:
+        for job in late_jobs(SYSTEM, now):
+            yield _Found(NoticeKind.JOB_LATE, job.subject, job.message)
+    if NoticeKind.CLUSTER_SILENT in kinds:
+        for cluster in cluster_problems(SYSTEM, now):
+            if cluster.code == ProblemCode.SILENT_CLUSTER:
+                yield _Found(NoticeKind.CLUSTER_SILENT, cluster.subject, cluster.message)
+    if NoticeKind.QUOTA_NEARLY_USED in kinds:
+        yield from _nearly_used({subject for kind, subject in known if kind == NoticeKind.QUOTA_NEARLY_USED})
+    if NoticeKind.LONG_WAIT in kinds:
+        yield from _long_waits_of_pools(now)
+        yield from _long_waits_of_people(now)
+
+
+def _nearly_used(known: Collection[str]) -> Iterator[_Found]:
+    """Subpools and pools whose guaranteed quota is nearly used. Two queries."""
+    leaves = Pool.objects.filter(
+        subpool_state=SubpoolState.ACTIVE, last_quota__gt=0, usage__used__gt=0, parent__archived=False
+    ).values_list("name", "parent_id", "last_quota", "usage__used")
+    sums = dict(
+        LeafUsage.objects.filter(used__gt=0)
+        .order_by()
+        .annotate(root=Coalesce("pool__parent_id", "pool_id"))
+        .values_list("root")
+        .annotate(total=Sum("used"))
+    )
+    roots = Pool.objects.roots().filter(pk__in=sums, archived=False, guarantee__gt=0)
+    whole = [(name, pk, quota, sums[pk]) for name, pk, quota in roots.values_list("name", "pk", "guarantee")]
+    for name, root, quota, used in sorted([*leaves, *whole]):
+        subject = f"pool/{name}"
+        if quota and used * 100 >= quota * (NO_LONGER if subject in known else NEARLY_USED):
+            message = f"The quota of {name} is nearly used: {used} of {quota} GPUs."
+            yield _Found(NoticeKind.QUOTA_NEARLY_USED, subject, message, pool_id=root)
+
+
+def _long_waits_of_pools(now: datetime) -> Iterator[_Found]:
+    waiting = read_waiting_pools(SYSTEM)
+    ids = {each.pool: each.pool_id for each in waiting}
+    for problem in long_waits(waiting, now):
+        pool = problem.subject.partition("/")[2]
+        yield _Found(NoticeKind.LONG_WAIT, problem.subject, problem.message, pool_id=ids[pool])
+
+
+def _long_waits_of_people(now: datetime) -> Iterator[_Found]:
+    """Workflows of people who chose to be told. Two queries."""
+    chosen = NoticeTarget.objects.filter(is_enabled=True, is_profile=False, kinds__contains=[NoticeKind.LONG_WAIT])
+    people = User.objects.filter(
+        Q(email_notification=True) | Q(slack_notification=True) | Q(pk__in=chosen.values("user_id")), is_active=True
+    )
+    rows = (
+        Group.objects.filter(status=TaskStatus.SCHEDULING, workflow__submitted_by__in=people)
+        .annotate(waits_since=Coalesce("ready_at", "workflow__submit_time"))
+        .filter(waits_since__lt=now - MIN_LONG_WAIT)
+        .order_by("waits_since")
+        .values_list("workflow__name", "workflow__root_pool_id", "workflow__submitted_by_id", "waits_since")
+    )
+    waiting = list(rows[:MAX_WAITING])
+    usual = read_usual_waits(sorted({row[1] for row in waiting}), now) if waiting else {}
+    found: dict[str, _Found] = {}
+    for name, root, owner, since in waiting:
+        p90 = usual.get(root)
+        if p90 is not None and (now - since).total_seconds() > p90:
+            message = f"Workflow {name} waits longer than nine of ten workflows of its pool did."
+            subject = f"workflow/{name}"
+            found.setdefault(name, _Found(NoticeKind.LONG_WAIT, subject, message, pool_id=root, owner_id=owner))
+    yield from found.values()

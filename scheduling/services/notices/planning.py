@@ -1,0 +1,319 @@
+"""Makes notices from the audit trail, in the order in which changes were committed, each once for each target.
+
+The position in the trail moves in the transaction that adds the notices, so an event is neither lost nor told twice,
+whatever dies. Only entries whose transaction has ended before every open one are read (`stream_horizon`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from django.conf import settings
+from django.db.models import Count, Q, Sum
+
+from pools.domain.approvals import ApprovalState
+from pools.domain.names import split_name
+from pools.domain.notices import NoticeFacts, NoticeKind, TargetFacts, takes_notice
+from pools.domain.roles import SYSTEM, Permission
+from pools.models import AuditEntry, Notice, NoticeProgress, NoticeTarget, Pool, Reservation, User
+from pools.selectors.audit_trail import StreamPosition, newest_before, stream_horizon
+from pools.services.notice_targets import profile_targets
+from pools.transactions import change
+from scheduling.locking import lock_notice_progress
+from scheduling.models import Workflow
+
+BATCH = 500
+"""Entries that one transaction reads."""
+TOLD_ACTIONS = (
+    "workflow.ended", "workflow.canceled", "workflow.preempted", "subpool.deleting", "condition.began",
+    "config_file.refused", "approval.requested", "approval.approved", "approval.rejected", "approval.expired",
+    "approval.superseded",
+)  # fmt: skip
+TITLES = {
+    NoticeKind.WORKFLOW_ENDED: "Workflow ended",
+    NoticeKind.PREEMPTED: "Work was preempted",
+    NoticeKind.LONG_WAIT: "Work waits longer than usual",
+    NoticeKind.DRAIN: "A subpool drains",
+    NoticeKind.QUOTA_NEARLY_USED: "Quota nearly used",
+    NoticeKind.APPROVAL: "Change with approval",
+    NoticeKind.JOB_LATE: "Background job late",
+    NoticeKind.CLUSTER_SILENT: "Cluster silent",
+    NoticeKind.CONFIGURATION_REFUSED: "Configuration refused",
+}
+PAGES = {
+    "workflow": "/scheduling/workflow/{}/change/",
+    "pool": "/pools/pool/{}/change/",
+    "backend": "/pools/backend/{}/change/",
+    "approval": "/pools/approvalrequest/{}/change/",
+    "config_file": "/pools/auditentry/?q=config_file/{}",
+    "job": "/django_celery_beat/periodictask/",
+}
+"""Pages of subjects. They are not looked up, because a worker would load all pages for it."""
+
+
+def plan_notices() -> int:
+    """Make the notices of all entries that are final; returns their number."""
+    made = 0
+    while True:
+        with change(actor=SYSTEM):
+            count, is_done = _plan_batch()
+        made += count
+        if is_done:
+            return made
+
+
+def _plan_batch() -> tuple[int, bool]:
+    """One batch: the notices made, and whether the trail is read to its end."""
+    end = stream_horizon()
+    progress = lock_notice_progress()
+    if progress is None:  # the first run, which tells nothing of the past; or another process is at work
+        NoticeProgress.objects.bulk_create(
+            [NoticeProgress(pk=1, transaction=str(end.transaction))], ignore_conflicts=True
+        )
+        return 0, True
+    start = StreamPosition(int(progress.transaction), progress.entry)
+    newest = newest_before(end, since=start)
+    if newest is None:
+        return 0, True
+    rows = list(
+        AuditEntry.objects.filter(
+            transaction__gte=str(start.transaction), transaction__lt=str(end.transaction), action__in=TOLD_ACTIONS
+        )
+        .exclude(transaction=str(start.transaction), pk__lte=start.entry)
+        .order_by("transaction", "pk")[:BATCH]
+    )
+    count = _make_notices(rows) if rows else 0
+    is_done = len(rows) < BATCH
+    reached = (
+        StreamPosition(newest.transaction + 1) if is_done else StreamPosition(int(rows[-1].transaction), rows[-1].pk)
+    )
+    progress.transaction, progress.entry = str(reached.transaction), reached.entry
+    progress.save(update_fields=["transaction", "entry"])
+    return count, is_done
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    entry: AuditEntry
+    facts: NoticeFacts
+
+
+def _make_notices(entries: Collection[AuditEntry]) -> int:
+    told = [_Told(entry, facts) for entry in entries for facts in _read_facts(entry, _Names.of(entries))]
+    targets = _find_targets(told)
+    rows = [
+        _notice(target, each)
+        for each in told
+        for target, facts in targets
+        if (target.is_profile or target.created_at <= each.entry.time) and takes_notice(facts, each.facts)
+    ]
+    return len(Notice.objects.bulk_create(_once(rows), ignore_conflicts=True))
+
+
+def _once(rows: Iterable[Notice]) -> list[Notice]:
+    """One notice of an entry for a target: the first, which is the one about the own work."""
+    found: dict[tuple[int, int | None], Notice] = {}
+    for row in rows:
+        found.setdefault((row.target_id, row.entry), row)
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Names of top-level pools by id, and people by name, read once for a batch."""
+
+    pools: Mapping[int, str]
+    people: Mapping[str, User]
+
+    @classmethod
+    def of(cls, entries: Collection[AuditEntry]) -> _Names:
+        pools = Pool.objects.filter(pk__in={entry.pool_id for entry in entries if entry.pool_id is not None})
+        people = User.objects.filter(username__in={entry.owner for entry in entries if entry.owner}, is_active=True)
+        return cls(dict(pools.values_list("pk", "name")), {user.username: user for user in people})
+
+    def owner_id(self, entry: AuditEntry) -> int | None:
+        """The person whose work it is; None for an earlier owner of the name."""
+        user = self.people.get(entry.owner or "")
+        return None if user is None or entry.time < user.date_joined else user.pk
+
+
+def _read_facts(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
+    return _READERS[entry.action](entry, names)
+
+
+def _facts(
+    entry: AuditEntry,
+    names: _Names,
+    kind: NoticeKind,
+    subject: str,
+    text: str,
+    *,
+    owner_id: int | None,
+    is_personal: bool = False,
+    name: str = "",
+) -> NoticeFacts:
+    pool_id = entry.pool_id
+    return NoticeFacts(kind, subject, text, pool_id, names.pools.get(pool_id or 0, ""), owner_id, is_personal, name)
+
+
+def _ended(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
+    row = entry.after or {}
+    name, message = entry.object.partition("/")[2], str(row.get("failure_message") or "")[:300]
+    text = f"Workflow {name} of {entry.owner} ended: {row.get('status')}{f' ({message})' if message else ''}."
+    # Work that lost its owner is told to its pool, not to a person of the same name.
+    yield _facts(entry, names, NoticeKind.WORKFLOW_ENDED, entry.object, text, owner_id=names.owner_id(entry) or _NOBODY)
+
+
+def _preempted(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
+    name = entry.object.partition("/")[2]
+    text = f"Workflow {name} of {entry.owner} was preempted: {(entry.after or {}).get('message_without_beneficiary')}"
+    subject, owner = f"workflow/{name}", names.owner_id(entry) or _NOBODY
+    yield _facts(entry, names, NoticeKind.PREEMPTED, subject, text, owner_id=owner)
+
+
+def _draining(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
+    """To the people for whose work the drain waits, and to the pool."""
+    name = entry.object.partition("/")[2]
+    leaf = int((entry.after or {})["id"])
+    active = Workflow.objects.active().filter(pool_id=leaf)
+    held = {
+        row["submitted_by_id"]: row["count"]
+        for row in active.order_by().values("submitted_by_id").annotate(count=Count("pk"))
+    }
+    rows = Reservation.objects.filter(pool_id=leaf).order_by().values_list("owner").annotate(total=Sum("held_gpus"))
+    gpus: dict[str, int] = dict(rows)
+    for user in User.objects.filter(pk__in=held, is_active=True):
+        count, total = held[user.pk], gpus.get(user.username, 0)
+        work = "1 active workflow of yours" if count == 1 else f"{count} active workflows of yours"
+        text = (
+            f"Subpool {name} was deleted by {entry.actor} and drains. It waits for {work} ({total} GPUs in use): let "
+            "them end, or cancel them."
+        )
+        yield _facts(entry, names, NoticeKind.DRAIN, entry.object, text, owner_id=user.pk, is_personal=True)
+    text = f"Subpool {name} was deleted by {entry.actor} and drains: {sum(held.values())} active workflows remain."
+    yield _facts(entry, names, NoticeKind.DRAIN, entry.object, text, owner_id=None)
+
+
+def _condition(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
+    row = entry.after or {}
+    kind, subject, text = NoticeKind(row["kind"]), str(row["subject"]), str(row["message"])
+    owner = row.get("owner_id")
+    yield _facts(entry, names, kind, subject, text, owner_id=owner, is_personal=owner is not None)
+
+
+def _refused_file(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
+    row = entry.after or {}
+    count = "1 fault" if row.get("faults") == 1 else f"{row.get('faults')} faults"
+    text = f"{row.get('path')} cannot be applied ({count}), so the former configuration stays:\n{row.get('message')}"
+    yield _facts(entry, names, NoticeKind.CONFIGURATION_REFUSED, entry.object, text, owner_id=None)
+
+
+def _approval_requested(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
+    """To the pool and the installation, whose admins decide. Users of the pool do not see the requests of others."""
+    row = entry.after or {}
+    until = datetime.fromisoformat(row["expires_at"]).astimezone(UTC)
+    reason = f" Reason: {row['description']}" if row.get("description") else ""
+    text = (
+        f"{entry.actor} asks for the approval of a change of {row['subject']} (request {row['id']}). Another admin can "
+        f"approve or reject it until {until:%Y-%m-%d %H:%M} UTC.{reason}"
+    )
+    yield _facts(entry, names, NoticeKind.APPROVAL, entry.object, text, owner_id=_NOBODY, name=row["subject"])
+
+
+_DECISIONS = {
+    ApprovalState.APPROVED: "was approved by {}, and the change is made",
+    ApprovalState.REJECTED: "was rejected by {}, and nothing changed",
+    ApprovalState.EXPIRED: "expired without a decision, and nothing changed",
+    ApprovalState.SUPERSEDED: "is out of date, because its object changed before a decision",
+}
+
+
+def _approval_decided(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
+    """To the person who asked, and to the pool and the installation."""
+    row = entry.after or {}
+    decision = _DECISIONS[ApprovalState(row["state"])].format(row["decided_by"])
+    note = f" Note: {row['decision_note']}" if row.get("decision_note") else ""
+    text = f"The change of {row['subject']} that {entry.owner} asked for (request {row['id']}) {decision}.{note}"
+    owner = names.owner_id(entry) or _NOBODY
+    yield _facts(entry, names, NoticeKind.APPROVAL, entry.object, text, owner_id=owner, name=row["subject"])
+
+
+_NOBODY = -1
+_READERS: Mapping[str, Callable[[AuditEntry, _Names], Iterator[NoticeFacts]]] = {
+    "workflow.ended": _ended,
+    "workflow.canceled": _ended,
+    "workflow.preempted": _preempted,
+    "subpool.deleting": _draining,
+    "condition.began": _condition,
+    "config_file.refused": _refused_file,
+    "approval.requested": _approval_requested,
+    **{f"approval.{state}": _approval_decided for state in _DECISIONS},
+}
+
+
+def _find_targets(told: Collection[_Told]) -> list[tuple[NoticeTarget, TargetFacts]]:
+    """The targets that may take one of these, with what decides. The number of queries does not depend on them."""
+    owners = {each.facts.owner_id for each in told if each.facts.owner_id is not None}
+    pools = {each.facts.pool_id for each in told if each.facts.pool_id is not None}
+    mine = Q(user_id__in=owners) | Q(user__isnull=False) & ~Q(pools=[])
+    rows = NoticeTarget.objects.filter(
+        mine | Q(pool_id__in=pools) | Q(user__isnull=True, pool__isnull=True), is_enabled=True, is_profile=False
+    ).exclude(user__is_active=False)
+    found = [*rows.select_related("user").order_by("pk"), *profile_targets(owners)]
+    readable = _readable_pools({row.user for row in found if row.user is not None and row.pools})
+    return [
+        (
+            row,
+            TargetFacts(
+                kinds=row.kinds,
+                pools=row.pools,
+                user_id=row.user_id,
+                pool_id=row.pool_id,
+                readable=readable.get(row.user_id or 0, frozenset()),
+            ),
+        )
+        for row in found
+    ]
+
+
+def _readable_pools(users: Collection[User]) -> dict[int, frozenset[str] | None]:
+    """The pools that each of these people may see now."""
+    roles: dict[int, set[str]] = defaultdict(set)
+    held = User.objects.filter(pk__in=[user.pk for user in users], groups__isnull=False)
+    for user_id, role in held.values_list("pk", "groups__name"):
+        roles[user_id].add(role)
+    found: dict[int, frozenset[str] | None] = {}
+    for user in users:
+        actor = user.actor_with(roles[user.pk])
+        found[user.pk] = None if actor.can_read_all else frozenset(actor.pools_with(Permission.POOL_READ))
+    return found
+
+
+def _notice(target: NoticeTarget, each: _Told) -> Notice:
+    facts = each.facts
+    kind, _, name = facts.subject.partition("/")
+    page = PAGES.get(kind, "").format(quote(split_name(name).parent if kind == "pool" else name, safe=""))
+    link = f"{settings.OSMO.public_url}{page}" if page and settings.OSMO.public_url else ""
+    data: dict[str, Any] = {
+        "subject": facts.subject,
+        "pool": facts.pool or None,
+        "sentence": facts.text,
+        "actor": each.entry.actor,
+        "time": each.entry.time.astimezone(UTC).isoformat(),
+        "audit_entry": each.entry.pk,
+        "link": link or None,
+    }
+    return Notice(
+        target=target,
+        entry=each.entry.pk,
+        kind=facts.kind,
+        subject=facts.subject,
+        title=f"{TITLES[facts.kind]}: {facts.name or name}",
+        text=f"{facts.text}\n\n{link}" if link else facts.text,
+        data=data,
+    )

@@ -1,0 +1,99 @@
+"""A request for approval is told to the admins who can decide, and its end also to the person who asked."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+from django.utils import timezone
+
+from pools.domain.errors import Conflict
+from pools.domain.roles import SYSTEM, Actor
+from pools.models import ApprovalRequest, Notice
+from pools.services.approvals import approve, expire_requests, reject, withdraw
+from pools.services.pools import patch_pool
+from pools.services.subpools import resize_subpool
+from tests.integration.notices.conftest import Hook
+from tests.support import factories
+from tests.support.notices import plan_notices
+
+KINDS = ["approval"]
+
+
+@pytest.fixture
+def alice(ledger: None, hook: Hook) -> Actor:
+    """An admin of pool `team`, where more than 10 GPUs need an approval, and the targets that may be told."""
+    factories.make_pool("team", 100, a=10, b=10)
+    patch_pool(actor=SYSTEM, name="team", patch={"approval_above": 10})
+    alice, user = factories.make_user("alice", "osmo-team-admin"), factories.make_user("ulf", "osmo-team-user")
+    hook(alice, name="alice", kinds=KINDS)
+    hook(alice, name="team", pool="team", kinds=KINDS)
+    hook(user, name="ulf", kinds=KINDS, pools=["team"])
+    hook(factories.admin_actor(), name="ops", is_installation=True, kinds=KINDS)
+    hook(factories.admin_actor(), name="other", is_installation=True, kinds=["job_late"])
+    plan_notices()
+    return alice
+
+
+@pytest.fixture
+def bob(alice: Actor) -> Actor:
+    return factories.make_user("bob", "osmo-team-admin")
+
+
+def told() -> dict[str, str]:
+    """The text of the newest notices by target, which are forgotten."""
+    plan_notices()
+    found = {notice.target.name: notice.text for notice in Notice.objects.select_related("target")}
+    Notice.objects.all().delete()
+    return found
+
+
+def test_a_request_is_told_to_those_who_can_decide(alice: Actor) -> None:
+    request = factories.request_quota(alice, "team", "a", 50)
+    plan_notices()
+    first = Notice.objects.order_by("pk")[0]
+    assert (first.kind, first.subject, first.title) == (
+        "approval", f"approval/{request.pk}", "Change with approval: team--a"
+    )  # fmt: skip
+    found = told()
+    assert set(found) == {"team", "ops"}, "neither the requester nor a user of the pool"
+    until = f"{request.expires_at:%Y-%m-%d %H:%M} UTC"
+    assert f"alice asks for the approval of a change of team--a (request {request.pk})" in found["ops"]
+    assert f"can approve or reject it until {until}" in found["team"]
+
+
+def test_an_approval_is_told_to_the_requester(alice: Actor, bob: Actor) -> None:
+    request = factories.request_quota(alice, "team", "a", 50)
+    told()
+    approve(actor=bob, pk=request.pk, note="only until Friday")
+    found = told()
+    assert set(found) == {"alice", "team", "ops"}
+    text = f"team--a that alice asked for (request {request.pk}) was approved by bob, and the change is made."
+    assert text in found["alice"] and "Note: only until Friday" in found["alice"]
+
+
+def test_a_rejection_an_end_and_a_change_meanwhile(alice: Actor, bob: Actor) -> None:
+    for name in ("a", "b"):
+        factories.request_quota(alice, "team", name, 50)
+    told()
+    first, second = ApprovalRequest.objects.order_by("pk")
+    reject(actor=bob, pk=first.pk)
+    assert "was rejected by bob, and nothing changed." in told()["alice"]
+    resize_subpool(actor=bob, parent="team", subpool_name="b", quota=15)
+    with pytest.raises(Conflict, match="changed"):
+        approve(actor=bob, pk=second.pk)
+    assert "is out of date, because its object changed before a decision." in told()["alice"]
+    third = factories.request_quota(alice, "team", "a", 60)
+    told()
+    with transaction.atomic(), factories.triggers_off():
+        ApprovalRequest.objects.filter(pk=third.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    expire_requests()
+    assert "expired without a decision, and nothing changed." in told()["alice"]
+
+
+def test_a_withdrawal_is_not_told(alice: Actor) -> None:
+    request = factories.request_quota(alice, "team", "a", 50)
+    told()
+    withdraw(actor=alice, pk=request.pk)
+    assert told() == {}

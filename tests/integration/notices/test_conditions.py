@@ -1,0 +1,154 @@
+"""Events that no person causes: preemptions, long waits, nearly used quotas, late jobs, silent clusters."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django_celery_beat.models import PeriodicTask
+
+from pools.domain.notices import NoticeKind
+from pools.domain.roles import Actor
+from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Notice, NoticeCondition
+from pools.services.users import revoke_role
+from scheduling.domain.priorities import Priority
+from scheduling.models import Group, Workflow
+from scheduling.selectors.overview import read_overview
+from scheduling.services.notices.conditions import find_conditions
+from scheduling.services.periodic_tasks import SAMPLE_GPU_USAGE, ensure_periodic_tasks
+from scheduling.services.simulated.reconcile import reconcile_backend
+from tests.integration.notices.conftest import Hook
+from tests.support.factories import admin_actor, make_pool, make_user, submit_workflow
+from tests.support.notices import plan_notices
+
+pytestmark = pytest.mark.usefixtures("ledger")
+
+
+@pytest.fixture
+def bob() -> Actor:
+    make_pool("team", 8, a=4, b=4)
+    return make_user("bob", "osmo-team-user")
+
+
+def _told() -> list[tuple[str, str, str]]:
+    """(target, kind, subject) of the notices that were not read yet."""
+    find_conditions()
+    plan_notices()
+    rows = list(Notice.objects.order_by("pk").values_list("target__name", "kind", "subject"))
+    Notice.objects.all().delete()
+    return rows
+
+
+def _reconcile() -> None:
+    reconcile_backend(Backend.objects.get(name="sim").pk)
+
+
+def test_preempted_work_is_told_to_its_owner(bob: Actor, hook: Hook) -> None:
+    alice = make_user("alice", "osmo-team-user")
+    Node.objects.exclude(name="sim-n1").delete()
+    Node.objects.update(gpus=8)
+    hook(bob, name="bobs")
+    hook(alice, name="alices")
+    hook(admin_actor(), name="teams", pool="team")
+    victim = submit_workflow(bob, "team--a", 8, name="low", priority=Priority.LOW)
+    _reconcile()
+    submit_workflow(alice, "team--b", 4, name="high", priority=Priority.HIGH)
+    _reconcile()
+    victim.refresh_from_db()
+    assert victim.status == "PENDING"
+    plan_notices()
+    told = Notice.objects.order_by("target__name")
+    assert [(row.target.name, row.kind, row.subject) for row in told] == [
+        ("bobs", "preempted", "workflow/low-1"),
+        ("teams", "preempted", "workflow/low-1"),
+    ]
+    assert "Workflow low-1 of bob was preempted" in told[0].text
+    entry = AuditEntry.objects.get(action="workflow.preempted")
+    assert (entry.owner, entry.actor) == ("bob", "system")
+    assert "high" not in f"{told[0].text}{told[0].data}{entry.after}", "the reader may not see the other workflow"
+
+
+def test_a_quota_that_is_nearly_used(bob: Actor, hook: Hook) -> None:
+    hook(admin_actor(), name="teams", pool="team", kinds=["quota_nearly_used"])
+    hook(bob, name="mine", kinds=["quota_nearly_used"], pools=["team"])
+    hook(bob, name="not-named", kinds=["quota_nearly_used"])
+    hook(make_user("eve"), name="stranger", kinds=["quota_nearly_used"])
+    first = submit_workflow(bob, "team--a", 3, name="first")
+    _reconcile()
+    assert _told() == []
+    submit_workflow(bob, "team--a", 1, name="second")
+    _reconcile()
+    expected = [("teams", "quota_nearly_used", "pool/team--a"), ("mine", "quota_nearly_used", "pool/team--a")]
+    assert sorted(_told()) == sorted(expected)
+    assert _told() == [], "it is told once"
+    assert first.name == "first-1"
+
+
+def test_a_role_that_was_revoked_ends_the_notices_of_its_pool(bob: Actor, hook: Hook) -> None:
+    hook(bob, kinds=["quota_nearly_used"], pools=["team"])
+    revoke_role(actor=admin_actor(), username="bob", role="osmo-team-user")
+    submit_workflow(admin_actor(), "team--a", 4)
+    _reconcile()
+    assert _told() == []
+
+
+def test_work_that_waits_longer_than_usual(bob: Actor, hook: Hook) -> None:
+    for number in range(20):
+        submit_workflow(bob, "team", 0, name=f"usual{number}")
+    Workflow.objects.update(start_time=timezone.now(), submit_time=timezone.now() - timedelta(seconds=30))
+    hook(bob, name="mine", kinds=["long_wait"])
+    hook(make_user("alice", "osmo-team-user"), name="alices", kinds=["long_wait"])
+    hook(admin_actor(), name="teams", pool="team", kinds=["long_wait"])
+    waiting = submit_workflow(bob, "team--a", 4, name="waits")
+    Group.objects.exclude(workflow=waiting).update(status="COMPLETED")
+    assert _told() == []
+    Group.objects.filter(workflow=waiting).update(ready_at=timezone.now() - timedelta(minutes=5))
+    expected = [("mine", "long_wait", f"workflow/{waiting.name}"), ("teams", "long_wait", "pool/team")]
+    assert sorted(_told()) == expected
+
+
+def test_a_condition_is_told_once_and_again_when_it_returns(hook: Hook) -> None:
+    ensure_periodic_tasks()
+    PeriodicTask.objects.update(last_run_at=timezone.now())  # another test may have left them late
+    root = admin_actor()
+    hook(root, name="ops", is_installation=True, kinds=["job_late"])
+    late = PeriodicTask.objects.filter(name=SAMPLE_GPU_USAGE)
+    expected = [("ops", "job_late", f"job/{SAMPLE_GPU_USAGE}")]
+    assert _told() == []
+    for _ in range(2):
+        late.update(last_run_at=timezone.now() - timedelta(hours=1))
+        assert _told() == expected
+        assert _told() == []
+        late.update(last_run_at=timezone.now())
+        assert _told() == []
+    entries = AuditEntry.objects.filter(action__startswith="condition.").order_by("pk")
+    assert [entry.action.partition(".")[2] for entry in entries] == ["began", "ended"] * 2
+    assert not any(entry.action.startswith("condition.") for entry in read_overview(root).changes)
+
+
+def test_a_silent_cluster(hook: Hook) -> None:
+    hook(admin_actor(), name="ops", is_installation=True, kinds=["cluster_silent"])
+    prod = Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod")
+    assert _told() == []
+    KubernetesSettings.objects.create(backend=prod, access="in_cluster")
+    assert _told() == [("ops", "cluster_silent", "backend/prod")]
+
+
+def test_nothing_is_searched_that_nobody_chose(hook: Hook) -> None:
+    ensure_periodic_tasks()
+    PeriodicTask.objects.update(last_run_at=timezone.now() - timedelta(days=9))
+    assert find_conditions() == 0
+    target, _ = hook(admin_actor(), is_installation=True, kinds=["job_late"])
+    assert find_conditions() > 0
+    target.delete()
+    find_conditions()
+    assert not NoticeCondition.objects.exists()
+
+
+def test_a_second_row_is_refused() -> None:
+    values = {"kind": NoticeKind.JOB_LATE, "subject": "job/x", "message": "It is late."}
+    NoticeCondition.objects.create(**values)
+    with pytest.raises(IntegrityError, match="notice_condition_once"), transaction.atomic():
+        NoticeCondition.objects.create(**values)
