@@ -1,0 +1,167 @@
+"""Changes of quotas that need the approval of a second person: `approval_above` of a pool (docs/approvals.md).
+
+Each change is measured by itself: the amounts of the pool or of one subpool before and after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from pools.domain.amounts import UNLIMITED, Gpus, decode_gpus, encode_gpus
+from pools.domain.errors import Conflict, Violation
+from pools.domain.pool_config import APPROVAL_ABOVE, PoolSettings
+
+APPROVAL_NEEDED = "approval_needed"
+LASTING_QUOTA = "lasting quota"
+
+
+class ApprovalService(StrEnum):
+    """The services whose changes can be requested, by the names of their functions."""
+
+    PUT_POOL = "put_pool"
+    PATCH_POOL = "patch_pool"
+    DELETE_POOL = "delete_pool"
+    CREATE_SUBPOOL = "create_subpool"
+    RESIZE_SUBPOOL = "resize_subpool"
+    DELETE_SUBPOOL = "delete_subpool"
+
+
+POOL_SERVICES = frozenset({ApprovalService.PUT_POOL, ApprovalService.PATCH_POOL, ApprovalService.DELETE_POOL})
+"""Services on the pool itself; the others change one of its subpools."""
+
+
+class ApprovalState(StrEnum):
+    """The states of a request. `superseded`: its object changed before a decision. Only `waiting` can change."""
+
+    WAITING = "waiting"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    WITHDRAWN = "withdrawn"
+    EXPIRED = "expired"
+    SUPERSEDED = "superseded"
+
+
+@dataclass(frozen=True, slots=True)
+class AmountChange:
+    """One amount of a change, in GPUs."""
+
+    name: str
+    before: Gpus
+    after: Gpus
+
+    @property
+    def size(self) -> Gpus:
+        """The GPUs by which the amount changes; between a number and unlimited this is unlimited."""
+        if self.before == self.after:
+            return 0
+        return UNLIMITED if UNLIMITED in (self.before, self.after) else abs(self.after - self.before)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The amount in answers; -1 is unlimited."""
+        return {
+            "amount": self.name,
+            "before": encode_gpus(self.before),
+            "after": encode_gpus(self.after),
+            "change": encode_gpus(self.size),
+        }
+
+
+def pool_amounts(settings: PoolSettings | None) -> dict[str, Gpus]:
+    """The amounts of a pool that count: guarantee, maximum, and what it may borrow and lend in its cohort. A pool that
+    does not exist, or is archived (None), has none."""
+    if settings is None:
+        return dict.fromkeys(("guarantee", "maximum", "borrowing limit", "lending limit"), 0)
+    in_cohort, lending = settings.cohort is not None, settings.lending_limit
+    return {
+        "guarantee": settings.effective_guarantee,
+        "maximum": decode_gpus(settings.maximum),
+        "borrowing limit": decode_gpus(settings.borrowing_limit) if in_cohort else 0,
+        "lending limit": (settings.effective_guarantee if lending is None else lending) if in_cohort else 0,
+    }
+
+
+def subpool_amounts(quota: int, quota_after: int | None = None) -> dict[str, Gpus]:
+    """The amounts of a subpool that count. `quota_after` is the lasting quota while a temporary one is in force: a
+    temporary quota that becomes lasting is a change, too."""
+    return {"quota": quota, LASTING_QUOTA: quota if quota_after is None else quota_after}
+
+
+def changes_above(before: Mapping[str, Gpus], after: Mapping[str, Gpus], limit: int) -> tuple[AmountChange, ...]:
+    """The amounts that change by more than `limit` GPUs."""
+    changes = [AmountChange(name, amount, after[name]) for name, amount in before.items()]
+    above = [change for change in changes if change.size > limit]
+    named = {(change.before, change.after) for change in above if change.name != LASTING_QUOTA}
+    # Without a temporary quota the lasting one is the quota, which is named once.
+    return tuple(each for each in above if each.name != LASTING_QUOTA or (each.before, each.after) not in named)
+
+
+def loosens_limit(before: int | None, after: int | None) -> bool:
+    """Whether `approval_above` is raised or removed, which itself always needs an approval."""
+    return before is not None and (after is None or after > before)
+
+
+class ApprovalNeeded(Conflict):
+    """The change needs the approval of a second person. `subject` is the canonical name of the pool or subpool,
+    `version` its version now (None: a new subpool), `pool_id` its top-level pool; `resolved` are arguments of the
+    service as they were understood, such as a percentage in GPUs."""
+
+    subject: str
+    version: int | None
+    pool_id: int
+    limit: int
+    resolved: Mapping[str, Any]
+
+    @classmethod
+    def for_change(
+        cls,
+        *,
+        subject: str,
+        version: int | None,
+        pool_id: int,
+        limit: int,
+        changes: tuple[AmountChange, ...],
+        loosened_to: int | None = None,
+        is_loosened: bool = False,
+        path: str = "",
+        resolved: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """The refusal, with one violation for each amount."""
+        violations = [_amount_violation(subject, each, limit, path) for each in changes]
+        if is_loosened:
+            violations.append(_loosened_violation(subject, limit, loosened_to, path))
+        refusal = cls(f"{' '.join(each.message for each in violations)} {REMEDY}", violations)
+        refusal.subject, refusal.version, refusal.pool_id, refusal.limit = subject, version, pool_id, limit
+        refusal.resolved = resolved or {}
+        return refusal
+
+
+REMEDY = (
+    "To ask for the approval, repeat the request with ?request_approval=true (osmo: --request-approval; pages: the "
+    "button Ask for approval). Nothing was changed."
+)
+
+
+def _amount_violation(subject: str, change: AmountChange, limit: int, path: str) -> Violation:
+    message = (
+        f"The {change.name} of {subject} would change from {_text(change.before)} to {_text(change.after)}. Changes of "
+        f"more than {limit} GPUs need the approval of a second person here (approval_above)."
+    )
+    numbers = tuple({**change.as_dict(), "limit": limit}.items())
+    return Violation(path, APPROVAL_NEEDED, message, numbers=numbers)
+
+
+def _loosened_violation(subject: str, limit: int, after: int | None, path: str) -> Violation:
+    how = "be removed" if after is None else f"rise to {after}"
+    message = (
+        f"The limit above which changes of {subject} need an approval (approval_above) is {limit} GPUs and would "
+        f"{how}, which needs the approval of a second person."
+    )
+    numbers = (("amount", APPROVAL_ABOVE), ("before", limit), ("after", after), ("limit", limit))
+    return Violation(f"{path}.{APPROVAL_ABOVE}" if path else APPROVAL_ABOVE, APPROVAL_NEEDED, message, numbers=numbers)
+
+
+def _text(gpus: Gpus) -> str:
+    return "unlimited" if gpus == UNLIMITED else f"{gpus} GPUs"

@@ -1,0 +1,242 @@
+"""Requests for approval by a second person: ask, approve, reject, withdraw, expire (docs/approvals.md).
+
+An approval calls the stored service again, in the name of the approver, under its usual locks and checks and with the
+version of the object that the requester saw. A request whose object changed meanwhile is superseded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from pools.domain.approvals import ApprovalNeeded, ApprovalService, ApprovalState
+from pools.domain.errors import Conflict, Forbidden, NotFound, Stale, Violation
+from pools.domain.roles import SYSTEM, Actor, is_allowed
+from pools.locking import lock_approval
+from pools.models import ApprovalRequest, Pool, User
+from pools.permissions import require_permission
+from pools.services.approval_check import approved
+from pools.services.pools import delete_pool, patch_pool, put_pool
+from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from pools.transactions import change, database_time
+
+_SERVICES: Mapping[ApprovalService, Callable[..., object]] = {
+    ApprovalService.PUT_POOL: put_pool,
+    ApprovalService.PATCH_POOL: patch_pool,
+    ApprovalService.DELETE_POOL: delete_pool,
+    ApprovalService.CREATE_SUBPOOL: create_subpool,
+    ApprovalService.RESIZE_SUBPOOL: resize_subpool,
+    ApprovalService.DELETE_SUBPOOL: delete_subpool,
+}
+EXPIRED_NOTE = "nobody decided in time"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedChange:
+    """A call of a service: its arguments without actor, description and expected version."""
+
+    service: ApprovalService
+    arguments: Mapping[str, Any]
+    description: str = ""
+
+    def run(self, actor: Actor, *, description: str, expected_version: int | None) -> object:
+        """Call the service."""
+        return _SERVICES[self.service](
+            actor=actor, description=description, expected_version=expected_version, **self.arguments
+        )
+
+
+def request_approval(*, actor: Actor, requested: RequestedChange, need: ApprovalNeeded) -> ApprovalRequest:
+    """Store the change that the service refused with `need`. A repetition of a waiting request returns that request.
+
+    Raises Conflict if another request for the same object waits.
+    """
+    arguments = _stored_arguments({**requested.arguments, **need.resolved})
+    with change(actor=actor, description=requested.description):
+        _expire(ApprovalRequest.objects.filter(subject=need.subject))
+        other = ApprovalRequest.objects.filter(subject=need.subject, state=ApprovalState.WAITING).first()
+        if other is not None:
+            same = (requested.service, arguments, need.version, actor.username)
+            if (other.service, other.arguments, other.expected_version, other.requested_by) == same:
+                return other
+            message = (
+                f"Request {other.pk} of {other.requested_by} for {need.subject} waits already: one change of an object "
+                "is decided at a time. Decide or withdraw it first."
+            )
+            numbers = (("request", other.pk),)
+            raise Conflict(message, [Violation("", "approval_waits_once", message, numbers=numbers)])
+        row = ApprovalRequest.objects.create(
+            service=requested.service,
+            arguments=arguments,
+            subject=need.subject,
+            pool=need.subject.partition("--")[0],
+            pool_id_then=need.pool_id,
+            expected_version=need.version,
+            above=need.limit,
+            needs=[dict(each.numbers) for each in need.violations],
+            description=requested.description,
+            requested_by=actor.username,
+            expires_at=database_time() + timedelta(hours=settings.OSMO.approval_hours),
+        )
+        row.refresh_from_db()
+        return row
+
+
+def list_requests(actor: Actor) -> QuerySet[ApprovalRequest]:
+    """The requests that the actor may see, the newest first."""
+    return ApprovalRequest.objects.visible_to(actor).order_by("-pk")
+
+
+def get_request(actor: Actor, pk: int) -> ApprovalRequest:
+    """One request. Raises NotFound."""
+    row = list_requests(actor).filter(pk=pk).first()
+    if row is None:
+        raise NotFound(f"There is no approval request {pk}, or you have no role on its pool.")
+    return row
+
+
+def may_decide(actor: Actor, row: ApprovalRequest) -> bool:
+    """Whether the actor may approve or reject this request: another person with the permission for the change."""
+    return actor.username != row.requested_by and is_allowed(actor, row.permission, row.pool)
+
+
+def count_decidable(actor: Actor) -> int:
+    """The number of waiting requests that the actor may decide."""
+    waiting = ApprovalRequest.objects.visible_to(actor).waiting().exclude(requested_by=actor.username)
+    return sum(may_decide(actor, row) for row in waiting)
+
+
+def approve(*, actor: Actor, pk: int, note: str = "") -> ApprovalRequest:
+    """Make the requested change, in the name of `actor`.
+
+    Raises Forbidden (the requester; a missing role), Conflict (decided already, expired, superseded; the requester lost
+    the role), and the errors of the change itself, after which the request still waits.
+    """
+    row = get_request(actor, pk)
+    _require_second_person(actor, row)
+    try:
+        with change(actor=actor, description=_description(row, actor)):
+            row = _lock_waiting(pk)
+            _require_requester(row)
+            with transaction.atomic():
+                run_requested(actor, row)
+            return _decide(row, ApprovalState.APPROVED, actor, note)
+    except (Stale, NotFound) as refusal:
+        reason = refusal.message
+    _supersede(actor, pk, reason)
+    message = (
+        f"Request {pk} was not approved, because {row.subject} changed after it was made: {reason} The request is "
+        f"superseded; {row.requested_by} can make a new one from the present state."
+    )
+    raise Conflict(message, [Violation("", "approval_superseded", message)])
+
+
+def reject(*, actor: Actor, pk: int, note: str = "") -> ApprovalRequest:
+    """Refuse the requested change. Raises Forbidden, Conflict like :func:`approve`."""
+    row = get_request(actor, pk)
+    _require_second_person(actor, row)
+    with change(actor=actor, description=note or f"rejected the request of {row.requested_by}"):
+        return _decide(_lock_waiting(pk), ApprovalState.REJECTED, actor, note)
+
+
+def withdraw(*, actor: Actor, pk: int, note: str = "") -> ApprovalRequest:
+    """Take the own request back. Raises Forbidden for another person, Conflict for a decided request."""
+    row = get_request(actor, pk)
+    if row.requested_by != actor.username:
+        message = f"Request {pk} is of {row.requested_by}, who alone can withdraw it. You can reject it instead."
+        raise Forbidden(message, [Violation("", "not_requester", message)])
+    with change(actor=actor, description=note):
+        return _decide(_lock_waiting(pk), ApprovalState.WITHDRAWN, actor, note)
+
+
+def expire_requests() -> int:
+    """Expire the requests that nobody decided in time, and return their number."""
+    with change(actor=SYSTEM, description=EXPIRED_NOTE):
+        return _expire(ApprovalRequest.objects.all())
+
+
+def run_requested(actor: Actor, row: ApprovalRequest) -> object:
+    """Make the requested change without a further approval; also the operation of its dry run. Raises Stale if the
+    object is another one by now."""
+    if not Pool.objects.roots().filter(pk=row.pool_id_then, name=row.pool).exists():
+        raise Stale(f"Pool {row.pool} was renamed or removed.")
+    if row.expected_version is None and Pool.objects.filter(name=row.subject).exists():
+        raise Stale(f"{row.subject} exists by now.")
+    requested = RequestedChange(ApprovalService(row.service), _read_arguments(row.arguments))
+    with approved():
+        return requested.run(actor, description=_description(row, actor), expected_version=row.expected_version)
+
+
+def _description(row: ApprovalRequest, actor: Actor) -> str:
+    """The reason in the audit trail, which names both people."""
+    asked = f"request {row.pk} of {row.requested_by}, approved by {actor.username}"
+    return f"{asked}: {row.description}" if row.description else asked
+
+
+def _require_second_person(actor: Actor, row: ApprovalRequest) -> None:
+    require_permission(actor, row.permission, row.pool)
+    if actor.username == row.requested_by:
+        message = (
+            f"Request {row.pk} is your own: a second person with the role for this change approves or rejects it. You "
+            "can withdraw it."
+        )
+        raise Forbidden(message, [Violation("", "approval_by_second_person", message)])
+
+
+def _require_requester(row: ApprovalRequest) -> None:
+    """The requester must still have the permission for the change: else one person alone stands behind it."""
+    user = User.objects.filter(username=row.requested_by, is_active=True, date_joined__lte=row.requested_at).first()
+    if user is None or not is_allowed(user.as_actor(), row.permission, row.pool):
+        message = (
+            f"{row.requested_by} has no role for this change any more, so request {row.pk} cannot be approved. Reject "
+            "it, or make the change as a request of your own."
+        )
+        raise Conflict(message, [Violation("", "requester_lost_role", message)])
+
+
+def _lock_waiting(pk: int) -> ApprovalRequest:
+    """Lock a request. Raises Conflict unless it waits for a decision."""
+    row = lock_approval(pk)
+    if row.state != ApprovalState.WAITING:
+        by = f" by {row.decided_by}" if row.decided_by else ""
+        message = f"Request {pk} is {row.state}{by} already; a decision is final."
+        raise Conflict(message, [Violation("state", "approval_is_final", message)])
+    if row.expires_at <= database_time():
+        message = f"Request {pk} expired at {row.expires_at:%Y-%m-%d %H:%M} UTC. {row.requested_by} can make it again."
+        raise Conflict(message, [Violation("expires_at", "approval_expired", message)])
+    return row
+
+
+def _decide(row: ApprovalRequest, state: ApprovalState, actor: Actor, note: str) -> ApprovalRequest:
+    row.state, row.decided_by, row.decided_at, row.decision_note = state, actor.username, database_time(), note
+    row.save(update_fields=["state", "decided_by", "decided_at", "decision_note"])
+    return row
+
+
+def _supersede(actor: Actor, pk: int, reason: str) -> None:
+    """Another decision may have come first; then that one counts."""
+    with change(actor=actor, description=reason):
+        row = lock_approval(pk)
+        if row.state == ApprovalState.WAITING:
+            _decide(row, ApprovalState.SUPERSEDED, actor, reason)
+
+
+def _expire(rows: QuerySet[ApprovalRequest]) -> int:
+    due = rows.filter(state=ApprovalState.WAITING, expires_at__lte=Now())
+    return due.update(state=ApprovalState.EXPIRED, decided_at=Now(), decision_note=EXPIRED_NOTE)
+
+
+def _stored_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in arguments.items()}
+
+
+def _read_arguments(stored: Mapping[str, Any]) -> dict[str, Any]:
+    until = stored.get("until")
+    return {**stored, "until": datetime.fromisoformat(until)} if until else dict(stored)

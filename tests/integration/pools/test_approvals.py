@@ -1,0 +1,359 @@
+"""Changes above a pool's limit need the approval of a second person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
+
+from pools.domain.approvals import ApprovalNeeded
+from pools.domain.roles import SYSTEM
+from pools.models import ApprovalRequest, AuditEntry, ConfigRevision, Pool
+from pools.services.approvals import count_decidable
+from pools.services.cohorts import put_cohort
+from pools.services.pools import put_pool
+from pools.services.subpools import create_subpool, resize_subpool
+from pools.services.users import revoke_role
+from scheduling import tasks
+from tests.integration.pools.conftest import ApiAnswer, ApiCaller, pool_config
+from tests.support import factories
+
+POOL = "/api/configs/pool/team"
+SUBPOOL = f"{POOL}/subpool/a"
+APPROVALS = "/api/configs/approval"
+ASK = "?request_approval=true"
+
+
+@pytest.fixture
+def team(sim: str) -> None:
+    """Pool `team` of 100 GPUs and its subpool `a` of 10; changes of more than 10 GPUs need an approval."""
+    put_pool(actor=SYSTEM, name="team", body=pool_config(100, approval_above=10))
+    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
+    put_pool(actor=SYSTEM, name="other", body=pool_config(1))
+
+
+@pytest.fixture
+def alice(caller: Callable[..., ApiCaller]) -> ApiCaller:
+    """An admin of the pool."""
+    return caller("alice", "osmo-team-admin")
+
+
+@pytest.fixture
+def bob(caller: Callable[..., ApiCaller]) -> ApiCaller:
+    """Another admin of the pool."""
+    return caller("bob", "osmo-team-admin")
+
+
+def _quota(name: str = "team--a") -> int | None:
+    return Pool.objects.get(name=name).last_quota
+
+
+def _ask(alice: ApiCaller, quota: object = 50, **more: Any) -> int:
+    answer = alice("PATCH", SUBPOOL + ASK, {"quota": quota, "description": "for the demo", **more})
+    assert answer.status == 202, answer.body
+    found: int = answer.body["id"]
+    return found
+
+
+def _decide(person: ApiCaller, number: int, how: str, **options: Any) -> ApiAnswer:
+    return person("POST", f"{APPROVALS}/{number}/{how}", {"description": "seen"}, **options)
+
+
+def _state(number: int) -> str:
+    return ApprovalRequest.objects.get(pk=number).state
+
+
+def test_a_change_above_the_limit_is_refused_with_its_numbers(team: None, alice: ApiCaller) -> None:
+    answer = alice("PATCH", SUBPOOL, {"quota": 21})
+    assert answer.status == 409
+    (fault,) = answer.body["details"]
+    assert fault == {
+        "path": "",
+        "code": "approval_needed",
+        "message": "The quota of team--a would change from 10 GPUs to 21 GPUs. Changes of more than 10 GPUs need the "
+        "approval of a second person here (approval_above).",
+        "amount": "quota",
+        "before": 10,
+        "after": 21,
+        "change": 11,
+        "limit": 10,
+    }
+    assert "?request_approval=true" in answer.body["message"]
+    assert (_quota(), ApprovalRequest.objects.count()) == (10, 0)
+    assert alice("PATCH", SUBPOOL, {"quota": 20}).status == 200
+
+
+def test_a_second_person_approves(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+    answer = alice("PATCH", SUBPOOL + ASK, {"quota": "50%", "description": "for the demo"})
+    assert answer.status == 202
+    number = answer.body["id"]
+    assert answer.headers["Location"] == f"{APPROVALS}/{number}"
+    assert answer.body["arguments"]["quota"] == 50  # as understood, whatever the pool has later
+    assert (answer.body["state"], answer.body["may_decide"], answer.body["may_withdraw"]) == ("waiting", False, True)
+    assert _quota() == 10
+    (shown,) = bob("GET", f"{APPROVALS}?state=waiting&pool=team").body["approvals"]
+    assert (shown["id"], shown["may_decide"], shown["may_withdraw"]) == (number, True, False)
+    approved = _decide(bob, number, "approve")
+    assert (approved.status, approved.body["state"], approved.body["decided_by"]) == (200, "approved", "bob")
+    assert _quota() == 50
+    entry = AuditEntry.objects.filter(object="pool/team--a").latest("id")
+    assert entry.actor == "bob"
+    assert entry.description == f"request {number} of alice, approved by bob: for the demo"
+    decision = AuditEntry.objects.get(object=f"approval/{number}", action="approval.approved")
+    assert (decision.actor, decision.after["requested_by"]) == ("bob", "alice")
+
+
+def test_the_requester_cannot_decide(team: None, alice: ApiCaller) -> None:
+    number = _ask(alice)
+    for how in ("approve", "reject"):
+        refused = _decide(alice, number, how)
+        assert refused.status == 403
+        assert refused.codes == {("", "approval_by_second_person")}
+    assert (_state(number), _quota()) == ("waiting", 10)
+
+
+def test_a_request_for_a_change_below_the_limit_is_the_change(team: None, alice: ApiCaller) -> None:
+    assert alice("PATCH", SUBPOOL + ASK, {"quota": 15}).status == 200
+    assert (_quota(), ApprovalRequest.objects.count()) == (15, 0)
+
+
+def test_a_change_that_breaks_another_rule_is_not_requested(team: None, alice: ApiCaller) -> None:
+    answer = alice("PATCH", SUBPOOL + ASK, {"quota": 500})
+    assert answer.status == 400
+    assert not ApprovalRequest.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("roles", "sees", "decides"),
+    [
+        (["osmo-admin"], 200, 200),
+        (["osmo-viewer"], 200, 403),
+        (["osmo-team-admin"], 200, 200),
+        (["osmo-team-user"], 404, 404),
+        (["osmo-other-admin"], 404, 404),
+        ([], 404, 404),
+    ],
+)
+def test_people_who_see_and_decide_about_a_subpool(
+    team: None, alice: ApiCaller, caller: Callable[..., ApiCaller], roles: list[str], sees: int, decides: int
+) -> None:
+    number = _ask(alice)
+    person = caller("pat", *roles)
+    assert person("GET", f"{APPROVALS}/{number}").status == sees
+    assert len(person("GET", APPROVALS).body["approvals"]) == (1 if sees == 200 else 0)
+    assert count_decidable(person.actor) == (1 if decides == 200 else 0)
+    assert _decide(person, number, "withdraw").status == (404 if sees == 404 else 403)
+    assert _decide(person, number, "approve").status == decides
+
+
+def test_a_pool_admin_sees_but_does_not_decide_about_the_pool_itself(
+    team: None, alice: ApiCaller, admin: ApiCaller, caller: Callable[..., ApiCaller]
+) -> None:
+    answer = admin("PATCH", POOL + ASK, {"resources": {"gpu": {"guarantee": 150}}})
+    assert answer.status == 202, answer.body
+    number = answer.body["id"]
+    assert not alice("GET", f"{APPROVALS}/{number}").body["may_decide"]
+    assert _decide(alice, number, "approve").status == 403
+    assert _decide(caller("eve", "osmo-admin"), number, "approve").status == 200
+    assert Pool.objects.get(name="team").guarantee == 150
+    assert ConfigRevision.objects.latest("revision").username == "eve"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", POOL, pool_config(150, approval_above=10)),
+        ("PUT", POOL, pool_config(100, approval_above=11)),
+        ("PUT", POOL, pool_config(100)),
+        ("PATCH", POOL, {"resources": {"gpu": {"guarantee": 100, "maximum": 200}}}),
+        ("PATCH", POOL, {"approval_above": None}),
+        ("POST", f"{POOL}/subpool", {"subpool_name": "b", "quota": 11}),
+        ("PATCH", SUBPOOL, {"quota": 21}),
+        ("PUT", "/api/configs/pool", {"configs": {"team": pool_config(150, approval_above=10)}}),
+    ],
+)
+def test_every_entry_point_needs_the_approval(team: None, admin: ApiCaller, method: str, path: str, body: Any) -> None:
+    answer = admin(method, path, body)
+    assert answer.status == 409, answer.body
+    assert {code for _, code in answer.codes} == {"approval_needed"}
+
+
+def test_a_lower_limit_needs_none(team: None, admin: ApiCaller) -> None:
+    assert admin("PATCH", POOL, {"approval_above": 5}).status == 200
+    assert admin("GET", POOL).body["approval_above"] == 5
+
+
+def test_deletions_need_the_approval(team: None, admin: ApiCaller, caller: Callable[..., ApiCaller]) -> None:
+    admin("PATCH", POOL, {"approval_above": 5})
+    first = admin("DELETE", SUBPOOL + ASK)
+    assert first.status == 202
+    eve = caller("eve", "osmo-admin")
+    assert _decide(eve, first.body["id"], "approve").status == 200
+    assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
+    second = admin("DELETE", POOL + ASK)
+    assert {need["amount"] for need in second.body["needs"]} >= {"guarantee", "approval_above"}
+    assert _decide(eve, second.body["id"], "approve").status == 200
+    assert Pool.objects.get(name="team").archived
+
+
+def test_an_archived_pool_keeps_its_limit(team: None, admin: ApiCaller, caller: Callable[..., ApiCaller]) -> None:
+    test_deletions_need_the_approval(team, admin, caller)
+    assert admin("PUT", POOL, pool_config(5, maximum=5)).status == 409
+    assert admin("PUT", POOL, pool_config(5, maximum=5, approval_above=5)).status == 200
+
+
+def test_a_cohort_with_the_pool_is_not_removed_alone(sim: str, admin: ApiCaller) -> None:
+    put_cohort(actor=SYSTEM, name="org", body={})
+    put_pool(actor=SYSTEM, name="team", body=pool_config(100, approval_above=10, cohort="org"))
+    answer = admin("DELETE", "/api/configs/cohort/org?orphan=true")
+    assert (answer.status, {code for _, code in answer.codes}) == (409, {"approval_needed"})
+
+
+def test_a_rollback_needs_the_approval(sim: str, admin: ApiCaller) -> None:
+    admin("PUT", POOL, pool_config(50))
+    revision = ConfigRevision.objects.latest("revision").revision
+    admin("PUT", POOL, pool_config(100, approval_above=10))
+    answer = admin("POST", "/api/configs/history/rollback", {"config_type": "POOL", "revision": revision})
+    assert (answer.status, {code for _, code in answer.codes}) == (409, {"approval_needed"})
+
+
+def test_a_temporary_quota_that_becomes_lasting_needs_it(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+    until = (timezone.now() + timedelta(days=2)).strftime("%Y-%m-%dT%H:%M:%S")
+    number = _ask(alice, 40, until=until)
+    assert _decide(bob, number, "approve").status == 200
+    assert Pool.objects.get(name="team--a").quota_after == 10
+    answer = alice("PATCH", SUBPOOL, {"quota": 40})
+    assert [each["amount"] for each in answer.body["details"]] == ["lasting quota"]
+
+
+def test_a_change_meanwhile_supersedes_the_request(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+    number = _ask(alice)
+    assert bob("PATCH", SUBPOOL, {"quota": 12}).status == 200
+    refused = _decide(bob, number, "approve")
+    assert refused.status == 409
+    assert refused.codes == {("", "approval_superseded")}
+    assert (_state(number), _quota()) == ("superseded", 12)
+    assert "changed after it was made" in refused.body["message"]
+
+
+def test_a_new_subpool_that_exists_meanwhile_supersedes(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+    answer = alice("POST", f"{POOL}/subpool{ASK}", {"subpool_name": "b", "quota": 30}, idempotency_key="k")
+    again = alice("POST", f"{POOL}/subpool{ASK}", {"subpool_name": "b", "quota": 30}, idempotency_key="k")
+    assert (answer.status, again.status, again.body["id"]) == (202, 202, answer.body["id"])
+    bob("POST", f"{POOL}/subpool", {"subpool_name": "b", "quota": 3})
+    assert _decide(bob, answer.body["id"], "approve").codes == {("", "approval_superseded")}
+    assert _quota("team--b") == 3
+
+
+def test_a_change_that_is_not_possible_now_still_waits(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+    number = _ask(alice, 95)
+    for name in "bc":
+        create_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=10)
+    assert _decide(bob, number, "approve").status == 400
+    assert (_state(number), _quota()) == ("waiting", 10)
+
+
+def test_a_requester_without_the_role_stands_behind_nothing(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+    number = _ask(alice)
+    revoke_role(actor=SYSTEM, username="alice", role="osmo-team-admin")
+    assert _decide(bob, number, "approve").codes == {("", "requester_lost_role")}
+    assert (_state(number), _quota()) == ("waiting", 10)
+
+
+def test_reject_withdraw_and_one_decision(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+    first = _ask(alice)
+    assert _decide(bob, first, "reject").body["decision_note"] == "seen"
+    assert _decide(bob, first, "approve").codes == {("state", "approval_is_final")}
+    second = _ask(alice)
+    assert _decide(bob, second, "withdraw").codes == {("", "not_requester")}
+    assert _decide(alice, second, "withdraw").body["state"] == "withdrawn"
+    assert _decide(bob, second, "approve").status == 409
+    assert _quota() == 10
+
+
+def test_one_request_for_an_object_waits(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+    number = _ask(alice)
+    assert _ask(alice) == number
+    refused = bob("PATCH", SUBPOOL + ASK, {"quota": 60})
+    assert (refused.status, refused.body["details"][0]["request"]) == (409, number)
+
+
+def test_requests_expire(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+    number = _ask(alice)
+    with factories.triggers_off():
+        ApprovalRequest.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert _decide(bob, number, "approve").codes == {("expires_at", "approval_expired")}
+    assert bob("GET", f"{APPROVALS}/{number}").body["state"] == "expired"
+    assert count_decidable(bob.actor) == 0
+    tasks.expire_approvals()
+    assert (_state(number), _quota()) == ("expired", 10)
+    assert AuditEntry.objects.get(action="approval.expired").actor == "system"
+
+
+def test_a_dry_run_shows_the_effect_and_the_need(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+    effect = alice("PATCH", f"{SUBPOOL}?dry_run=true", {"quota": 50}).body
+    assert {each["code"] for each in effect["violations"]} == {"approval_needed"}
+    assert effect["after"]["unallocated"] == 50
+    number = _ask(alice)
+    effect = _decide(bob, number, "approve", query={"dry_run": "true"}).body
+    assert (effect["violations"], effect["after"]["unallocated"]) == ([], 50)
+    assert (_state(number), _quota()) == ("waiting", 10)
+
+
+def test_unknown_requests_and_bad_filters(team: None, alice: ApiCaller) -> None:
+    assert alice("GET", f"{APPROVALS}/999999").status == 404
+    assert alice("GET", f"{APPROVALS}?state=lost").codes == {("state", "bad_query")}
+
+
+@pytest.fixture
+def number(team: None, alice: ApiCaller) -> int:
+    """A waiting request."""
+    return _ask(alice)
+
+
+def _broken_rule(statement: str) -> str | None:
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(statement)
+    except IntegrityError as error:
+        name: str | None = error.__cause__.diag.constraint_name  # type: ignore[union-attr]
+        return name
+    return None
+
+
+_DECIDED = "UPDATE pools_approvalrequest SET decided_at = now(), state = "
+
+
+RAW = [
+    (f"{_DECIDED} 'approved', decided_by = 'alice'", "approval_by_second_person"),
+    (f"{_DECIDED} 'rejected'", "approval_by_second_person"),
+    ("UPDATE pools_approvalrequest SET state = 'expired'", "approval_decision_complete"),
+    ("UPDATE pools_approvalrequest SET arguments = '{}'", "approval_keeps_content"),
+    ("DELETE FROM pools_approvalrequest", "never_deleted"),
+]
+
+
+@pytest.mark.parametrize(("statement", "rule"), RAW, ids=["the requester", "nobody", "no time", "content", "deletion"])
+def test_raw_sql_is_refused(number: int, statement: str, rule: str) -> None:
+    assert _broken_rule(statement) == rule
+
+
+def test_a_decision_is_final_for_raw_sql(number: int, bob: ApiCaller) -> None:
+    _decide(bob, number, "reject")
+    again = f"{_DECIDED} 'approved', decided_by = 'bob'"
+    assert _broken_rule(again) == "approval_is_final"
+
+
+def test_a_second_waiting_row_is_refused(number: int) -> None:
+    columns = ", ".join(field.column for field in ApprovalRequest._meta.fields if field.column != "id")
+    copy = f"INSERT INTO pools_approvalrequest ({columns}) SELECT {columns} FROM pools_approvalrequest"
+    assert _broken_rule(copy) == "approval_waits_once"
+
+
+def test_a_resize_by_the_system_is_measured_too(team: None) -> None:
+    with pytest.raises(ApprovalNeeded, match="approval of a second person"):
+        resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=50)
