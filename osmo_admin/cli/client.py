@@ -10,14 +10,17 @@ import typer
 from typer.core import TyperGroup
 
 from osmo_admin import __version__
-from osmo_admin.cli import offline
+from osmo_admin.cli import offline, replay
 from osmo_admin.cli.client_errors import INTERRUPTED, REFUSED, SERVER_FAILED, ClientError
 from osmo_admin.cli.commands import (
+    agents,
+    approval,
     audit,
     backend,
     cohort,
     config,
     login,
+    notice,
     pool,
     profile,
     quota,
@@ -121,11 +124,15 @@ for family, name in (
     (user, "user"),
     (backend, "backend"),
     (cohort, "cohort"),
+    (notice, "notice"),
+    (approval, "approval"),
 ):
     app.add_typer(family.app, name=name)
 audit.add_to(app)
+agents.add_to(app)
 usage.add_to(app)
 offline.add_to(app)
+replay.add_to(app)
 
 
 def main() -> None:

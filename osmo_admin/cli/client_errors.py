@@ -73,14 +73,16 @@ class ClientError(Exception):
 
 
 def detail_location(detail: Mapping[str, Any]) -> str:
-    """`line 12, workflow.tasks[0].image: `, or an empty text for a fault without a location.
+    """`line 12, workflow.tasks[0].image: `, or an empty text for a fault without a location; with the file before it
+    where several files may have faults (`source`).
 
     A message that begins with its path does not need the path a second time.
     """
     line, path = detail.get("line"), detail.get("path")
     if path and str(detail.get("message", "")).startswith(f"{path} "):
         path = None
-    location = ", ".join([f"line {line}"] * bool(line) + [str(path)] * bool(path))
+    source = detail.get("source")
+    location = ", ".join([str(source)] * bool(source) + [f"line {line}"] * bool(line) + [str(path)] * bool(path))
     return f"{location}: " if location else ""
 
 

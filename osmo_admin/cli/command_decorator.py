@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from osmo_admin.cli.list_options import OptionGrammar, repeat_list_options
 from osmo_admin.cli.options import DryRunOption, OutputFormatOption, OutputFormatOptionWithoutT, WatchOption, YesOption
@@ -21,12 +21,17 @@ from osmo_admin.cli.watch import show_each_change
 CommandFunction = Callable[..., None]
 
 
-class ListOptionCommand(TyperCommand):
-    """A command whose list options also take several words at once, as in the stock client."""
+class ListOptionWords:
+    """List options also take several words at once, as in the stock client."""
+
+    params: list[Any]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words after each list option was repeated for its values."""
-        return super().parse_args(ctx, repeat_list_options(args, self._grammar()))
+        words: list[str] = super().parse_args(  # type: ignore[misc]
+            ctx, repeat_list_options(args, self._grammar())
+        )
+        return words
 
     def _grammar(self) -> OptionGrammar:
         lists: set[str] = set()
@@ -45,6 +50,14 @@ class ListOptionCommand(TyperCommand):
         return OptionGrammar(frozenset(lists), frozenset(pairs), frozenset(single), positional)
 
 
+class ListOptionCommand(ListOptionWords, TyperCommand):
+    """A command with list options."""
+
+
+class ListOptionGroup(ListOptionWords, TyperGroup):
+    """A command with list options and with commands below it."""
+
+
 def command_group(about: str) -> typer.Typer:
     """A group of commands under one name."""
     return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
@@ -58,8 +71,10 @@ def client_command(
     confirms: bool = False,
     watches: bool = False,
     short_t: bool = True,
+    is_group: bool = False,
 ) -> Callable[[CommandFunction], CommandFunction]:
-    """Register a command. `short_t=False` leaves `-t` to the command's own option (tags)."""
+    """Register a command. `short_t=False` leaves `-t` to the command's own option (tags). `is_group`: it is the command
+    of the family itself, when no command below is named."""
 
     def register(function: CommandFunction) -> CommandFunction:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
@@ -81,7 +96,10 @@ def client_command(
         ]
 
         def run(**values: Any) -> None:
-            session: ClientSession = values.pop("ctx").obj
+            ctx = values.pop("ctx")
+            if ctx.invoked_subcommand is not None:
+                return
+            session: ClientSession = ctx.obj
             for each, _, _ in shared:
                 setattr(session, each, values.pop(each))
             arguments = {names[name]: value for name, value in values.items()}
@@ -95,7 +113,10 @@ def client_command(
         run.__module__ = function.__module__
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        family.command(name, cls=ListOptionCommand)(run)
+        if is_group:
+            family.callback(cls=ListOptionGroup, invoke_without_command=True)(run)
+        else:
+            family.command(name, cls=ListOptionCommand)(run)
         return function
 
     return register

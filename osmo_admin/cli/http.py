@@ -69,6 +69,8 @@ class HttpClient:
     warn: Callable[[str], None]
     timeout: float = 60.0
     retries: int = RETRIES
+    forwarded_for: str | None = None
+    """The address of the caller for whom a gateway asks."""
     _connections: PoolManager | None = field(default=None, init=False)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None, *, version_header: bool = True) -> Any:
@@ -130,6 +132,8 @@ class HttpClient:
     ) -> BaseHTTPResponse:
         headers = {**headers, **self.authorize(), "Content-Type": "application/json", "User-Agent": USER_AGENT}
         headers["Accept-Encoding"] = "gzip"
+        if self.forwarded_for is not None:
+            headers["X-Forwarded-For"] = self.forwarded_for
         if version_header:
             headers["x-osmo-client-version"] = PROTOCOL_VERSION
         content = None if body is None else json.dumps(body).encode()

@@ -13,6 +13,7 @@ def simulation_text(answer: dict[str, Any]) -> str:
     sections = [
         _section_text("STEPS", [f"{step['pass']:>3}  {step['message']}" for step in answer["steps"]]),
         _section_text("WORKLOADS", _workload_lines(answer["workloads"])),
+        _section_text("RESERVATIONS", _reservation_lines(answer["workloads"])),
         _section_text("QUEUES", _node_lines(answer["queues"], with_fair_share=True)),
         _section_text("COHORTS", _node_lines(answer["cohorts"], with_fair_share=False)),
         _section_text("VIOLATIONS", [f"{v['path']}: {v['message']}" for v in answer["violations"]]),
@@ -60,6 +61,18 @@ def _workload_lines(workloads: dict[str, Any]) -> list[str]:
         reason = work["reason"]["message"] if work["reason"] else ", ".join(nodes)
         rows.append([name, work["state"], str(work["position"] or ""), reason])
     return _table_lines(["Name", "State", "Position", "Nodes or reason"], rows)
+
+
+def _reservation_lines(workloads: dict[str, Any]) -> list[str]:
+    lines = []
+    for name, work in workloads.items():
+        reserved = work.get("reservation")
+        if reserved is not None:
+            latest, word = reserved["latest_start"], "at the latest" if reserved["is_certain"] else "probably"
+            lines.append(
+                f"{name}  starts {word} at {latest}" if latest is not None else f"{name}  starts at an unknown time"
+            )
+    return lines
 
 
 def _node_lines(nodes: dict[str, Any], *, with_fair_share: bool) -> list[str]:

@@ -103,6 +103,12 @@ QuotaOption = Annotated[
 DescriptionOption = Annotated[
     str | None, typer.Option("--description", "-d", help="Reason for the change; it is recorded in the audit log.")
 ]
+RequestApprovalOption = Annotated[
+    bool,
+    typer.Option(
+        "--request-approval", help="If the change needs the approval of a second person, ask for it: osmo approval."
+    ),
+]
 IfMatchOption = Annotated[
     str | None,
     typer.Option("--if-match", metavar="VERSION", help="Change the object only if it still has this version."),

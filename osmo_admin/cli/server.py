@@ -8,7 +8,19 @@ import typer
 from typer.core import TyperGroup
 
 from osmo_admin import __version__
-from osmo_admin.cli.server_commands import clusters, django, lifecycle, serve, usage, users, verify_and_demo, webhook
+from osmo_admin.cli.server_commands import (
+    backups,
+    clusters,
+    configuration,
+    django,
+    lifecycle,
+    secret_key,
+    serve,
+    usage,
+    users,
+    verify_and_demo,
+    webhook,
+)
 from osmo_admin.operator_errors import exit_with_message
 
 
@@ -38,8 +50,17 @@ app.command()(lifecycle.reset)
 app.add_typer(users.user_commands, name="user")
 app.add_typer(users.token_commands, name="token")
 app.command()(clusters.sync)
+app.command()(configuration.export)
+app.command()(configuration.diff)
+app.command()(configuration.apply)
+app.command()(configuration.release)
+app.command()(configuration.follow)
 app.command()(verify_and_demo.verify)
 app.command()(verify_and_demo.demo)
+app.command()(backups.backup)
+app.command()(backups.backup_identity)
+app.command()(backups.restore)
+app.add_typer(secret_key.app, name="key")
 app.add_typer(webhook.app, name="webhook")
 app.add_typer(usage.app, name="usage")
 app.command()(django.check)

@@ -62,6 +62,19 @@ class ClientSession:
             self._http = self._connect(login, stored=stored)
         return self._http
 
+    def http_of_token(self, token: str, caller: str | None) -> HttpClient:
+        """A connection with the access token of somebody else, at the address `caller`. Raises :class:`ClientError` if
+        the server refuses it."""
+        login = login_with_token(self.server_url(), token, timeout=self.timeout, caller=caller)
+        return self._connect(login, stored=False, caller=caller)
+
+    def server_url(self) -> str:
+        """The address of the server. Raises :class:`ClientError` without one."""
+        url = self.url or ((stored := login_file.read_login()) and stored.url)
+        if not url:
+            raise ClientError(NOT_LOGGED_IN_MESSAGE)
+        return url.rstrip("/")
+
     def close(self) -> None:
         """Close the connection, if there is one."""
         if self._http is not None:
@@ -84,17 +97,19 @@ class ClientSession:
             raise ClientError(f"You are logged in to {stored.url}, not to {url}. Log in there: osmo login {url}.")
         return stored, True
 
-    def _connect(self, login: StoredLogin, *, stored: bool) -> HttpClient:
+    def _connect(self, login: StoredLogin, *, stored: bool, caller: str | None = None) -> HttpClient:
         def authorize() -> dict[str, str]:
             if login.token is None:
                 return {"x-osmo-user": login.dev_username or ""}
             if login_file.is_expired(login.token.id_token):
-                refresh_login(login, timeout=self.timeout)
+                refresh_login(login, timeout=self.timeout, caller=caller)
                 if stored:
                     login_file.write_login(login)
             return {"Authorization": f"Bearer {login.token.id_token}"}
 
-        http = HttpClient(url=login.url, authorize=authorize, warn=print_warning, timeout=self.timeout)
+        http = HttpClient(
+            url=login.url, authorize=authorize, warn=print_warning, timeout=self.timeout, forwarded_for=caller
+        )
         if self.retries is not None:
             http.retries = self.retries
         return http
@@ -105,8 +120,9 @@ def print_warning(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-def login_with_token(url: str, token: str, *, timeout: float = 60.0) -> StoredLogin:
-    """Exchange an access token for a session. Raises :class:`ClientError` if the server refuses it."""
+def login_with_token(url: str, token: str, *, timeout: float = 60.0, caller: str | None = None) -> StoredLogin:
+    """Exchange an access token for a session; a gateway names the address of its `caller`. Raises
+    :class:`ClientError` if the server refuses it."""
     url = url.rstrip("/")
     login = StoredLogin(
         url=url,
@@ -115,17 +131,17 @@ def login_with_token(url: str, token: str, *, timeout: float = 60.0) -> StoredLo
         ),
         osmo_token=True,
     )
-    refresh_login(login, timeout=timeout)
+    refresh_login(login, timeout=timeout, caller=caller)
     return login
 
 
-def refresh_login(login: StoredLogin, *, timeout: float = 60.0) -> None:
+def refresh_login(login: StoredLogin, *, timeout: float = 60.0, caller: str | None = None) -> None:
     """Put a new JWT into `login`. Raises :class:`ClientError` without an access token, or if the server refuses it."""
     token = login.token
     if token is None or not login.osmo_token or not token.refresh_token or not token.refresh_url:
         raise ClientError(f"Your session at {login.url} has ended. Log in again: osmo login {login.url}.")
     server, _, endpoint = token.refresh_url.rpartition("/api/")
-    http = HttpClient(url=server, authorize=dict, warn=print_warning, timeout=timeout)
+    http = HttpClient(url=server, authorize=dict, warn=print_warning, timeout=timeout, forwarded_for=caller)
     try:
         answer = http.send_change(
             "POST", f"api/{endpoint}", body={"token": token.refresh_token}, with_idempotency_key=False

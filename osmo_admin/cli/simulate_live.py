@@ -16,7 +16,7 @@ def simulate_live(session: ClientSession, files: Sequence[str], backend: str | N
 
     Raises `ClientError` for a file that cannot be read, and for changes that the server refuses.
     """
-    question: dict[str, Any] = {"live": True, "changes": _read_changes(files)}
+    question: dict[str, Any] = {"live": True, "changes": read_changes(files)}
     if backend is not None:
         question["backend"] = backend
     answer: dict[str, Any] = session.http().send_change(
@@ -25,7 +25,8 @@ def simulate_live(session: ClientSession, files: Sequence[str], backend: str | N
     return answer
 
 
-def _read_changes(files: Sequence[str]) -> list[Any]:
+def read_changes(files: Sequence[str], *, option: str = "--live") -> list[Any]:
+    """The changes of a file; none without a file. Raises `ClientError`."""
     from scheduling.scenario.batch import answer_sources
 
     if not files:
@@ -35,12 +36,12 @@ def _read_changes(files: Sequence[str]) -> list[Any]:
     if faults:
         raise ClientError(f"{files[0]} cannot be read.", details=faults)
     if len(batch.entries) != 1:
-        raise ClientError("With --live, name one FILE with one document: the changes to simulate.")
+        raise ClientError(f"With {option}, name one FILE with one document: the changes.")
     value = batch.entries[0].body["value"]
     if isinstance(value, dict) and set(value) == {"changes"}:
         value = value["changes"]
     if not isinstance(value, list):
-        raise ClientError(f"{files[0]} holds no changes: with --live write {{changes: [...]}}, or the list alone.")
+        raise ClientError(f"{files[0]} holds no changes: with {option} write {{changes: [...]}}, or the list alone.")
     try:
         plain: list[Any] = json.loads(json.dumps(value, default=_encode_decimal))
     except TypeError as error:

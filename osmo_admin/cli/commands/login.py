@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,13 +13,16 @@ import typer
 
 from osmo_admin import __version__
 from osmo_admin.cli import login_file
+from osmo_admin.cli.browser_login import login_with_consent, login_with_password
 from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError
 from osmo_admin.cli.command_decorator import client_command
+from osmo_admin.cli.http import url_path
 from osmo_admin.cli.login_file import StoredLogin
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession, login_with_token
 
 STANDARD_INPUT = "-"
+CONSENT_PREFIX = "login-"  # of the names of tokens that the server makes for clients
 
 
 class LoginMethod(StrEnum):
@@ -25,6 +30,8 @@ class LoginMethod(StrEnum):
 
     TOKEN = "token"  # noqa: S105 -- the name of a method
     DEV = "dev"
+    BROWSER = "browser"
+    PASSWORD = "password"  # noqa: S105 -- the name of a method
 
 
 def add_to(app: typer.Typer) -> None:
@@ -42,26 +49,44 @@ def login(
         LoginMethod | None,
         typer.Option(
             case_sensitive=False,
-            help="token, or dev for a server in development mode. Default: chosen from the given options.",
+            help="browser (consent on a page of the server), token, password, or dev for a server in development mode. "
+            "Default: chosen from the given options; browser without any.",
         ),
     ] = None,
-    username: Annotated[str | None, typer.Option(envvar="OSMO_USERNAME", help="User name for the method dev.")] = None,
+    username: Annotated[
+        str | None, typer.Option(envvar="OSMO_USERNAME", help="User name for the methods password and dev.")
+    ] = None,
     token: Annotated[
         str | None, typer.Option(envvar="OSMO_TOKEN", help="Access token; other users can read it in the process list.")
     ] = None,
     token_file: Annotated[
         str | None, typer.Option(help="File that holds the access token, - for standard input.")
     ] = None,
+    password_file: Annotated[
+        str | None,
+        typer.Option(help="File that holds the password, - for standard input. Without it the password is asked for."),
+    ] = None,
+    no_open: Annotated[
+        bool, typer.Option("--no-open", help="Show the address of the page, and open no browser.")
+    ] = False,
 ) -> None:
     """Log in and store the login in the format of the stock client."""
     if not url.startswith(("http://", "https://")):
         raise ClientError(f"{url!r} is not an address. Write http://HOST:PORT or https://HOST.")
     if method is None:
-        method = LoginMethod.DEV if username and not (token or token_file) else LoginMethod.TOKEN
+        given = bool(token or token_file)
+        named = LoginMethod.PASSWORD if password_file else LoginMethod.DEV
+        method = LoginMethod.TOKEN if given else named if username else LoginMethod.BROWSER
     if method is LoginMethod.DEV:
         if not username:
             raise ClientError("Name the user: osmo login URL --method dev --username NAME.")
         new_login = StoredLogin(url=url.rstrip("/"), dev_username=username)
+    elif method is LoginMethod.PASSWORD:
+        if not username:
+            raise ClientError("Name the user: osmo login URL --method password --username NAME.")
+        new_login = login_with_password(url, username, _read_password(password_file), timeout=session.timeout)
+    elif method is LoginMethod.BROWSER:
+        new_login = login_with_consent(url, timeout=session.timeout, is_open=not no_open)
     else:
         new_login = login_with_token(url, _read_token(token, token_file), timeout=session.timeout)
     login_file.write_login(new_login)
@@ -72,22 +97,49 @@ def login(
 def _read_token(token: str | None, token_file: str | None) -> str:
     """The token; a file wins over the environment."""
     if token_file is not None:
-        try:
-            text = sys.stdin.read() if token_file == STANDARD_INPUT else Path(token_file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ClientError(f"The token file {token_file} cannot be read: {error}.") from error
-        token = text.strip()
+        token = _read_file(token_file, "token file").strip()
     if not token:
         raise ClientError("Give an access token: --token-file FILE (or --token, or OSMO_TOKEN).")
     return token
 
 
+def _read_password(password_file: str | None) -> str:
+    """The password, without the end of its line; asked for on the terminal if no file is named."""
+    if password_file is not None:
+        password = _read_file(password_file, "password file").removesuffix("\n").removesuffix("\r")
+    elif sys.stdin.isatty():
+        password = getpass.getpass("Password: ")
+    else:
+        raise ClientError("There is no terminal to ask for the password: --password-file FILE (- for standard input).")
+    if not password:
+        raise ClientError("The password is empty. Nothing was sent.")
+    return password
+
+
+def _read_file(name: str, kind: str) -> str:
+    try:
+        return sys.stdin.read() if name == STANDARD_INPUT else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientError(f"The {kind} {name} cannot be read: {error}.") from error
+
+
 def logout(session: ClientSession) -> None:
-    """Delete the stored login."""
+    """Delete the stored login, and the token of a login with consent in the browser or with a password."""
+    _revoke_own_token(session)
     removed = login_file.remove_login()
     print_answer(
         session, {"logged_out": removed}, lambda: "Successfully logged out." if removed else "You were not logged in."
     )
+
+
+def _revoke_own_token(session: ClientSession) -> None:
+    """Delete the token that `osmo login` got by consent; other tokens are the user's own. A server that does not answer
+    keeps nobody logged in."""
+    with suppress(ClientError):
+        stored = login_file.read_login()
+        name = login_file.read_claims(stored.token.id_token).get("osmo_token_name") if stored and stored.token else None
+        if isinstance(name, str) and name.startswith(CONSENT_PREFIX):
+            session.http().send_change("DELETE", url_path("api", "auth", "access_token", name))
 
 
 def version(session: ClientSession) -> None:

@@ -13,7 +13,7 @@ from osmo_admin.cli.completion import complete_pools
 from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import Facts
+from osmo_admin.cli.tables import AnswerPart, Facts, build_table
 
 SETTINGS_URL = "api/profile/settings"
 app = command_group("Your own profile.")
@@ -24,6 +24,7 @@ class ProfileSetting(StrEnum):
 
     POOL = "pool"
     NOTIFICATIONS = "notifications"
+    MAIL = "mail"
 
 
 @client_command(app, "list")
@@ -33,6 +34,20 @@ def list_(session: ClientSession) -> None:
     print_answer(session, answer, lambda: _profile_text(answer))
 
 
+@client_command(app, "views")
+def views(session: ClientSession) -> None:
+    """Show your saved views: your names for the filters of lists on the web pages."""
+    answer = session.http().get("api/profile/views")
+    print_answer(session, answer, lambda: _views_table(answer["views"]))
+
+
+def _views_table(entries: list[dict[str, Any]]) -> AnswerPart:
+    if not entries:
+        return "No saved views. Filter a list on the web pages and choose “Save this view”."
+    rows = ([entry.get(key) for key in ("name", "list", "query", "page")] for entry in entries)
+    return build_table(("Name", "List", "Filters", "Page"), rows)
+
+
 def _profile_text(answer: dict[str, Any]) -> Facts:
     profile, token = answer.get("profile") or {}, answer.get("token") or {}
     lines = [
@@ -40,6 +55,7 @@ def _profile_text(answer: dict[str, Any]) -> Facts:
         ("Roles", answer.get("roles")),
         ("Pools", answer.get("pools")),
         ("Default pool", profile.get("pool")),
+        ("Mail address", profile.get("email")),
         ("Email notifications", profile.get("email_notification")),
         ("Slack notifications", profile.get("slack_notification")),
     ]
@@ -52,18 +68,24 @@ def _profile_text(answer: dict[str, Any]) -> Facts:
 def set_(
     session: ClientSession,
     *,
-    setting: Annotated[ProfileSetting, typer.Argument(metavar="SETTING", help="pool or notifications.")],
+    setting: Annotated[ProfileSetting, typer.Argument(metavar="SETTING", help="pool, mail or notifications.")],
     value: Annotated[
         str,
-        typer.Argument(metavar="VALUE", help="Name of the pool; email or slack.", autocompletion=complete_pools),
+        typer.Argument(
+            metavar="VALUE",
+            help="Name of the pool; a mail address, '' for none; email or slack.",
+            autocompletion=complete_pools,
+        ),
     ],
     enabled: Annotated[
         bool, typer.Argument(metavar="[true|false]", help="For notifications: send them or not.")
     ] = True,
 ) -> None:
-    """Set your default pool, or switch a notification on or off."""
+    """Set your default pool or your mail address, or switch a notification on or off."""
     if setting is ProfileSetting.POOL:
         body: dict[str, Any] = {"pool": value}
+    elif setting is ProfileSetting.MAIL:
+        body = {"email": value}
     elif value in ("email", "slack"):
         body = {f"{value}_notification": enabled}
     else:

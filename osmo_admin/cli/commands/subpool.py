@@ -8,9 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.command_decorator import client_command, command_group
+from osmo_admin.cli.commands.approval import approval_query, requested_text, without_approval_needs
 from osmo_admin.cli.effect_text import print_effect, show_effect
 from osmo_admin.cli.http import url_path
-from osmo_admin.cli.options import DescriptionOption, IfMatchOption, ParentArgument, QuotaOption, SubpoolArgument
+from osmo_admin.cli.options import (
+    DescriptionOption,
+    IfMatchOption,
+    ParentArgument,
+    QuotaOption,
+    RequestApprovalOption,
+    SubpoolArgument,
+)
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.pool_table import branch_prefix
 from osmo_admin.cli.session import ClientSession
@@ -53,10 +61,13 @@ def create(
     subpool: SubpoolArgument,
     quota: QuotaOption,
     description: DescriptionOption = None,
+    request_approval: RequestApprovalOption = False,
 ) -> None:
     """Create a subpool. The name of an archived subpool reactivates it."""
     body = _add_description({"subpool_name": subpool, "quota": parse_typed_quota(quota)}, description)
-    answer = session.http().send_change("POST", _subpool_url(parent), query=session.dry_run_query, body=body)
+    answer = session.http().send_change(
+        "POST", _subpool_url(parent), query=approval_query(session, request_approval), body=body
+    )
     _print_result(session, answer, "reactivated" if (answer or {}).get("reactivated") else "created")
 
 
@@ -72,6 +83,7 @@ def update(
         typer.Option(metavar="TIME", help="End of a temporary raise, such as 2026-11-27T18:00; local time."),
     ] = None,
     description: DescriptionOption = None,
+    request_approval: RequestApprovalOption = False,
     if_match: IfMatchOption = None,
 ) -> None:
     """Change the quota of a subpool, lasting or until a time. Running work continues; use above the new quota
@@ -80,7 +92,9 @@ def update(
     if until:
         body["until"] = parse_time(until)
     address = _subpool_url(parent, subpool)
-    answer = session.http().send_change("PATCH", address, query=session.dry_run_query, body=body, if_match=if_match)
+    answer = session.http().send_change(
+        "PATCH", address, query=approval_query(session, request_approval), body=body, if_match=if_match
+    )
     _print_result(session, answer, "updated")
 
 
@@ -92,6 +106,7 @@ def delete(
     subpool: SubpoolArgument,
     cancel_pending: CancelPendingOption = False,
     description: DescriptionOption = None,
+    request_approval: RequestApprovalOption = False,
     if_match: IfMatchOption = None,
 ) -> None:
     """Delete a subpool: at once if it has no active workflows; otherwise it takes no new work and drains first."""
@@ -100,10 +115,13 @@ def delete(
     http = session.http()
 
     def ask_with_effect() -> None:
-        print_effect(http.send_change("DELETE", address, query={"dry_run": True}, body=body, if_match=if_match))
+        effect = http.send_change("DELETE", address, query={"dry_run": True}, body=body, if_match=if_match)
+        print_effect(without_approval_needs(effect) if request_approval else effect)
 
     confirm(session, f"Delete subpool {parent}--{subpool}?", preview=ask_with_effect)
-    answer = http.send_change("DELETE", address, query=session.dry_run_query, body=body or None, if_match=if_match)
+    answer = http.send_change(
+        "DELETE", address, query=approval_query(session, request_approval), body=body or None, if_match=if_match
+    )
     _print_result(session, answer, "deleted")
 
 
@@ -111,7 +129,7 @@ def _print_result(session: ClientSession, answer: Any, action: str) -> None:
     if session.dry_run:
         show_effect(session, answer)
     else:
-        print_answer(session, answer, lambda: _result_message(answer, action))
+        print_answer(session, answer, lambda: requested_text(answer) or _result_message(answer, action))
 
 
 def _result_message(answer: dict[str, Any], action: str) -> str:

@@ -68,11 +68,12 @@ def _tokens_table(entries: list[dict[str, Any]]) -> AnswerPart:
             entry.get("user_name"),
             entry.get("description"),
             entry.get("expires_at"),
+            entry.get("last_used_at") or "never",
             entry.get("roles"),
         ]
         for entry in entries
     )
-    return build_table(("Name", "User", "Description", "Expires At (UTC)", "Roles"), rows)
+    return build_table(("Name", "User", "Description", "Expires At (UTC)", "Last Used (UTC)", "Roles"), rows)
 
 
 @client_command(app, "delete", writes=True, confirms=True)

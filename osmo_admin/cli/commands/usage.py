@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command
 from osmo_admin.cli.options import PoolsFilter, UsersFilter
 from osmo_admin.cli.output import print_answer
@@ -47,8 +48,44 @@ class UsageBucket(StrEnum):
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the command at the top level."""
-    client_command(app, "usage")(usage)
+    """Register the command at the top level, with `export` below it."""
+    family = typer.Typer(rich_markup_mode=None, add_completion=False)
+    client_command(family, "usage", is_group=True)(usage)
+    family.command("export")(export)
+    app.add_typer(family, name="usage")
+
+
+class TraceFormat(StrEnum):
+    """The form of an exported trace."""
+
+    CSV = "csv"
+    SWF = "swf"
+
+
+def export(
+    ctx: typer.Context,
+    *,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="A trace in CSV, as osmo replay reads it (the default).")
+    ] = False,
+    output: Annotated[
+        TraceFormat, typer.Option("--output", "-o", help="csv, or swf for the Standard Workload Format.")
+    ] = TraceFormat.CSV,
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="Submitted from this time on: a date, a time, or 12h, 30d before now.")
+    ] = "30d",
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Submitted before this time.")] = None,
+) -> None:
+    """Export the work that has ended as a trace for osmo replay, on standard output."""
+    session: ClientSession = ctx.obj
+    if trace and output is not TraceFormat.CSV:
+        raise ClientError("--trace writes CSV: leave it out with -o swf.")
+    query = {
+        "format": output.value,
+        "since": parse_time(since),
+        "until": parse_time(until) if until else None,
+    }
+    typer.echo(session.http().get_text("api/usage/trace", query), nl=False)
 
 
 def usage(

@@ -29,6 +29,7 @@ from osmo_admin.cli.options import (
 )
 from osmo_admin.cli.output import confirm, print_answer, print_error
 from osmo_admin.cli.session import ClientSession, OutputFormat
+from osmo_admin.cli.start_text import start_cell, start_facts
 from osmo_admin.cli.tables import AnswerText, Facts, build_table, format_cell, printable_text, with_more_entries
 from osmo_admin.cli.times import format_duration, format_local_time, parse_time
 
@@ -42,6 +43,8 @@ RetryOption = Annotated[
 ]
 LinesOption = Annotated[int | None, typer.Option("--last-n-lines", "-n", min=1, help="Only the last lines, so many.")]
 HEADER = ("Workflow ID", "User", "Pool", "Priority", "Status", "Submit Time", "Queued", "Duration", "Labels")
+STARTS_AT = HEADER.index("Duration")
+"""Where a column with the starts of waiting work stands, if there is one."""
 
 
 @client_command(app, "list", watches=True)
@@ -82,6 +85,7 @@ def list_(
     query = {
         "limit": limit,
         "offset": offset,
+        "details": True,
         "order": "DESC",  # the newest ones; reversed for reading
         "users": users,
         "all_users": True if all_users else None,
@@ -104,8 +108,13 @@ def _workflows_table(answer: dict[str, Any], order: SortOrder) -> AnswerText:
     entries = answer["workflows"]
     if not entries:
         return "There are no workflows to view."
-    rows = [_workflow_row(entry) for entry in (reversed(entries) if order is SortOrder.ASC else entries)]
-    return with_more_entries(build_table(HEADER, rows), answer)
+    ordered = list(reversed(entries) if order is SortOrder.ASC else entries)
+    header, rows = list(HEADER), [_workflow_row(entry) for entry in ordered]
+    if any(entry.get("start") for entry in entries):
+        header.insert(STARTS_AT, "Half Start By")
+        for row, entry in zip(rows, ordered, strict=True):
+            row.insert(STARTS_AT, start_cell(entry.get("start")))
+    return with_more_entries(build_table(header, rows), answer)
 
 
 def _workflow_row(entry: dict[str, Any]) -> list[Any]:
@@ -148,7 +157,7 @@ def _workflow_text(answer: dict[str, Any]) -> AnswerText:
             ("Overview", answer["overview"]),
         ]
     )
-    header = ("Group", "Task", "Attempt", "Status", "Node", "Start Time", "Exit Code", "Message")
+    header = ("Group", "Task", "Retry", "Status", "Node", "Start Time", "Exit Code", "Message")
     tasks = build_table(header, [_task_row(group, task) for group in answer["groups"] for task in group["tasks"]])
     return [head, *map(gang_table, answer["groups"]), tasks]
 
@@ -172,7 +181,7 @@ def _waiting_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
     if not waiting:
         return []
     first = min(waiting, key=lambda entry: entry["position"])
-    facts = [("Reason", first["reason"]["message"])]
+    facts = [("Reason", first["reason"]["message"]), *start_facts(first.get("start"))]
     return facts + [("Would Unblock", message) for message in first.get("unblock") or []]
 
 

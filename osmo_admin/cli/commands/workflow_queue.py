@@ -11,19 +11,20 @@ from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import LimitOption, OffsetOption, PoolsFilter, UsersFilter
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession, OutputFormat
+from osmo_admin.cli.start_text import start_cell, start_facts
 from osmo_admin.cli.tables import AnswerText, Facts, build_table, format_cell, with_more_entries
 from osmo_admin.cli.times import format_local_time
 
 COLUMNS = {
     "backend": "Backend",
-    "position": "Position",
+    "position_in_queue": "In Own Queue",
+    "position": "Next Pass",
     "workflow": "Workflow ID",
     "group": "Group",
     "user": "User",
     "pool": "Pool",
     "priority": "Priority",
     "gpus": "GPUs",
-    "position_in_queue": "In Own Queue",
 }
 
 
@@ -45,7 +46,9 @@ def queue(
 ) -> None:
     """List pending workflows in the order of the queue, with the reason; with an ID, show one workflow in full.
 
-    Positions count all pending work on a backend, including work that you may not see.
+    In Own Queue is the position among the work of the same queue. Next Pass is the order of the next pass over the
+    whole backend as things stand; it changes with every start and end. Both count all pending work, including work
+    that you may not see. Half of such jobs start by the time in Half Start By.
     """
     query = {"pool": pools, "user": users, "workflow": workflow, "limit": limit, "offset": offset}
     answer = session.http().get("api/queue", query)
@@ -65,8 +68,11 @@ def _queue_table(answer: dict[str, Any]) -> AnswerText:
     if not entries:
         return "No workflow is pending."
     columns = [key for key in COLUMNS if key != "backend" or len({entry.get(key) for entry in entries}) > 1]
-    rows = [[*(entry.get(key) for key in columns), entry["reason"]["message"]] for entry in entries]
-    table = build_table([*(COLUMNS[key] for key in columns), "Reason"], rows)
+    rows = [
+        [*(entry.get(key) for key in columns), start_cell(entry.get("start")), entry["reason"]["message"]]
+        for entry in entries
+    ]
+    table = build_table([*(COLUMNS[key] for key in columns), "Half Start By", "Reason"], rows)
     return with_more_entries(table, answer)
 
 
@@ -87,15 +93,27 @@ def _entry_facts(entry: dict[str, Any]) -> Facts:
             ("Priority", entry["priority"]),
             ("Submit Time", format_local_time(entry["submit_time"])),
             ("Requested", _gpu_count(entry["gpus"])),
-            (
-                "Position",
-                f"{entry['position']} ({entry['ahead']} ahead), {entry['position_in_queue']} in its own queue",
-            ),
+            ("Position", f"{entry['position_in_queue']} in its own queue"),
+            ("Next Pass", f"{entry['position']} as things stand ({entry['ahead']} ahead)"),
             ("Reason", f"{reason['message']} ({reason['code']})"),
             *_shortfall_facts(reason),
+            *_reservation_facts(entry.get("reservation")),
+            *start_facts(entry.get("start")),
             *(("Would Unblock", message) for message in entry["unblock"]),
+            *_unblock_facts(entry),
         ]
     )
+
+
+def _unblock_facts(entry: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Whether several lines are needed together."""
+    if len(entry["unblock"]) < 2:
+        return []
+    return [("Needed", "all of these together" if entry.get("unblock_needs_all", True) else "one of these")]
+
+
+def _reservation_facts(reserved: dict[str, Any] | None) -> list[tuple[str, Any]]:
+    return [] if reserved is None else [("Reservation", reserved["message"])]
 
 
 def _shortfall_facts(reason: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from osmo_admin.cli.server_commands.options import DataDirOption
 from osmo_admin.ops import process_commands
+from osmo_admin.ops.data_directory import DataDirectory
 
 
 class ServedProcess(StrEnum):
@@ -19,6 +22,7 @@ class ServedProcess(StrEnum):
     WORKER = process_commands.WORKER
     BEAT = process_commands.BEAT
     CLUSTERS = process_commands.CLUSTERS
+    WEBHOOK = process_commands.WEBHOOK
     PREPARE = "prepare"
 
 
@@ -26,21 +30,35 @@ def serve(
     process: Annotated[
         ServedProcess, typer.Argument(help="prepare: migrate the database, create the defaults, then exit.")
     ],
-    host: Annotated[str, typer.Option(help="Listen address of web.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Listen port of web.")] = 8000,
+    host: Annotated[str, typer.Option(help="Listen address of web and webhook.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Listen port of web and webhook.")] = 8000,
+    data_dir: DataDirOption = None,
 ) -> None:
-    """Run one process against DATABASE_URL and REDIS_URL. Run exactly one beat, and any number of the others."""
-    command = {
+    """Run one process against DATABASE_URL and REDIS_URL. Run exactly one beat, and any number of the others.
+
+    webhook serves admission reviews over TLS, with tls.crt and tls.key in the folder webhook of the data directory.
+    """
+    command = _command(process, host, port, data_dir)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
+    if process is not ServedProcess.PREPARE:
+        for name in process_commands.SETUP_SECRETS:
+            os.environ.pop(name, None)
+    if process in (ServedProcess.WEB, ServedProcess.WEBHOOK) and process_commands.METRICS_DIR not in os.environ:
+        os.environ[process_commands.METRICS_DIR] = tempfile.mkdtemp(prefix="osmo-metrics-")
+    os.execv(command[0], command)  # noqa: S606  (signals must reach the process itself)
+
+
+def _command(process: ServedProcess, host: str, port: int, data_dir: Path | None) -> list[str]:
+    if process is ServedProcess.WEBHOOK:
+        from osmo_admin.ops.certificates import copy_for_server
+
+        certificate, key = copy_for_server(DataDirectory.open(data_dir).webhook)
+        client_ca = os.environ.get("OSMO_WEBHOOK_CLIENT_CA", "")
+        return process_commands.webhook_command(host, port, certificate, key, Path(client_ca) if client_ca else None)
+    return {
         ServedProcess.WEB: process_commands.web_command(host, port),
         ServedProcess.WORKER: process_commands.worker_command(),
         ServedProcess.BEAT: process_commands.beat_command(),
         ServedProcess.CLUSTERS: process_commands.clusters_command(),
         ServedProcess.PREPARE: process_commands.bootstrap_command(),
     }[process]
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-    if process is not ServedProcess.PREPARE:
-        for name in process_commands.SETUP_SECRETS:
-            os.environ.pop(name, None)
-    if process is ServedProcess.WEB and process_commands.METRICS_DIR not in os.environ:
-        os.environ[process_commands.METRICS_DIR] = tempfile.mkdtemp(prefix="osmo-metrics-")
-    os.execv(command[0], command)  # noqa: S606  (signals must reach the process itself)

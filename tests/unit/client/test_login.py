@@ -158,7 +158,7 @@ def test_an_exchange_with_an_invalid_answer(osmo, stub, answer):
     [
         (["login", "ftp://x", "--username", "a"], "is not an address"),
         (["login", "http://x", "--method", "dev"], "--username NAME"),
-        (["login", "http://x"], "--token-file FILE"),
+        (["login", "http://x", "--method", "token"], "--token-file FILE"),
         (["login", "http://x", "--token-file", "/does/not/exist"], "cannot be read"),
         (["profile", "list"], "You are not logged in."),
     ],

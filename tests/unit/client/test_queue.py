@@ -39,18 +39,27 @@ def test_the_list_is_a_table(osmo, stub):
     text = osmo.ok("workflow", "queue", "-p", "team", "-p", "other", "--user", "alice", "--limit", "2", "--offset", "3")
     assert stub.last.query == {"pool": ["team", "other"], "user": ["alice"], "limit": ["2"], "offset": ["3"]}
     lines = text.splitlines()
-    assert lines[0].split("  ")[0] == "Position"
-    assert lines[2].split()[:8] == ["4", "w-1", "train", "alice", "team--a", "HIGH", "5", "1"]
+    assert lines[0].split("  ")[0] == "In Own Queue"
+    assert lines[2].split()[:8] == ["1", "4", "w-1", "train", "alice", "team--a", "HIGH", "5"]
     assert lines[2].endswith("leaves 2 GPUs: 3 GPUs missing.")
-    assert lines[3].split()[:3] == ["5", "w-1", "eval"]
+    assert lines[3].split()[:4] == ["1", "5", "w-1", "eval"]
     assert lines[-1] == "More entries: use --offset or --limit."
+
+
+def test_a_start_is_told_without_a_promise(osmo, stub):
+    start = {"p10": None, "p50": "2026-11-20T15:40:00", "p90": None, "samples": 6, "never": None}
+    entry = queue_entry(start=start | {"made_at": "2026-11-20T10:00:00"})
+    stub.on("GET", "/api/queue", {"entries": [entry], "more_entries": False})
+    assert "  2026-11-20 15:40  " in osmo.ok("workflow", "queue").splitlines()[2]
+    line = "Start         : Half of such jobs start by 2026-11-20 15:40."
+    assert line in osmo.ok("workflow", "queue", "w-1").splitlines()
 
 
 def test_positions_on_several_backends_name_the_backend(osmo, stub):
     stub.on("GET", "/api/queue", {"entries": [queue_entry(), queue_entry(backend="other")], "more_entries": False})
     lines = osmo.ok("workflow", "queue").splitlines()
     assert lines[0].split("  ")[0] == "Backend"
-    assert [line.split()[:2] for line in lines[2:4]] == [["sim", "4"], ["other", "4"]]
+    assert [line.split()[:3] for line in lines[2:4]] == [["sim", "1", "4"], ["other", "1", "4"]]
 
 
 def test_nothing_is_pending(osmo, stub):
@@ -76,16 +85,27 @@ def test_one_workflow_is_shown_in_full(osmo, stub):
         "Priority      : HIGH",
         "Submit Time   : 2026-11-20 10:00:00 UTC",
         "Requested     : 5 GPUs",
-        "Position      : 4 (3 ahead), 1 in its own queue",
+        "Position      : 1 in its own queue",
+        "Next Pass     : 4 as things stand (3 ahead)",
         f"Reason        : {queue_entry()['reason']['message']} (over_quota)",
         f"Limited By    : quota of {QUEUE}",
         "Free          : 2 GPUs",
         "Missing       : 3 GPUs",
         "Would Unblock : The quota grows by 3 GPUs.",
         "Would Unblock : A �[31mname.",
+        "Needed        : all of these together",
     ]
     assert "Missing" not in second
     assert "Unblock" not in second
+
+
+def test_a_reservation_is_told_and_whether_one_line_is_enough(osmo, stub):
+    message = "Passed by 3 gangs that came later and need no more, since 14:02. Reserved (n1): it starts later."
+    entry = queue_entry(reservation={"message": message, "passed_by": 3}, unblock_needs_all=False)
+    stub.on("GET", "/api/queue", {"entries": [entry], "more_entries": False})
+    lines = osmo.ok("workflow", "queue", "w-1").splitlines()
+    assert f"Reservation   : {message}" in lines
+    assert lines[-1] == "Needed        : one of these"
 
 
 def test_a_running_workflow_and_an_unknown_one(osmo, stub):

@@ -32,6 +32,8 @@ def test_profile_list(osmo, stub):
     ("words", "body"),
     [
         (("pool", "team--a"), {"pool": "team--a"}),
+        (("mail", "alice@example.com"), {"email": "alice@example.com"}),
+        (("mail", ""), {"email": ""}),
         (("notifications", "email"), {"email_notification": True}),
         (("notifications", "slack", "false"), {"slack_notification": False}),
     ],
@@ -40,6 +42,21 @@ def test_profile_set(osmo, stub, words, body):
     stub.on("POST", SETTINGS, None)
     assert osmo.ok("profile", "set", *words) == "Profile set.\n"
     assert stub.last.body == body
+
+
+def test_profile_views(osmo, stub):
+    stub.on("GET", "/api/profile/views", {"views": []})
+    assert osmo.ok("profile", "views").startswith("No saved views.")
+    page = "/scheduling/workflow/?status=PENDING"
+    view = {
+        "list": "workflows",
+        "name": "waits",
+        "query": "status=PENDING",
+        "page": page,
+    }
+    stub.on("GET", "/api/profile/views", {"views": [view]})
+    last = osmo.ok("profile", "views").splitlines()[-1]
+    assert last.split() == ["waits", "workflows", "status=PENDING", page]
 
 
 def test_profile_set_refuses_unknown_settings(osmo, stub):
@@ -68,7 +85,9 @@ def test_token_list(osmo, stub):
         "roles": ["a", "b"],
     }
     stub.on("GET", TOKENS, [token])
-    assert osmo.ok("token", "list").splitlines()[-1].split() == ["ci", "alice", "-", "2026-12-01", "a,", "b"]
+    assert osmo.ok("token", "list").splitlines()[-1].split() == ["ci", "alice", "-", "2026-12-01", "never", "a,", "b"]
+    stub.on("GET", TOKENS, [token | {"last_used_at": "2026-11-02T10:00:00"}])
+    assert "2026-11-02T10:00:00" in osmo.ok("token", "list").splitlines()[-1]
     stub.on("GET", f"{USERS}/bob/access_token", [])
     assert osmo.ok("token", "list", "--user", "bob") == "No tokens found.\n"
 

@@ -106,7 +106,44 @@ def test_warnings_are_printed_with_the_answer(osmo, stub, spec):
 def test_dry_run_prints_the_rendered_file(osmo, stub, spec):
     stub.on("POST", SUBMIT, SUBMITTED | {"spec": "workflow:\n  name: hello\n"})
     assert osmo.ok("workflow", "submit", spec, "-p", "team", "--dry-run") == "workflow:\n  name: hello\n"
-    assert stub.last.query == {"dry_run": ["True"]}
+    assert stub.last.query == {"dry_run": ["True"], "start": ["True"]}
+
+
+def start_of(p50: str | None, p90: str | None, never: str | None = None) -> dict[str, Any]:
+    return {"p10": p50, "p50": p50, "p90": p90, "samples": 6, "made_at": "2026-11-20T10:00:00", "never": never}
+
+
+def test_a_dry_run_says_on_standard_error_when_it_would_start(osmo, stub, spec):
+    start = start_of("2026-11-20T15:40:00", "2026-11-20T18:10:00")
+    stub.on("POST", SUBMIT, SUBMITTED | {"spec": "workflow: {}\n", "start": start})
+    result = osmo("workflow", "submit", spec, "-p", "team", "--dry-run")
+    assert result.stdout == "workflow: {}\n"
+    assert "Half of such jobs start by 2026-11-20 15:40, nine of ten by 2026-11-20 18:10." in result.stderr
+
+
+def test_the_ways_in_are_a_table(osmo, stub, spec):
+    waits, never = (
+        start_of("2026-11-20T15:40:00", None),
+        start_of(None, None, "It starts in none of 6 sampled futures."),
+    )
+    common = {"priority": "NORMAL", "gpus": 8}
+    ways = [
+        {
+            "code": "pool",
+            "text": "on b",
+            "pool": "b",
+            "starts_now": True,
+            "start": start_of(*["2026-11-20T10:00:00"] * 2),
+        },
+        {"code": "as_asked", "text": "as asked", "pool": "a", "starts_now": False, "start": waits},
+        {"code": "gpus", "text": "with 4 GPUs instead of 8", "pool": "a", "starts_now": False, "start": never},
+        {"code": "pool", "text": "on c", "pool": "c", "starts_now": False, "start": None},
+    ]
+    stub.on("POST", SUBMIT, SUBMITTED | {"start": waits, "ways": [common | way for way in ways]})
+    lines = osmo.ok("workflow", "forecast", spec, "-p", "team").splitlines()
+    assert stub.last.query == {"dry_run": ["True"], "ways": ["True"]}
+    assert lines[0] == "Half of such jobs start by 2026-11-20 15:40."
+    assert [line.split("  ")[0] for line in lines[4:8]] == ["now", "2026-11-20 15:40", "none sampled", "-"]
 
 
 @pytest.mark.parametrize("code", ["USAGE", "RESOURCE", "CREDENTIAL"])
@@ -202,7 +239,7 @@ def test_local_files_of_a_template_are_read_after_rendering(osmo, stub, tmp_path
     stub.on("POST", SUBMIT, SUBMITTED | {"spec": text.replace("{{ which }}", "b")}, SUBMITTED)
     osmo.ok("workflow", "submit", str(path), "-p", "team", "--set", "which=b")
     first, second = stub.requests
-    assert (first.query, first.body["file"]) == ({"dry_run": ["True"]}, text)
+    assert (first.query, first.body["file"]) == ({"dry_run": ["True"], "start": ["False"]}, text)
     assert second.query == {}
     assert second.body["uploaded_templated_spec"] == text
     assert yaml.safe_load(second.body["file"])["workflow"]["groups"][0]["tasks"][0]["files"] == [{"contents": "true\n"}]
@@ -246,10 +283,12 @@ ENTRY = {"user": "alice", "name": "hello-1", "submit_time": "2026-11-20T10:00:00
 ENTRY |= {"priority": "HIGH", "labels": {}, "queued_time": 75, "duration": 3725.4}
 
 
-def test_list_sends_the_query_of_the_stock_client(osmo, stub):
+def test_list_sends_the_query_of_the_stock_client_with_details(osmo, stub):
     stub.on("GET", "/api/workflow", {"workflows": [], "more_entries": False})
     assert osmo.ok("workflow", "list") == "There are no workflows to view.\n"
-    assert stub.last.query == {"limit": ["20"], "offset": ["0"], "order": ["DESC"], "all_pools": ["True"]}
+    assert stub.last.query == {
+        "limit": ["20"], "offset": ["0"], "order": ["DESC"], "all_pools": ["True"], "details": ["True"],
+    }  # fmt: skip
     words = "-s running pending -p team other --name hel --priority high low --limit 5 --offset 10 --label a=b c=d"
     osmo.ok("workflow", "list", "--all-users", *words.split(), "--no-label", "x", "--tags", "t1", "t2")
     assert stub.last.query == {
@@ -264,6 +303,7 @@ def test_list_sends_the_query_of_the_stock_client(osmo, stub):
         "label": ["a=b", "c=d"],
         "no_label": ["x"],
         "tags": ["t1", "t2"],
+        "details": ["True"],
     }
     osmo.ok(
         "workflow", "list", "-u", "bob", "eve", "--submitted-after", "2026-11-01", "--submitted-before", "2026-11-02"
@@ -271,6 +311,15 @@ def test_list_sends_the_query_of_the_stock_client(osmo, stub):
     assert stub.last.query["users"] == ["bob", "eve"]
     assert stub.last.query["submitted_after"] == ["2026-11-01T00:00:00"]
     assert stub.last.query["submitted_before"] == ["2026-11-02T00:00:00"]
+
+
+def test_list_has_a_column_of_starts_where_work_waits(osmo, stub):
+    waits = ENTRY | {"name": "hello-2", "start": start_of("2026-11-20T15:40:00", None)}
+    stub.on("GET", "/api/workflow", {"workflows": [ENTRY, waits], "more_entries": False})
+    lines = osmo.ok("workflow", "list").splitlines()
+    assert "  Half Start By" in lines[0]
+    assert "  2026-11-20 15:40  " in lines[2]
+    assert "15:40" not in lines[3]
 
 
 def test_list_has_the_newest_at_the_bottom(osmo, stub):
@@ -395,7 +444,7 @@ def test_query_of_a_waiting_workflow_says_why_and_what_would_unblock_it(osmo, st
 def test_query_as_csv_has_the_tasks(osmo, stub):
     stub.on("GET", "/api/workflow/hello-1", workflow_detail())
     assert osmo.ok("workflow", "query", "hello-1", "-o", "csv").splitlines() == [
-        "Group,Task,Attempt,Status,Node,Start Time,Exit Code,Message",
+        "Group,Task,Retry,Status,Node,Start Time,Exit Code,Message",
         "t-group,t,0,RUNNING,n1,2026-11-20 10:00:00 UTC,,",
     ]
 
