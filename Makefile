@@ -20,7 +20,7 @@ PACKAGES ?= pools/domain scheduling/domain pools/services scheduling/services
 SAMPLE   ?= 40
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check lock lock-check audit mutation bench bench-check deps-debian setup setup-dev clean
+.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check client lock lock-check audit mutation bench bench-check deps-debian deps-helm setup setup-dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ test: setup-dev ## run every test; names at the end the tests whose tools are mi
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST)
 
 test-nightly: setup-dev ## run the long tests too, with larger samples
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --nightly $(PYTEST)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --nightly -o timeout=3600 $(PYTEST)
 
 check-history: setup-dev ## check a history under faults (SEED=7 OPERATIONS=10000 FAULTS=200 PLANT=lock OUT=folder)
 	@$(BIN)/python -m tests.history.run --operations $(OPERATIONS) --faults $(FAULTS) \
@@ -68,6 +68,9 @@ openapi-check: setup-dev ## check that docs/openapi.yaml is current
 	@mkdir -p artifacts && $(BIN)/python manage.py spectacular --file artifacts/openapi.yaml \
 	 && diff -u docs/openapi.yaml artifacts/openapi.yaml || { echo "docs/openapi.yaml is stale: make openapi"; exit 1; }
 
+client: setup-dev ## build the typed Python client from docs/openapi.yaml, into dist/
+	@cd client && "$(abspath $(BIN))/python" -m hatchling build -t wheel -d "$(CURDIR)/dist"
+
 lock: setup-dev ## write the lock files again (UPGRADE=--upgrade takes newer versions)
 	@./scripts/lock $(BIN)/uv $(UPGRADE)
 
@@ -88,8 +91,11 @@ bench: setup-dev ## measure; JSON on standard output
 bench-check: setup-dev ## measure again; fails if a ratio lost more than a quarter (many minutes; nightly)
 	@$(BIN)/python -m bench.check $(FRESH)
 
-deps-debian: ## install the tools of the tests on Debian: PostgreSQL, Chromium, etcd
-	apt-get update && apt-get install -y --no-install-recommends chromium etcd-server postgresql
+deps-debian: ## install the tools of the tests on Debian: PostgreSQL, Chromium, etcd, Prometheus, slapd
+	apt-get update && apt-get install -y --no-install-recommends chromium etcd-server postgresql prometheus slapd
+
+deps-helm: setup-dev ## install helm for the tests of the chart, into the environment
+	@./scripts/get-helm $(BIN) $(BIN)/uv
 
 clean: ## remove everything that make built (never your data)
 	rm -rf $(VENV) artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis

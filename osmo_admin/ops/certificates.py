@@ -8,6 +8,8 @@ its bundle in the clusters stays valid while server certificates, valid for one 
 from __future__ import annotations
 
 import ipaddress
+import os
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +18,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from osmo_admin.ops.data_directory import write_private_file
@@ -50,7 +53,22 @@ def ensure_certificate(folder: Path, hosts: Iterable[str], *, now: datetime | No
     stored = read_certificate(folder)
     if stored is not None and required <= stored.hosts and stored.expires_at - now > RENEW_BEFORE:
         return stored
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise OperationError(
+            f"No certificate for {', '.join(sorted(required))} can be made in {folder}: {problem}."
+        ) from (problem)
+    if not os.access(folder, os.W_OK):
+        have = (
+            f"names {', '.join(sorted(stored.hosts))} and expires on {stored.expires_at:%Y-%m-%d}"
+            if stored
+            else "is missing"
+        )
+        raise OperationError(
+            f"The certificate in {folder} {have}; one for {', '.join(sorted(required))} is needed, and the folder "
+            "cannot be written. Renew it where it comes from (the Secret of the webhook server)."
+        )
     authority, authority_key = _ensure_authority(folder, now)
     hosts_now = sorted(required | (stored.hosts if stored else frozenset()))
     key = ec.generate_private_key(ec.SECP256R1())
@@ -83,6 +101,34 @@ def read_certificate(folder: Path) -> ServerCertificate | None:
     return ServerCertificate(
         paths[0], paths[1], paths[2].read_text(), frozenset(hosts), certificate.not_valid_after_utc
     )
+
+
+def copy_for_server(folder: Path) -> tuple[Path, Path]:
+    """Certificate and key of `folder`, copied into a private temporary folder in the formats that the server reads.
+
+    A mounted Secret changes under a running server, and comes from tools that write other formats of a key (PKCS #1).
+    The copy has a fixed place, `osmo-admin-webhook` in the temporary folder, so that a probe can compare the two.
+    Raises OperationError if there is no certificate, or if another user owns that place.
+    """
+    stored = read_certificate(folder)
+    if stored is None:
+        raise OperationError(
+            f"{folder} has no certificate for the webhook server: tls.crt, tls.key and ca.crt are needed there. "
+            "Mount a Secret, or make one: osmo-admin webhook manifest BACKEND --url https://HOST:PORT"
+        )
+    copy = Path(tempfile.gettempdir()) / "osmo-admin-webhook"
+    copy.mkdir(mode=0o700, exist_ok=True)
+    if copy.is_symlink() or copy.stat().st_uid != os.geteuid():
+        raise OperationError(f"{copy} belongs to another user. Remove it, or name another folder in TMPDIR.")
+    try:
+        key = serialization.load_pem_private_key(stored.key.read_bytes(), None)
+    except (OSError, ValueError, TypeError) as problem:
+        raise OperationError(
+            f"{stored.key} cannot be read ({problem}). A private key without a password is needed."
+        ) from (problem)
+    write_private_file(copy / "tls.key", _key_pem(key))
+    write_private_file(copy / "tls.crt", stored.certificate.read_text())
+    return copy / "tls.crt", copy / "tls.key"
 
 
 def _ensure_authority(folder: Path, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
@@ -149,7 +195,7 @@ def _pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(serialization.Encoding.PEM).decode()
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
+def _key_pem(key: PrivateKeyTypes) -> str:
     """The key in PKCS #8, the only format that the web server reads."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -124,6 +124,8 @@ class Supervisor:
             "DATABASE_URL": os.environ.get("DATABASE_URL") or self._start_database(),
             "REDIS_URL": os.environ.get("REDIS_URL") or self._start_broker(),
             "OSMO_SECRET_KEY": os.environ.get("OSMO_SECRET_KEY") or keys.load_secret_key(self.data),
+            "OSMO_SECRET_KEY_FALLBACKS": os.environ.get("OSMO_SECRET_KEY_FALLBACKS")
+            or ",".join(keys.load_former_keys(self.data)),
             "OSMO_PUBLIC_URL": public_url,
             "OSMO_LOCAL_URL": self.url,
         }

@@ -31,7 +31,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess
         started.stop()
     finally:
         started.process.kill()
-        started.process.wait(10)
+        started.process.wait(60)
         DataDirectory.open(started.data_dir).remove()  # the database lies outside, see DataDirectory.postgres_home
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 from django.utils import timezone
-from django_celery_beat.models import PeriodicTask
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from django_celery_beat.schedulers import DatabaseScheduler
 from kombu.exceptions import OperationalError as BrokerError
 
@@ -52,6 +52,15 @@ def test_a_defect_is_raised(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(DatabaseScheduler, "tick", fail)
     with pytest.raises(KeyError):
         scheduler.tick()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_job_deletes_results_that_no_task_leaves(running_services: Services) -> None:
+    """Celery's own job, which beat of older versions stored."""
+    every = IntervalSchedule.objects.create(every=1, period=IntervalSchedule.DAYS)
+    PeriodicTask.objects.create(name="celery.backend_cleanup", task="celery.backend_cleanup", interval=every)
+    Scheduler(app=app).tick()
+    assert not PeriodicTask.objects.filter(task__startswith="celery.").exists()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import inspect
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from osmo_admin import provider_env
 from osmo_admin.cli.server import app
 from osmo_admin.ops import process_commands
 from tests.support.services import ROOT
@@ -35,6 +37,15 @@ def is_accepted(arguments: list[str]) -> bool:
 
 def test_the_example_names_every_variable_and_no_other() -> None:
     known = set(re.findall(r'read\.\w+\("([A-Z_]+)"', (ROOT / "osmo_admin" / "env.py").read_text()))
+    known |= {"OSMO_SSO", "OSMO_LDAP"}
+    for prefix, functions in (
+        ("OSMO_SSO_CORP_", (provider_env._read_provider, provider_env._read_common)),
+        ("OSMO_LDAP_CORP_", (provider_env._read_directory, provider_env._read_common)),
+    ):
+        for source in map(inspect.getsource, functions):
+            known |= {prefix + name for name in re.findall(r'(?:read\.\w+\(|_texts\(read, )"([A-Z_]+)"', source)}
+            for name in re.findall(r'_read_secret\(read, prefix, "([A-Z_]+)"', source):
+                known |= {prefix + name, f"{prefix}{name}_FILE"}
     named = set(re.findall(r"^#?([A-Z_]+)=", (DEPLOY / "osmo-admin.env").read_text(), re.MULTILINE))
     assert named == known | NOT_IN_ENV
 
@@ -106,6 +117,17 @@ def test_the_image_copies_existing_files_and_runs_without_root() -> None:
     assert re.search(r"^USER 10001$", text, re.MULTILINE)
 
 
+def test_the_image_has_no_tools_that_build_programs() -> None:
+    *_, final = re.split(r"^FROM ", (DEPLOY / "Dockerfile").read_text(), flags=re.MULTILINE)
+    assert "COPY --from=build /opt/osmo-admin /opt/osmo-admin" in final
+    assert re.findall(r"^COPY (?!--from=build)", final, re.MULTILINE) == [], "no sources and no files of the machine"
+    installed = re.findall(r"apt-get install -y --no-install-recommends (.*?) &&", final)
+    assert installed == ["postgresql-client"], "for backups"
+    assert "pip install" not in final
+    assert final.index("USER 10001") > final.index("RUN useradd")
+    assert "RUN" not in final[final.index("USER 10001") :]
+
+
 def test_systemd_gives_enough_time_to_stop_in_order() -> None:
     unit = configparser.RawConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment, method-assign]
@@ -118,8 +140,12 @@ def test_systemd_gives_enough_time_to_stop_in_order() -> None:
     assert int(service["TimeoutStopSec"]) > 10
 
 
+SCRIPTS = ("audit", "check-words", "get-helm", "lock", "setup-venv")
+
+
 @pytest.mark.parametrize(
-    "script", [".ci/run", "scripts/audit", "scripts/check-words", "scripts/lock", "scripts/setup-venv"]
+    "script",
+    [".ci/run", ".ci/tools", ".ci/nightly", *(f"scripts/{name}" for name in SCRIPTS)],
 )
 def test_scripts_can_be_executed(script: str) -> None:
     assert (ROOT / script).stat().st_mode & 0o111

@@ -162,7 +162,7 @@ def test_an_interrupted_start_leaves_nothing_running(
     with pytest.raises(KeyboardInterrupt):
         postgres.launch_postgres(home, sockets, find_database_account(), log=log, durable=False, check_stop=stopped)
     (child,) = children
-    assert child.popen.wait(10) == -signal.SIGKILL
+    assert child.popen.wait(60) == -signal.SIGKILL
 
 
 def test_queued_tasks_survive_a_restart(reachable_dir: Path, sockets: Path) -> None:
@@ -187,7 +187,7 @@ def test_queued_tasks_survive_a_killed_broker(reachable_dir: Path, sockets: Path
     with redis.Redis.from_url(server.url()) as client:
         client.rpush("queue", "work")
     os.kill(server.child.pid, 9)
-    server.child.popen.wait(5)
+    server.child.popen.wait(60)
     server = valkey.launch_valkey(folder, sockets, log=reachable_dir / "valkey.log")
     with redis.Redis.from_url(server.url()) as client:
         assert client.lrange("queue", 0, -1) == [b"work"]

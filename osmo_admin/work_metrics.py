@@ -1,0 +1,144 @@
+"""The part of `/metrics` about work: what waits and for how long, how long started work had waited, decisions,
+background jobs, capacity of backends, and fair shares.
+
+All values come from the database, so each web process shows the same, also those of a deployment whose worker runs on
+another machine. Leaves and priorities without work have no row, so the page grows with use and not with the number of
+pools times priorities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import accumulate
+
+from django.utils import timezone
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pools.selectors.backend_capacity import read_capacities
+from scheduling.domain.wait_buckets import WAIT_BUCKETS
+from scheduling.selectors.work_metrics import (
+    read_decision_counts,
+    read_fair_shares,
+    read_job_runs,
+    read_notice_counts,
+    read_wait_histograms,
+    read_waiting_work,
+)
+from scheduling.services.forecasts import forecast_scores
+
+_WORK_LABELS = ["pool", "leaf", "priority"]
+
+
+class WorkCollector(Collector):
+    """Work as it is during the scrape; a fixed number of queries for each backend."""
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _collect_waiting()
+        yield _collect_waits()
+        yield from _collect_decisions()
+        yield from _collect_jobs()
+        yield from _collect_capacity()
+        yield _collect_fair_shares()
+        yield from _collect_forecast_scores()
+        yield from _collect_notices()
+
+
+def _collect_notices() -> Iterator[Metric]:
+    counts = read_notice_counts()
+    age = 0.0 if counts.oldest is None else max(0.0, (timezone.now() - counts.oldest).total_seconds())
+    yield CounterMetricFamily("osmo_notices_delivered", "Notices that arrived.", value=counts.delivered)
+    yield CounterMetricFamily("osmo_notices_dead", "Notices that are no longer tried.", value=counts.dead)
+    yield CounterMetricFamily("osmo_notice_failures", "Attempts to send a notice that failed.", value=counts.failures)
+    yield GaugeMetricFamily("osmo_notices_waiting", "Notices that wait to be sent.", value=counts.waiting)
+    yield GaugeMetricFamily("osmo_notices_oldest_seconds", "Seconds that the oldest of them waits.", value=age)
+
+
+def _collect_forecast_scores() -> Iterator[Metric]:
+    score = forecast_scores()
+    covered = GaugeMetricFamily(
+        "osmo_forecast_coverage",
+        "Share of starts between the 10 % and the 90 % quantile of their first forecast, of the last 1000.",
+    )
+    loss = GaugeMetricFamily(
+        "osmo_forecast_pinball", "Mean pinball loss of the last 1000 first forecasts of starts, in seconds."
+    )
+    if score.coverage is not None and score.pinball is not None:
+        covered.add_metric([], score.coverage)
+        loss.add_metric([], score.pinball)
+    yield from (covered, loss)
+
+
+def _collect_waiting() -> Iterator[Metric]:
+    gangs = GaugeMetricFamily("osmo_waiting_gangs", "Gangs that wait for GPUs.", labels=_WORK_LABELS)
+    gpus = GaugeMetricFamily("osmo_waiting_gpus", "GPUs with which waiting gangs would start.", labels=_WORK_LABELS)
+    oldest = GaugeMetricFamily(
+        "osmo_waiting_oldest_seconds", "Seconds since the gang that waits longest could first start.",
+        labels=_WORK_LABELS,
+    )  # fmt: skip
+    now = timezone.now()
+    for work in read_waiting_work():
+        labels = [*work.leaf, work.priority]
+        gangs.add_metric(labels, work.gangs)
+        gpus.add_metric(labels, work.gpus)
+        oldest.add_metric(labels, max(0.0, (now - work.since).total_seconds()))
+    yield from (gangs, gpus, oldest)
+
+
+def _collect_waits() -> Metric:
+    waits = HistogramMetricFamily(
+        "osmo_wait_seconds", "Seconds that started gangs had waited for GPUs.", labels=_WORK_LABELS
+    )
+    bounds = [*(f"{float(bound)}" for bound in WAIT_BUCKETS), "+Inf"]
+    for found in read_wait_histograms():
+        buckets = list(zip(bounds, accumulate(found.counts), strict=True))
+        waits.add_metric([*found.leaf, found.priority], buckets, found.seconds)
+    return waits
+
+
+def _collect_decisions() -> Iterator[Metric]:
+    labels = ["pool", "leaf", "action"]
+    decisions = CounterMetricFamily(
+        "osmo_decisions", "Decisions about work: start, move, reclaim, preempt, give_up.", labels=labels
+    )
+    gpus = CounterMetricFamily("osmo_decision_gpus", "GPUs of the tasks of decisions.", labels=labels)
+    for leaf, action, count, held in read_decision_counts():
+        decisions.add_metric([*leaf, action], count)
+        gpus.add_metric([*leaf, action], held)
+    yield from (decisions, gpus)
+
+
+def _collect_jobs() -> Iterator[Metric]:
+    since = GaugeMetricFamily(
+        "osmo_job_seconds_since_run", "Seconds since a background job was last sent; infinite before.", labels=["name"]
+    )
+    every = GaugeMetricFamily("osmo_job_interval_seconds", "Seconds between the runs of a job.", labels=["name"])
+    now = timezone.now()
+    for job in read_job_runs():
+        since.add_metric([job.name], math.inf if job.last is None else max(0.0, (now - job.last).total_seconds()))
+        every.add_metric([job.name], job.every.total_seconds())
+    yield from (since, every)
+
+
+def _collect_capacity() -> Iterator[Metric]:
+    capacity = GaugeMetricFamily("osmo_backend_capacity_gpus", "GPUs of the nodes of a backend.", labels=["backend"])
+    promised = GaugeMetricFamily(
+        "osmo_backend_promised_gpus", "The quotas of the pools of a backend; more than its capacity is oversubscribed.",
+        labels=["backend"],
+    )  # fmt: skip
+    for facts in read_capacities().values():
+        if facts.gpus is not None:
+            capacity.add_metric([facts.backend], facts.gpus)
+        promised.add_metric([facts.backend], facts.quota)
+    yield from (capacity, promised)
+
+
+def _collect_fair_shares() -> Metric:
+    fair = GaugeMetricFamily(
+        "kai_queue_fair_share_gpu", "Fair share of a queue in GPUs, by the name of KAI's scheduler.",
+        labels=["queue_name"],
+    )  # fmt: skip
+    for name, share in read_fair_shares():
+        fair.add_metric([name], float(share))
+    return fair
