@@ -10,6 +10,14 @@ from scheduling.domain.engine.shortage import NodeShortage
 
 
 @dataclass(frozen=True, slots=True)
+class UnlentQuota:
+    """A queue or cohort whose lending limit keeps idle quota from the others; `amount` for a message."""
+
+    node: str
+    amount: str
+
+
+@dataclass(frozen=True, slots=True)
 class Blocker:
     """One blocker. `limit` names the number of `node` that blocks: quota, limit, borrowing_limit, or nodes; `used` is
     the borrowed part of a borrowing limit."""
@@ -24,6 +32,7 @@ class Blocker:
     used: Amount = 0
     is_permanent: bool = False
     node_shortages: tuple[NodeShortage, ...] = ()
+    unlent: tuple[UnlentQuota, ...] = ()
 
 
 def limit_text(limit: str) -> str:

@@ -127,7 +127,10 @@ class WorldRecords:
         needs = [self._shapes.need(task, request) for task, request in zip(fact.tasks, requests, strict=True)]
         queue, index = self.queue_of.get(fact.queue), self._next_index
         self._next_index += 1
-        gang = GangState(fact, index, queue=queue, requests=requests, needs=needs, tree=tree, table=self._table)
+        gang = GangState(
+            fact, index, queue=queue, requests=requests, needs=needs, tree=tree, table=self._table,
+            policy=self.facts.policy,
+        )  # fmt: skip
         gang.feasibility = self._reach
         for r, amount in gang.total_request:
             self.largest[r] = max(self.largest[r], amount)

@@ -15,12 +15,13 @@ MAX_PASSES = 100
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """The state and the steps after the last pass. `has_converged` is False if the last of `MAX_PASSES` passes still
-    changed something."""
+    """The state and the steps after the last of `passes` passes. `has_converged` is False if the last of `MAX_PASSES`
+    passes still changed something."""
 
     world: World
     steps: tuple[Step, ...]
     has_converged: bool
+    passes: int
 
 
 def run_cycle(facts: ClusterFacts) -> CycleResult:
@@ -42,5 +43,5 @@ def run_passes(world: World) -> CycleResult:
             phases.give_up(),
         ]
         if not any(changed):
-            return CycleResult(world, tuple(step_log.steps), has_converged=True)
-    return CycleResult(world, tuple(step_log.steps), has_converged=False)
+            return CycleResult(world, tuple(step_log.steps), has_converged=True, passes=number)
+    return CycleResult(world, tuple(step_log.steps), has_converged=False, passes=MAX_PASSES)

@@ -1,14 +1,16 @@
 """Eviction: the fewest victims that let a gang start, and other nodes for victims that fit elsewhere.
 
 Victims are evicted in order until the gang starts; then, from the last one backwards, every victim that is not needed
-returns. If more than one gang lost its core, a smaller set is searched: one gang, then two, in the same order, never
-of a higher priority than the victims already found. A victim that fits on other nodes moves and counts as no loss.
+returns, and so do tasks of an elastic gang that would start again at once where they ran. If more than one gang lost
+its core, a smaller set is searched: one gang, then two, in the same order, never of a higher priority than the victims
+already found. A victim that fits on other nodes moves and counts as no loss.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
 from typing import Protocol
 
@@ -79,14 +81,18 @@ class _CandidateNodes:
 
     def helps(self, gang: GangState) -> bool:
         """Whether the gang uses a node where a task could run instead."""
-        return self._firm is None or any(self._could_stand(node) for node in gang.node if node != NOWHERE)
-
-    def _could_stand(self, node: int) -> bool:
-        known = self._known.get(node)
-        if known is None:
-            firm = self._firm
-            known = self._known[node] = firm is not None and any(firm.fits(node, need) for need in self._needs)
-        return known
+        firm, known = self._firm, self._known
+        if firm is None:
+            return True
+        for node in gang.node:  # plain loops, because this call is the most frequent one of a large cluster
+            if node == NOWHERE:
+                continue
+            could_stand = known.get(node)
+            if could_stand is None:
+                could_stand = known[node] = firm.fits_any(node, self._needs)
+            if could_stand:
+                return True
+        return False
 
     def has_opened(self, unit: EvictionUnit) -> bool:
         """Whether a task fits on a node that the unit has just left."""
@@ -102,6 +108,7 @@ class EvictionSearch:
     def __init__(self, world: World, gang: GangState) -> None:
         self.world, self.gang, self.request = world, gang, gang.next_request
         self._mark = world.mark()
+        self._needs = Counter(gang.needs[i] for i in gang.next_tasks())
 
     def can_start(self) -> bool:
         """Whether the gang could start in the current state."""
@@ -114,7 +121,10 @@ class EvictionSearch:
         return bool(started)
 
     def _may_fit(self) -> bool:
-        return self.world.has_free_total(self.request) and self._may_start()
+        nodes = self.world.nodes
+        if not (self.world.has_free_total(self.request) and self._may_start()):
+            return False
+        return nodes is None or all(nodes.has_slots(need, count) for need, count in self._needs.items())
 
     def _may_start(self) -> bool:
         queue = self.gang.queue
@@ -231,9 +241,44 @@ class EvictionSearch:
         chosen = {unit.gang.index: n for n, unit in reversed(list(enumerate(units)))}
         result.evicted.sort(key=lambda entry: chosen[entry[0].index])
         if accept(result):
-            return result
+            return self._keep_fitting(result, units, accept)
         self.undo()
         return None
+
+    def _keep_fitting(
+        self, result: EvictionResult, units: Sequence[EvictionUnit], accept: AcceptResult
+    ) -> EvictionResult:
+        """The result without the evicted tasks that the next pass would start on the same nodes: a gang gives up its
+        surplus before a larger part, which then makes more room than needed."""
+        before = self.world.mark()
+        stays = {gang.index: self._start_again(gang, tasks, units) for gang, tasks in result.evicted}
+        if not any(stays.values()):
+            return result
+        evicted = []
+        for gang, tasks in result.evicted:
+            if lost := [i for i in tasks if i not in stays[gang.index]]:
+                evicted.append((gang, lost))
+        less = replace(result, evicted=evicted)
+        if accept(less):
+            return less
+        self.world.undo(before)
+        return result
+
+    def _start_again(self, gang: GangState, tasks: Sequence[int], units: Sequence[EvictionUnit]) -> set[int]:
+        """Start what the gang starts next, as long as it is on the nodes that these tasks have just left."""
+        stays: set[int] = set()
+        if len(tasks) < 2 or (gang.tree.is_single_leaf and not any(gang.active)):
+            return stays  # the search has returned each unit that is not needed, and a core starts whole
+        left = {i: node for unit in units if unit.gang is gang for i, node in zip(unit.tasks, unit.nodes, strict=True)}
+        while True:
+            before = self.world.mark()
+            started = attempt_start(self.world, gang)
+            if not started:
+                return stays
+            if any(i not in tasks or gang.node[i] != left[i] for i in started):
+                self.world.undo(before)
+                return stays
+            stays.update(started)
 
     def _relocate(self, unit: EvictionUnit, moved: list[int]) -> bool:
         """Place a unit again, on its old nodes first; `moved` gets the tasks that are on another node now."""
@@ -264,6 +309,8 @@ class EvictionSearch:
             step_log.record(action, gang, tasks, self.gang)
         for gang, tasks in result.moved:
             step_log.record(StepAction.MOVE, gang, tasks, self.gang)
+            if world.policy is not None:
+                world.policy.note_restart(gang)
         step_log.record(StepAction.START, self.gang, result.started)
         world.journal.clear()
         leaves = {}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pools.domain.amounts import Amount, Number, amount_text
-from scheduling.domain.engine.blockers import Blocker, limit_text
+from scheduling.domain.engine.blockers import Blocker, UnlentQuota, limit_text
 from scheduling.domain.engine.nodes import Request
 from scheduling.domain.engine.remedies import Remedies, Remedy
 from scheduling.domain.engine.shortage import ShortageFinder
@@ -35,14 +35,17 @@ class ReasonCode:
     OVER_LIMIT = "over_limit"
     OVER_BORROWING_LIMIT = "over_borrowing_limit"
     NOTHING_TO_BORROW = "nothing_to_borrow"
+    NOT_LENT = "not_lent"
     NO_ROOM = "no_room"
     FRAGMENTED = "fragmented"
+    HELD_BACK = "held_back"
     NEXT_PASS = "next_pass"  # noqa: S105  a word, not a secret
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """`queue` is the blocking node of the tree; `limit` names its number that blocks."""
+    """`queue` is the blocking node of the tree; `limit` names its number that blocks. `needs_all_remedies`: the gang
+    starts only with all remedies together; otherwise one of them is enough."""
 
     code: str
     message: str
@@ -53,6 +56,7 @@ class Reason:
     missing: Mapping[str, Number] | None = None
     remedies: tuple[Remedy, ...] = ()
     blockers: tuple[Blocker, ...] = ()
+    needs_all_remedies: bool = True
 
     @property
     def unblock(self) -> tuple[str, ...]:
@@ -107,13 +111,17 @@ class Explainer:
             *self._nodes(gang, tasks),
         ]
         if not blockers:
+            held_back = self._held_back(gang, queue)
+            if held_back is not None:
+                return held_back
             message = "Nothing blocks it; it starts in the next pass."
             return Reason(ReasonCode.NEXT_PASS, message, queue.fact.name)
+        blockers = self._one_for_each_setting(blockers)
         never = next((blocker for blocker in blockers if blocker.is_permanent), None)
         first = never or blockers[0]
         return Reason(
             code=ReasonCode.NEVER_FITS if never else first.code,
-            message=self._message(first),
+            message=self._message(first) + self._fair_share_note(gang, queue, ask, blockers),
             queue=first.node or queue.fact.name,
             limit=first.limit,
             requested=first.requested,
@@ -148,6 +156,64 @@ class Explainer:
                 remedies = (Remedy(hold.unblock),) if hold.unblock else ()
                 return Reason(hold.code, hold.message, above.fact.name, remedies=remedies)
         return None
+
+    def _held_back(self, gang: GangState, queue: QueueState) -> Reason | None:
+        policy = self._world.policy
+        holder = None if policy is None else policy.holder_of(gang)
+        if policy is None or holder is None:
+            return None
+        message = "It would fit now, but this capacity is reserved for a gang that has waited longer."
+        remedies = [Remedy("The gang with the reservation starts, or is cancelled", (holder.fact.name,))]
+        latest = policy.latest_start(holder.fact.name)
+        if latest is not None and latest.time is not None and latest.time > policy.now:
+            seconds = amount_text(latest.time - policy.now)
+            remedies.append(Remedy(f"With a time limit of at most {seconds} s it would end before that gang starts"))
+        return Reason(
+            ReasonCode.HELD_BACK, message, queue.fact.name, "reservation",
+            remedies=tuple(remedies), needs_all_remedies=False,
+        )  # fmt: skip
+
+    def _one_for_each_setting(self, blockers: list[Blocker]) -> list[Blocker]:
+        """The blockers without borrowing limits that follow from a limit that blocks, too."""
+        limited = {blocker.node for blocker in blockers if blocker.code == ReasonCode.OVER_LIMIT}
+
+        def follows(blocker: Blocker) -> bool:
+            queue = self._world.queue_of.get(blocker.node or "")
+            is_derived = queue is not None and queue.fact.borrows_by_limit
+            return is_derived and blocker.limit == "borrowing_limit" and blocker.node in limited
+
+        return [blocker for blocker in blockers if not follows(blocker)]
+
+    def _unlent(self, r: int, queue: QueueState) -> tuple[UnlentQuota, ...]:
+        """The nodes beside the path of the queue that keep idle quota by a lending limit of their own, if nothing above
+        them keeps it as well."""
+        column, names = self._world.columns[r], self._world.tree.names
+        path, x = set(), queue.column
+        while x >= 0:
+            path.add(x)
+            x = column.parents[x]
+        found = []
+        for x, name in enumerate(names):
+            idle = column.local[x] - column.usage[x]
+            above = column.parents[x]
+            while above >= 0 and above not in path and not column.local[above]:
+                above = column.parents[above]
+            if x not in path and idle > 0 and above in path:
+                found.append(UnlentQuota(name, self._world.amounts_text({self._world.keys[r]: idle})))
+        return tuple(found)
+
+    def _fair_share_note(self, gang: GangState, queue: QueueState, ask: Request, blockers: list[Blocker]) -> str:
+        """A sentence about the fair share of a gang that only the nodes block while preemptible work of other leaves
+        runs: inside the share it would reclaim."""
+        if any(blocker.limit != "nodes" or blocker.is_permanent for blocker in blockers):
+            return ""
+        over = [(r, n) for r, n in ask if queue.alloc[r] + n > queue.fair[r]]
+        if not over or not any(other.running for other in self._world.queues if other is not queue):
+            return ""
+        r, amount = over[0]
+        key = self._world.keys[r]
+        share, wanted = (self._world.amounts_text({key: each}) for each in (queue.fair[r], queue.alloc[r] + amount))
+        return f" It may not reclaim LOW work: {wanted} would be over the fair share of {queue.fact.name}, {share}."
 
     def _over_quota(self, gang: GangState, queue: QueueState, ask: Request) -> Iterator[Blocker]:
         if gang.preemptible:
@@ -212,11 +278,13 @@ class Explainer:
             for node, limit, missing in short:
                 lacking: Number = missing  # type: ignore[assignment]
                 code = ReasonCode.NOTHING_TO_BORROW if limit == "quota" else ReasonCode.OVER_BORROWING_LIMIT
+                unlent = self._unlent(r, queue) if limit == "quota" and not never else ()
+                code = ReasonCode.NOT_LENT if unlent else code
                 most = column.subtree[node] if limit == "quota" else column.borrowing[node]
                 yield Blocker(
                     code, names[node], limit,
                     {keys[r]: amount}, {keys[r]: max(0, amount - lacking)}, {keys[r]: lacking},
-                    bound=most, used=max(0, -column.balance(node)), is_permanent=never,
+                    bound=most, used=max(0, -column.balance(node)), is_permanent=never, unlent=unlent,
                 )  # fmt: skip
 
     def _nodes(self, gang: GangState, tasks: Sequence[int]) -> Iterator[Blocker]:
@@ -245,6 +313,11 @@ class Explainer:
             return f"It asks for {request}; the nodes have capacity for {free}: {missing} missing on {places}."
         if blocker.is_permanent:
             return f"It asks for {request}, more than the {limit} of {node} ({bound}) could ever give."
+        if blocker.code == ReasonCode.NOT_LENT:
+            rest = "more is idle, but its owners do not lend it"
+            return (
+                f"It asks for {request}; everything under {node} leaves {free} of {bound}: {missing} missing; {rest}."
+            )
         if blocker.limit == "quota" and blocker.code == ReasonCode.NOTHING_TO_BORROW:
             return f"It asks for {request}; everything under {node} leaves {free} of {bound}: {missing} missing."
         if blocker.limit == "borrowing_limit" and blocker.used >= blocker.bound:

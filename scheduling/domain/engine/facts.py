@@ -52,7 +52,8 @@ class QueueFacts:
 
     `quota` None means the sum of the children's; on a leaf it means 0. `is_external`: a queue of another cluster. Its
     work holds quota in the cohort tree and can be reclaimed for a lender here, but it starts nothing and gets no share
-    of the nodes."""
+    of the nodes. `borrows_by_limit`: its borrowing limit is nothing but its `limit` less its quota, so that one setting
+    raises both."""
 
     name: str
     parent: str | None = None
@@ -65,6 +66,7 @@ class QueueFacts:
     created: Number = 0
     hold: StartHold | None = None
     is_external: bool = False
+    borrows_by_limit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,10 @@ class TaskFacts:
 
 @dataclass(frozen=True, slots=True)
 class GangFacts:
-    """Tasks that start together as far as `tree` requires; None requires all of them. Names are unique in the facts."""
+    """Tasks that start together as far as `tree` requires; None requires all of them. Names are unique in the facts.
+
+    The times are seconds, and only a policy reads them: `waiting_since` (None: `submitted`), `started` of a running
+    gang, `time_limit` after which it certainly ends, `expected_time` that it probably runs."""
 
     name: str
     queue: str
@@ -104,6 +109,35 @@ class GangFacts:
     submitted: Number = 0
     tree: GangTree | None = None
     hold: StartHold | None = None
+    waiting_since: Number | None = None
+    started: Number | None = None
+    time_limit: Number | None = None
+    expected_time: Number | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartReservationFacts:
+    """A start reservation that was made earlier, at the time `since`. `nodes` are the amounts that the gang will use on
+    each node; None while quotas and limits do not let it start on any."""
+
+    gang: str
+    since: Number
+    nodes: Mapping[str, Mapping[str, Number]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFacts:
+    """The policy against endless waiting (:mod:`scheduling.domain.engine.reservation`) at the time `now`, in seconds.
+
+    A gang that heads its leaf gets a start reservation after `reserve_after` seconds; None: never. `ageing`: how many
+    seconds older NORMAL work has to be to come before HIGH work of its leaf; None: always after.
+    `submitted_per_second`: by how much `submitted` grows in a second."""
+
+    now: Number = 0
+    reserve_after: Number | None = None
+    ageing: Number | None = None
+    submitted_per_second: Number = 1
+    reservations: tuple[StartReservationFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +156,8 @@ class ClusterFacts:
 
     `usage` is held by unlisted work (counted as LOW, never evicted); `demand` is requested by unlisted work, which
     never starts. A gang may name a queue that does not exist: its running tasks keep their nodes, the others wait.
-    `units`: how messages write secondary resources (:mod:`scheduling.domain.engine.amount_text`)."""
+    `units`: how messages write secondary resources (:mod:`scheduling.domain.engine.amount_text`). `policy` None: the
+    order and the phases of the engine alone decide, and work that needs more room may be passed forever."""
 
     queues: tuple[QueueFacts, ...] = ()
     cohorts: tuple[CohortFacts, ...] = ()
@@ -132,3 +167,4 @@ class ClusterFacts:
     usage: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
     demand: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
     units: Mapping[str, DisplayUnit] = field(default_factory=dict)
+    policy: PolicyFacts | None = None

@@ -9,9 +9,13 @@ Equality passes. Only resources of the request count.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from scheduling.domain.engine.nodes import Request
 from scheduling.domain.engine.state import QueueState
-from scheduling.domain.engine.world import World
+
+if TYPE_CHECKING:
+    from scheduling.domain.engine.world import World
 
 
 def may_start(world: World, queue: QueueState, request: Request, *, preemptible: bool) -> bool:

@@ -14,6 +14,7 @@ from pools.domain.amounts import Number
 from scheduling.domain.engine.build import resource_keys
 from scheduling.domain.engine.cycle import CycleResult, run_passes
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
+from scheduling.domain.engine.nodes import NOWHERE
 from scheduling.domain.engine.outcome import gang_after
 from scheduling.domain.engine.state import FINISHED, GangState
 from scheduling.domain.engine.world import World
@@ -42,7 +43,17 @@ class KeptState:
     def facts(self) -> ClusterFacts:
         """The facts as they stand now. Its cost grows with the cluster."""
         world = self.world
-        return replace(world.facts, gangs=tuple(gang_after(world, gang) for gang in world.gangs))
+        policy = None if world.policy is None else world.policy.facts()
+        return replace(world.facts, gangs=tuple(gang_after(world, gang) for gang in world.gangs), policy=policy)
+
+    def is_running(self, name: str) -> bool:
+        """Whether the gang holds its minimum."""
+        return self.world.gang_of[name].is_running
+
+    def nodes_of(self, name: str) -> list[str | None]:
+        """The node of each task of a gang; None for a task that has none."""
+        nodes, gang = self.world.nodes, self.world.gang_of[name]
+        return [None if nodes is None or node == NOWHERE else nodes.names[node] for node in gang.node]
 
     def rebuild(self, facts: ClusterFacts) -> None:
         """Replace all facts: other queues, quotas, nodes. Its cost grows with the cluster."""
@@ -69,12 +80,15 @@ class KeptState:
         if any(not self._is_known(shape) for shape in shapes):
             self._build(self.facts())
 
-    def run(self) -> CycleResult:
-        """Schedule until a pass changes nothing; the steps since the last run."""
+    def run(self, now: Number | None = None) -> CycleResult:
+        """Schedule until a pass changes nothing; the steps since the last run. `now`: the time for the policy, in
+        seconds; None: the time of the last run."""
         if self.world.signatures - self._first_signatures > MAX_NEW_SIGNATURES:
             self._build(self.facts())
         world = self.world
         world.begin_run()
+        if world.policy is not None and now is not None:
+            world.policy.now = now
         if self._requests_before:
             world.divide_shares_again(self._requests_before)
             self._requests_before = {}

@@ -34,13 +34,14 @@ class NodeIndex:
     members. A request for 1 of such a set fits only on its members and uses nothing up.
     """
 
-    __slots__ = ("_classes", "_order", "capacity", "free", "names", "total")
+    __slots__ = ("_classes", "_largest", "_order", "capacity", "free", "names", "total")
 
     def __init__(self, names: Sequence[str], capacity: Sequence[FreeAmounts], resources: int) -> None:
         self.names = list(names)
         self.capacity = list(capacity)
         self.free: list[FreeAmounts] = list(capacity)
         self.total: list[Number] = [sum(have[r] for have in capacity) for r in range(resources)]
+        self._largest: Number = max((have[0] for have in capacity if have), default=0)
         self._classes: dict[FreeAmounts, list[int]] = {}
         for node, have in enumerate(self.free):
             self._classes.setdefault(have, []).append(node)
@@ -57,6 +58,11 @@ class NodeIndex:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def largest_gpus(self) -> Number:
+        """The most of the first resource that a node has in all."""
+        return self._largest
 
     def representatives(self) -> list[int]:
         """One node (the first by name) for each distinct state, tightest first."""
@@ -96,6 +102,14 @@ class NodeIndex:
     def fits(self, node: int, request: Request) -> bool:
         """Whether the request fits on this node."""
         return has_enough(self.free[node], request)
+
+    def fits_any(self, node: int, requests: Iterable[Request]) -> bool:
+        """Whether one of the requests fits on this node."""
+        have = self.free[node]
+        for request in requests:  # noqa: SIM110  a plain loop is quick, and this call is frequent
+            if has_enough(have, request):
+                return True
+        return False
 
     def reserve(self, node: int, request: Request) -> None:
         """Subtract the request from the free amounts. An overfull node goes below 0 and fits nothing more."""

@@ -88,7 +88,8 @@ def facts_after(cycle: CycleResult) -> ClusterFacts:
     """The facts after the cycle; another cycle on them changes nothing."""
     world = cycle.world
     gangs = (world.gang_of[fact.name] for fact in world.facts.gangs)
-    return replace(world.facts, gangs=tuple(gang_after(world, gang) for gang in gangs))
+    policy = None if world.policy is None else world.policy.facts()
+    return replace(world.facts, gangs=tuple(gang_after(world, gang) for gang in gangs), policy=policy)
 
 
 def gang_after(world: World, gang: GangState) -> GangFacts:
@@ -100,4 +101,6 @@ def gang_after(world: World, gang: GangState) -> GangFacts:
     for i, task in enumerate(fact.tasks):
         state, node = task_state(world, gang, i)
         tasks.append(task if (task.state, task.node) == (state, node) else replace(task, state=state, node=node))
+    if world.policy is not None:
+        return replace(fact, tasks=tuple(tasks), started=world.policy.started_at(gang))
     return replace(fact, tasks=tuple(tasks))

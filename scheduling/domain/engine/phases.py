@@ -7,10 +7,10 @@ in the phase, nor has any interchangeable gang of its leaf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from pools.domain.amounts import Number
-from scheduling.domain.engine.consolidation import IsMovable, start_by_moving
+from scheduling.domain.engine.consolidation import MovableGangs, start_by_moving
 from scheduling.domain.engine.eviction import EvictionResult, EvictionSearch
 from scheduling.domain.engine.gates import is_within_limits, is_within_quota, may_start
 from scheduling.domain.engine.nodes import Request
@@ -76,7 +76,8 @@ class Phases:
         """Start preemptible gangs that only the nodes block, by moving other gangs."""
 
         def help_one(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
-            return self._help_by_moving(gang, queue, lambda other: other.preemptible and other is not gang, ())
+            movable = MovableGangs(lambda other: other.preemptible and other is not gang, is_all=not any(gang.active))
+            return self._help_by_moving(gang, queue, movable, ())
 
         def judge(gang: GangState, queue: QueueState) -> Shape | None:
             return gang.next_request if gang.preemptible and _is_worth_trying(gang, queue) else None
@@ -96,7 +97,8 @@ class Phases:
             ask = gang.next_request
             if not _is_inside_fair_share(gang, queue):
                 return None
-            moved = self._help_by_moving(gang, queue, lambda other: other.preemptible and other.queue is not queue, ())
+            movable = MovableGangs(lambda other: other.preemptible and other.queue is not queue, without=queue.index)
+            moved = self._help_by_moving(gang, queue, movable, ())
             if moved is not None:
                 return moved
             search = EvictionSearch(world, gang)
@@ -120,7 +122,8 @@ class Phases:
             def lower(other: GangState) -> bool:
                 return other.preemptible and other.queue is queue and other.fact.priority < priority
 
-            moved = self._help_by_moving(gang, queue, lower, (queue.index, priority), queue.running or ())
+            movable = MovableGangs(lower, among=queue.running or ())
+            moved = self._help_by_moving(gang, queue, movable, (queue.index, priority))
             if moved is not None:
                 return moved
             search = EvictionSearch(world, gang)
@@ -170,7 +173,7 @@ class Phases:
         self._no_moves.clear()
         wanted.update(judge)
         pending = wanted.pending([shape for shape in wanted.shapes() if is_possible(shape)])
-        order, infeasible = QueueOrder(pending), InfeasibleCache()
+        order, infeasible, policy = QueueOrder(pending), InfeasibleCache(), self._world.policy
         helped = False
         while (leaf := order.next_leaf()) is not None:
             leaf_queue = pending[leaf.index]
@@ -179,9 +182,16 @@ class Phases:
                 break
             # The phase itself has filled queues since the filter.
             may_help = _is_worth_trying(gang, leaf) and not infeasible.covers(gang, leaf)
-            solution = help_one(gang, leaf) if may_help else None
+            is_held_back = may_help and policy is not None and not policy.begin_attempt(gang)
+            solution = help_one(gang, leaf) if may_help and not is_held_back else None
+            is_general = not is_held_back
+            if policy is not None:
+                # Where a reservation is in the way, other gangs may still start.
+                is_general = is_general and not policy.is_withholding
+                policy.end_attempt()
             if solution is None:
-                infeasible.add(gang, leaf)
+                if is_general:
+                    infeasible.add(gang, leaf)
                 leaf_queue.drop_head_group()
                 order.refresh(leaf)
                 continue
@@ -200,9 +210,8 @@ class Phases:
         self,
         gang: GangState,
         queue: QueueState,
-        movable: IsMovable,
+        movable: MovableGangs,
         scope: tuple[object, ...],
-        among: Iterable[GangState] | None = None,
     ) -> tuple[EvictionSearch, EvictionResult] | None:
         world = self._world
         if world.nodes is None or not world.has_free_total(gang.next_request):
@@ -213,9 +222,10 @@ class Phases:
         if key in self._no_moves:
             return None
         search = EvictionSearch(world, gang)
-        result = start_by_moving(search, movable, among)
+        result = start_by_moving(search, movable)
         if result is None:
-            self._no_moves.add(key)
+            if world.policy is None or not world.policy.is_withholding:
+                self._no_moves.add(key)
             return None
         return search, result
 

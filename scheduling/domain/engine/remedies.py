@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from scheduling.domain.engine.blockers import Blocker, limit_text
+from scheduling.domain.engine.blockers import Blocker, UnlentQuota, limit_text
 from scheduling.domain.engine.state import RUNNING, GangState, QueueState
 from scheduling.domain.engine.world import World
 
@@ -21,13 +21,16 @@ NameResolver = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """`text` is the message up to the list of `gangs`."""
+    """`text` is the message up to the list of `gangs`; raising the lending limit of a node in `unlent` may help
+    instead."""
 
     text: str
     gangs: tuple[str, ...] = ()
+    unlent: tuple[UnlentQuota, ...] = ()
 
-    def message(self, name_of: NameResolver = str) -> str:
-        """The message for one reader. Gangs that the reader may not know are counted."""
+    def message(self, name_of: NameResolver = str, queue_of: NameResolver = str) -> str:
+        """The message for one reader. Gangs and pools that the reader may not know are counted."""
+        text = self.text + self._lending_text(queue_of)
         names: dict[str, None] = {}
         others = 0
         for gang in self.gangs:
@@ -39,7 +42,16 @@ class Remedy:
         listed = ", ".join([*names][:MAX_NAMED_GANGS]) + (", …" if len(names) > MAX_NAMED_GANGS else "")
         hidden = f"{others} of other users" if others else ""
         inside = " and ".join(part for part in (listed, hidden) if part)
-        return f"{self.text} ({inside})." if inside else f"{self.text}."
+        return f"{text} ({inside})." if inside else f"{text}."
+
+    def _lending_text(self, queue_of: NameResolver) -> str:
+        if not self.unlent:
+            return ""
+        known = [(queue_of(each.node), each.amount) for each in self.unlent]
+        named = [f"{name} (keeps {amount} idle)" for name, amount in known if name is not None]
+        hidden = len(known) - len(named)
+        more = [f"{hidden} other owner{'s' if hidden > 1 else ''}"] if hidden else []
+        return f", or raise the lending limit of {' and '.join([*named[:MAX_NAMED_GANGS], *more])}"
 
 
 class Remedies:
@@ -70,7 +82,8 @@ class Remedies:
         queue = self._world.queue_of.get(blocker.node or "")
         if queue is None:
             # Work on quota that its owner does not lend returns nothing to others when it ends.
-            yield Remedy(f"{grow}, or end work under {blocker.node} that uses as much shared quota")
+            end = f"end work under {blocker.node} that uses as much shared quota"
+            yield Remedy(f"{grow}, or {end}", unlent=blocker.unlent)
             return
         which = "HIGH or NORMAL work" if blocker.limit == "quota" else "work"
         holders = self._holding(queue, all_work=blocker.limit != "quota", but=gang)

@@ -34,7 +34,7 @@ def attempt_start(world: World, gang: GangState) -> list[int]:
         )
         if not growth.attempt() and not _start_at_once(world, gang):
             return []
-    return [i for _gang, i, _node in world.journal[before:]]
+    return [change.task for change in world.journal[before:]]
 
 
 def _start_some(world: World, gang: GangState, leaf: int, count: int) -> bool:
@@ -98,7 +98,9 @@ def _may_fit(world: World, shape: Shape) -> bool:
 
 def run_start_phase(world: World, step_log: StepLog) -> bool:
     """Start gangs in turn until no free capacity can be used. Returns whether anything started."""
-    wanted = world.wanted.to_start
+    wanted, policy = world.wanted.to_start, world.policy
+    if policy is not None:
+        policy.refresh()
     if wanted.futile_in == world.version:
         return False
     wanted.update(lambda gang, queue: _shape_to_start(world, gang, queue))
@@ -110,12 +112,16 @@ def run_start_phase(world: World, step_log: StepLog) -> bool:
         gang = leaf_queue.head()
         if gang is None:
             break
-        tasks = attempt_start(world, gang)
+        tasks = attempt_start(world, gang) if policy is None or policy.begin_attempt(gang) else []
+        if policy is not None:
+            policy.end_attempt()
         if tasks:
             has_started = True
             step_log.record(StepAction.START, gang, tasks)
             leaf_queue.advance()
             world.update_lists(gang)
+            if policy is not None and policy.is_reserved(gang):
+                policy.refresh()  # for the next gang of the leaf
             shapes = {shape for shape in shapes if _may_fit(world, shape)}
             if any(gang.waiting):
                 leaf_queue.requeue(gang)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pools.domain.amounts import Amount, Number
-from scheduling.domain.engine.facts import GangFacts, QueueFacts, TaskState
+from scheduling.domain.engine.facts import NORMAL, GangFacts, PolicyFacts, QueueFacts, TaskState
 from scheduling.domain.engine.nodes import NOWHERE, Request
 from scheduling.domain.engine.share_ratios import ShareRatios
 from scheduling.domain.engine.task_index import TaskIndex
@@ -108,6 +108,7 @@ class GangState:
     each node of its tree. The request of a task counts against quotas; its need adds the nodes that it may use."""
 
     __slots__ = (
+        "_ageing",
         "_alike",
         "_ask",
         "_fresh",
@@ -118,6 +119,7 @@ class GangState:
         "_running",
         "_signature",
         "_table",
+        "_variant",
         "active",
         "fact",
         "feasibility",
@@ -148,12 +150,19 @@ class GangState:
         needs: list[Request],
         tree: GangTree,
         table: dict[object, Signature],
+        policy: PolicyFacts | None = None,
     ) -> None:
         self.fact, self.index, self.queue, self.tree, self.requests = fact, index, queue, tree, requests
         self.needs = needs
         self.total_request = sum_requests(requests)
         """The request of all its tasks."""
         self._table = table
+        self._variant = None if policy is None else fact.time_limit
+        """A part of the signature: under a policy, work with a shorter time limit may start where other work may
+        not."""
+        self._ageing: Number | None = None
+        if policy is not None and policy.ageing is not None and not fact.preemptible and fact.priority >= NORMAL:
+            self._ageing = policy.ageing * policy.submitted_per_second
         self._alike = tree.is_single_leaf and len(set(needs)) == 1
         self.preemptible = fact.preemptible
         self.status = [_CODES[task.state] for task in fact.tasks]
@@ -253,9 +262,13 @@ class GangState:
 
     @property
     def order_key(self) -> tuple[Number, int, Number, str]:
-        """Its sort key inside its leaf: priority, then below before above its minimum, then oldest, then name."""
+        """Its sort key inside its leaf: priority, then below before above its minimum, then oldest, then name. With
+        ageing, work that is never preempted has one priority, and HIGH work counts as that much older."""
         if self._order is None:
-            self._order = -self.fact.priority, self.minimum_state, self.fact.submitted, self.fact.name
+            priority, age = self.fact.priority, self.fact.submitted
+            if self._ageing is not None:
+                priority, age = NORMAL, age - (self._ageing if priority > NORMAL else 0)
+            self._order = -priority, self.minimum_state, age, self.fact.name
         return self._order
 
     @property
@@ -270,7 +283,7 @@ class GangState:
                 key = (self.index, self.task_index.waiting_digest)
             else:
                 key = self._fresh = self._fresh or self._waiting_signature()
-            key = (self.fact.priority, self.preemptible, key)
+            key = (self.fact.priority, self.preemptible, key, self._variant)
             self._signature = self._table.setdefault(key, len(self._table))
         return self._signature
 

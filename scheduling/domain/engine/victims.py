@@ -58,46 +58,60 @@ class _ReversedKey:
 class LeafVictims:
     """The preemptible gangs of one leaf, last served first; a gang that lost a part is added again."""
 
+    __slots__ = ("_again", "_below", "_following", "_rest", "leaf")
+
     def __init__(self, leaf: QueueState, below: int | None = None) -> None:
         """`below`: only gangs of a lower priority than this."""
         self.leaf = leaf
         self._below = below
         self._rest: Iterator[GangState] = iter(()) if leaf.running is None else reversed(leaf.running)
-        self._heap: list[tuple[_ReversedKey, GangState]] = []
-        self._draw()
+        self._again: list[tuple[_ReversedKey, GangState]] = []
+        """A heap of the gangs that lost a part."""
+        self._following = self._draw()
 
-    def _draw(self) -> None:
+    def _draw(self) -> GangState | None:
+        """The next gang that has lost nothing yet. Most searches skip hundreds of them, so none goes over the heap."""
+        below = self._below
         for gang in self._rest:
-            if self._below is None or gang.fact.priority < self._below:
-                heappush(self._heap, (_ReversedKey(gang.order_key), gang))
-                return
+            if below is None or gang.fact.priority < below:
+                return gang
+        return None
+
+    def _is_again_first(self) -> bool:
+        """Whether the next gang is one that lost a part before."""
+        again, following = self._again, self._following
+        return bool(again) and (following is None or following.order_key < again[0][0].order)
 
     def next_victim(self, helps: HelpsStart | None) -> GangState | None:
         """The gang that loses its next unit; gangs that do not help are skipped for good."""
-        while self._heap:
-            gang = self._heap[0][1]
-            if helps is None or helps(gang):
+        while True:
+            gang = self._again[0][1] if self._again and self._is_again_first() else self._following
+            if gang is None or helps is None or helps(gang):
                 return gang
             self.skip()
-        return None
 
     def skip(self) -> None:
         """Skip the next gang for good."""
-        heappop(self._heap)
-        self._draw()
+        self._take()
+
+    def _take(self) -> GangState | None:
+        if self._again and self._is_again_first():
+            return heappop(self._again)[1]
+        gang, self._following = self._following, self._draw()
+        return gang
 
     def take_head(self, world: World, *, may_postpone: bool) -> EvictionUnit:
         """Evict one unit of the head. A stop of the whole gang may be postponed (:meth:`World.stop_later`)."""
-        gang = heappop(self._heap)[1]
+        gang = self._take()
+        assert gang is not None
         unit = next_eviction_unit(gang)
         is_whole = len(unit.tasks) == sum(gang.active)
         if may_postpone and is_whole:
             world.stop_later(gang, unit.tasks)
         else:
             world.stop(gang, unit.tasks)
-        self._draw()
         if not is_whole:
-            heappush(self._heap, (_ReversedKey(gang.order_key), gang))
+            heappush(self._again, (_ReversedKey(gang.order_key), gang))
         return unit
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from pools.domain.amounts import Amount, Number
 from scheduling.domain.engine.amount_text import amounts_text
@@ -14,11 +15,22 @@ from scheduling.domain.engine.build import WorldRecords
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request, has_enough
 from scheduling.domain.engine.placement import place_requests
+from scheduling.domain.engine.reservation import StartPolicy
 from scheduling.domain.engine.share_levels import ChangedRequests
 from scheduling.domain.engine.sorted_gangs import OrderKey, SortedGangs
 from scheduling.domain.engine.state import RELEASING, RUNNING, GangState, QueueState
 from scheduling.domain.engine.top_queues import TopQueues
+from scheduling.domain.engine.vacancy import VacancyCache
 from scheduling.domain.engine.wanted import PhaseGroups
+
+
+class TaskChange(NamedTuple):
+    """A change of one task, for `undo`: it left or took the node, which had `state` (`World.node_states`) before."""
+
+    gang: GangState
+    task: int
+    node: int
+    state: int
 
 
 class World:
@@ -50,7 +62,11 @@ class World:
         self.gangs = built.gangs
         self.gang_of = {gang.fact.name: gang for gang in self.gangs}
         self.on_node: list[dict[tuple[GangState, int], None]] = [{} for _ in self.nodes.names] if self.nodes else []
-        self.journal: list[tuple[GangState, int, int]] = []
+        self.node_states = list(range(len(self.on_node)))
+        """A number for the tasks of each node: equal numbers mean equal tasks, also after an undo."""
+        self._last_state = len(self.on_node)
+        self.vacancies: VacancyCache = {}
+        self.journal: list[TaskChange] = []
         self._postponed: list[tuple[GangState, Sequence[int]]] = []
         """Stops that count against quotas, but not yet on the nodes and for the gang."""
         self._free_later: dict[int, list[Number]] = {}
@@ -78,6 +94,7 @@ class World:
                 if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.is_evictable):
                     self.firm.reserve(node, gang.needs[i])
         self._fill_lists()
+        self.policy = None if facts.policy is None else StartPolicy(self, facts.policy)
 
     def _fill_lists(self) -> None:
         for gang in sorted(self.gangs, key=lambda gang: gang.order_key):
@@ -101,6 +118,8 @@ class World:
         for gang in self._run_changed:
             gang.ran = any(gang.active) or any(gang.released)
         self._run_changed.clear()
+        if self.policy is not None:
+            self.version += 1  # the time decides too
 
     def divide_shares_again(self, changed: ChangedRequests) -> None:
         """Divide the fair shares again after requests changed (:meth:`ShareLevels.divide_again`)."""
@@ -123,6 +142,8 @@ class World:
             node = gang.node[i]
             if status == RUNNING and node != NOWHERE:
                 self.on_node[node][gang, i] = None
+            if node != NOWHERE:
+                self._note_other_tasks(node)
             if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.is_evictable):
                 self.firm.reserve(node, gang.needs[i])
             if status in {RUNNING, RELEASING}:
@@ -146,6 +167,7 @@ class World:
             if status == RUNNING and node != NOWHERE:
                 del self.on_node[node][gang, i]
             if self.nodes is not None and self.firm is not None and node != NOWHERE:
+                self._note_other_tasks(node)
                 self.nodes.release(node, gang.needs[i])
                 if not (status == RUNNING and gang.is_evictable):
                     self.firm.release(node, gang.needs[i])
@@ -184,6 +206,7 @@ class World:
         gang.start(i, node)
         if node != NOWHERE:
             self.on_node[node][gang, i] = None
+            self._note_other_tasks(node)
             if self.firm is not None and not gang.is_evictable:
                 self.firm.reserve(node, gang.needs[i])
         self._hold(gang, gang.requests[i], 1)
@@ -197,10 +220,18 @@ class World:
         node = gang.stop(i)
         if node != NOWHERE and self.nodes is not None:
             del self.on_node[node][gang, i]
+            self._note_other_tasks(node)
             self.nodes.release(node, gang.needs[i])
             if self.firm is not None and not gang.is_evictable:
                 self.firm.release(node, gang.needs[i])
         return node
+
+    def _note_other_tasks(self, node: int) -> None:
+        self._last_state += 1
+        self.node_states[node] = self._last_state
+
+    def _state_of(self, node: int) -> int:
+        return NOWHERE if node == NOWHERE or not self.node_states else self.node_states[node]
 
     def cohorts_above(self, top: QueueState) -> list[int]:
         """The tree indexes of the cohorts above a top queue, nearest first. Callers do not change the list."""
@@ -241,7 +272,7 @@ class World:
         self._postponed.clear()
         self._free_later.clear()
         while len(self.journal) > mark:
-            gang, i, node = self.journal.pop()
+            gang, i, node, state = self.journal.pop()
             if gang.status[i] == RUNNING:
                 self.releases += 1
                 self._record_stop(gang, i)
@@ -249,13 +280,16 @@ class World:
                 if node != NOWHERE and self.nodes is not None:
                     self.nodes.reserve(node, gang.needs[i])
                 self._record_start(gang, i, node)
+            if state != NOWHERE:
+                self.node_states[node] = state
 
     def stop(self, gang: GangState, tasks: Iterable[int]) -> None:
         """Stop these running tasks; they wait afterwards."""
         self.stop_postponed()
         self.releases += 1
         for i in tasks:
-            self.journal.append((gang, i, self._record_stop(gang, i)))
+            state = self._state_of(gang.node[i])
+            self.journal.append(TaskChange(gang, i, self._record_stop(gang, i), state))
 
     def stop_later(self, gang: GangState, tasks: Sequence[int]) -> None:
         """Give up what the running tasks of a gang count against quotas, and postpone the rest of their stop: most
@@ -283,7 +317,8 @@ class World:
         """Finish the postponed stops."""
         for gang, tasks in self._postponed:
             for i in tasks:
-                self.journal.append((gang, i, self._vacate(gang, i)))
+                state = self._state_of(gang.node[i])
+                self.journal.append(TaskChange(gang, i, self._vacate(gang, i), state))
         if self._postponed:
             self.releases += 1
         self._postponed.clear()
@@ -303,8 +338,9 @@ class World:
                 return False
             nodes = found
         for i, node in zip(tasks, nodes, strict=True):
+            state = self._state_of(node)
             self._record_start(gang, i, node)
-            self.journal.append((gang, i, node))
+            self.journal.append(TaskChange(gang, i, node, state))
         return True
 
     def start_on(self, gang: GangState, i: int, node: int) -> None:
@@ -312,8 +348,9 @@ class World:
         cluster)."""
         if self.nodes is not None and node != NOWHERE:
             self.nodes.reserve(node, gang.needs[i])
+        state = self._state_of(node)
         self._record_start(gang, i, node)
-        self.journal.append((gang, i, node))
+        self.journal.append(TaskChange(gang, i, node, state))
 
     def _may_fit(self, needs: Sequence[Request]) -> bool:
         first = needs[0] if needs else ()
@@ -333,6 +370,8 @@ class World:
         self.changed.add(gang.index)
         self._run_changed.append(gang)
         self._note_incomplete(gang)
+        if self.policy is not None:
+            self.policy.note_change(gang)
         self._mark_changed(gang, holds=True)
         if gang.queue is not None:
             self._remove_from_lists(gang)

@@ -86,16 +86,17 @@ _CLEAN_STATE_SQL = f"""
 def find_sufficient_state(backend: Backend, scope: Scope, now: datetime) -> BackendSchedulingState | None:
     """The clean state, if it is enough for this scope; None: everything has to be planned."""
     state = None if scope is Scope.THOROUGH else find_clean_state(backend)
-    if state is None:
-        return None
+    return None if state is None or needs_full_cycle(state, scope, now) else state
+
+
+def needs_full_cycle(state: BackendSchedulingState, scope: Scope, now: datetime) -> bool:
+    """Whether everything has to be planned although this state is clean."""
     since = now - state.full_cycle_at
     # The periodic task comes first, so that no submission waits for a full cycle. If that task does not run, a
     # notification starts the full cycle.
     longest = MAX_STATE_AGE if scope is Scope.TICK else 2 * MAX_STATE_AGE
     is_due = state.full_cycle_due and since.total_seconds() >= FULL_CYCLE_PACE * state.full_cycle_seconds
-    if since >= longest or (scope is Scope.TICK and (is_due or state.waits_for_external)):
-        return None
-    return state
+    return since >= longest or (scope is Scope.TICK and (is_due or state.waits_for_external))
 
 
 def new_workflow_names(state: BackendSchedulingState) -> list[str]:

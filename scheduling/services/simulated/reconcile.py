@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from contextlib import nullcontext
 from typing import Any
 
 from django.db.models import QuerySet
@@ -23,12 +24,20 @@ from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.statuses import TaskStatus
 from scheduling.garbage_collector import garbage_collector
-from scheduling.locking import CYCLE_LOCK_SPACE, EVALUATION_LOCK_SPACE, AlreadyReconciling, hold_backend_lock
+from scheduling.locking import (
+    CYCLE_LOCK_SPACE,
+    EVALUATION_LOCK_SPACE,
+    AlreadyReconciling,
+    LongWorkRuns,
+    hold_backend_lock,
+    hold_long_work_turn,
+)
 from scheduling.models import Task
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 from scheduling.services import notifications
 from scheduling.services.simulated.apply_plan import PlanExecution
 from scheduling.services.simulated.dirty import (
+    MAX_STATE_AGE,
     SchedulingSnapshot,
     Scope,
     find_clean_state,
@@ -40,6 +49,7 @@ from scheduling.services.simulated.dirty import (
     take_snapshot,
 )
 from scheduling.services.simulated.end_due import due_groups, end_due_groups
+from scheduling.services.simulated.start_reservations import changes_reservations, save_reservations
 
 MAX_ROUNDS = 100  # plans of one reconciliation
 MAX_FRUITLESS_ROUNDS = 3  # plans in a row of which no step could be done
@@ -51,9 +61,9 @@ def reconcile_now(*, actor: Actor, backend: str) -> dict[str, Any]:
     require_platform(actor)
     row = Backend.objects.filter(name=backend).first()
     if row is None:
-        raise NotFound(f"Backend {backend} does not exist.")
+        raise NotFound(f"Cluster {backend} does not exist.")
     if row.kind != Backend.Kind.SIMULATED:
-        raise Conflict(f"Backend {backend} is a Kubernetes cluster; there the cluster's scheduler decides.")
+        raise Conflict(f"Cluster {backend} runs on Kubernetes; there the cluster's scheduler decides.")
     return reconcile_backend(row.pk, lock_timeout=MANUAL_LOCK_TIMEOUT)
 
 
@@ -98,7 +108,7 @@ def _run_due_full_cycle(backend_id: int) -> Scope:
     there is more to do than to start new work.
 
     No lock of the backend is needed: the result is valid for one snapshot, and later changes are new work or dirty
-    marks.
+    marks. Other long background work comes first for a while, so that a process of the worker stays free for new work.
     """
     backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.SIMULATED, offline=False).first()
     now = database_time()
@@ -108,8 +118,10 @@ def _run_due_full_cycle(backend_id: int) -> Scope:
         or (state := find_clean_state(backend)) is None
     ):
         return Scope.TICK
+    is_late = now - state.full_cycle_at >= 2 * MAX_STATE_AGE
+    turn = nullcontext() if is_late else hold_long_work_turn()
     try:
-        with hold_backend_lock(backend_id, space=EVALUATION_LOCK_SPACE):
+        with turn, hold_backend_lock(backend_id, space=EVALUATION_LOCK_SPACE):
             with one_snapshot():
                 snapshot, live = take_snapshot(backend), read_live_facts(backend)
                 new = set(new_workflow_names(state))
@@ -117,14 +129,14 @@ def _run_due_full_cycle(backend_id: int) -> Scope:
             only_new = all(
                 step.action is StepAction.START and live.gangs[step.gang].workflow_name in new for step in plan.steps
             )
-            if snapshot.dirty_marks or not only_new or not plan.has_converged:
+            if snapshot.dirty_marks or not only_new or not plan.has_converged or changes_reservations(live, plan):
                 return Scope.TICK
             if plan.steps:  # new work stays new until it has started
                 snapshot = SchedulingSnapshot(state.snapshot, snapshot.dirty_marks)
             seconds = (database_time() - now).total_seconds()
             mark_clean(backend, snapshot, now=now, seconds=seconds, waits_for_external=live.waits_for_external)
-    except AlreadyReconciling:
-        pass  # another process runs the full cycle
+    except (AlreadyReconciling, LongWorkRuns):
+        pass  # another process runs the full cycle, or the next tick does
     return Scope.HINT
 
 
@@ -187,6 +199,7 @@ class Reconciliation:
                 plan = _run_cycle(live.facts)
                 if plan.steps:
                     snapshot = mark_plan_started(self._backend, snapshot)
+                save_reservations(self._backend, live, plan)
                 execution = self._apply(live, plan)
                 has_converged, busy = execution.as_planned, execution.busy_error or busy
             if busy is not None:
@@ -222,7 +235,15 @@ def _partly_started(workflows: Collection[str]) -> QuerySet[Task]:
 
 
 def _starts_everything(live: LiveFacts, plan: CycleResult) -> bool:
-    """Whether the plan starts every task of the gangs, and does nothing else."""
-    waiting = Counter({gang.name: len(gang.tasks) for gang in live.facts.gangs if gang.name in live.gangs})
+    """Whether the plan starts every task of the new gangs, and does nothing else."""
+    policy = live.facts.policy
+    reserved = set() if policy is None else {each.gang for each in policy.reservations}
+    waiting = Counter(
+        {
+            gang.name: len(gang.tasks)
+            for gang in live.facts.gangs
+            if gang.name in live.gangs and gang.name not in reserved
+        }
+    )
     started = Counter(name for step in plan.steps for name in [step.gang] * len(step.tasks))
     return waiting == started and all(step.action is StepAction.START for step in plan.steps)

@@ -62,7 +62,7 @@ def test_a_cluster_that_does_not_answer_has_no_heartbeat(fake_harness: AgentHarn
     agent.relist_and_reconcile()
     state = ClusterState.objects.get()
     assert state.heartbeat_at == heard
-    assert state.error.endswith("Send the backend a new one. (token expired)")
+    assert state.error.endswith("Send the cluster a new one. (token expired)")
     flaky.failure = lambda call, number: None
     agent._due.clear()
     agent.relist_and_reconcile()

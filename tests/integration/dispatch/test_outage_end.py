@@ -142,7 +142,7 @@ def test_an_informer_that_is_told_ends_its_pause() -> None:
         connect=lambda: flaky,  # type: ignore[arg-type, return-value]
         key_of=lambda item: str(item["metadata"]["name"]),
         on_change=lambda key: None,
-        timing=InformerTiming(first_pause=3600, max_pause=3600),
+        timing=InformerTiming(watch_seconds=0.2, first_pause=3600, max_pause=3600),
     )
     thread = threading.Thread(target=informer.run, args=[stop], daemon=True)
     thread.start()

@@ -69,7 +69,8 @@ def test_every_right_is_needed(fake_harness: AgentHarness, lawful: RbacCluster) 
         (kind.plural, "get") for kind in (resource_kinds.SECRET, resource_kinds.SERVICE, resource_kinds.POD_GROUP)
     }  # read only when the name of a new object exists already
     election = {("leases", verb) for verb in ("get", "create", "patch")}  # used by a running agent
-    assert given - lawful.used_rights <= watched | other_rights | election
+    shown = {("pods/log", "get"), ("events", "list")}  # used by web processes: test_pod_output.py
+    assert given - lawful.used_rights <= watched | other_rights | election | shown
 
 
 def test_without_a_right_the_call_is_refused(lawful: RbacCluster) -> None:

@@ -104,7 +104,7 @@ def test_a_submission_warns_that_data_is_not_moved(fake_harness: AgentHarness, c
     answer = client.post(f"/api/pool/team/workflow{query}", body, "application/json")
     assert answer.status_code == 200, answer.content
     (warning,) = answer.json()["warnings"]
-    assert warning.startswith("Data is not moved on backend lab: the inputs and outputs of read, train are neither")
+    assert warning.startswith("Data is not moved on cluster lab: the inputs and outputs of read, train are neither")
 
 
 def test_without_inputs_and_outputs_there_is_no_warning(fake_harness: AgentHarness, client: Client) -> None:

@@ -75,8 +75,8 @@ def test_a_reclaim_has_a_beneficiary(team: Pool, action: str, has_beneficiary: b
 
 def test_old_decisions_are_deleted(team: Pool) -> None:
     young = add_decision(factories.submit_workflow(factories.admin_actor(), "team"))
-    kept = add_decision(young.workflow, time=timezone.now() - decisions.RETENTION + timedelta(hours=1))
-    add_decision(young.workflow, time=timezone.now() - decisions.RETENTION - timedelta(hours=1))
+    kept = add_decision(young.workflow, time=timezone.now() - timedelta(days=30) + timedelta(hours=1))
+    add_decision(young.workflow, time=timezone.now() - timedelta(days=30) - timedelta(hours=1))
     assert decisions.delete_old_decisions() == 1
     assert set(Decision.objects.all()) == {young, kept}
 

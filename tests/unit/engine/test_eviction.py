@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from scheduling.domain.engine.cycle import run_cycle
@@ -373,3 +375,41 @@ def test_two_queues_do_not_evict_each_others_work_forever():
     assert step_pairs(after) == []
     free = run_cycle_of(queues, work, {"n": 12})
     assert step_pairs(free) == [("preempt", "a-small"), ("start", "a-large")]
+
+
+def elastic_work(*sizes, minimum=1):
+    """A LOW gang on node `n` that runs whole: one optional group for each size, all its pods together."""
+    groups = [f"g{i}" for i, size in enumerate(sizes) for _ in range(size)]
+    tree = GangTree(None, minimum, [SubGroup(f"g{i}", None, size) for i, size in enumerate(sizes)])
+    return gang("elastic", "q", LOW, count=len(groups), groups=groups, on="n", tree=tree)
+
+
+def test_a_surplus_pod_does_not_stop_for_room_that_a_later_victim_makes_anyway():
+    """The group of one pod is given up first, then the pair, which alone is enough. The single pod would start again
+    in the room that is left."""
+    cycle = run_cycle_of([queue("q", 9)], [elastic_work(1, 2, 1), gang("new", "q", HIGH, gpus=2)], {"n": 4})
+    assert [(step.action.value, step.gang, step.tasks) for step in cycle.steps] == [
+        ("preempt", "elastic", ("elastic-1", "elastic-2")),
+        ("start", "new", ("new-0",)),
+    ]
+
+
+def test_an_elastic_gang_keeps_the_optional_group_that_still_fits():
+    """Of two groups one is needed. All pods would stop for the new gang, and the smaller group would start again."""
+    cycle = run_cycle_of([queue("q", 9)], [elastic_work(3, 1), gang("new", "q", HIGH, gpus=3)], {"n": 4})
+    assert [(step.action.value, step.gang, step.tasks) for step in cycle.steps] == [
+        ("preempt", "elastic", ("elastic-0", "elastic-1", "elastic-2")),
+        ("start", "new", ("new-0",)),
+    ]
+
+
+def test_no_pod_is_stopped_and_started_again_in_one_cycle():
+    """Elastic gangs with groups of all sizes, and one gang that takes GPUs of them."""
+    for seed in range(60):
+        pick = random.Random(seed)
+        sizes = [pick.randint(1, 3) for _ in range(pick.randint(2, 4))]
+        work = elastic_work(*sizes, minimum=pick.randint(0, len(sizes) - 1))
+        new = gang("new", "q", HIGH, gpus=pick.randint(1, sum(sizes)))
+        cycle = run_cycle_of([queue("q", 20)], [work, new], {"n": sum(sizes)})
+        assert [step.tasks for step in cycle.steps if step.action == "start"] == [("new-0",)]
+        assert any(step.action == "preempt" for step in cycle.steps)

@@ -193,10 +193,10 @@ def test_a_held_gang_neither_starts_nor_evicts():
     for gpus in (2, 4):
         after = run_cycle_of([queue("q", 4)], [low, held], {"n": gpus})
         assert after.steps == ()
-        assert (waiting_reasons(after.world)["held"].code, waiting_reasons(after.world)["held"].queue) == (
-            "gpu_quota",
-            "team-a",
-        )
+        reason = waiting_reasons(after.world)["held"]
+        assert (reason.code, reason.queue, reason.unblock) == ("gpu_quota", "team-a", ("Workers of it end.",))
+    for_ever = replace(held, hold=replace(hold, unblock=""))
+    assert waiting_reasons(run_cycle_of([queue("q", 4)], [for_ever], {"n": 4}).world)["held"].unblock == ()
     assert step_pairs(run_cycle_of([queue("q", 4)], [low, held, gang("free", "q", NORMAL, gpus=2)], {"n": 4})) == [
         ("start", "free")
     ]

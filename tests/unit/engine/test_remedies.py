@@ -58,13 +58,13 @@ def test_only_work_on_shared_quota_frees_quota_in_a_cohort():
     """The four GPUs that `own` holds are not lent, so its end would help no other work."""
     queues = [queue("a", 4, "org", lending_limit=0), queue("b", 2, "org")]
     work = [gang("own", "a", 100, gpus=4, on="n"), gang("busy", "b", 100, gpus=2, on="n"), gang("low", "b", gpus=2)]
-    for there in (work, work[1:]):
+    line = "Raise the quota of org by 2 GPUs, or end work under org that uses as much shared quota"
+    lend = ", or raise the lending limit of a (keeps 4 GPUs idle)"
+    for there, code, more in ((work, "nothing_to_borrow", ""), (work[1:], "not_lent", lend)):
         after = run_cycle_of(queues, there, {"n": 16}, cohorts=(cohort("org"),))
         reason = waiting_reasons(after.world)["low"]
-        assert (reason.code, reason.queue) == ("nothing_to_borrow", "org")
-        assert reason.unblock == (
-            "Raise the quota of org by 2 GPUs, or end work under org that uses as much shared quota.",
-        )
+        assert (reason.code, reason.queue) == (code, "org")
+        assert reason.unblock == (f"{line}{more}.",)
 
 
 def test_a_held_queue_has_a_remedy():

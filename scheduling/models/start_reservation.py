@@ -1,0 +1,25 @@
+"""Start reservations of simulated backends."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from pools.models import Backend
+from scheduling.models.workflow import Group
+
+
+class StartReservation(models.Model):
+    """Capacity kept for a gang that has waited long (:mod:`scheduling.domain.engine.reservation`), written by each full
+    scheduling cycle.
+
+    `nodes` are `{node: {"flavor/resource": number}}`; null while quotas or limits stop the gang. A row whose gang waits
+    no more means nothing, and goes with the next full cycle.
+    """
+
+    group = models.OneToOneField(Group, on_delete=models.CASCADE, primary_key=True, related_name="start_reservation")
+    backend = models.ForeignKey(Backend, on_delete=models.CASCADE, related_name="+")
+    since = models.DateTimeField()
+    nodes = models.JSONField(null=True)
+
+    def __str__(self) -> str:
+        return f"start reservation of {self.group_id}"

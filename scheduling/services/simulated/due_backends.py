@@ -1,0 +1,57 @@
+"""The simulated backends on which the periodic task finds something to do.
+
+Most backends are idle at most ticks. A message to the worker for each of them would fill its queue, and the
+notification of a submission would wait behind them.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import connection
+
+from pools.models import Backend
+from scheduling.models import BackendDirtyMark, BackendSchedulingState, Group
+from scheduling.services.simulated.dirty import Scope, needs_full_cycle
+
+
+def due_backends(now: datetime) -> list[int]:
+    """Ids of the simulated backends that a reconciliation in the scope of the periodic task would change or plan, the
+    least recently planned first. The number of queries does not depend on the number of backends."""
+    simulated = Backend.objects.filter(kind=Backend.Kind.SIMULATED)
+    online = set(simulated.filter(offline=False).values_list("pk", flat=True))
+    states = {state.backend_id: state for state in BackendSchedulingState.objects.filter(backend__in=simulated)}
+    dirty = set(BackendDirtyMark.objects.filter(backend__in=simulated).values_list("backend_id", flat=True))
+    clean = {
+        pk: state
+        for pk, state in states.items()
+        if pk in online and pk not in dirty and not needs_full_cycle(state, Scope.TICK, now)
+    }
+    due = (online - clean.keys()) | _with_due_groups(now) | _with_new_work(clean)
+    return sorted(due, key=lambda pk: (states[pk].full_cycle_at.timestamp() if pk in states else 0.0, pk))
+
+
+def _with_due_groups(now: datetime) -> set[int]:
+    groups = Group.objects.filter(due_at__lte=now, workflow__root_pool__backend__kind=Backend.Kind.SIMULATED)
+    return set(groups.values_list("workflow__root_pool__backend_id", flat=True).distinct())
+
+
+def _with_new_work(states: dict[int, BackendSchedulingState]) -> set[int]:
+    """The backends to which work was submitted since their state."""
+    if not states:
+        return set()
+    first = min(int(state.snapshot.partition(":")[0]) for state in states.values())
+    with connection.cursor() as cursor:
+        cursor.execute(_NEW_WORK_SQL, [str(first), list(states)])
+        return {backend_id for (backend_id,) in cursor.fetchall()}
+
+
+# The first condition finds the recent entries in an index; the last one is exact for each backend.
+_NEW_WORK_SQL = """
+    SELECT DISTINCT state.backend_id
+    FROM pools_auditentry AS entry
+    JOIN pools_pool AS pool ON pool.id = entry.pool_id
+    JOIN scheduling_backendschedulingstate AS state ON state.backend_id = pool.backend_id
+    WHERE entry.transaction >= %s::xid8 AND entry.action = 'workflow.submitted' AND state.backend_id = ANY(%s)
+        AND NOT pg_visible_in_snapshot(entry.transaction, state.snapshot::pg_snapshot)
+"""

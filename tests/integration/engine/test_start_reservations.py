@@ -1,0 +1,137 @@
+"""Start reservations of a live backend: made by reconciliations, kept as rows, told to those who wait."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from pools.models import Backend
+from scheduling.models import Group, StartReservation, Workflow
+from scheduling.services.simulated.reconcile import Scope, reconcile_backend
+from tests.integration.engine.conftest import Cluster
+from tests.support import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def wait_since(name: str, hours: float) -> None:
+    """Let a workflow have waited for so many hours."""
+    since = timedelta(hours=hours)
+    with factories.triggers_off():
+        work = Workflow.objects.get(spec_name=name)
+        Workflow.objects.filter(pk=work.pk).update(submit_time=work.submit_time - since)
+        for group in Group.objects.filter(workflow=work):
+            Group.objects.filter(pk=group.pk).update(ready_at=group.ready_at - since)
+
+
+GANG = """
+workflow:
+  name: big
+  groups:
+  - name: train
+    tasks:
+    - {name: one, lead: true, image: busybox, command: [sleep], resource: large}
+    - {name: two, image: busybox, command: [sleep], resource: large}
+  resources:
+    large: {gpu: 8, cpu: 1, memory: 1Gi, storage: 1Gi}
+"""
+
+
+@pytest.fixture
+def cluster(db: None) -> Cluster:
+    """Two nodes of 8; four jobs of 2 GPUs on each, and a gang of 8+8 that waits for two hours."""
+    cluster = Cluster({"n1": 8, "n2": 8}, {"team": 16})
+    for n in range(8):
+        cluster.submit(f"s{n}", "team", gpus=2)
+    cluster.reconcile()
+    for n in range(8):
+        wait_since(f"s{n}", 3)
+    cluster.submit("big", "team", file=GANG)
+    wait_since("big", 2)
+    return cluster
+
+
+def entry_of(cluster: Cluster, name: str) -> dict[str, Any]:
+    (entry,) = cluster.get(f"/api/queue?workflow={name}-1")["entries"]
+    return entry
+
+
+def test_a_stream_of_small_work_does_not_pass_a_large_gang_any_more(cluster: Cluster) -> None:
+    cluster.reconcile()
+    row = StartReservation.objects.get()
+    assert row.group.workflow.spec_name == "big"
+    for n in range(8):
+        cluster.end(f"s{n}")
+        cluster.submit(f"later{n}", "team", gpus=2)
+        reconcile_backend(cluster.backend.pk, scope=Scope.HINT)
+        cluster.reconcile()
+    cluster.assert_running("big")
+    assert not StartReservation.objects.exists()
+
+
+def test_without_the_setting_it_is_passed_forever(cluster: Cluster) -> None:
+    Backend.objects.update(reserve_after=None, ageing=None)
+    for n in range(8):
+        cluster.end(f"s{n}")
+        cluster.submit(f"later{n}", "team", gpus=2)
+        cluster.reconcile()
+    cluster.assert_running(*(f"later{n}" for n in range(8)))
+    assert not StartReservation.objects.exists()
+
+
+def test_the_reservation_is_told_with_those_that_passed(cluster: Cluster) -> None:
+    Backend.objects.update(reserve_after=None)
+    cluster.end("s0")
+    cluster.submit("later", "team", gpus=2)
+    cluster.reconcile()
+    assert entry_of(cluster, "big")["reservation"] is None
+    Backend.objects.update(reserve_after=3600)
+    cluster.reconcile()
+    told = entry_of(cluster, "big")["reservation"]
+    assert told["passed_by"] == 1
+    assert told["message"].startswith("Passed by 1 gang that came later and need")
+    assert (told["latest_start"], told["is_certain"], told["nodes"]) == (None, False, None)
+
+
+def test_work_that_is_held_back_is_told_why(cluster: Cluster) -> None:
+    cluster.end("s0")
+    cluster.submit("later", "team", gpus=2, priority="LOW")
+    cluster.submit("held", "team", gpus=2)
+    cluster.reconcile()
+    cluster.assert_running(*(f"s{n}" for n in range(1, 8)), "later")
+    for n in range(1, 8):
+        cluster.end(f"s{n}")
+    entry = entry_of(cluster, "held")
+    assert entry["reason"]["code"] == "held_back"
+    assert entry["unblock_needs_all"] is False
+    assert any("big-1" in line for line in entry["unblock"])
+
+
+def test_the_fast_path_for_new_work_respects_a_reservation(cluster: Cluster) -> None:
+    cluster.reconcile()
+    cluster.end("s0")
+    cluster.reconcile()
+    cluster.submit("later", "team", gpus=2)
+    assert reconcile_backend(cluster.backend.pk, scope=Scope.HINT)["steps"] == []
+
+
+def test_a_reservation_goes_when_its_gang_is_cancelled(cluster: Cluster) -> None:
+    cluster.reconcile()
+    assert StartReservation.objects.exists()
+    answer = cluster.admin.post("/api/workflow/big-1/cancel", "{}", content_type="application/json")
+    assert answer.status_code == 200
+    cluster.reconcile()
+    assert not StartReservation.objects.exists()
+
+
+def test_a_time_limit_gives_the_latest_start(cluster: Cluster) -> None:
+    with factories.triggers_off(), connection.cursor() as cursor:
+        cursor.execute("UPDATE scheduling_workflow SET exec_timeout = interval '3 hours' WHERE spec_name LIKE 's%'")
+    cluster.reconcile()
+    told = entry_of(cluster, "big")["reservation"]
+    ends = max(Workflow.objects.filter(spec_name__startswith="s").values_list("start_time", flat=True))
+    assert told["is_certain"] is True
+    assert told["latest_start"][:16] == (ends + timedelta(hours=3)).strftime("%Y-%m-%dT%H:%M")

@@ -1,0 +1,247 @@
+"""Nobody waits forever: start reservations, backfill and ageing."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, NodeFacts, PolicyFacts, QueueFacts
+from scheduling.domain.engine.outcome import facts_after
+from tests.unit.engine.sample_clusters import GPU, facts, gang, queue
+from tests.unit.engine.streams import Job, after, no_facts, run_stream
+
+HOUR = 3600
+TWO_NODES = [NodeFacts("n1", {GPU: 8}), NodeFacts("n2", {GPU: 8})]
+
+
+def job(name, where, priority, at, *, gpus=1, count=1, runs, limit=None):
+    fact = gang(name, where, priority, gpus=gpus, count=count, at=at)
+    return Job(replace(fact, time_limit=limit), runs)
+
+
+def stream(big, small, *, where="q", hours=30):
+    """Two nodes of 8 GPUs kept full by 2-GPU jobs of an hour, one each 450 seconds, and one gang of 8+8 GPUs."""
+    jobs = [job(f"s{n}", where, small, n * 450 - 1, gpus=2, runs=HOUR) for n in range(hours * 8)]
+    return [*jobs, job("big", "q", big, 2 * HOUR, gpus=8, count=2, runs=HOUR)]
+
+
+@pytest.mark.parametrize(("big", "small"), [(LOW, LOW), (NORMAL, NORMAL), (HIGH, NORMAL)])
+class TestTheStreamOfSmallJobs:
+    START = no_facts([queue("q", 16)], TWO_NODES)
+
+    def test_starves_a_large_gang_without_a_policy(self, big, small):
+        started = run_stream(self.START, stream(big, small), until=28 * HOUR)
+        assert "big" not in started
+        assert len([name for name, at in started.items() if at > 2 * HOUR]) > 48
+
+    def test_lets_it_start_within_its_reservation(self, big, small):
+        started = run_stream(self.START, stream(big, small, hours=8), policy=after(HOUR), compare=True)
+        assert started["big"] <= 2 * HOUR + HOUR + HOUR
+
+    def test_ends_for_it_when_the_expected_times_are_wrong(self, big, small):
+        """The bound does not depend on what is known about run times."""
+        for expected in (None, 60, 50 * HOUR):
+            known = stream(big, small, hours=8)
+            jobs = [Job(replace(each.fact, expected_time=expected), each.duration) for each in known]
+            assert run_stream(self.START, jobs, policy=after(HOUR))["big"] <= 4 * HOUR
+
+
+def full_cluster(*waiting, now=10 * HOUR, reserve_after=HOUR, queues=None, on=("n1", "n1", "n2", "n2"), ageing=None):
+    """Two nodes held by four gangs of 4 GPUs, whose limits end at hours 11, 12, 13 and 14; `on`: their nodes."""
+    held = [
+        replace(gang(f"r{n}", "q", NORMAL, gpus=4, on=node), started=0, time_limit=(11 + n) * HOUR)
+        for n, node in enumerate(on)
+        if node
+    ]
+    policy = PolicyFacts(now=now, reserve_after=reserve_after, ageing=ageing)
+    return facts(queues or [queue("q", 99)], [*held, *waiting], {"n1": 8, "n2": 8}, policy=policy)
+
+
+class TestTheReservation:
+    def test_names_the_nodes_that_become_free_first_and_the_latest_start(self):
+        settled = run_cycle(full_cluster(gang("big", "q", NORMAL, gpus=8, at=0)))
+        (reserved,) = facts_after(settled).policy.reservations
+        assert reserved.nodes == {"n1": {GPU: 8}}
+        assert reserved.since == 10 * HOUR
+        latest = settled.world.policy.latest_start("big")
+        assert (latest.time, latest.is_certain) == (12 * HOUR, True)
+
+    def test_is_made_after_the_settable_wait_only(self):
+        waiting = gang("big", "q", NORMAL, gpus=8, at=9 * HOUR + 1)
+        assert not facts_after(run_cycle(full_cluster(waiting))).policy.reservations
+        assert facts_after(run_cycle(full_cluster(waiting, now=10 * HOUR + 1))).policy.reservations
+        assert not facts_after(run_cycle(full_cluster(waiting, reserve_after=None))).policy.reservations
+
+    def test_keeps_its_nodes_when_others_become_free_earlier(self):
+        settled = run_cycle(full_cluster(gang("big", "q", NORMAL, gpus=8, at=0)))
+        kept = facts_after(settled)
+        later = replace(kept, gangs=tuple(g for g in kept.gangs if g.name != "r3"))
+        (reserved,) = facts_after(run_cycle(later)).policy.reservations
+        assert reserved.nodes == {"n1": {GPU: 8}}
+
+    def test_of_a_gang_that_could_never_start_is_not_made(self):
+        settled = run_cycle(
+            full_cluster(gang("never", "q", NORMAL, gpus=9, at=0), gang("big", "q", NORMAL, gpus=8, at=1))
+        )
+        assert [each.gang for each in facts_after(settled).policy.reservations] == ["big"]
+
+    def test_ends_when_its_gang_has_started_or_is_gone(self):
+        settled = run_cycle(full_cluster(gang("big", "q", NORMAL, gpus=8, at=0)))
+        kept = facts_after(settled)
+        free = replace(kept, gangs=tuple(g for g in kept.gangs if g.name not in {"r0", "r1"}))
+        started = facts_after(run_cycle(free))
+        assert not started.policy.reservations
+        gone = replace(kept, gangs=tuple(g for g in kept.gangs if g.name != "big"))
+        assert not facts_after(run_cycle(gone)).policy.reservations
+
+    def test_holds_quota_and_not_nodes_while_quota_is_missing(self):
+        """NORMAL work uses the quota of the leaf; the nodes stay open to work of others."""
+        held = replace(gang("r", "q", NORMAL, gpus=4, on="n1"), started=0, time_limit=20 * HOUR)
+        waiting = [gang("big", "q", NORMAL, gpus=8, at=0), gang("later", "q", NORMAL, gpus=1, at=1)]
+        other = gang("other", "p", LOW, gpus=8, at=1)
+        start = facts(
+            [queue("q", 8), queue("p", 0)], [held, *waiting, other], {"n1": 8, "n2": 8},
+            policy=PolicyFacts(now=10 * HOUR, reserve_after=HOUR),
+        )  # fmt: skip
+        settled = run_cycle(start)
+        assert started_in(settled) == {"other"}
+        assert settled.world.policy.latest_start("big").time == 20 * HOUR
+
+
+def started_in(settled):
+    return {step.gang for step in settled.steps if step.action == "start"}
+
+
+class TestBackfill:
+    """One node has 4 GPUs free; the reserved gang of 8 waits until hour 12 for its other half."""
+
+    def start(self, *small, big=NORMAL):
+        return full_cluster(gang("big", "q", big, gpus=8, at=0), *small, on=("n1", None, "n2", "n2"))
+
+    def test_ends_before_the_reservation_by_its_limit(self):
+        fits = replace(gang("fits", "q", NORMAL, gpus=1, at=1), time_limit=HOUR)
+        late = replace(gang("late", "q", NORMAL, gpus=1, at=1), time_limit=HOUR + 1)
+        endless = gang("endless", "q", NORMAL, gpus=1, at=1)
+        assert started_in(run_cycle(self.start(fits, late, endless))) == {"fits"}
+
+    def test_can_be_taken_back(self):
+        assert started_in(run_cycle(self.start(gang("low", "q", LOW, gpus=1, at=1)))) == {"low"}
+
+    def test_never_holds_a_guarantee_behind_low_work(self):
+        assert started_in(run_cycle(self.start(gang("sure", "q", NORMAL, gpus=1, at=1), big=LOW))) == {"sure"}
+
+    def test_uses_what_the_reservation_leaves_free(self):
+        small = full_cluster(
+            gang("big", "q", NORMAL, gpus=6, at=0), gang("two", "q", NORMAL, gpus=2, at=1), on=("n1", None, "n2", "n2")
+        )
+        assert started_in(run_cycle(small)) == set()
+        free = full_cluster(
+            gang("big", "q", NORMAL, gpus=6, at=0), gang("two", "q", NORMAL, gpus=2, at=1), on=(None, None, "n2", "n2")
+        )
+        assert started_in(run_cycle(free)) == {"big", "two"}
+
+    def test_lets_work_go_first_that_comes_before_it(self):
+        assert started_in(run_cycle(self.start(gang("high", "q", HIGH, gpus=1, at=1)))) == {"high"}
+
+
+class TestAgeing:
+    def test_lets_normal_work_that_is_old_come_before_new_high_work(self):
+        old, new = gang("old", "q", NORMAL, gpus=8, at=0), gang("new", "q", HIGH, gpus=8, at=HOUR)
+        for ageing, first in ((None, "new"), (2 * HOUR, "new"), (HOUR - 1, "old")):
+            start = facts([queue("q", 8)], [old, new], {"n1": 8}, policy=PolicyFacts(now=2 * HOUR, ageing=ageing))
+            assert started_in(run_cycle(start)) == {first}
+
+    def test_leaves_the_order_of_work_that_may_be_preempted(self):
+        old, new = gang("old", "q", LOW, gpus=8, at=0), gang("new", "q", NORMAL, gpus=8, at=10 * HOUR)
+        start = facts([queue("q", 8)], [old, new], {"n1": 8}, policy=PolicyFacts(now=11 * HOUR, ageing=1))
+        assert started_in(run_cycle(start)) == {"new"}
+
+    def test_ends_a_stream_of_high_work(self):
+        jobs = stream(NORMAL, HIGH)
+        start = no_facts([queue("q", 16)], TWO_NODES)
+        assert run_stream(start, jobs, policy=after(HOUR, ageing=4 * HOUR))["big"] <= (2 + 4 + 2) * HOUR
+
+
+def random_stream(seed):
+    """One or two leaves with work inside their quotas, which cover the nodes exactly. Small jobs keep the nodes nearly
+    full for 100 hours, and a few large gangs come in the first third."""
+    pick = random.Random(seed)
+    nodes = [NodeFacts(f"n{i}", {GPU: 8}) for i in range(pick.choice([2, 3, 4]))]
+    whole = 8 * len(nodes)
+    leaves = [("a", whole)] if pick.random() < 0.5 else [("a", whole // 2), ("b", whole - whole // 2)]
+    queues = [QueueFacts(name, None, {GPU: quota}, created=n) for n, (name, quota) in enumerate(leaves)]
+    small, big = pick.choice([(LOW, LOW), (NORMAL, NORMAL), (NORMAL, HIGH), (HIGH, NORMAL)])
+    if small == LOW:
+        leaves = leaves[:1]
+    load, at, jobs, large = pick.uniform(0.9, 1.0), 0.0, [], set()
+
+    def add(name, where, priority, gpus, count, runs):
+        limit = pick.choice([None, runs, LONGEST])
+        expected = pick.choice([None, None, pick.randint(60, LONGEST)])
+        fact = gang(name, where, priority, gpus=gpus, count=count, at=int(at))
+        jobs.append(Job(replace(fact, time_limit=limit, expected_time=expected), runs))
+
+    while at < 100 * HOUR:
+        runs, gpus = pick.randint(600, LONGEST), pick.choice([1, 2, 2, 4])
+        add(f"s{len(jobs)}", pick.choice(leaves)[0], small, gpus, 1, runs)
+        at += pick.expovariate(1) * runs * gpus / whole / load
+    for n in range(pick.choice([1, 1, 2, 3])):
+        name, quota = pick.choice(leaves)
+        at, gpus = pick.uniform(2, 30) * HOUR, 8
+        large.add(f"big{n}")
+        add(f"big{n}", name, big, gpus, quota // gpus, pick.randint(600, LONGEST))
+    return no_facts(queues, nodes), jobs, large
+
+
+LONGEST, RESERVE_AFTER, AGEING = 2 * HOUR, HOUR, 3 * HOUR
+
+
+def longest_wait_of_large(seed, *, policy=True):
+    """The longest wait of a large gang since it headed its leaf and was due a reservation, and the bound: the work that
+    it waits for ends within the longest run, first for its quota and then for its nodes; each other large gang and the
+    head of the other leaf may do the same before."""
+    start, jobs, large = random_stream(seed)
+    given = after(RESERVE_AFTER, ageing=AGEING) if policy else None
+    first = run_stream(start, jobs, policy=given, until=END)
+    worst = 0
+    for fact in (each.fact for each in jobs if each.fact.name in large):
+        before = [
+            first.get(other.fact.name, END)
+            for other in jobs
+            if other.fact.queue == fact.queue and order_in_leaf(other.fact) < order_in_leaf(fact)
+        ]
+        due = max([fact.submitted + RESERVE_AFTER, *(at for at in before if at >= fact.submitted)])
+        worst = max(worst, first.get(fact.name, END) - due)
+    return worst, 2 * LONGEST * (len(large) + 1)
+
+
+END = 200 * HOUR
+
+
+def order_in_leaf(fact):
+    if fact.priority < NORMAL:
+        return (1, fact.submitted, fact.name)
+    return (0, fact.submitted - (AGEING if fact.priority > NORMAL else 0), fact.name)
+
+
+@pytest.mark.parametrize("seed", [2, 14])
+def test_no_gang_of_a_random_stream_waits_longer_than_the_bound(seed):
+    """Without the policy it would."""
+    worst, bound = longest_wait_of_large(seed)
+    assert worst <= bound < longest_wait_of_large(seed, policy=False)[0]
+
+
+def test_a_kept_state_gives_the_steps_of_a_fresh_run_under_a_policy():
+    start, jobs, _large = random_stream(3)
+    run_stream(start, jobs[:150] + jobs[-1:], policy=after(RESERVE_AFTER, ageing=AGEING), compare=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("hundred", range(10))
+def test_no_gang_of_a_thousand_random_streams_waits_longer_than_the_bound(hundred):
+    for seed in range(1000 + 100 * hundred, 1100 + 100 * hundred):
+        worst, bound = longest_wait_of_large(seed)
+        assert worst <= bound, f"seed {seed}"
