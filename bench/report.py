@@ -14,6 +14,7 @@ NOTES = Path(__file__).parent / "notes"
 """Sections written by hand: what was tried, what helped, and what did not."""
 
 RATIO, TAIL, BULK, OVER_SQL, QUERIES = 0.35, 5, 3, 8, 5
+FIRST_VISIT_KB, FIRST_PAINT, POOL_LIST = 250, 4, 0.3
 
 HEAD = """# Performance
 
@@ -40,7 +41,8 @@ to open a node, evict what every lender may lose (a dozen gangs in as many pools
 
 Helped: verdicts on waiting groups kept per leaf; no second run of a phase in an unchanged state; top queues looked into
 when their turn comes; an end of starts when nothing fits any more; fair shares of changed levels only; stops that reach
-nodes and gangs only when a node opens; moves tried only if each task has room elsewhere.
+nodes and gangs only when a node opens; moves tried only if each task has room elsewhere; gangs whose nodes cannot help
+are skipped without a heap (a seventh of the time at 4×).
 From cold, before and after in turn on the same busy machine: 1.9 and
 1.7 s at 1×, 12.4 and 9.7 s at 4×.
 
@@ -223,6 +225,8 @@ def _print_client_start(measured: dict[str, Any]) -> None:
         print(f"| `osmo {name}` | {row['first_seconds']} | {row['again_seconds']} | {row['cpu_seconds']} |")
     starts = {name: row["first_seconds"] for name, row in measured.items()}
     _print_verdict("a first start ≤ 0.5 s", starts, 0.5, most=True)
+    again = {"it took": measured["pool list"]["again_seconds"]}
+    _print_verdict(f"`osmo pool list` ≤ {POOL_LIST} s", again, POOL_LIST, most=True)
 
 
 def _admission_row(pools: str, live: str, clients: str, row: dict[str, Any]) -> str:
@@ -262,6 +266,71 @@ _VERDICTS = {
     "numbers": "every number of every node",
 }
 
+
+def _print_request_cost(measured: dict[str, Any]) -> None:
+    print("\n## What a request costs\n")
+    print(
+        "Processor milliseconds of the web process per request, in-process and without HTTP: 101 pools, 404 nodes,\n"
+        "5,000 workflows, 100 waiting gangs in the queue. `version` touches no table, so it is the floor.\n"
+    )
+    print("| request | ms | statements | ÷ `version` | target ms | |\n|---|---|---|---|---|---|")
+    for name, row in measured.items():
+        verdict = "" if "target_ms" not in row else "met" if row["within_target"] else "**missed**"
+        cells = [f"`{name}`", row["ms"], row["statements"], row["over_version"], row.get("target_ms", "–"), verdict]
+        print("| " + " | ".join(map(str, cells)) + " |")
+
+
+def _print_http_rates(measured: dict[str, Any]) -> None:
+    print("\n## Requests per second\n")
+    print(
+        "Over HTTP, on the machine of the database, the worker and the load, with the same installation and its\n"
+        "scheduler at work; the median of three rounds.\n"
+    )
+    print("| request | 1 client /s | p50 ms | 8 clients /s | p50 ms | p99 ms | of `version` | target /s | |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name, rows in measured.items():
+        one, eight = rows["1"], rows["8"]
+        verdict = "" if "target_per_second" not in eight else "met" if eight["within_target"] else "**missed**"
+        cells = [
+            f"`{name}`", one["per_second"], one["p50_ms"], eight["per_second"], eight["p50_ms"], eight["p99_ms"],
+            eight["of_version"], eight.get("target_per_second", "–"), verdict,
+        ]  # fmt: skip
+        print("| " + " | ".join(map(str, cells)) + " |")
+
+
+def _print_first_visit(measured: dict[str, Any]) -> None:
+    print("\n## The first visit\n")
+    print("`python -m bench first_visit`: Chromium with an empty cache, 400 kbit/s and 400 ms of latency.\n")
+    print("| page | kB over the wire | first paint s | again kB | again s |\n|---|---|---|---|---|")
+    for name, row in measured.items():
+        first, again = row["first"], row["again"]
+        cells = [name, first["kilobytes"], first["paint_seconds"], again["kilobytes"], again["paint_seconds"]]
+        print("| " + " | ".join(map(str, cells)) + " |")
+    sizes = {name: row["first"]["kilobytes"] for name, row in measured.items()}
+    _print_verdict(f"first visit ≤ {FIRST_VISIT_KB} kB", sizes, FIRST_VISIT_KB, most=True)
+    paints = {name: row["first"]["paint_seconds"] for name, row in measured.items()}
+    _print_verdict(f"first paint ≤ {FIRST_PAINT} s", paints, FIRST_PAINT, most=True)
+    print("\nBefore, the home page loaded 1,430 kB and was painted after 17 s.")
+
+
+def _print_pages(measured: dict[str, Any]) -> None:
+    print("\n## Pages of a large installation\n")
+    print(
+        "`python -m bench pages`: 1,000 pools of 20 subpools, 500 nodes, 100,000 workflows of which 2,000 wait. The\n"
+        "time in the web process to the last byte, for a platform admin and for a researcher with two pools; the\n"
+        "median of five.\n"
+    )
+    print("| page | admin ms | statements | kB | researcher ms | statements | kB |\n|---|---|---|---|---|---|---|")
+    for name, row in measured["admin"].items():
+        cells = [name]
+        for each in (row, measured["rita"].get(name)):
+            cells += ["–"] * 3 if each is None else [str(each[key]) for key in ("ms", "statements", "kB")]
+        print("| " + " | ".join(cells) + " |")
+    over = ", ".join(measured["over"])
+    verdict = f"**missed** by {over}" if over else "met"
+    print(f"\nTarget each page ≤ {measured['target_ms']} ms: {verdict}.")
+
+
 SECTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "engine": _print_engine,
     "live_reconcile": _print_live_reconcile,
@@ -271,6 +340,10 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "webhooks": _print_webhooks,
     "gpu_quota": _print_gpu_quota,
     "client_start": _print_client_start,
+    "request_cost": _print_request_cost,
+    "http_rates": _print_http_rates,
+    "first_visit": _print_first_visit,
+    "pages": _print_pages,
 }
 
 

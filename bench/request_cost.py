@@ -22,6 +22,7 @@ from django.db import connection
 from bench import fill
 from bench.installation import Installation
 from bench.pgbench import workflow_file
+from bench.statements import counted_statements
 
 POOLS, NODES, ENDED, WAITING = 101, 404, 5_000, 100
 ROUNDS, REQUESTS, WARM_UP = 3, 150, 20
@@ -48,10 +49,12 @@ class CostRequest:
 
 def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Every row: median processor milliseconds, statements, its ratio to `version`, and its target."""
+    from osmo_admin.serving.collector import set_collector_for_requests
     from osmo_admin.wsgi import application
 
     token = installation.login()
     name, mark = fill_installation()
+    set_collector_for_requests()  # as in the web process
     rows: dict[str, Any] = {}
     for row, request in make_requests(name, mark).items():
         call = _Caller(application, token, request)
@@ -84,16 +87,9 @@ class _Caller:
         return (time.process_time() - begin) * 1000 / count
 
     def statements(self) -> int:
-        count = 0
-
-        def counting(execute: Callable[..., Any], *arguments: Any) -> Any:
-            nonlocal count
-            count += 1
-            return execute(*arguments)
-
-        with connection.execute_wrapper(counting):
+        with counted_statements() as count:
             self._send(self._environ())
-        return count
+        return count()
 
     def _environ(self) -> dict[str, Any]:
         self._number += 1
