@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.contrib.admin.apps import AdminConfig
 
 
@@ -12,6 +13,11 @@ class OsmoAdminConfig(AppConfig):
 
     def ready(self) -> None:
         from osmo_admin import celery, checks, heartbeat  # noqa: F401  (load the Celery app, register checks)
+
+        if settings.OSMO.traces_url:
+            from osmo_admin.tracing import start_tracing
+
+            start_tracing(settings.OSMO.traces_url, settings.OSMO.traces_share)
 
 
 class OsmoAdminSiteConfig(AdminConfig):

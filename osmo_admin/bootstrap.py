@@ -43,9 +43,11 @@ def prepare_database(*, demo: bool, password: str | None) -> dict[str, bool]:
             skip_password_rules=not settings.OSMO.secure,
         )
     if first and demo:
+        from osmo_admin.database_roles import as_owner_if_known
         from scheduling.services.demo import seed_demo
 
-        seed_demo()
+        with as_owner_if_known():  # it invents history, which the role at run time may not write
+            seed_demo()
     return {"admin_created": first, "demo": first and demo}
 
 

@@ -15,7 +15,10 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.checks import Warning as Caution
 from django.core.exceptions import ImproperlyConfigured
 
-from osmo_admin.env import RUNTIME_FILE, Env
+from osmo_admin.directory_checks import check_directories
+from osmo_admin.env import RUNTIME_FILE, Env, PasswordLogin
+from osmo_admin.provider_env import setting_prefix
+from pools.domain.sign_on import OpenIdProvider, SyncMode
 
 INSECURE_KEY_PREFIX = "insecure-"
 SHORTEST_KEY = 32
@@ -170,19 +173,68 @@ def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
     return messages
 
 
+@register(Tags.security)
+def check_sign_on(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+    """Whom an identity provider lets in depends on how it is reached, and on the roles of its groups."""
+    env: Env = settings.OSMO
+    messages: list[CheckMessage] = []
+    for provider in env.sign_on_providers:
+        prefix, parts = setting_prefix(provider), urlsplit(provider.issuer)
+        is_local = f"[{parts.hostname}]" in LOOPBACK or parts.hostname in LOOPBACK
+        is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_local and not env.secure)
+        if isinstance(provider, OpenIdProvider) and not is_safe:
+            messages.append(
+                Error(
+                    f"{prefix}ISSUER must be an https:// address (got {provider.issuer!r}): a forger on the way "
+                    "could log in under any name.",
+                    hint="http:// is for a provider on this machine, without OSMO_SECURE.",
+                    id="osmo.E012",
+                )
+            )
+        if provider.sync is SyncMode.FORCE and not provider.roles_by_group and not provider.groups_are_roles:
+            messages.append(
+                Error(
+                    f"{prefix}SYNC is force and no group has a role: each sign-on would remove all roles of its user.",
+                    hint=f"Set {prefix}ROLES (GROUP=ROLE;GROUP=ROLE) or {prefix}GROUPS_ARE_ROLES, or {prefix}SYNC to "
+                    "import or ignore.",
+                    id="osmo.E013",
+                )
+            )
+    if env.password_login is PasswordLogin.ADMINS and not env.sign_on_providers:
+        messages.append(
+            Error(
+                "OSMO_PASSWORD_LOGIN is admins, and neither OSMO_SSO nor OSMO_LDAP names a provider: nobody else "
+                "could log in.",
+                hint="Name a provider, or set OSMO_PASSWORD_LOGIN to all.",
+                id="osmo.E014",
+            )
+        )
+    return messages
+
+
 @register()
 def check_durations(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
     """Durations that are valid but make no sense."""
     env: Env = settings.OSMO
+    found: list[CheckMessage] = []
+    if 0 < env.audit_retention_days <= env.usage_retention_days:
+        found.append(
+            Caution(
+                f"OSMO_AUDIT_RETENTION_DAYS is {env.audit_retention_days}, and the record of use of the last "
+                f"{env.usage_retention_days} days follows from the audit trail: so many days are kept.",
+                hint="Set it above OSMO_USAGE_RETENTION_DAYS, or to 0 to keep the trail for ever.",
+                id="osmo.W015",
+            )
+        )
     if env.lock_timeout_ms > MAX_LOCK_WAIT_MS:
-        return [
+        found.append(
             Caution(
                 f"OSMO_LOCK_TIMEOUT_MS is {env.lock_timeout_ms}: clients time out before the lock does.",
                 hint=f"Stay at or below {MAX_LOCK_WAIT_MS}.",
                 id="osmo.W006",
             )
-        ]
-    return []
+        )
+    return found
 
 
 @register(Tags.security)
@@ -209,6 +261,8 @@ def refuse_unsafe_settings() -> None:
         *check_dev_login(None),
         *check_debug(None),
         *check_addresses(None),
+        *check_sign_on(None),
+        *check_directories(None),
         *check_private_files(None),
     ]
     errors = [message for message in messages if message.is_serious()]

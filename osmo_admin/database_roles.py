@@ -11,7 +11,7 @@ becomes the owner's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -81,6 +81,11 @@ def connected_as_owner() -> Iterator[None]:
     finally:
         connection.close()
         connection.settings_dict.update(before)
+
+
+def as_owner_if_known() -> AbstractContextManager[None]:
+    """As :func:`connected_as_owner` if the configuration has an owner, else nothing."""
+    return connected_as_owner() if settings.OSMO.owner_database_url else nullcontext()
 
 
 def take_ownership(role: RuntimeRole) -> None:

@@ -14,6 +14,7 @@ from pools.domain.names import split_name
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import Pool
 from pools.selectors import platform_totals, pool_tree
+from pools.services.approvals import count_decidable
 from scheduling.selectors.active_work import count_active_workflows
 from scheduling.selectors.overview import read_overview
 from scheduling.selectors.problems import Problem, ProblemCode
@@ -42,6 +43,7 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         "title": "Home",
         "crumbs": (),
         "overview": overview,
+        "approvals": count_decidable(actor),
         "problems": [_problem_row(actor, each) for each in overview.problems],
         "waiting": overview.waiting[:MAX_WAITING_SHOWN],
         "more_waiting": len(overview.waiting) - MAX_WAITING_SHOWN,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
 from celery.signals import setup_logging
 from django.core.exceptions import SuspiciousOperation
 from django.http.multipartparser import MultiPartParserError
+from django.utils.module_loading import import_string
 from structlog.typing import EventDict, Processor
 
 _SHARED_PROCESSORS: list[Processor] = [
@@ -30,12 +32,14 @@ def _drop_client_error_trace(_logger: Any, _name: str, event: EventDict) -> Even
     return event
 
 
-def formatter(style: str) -> logging.Formatter:
-    """The formatter of `LOGGING`; it also routes the loggers of structlog to the same handlers."""
+def formatter(style: str, more_processors: Sequence[str] = ()) -> logging.Formatter:
+    """The formatter of `LOGGING`; it also routes the loggers of structlog to the same handlers. `more_processors` are
+    the dotted names of processors of each line."""
+    shared = [*_SHARED_PROCESSORS, *map(import_string, more_processors)]
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
-            *_SHARED_PROCESSORS,
+            *shared,
             structlog.processors.StackInfoRenderer(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
@@ -48,7 +52,7 @@ def formatter(style: str) -> logging.Formatter:
         else [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
     )
     return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[*_SHARED_PROCESSORS, structlog.stdlib.ExtraAdder()],
+        foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
         processors=[_drop_client_error_trace, structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
     )
 

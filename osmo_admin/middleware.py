@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django_structlog.middlewares import RequestMiddleware
 
 from osmo_admin.client_address import client_address
-from pools.domain.page_addresses import is_preview_address
+from pools.domain.page_addresses import is_preview_address, is_sign_on_address
 from pools.transactions import one_snapshot, request_id
 
 
@@ -60,7 +60,7 @@ READS_WITHOUT_SNAPSHOT: Mapping[str, str] = {
 class SnapshotMiddleware:
     """Answer each read (GET, HEAD) from one snapshot of the database, login and page included, so that no part of an
     answer contradicts another part. A preview is a dry run, which takes a snapshot and a transaction that is rolled
-    back.
+    back; the return from an identity provider, which is a GET, writes the account and the session.
 
     The snapshot ends before the answer is sent, so a slow client keeps nothing open; an answer that is read from the
     database while it is sent (the event stream) takes a snapshot for each part. Sessions are saved outside
@@ -72,7 +72,12 @@ class SnapshotMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         path = request.path_info
-        if request.method not in {"GET", "HEAD"} or path in READS_WITHOUT_SNAPSHOT or is_preview_address(path):
+        if (
+            request.method not in {"GET", "HEAD"}
+            or path in READS_WITHOUT_SNAPSHOT
+            or is_preview_address(path)
+            or is_sign_on_address(path)
+        ):
             return self.get_response(request)
         with one_snapshot():
             return self.get_response(request)

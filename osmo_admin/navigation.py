@@ -28,13 +28,19 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
                 ("Submit", "upload_file", "admin:scheduling_workflow_submit", _may_submit(actor)),
                 ("Nodes", "memory", "admin:pools_node_changelist", True),
                 ("Usage", "bar_chart", "admin:scheduling_usageprogress_changelist", True),
+                ("Replay", "replay", "admin:scheduling_historyreplay_changelist", _may_replay(actor)),
                 ("Scheduler events", "timeline", "admin:scheduling_decision_changelist", True),
+                ("Approvals", "check_circle", "admin:pools_approvalrequest_changelist", True),
                 ("Audit log", "history", "admin:pools_auditentry_changelist", True),
             ],
         ),
         (
             "You",
-            [("Access tokens", "key", "admin:pools_accesstoken_changelist", True)],
+            [
+                ("Saved views", "bookmark", "admin:pools_savedview_changelist", True),
+                ("Notices", "notifications", "admin:pools_noticetarget_changelist", True),
+                ("Access tokens", "key", "admin:pools_accesstoken_changelist", True),
+            ],
         ),
         (
             "Administration",
@@ -66,3 +72,7 @@ def _menu_item(title: str, icon: str, address: str, *, path: str) -> dict[str, A
 
 def _may_submit(actor: Actor) -> bool:
     return actor.is_admin or bool(actor.pools_with(Permission.POOL_SUBMIT))
+
+
+def _may_replay(actor: Actor) -> bool:
+    return actor.can_read_all or bool(actor.pools_with(Permission.POOL_PARTITION))

@@ -8,6 +8,7 @@ from typing import Any
 
 from drf_spectacular.openapi import AutoSchema as SpectacularSchema
 
+from pools.api.approvals import APPROVAL, REQUEST_APPROVAL
 from pools.api.schema import (
     BOOLEAN,
     DRY_RUN,
@@ -41,7 +42,7 @@ ERROR_DESCRIPTIONS = {
 }
 CHANGING_METHODS = {"POST", "PUT", "PATCH", "DELETE"}
 COMPONENTS = {
-    "schemas": {"Error": ERROR, "DryRun": DRY_RUN_ANSWER},
+    "schemas": {"Error": ERROR, "DryRun": DRY_RUN_ANSWER, "Approval": APPROVAL},
     "responses": {
         str(status): {
             "description": description,
@@ -179,14 +180,18 @@ def _responses(documented: OperationDescription, method: str, path: str) -> dict
         answer = {"anyOf": [answer, {"$ref": "#/components/schemas/DryRun"}]}
     contents = {documented.media_type: answer, **dict.fromkeys(documented.text_types, TEXT)}
     good = {
-        "description": HTTPStatus.OK.phrase,
+        "description": HTTPStatus(documented.status).phrase,
         "content": {media_type: {"schema": schema} for media_type, schema in contents.items()},
     }
     refusals = {
         str(status): {"$ref": f"#/components/responses/{status}"}
         for status in statuses - set(documented.excluded_statuses)
     }
-    return {"200": good, **dict(sorted(refusals.items()))}
+    requested = {}
+    if REQUEST_APPROVAL in documented.query_parameters:
+        content = {"application/json": {"schema": {"$ref": "#/components/schemas/Approval"}}}
+        requested = {"202": {"description": "The request for the approval of a second person.", "content": content}}
+    return {str(documented.status): good, **requested, **dict(sorted(refusals.items()))}
 
 
 def complete(result: dict[str, Any], **_: Any) -> dict[str, Any]:

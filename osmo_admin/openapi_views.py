@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
 from drf_spectacular.views import SpectacularSwaggerSplitView
+
+from scheduling.configuration.schema import SCHEMA
 
 _RENDERERS: dict[str, Any] = {"yaml": OpenApiYamlRenderer, "json": OpenApiJsonRenderer}
 
@@ -29,6 +31,12 @@ def render_openapi(kind: str) -> bytes:
     document = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     content: bytes = _RENDERERS[kind]().render(document, renderer_context={})
     return content
+
+
+@require_safe
+def configuration_schema(request: HttpRequest) -> HttpResponse:
+    """The JSON schema of files of the configuration, for editors; without a login, as the OpenAPI file."""
+    return JsonResponse(SCHEMA, content_type="application/schema+json", json_dumps_params={"indent": 2})
 
 
 class OpenApiPage(SpectacularSwaggerSplitView):

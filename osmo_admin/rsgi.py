@@ -1,6 +1,5 @@
 """What granian serves: `application` in the web server, `webhooks` in the server that clusters call."""
 
-import gc
 import resource
 
 from osmo_admin.wsgi import application as wsgi_application  # sets up Django, which the other modules need
@@ -10,6 +9,7 @@ from django.conf import settings
 
 from osmo_admin.ops.process_commands import CONNECTIONS, OTHER_FILES, WEB_THREADS, WEBHOOK_THREADS
 from osmo_admin.serving.bodies import RequestBodies
+from osmo_admin.serving.collector import set_collector_for_requests
 from osmo_admin.serving.server import Server
 
 # Bodies in memory at a time, in bodies of the largest size.
@@ -41,4 +41,4 @@ application = Server(
 webhooks = Server(
     wsgi_application, threads=WEBHOOK_THREADS, bodies=_make_bodies(), only_paths=("/webhooks/", "/health")
 )
-gc.freeze()  # loaded objects stay, so the garbage collector need not scan them during a request
+set_collector_for_requests()

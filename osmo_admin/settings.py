@@ -100,6 +100,8 @@ MIDDLEWARE = [
     "axes.middleware.AxesMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
+if ENV.traces_url:
+    MIDDLEWARE.insert(0, "osmo_admin.tracing.TracingMiddleware")  # outside: the log line of a request is in its span
 APPEND_SLASH = False  # the paths of the API are exact; a redirect would turn a POST into a GET
 ROOT_URLCONF = "osmo_admin.urls"
 WSGI_APPLICATION = "osmo_admin.wsgi.application"
@@ -169,6 +171,7 @@ WHITENOISE_USE_FINDERS = True  # files that are not built are served from their 
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "django.contrib.auth.backends.ModelBackend",
+    "pools.security.sign_on_backend.SignOnBackend",
 ]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
@@ -229,6 +232,7 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SWAGGER_UI_SETTINGS": {
         "deepLinking": True,
+        "filter": True,  # the page holds only the operations in view, so the browser's own search misses most
         "validatorUrl": None,
     },  # the default requests a badge from another host
     "SERVE_INCLUDE_SCHEMA": False,
@@ -247,6 +251,7 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]  # no pickles
 CELERY_RESULT_BACKEND = None  # results are stored in the database by the tasks themselves
 CELERY_TASK_IGNORE_RESULT = True
+CELERY_RESULT_EXPIRES = None  # else beat adds a job that deletes results, of which there are none
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
@@ -303,10 +308,21 @@ UNFOLD = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"structured": {"()": "osmo_admin.logs.formatter", "style": ENV.log_format}},
+    "formatters": {
+        "structured": {
+            "()": "osmo_admin.logs.formatter",
+            "style": ENV.log_format,
+            "more_processors": ["osmo_admin.tracing.add_trace_ids"] if ENV.traces_url else [],
+        }
+    },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     "loggers": {
+        "apprise": {
+            "handlers": [],
+            "level": "CRITICAL",
+            "propagate": False,
+        },  # its messages contain addresses of people
         "django_structlog": {"level": "INFO"},
         "osmo_admin": {"level": "INFO"},
         "pools": {"level": "INFO"},

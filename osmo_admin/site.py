@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+from django.conf import settings
 from django.contrib.admin import ModelAdmin
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.db.models import Model
@@ -23,9 +24,12 @@ from unfold.sites import UnfoldAdminSite
 
 from osmo_admin import preserved_input
 from osmo_admin.error_responses import STATUS_OF_KIND, retry_after_header, to_domain_error
-from osmo_admin.login import LoginForm
+from osmo_admin.login import LoginForm, login_choices
 from pools.domain.errors import DomainError, ErrorKind, Forbidden
 from pools.transactions import renew_failed_snapshot
+
+if TYPE_CHECKING:
+    from pools.models import User
 
 View = Callable[..., HttpResponse]
 
@@ -95,6 +99,7 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
             "app_path": reverse("admin:login"),
             REDIRECT_FIELD_NAME: request.get_full_path(),
             "signed_out": True,
+            **login_choices(request),
             preserved_input.FIELD_NAME: preserved_input.read_input(request).serialize(),
         }
         return TemplateResponse(request, "admin/login.html", context, status=403)
@@ -110,16 +115,32 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         text = request.POST.get(preserved_input.FIELD_NAME, "")
         typed = preserved_input.parse_input(text) if text else None
         kept = {preserved_input.FIELD_NAME: text, "signed_out": True} if typed else {}
+        kept |= login_choices(request)
         answer: HttpResponse = super().login(request, {**(extra_context or {}), **kept})
         form = getattr(answer, "context_data", {}).get("form")
         if isinstance(form, LoginForm) and form.refusal is not None:
             answer.status_code = STATUS_OF_KIND[form.refusal.kind]
             for name, value in retry_after_header(form.refusal).items():
                 answer.headers[name] = value
+        if isinstance(answer, HttpResponseRedirect) and settings.OSMO.sign_on_providers:
+            from osmo_admin.sign_on import follow_sign_on  # noqa: PLC0415  # as in get_urls
+            from pools.services.users import record_password_login  # noqa: PLC0415  # models, as above
+
+            if not follow_sign_on(request):
+                record_password_login(cast("User", request.user))
         if typed is None or not isinstance(answer, HttpResponseRedirect):
             return answer
         context = {**self.each_context(request), "title": "You are signed in again", "typed": typed}
         return TemplateResponse(request, "osmo/preserved_input.html", {**context, "address": answer.url})
+
+    def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Django's logout; a session that began at an identity provider ends there, too."""
+        from osmo_admin.sign_on import sign_out_address  # noqa: PLC0415  # as in get_urls
+
+        title, address = sign_out_address(request) if request.method == "POST" else ("", "")
+        context = {"provider_title": title, "provider_address": address}
+        answer: HttpResponse = super().logout(request, {**(extra_context or {}), **context})
+        return answer
 
     def refusal_page(self, request: HttpRequest, refusal: DomainError) -> HttpResponse:
         """A page with the message of a refusal, inside the frame of the site if the frame can be rendered."""
@@ -139,10 +160,11 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         return self.refusal_page(request, Forbidden(message))
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
-        from osmo_admin import account  # noqa: PLC0415  # shows forms, which are loaded with the pages
+        from osmo_admin import account, client_login, sign_on  # noqa: PLC0415  # show forms, which are loaded with the pages
 
         search = path("search/", self.admin_view(self.search), name="search")
-        return [*account.account_urls(self), search, *super().get_urls()]
+        own = [*account.account_urls(self), *sign_on.sign_on_urls(self), *client_login.client_login_urls(self)]
+        return [*own, search, *super().get_urls()]
 
     def search(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The page of a search; Unfold's own searches models that are not registered."""

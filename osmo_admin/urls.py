@@ -8,7 +8,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from osmo_admin import error_views, health
 from osmo_admin.metrics import MetricsView
-from osmo_admin.openapi_views import OpenApiPage, openapi_file
+from osmo_admin.openapi_views import OpenApiPage, configuration_schema, openapi_file
 from pools.api.unsupported import UnsupportedConfiguration
 from pools.api.version import client_version
 from scheduling.api import webhook_urls
@@ -19,6 +19,7 @@ urlpatterns = [
     path("metrics", MetricsView.as_view()),
     path("client/version", csrf_exempt(client_version)),
     path("api/schema", openapi_file, name="openapi"),
+    path("api/schema/configuration.json", configuration_schema),
     path("api/docs", OpenApiPage.as_view()),
     path("api/", include("pools.api.urls")),
     path("api/", include("scheduling.api.urls")),

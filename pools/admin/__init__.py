@@ -1,5 +1,16 @@
 """The pages of pools, quotas, users and clusters; importing this package registers them."""
 
-from pools.admin import audit, backends, cohorts, gpu_quota, pools, tokens, users
+from pools.admin import approvals, audit, backends, cohorts, gpu_quota, notices, pools, saved_views, tokens, users
 
-__all__ = ["audit", "backends", "cohorts", "gpu_quota", "pools", "tokens", "users"]
+__all__ = [
+    "approvals",
+    "audit",
+    "backends",
+    "cohorts",
+    "gpu_quota",
+    "notices",
+    "pools",
+    "saved_views",
+    "tokens",
+    "users",
+]

@@ -14,12 +14,18 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP
 from pools.domain.byte_sizes import exact_size_text
 from pools.domain.errors import Conflict, DomainError, Stale
+from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import Backend, KubernetesSettings, Node, Pool
+from pools.models.backend import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
 from pools.permissions import require_platform
 from pools.services.backends import put_backend, read_backend
+from pools.services.ownership import find_owner
 
-MAX_POOLS_SHOWN = 50
+MAX_POOLS_SHOWN = 5
+NEW_BACKEND_VALUES = {
+    "namespace": "default", "auto_end": True, "reserve_after": DEFAULT_RESERVE_AFTER, "ageing": DEFAULT_AGEING,
+}  # fmt: skip
 
 
 class SimulatedBackendForm(forms.ServiceForm):
@@ -32,6 +38,16 @@ class SimulatedBackendForm(forms.ServiceForm):
     offline = forms.checkbox_field("Offline", help_text="Submissions are accepted and wait; running work continues.")
     auto_end = forms.checkbox_field(
         "Work ends automatically", help_text="After its run time. Otherwise its end is reported by hand."
+    )
+    reserve_after = forms.text_field(
+        "Reserve after (seconds)",
+        help_text="After this wait the first gang of a leaf gets a start reservation. Empty: never.",
+        inputmode="numeric",
+    )
+    ageing = forms.text_field(
+        "Ageing (seconds)",
+        help_text="NORMAL work that is so much older comes before HIGH work of its leaf. Empty: never.",
+        inputmode="numeric",
     )
     nodes = forms.code_field(
         "Nodes",
@@ -52,6 +68,8 @@ class SimulatedBackendForm(forms.ServiceForm):
             "description": data["about"],
             "offline": data["offline"],
             "auto_end": data["auto_end"],
+            "reserve_after": _parse_number(data["reserve_after"]) if data["reserve_after"] else None,
+            "ageing": _parse_number(data["ageing"]) if data["ageing"] else None,
             "nodes": [_parse_node_line(line) for line in data["nodes"].splitlines() if line.strip()],
         }
 
@@ -83,6 +101,8 @@ def _existing_backend_form(backend: Backend, request: HttpRequest) -> BackendFor
             "about": backend.description,
             "offline": backend.offline,
             "auto_end": backend.auto_end,
+            "reserve_after": backend.reserve_after,
+            "ageing": backend.ageing,
             "nodes": "\n".join(_format_node_line(node) for node in backend.nodes.order_by("name")),
             "version": backend.version,
         },
@@ -139,6 +159,7 @@ class BackendAdmin(PolicyAdmin):
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         backend = read_backend(actor_of(request), object_id)
+        pools = Pool.objects.filter(backend=backend, archived=False, parent=None).order_by("name")
         return self.render_page(
             request,
             "osmo/backend.html",
@@ -146,16 +167,17 @@ class BackendAdmin(PolicyAdmin):
             crumbs=[("Clusters and nodes", reverse("admin:pools_backend_changelist"))],
             backend=backend,
             nodes=list(backend.nodes.order_by("name")),
-            pools=list(Pool.objects.filter(backend=backend, archived=False).order_by("name")[:MAX_POOLS_SHOWN]),
+            pools=list(pools[:MAX_POOLS_SHOWN]),
+            pool_count=pools.count(),
             cluster=KubernetesSettings.objects.filter(backend=backend).first(),
+            git_owner=find_owner(OwnedKind.BACKEND, backend.name),
+            git_owner_note="Change it in that file; only Offline and a kubeconfig are changed here.",
             may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
         )
 
     def _create(self, request: HttpRequest) -> HttpResponse:
         require_platform(actor_of(request))
-        form = CreateSimulatedBackendForm(
-            forms.submitted_data(request), initial={"namespace": "default", "auto_end": True}
-        )
+        form = CreateSimulatedBackendForm(forms.submitted_data(request), initial=NEW_BACKEND_VALUES)
         return self._create_from(request, form, "Create a simulated cluster", "Create the cluster")
 
     def _connect(self, request: HttpRequest) -> HttpResponse:

@@ -24,8 +24,10 @@ from pools.admin.cohort_forms import (
 from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, ResultT, typed_input
 from pools.admin.effect_tables import changed_fields
 from pools.admin.forms import script_media
+from pools.admin.git_ownership import owned_reason
 from pools.domain.amounts import GPU, NO_LIMIT, UNLIMITED
 from pools.domain.cohort_config import rows_from_stored
+from pools.domain.ownership import OwnedKind
 from pools.domain.quota.forest import cohort_key
 from pools.domain.quota.rules import QuotaRow
 from pools.domain.roles import Actor
@@ -137,6 +139,7 @@ def configure_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -
     change = Change(
         title=f"Configure {cohort.name}",
         button="Save the cohort",
+        unavailable_reason=owned_reason(OwnedKind.COHORT, cohort.name),
         breadcrumbs=_breadcrumbs(cohort),
         form_class=CohortForm,
         initial=_form_values(cohort),
@@ -168,6 +171,7 @@ def delete_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -> H
     change = Change(
         title=f"Delete {cohort.name}",
         button=f"Delete {cohort.name}",
+        unavailable_reason=owned_reason(OwnedKind.COHORT, cohort.name),
         danger=True,
         breadcrumbs=_breadcrumbs(cohort),
         form_class=DeleteCohortForm,

@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from django import forms as django_forms
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
+from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.cohort_changes import configure_cohort_page, create_cohort_page, delete_cohort_page
 from pools.admin.confirm_flow import change_paths
-from pools.admin.forms import script_media
+from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission, is_allowed
 from pools.models import AuditEntry, Cohort
 from pools.selectors import quota_pages
+from pools.services.ownership import find_owner
 
 MAX_ENTRIES_SHOWN = 8
+
+
+class TreeFilterForm(django_forms.Form):
+    """The filter of the tree by name. It does not take the focus, which would open the keyboard of a phone."""
+
+    q = forms.text_field("Name, or a part of it")
 
 
 @admin.register(Cohort)
@@ -38,12 +47,16 @@ class CohortAdmin(PolicyAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor, query = actor_of(request), request.GET
         tree = quota_pages.quota_tree_page(actor, root=query.get("root") or None, key=query.get("resource", ""))
+        name = query.get("q", "").strip().lower()[: forms.MAX_TEXT_LENGTH]
         return self.render_page(
             request,
             "osmo/quota_tree.html",
             title="Quota tree",
-            script=script_media("quota-tree"),
-            tree=tree,
+            script=forms.script_media("quota-tree") + forms.script_media("columns"),
+            tree=tree.matching(name) if name else tree,
+            filter_name=name,
+            filter_form=TreeFilterForm(None, initial={"q": name}),
+            has_nodes=bool(tree.rows),
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
             can_read_all=actor.can_read_all,
         )
@@ -56,6 +69,7 @@ class CohortAdmin(PolicyAdmin):
         page = quota_pages.quota_node_page(actor, kind, name, key=request.GET.get("resource", ""))
         cohort = Cohort.objects.filter(name=name).first() if kind == "cohort" else None
         entries = AuditEntry.objects.visible_to(actor).filter(object=f"{kind}/{name}").order_by("-id")
+        owner = find_owner(OwnedKind(kind), name) if kind in {OwnedKind.COHORT, OwnedKind.POOL} else None
         above = [(each.name, _node_url(each.key, each.name)) for each in page.above]
         return self.render_page(
             request,
@@ -65,7 +79,9 @@ class CohortAdmin(PolicyAdmin):
             page=page,
             cohort=cohort,
             entries=list(entries[:MAX_ENTRIES_SHOWN]),
-            may_write=cohort is not None and is_allowed(actor, Permission.PLATFORM_WRITE),
+            git_owner=owner,
+            git_owner_note="Change it in that file; it is read-only here.",
+            may_write=cohort is not None and owner is None and is_allowed(actor, Permission.PLATFORM_WRITE),
         )
 
 

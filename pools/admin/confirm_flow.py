@@ -18,13 +18,15 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, reverse
 from django.utils.http import urlencode
 
 from pools.admin import forms
-from pools.admin.base import Breadcrumbs, PolicyAdmin
+from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
+from pools.domain.approvals import APPROVAL_NEEDED, ApprovalNeeded
 from pools.domain.errors import BadInput, Busy, Conflict, Stale, Violation
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
+from pools.services.approvals import RequestedChange, request_approval
 
 REASON_HELP = "Optional. Recorded in the audit log beside your name."
 REFUSALS = (BadInput, Conflict, Busy)
@@ -88,7 +90,7 @@ class Change(Generic[ResultT]):
     """One change and the texts of its pages. `unavailable_reason` says why the present state does not allow it; then
     there is no form. `breadcrumbs` are the pages above, the target of the back link last.
     `version` is None for a row that does not exist yet. `execute` gets the valid form and the expected version, which
-    is None in the dry run."""
+    is None in the dry run. `requested` is the same change as a request for the approval of a second person."""
 
     title: str
     button: str
@@ -100,6 +102,7 @@ class Change(Generic[ResultT]):
     version: int | None = None
     preview: Preview[ResultT]
     execute: Callable[[ChangeForm, int | None], ResultT]
+    requested: Callable[[ChangeForm], RequestedChange] | None = None
     success_message: Callable[[ResultT], str]
     success_url: Callable[[ResultT], str]
 
@@ -136,7 +139,9 @@ class ConfirmFlow(Generic[ResultT]):
             return HttpResponseRedirect(f"{self._form_address}?{self._query(form)}")
         if not form.is_valid():
             return self._form_page(form)
-        return self._confirm(form) if step == "confirm" else self._redirect_to_preview(form)
+        return (
+            self._confirm(form, asks=step == "ask") if step in ("confirm", "ask") else self._redirect_to_preview(form)
+        )
 
     @property
     def _form_address(self) -> str:
@@ -163,7 +168,8 @@ class ConfirmFlow(Generic[ResultT]):
         except REFUSALS as refusal:
             form.add_errors(refusal)
             return self._form_page(form)
-        if effect["violations"]:
+        needs = [each["message"] for each in effect["violations"] if each["code"] == APPROVAL_NEEDED]
+        if len(needs) < len(effect["violations"]) or (needs and change.requested is None):
             violations = [Violation(each["path"], each["code"], each["message"]) for each in effect["violations"]]
             form.add_errors(BadInput.of(violations))
             return self._form_page(form)
@@ -175,11 +181,12 @@ class ConfirmFlow(Generic[ResultT]):
             form_address=self._form_address,
             notice=_CHANGED_MEANWHILE if NOTICE in self.request.GET else "",
             effect=effect,
+            approval_needs=needs,
             hidden=sent | {"seen": seen, "version": "" if change.version is None else change.version},
             **preview.effect_context(effect, results[0]),
         )
 
-    def _confirm(self, form: ChangeForm) -> HttpResponse:
+    def _confirm(self, form: ChangeForm, *, asks: bool) -> HttpResponse:
         preview = self.change.preview
         if form.cleaned_data["seen"] != preview.fingerprint(preview.current_state()):
             return self._redirect_to_preview(form, is_repeated=True)
@@ -187,11 +194,25 @@ class ConfirmFlow(Generic[ResultT]):
             result = self.change.execute(form, form.cleaned_data["version"])
         except Stale:
             return self._redirect_to_preview(form, is_repeated=True)
+        except ApprovalNeeded as need:
+            if asks and self.change.requested is not None:
+                return self._ask(form, self.change.requested(form), need)
+            form.add_errors(need)
+            return self._form_page(form)
         except REFUSALS as refusal:
             form.add_errors(refusal)
             return self._form_page(form)
         self.admin.show_success(self.request, " ".join([self.change.success_message(result), *result.warnings]))
         return HttpResponseRedirect(self.change.success_url(result))
+
+    def _ask(self, form: ChangeForm, requested: RequestedChange, need: ApprovalNeeded) -> HttpResponse:
+        try:
+            row = request_approval(actor=actor_of(self.request), requested=requested, need=need)
+        except REFUSALS as refusal:
+            form.add_errors(refusal)
+            return self._form_page(form)
+        self.admin.show_success(self.request, f"Request {row.pk} waits for the approval of a second person.")
+        return HttpResponseRedirect(reverse("admin:pools_approvalrequest_change", args=[row.pk]))
 
     def _render(self, template: str, form: ChangeForm, *, status: int = 200, **context: Any) -> HttpResponse:
         change = self.change

@@ -15,6 +15,7 @@ from pools.admin.paging import paginate
 from pools.domain.errors import Conflict, DomainError, Stale
 from pools.domain.gpu_quota.checks import headroom_for
 from pools.domain.gpu_quota.workers import parse_worker
+from pools.domain.ownership import OwnedKind
 from pools.models import GpuQuota, GpuUsage, Pool
 from pools.permissions import (
     may_allocate,
@@ -36,6 +37,7 @@ from pools.selectors.gpu_usage import (
 )
 from pools.services.gpu_allocations import release
 from pools.services.gpu_quotas import delete_gpu_quota, put_gpu_quota
+from pools.services.ownership import find_owner
 
 LIST_TITLE = "GPU quota"
 _AMOUNT_GROUPS = {
@@ -165,6 +167,7 @@ class GpuQuotaAdmin(PolicyAdmin):
         actor, facts = actor_of(request), self._visible_namespace(request, object_id)
         size = WorkerSizeForm(request.GET)
         released = request.GET.get("released") == "on"
+        owner = find_owner(OwnedKind.GPU_QUOTA, facts.name)
         return self.render_page(
             request,
             "osmo/gpu_quota.html",
@@ -180,7 +183,11 @@ class GpuQuotaAdmin(PolicyAdmin):
             size=size,
             capacity=_free_capacity(facts, size.size()),
             pools=pools_using_namespace(facts.name, Pool.objects.visible_to(actor)),
-            may_write=may_write_gpu_quota(actor) and (facts.quota is None or facts.quota.source == "api"),
+            git_owner=owner,
+            git_owner_note="Change it in that file; it is read-only here.",
+            may_write=may_write_gpu_quota(actor)
+            and owner is None
+            and (facts.quota is None or facts.quota.source == "api"),
             may_release=may_allocate(actor, facts.name),
         )
 

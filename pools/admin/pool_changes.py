@@ -10,15 +10,19 @@ from django.urls import reverse
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, typed_input
+from pools.admin.git_ownership import owned_reason
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
 from pools.domain.amounts import encode_gpus
+from pools.domain.approvals import ApprovalNeeded, ApprovalService
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.errors import DomainError
-from pools.domain.pool_config import editable_body
+from pools.domain.ownership import OwnedKind
+from pools.domain.pool_config import APPROVAL_ABOVE, editable_body
 from pools.domain.roles import Permission
 from pools.models import Backend, Pool, Reservation
 from pools.permissions import get_visible_root, require_permission, require_platform
 from pools.representations.pool import pool_settings_of
+from pools.services.approvals import RequestedChange, request_approval
 from pools.services.pool_configuration import PoolResult
 from pools.services.pools import create_pool, delete_pool, patch_pool, put_pool
 
@@ -61,6 +65,11 @@ class PoolConfigForm(ChangeForm):
         help_text="In its cohort: how much of the idle quota others may use. Empty: all of it.",
         inputmode="numeric",
     )
+    approval_above = forms.text_field(
+        "Approval above (GPUs)",
+        help_text="A change of a quota here by more GPUs needs the approval of a second person. Empty: none does.",
+        inputmode="numeric",
+    )
     about = forms.text_area_field(
         "Description", help_text="What the pool is for; everybody who sees the pool can read it.", rows=2
     )
@@ -95,6 +104,9 @@ def pool_config_from(form: ChangeForm) -> dict[str, Any]:
         "enable_maintenance": data["maintenance"],
         "resources": {"gpu": {key: _parse_number(text) for key, text in typed.items() if text}},
     }
+    if APPROVAL_ABOVE in form.data:
+        text = data[APPROVAL_ABOVE].strip()
+        body[APPROVAL_ABOVE] = _parse_number(text) if text else None
     return body | {"backend": data["backend"]} if "backend" in data else body
 
 
@@ -157,8 +169,18 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
             "expected_version": version,
         }
         if root.archived:
-            return put_pool(**common, body=editable_body(pool_settings_of(root)) | pool_config_from(form))
+            return put_pool(**common, body=restored_body(form))
         return patch_pool(**common, patch=pool_config_from(form))
+
+    def restored_body(form: ChangeForm) -> dict[str, Any]:
+        return editable_body(pool_settings_of(root)) | pool_config_from(form)
+
+    def requested(form: ChangeForm) -> RequestedChange:
+        reason = form.cleaned_data["description"]
+        if root.archived:
+            return RequestedChange(ApprovalService.PUT_POOL, {"name": root.name, "body": restored_body(form)}, reason)
+        arguments = {"name": root.name, "patch": pool_config_from(form)}
+        return RequestedChange(ApprovalService.PATCH_POOL, arguments, reason)
 
     def messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: PoolResult) -> tuple[str, ...]:
         found = list(consequence_messages(nodes))
@@ -173,6 +195,7 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
     change = Change(
         title=f"Bring {root.name} back" if root.archived else f"Configure {root.name}",
         button=f"Bring {root.name} back" if root.archived else "Save the configuration",
+        unavailable_reason=owned_reason(OwnedKind.POOL, root.name),
         breadcrumbs=pool_breadcrumbs(root),
         form_class=PoolConfigForm,
         initial=_form_values(root),
@@ -181,6 +204,7 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
             actor=actor, pool=root, root_name=root.name, changes_configuration=True, messages=messages
         ),
         execute=execute,
+        requested=requested,
         success_message=lambda result: f"The configuration of {result.row.name} was saved.",
         success_url=lambda _: pool_url(root.name),
     )
@@ -196,6 +220,7 @@ def _form_values(root: Pool) -> dict[str, Any]:
         "cohort": root.cohort.name if root.cohort else "",
         "borrowing_limit": root.borrowing_limit,
         "lending_limit": root.lending_limit,
+        APPROVAL_ABOVE: root.config.get(APPROVAL_ABOVE),
         "about": root.description,
         "maintenance": root.enable_maintenance,
     }
@@ -206,6 +231,7 @@ def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Ht
     root = _configurable_root(request, pool)
     form = forms.ServiceForm(forms.submitted_data(request))
     back = reverse("admin:pools_pool_change", args=[root.name])
+    needs_approval = False
     if request.method == "POST":
         version = request.POST.get("version", "")
         try:
@@ -214,6 +240,11 @@ def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Ht
                 name=root.name,
                 expected_version=int(version) if version.isascii() and version.isdigit() else None,
             )
+        except ApprovalNeeded as need:
+            if "ask" in request.POST and (asked := _ask_to_archive(admin, request, root, form, need)):
+                return asked
+            needs_approval = True
+            form.add_errors(need)
         except DomainError as refusal:
             form.add_errors(refusal)
         else:
@@ -225,14 +256,28 @@ def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Ht
         request,
         form,
         title=f"Archive {root.name}",
-        button=f"Archive {root.name}",
+        button="Ask for approval" if needs_approval else f"Archive {root.name}",
         crumbs=[("Pools", reverse("admin:pools_pool_changelist")), (root.name, back)],
         danger=True,
-        extra={"version": root.version},
+        extra={"version": root.version} | ({"ask": "1"} if needs_approval else {}),
         lead=f"{root.name} accepts no more work and leaves the lists; its archived subpools and its history stay, and "
         "it can be brought back. It must have no subpools and no active work. A pool that never had any is deleted for "
         "good.",
     )
+
+
+def _ask_to_archive(
+    admin: PolicyAdmin, request: HttpRequest, root: Pool, form: forms.ServiceForm, need: ApprovalNeeded
+) -> HttpResponse | None:
+    """The redirect to the request, or None after a refusal, which the form shows."""
+    requested = RequestedChange(ApprovalService.DELETE_POOL, {"name": root.name})
+    try:
+        row = request_approval(actor=actor_of(request), requested=requested, need=need)
+    except DomainError as refusal:
+        form.add_errors(refusal)
+        return None
+    admin.show_success(request, f"Request {row.pk} waits for the approval of a second person.")
+    return HttpResponseRedirect(reverse("admin:pools_approvalrequest_change", args=[row.pk]))
 
 
 def _configurable_root(request: HttpRequest, pool: str) -> Pool:

@@ -12,6 +12,7 @@ from django.urls import URLPattern, path, reverse
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import change_paths
 from pools.admin.filters import PoolTreeFilterSet
+from pools.admin.forms import script_media
 from pools.admin.pool_changes import archive_pool_page, configure_pool_page, create_pool_page
 from pools.admin.subpools import (
     create_subpool_page,
@@ -20,6 +21,7 @@ from pools.admin.subpools import (
     resize_subpool_page,
 )
 from pools.domain.names import split_name
+from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, Pool
@@ -29,6 +31,7 @@ from pools.representations.pool_csv import pools_csv
 from pools.selectors import leaf_holders, platform_totals, pool_tree
 from pools.selectors.backend_capacity import oversubscription_warnings, read_capacities
 from pools.selectors.list_order import read_list_order
+from pools.services.ownership import find_owner
 
 MAX_ENTRIES_SHOWN = 8
 
@@ -67,6 +70,7 @@ class PoolAdmin(PolicyAdmin):
             request,
             "osmo/pools.html",
             title="Pools",
+            script=script_media("columns"),
             totals=platform_totals.platform_totals(actor),
             pool_page=pool_tree.pool_trees(filters.qs, page=request.GET.get("page", "1"), order=order.expressions),
             order=order,
@@ -86,6 +90,7 @@ class PoolAdmin(PolicyAdmin):
         (tree,) = pool_tree.pool_trees_of([root])
         draining_rows = [row for row in tree.leaves if row.state == SubpoolState.DELETING or row.bar.draining]
         held = leaf_holders.find_holders([row.name for row in draining_rows])
+        owner = find_owner(OwnedKind.POOL, root.name)
         return self.render_page(
             request,
             "osmo/pool.html",
@@ -97,8 +102,14 @@ class PoolAdmin(PolicyAdmin):
             warnings=oversubscription_warnings(actor, read_capacities([root.backend_id]).values()),
             archived=pool_tree.archived_subpools(root),
             entries=_audit_entries(request, root),
-            may_partition=is_allowed(actor, Permission.POOL_PARTITION, root.name) and not root.archived,
-            may_configure=is_allowed(actor, Permission.POOL_CONFIGURE, root.name),
+            may_partition=is_allowed(actor, Permission.POOL_PARTITION, root.name)
+            and not root.archived
+            and not (owner and owner.subpools),
+            may_configure=is_allowed(actor, Permission.POOL_CONFIGURE, root.name) and owner is None,
+            git_owner=owner,
+            git_owner_note="Change it in that file; the configuration "
+            + ("and the subpools are" if owner and owner.subpools else "is")
+            + " read-only here.",
             may_submit=is_allowed(actor, Permission.POOL_SUBMIT, root.name) and not root.archived,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC
 from typing import Any
 
@@ -10,14 +11,18 @@ from django.http import HttpRequest, HttpResponse
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, typed_input
+from pools.admin.git_ownership import owned_reason
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
 from pools.domain import names
+from pools.domain.approvals import ApprovalService
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.errors import NotFound
+from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
 from pools.permissions import get_visible_root, require_permission
+from pools.services.approvals import RequestedChange
 from pools.services.subpools import SubpoolResult, create_subpool, delete_subpool, resize_subpool
 
 QUOTA_HELP = "Whole GPUs, or a share of the pool such as 25%. Fractions are rounded down."
@@ -77,11 +82,18 @@ def create_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
 
     change = Change(
         title=f"Create a subpool of {root.name}",
+        unavailable_reason=owned_reason(OwnedKind.POOL, root.name, subpools=True),
         button=f"Create {names.canonical_name(root.name, typed_input(request).get('subpool_name', ''))}",
         breadcrumbs=pool_breadcrumbs(root),
         form_class=CreateSubpoolForm,
         preview=PoolTreePreview(actor=actor, pool=root, root_name=root.name),
         execute=execute,
+        requested=lambda form: _requested(
+            ApprovalService.CREATE_SUBPOOL,
+            root,
+            form,
+            {"subpool_name": form.cleaned_data["subpool_name"], "quota": form.cleaned_data["quota"]},
+        ),
         success_message=success_message,
         success_url=lambda _: pool_url(root.name),
     )
@@ -108,7 +120,8 @@ def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
 
     change = Change(
         title=f"Resize {row.name}",
-        unavailable_reason=_unavailable_reason(row, SubpoolState.ACTIVE),
+        unavailable_reason=owned_reason(OwnedKind.POOL, root.name, subpools=True)
+        or _unavailable_reason(row, SubpoolState.ACTIVE),
         button=f"Resize {row.name}",
         breadcrumbs=pool_breadcrumbs(root),
         form_class=ResizeForm,
@@ -121,6 +134,12 @@ def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
             messages=messages,
         ),
         execute=execute,
+        requested=lambda form: _requested(
+            ApprovalService.RESIZE_SUBPOOL,
+            root,
+            form,
+            {"subpool_name": subpool, "quota": form.cleaned_data["quota"], "until": form.cleaned_data["until"]},
+        ),
         success_message=lambda result: " ".join(
             [f"The quota of {result.row.name} is {result.subpool.quota} GPUs now.", *_end_messages(result)]
         ),
@@ -145,7 +164,8 @@ def recreate_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, s
 
     change = Change(
         title=f"Recreate {row.name}",
-        unavailable_reason=_unavailable_reason(row, SubpoolState.ARCHIVED),
+        unavailable_reason=owned_reason(OwnedKind.POOL, root.name, subpools=True)
+        or _unavailable_reason(row, SubpoolState.ARCHIVED),
         button=f"Recreate {row.name}",
         breadcrumbs=pool_breadcrumbs(root),
         form_class=SubpoolQuotaForm,
@@ -157,6 +177,9 @@ def recreate_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, s
             root_name=root.name,
         ),
         execute=execute,
+        requested=lambda form: _requested(
+            ApprovalService.CREATE_SUBPOOL, root, form, {"subpool_name": subpool, "quota": form.cleaned_data["quota"]}
+        ),
         success_message=lambda result: f"{result.row.name} is active again; its quota is {result.subpool.quota} GPUs.",
         success_url=lambda _: pool_url(root.name),
     )
@@ -193,7 +216,8 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
 
     change = Change(
         title=f"Delete {row.name}",
-        unavailable_reason=_unavailable_reason(row, SubpoolState.ACTIVE),
+        unavailable_reason=owned_reason(OwnedKind.POOL, root.name, subpools=True)
+        or _unavailable_reason(row, SubpoolState.ACTIVE),
         button=f"Delete {row.name}",
         danger=True,
         breadcrumbs=pool_breadcrumbs(root),
@@ -207,6 +231,12 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
             remaining_work=remaining_work,
         ),
         execute=execute,
+        requested=lambda form: _requested(
+            ApprovalService.DELETE_SUBPOOL,
+            root,
+            form,
+            {"subpool_name": subpool, "cancel_pending": form.cleaned_data["cancel_pending"]},
+        ),
         success_message=success_message,
         success_url=lambda _: pool_url(root.name),
     )
@@ -248,3 +278,7 @@ def _dividable_root(request: HttpRequest, pool: str) -> Pool:
     root = get_visible_root(actor, pool)
     require_permission(actor, Permission.POOL_PARTITION, pool)
     return root
+
+
+def _requested(service: ApprovalService, root: Pool, form: ChangeForm, arguments: Mapping[str, Any]) -> RequestedChange:
+    return RequestedChange(service, {"parent": root.name, **arguments}, form.cleaned_data["description"])

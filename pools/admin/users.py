@@ -19,8 +19,10 @@ from pools.domain.errors import DomainError, NotFound, Stale
 from pools.domain.roles import PLATFORM_ROLES, Permission, PoolRoleKind, is_allowed, pool_role
 from pools.models import Pool, RoleAssignment, User
 from pools.permissions import require_platform
+from pools.selectors.sign_on import identity_rows, linkable_providers
 from pools.selectors.users import list_accounts
 from pools.services.accounts import set_active, set_roles
+from pools.services.sign_on import unlink
 from pools.services.users import create_user, set_password
 
 if TYPE_CHECKING:
@@ -100,6 +102,7 @@ class UserAdmin(PolicyAdmin):
             path("create/", self.protect(self._create_page), name="pools_user_create"),
             path("<str:username>/roles/", protect_user_view(self._roles_page), name="pools_user_roles"),
             path("<str:username>/password/", protect_user_view(self._password_page), name="pools_user_password"),
+            path("<str:username>/unlink/<str:provider>/", self.protect(self._unlink_page), name="pools_user_unlink"),
             path("<str:username>/close/", protect_user_view(self._enable_or_disable_page), name="pools_user_close"),
         ]
 
@@ -132,6 +135,8 @@ class UserAdmin(PolicyAdmin):
             is_self=is_self,
             roles=RoleAssignment.objects.filter(user=user).select_related("group").order_by("group__name"),
             tokens=user.tokens.order_by("name"),
+            identities=identity_rows(user),
+            linkable=linkable_providers(user) if is_self else [],
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
         )
 
@@ -219,6 +224,25 @@ class UserAdmin(PolicyAdmin):
         return self._form_page(
             request, form, user, title=title, button=button, lead=lead, danger=not enabling, extra=extra
         )
+
+    def _unlink_page(self, request: HttpRequest, username: str, provider: str) -> HttpResponse:
+        require_platform(actor_of(request))
+        user = _find_user(username)
+        form = forms.ServiceForm(forms.submitted_data(request))
+        if request.method == "POST":
+            try:
+                unlink(actor=actor_of(request), username=username, provider=provider)
+            except DomainError as refusal:
+                form.add_errors(refusal)
+            else:
+                self.show_success(request, f"{username} is no longer linked with {provider}.")
+                return HttpResponseRedirect(_user_url(user))
+        lead = (
+            f"Sessions and client logins of {username} that began at {provider} end. Roles, tokens and work stay; "
+            f"without a password nobody can log in as {username} then."
+        )
+        title = f"Unlink {username} from {provider}"
+        return self._form_page(request, form, user, title=title, button="Unlink the account", lead=lead, danger=True)
 
     def _form_page(self, request: HttpRequest, form: Any, user: User | None = None, **words: Any) -> HttpResponse:
         crumbs = [("Users and roles", reverse("admin:pools_user_changelist"))]

@@ -20,7 +20,7 @@ from pools.domain.quota.node_numbers import NodeNumbers
 from pools.domain.quota.outline import NodeKind, OutlineNode
 from pools.domain.quota.tree import NO_QUOTA
 from pools.domain.roles import Actor
-from pools.selectors.quota_tree import QuotaView, read_quota_view
+from pools.selectors.quota_tree import QuotaView, read_cohort_trees, read_quota_view, read_tree_around
 
 MAX_OPEN_NODES = 60
 """A tree with more nodes is first shown with its pools collapsed."""
@@ -80,6 +80,21 @@ class QuotaTreePage:
     pools_without_cohort: int
     cycles: Sequence[str]
     root: str | None
+
+    def matching(self, text: str) -> QuotaTreePage:
+        """The nodes whose names contain the text, with the nodes above and below them, all expanded."""
+        by_key = {row.node.key: row for row in self.rows}
+        named = {row.node.key for row in self.rows if text in row.node.name}
+        kept = set(named)
+        for row in self.rows:  # parents come before their children
+            if row.parent in named:
+                named.add(row.node.key)
+            if row.node.key in named:
+                above: str | None = row.node.key
+                while above is not None and above in by_key:
+                    kept.add(above)
+                    above = by_key[above].parent
+        return replace(self, rows=[replace(row, is_collapsed=False) for row in self.rows if row.node.key in kept])
 
     @property
     def query(self) -> str:
@@ -146,10 +161,9 @@ def kind_segment_of(key: str) -> str:
 
 def quota_tree_page(actor: Actor, *, root: str | None = None, key: str = "") -> QuotaTreePage:
     """The cohorts that `actor` may see with everything below them. Raises NotFound for an unknown root."""
-    view = read_quota_view(actor, root=root)
+    view, pools_without_cohort = read_cohort_trees(actor) if root is None else (read_quota_view(actor, root=root), 0)
     nodes = [node for node in view.nodes if node.is_in_cohort_tree] if root is None else list(view.nodes)
     chosen = _choose_key(view, key)
-    pools_without_cohort = sum(node.kind is NodeKind.POOL and not node.is_in_cohort_tree for node in view.nodes)
     cycle_texts = {" → ".join(display_name(each) for each in [*cycle, cycle[0]]) for cycle in view.tree.cycles}
     return QuotaTreePage(
         _rows(view, nodes, chosen), chosen, _keys(view), pools_without_cohort, sorted(cycle_texts), root
@@ -201,7 +215,7 @@ def _limit_text(limit: Amount) -> str:
 
 def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = "") -> QuotaNodePage:
     """One node of the tree. Raises NotFound where `actor` may not see it."""
-    view = read_quota_view(actor)
+    view = read_tree_around(actor, kind_segment, name)
     wanted = f"{kind_segment}/{name}"
     node = next((node for node in view.nodes if node.key == wanted), None)
     if node is None:

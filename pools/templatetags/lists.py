@@ -1,6 +1,7 @@
 """Template tags of lists: headings that sort, the number of rows, the list as CSV.
 
     {% load lists %}
+    {% saved_views %}                                          the person's views of this list; one query
     {% list_tools count "workflow" %}                          the number of rows and the link to the CSV file
     <tr>{% sort_header "Submitted" "submitted" %}…</tr>        the context has `order`, a ListOrder
 
@@ -12,11 +13,15 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from pools.domain.saved_views import normalize_query
 from pools.representations.csv_files import FORMAT_PARAMETER
+from pools.representations.saved_views import list_at, view_address
 from pools.selectors.list_order import SORT_PARAMETER, ListOrder
+from pools.selectors.saved_views import list_views
 from pools.templatetags.osmo import query, signed
 
 register = template.Library()
@@ -53,3 +58,21 @@ def list_tools(context: dict[str, Any], count: int, noun: str, plural: str = "")
     """The number of rows that match, and the link to the CSV file."""
     name = noun if count == 1 else plural or f"{noun}s"
     return format_html('<p class="oa-listtools"><span>{} {}</span> {}</p>', signed(count), name, csv_link(context))
+
+
+@register.inclusion_tag("osmo/parts/saved_views.html", takes_context=True)
+def saved_views(context: dict[str, Any]) -> dict[str, Any]:
+    """The person's views of this list, and a link that saves its filters while no view has them. Nothing on pages
+    whose filters cannot be saved."""
+    request = context["request"]
+    page = list_at(request.resolver_match.view_name)
+    if page is None:
+        return {}
+    shown = normalize_query(request.GET.urlencode())
+    views = [
+        {"name": view.name, "address": view_address(view), "is_shown": view.query == shown}
+        for view in list_views(context["actor"], page)
+    ]
+    is_saved = any(view["is_shown"] for view in views)
+    save_address = reverse("admin:pools_savedview_save", args=[page])
+    return {"views": views, "save_address": f"{save_address}?{shown}" if shown and not is_saved else ""}

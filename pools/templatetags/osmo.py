@@ -11,8 +11,8 @@ from django.forms import BoundField, CheckboxInput
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
 from pools.domain import audit_messages
 from pools.domain.amounts import NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text
@@ -161,6 +161,12 @@ def span(length: float | timedelta | None) -> str:
 
 
 @register.filter
+def absolute(value: float) -> float:
+    """A number without its sign."""
+    return abs(value)
+
+
+@register.filter
 def tone(state: str) -> str:
     """The colour of a state's badge; the badge names the state too."""
     return _TONES.get(state) or ("bad" if state.startswith("FAILED") else "off")
@@ -223,6 +229,16 @@ def guaranteed_free(row: PoolTreeRow) -> SafeString | str:
         return "unlimited"
     text = signed(int(row.available))
     return format_html('<span class="oa-negative">{}</span>', text) if row.available < 0 else text
+
+
+@register.filter
+def marked(message: Any) -> SafeString:
+    """A message with what stands between back ticks as code, as a page writes it."""
+    parts = conditional_escape(message).split("`")
+    if len(parts) % 2 == 0:  # a single tick is a tick
+        return mark_safe("`".join(parts))  # noqa: S308  escaped above
+    texts = (f'<code class="oa-mono">{part}</code>' if index % 2 else part for index, part in enumerate(parts))
+    return mark_safe("".join(texts))  # noqa: S308  escaped above
 
 
 @register.filter

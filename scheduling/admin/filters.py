@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from pools.admin.base import actor_of
@@ -13,6 +13,7 @@ from pools.domain.names import REMAINDER_LABEL, SEPARATOR, SHARED_QUEUE
 from pools.models import Pool
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, WorkflowStatus
+from scheduling.selectors.decisions import about_workflow, in_pool
 from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.templatetags.gangs import EVENT_LABELS
 
@@ -68,11 +69,11 @@ class DecisionPageFilterSet(PageFilterSet):
 
     def in_pool(self, rows: Any, name: str, value: str) -> Any:
         """Events in a pool with its subpools, or in one leaf."""
-        return rows.filter(pool__name__in=leaf_names_of(actor_of(self.request), value))
+        return in_pool(actor_of(self.request), rows, value)
 
     def of_workflow(self, rows: Any, name: str, value: str) -> Any:
         """Events of a workflow, and those that it caused."""
-        return rows.filter(Q(workflow__name=value) | Q(for_workflow__name=value))
+        return about_workflow(rows, value)
 
 
 class WholeQueueFilterSet(PageFilterSet):

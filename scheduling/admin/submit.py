@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Q
 from django.forms import FileField, FileInput
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -13,12 +12,18 @@ from django.urls import reverse
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.errors import DomainError, Forbidden, NotFound
-from pools.domain.roles import Actor, Permission
-from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import Pool
+from pools.domain.roles import Actor
 from scheduling.domain.priorities import Priority
+from scheduling.selectors.submission_leaves import submission_leaves
 from scheduling.selectors.workflows import get_visible_workflow
-from scheduling.services.workflows.submission import Submission, check_submission, submit
+from scheduling.services.workflows.start_question import compare_ways_in, forecast_submissions
+from scheduling.services.workflows.submission import (
+    PreparedSubmissions,
+    Submission,
+    check_prepared,
+    prepare_submissions,
+    submit,
+)
 
 MAX_FILE_BYTES = 1024 * 1024
 MAX_POOL_CHOICES = 300  # with more pools than that, the name is typed instead of chosen
@@ -125,9 +130,15 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
     if not form.is_valid():
         return _render(admin, request, _with_uploaded_text(form))
     submission = form.to_submission()
-    operation = submit if request.POST.get("step") == "submit" else check_submission
+    step, pool = request.POST.get("step"), form.cleaned_data["pool"]
+    starts: dict[str, Any] = {}
     try:
-        receipt = operation(actor=actor, pool=form.cleaned_data["pool"], submission=submission)
+        if step == "submit":
+            receipt = submit(actor=actor, pool=pool, submission=submission)
+        else:
+            prepared = prepare_submissions(actor=actor, pool=pool, submissions=[submission])
+            [receipt] = check_prepared(actor=actor, prepared=prepared)
+            starts = _read_starts(actor, prepared, with_ways=step == "ways")
     except DomainError as refusal:
         return _render(
             admin, request, _with_uploaded_text(form), faults=_file_faults(refusal, submission.file), refusal=refusal
@@ -135,16 +146,20 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
     if receipt.workflow is not None:
         admin.show_success(request, f"{receipt.workflow.name} was submitted to {receipt.pool.name}.")
         return HttpResponseRedirect(reverse("admin:scheduling_workflow_change", args=[receipt.workflow.name]))
-    return _render(admin, request, _with_uploaded_text(form), receipt=receipt)
+    return _render(admin, request, _with_uploaded_text(form), receipt=receipt, **starts)
+
+
+def _read_starts(actor: Actor, prepared: PreparedSubmissions, *, with_ways: bool) -> dict[str, Any]:
+    """The start of the work; with `with_ways` also the other ways in."""
+    if not with_ways:
+        return {"start": forecast_submissions(actor, prepared)[0]}
+    ways = compare_ways_in(actor, prepared)
+    return {"start": next((way.start for way in ways if way.code == "as_asked"), None), "ways": ways}
 
 
 def _pool_choices(actor: Actor) -> list[tuple[str, str]]:
     """The pools that this actor may submit to, each before its subpools; at most one more than the list shows."""
-    rows = Pool.objects.visible_to(actor).not_archived().exclude(subpool_state=SubpoolState.DELETING).in_tree_order()
-    if not actor.is_admin:
-        allowed = actor.pools_with(Permission.POOL_SUBMIT)
-        rows = rows.filter(Q(name__in=allowed, parent__isnull=True) | Q(parent__name__in=allowed))
-    names = rows.values_list("name", "subpool_name")[: MAX_POOL_CHOICES + 1]
+    names = submission_leaves(actor).values_list("name", "subpool_name")[: MAX_POOL_CHOICES + 1]
     return [(name, f"{SUBPOOL_PREFIX}{name}" if short else name) for name, short in names]
 
 

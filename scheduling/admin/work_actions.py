@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
@@ -12,9 +12,12 @@ from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.errors import DomainError
 from pools.domain.roles import Actor, Permission, is_allowed
+from pools.services.dry_run import impact_body
+from pools.signals import Impact
 from pools.templatetags.osmo import state_label
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
+from scheduling.selectors.impact import read_cancel_impact
 from scheduling.selectors.workflows import get_visible_workflow
 from scheduling.services.workflows.submission import retry_submission, submit
 from scheduling.services.workflows.user_actions import cancel_workflow, may_cancel
@@ -46,7 +49,8 @@ class ActionResult:
 @dataclass(frozen=True, slots=True)
 class WorkAction:
     """An action on workflows. `obstacle` says why the actor cannot do it to a workflow, empty if it is possible; `run`
-    does it and returns the workflow to look at next, with a message."""
+    does it and returns the workflow to look at next, with a message. `read_impact` says which other work it starts or
+    stops."""
 
     verb: str
     done: str
@@ -56,6 +60,7 @@ class WorkAction:
     address: str
     obstacle: Callable[[Actor, Workflow], str]
     run: Callable[[Actor, Workflow, forms.ServiceForm], tuple[Workflow, str]]
+    read_impact: Callable[[Actor, Collection[Workflow]], Impact | None] | None = None
 
 
 def can_retry(actor: Actor, workflow: Workflow) -> bool:
@@ -105,6 +110,7 @@ CANCEL = WorkAction(
     address="admin:scheduling_workflow_cancel",
     obstacle=_cancel_obstacle,
     run=_cancel,
+    read_impact=read_cancel_impact,
 )
 RETRY = WorkAction(
     verb="Retry",
@@ -135,6 +141,8 @@ def action_page(admin: PolicyAdmin, request: HttpRequest, action: WorkAction) ->
         return _answer(admin, request, action, rows, form, back)
     is_single = len(rows) == 1
     obstacles = [(row, action.obstacle(actor, row)) for row in rows]
+    possible = [row for row, obstacle in obstacles if not obstacle]
+    effect = action.read_impact(actor, possible) if action.read_impact is not None and possible else None
     return admin.render_page(
         request,
         "osmo/work_action.html",
@@ -143,7 +151,8 @@ def action_page(admin: PolicyAdmin, request: HttpRequest, action: WorkAction) ->
         action=action,
         form=form,
         rows=obstacles,
-        is_possible=any(not obstacle for _, obstacle in obstacles),
+        is_possible=bool(possible),
+        effect=None if effect is None else impact_body([effect]),
         filters=filters,
         back=_page_of(rows[0]) if is_single else back,
     )

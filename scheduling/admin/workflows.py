@@ -10,6 +10,7 @@ from django.contrib import admin
 from django.db.models import Expression, F
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
+from django.utils import timezone
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
@@ -17,7 +18,7 @@ from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.domain.errors import DomainError
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import AuditEntry
+from pools.models import AuditEntry, Backend
 from pools.permissions import require_permission
 from pools.representations.csv_files import MAX_CSV_ROWS, csv_response, is_csv_request
 from pools.selectors.list_order import read_list_order
@@ -29,6 +30,7 @@ from scheduling.admin.whole_queue import whole_queue_page
 from scheduling.admin.work_actions import CANCEL, RETRY, action_page, can_cancel, can_retry
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Workflow
+from scheduling.selectors.attempt_bars import read_attempt_chart
 from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.visible_queue import waiting_gangs_of
 from scheduling.selectors.workflow_log import event_log_lines
@@ -115,6 +117,7 @@ class WorkflowAdmin(PolicyAdmin):
             "osmo/workflows.html",
             title="Workflows",
             filters=filters,
+            script=forms.script_media("columns"),
             views=_views(request, actor),
             order=order,
             count=filters.qs.order_by().count(),
@@ -148,13 +151,17 @@ class WorkflowAdmin(PolicyAdmin):
             queue=queue,
             room=_subpools_with_room(actor, workflow, max((each.gpus for each in waiting_gangs.values()), default=0)),
             events=event_log_lines(workflow)[-MAX_EVENTS_SHOWN:],
+            chart=read_attempt_chart(workflow, timezone.now()),
+            script=forms.script_media("output"),
+            is_on_cluster=workflow.root_pool.backend is not None
+            and workflow.root_pool.backend.kind == Backend.Kind.KUBERNETES,
             is_active=status.is_active,
             may_cancel=can_cancel(actor, workflow),
             may_retry=can_retry(actor, workflow),
             may_end=status is WorkflowStatus.RUNNING
             and is_allowed(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
             and workflow.root_pool.backend is not None
-            and workflow.root_pool.backend.kind == "simulated",
+            and workflow.root_pool.backend.kind == Backend.Kind.SIMULATED,
             may_submit=is_allowed(actor, Permission.POOL_SUBMIT, workflow.root_pool.name),
             may_see_pool=is_allowed(actor, Permission.POOL_READ, workflow.root_pool.name),
             entries=list(

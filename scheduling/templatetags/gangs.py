@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from django import template
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from pools.domain.names import SEPARATOR
 from scheduling.domain.gang_tree_rows import GangTreeRow
 from scheduling.selectors.visible_queue import WaitingGang
 
@@ -21,6 +23,7 @@ EVENT_LABELS = {
 }
 """The words of pages for the actions of scheduler events (`Decision.Action`)."""
 
+_NAMES = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)")
 _BAR = '<div class="oa-bar" role="img" aria-label="{}: {} of {} running, {} required">{}</div>'
 _PART = '<span class="oa-part--{}" style="flex-grow:{}"></span>'
 
@@ -47,13 +50,21 @@ def gang_unit(row: GangTreeRow, amount: int) -> str:
 
 
 @register.filter
-def with_pool_name(message: str, gang: WaitingGang) -> str:
-    """A message about a gang with the name of its own leaf in place of the internal name of its queue."""
-    name = gang.pool if SEPARATOR in gang.pool else f"the remainder of {gang.pool}"
-    return message.replace(gang.queue, name)
-
-
-@register.filter
 def event_label(action: str) -> str:
     """The word of pages for the action of a scheduler event."""
     return EVENT_LABELS.get(action, action)
+
+
+@register.filter
+def linked(message: str, gang: WaitingGang) -> SafeString:
+    """A message about a waiting gang, with links from the workflows that hold GPUs and from the nodes."""
+
+    def part(word: str) -> SafeString | str:
+        if word in gang.holders:
+            return format_html('<a href="{}">{}</a>', reverse("admin:scheduling_workflow_change", args=[word]), word)
+        if word in gang.nodes:
+            address = reverse("admin:pools_node_page", args=[gang.backend, word])
+            return format_html('<a href="{}">{}</a>', address, word)
+        return word
+
+    return format_html_join("", "{}", ((part(word),) for word in _NAMES.split(message)))

@@ -12,8 +12,8 @@ from django import template
 from django.utils import timezone
 
 from scheduling.selectors.leaf_names import leaf_names_of
-from scheduling.selectors.usage import UsageKey, read_closed_until
-from scheduling.selectors.usage_charts import PERIODS, chosen_period, question_of_period, read_usage_charts
+from scheduling.selectors.usage import UsageKey, read_closed_until, read_usage
+from scheduling.selectors.usage_charts import PERIODS, chosen_period, question_of_period, usage_charts
 
 register = template.Library()
 PERIOD_PARAMETER = "usage"
@@ -31,7 +31,8 @@ def pool_usage(context: dict[str, Any], pool: str) -> dict[str, Any]:
     period = chosen_period(request.GET.get(PERIOD_PARAMETER), "24h")
     until = read_closed_until() or timezone.now()
     question = question_of_period(period, until, by=UsageKey.SUBPOOL, pools=leaf_names_of(actor, pool))
-    answer, charts = read_usage_charts(actor, question, prefix="pool")
+    answer = read_usage(actor, question)
+    charts = usage_charts(answer, prefix="pool")
     return {"request": request, "pool": pool, "charts": charts, "periods": PERIODS, "period": period, "answer": answer}
 
 

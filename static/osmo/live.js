@@ -1,7 +1,8 @@
 // Parts of a page with `data-live` and an id follow the changes: after an event of /api/events the same page is fetched
 // again and those parts are replaced where they differ. Focus, selection, scroll position, input and folded rows stay.
 // `data-live-about="workflow/a pool/team"` limits the events to objects of these names, or of kinds such as "workflow".
-// Charts and what is marked `data-live-keep` stay as they are.
+// Charts and what is marked `data-live-keep` stay as they are. `data-live-every="2"` asks for a refresh every 2 seconds,
+// for progress that no event announces.
 //
 // All tabs of a browser share one stream: the tab that holds the lock opens it and passes the events on. Without locks
 // (plain HTTP) each visible tab has its own.
@@ -199,7 +200,9 @@
     }
   });
   window.setInterval(() => {
-    if (!document.hidden && !isRunning && Date.now() - lastEnd >= Math.max(WITHOUT_EVENTS, pause)) ask();
-  }, 5000);
+    const asked = parts().map((part) => Number(part.dataset.liveEvery || 0) * 1000).filter(Boolean);
+    const quiet = Math.max(Math.min(WITHOUT_EVENTS, ...asked), pause);
+    if (!document.hidden && !isRunning && Date.now() - lastEnd >= quiet) ask();
+  }, 1000);
   follow();
 })();

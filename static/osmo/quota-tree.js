@@ -1,12 +1,31 @@
-// The quota tree: children of a node are collapsed and expanded. Without this script the whole tree is shown.
+// The quota tree: children of a node are collapsed and expanded, and stay so on the next visit. Without this script the
+// whole tree is shown.
 "use strict";
 
 (function () {
-  const table = document.querySelector("[data-tree]");
-  if (!table) return;
-  const rows = Array.from(table.querySelectorAll("tr[data-node]"));
-  const byNode = new Map(rows.map((row) => [row.dataset.node, row]));
-  const folds = new Map();
+  const KEPT = "osmo-folds"; // node -> whether the person left it open
+  let rows = [];
+  let byNode = new Map();
+  let folds = new Map();
+
+  function read() {
+    try {
+      return JSON.parse(window.localStorage.getItem(KEPT)) || {};
+    } catch {
+      return {}; // the browser keeps nothing for this site
+    }
+  }
+
+  const kept = read();
+
+  function keep(row, open) {
+    kept[row.dataset.node] = open;
+    try {
+      window.localStorage.setItem(KEPT, JSON.stringify(kept));
+    } catch {
+      // the next visit begins as the first one
+    }
+  }
 
   function isOpen(row) {
     const fold = folds.get(row);
@@ -22,8 +41,13 @@
   }
 
   function set(row, open) {
-    const fold = folds.get(row);
-    if (fold) fold.setAttribute("aria-expanded", String(open));
+    folds.get(row)?.setAttribute("aria-expanded", String(open));
+  }
+
+  function turn(row, open) {
+    set(row, open);
+    keep(row, open);
+    draw();
   }
 
   function move(from, step) {
@@ -32,37 +56,53 @@
     if (next) folds.get(next).focus();
   }
 
-  for (const row of rows) {
-    const fold = row.querySelector(".oa-fold");
-    if (!fold) continue;
-    folds.set(row, fold);
-    fold.hidden = false;
-    set(row, !("closed" in row.dataset));
-    fold.addEventListener("click", () => {
-      set(row, !isOpen(row));
-      draw();
-    });
-    fold.addEventListener("keydown", (event) => {
-      if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
-        set(row, event.key === "ArrowRight");
-        draw();
-      } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-        move(row, event.key === "ArrowDown" ? 1 : -1);
-      } else {
-        return;
-      }
-      event.preventDefault();
-    });
+  // The rows of the table as it is now; a refresh of the page may have brought others.
+  function gather() {
+    const isFiltered = new URLSearchParams(window.location.search).get("q");
+    const isNarrow = window.matchMedia("(max-width: 760px)").matches;
+    rows = Array.from(document.querySelectorAll("[data-tree] tr[data-node]"));
+    byNode = new Map(rows.map((row) => [row.dataset.node, row]));
+    folds = new Map();
+    for (const row of rows) {
+      const fold = row.querySelector(".oa-fold");
+      if (!fold) continue;
+      folds.set(row, fold);
+      fold.hidden = false;
+      const isPool = row.dataset.node.startsWith("pool/");
+      set(row, isFiltered ? true : (kept[row.dataset.node] ?? !("closed" in row.dataset || (isNarrow && isPool))));
+    }
   }
-  for (const button of document.querySelectorAll("[data-tree-all]")) {
-    button.hidden = false;
-    button.addEventListener("click", () => {
-      for (const row of rows) set(row, button.dataset.treeAll === "open");
-      draw();
-    });
-  }
+
+  gather();
+  if (!rows.length) return;
   // An address that names a node expands the path to it.
   let target = byNode.get(decodeURIComponent(window.location.hash.slice(1)));
   while (target && (target = byNode.get(target.dataset.parent))) set(target, true);
   draw();
+
+  document.addEventListener("click", (event) => {
+    const fold = event.target.closest(".oa-fold");
+    const row = fold?.closest("tr");
+    if (row && folds.has(row)) turn(row, !isOpen(row));
+    const all = event.target.closest("[data-tree-all]");
+    if (!all) return;
+    for (const each of folds.keys()) {
+      set(each, all.dataset.treeAll === "open");
+      keep(each, all.dataset.treeAll === "open");
+    }
+    draw();
+  });
+  document.addEventListener("keydown", (event) => {
+    const row = event.target.closest(".oa-fold")?.closest("tr");
+    if (!row || !folds.has(row)) return;
+    if (event.key === "ArrowRight" || event.key === "ArrowLeft") turn(row, event.key === "ArrowRight");
+    else if (event.key === "ArrowDown" || event.key === "ArrowUp") move(row, event.key === "ArrowDown" ? 1 : -1);
+    else return;
+    event.preventDefault();
+  });
+  document.addEventListener("osmo:refreshed", () => {
+    gather();
+    draw();
+  });
+  for (const button of document.querySelectorAll("[data-tree-all]")) button.hidden = false;
 })();

@@ -1,4 +1,4 @@
-"""Fixtures: a pool in use, and people who sign in with a password."""
+"""Fixtures: a pool in use, and people who are signed in. `Tab.login` signs in by the form, with a password."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def signed_in(new_tab: Callable[..., object], scene: PoolScene) -> Callable[...,
 
     def enter(username: str, **options: object) -> object:
         tab = new_tab(**options)
-        tab.login(username, scene.password)
+        tab.take_session(scene.stack.sign_in(username))
         return tab
 
     return enter

@@ -70,7 +70,7 @@ class PoolScene:
             from scheduling.services.simulated.reconcile import reconcile_backend
 
             reconcile_backend(Backend.objects.get(name=self.pool).pk, lock_timeout=10)
-        self.stack.wait_until(lambda: self._are_running(names), what=f"{names} run")
+        self.stack.wait_until(lambda: self.are_running(names), what=f"{names} run")
         return names
 
     def submit_workflow(self, leaf: str, *, gpus: int, priority: str = "NORMAL") -> str:
@@ -96,6 +96,7 @@ class PoolScene:
         (row,) = self.stack.query("SELECT subpool_state, last_quota FROM pools_pool WHERE name = %s", leaf)
         return row["subpool_state"], row["last_quota"]
 
-    def _are_running(self, names: list[str]) -> bool:
+    def are_running(self, names: list[str]) -> bool:
+        """Whether all of these workflows run."""
         rows = self.stack.query("SELECT status FROM scheduling_workflow WHERE name = ANY(%s)", names)
         return len(rows) == len(names) and all(row["status"] == "RUNNING" for row in rows)

@@ -10,6 +10,7 @@ import yaml
 
 from scheduling.kube.resource_kinds import QUEUE
 from tests.browser.pool_scene import PoolScene
+from tests.support.browser import expect, expect_text
 from tests.support.kube_server import KubeServer, create_namespace
 
 pytestmark = [pytest.mark.browser, pytest.mark.k8s, pytest.mark.timeout(600)]
@@ -26,11 +27,11 @@ def test_a_cluster_from_its_kubeconfig_to_a_reverted_edit(
     page.get_by_label("Namespace").fill(namespace)
     page.get_by_label("Kubeconfig", exact=True).fill("not: a kubeconfig")
     page.get_by_role("button", name="Connect the cluster").click()
-    assert "names no current-context" in page.inner_text("main")
-    assert page.get_by_label("Kubeconfig", exact=True).input_value() == ""
+    expect_text(page.locator("main"), "names no current-context")
+    expect(page.get_by_label("Kubeconfig", exact=True)).to_have_value("")
     page.get_by_label("Kubeconfig", exact=True).fill(yaml.safe_dump(kube_server.kubeconfig_body()))
     page.get_by_role("button", name="Connect the cluster").click()
-    assert kube_server.address in page.inner_text("main")
+    expect_text(page.locator("main"), kube_server.address)
     tab.assert_accessible()
 
     def page_contains(words: str) -> bool:
@@ -47,6 +48,6 @@ def test_a_cluster_from_its_kubeconfig_to_a_reverted_edit(
     tab.assert_accessible()
     assert cluster.get(QUEUE, root)["spec"]["priority"] == 100
     tab.open("/scheduling/queuesync/")
-    assert name in tab.page.inner_text("main")
+    expect_text(tab.page.locator("main"), name)
     tab.assert_accessible()
     cluster.close()

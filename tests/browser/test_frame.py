@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.browser.pool_scene import PoolScene
+from tests.support.browser import expect, expect_text
 
 pytestmark = pytest.mark.browser
 
@@ -18,22 +20,22 @@ def test_a_change_by_keyboard_alone(scene: PoolScene, signed_in: Callable[..., A
     scene.create_subpool("a", 30)
     page = signed_in(scene.pool_admin).open(scene.pool_page)
     page.keyboard.press("Tab")
-    assert page.evaluate(FOCUSED) == "Skip to the page"
+    expect(page.get_by_role("link", name="Skip to the page")).to_be_focused()
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "oa-main"
+    expect(page.locator("#oa-main")).to_be_focused()
 
     page.goto(f"{scene.stack.base_url}/pools/pool/{scene.pool}/subpools/create/")
-    assert page.evaluate("document.activeElement.name") == "subpool_name"
+    expect(page.locator("[name=subpool_name]")).to_be_focused()
     page.keyboard.type("a")
     page.keyboard.press("Enter")  # the first button of the form is the preview
     page.wait_for_selector("[role=alert]")
-    assert page.title().startswith("Error: ")
-    assert page.evaluate("document.activeElement.getAttribute('role')") == "alert"
+    expect(page).to_have_title(re.compile("^Error: "))
+    expect(page.get_by_role("alert").first).to_be_focused()
     page.get_by_label("Name").fill("b")
     page.get_by_label("Quota in GPUs").fill("10")
     page.keyboard.press("Enter")
     page.wait_for_selector("#effect-title")
-    assert page.evaluate("document.activeElement.id") == "effect-title"
+    expect(page.locator("#effect-title")).to_be_focused()
     for _ in range(20):
         page.keyboard.press("Tab")
         if page.evaluate(FOCUSED) == f"Create {scene.pool}--b":
@@ -66,26 +68,26 @@ def test_targets_and_exact_times_on_a_phone(scene: PoolScene, signed_in: Callabl
     assert (box["width"], box["height"]) == (24, 24)
     time = page.locator("time[data-age]").first
     time.tap()
-    assert time.inner_text().endswith(" UTC")
+    expect(time).to_have_text(re.compile(" UTC$"))
     time.tap()
-    assert not time.inner_text().endswith(" UTC")
+    expect(time).not_to_have_text(re.compile(" UTC$"))
     page.keyboard.press("t")
-    assert "GMT+9" in time.inner_text()
+    expect_text(time, "GMT+9")
     page.reload()
-    assert "GMT+9" in page.locator("time[data-age]").first.inner_text()
+    expect_text(page.locator("time[data-age]").first, "GMT+9")
 
 
 def test_an_unknown_address_has_the_menu(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     page = signed_in(scene.pool_user).open("/nothing-here/")
-    assert page.get_by_role("navigation", name="Main").get_by_role("link", name="Workflows").is_visible()
-    assert "Not found" in page.inner_text("h1")
+    expect(page.get_by_role("navigation", name="Main").get_by_role("link", name="Workflows")).to_be_visible()
+    expect_text(page.locator("h1"), "Not found")
 
 
 def test_search_filter_and_keys_by_keyboard(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     tab = signed_in(scene.pool_admin)
     page = tab.open("/scheduling/workflow/")
     page.keyboard.press("/")
-    assert page.evaluate("document.activeElement.closest('main') !== null && document.activeElement.name") == "q"
+    expect(page.locator("main [name=q]")).to_be_focused()
     page.keyboard.press("Control+k")
     page.keyboard.type(scene.pool)
     page.get_by_role("option", name=scene.pool, exact=False).first.wait_for()
@@ -93,6 +95,6 @@ def test_search_filter_and_keys_by_keyboard(scene: PoolScene, signed_in: Callabl
     page.keyboard.press("Enter")
     page.wait_for_url(f"**{scene.pool_page}")
     page.keyboard.press("?")
-    assert page.get_by_role("dialog", name="Keys").is_visible()
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     page.keyboard.press("Escape")
-    assert not page.get_by_role("dialog", name="Keys").is_visible()
+    expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()

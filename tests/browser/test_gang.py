@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.browser.pool_scene import PoolScene
+from tests.support.browser import expect, expect_text
 from tests.unit.specs.test_manifest import INFERENCE
 
 pytestmark = pytest.mark.browser
@@ -33,10 +34,10 @@ def test_a_gang_is_submitted_shown_as_a_tree_and_ended(scene: PoolScene, signed_
     page = tab.open(f"/scheduling/workflow/submit/?pool={scene.pool}")
     page.get_by_label("Workflow or PodGroup").fill(text.replace("minSubGroup: 3", "minSubGroup: 5"))
     page.get_by_role("button", name="Submit", exact=True).click()
-    assert "Line 7, spec.minSubGroup" in page.inner_text("main")
+    expect_text(page.locator("main"), "Line 7, spec.minSubGroup")
     page.get_by_label("Workflow or PodGroup").fill(text)
     page.get_by_role("button", name="Check").click()
-    assert "needs at least 96 GPUs at once" in page.inner_text("main")
+    expect_text(page.locator("main"), "needs at least 96 GPUs at once")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(f"**/{name}-1/change/")
     scene.stack.wait_until(lambda: len(scene.stack.query(RUNNING, name)) == 24, seconds=90, what="three replicas run")
@@ -45,12 +46,10 @@ def test_a_gang_is_submitted_shown_as_a_tree_and_ended(scene: PoolScene, signed_
         tab = signed_in(scene.pool_user, **options)
         page = tab.open(f"/scheduling/workflow/{name}-1/change/")
         tree = page.get_by_role("region", name=f"Tree of gang {name}")
-        assert tree.get_by_role("img", name=f"{name}: 3 of 4 running, 3 required").is_visible()
-        assert tree.get_by_role("img", name="prefill-3: 0 of 8 running, 8 required").is_visible()
-        row = tree.locator("tr", has_text="prefill-3").inner_text()
-        assert "optional" in row
-        assert "optional, not running" in row
-        assert tree.get_by_text("minimum met").count() == 4
+        expect(tree.get_by_role("img", name=f"{name}: 3 of 4 running, 3 required")).to_be_visible()
+        expect(tree.get_by_role("img", name="prefill-3: 0 of 8 running, 8 required")).to_be_visible()
+        expect_text(tree.locator("tr", has_text="prefill-3").first, "optional, not running")
+        expect(tree.get_by_text("minimum met")).to_have_count(4)
         card, pods = page.locator("section", has=tree).bounding_box(), page.get_by_text("Pods (").bounding_box()
         assert card["x"] <= pods["x"]
         assert pods["y"] + pods["height"] <= card["y"] + card["height"] + 1
@@ -60,5 +59,7 @@ def test_a_gang_is_submitted_shown_as_a_tree_and_ended(scene: PoolScene, signed_
 
     scene.end_workflow(f"{name}-1")
     page = tab.open(f"/scheduling/workflow/{name}-1/change/")
-    assert "COMPLETED" in page.inner_text("main")
-    assert page.get_by_role("region", name=f"Tree of gang {name}").get_by_text("optional, not running").count() == 1
+    expect_text(page.locator("main"), "COMPLETED")
+    expect(page.get_by_role("region", name=f"Tree of gang {name}").get_by_text("optional, not running")).to_have_count(
+        1
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.browser.pool_scene import PoolScene
+from tests.support.browser import expect, expect_text
 
 pytestmark = pytest.mark.browser
 
@@ -71,7 +73,7 @@ def test_every_page(
     }
     for name, address in list(pages.items())[: 2 if size == "desk-dark" else None]:
         page = tab.open(address)
-        assert page.title().endswith("OSMO Admin"), address
+        expect(page, address).to_have_title(re.compile("OSMO Admin$"))
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], address
         tab.screenshot(f"{name}-{size}")
         tab.assert_accessible()
@@ -84,8 +86,8 @@ def test_calculating_free_capacity_and_setting_a_cap(
     page.get_by_role("link", name=namespace).click()
     page.get_by_label("TFLOPS requested, per GPU").fill("10")
     page.get_by_role("button", name="Calculate").click()
-    assert "more such worker" in page.get_by_role("status").inner_text()
-    assert page.url.endswith("#capacity-title"), "the answer is visible, on a phone too"
+    expect_text(page.get_by_role("status"), "more such worker")
+    page.wait_for_url("**#capacity-title")  # so the answer is visible, on a phone too
     page.get_by_role("link", name="Edit").click()
     page.get_by_label("Workers", exact=True).fill("-3")
     page.get_by_role("button", name="Save the quota").click()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.browser.pool_scene import PoolScene
+from tests.support.browser import expect, expect_text
 
 pytestmark = pytest.mark.browser
 
@@ -50,21 +52,23 @@ def test_every_main_page(scene: PoolScene, signed_in: Callable[..., Any], colour
         "missing": "/nothing-here/",
     }.items():
         page = tab.open(address)
-        assert page.title().endswith("OSMO Admin"), address
+        expect(page, address).to_have_title(re.compile("OSMO Admin$"))
         assert page.evaluate("document.documentElement.scrollWidth") <= 1440, address
         tab.screenshot(name)
         tab.assert_accessible()
 
 
-def test_a_new_user_with_a_role_and_a_token(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+def test_a_new_user_with_a_role_and_a_token(
+    scene: PoolScene, signed_in: Callable[..., Any], new_tab: Callable[..., Any]
+) -> None:
     who = scene.stack.unique_name("new")
     tab = signed_in("admin")
     page = tab.open("/pools/user/create/")
     page.get_by_label("Name").fill(who)
     page.get_by_label("Password").fill("short")
     page.get_by_role("button", name="Create the user").click()
-    assert "too short" in page.inner_text("main")
-    assert page.get_by_label("Name").input_value() == who
+    expect_text(page.locator("main"), "too short")
+    expect(page.get_by_label("Name")).to_have_value(who)
     page.get_by_label("Password").fill(scene.password)
     role = f"osmo-{scene.pool}-user"
     if page.get_by_label(role).count():  # a small installation lists all roles
@@ -73,11 +77,12 @@ def test_a_new_user_with_a_role_and_a_token(scene: PoolScene, signed_in: Callabl
         page.get_by_label("Further roles").fill(f"osmo-{scene.pool}")
         page.locator(f"datalist option[value='{role}']").wait_for(state="attached")
         page.get_by_label("Further roles").fill(role)
-        assert page.get_by_label(role).is_checked()
+        expect(page.get_by_label(role)).to_be_checked()
     page.get_by_role("button", name="Create the user").click()
-    assert f"osmo-{scene.pool}-user" in page.inner_text("main")
+    expect_text(page.locator("main"), f"osmo-{scene.pool}-user")
 
-    theirs = signed_in(who)
+    theirs = new_tab()
+    theirs.login(who, scene.password)
     own = theirs.open("/pools/accesstoken/create/")
     own.get_by_label("Name").fill("laptop")
     own.get_by_role("button", name="Create the token").click()
@@ -86,9 +91,11 @@ def test_a_new_user_with_a_role_and_a_token(scene: PoolScene, signed_in: Callabl
     answer = scene.stack.anonymous_client().post("/api/auth/jwt/access_token", json={"token": secret})
     assert answer.status_code == 200
     own.get_by_role("link", name="Done").click()
+    own.get_by_role("link", name="Revoke laptop").wait_for()
     assert secret not in own.content()
     own.get_by_role("link", name="Revoke laptop").click()
     own.get_by_role("button", name="Revoke the token").click()
+    own.get_by_role("link", name="Revoke laptop").wait_for(state="detached")
     answer = scene.stack.anonymous_client().post("/api/auth/jwt/access_token", json={"token": secret})
     assert answer.status_code == 401
 
@@ -101,27 +108,27 @@ def test_a_pool_from_creation_to_deletion(scene: PoolScene, signed_in: Callable[
     page.get_by_label("Cluster").select_option(scene.pool)
     page.get_by_label("Quota in GPUs").fill("many")
     page.get_by_role("button", name="Preview").click()
-    assert "exists already" in page.inner_text("main")
+    expect_text(page.locator("main"), "exists already")
     page.get_by_label("Name").fill(name)
     page.get_by_role("button", name="Preview").click()
-    assert "guarantee" in page.inner_text("main")
+    expect_text(page.locator("main"), "guarantee")
     page.get_by_label("Quota in GPUs").fill("64")
     page.get_by_role("button", name="Preview").click()
     tab.screenshot("preview")
     tab.assert_accessible()
     page.get_by_role("button", name=f"Create {name}").click()
-    assert f"Pool {name} was created" in page.inner_text("#page")
+    expect_text(page.locator("#page"), f"Pool {name} was created")
 
     page.get_by_role("link", name="Edit").click()
     page.get_by_label("Quota in GPUs").fill("32")
     page.get_by_label("In maintenance").check()
     page.get_by_role("button", name="Preview").click()
-    assert "Maintenance begins" in page.inner_text("main")
+    expect_text(page.locator("main"), "Maintenance begins")
     page.get_by_role("button", name="Save the configuration").click()
+    expect_text(page.locator("main"), "In maintenance")
     (row,) = scene.stack.query("SELECT guarantee, enable_maintenance FROM pools_pool WHERE name = %s", name)
     assert row == {"guarantee": 32, "enable_maintenance": True}
-    assert "In maintenance" in page.inner_text("main")
 
     page.get_by_role("link", name="Archive").click()
     page.get_by_role("button", name=f"Archive {name}").click()
-    assert f"Pool {name} was deleted" in page.inner_text("#page")
+    expect_text(page.locator("#page"), f"Pool {name} was deleted")

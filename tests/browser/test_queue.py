@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.browser.pool_scene import GPUS, NODES, PoolScene
 from tests.browser.test_gang import VIEWS
+from tests.support.browser import expect, expect_text
 
 pytestmark = pytest.mark.browser
 
@@ -31,23 +33,20 @@ def test_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Calla
     page.locator("#oa-main").get_by_role("link", name="Queue", exact=True).click()
     waiting = page.get_by_role("region", name="Pending gangs")
     row = waiting.get_by_role("row").filter(has_text=busy_pool["late"])
-    assert "quota" in row.inner_text()
-    assert f"{scene.pool}--b" in row.inner_text()
+    expect_text(row, "quota")
+    expect_text(row, f"{scene.pool}--b")
     lending = page.get_by_role("region", name="Quota, borrowed and lent")
-    bar = lending.get_by_role("img").filter(visible=True)
-    labels = [bar.nth(n).get_attribute("aria-label") or "" for n in range(bar.count())]
-    assert any(f"{scene.pool}--a: 30 used of the own quota" in label for label in labels), labels
-    assert busy_pool["owner"] in page.get_by_role("region", name="Running workflows").inner_text()
+    used = re.compile(re.escape(f"{scene.pool}--a: 30 used of the own quota"))
+    expect(lending.get_by_role("img", name=used).filter(visible=True)).to_have_count(1)
+    expect_text(page.get_by_role("region", name="Running workflows"), busy_pool["owner"])
     tab.screenshot(view)
     tab.assert_accessible()
 
     page.get_by_role("link", name="All scheduler events").click()
-    text = page.inner_text("main")
-    assert "Reclaimed" in text
-    assert f"for {busy_pool['owner']}" in text
+    expect_text(page.locator("main"), "Reclaimed", f"for {busy_pool['owner']}")
     page.get_by_label("Event", exact=True).select_option("reclaim")
     page.get_by_role("button", name="Filter").click()
-    assert page.locator(".oa-timeline > li").count() == 1
+    expect(page.locator(".oa-timeline > li")).to_have_count(1)
     tab.screenshot(f"timeline-{view}")
     tab.assert_accessible()
 
@@ -56,12 +55,12 @@ def test_filters_of_the_queue(scene: PoolScene, busy_pool: dict[str, str], signe
     tab = signed_in(scene.pool_user)
     page = tab.open(f"/scheduling/workflow/queue/{scene.pool}/")
     page.get_by_label("Subpool").select_option("a")
-    page.get_by_role("button", name="Filter").click()
-    text = page.get_by_role("region", name="Pending gangs").inner_text()
-    assert busy_pool["late"] not in text
+    with page.expect_navigation():
+        page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_role("region", name="Pending gangs")).not_to_contain_text(busy_pool["late"])
     page.get_by_label("Submitted by").fill("nobody")
     page.get_by_role("button", name="Filter").click()
-    assert "No pending work matches" in page.inner_text("main")
+    expect_text(page.locator("main"), "No pending work matches")
 
 
 def test_the_queue_is_hidden_without_a_role(scene: PoolScene, signed_in: Callable[..., Any]) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.browser.pool_scene import PoolScene
-from tests.support.stack import ADMIN_PASSWORD
+from tests.support.browser import expect, expect_text
 
 pytestmark = pytest.mark.browser
 PHONE = {"viewport": {"width": 390, "height": 844}}
@@ -86,51 +88,45 @@ def tree(scene: PoolScene) -> CohortTreeScene:
 
 
 @pytest.fixture
-def as_admin(new_tab: Callable[..., Any]) -> Callable[..., Any]:
+def as_admin(signed_in: Callable[..., Any]) -> Callable[..., Any]:
     """A tab in which the platform's admin is signed in."""
-
-    def enter(**options: Any) -> Any:
-        tab = new_tab(**options)
-        tab.login("admin", ADMIN_PASSWORD)
-        return tab
-
-    return enter
+    return functools.partial(signed_in, "admin")
 
 
-def row_cells(page: Any, name: str) -> list[str]:
-    row = page.locator(f"tr[data-node$='/{name}']")
-    return [text.strip() for text in row.locator("td.oa-right").all_inner_texts()]
+def row_cells(page: Any, name: str) -> Any:
+    """The cells of a node's numbers."""
+    return page.locator(f"tr[data-node$='/{name}']").locator("td.oa-right")
 
 
 def test_the_numbers_and_their_explanation(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
     tab = as_admin()
     page = tab.open("/")
     page.get_by_role("link", name="Quota tree").click()
-    assert row_cells(page, tree.prod) == ["6", "20", "28", "0", "8", "0", "0", "0", "2", "276"]
-    assert row_cells(page, tree.train)[1] == "16"
+    expect(row_cells(page, tree.prod)).to_have_text(["6", "20", "28", "0", "8", "0", "0", "0", "2", "276"])
+    expect(row_cells(page, tree.train).nth(1)).to_have_text("16")
     tab.assert_accessible()
     page = tab.open(f"/pools/cohort/?root={tree.corp}")
     tab.screenshot("tree")
     tab.assert_accessible()
 
     page.locator(f"tr[data-node='cohort/{tree.corp}'] td[data-label=Pending] a").click()
-    assert page.locator("#pending").inner_text() == f"2: 2 in {tree.prod}"
+    expect(page.locator("#pending")).to_have_text(f"2: 2 in {tree.prod}", use_inner_text=True)
     page.locator("#pending").get_by_role("link", name=tree.prod).click()
     page.locator("#pending").get_by_role("link", name=tree.serve).click()
-    assert page.locator("#pending").get_by_role("link", name="queue").count() == 1
+    expect(page.locator("#pending").get_by_role("link", name="queue")).to_have_count(1)
 
     page = tab.open(f"/pools/cohort/?root={tree.corp}")
     page.locator(f"tr[data-node='cohort/{tree.prod}']").get_by_role("link", name="8", exact=True).click()
     why = page.locator("#borrowed")
-    assert "28 total in use" in " ".join(why.inner_text().split())
-    assert "−20 effective quota" in " ".join(why.inner_text().split())
+    expect_text(why, "28 total in use", "−20 effective quota")
     tab.screenshot("why")
     tab.assert_accessible()
     available = page.locator("#available")
-    assert "decides" in available.inner_text()
+    expect_text(available, "decides")
     available.get_by_role("link", name=tree.corp).click()
-    assert page.url.endswith(f"/pools/cohort/node/cohort/{tree.corp}/#available")
-    assert page.locator("#subtree_quota").inner_text().count("effective quota, capped by the lending limit") == 1
+    page.wait_for_url(f"**/pools/cohort/node/cohort/{tree.corp}/#available")
+    capped = page.locator("#subtree_quota").get_by_text("effective quota, capped by the lending limit")
+    expect(capped).to_have_count(1)
 
 
 def test_folding_with_the_keyboard_and_on_a_phone(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
@@ -139,15 +135,26 @@ def test_folding_with_the_keyboard_and_on_a_phone(tree: CohortTreeScene, as_admi
     tab.screenshot("phone")
     tab.assert_accessible()
     leaf = page.locator(f"tr[data-node='pool/{tree.serve}--_shared']")
-    assert not leaf.is_visible(), "a pool without subpools says all that its only leaf would say"
+    expect(leaf, "a pool without subpools says all that its only leaf would say").to_be_hidden()
     fold = page.get_by_role("button", name=f"Children of {tree.serve}")
     fold.focus()
     page.keyboard.press("Enter")
     leaf.wait_for(state="visible")
     page.keyboard.press("ArrowLeft")
     leaf.wait_for(state="hidden")
+    page.keyboard.press("ArrowRight")
+    leaf.wait_for(state="visible")
+    leaf = tab.open(f"/pools/cohort/?root={tree.corp}").locator(f"tr[data-node='pool/{tree.serve}--_shared']")
+    leaf.wait_for(state="visible")  # as it was left
+    pending, lent = (leaf.locator(f"td[data-label='{label}']") for label in ("Pending", "Lent out"))
+    pending.wait_for(state="visible")
+    expect(lent, "on a phone only the numbers that most people need").to_be_hidden()
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("checkbox", name="Lent out").check()
+    lent.wait_for(state="visible")
+    page.keyboard.press("Escape")
     page.get_by_role("button", name="Collapse all").click()
-    assert page.locator("tr[data-node]:visible").count() == 1
+    expect(page.locator("tr[data-node]:visible")).to_have_count(1)
     page.get_by_role("button", name="Expand all").click()
     leaf.wait_for(state="visible")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
@@ -158,10 +165,10 @@ def test_changing_a_limit(tree: CohortTreeScene, as_admin: Callable[..., Any]) -
     page = tab.open(f"/pools/cohort/node/cohort/{tree.prod}/")
     page.get_by_role("link", name="Edit").click()
     total = page.locator("output[data-subtree]")
-    assert total.inner_text() == "The effective quota will be 20 GPUs: 6 nominal and 14 below."
+    expect(total).to_have_text("The effective quota will be 20 GPUs: 6 nominal and 14 below.")
     page.get_by_label("Nominal quota in GPUs").fill("14")
-    assert "The effective quota will be 28 GPUs" in total.inner_text()
-    assert "repeats the sum of the nodes below" in total.inner_text()
+    expect_text(total, "The effective quota will be 28 GPUs")
+    expect_text(total, "repeats the sum of the nodes below")
     page.get_by_label("Nominal quota in GPUs").fill("8")
     page.get_by_role("button", name="Preview").click()
     (waits,) = tree.pending_workflows()
@@ -175,13 +182,13 @@ def test_changing_a_limit(tree: CohortTreeScene, as_admin: Callable[..., Any]) -
     tab.screenshot("form")
     tab.assert_accessible()
     page.get_by_role("button", name="Preview").click()
-    assert f"{tree.prod} uses 5 GPUs beyond its limits" in page.inner_text("main")
-    assert "0→5" in page.inner_text("main").replace("\n", "")
+    expect_text(page.locator("main"), f"{tree.prod} uses 5 GPUs beyond its limits")
+    expect_text(page.locator("main"), re.compile(r"0\s*→\s*5"))
     tab.screenshot("effect")
     tab.assert_accessible()
     page.get_by_role("button", name="Save the cohort").click()
-    assert f"{tree.prod} uses 5 more of default/gpu than its limits allow" in page.inner_text("main")
-    assert "research needs more" in page.inner_text("main")
+    expect_text(page.locator("main"), f"{tree.prod} uses 5 more of default/gpu than its limits allow")
+    expect_text(page.locator("main"), "research needs more")
     tab.screenshot("debt")
     tab.assert_accessible()
 
@@ -192,9 +199,7 @@ def test_a_cycle_is_refused_in_the_form(tree: CohortTreeScene, as_admin: Callabl
     page.get_by_label("Parent").fill(tree.prod)
     page.get_by_label("Lending limit in GPUs").fill("-1")
     page.get_by_role("button", name="Preview").click()
-    text = page.inner_text("main")
-    assert f"{tree.corp} → {tree.prod} → {tree.corp}" in text
-    assert "it starts at 0" in text
+    expect_text(page.locator("main"), f"{tree.corp} → {tree.prod} → {tree.corp}", "it starts at 0")
     tab.screenshot("refused")
     tab.assert_accessible()
 
@@ -208,18 +213,18 @@ def test_creating_and_deleting_a_cohort(scene: PoolScene, as_admin: Callable[...
     page.get_by_label("Other resources").fill("cpu=100\nh100/gpu=2")
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name=f"Create {name}").click()
-    assert f"Cohort {name} was saved." in page.inner_text("#page")
+    expect_text(page.locator("#page"), f"Cohort {name} was saved.")
     page.get_by_role("link", name="default/cpu", exact=True).click()
     page.get_by_role("link", name="Subtree").click()
     page.get_by_role("link", name="default/cpu", exact=True).click()
     page.locator(f"tr[data-node='cohort/{name}'] td[data-label='Effective quota'] a").click()
-    assert page.url.endswith(f"/node/cohort/{name}/?resource=default%2Fcpu#subtree_quota")
-    assert "100" in page.locator("#nominal").inner_text()
+    page.wait_for_url(re.compile(rf"/node/cohort/{name}/\?resource=default%2Fcpu#subtree_quota$"))
+    expect_text(page.locator("#nominal"), "100")
     tab.assert_accessible()
     page.get_by_role("link", name="Delete").click()
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name=f"Delete {name}").click()
-    assert f"Cohort {name} was deleted." in page.inner_text("#page")
+    expect_text(page.locator("#page"), f"Cohort {name} was deleted.")
 
 
 def test_users_see_their_part(tree: CohortTreeScene, signed_in: Callable[..., Any], scene: PoolScene) -> None:
@@ -231,15 +236,12 @@ def test_users_see_their_part(tree: CohortTreeScene, signed_in: Callable[..., An
         revoke_role(actor=SYSTEM, username=scene.pool_user, role=f"osmo-{scene.pool}-user")
     tab = signed_in(scene.pool_user)
     page = tab.open("/pools/cohort/")
-    seen = [row.get_attribute("data-node") for row in page.locator("tr[data-node]").all()]
-    assert seen == [
-        f"cohort/{tree.corp}",
-        f"cohort/{tree.prod}",
-        f"pool/{tree.batch}",
-        f"pool/{tree.batch}--_shared",
-    ]
+    nodes = [f"cohort/{tree.corp}", f"cohort/{tree.prod}", f"pool/{tree.batch}", f"pool/{tree.batch}--_shared"]
+    rows = page.locator("tr[data-node]")
+    expect(rows).to_have_count(len(nodes))
+    assert [row.get_attribute("data-node") for row in rows.all()] == nodes
     page = tab.open(f"/pools/cohort/node/cohort/{tree.prod}/")
-    assert tree.serve not in page.inner_text("main")
-    assert "of pools that you may not see" in page.inner_text("main")
-    assert tab.open(f"/pools/cohort/node/pool/{tree.serve}/").title().startswith("Not found")
+    expect_text(page.locator("main"), "of pools that you may not see")
+    expect(page.locator("main")).not_to_contain_text(tree.serve)
+    expect(tab.open(f"/pools/cohort/node/pool/{tree.serve}/")).to_have_title(re.compile("^Not found"))
     tab.assert_accessible()

@@ -9,36 +9,37 @@ from typing import Any
 import pytest
 
 from tests.browser.pool_scene import PoolScene
+from tests.support.browser import expect, expect_text
 
 pytestmark = pytest.mark.browser
 PHONE = {"viewport": {"width": 390, "height": 844}}
 
 
-def _cells(page: Any, part: str) -> list[str]:
-    """The cells of one line of the table of a pool's page."""
+def _cells(page: Any, part: str) -> Any:
+    """The cells of one row of the table of a pool's page."""
     row = page.locator("table tr", has=page.locator("th[scope=row]", has_text=re.compile(rf"^\s*{part}(?!\w)"))).first
-    return [text.strip() for text in row.locator("td").all_inner_texts()]
+    return row.locator("td")
 
 
-def test_partition_a_pool(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
-    tab = signed_in(scene.pool_admin)
-    page = tab.page
+def test_partition_a_pool(scene: PoolScene, new_tab: Callable[..., Any]) -> None:
+    tab = new_tab()
+    page = tab.login(scene.pool_admin, scene.password)
     page.get_by_role("link", name=scene.pool, exact=True).click()
     page.get_by_role("link", name="Create a subpool").click()
     page.get_by_label("Name").fill("a")
     page.get_by_label("Quota in GPUs").fill("25%")
     page.get_by_role("button", name="Preview").click()
 
-    assert f"The quota of {scene.pool}--a is 25 GPUs from now on." in page.inner_text("main")
+    expect_text(page.locator("main"), f"The quota of {scene.pool}--a is 25 GPUs from now on.")
     assert scene.stack.query("SELECT 1 FROM pools_pool WHERE name = %s", f"{scene.pool}--a") == []
-    assert "100→75" in page.inner_text("main").replace("\n", "")
+    expect_text(page.locator("main"), re.compile(r"100\s*→\s*75"))
     tab.screenshot("preview")
     tab.assert_accessible()
 
     page.get_by_role("button", name=f"Create {scene.pool}--a").click()
-    assert f"{scene.pool}--a was created; its quota is 25 GPUs." in page.inner_text("#page")
+    expect_text(page.locator("#page"), f"{scene.pool}--a was created; its quota is 25 GPUs.")
     assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 25)
-    assert _cells(page, re.escape("Pool remainder (shared)"))[2] == "75"
+    expect(_cells(page, re.escape("Pool remainder (shared)")).nth(2)).to_have_text("75", use_inner_text=True)
     tab.screenshot("pool")
     tab.assert_accessible()
 
@@ -51,16 +52,15 @@ def test_shrinking_below_the_use(scene: PoolScene, signed_in: Callable[..., Any]
     page.get_by_label(f"New quota of {scene.pool}--a").fill("5")
     page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
 
-    text = page.inner_text("main")
-    assert f"{scene.pool}--a keeps 8 GPUs of HIGH and NORMAL work on a quota of 5: nothing is stopped" in text
-    assert "32→\N{MINUS SIGN}3" in text.replace("\n", "")
+    keeps = f"{scene.pool}--a keeps 8 GPUs of HIGH and NORMAL work on a quota of 5: nothing is stopped"
+    expect_text(page.locator("main"), keeps, re.compile("32\\s*→\\s*\N{MINUS SIGN}3"))
     tab.screenshot("preview")
     page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
 
-    assert _cells(page, "a")[4] == "\N{MINUS SIGN}3"
+    expect(_cells(page, "a").nth(4)).to_have_text("\N{MINUS SIGN}3", use_inner_text=True)
     drains = page.locator("section", has_text=f"{scene.pool}--a is draining to its new quota")
-    assert work in drains.inner_text()
-    assert scene.pool_user in drains.inner_text()
+    expect_text(drains, work)
+    expect_text(drains, scene.pool_user)
     tab.screenshot("draining")
     tab.assert_accessible()
 
@@ -74,22 +74,19 @@ def test_delete_and_drain(scene: PoolScene, signed_in: Callable[..., Any]) -> No
     page.get_by_label("Reason").fill("the project is over")
     page.get_by_role("button", name="Preview").click()
 
-    text = page.inner_text("main")
-    assert f"2 workflows on {scene.pool}--a keep running." in text
-    assert first in text
+    expect_text(page.locator("main"), f"2 workflows on {scene.pool}--a keep running.", first)
     tab.screenshot("preview")
     tab.assert_accessible()
     page.get_by_role("button", name=f"Delete {scene.pool}--a").click()
 
-    assert scene.subpool_state(f"{scene.pool}--a") == ("DELETING", 40)
     drains = page.locator("section", has_text=f"{scene.pool}--a is draining")
-    assert "2 workflows still hold 16 GPUs" in drains.inner_text()
-    assert {first, second} <= set(re.findall(r"work\S+", drains.inner_text()))
+    expect_text(drains, "2 workflows still hold 16 GPUs", first, second)
+    assert scene.subpool_state(f"{scene.pool}--a") == ("DELETING", 40)
     tab.screenshot("draining")
     tab.assert_accessible()
 
     scene.end_workflow(first)
-    assert "1 workflow still holds 8 GPUs" in tab.open(scene.pool_page).inner_text("main")
+    expect_text(tab.open(scene.pool_page).locator("main"), "1 workflow still holds 8 GPUs")
     scene.end_workflow(second)
     scene.stack.wait_until(
         lambda: scene.subpool_state(f"{scene.pool}--a")[0] == "ARCHIVED", what="the subpool is archived"
@@ -98,9 +95,10 @@ def test_delete_and_drain(scene: PoolScene, signed_in: Callable[..., Any]) -> No
     page = tab.open(scene.pool_page)
     page.get_by_text("1 archived subpool").click()
     page.get_by_role("link", name=f"Recreate {scene.pool}--a").click()
-    assert page.get_by_label("Quota in GPUs").input_value() == "40"
+    expect(page.get_by_label("Quota in GPUs")).to_have_value("40")
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name=f"Recreate {scene.pool}--a").click()
+    page.wait_for_url(f"**{scene.pool_page}**")
     assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 40)
 
 
@@ -113,22 +111,20 @@ def test_refused_input_stays_in_the_form(scene: PoolScene, signed_in: Callable[.
     page.get_by_label("Reason").fill("a second group")
     page.get_by_role("button", name="Preview").click()
 
-    text = page.inner_text("main")
-    assert "single hyphens" in text
-    assert "40 are free to give" in text
-    assert page.get_by_label("Name").input_value() == "Not--Allowed"
-    assert page.get_by_label("Quota in GPUs").input_value() == "41"
-    assert page.get_by_label("Reason").input_value() == "a second group"
+    expect_text(page.locator("main"), "single hyphens", "40 are free to give")
+    expect(page.get_by_label("Name")).to_have_value("Not--Allowed")
+    expect(page.get_by_label("Quota in GPUs")).to_have_value("41")
+    expect(page.get_by_label("Reason")).to_have_value("a second group")
     tab.screenshot("refused")
     tab.assert_accessible()
 
     page.get_by_label("Name").fill("b")
     page.get_by_label("Quota in GPUs").fill("40.9")
     page.get_by_role("button", name="Preview").click()
-    assert "40.9 is not whole" in page.inner_text("main")
+    expect_text(page.locator("main"), "40.9 is not whole")
     page.get_by_role("button", name="Change the input").click()
-    assert page.get_by_label("Name").input_value() == "b"
-    assert page.get_by_label("Reason").input_value() == "a second group"
+    expect(page.get_by_label("Name")).to_have_value("b")
+    expect(page.get_by_label("Reason")).to_have_value("a second group")
 
 
 def test_a_change_by_somebody_else_in_the_meantime(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
@@ -137,12 +133,14 @@ def test_a_change_by_somebody_else_in_the_meantime(scene: PoolScene, signed_in: 
     page = tab.open(f"/pools/pool/{scene.pool}/subpools/a/resize/")
     page.get_by_label("Quota in GPUs").fill("50")
     page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name=f"Resize {scene.pool}--a").wait_for()
     scene.create_subpool("b", 20)
     page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
 
-    assert "changed meanwhile" in page.inner_text("main")
+    expect_text(page.locator("main"), "changed meanwhile")
     assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 30)
     page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
+    page.wait_for_url(f"**{scene.pool_page}**")
     assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 50)
 
 
@@ -163,14 +161,13 @@ def test_a_pool_without_a_role_does_not_exist(scene: PoolScene, signed_in: Calla
     for address in addresses:
         answer = tab.page.goto(tab.base_url + address)
         assert answer.status == 404, address
-        assert "no role" in tab.page.inner_text("main")
-    menu = tab.page.get_by_role("navigation", name="Main").inner_text()
-    assert "Users and roles" not in menu
+        expect_text(tab.page.locator("main"), "no role")
+    expect(tab.page.get_by_role("navigation", name="Main")).not_to_contain_text("Users and roles")
     tab.screenshot("foreign")
     tab.assert_accessible()
     own = tab.open(scene.pool_page)
-    assert own.get_by_role("link", name="Create a subpool").is_visible()
-    assert own.get_by_role("link", name="Edit").count() == 0
+    expect(own.get_by_role("link", name="Create a subpool")).to_be_visible()
+    expect(own.get_by_role("link", name="Edit")).to_have_count(0)
 
 
 def test_phone_and_dark(scene: PoolScene, signed_in: Callable[..., Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.browser.pool_scene import WORKFLOW, PoolScene
-from tests.support.browser import Tab
+from tests.support.browser import Tab, expect, expect_text
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.browser
@@ -32,34 +32,31 @@ def test_errors_with_their_lines_then_a_check_then_a_submission(
     tab = signed_in(scene.pool_user)
     page = tab.open(scene.pool_page)
     page.get_by_role("link", name="Submit work").click()
-    assert page.get_by_label("Pool or subpool").input_value() == scene.pool
+    expect(page.get_by_label("Pool or subpool")).to_have_value(scene.pool)
     page.get_by_label("Workflow or PodGroup").fill(BROKEN)
     page.get_by_role("button", name="Submit", exact=True).click()
-    text = page.inner_text("main")
-    assert "Line 4" in text
-    assert "Line 7" in text
-    assert "imagine" in text
-    assert page.get_by_label("Workflow or PodGroup").input_value() == BROKEN
+    expect_text(page.locator("main"), "Line 4", "Line 7", "imagine")
+    expect(page.get_by_label("Workflow or PodGroup")).to_have_value(BROKEN)
     tab.screenshot("faults")
     tab.assert_accessible()
 
     name = scene.stack.unique_name("pasted")
     page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=name, gpus=101))
     page.get_by_role("button", name="Check").click()
-    assert "The largest gang asks for 101 GPUs at once" in page.inner_text("main")
+    expect_text(page.locator("main"), "The largest gang asks for 101 GPUs at once")
 
     uploaded = tmp_path / "work.yaml"
     uploaded.write_text(WORKFLOW.format(name=name, gpus=2))
     page.set_input_files("input[name=upload]", uploaded)
     page.get_by_role("button", name="Check").click()
-    assert "would be accepted" in page.inner_text("main")
-    assert name in page.get_by_label("Workflow or PodGroup").input_value()
+    expect_text(page.locator("main"), "would be accepted")
+    expect(page.get_by_label("Workflow or PodGroup")).to_have_value(re.compile(name))
     assert scene.stack.query("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name) == []
     tab.screenshot("good")
     tab.assert_accessible()
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(rf"/scheduling/workflow/{name}-1/change/"))
-    assert f"{name}-1 was submitted" in page.inner_text("#page")
+    expect_text(page.locator("#page"), f"{name}-1 was submitted")
     tab.screenshot("workflow")
     tab.assert_accessible()
 
@@ -70,10 +67,12 @@ def test_the_reason_for_waiting_and_cancelling_several(scene: PoolScene, signed_
     waiting = scene.submit_workflow(f"{scene.pool}--a", gpus=8)
     tab = signed_in(scene.pool_user)
     page = tab.open(f"/scheduling/workflow/{waiting}/change/")
-    text = page.inner_text("main")
     queue = f"{scene.pool}--a"
-    assert f"It asks for 8 GPUs; the quota of {queue} (10) leaves 2 GPUs: 6 GPUs missing." in text
-    assert f"or end as much HIGH or NORMAL work in {queue} ({running})." in text
+    expect_text(
+        page.locator("main"),
+        f"It asks for 8 GPUs; the quota of {queue} (10) leaves 2 GPUs: 6 GPUs missing.",
+        f"or end as much HIGH or NORMAL work in {queue} ({running}).",
+    )
     tab.screenshot("waiting")
     tab.assert_accessible()
 
@@ -82,12 +81,12 @@ def test_the_reason_for_waiting_and_cancelling_several(scene: PoolScene, signed_
         page.get_by_label(f"Select {name}").check()
     tab.assert_accessible()
     page.get_by_role("button", name="Cancel the selected").click()
-    assert "This cannot be undone" in page.inner_text("main")
+    expect_text(page.locator("main"), "This cannot be undone")
     tab.screenshot("confirm")
     tab.assert_accessible()
     page.get_by_label("Reason").fill("wrong data")
     page.get_by_role("button", name="Cancel these workflows").click()
-    assert "2 of 2 workflows were cancelled" in page.inner_text("#page")
+    expect_text(page.locator("#page"), "2 of 2 workflows were cancelled")
     rows = scene.stack.query("SELECT status FROM scheduling_workflow WHERE name = ANY(%s)", [running, waiting])
     assert [row["status"] for row in rows] == ["FAILED_CANCELED"] * 2
 
@@ -97,19 +96,19 @@ def test_wrong_passwords_until_the_lockout(stack: Stack, new_tab: Callable[..., 
     stack.access_token(who)
     tab = new_tab()
     page = tab.open("/")
-    assert "/login/" in page.url
+    page.wait_for_url("**/login/**")
     tab.assert_accessible()
     tab.screenshot("login")
     for attempt in range(11):
         page.fill("input[name=username]", who)
         page.fill("input[name=password]", f"wrong-{attempt}")
-        page.press("input[name=password]", "Enter")
-        page.wait_for_load_state()
+        with page.expect_navigation():
+            page.press("input[name=password]", "Enter")
         if page.locator("input[name=password]").count() == 0:
             break
-        assert "Wrong name or password" in page.inner_text("main")
-        assert page.input_value("input[name=username]") == who
-    assert "too many failed logins" in page.inner_text("main")
+        expect_text(page.locator("main"), "Wrong name or password")
+        expect(page.locator("input[name=username]")).to_have_value(who)
+    expect_text(page.locator("main"), "too many failed logins")
     tab.screenshot("locked")
     tab.assert_accessible()
 
@@ -120,7 +119,7 @@ def test_logging_out(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     page.locator("nav summary").focus()
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Log out").click()
-    assert "You are logged out" in page.inner_text("main")
+    expect_text(page.locator("main"), "You are logged out")
     tab.assert_accessible()
     tab.open("/")
-    assert "/login/" in page.url
+    page.wait_for_url("**/login/**")

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tests.support.optional_tools import find_chromium
 from tests.support.services import ROOT
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 ARTIFACTS = ROOT / "artifacts"
+PATIENCE = 30_000  # milliseconds; a page is slow on a busy machine
 LOCAL = {"127.0.0.1", "localhost", "[::1]", "::1", ""}
 # Chromium sends requests for updates, suggestions and safe browsing; a test machine may have no internet access.
 QUIET = [
@@ -37,6 +39,27 @@ def launch_chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)
         yield browser
         browser.close()
+
+
+def expect(subject: Any, message: str | None = None) -> Any:
+    """Playwright's assertions, which wait: a click returns before the next page is there and its scripts ran."""
+    from playwright.sync_api import expect as playwright_expect
+
+    playwright_expect.set_options(timeout=PATIENCE)
+    return playwright_expect(subject, message)
+
+
+def expect_text(part: Locator, *texts: str | re.Pattern[str]) -> None:
+    """Each text is read in the part of a page, where it is visible; white space counts as one space."""
+    for text in texts:
+        expect(part).to_contain_text(text, use_inner_text=True)
+
+
+@functools.cache
+def _axe_script() -> str:
+    from axe_playwright_python.sync_playwright import Axe
+
+    return str(Axe().axe_script)
 
 
 class Tab:
@@ -76,6 +99,11 @@ class Tab:
         page.wait_for_url(self.base_url + "/")
         return page
 
+    def take_session(self, cookie: tuple[str, str]) -> None:
+        """Be signed in by the name and value of a session's cookie, see `Stack.sign_in`."""
+        name, value = cookie
+        self.context.add_cookies([{"name": name, "value": value, "url": self.base_url}])
+
     def screenshot(self, name: str) -> Path:
         """Store a screenshot under `artifacts/`."""
         ARTIFACTS.mkdir(exist_ok=True)
@@ -85,8 +113,8 @@ class Tab:
 
     def assert_accessible(self) -> None:
         """Raises AssertionError for each serious or critical finding of axe."""
-        from axe_playwright_python.sync_playwright import Axe
-
-        found = Axe().run(self.page).response["violations"]
+        self.page.evaluate(_axe_script())
+        # Only the violations cross from the browser: a whole answer takes longer than the rules themselves.
+        found = self.page.evaluate("axe.run({resultTypes: ['violations']}).then(found => found.violations)")
         serious = [f"{each['id']}: {each['help']}" for each in found if each["impact"] in {"serious", "critical"}]
         assert not serious, f"axe on {self.page.url}: {serious}"

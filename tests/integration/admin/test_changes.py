@@ -179,13 +179,17 @@ def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
     form = root.get(address).context["form"]
     lines = form["nodes"].value().splitlines()
     assert lines[0] == "n0 8 cpu=128 memory=1Ti storage=4Ti platform=default"
-    typed = {"namespace": "ns", "auto_end": "on", "version": form["version"].value()}
+    assert (form["reserve_after"].value(), form["ageing"].value()) == (3600, 14400)
+    typed = {"namespace": "ns", "auto_end": "on", "version": form["version"].value(), "ageing": "7200"}
+    soon = root.post(address, {**typed, "nodes": "n0 8", "reserve_after": "soon"})
+    assert soon.context["form"].errors["reserve_after"]
     bad = root.post(address, {**typed, "nodes": "n0 eight\nn0 8\nn1 8 colour=red"})
     assert bad.status_code == 400
     assert len(bad.context["form"].errors["nodes"]) >= 3
     assert bad.context["form"]["nodes"].value() == "n0 eight\nn0 8\nn1 8 colour=red"
     assert root.post(address, {**typed, "nodes": "\n".join(lines[:4])}).status_code == 302
     assert Backend.objects.get(name="sim").nodes.count() == 4
+    assert Backend.objects.get(name="sim").reserve_after is None, "empty: never"
     stale = root.post(address, {**typed, "nodes": "n0 8"})
     assert "changed meanwhile" in stale.context["form"].non_field_errors()[0]
     assert "overwrite the other change" in stale.context["form"].non_field_errors()[1]

@@ -123,3 +123,22 @@ def test_the_number_of_queries_does_not_grow_with_the_tree(org: None, as_person:
         put_cohort(actor=SYSTEM, name=f"more{number}", body={"parent": "corp"})
     patch_pool(actor=SYSTEM, name="team-admin", patch={"cohort": "more1"})
     assert queries() == before
+
+
+def test_the_tree_filters_by_name_and_keeps_the_path(org: None, as_person: Callable[[str], Client]) -> None:
+    client = as_person("root")
+    patch_pool(actor=SYSTEM, name="other", patch={"cohort": "corp"})
+    whole = [row.node.key for row in client.get(TREE).context["tree"].rows]
+    found = [row.node.key for row in client.get(TREE, {"q": " OTHER"}).context["tree"].rows]
+    assert "pool/other" in found
+    assert "cohort/corp" in found, "the path to the pool"
+    assert "pool/other--x" in found, "its subpools"
+    assert found == [key for key in whole if key in found]
+    assert len(found) < len(whole)
+    assert "No node of this name" in client.get(TREE, {"q": "nothing-like-this"}).content.decode()
+
+
+def test_the_filter_of_the_tree_leaves_the_focus(as_person: Callable[[str], Client]) -> None:
+    put_cohort(actor=SYSTEM, name="org", body={})
+    page = as_person("root").get("/pools/cohort/").content.decode()
+    assert 'name="q"' in page and "autofocus" not in page

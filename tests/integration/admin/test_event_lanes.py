@@ -27,6 +27,29 @@ def test_each_event_has_a_mark_that_leads_to_its_row(as_person: Callable[[str], 
     assert "hidden-1" not in worker.content.decode()
 
 
+def test_the_api_gives_the_events_of_the_page(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", gpus=8, name="mine")
+    submit_workflow("other--x", gpus=8, username="stranger", name="hidden")
+    run_cycles()
+
+    def events(person: str, query: str = "") -> list[tuple[str, ...]]:
+        page = as_person(person).get(f"/scheduling/decision/?{query}").context["window"].rows
+        answer = as_person(person).get(f"/api/scheduler_events?{query}").json()
+        assert not answer["more_entries"]
+        assert [(row["id"], row["message"], tuple(row["nodes"]), row["gpus"]) for row in answer["events"]] == [
+            (row.pk, row.sentence, row.nodes, row.gpus) for row in page
+        ]
+        return [(row["action"], row["pool"], row["workflow"]) for row in answer["events"]]
+
+    assert set(events("root")) == {("start", "team--a", "mine-1"), ("start", "other--x", "hidden-1")}
+    assert events("worker") == [("start", "team--a", "mine-1")]
+    assert events("root", "pool=other") == events("root", "user=stranger") == [("start", "other--x", "hidden-1")]
+    assert events("root", "workflow=mine-1") == [("start", "team--a", "mine-1")]
+    assert events("root", "action=move") == []
+    first = as_person("root").get("/api/scheduler_events?limit=1").json()
+    assert (len(first["events"]), first["more_entries"]) == (1, True)
+
+
 def test_filters_by_user_and_time(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", gpus=8, name="mine")
     submit_workflow("other--x", gpus=8, username="stranger", name="theirs")

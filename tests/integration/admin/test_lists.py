@@ -62,6 +62,52 @@ def test_the_number_of_queries_does_not_depend_on_the_length(
     assert _queries(root, address) == before <= most
 
 
+PAGES_OF_ALL = (
+    "/",
+    "/pools/cohort/",
+    "/pools/cohort/node/pool/team/",
+    "/scheduling/workflow/first-1/change/",
+    "/scheduling/workflow/queue/",
+    "/scheduling/workflow/queue/team/",
+    "/scheduling/workflow/submit/",
+    "/pools/node/?backend=sim",
+    "/scheduling/usageprogress/",
+    "/scheduling/decision/",
+    "/api/search?q=mo",
+)
+PAGES_OF_THE_PLATFORM = ("/pools/backend/sim/change/", "/pools/user/create/")
+
+
+@pytest.mark.parametrize(
+    ("username", "addresses"), [("root", PAGES_OF_ALL + PAGES_OF_THE_PLATFORM), ("worker", PAGES_OF_ALL)]
+)
+def test_other_pages_ask_as_much_of_a_larger_installation(
+    as_person: Callable[[str], Client], username: str, addresses: tuple[str, ...]
+) -> None:
+    """Pages whose rows are not one list. The second visit counts: the first one after a change fills caches.
+
+    The smaller installation has more waiting work than the home page shows, so the sentence "and N more" is there too.
+    """
+    person = as_person(username)
+
+    def cost() -> dict[str, int]:
+        for address in addresses:
+            person.get(address)
+        return {address: _queries(person, address) for address in addresses}
+
+    def let_wait(count: int, name: str) -> None:
+        for number in range(count):
+            submit_workflow("team--b", gpus=8, username=username, name=f"{name}{number}")
+        run_cycles()
+
+    submit_workflow("team--a", gpus=1, name="first")
+    let_wait(9, "waits")
+    before = cost()
+    _grow()
+    let_wait(6, "waits-too")
+    assert cost() == before
+
+
 def test_the_totals_are_those_of_the_bars(as_person: Callable[[str], Client]) -> None:
     """Two ways to one number: computed in the database, and from the trees."""
     submit_workflow("team--a", gpus=8)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from django.test import Client
 
 from pools.domain.names import REMAINDER_LABEL
+from pools.domain.ownership import GitOwner, OwnedKind
+from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Pool
+from pools.services.cohorts import put_cohort
+from pools.services.ownership import set_owners
 from pools.services.subpools import delete_subpool, resize_subpool
 from tests.integration.admin.conftest import actor_named, confirm_change, run_cycles, submit_workflow
 
@@ -130,3 +135,30 @@ def test_unknown_subpools_and_invalid_addresses_are_404(as_person: Callable[[str
     ):
         assert root.get(address).status_code in {400, 404}, address
     assert root.get("/pools/pool/team--a/change/").headers["Location"] == "/pools/pool/team/change/#a"
+
+
+@pytest.mark.parametrize(
+    ("address", "with_subpools"),
+    [
+        ("/pools/pool/team/configuration/", True),
+        ("/pools/pool/team/configuration/preview/", True),
+        ("/pools/pool/team/subpools/create/", False),
+        ("/pools/pool/team/subpools/a/resize/", False),
+        ("/pools/pool/team/subpools/a/delete/", False),
+        ("/pools/cohort/org/configuration/", True),
+        ("/pools/cohort/org/delete/", True),
+    ],
+)
+def test_a_page_of_an_object_of_git_says_so_and_has_no_form(
+    as_person: Callable[[str], Client], address: str, with_subpools: bool
+) -> None:
+    put_cohort(actor=SYSTEM, name="org", body={})
+    root = as_person("root")
+    kinds = {(OwnedKind.POOL, "team"), (OwnedKind.COHORT, "org")}
+    set_owners({each: GitOwner("git@example.com:gpu", path="all.yaml") for each in kinds})
+    assert (root.get(address).status_code == 409) == with_subpools
+    set_owners({each: GitOwner("git@example.com:gpu", path="all.yaml", subpools=True) for each in kinds})
+    answer = root.get(address)
+    page = answer.content.decode()
+    assert answer.status_code == 409 and "owned by Git (git@example.com:gpu, all.yaml)" in page
+    assert "<textarea" not in page and 'name="quota"' not in page

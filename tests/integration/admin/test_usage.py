@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 
+import pytest
 from django.db import connection
 from django.template import Context, Template
 from django.test import Client, RequestFactory
@@ -65,3 +66,52 @@ def test_the_part_of_a_pool(as_person: SignedIn) -> None:
     assert 'id="pool-states"' in page and 'id="pool-waiting"' in page
     assert '<a class="oa-button oa-button--small" href="?usage=90d#usage" aria-current="true">90 days</a>' in page
     assert "Work that started waited" in page
+
+
+def test_the_page_lists_workflows_with_the_numbers_of_the_api(as_person: SignedIn) -> None:
+    submit_workflow("team--a", gpus=8, name="mine")
+    submit_workflow("other--x", gpus=4, name="hidden", username="stranger")
+    run_cycles()
+    page = as_person("root").get(f"{PAGE}?by=workflow&period=7d")
+    assert {row.key for row in page.context["rows"]} == {"mine-1", "hidden-1"}
+    answer = as_person("root").get("/api/usage?by=workflow&bucket=month").json()
+    assert {row["workflow"] for row in answer["rows"]} == {"mine-1", "hidden-1"}
+    assert '<a href="/scheduling/workflow/mine-1/change/">mine-1</a>' in page.content.decode()
+    assert {row.key for row in as_person("worker").get(f"{PAGE}?by=workflow&period=7d").context["rows"]} == {"mine-1"}
+
+
+def test_workflows_of_a_longer_time_than_they_are_kept_for_are_those_of_30_days(as_person: SignedIn) -> None:
+    page = as_person("root").get(f"{PAGE}?by=workflow&period=90d")
+    assert page.context["period"].name == "30d"
+    assert "at most 31 days" in page.content.decode()
+    assert "at most 31 days" not in text(as_person("root"), f"{PAGE}?by=workflow&period=30d")
+
+
+def test_a_long_table_shows_its_first_rows_and_says_so(as_person: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduling.admin.usage.MAX_ROWS_SHOWN", 1)
+    for number in range(3):
+        submit_workflow("team--a", gpus=1, name=f"job-{number}")
+    run_cycles()
+    page = as_person("root").get(f"{PAGE}?by=workflow&period=7d")
+    assert len(page.context["rows"]) == 1
+    assert "1 of 3" in page.content.decode() and "The CSV file has all of them" in page.content.decode()
+
+
+def test_a_filter_by_user_does_not_hide_who_is_signed_in(as_person: SignedIn) -> None:
+    assert "Signed in as </span>root</span>" in text(as_person("root"), f"{PAGE}?user=worker")
+
+
+def test_the_page_computes_the_open_hour_once(as_person: SignedIn) -> None:
+    submit_workflow("team--a", gpus=8)
+    run_cycles()
+    reader = as_person("root")
+    with CaptureQueriesContext(connection) as queries:
+        text(reader, PAGE)
+    assert sum("leaf_piece AS (" in query["sql"] for query in queries) == 1
+
+
+def test_the_filter_suggests_a_bounded_number_of_pools(as_person: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert '<option value="team--a"></option>' in text(as_person("root"), PAGE)
+    monkeypatch.setattr("scheduling.admin.usage.MAX_POOLS_SUGGESTED", 2)
+    page = text(as_person("root"), PAGE)
+    assert re.findall(r'<option value="([^"]*)"></option>', page) == ["other", "team"]

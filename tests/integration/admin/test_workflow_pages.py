@@ -43,11 +43,24 @@ def test_the_list_has_gpus_reason_and_times_as_the_api_does(as_person: Callable[
     assert (row.gpus, entry["gpus"]) == (8, 8)
     assert row.waiting is not None
     assert row.waiting.reason.message == entry["reason"]["message"]
-    assert row.waiting.queue in entry["reason"]["message"]
-    assert entry["reason"]["message"].replace(row.waiting.queue, row.waiting.pool) in page.content.decode()
+    assert row.waiting.pool in entry["reason"]["message"]
+    assert row.waiting.queue not in entry["reason"]["message"]
+    assert entry["reason"]["message"] in page.content.decode()
     assert page.context["count"] == body["total"] == 4
     assert f'id="workflow-{waiting.name}"' in page.content.decode()
     assert all(row.run_seconds is not None for row in page.context["rows"] if row.waiting is None)
+
+
+def test_the_reason_leads_to_the_holders_and_the_nodes(as_person: Callable[[str], Client]) -> None:
+    for name in ("first", "second", "third", "fourth"):
+        submit_workflow("team--a", gpus=8, name=name)
+    run_cycles()
+    root = as_person("root")
+    (gang,) = root.get("/api/queue").json()["entries"]
+    assert gang["holders"] == ["first-1", "second-1", "third-1"]
+    link = '<a href="/scheduling/workflow/first-1/change/">first-1</a>'
+    for address in (f"{LIST}fourth-1/change/", f"{LIST}queue/", f"{LIST}queue/team/"):
+        assert link in _page(root, address), address
 
 
 def test_own_work_is_one_link_away(as_person: Callable[[str], Client]) -> None:
@@ -198,3 +211,15 @@ def test_the_queue_of_all_pools_as_the_api_has_it(as_person: Callable[[str], Cli
     ):
         rows = root.get("/scheduling/workflow/queue/", query).context["window"].rows
         assert {row.pool for row in rows} == leaves
+
+
+def test_attempts_are_drawn_over_time_and_listed(as_person: Callable[[str], Client]) -> None:
+    work = submit_workflow("team--a", gpus=1, name="drawn")
+    run_cycles()
+    page = as_person("root").get(f"{LIST}{work.name}/change/")
+    (lane,) = page.context["chart"].lanes
+    assert [bar.kind for bar in lane.bars] == ["waiting", "running"]
+    text = page.content.decode()
+    assert "oa-attempt--running" in text
+    assert f'href="/pools/node/on/{work.root_pool.backend.name}/{lane.bars[-1].node}/"' in text
+    assert "data-output" in text

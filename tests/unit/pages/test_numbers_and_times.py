@@ -8,7 +8,7 @@ import pytest
 import time_machine
 
 from pools.domain.quota.usage_bar import UsageBar
-from pools.templatetags.osmo import ago, exact, gpus, signed, span, tone, usage_bar
+from pools.templatetags.osmo import ago, exact, gpus, marked, signed, span, tone, usage_bar
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 
@@ -87,3 +87,16 @@ def test_every_status_has_a_colour() -> None:
         "done",
         "warn",
     ]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Add `resource:` to it.", 'Add <code class="oa-mono">resource:</code> to it.'),
+        ("`<b>` & a", '<code class="oa-mono">&lt;b&gt;</code> &amp; a'),
+        ("one ` tick", "one ` tick"),
+        ("none", "none"),
+    ],
+)
+def test_what_stands_between_back_ticks_is_code(message: str, expected: str) -> None:
+    assert marked(message) == expected

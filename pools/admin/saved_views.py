@@ -1,0 +1,91 @@
+"""Saved views: the person's own, a page that saves the filters of a list, and one that deletes a view."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+
+from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.domain.errors import DomainError
+from pools.domain.saved_views import MAX_NAME_LENGTH, FilteredList
+from pools.models import SavedView
+from pools.representations.saved_views import LIST_TITLES, view_address
+from pools.selectors.saved_views import list_views
+from pools.services.saved_views import delete_view, save_view
+
+
+class SaveViewForm(forms.ServiceForm):
+    """The name of a view. Its list and its filters are in the address."""
+
+    name = forms.text_field("Name", help_text=f"At most {MAX_NAME_LENGTH} characters, such as: my pending work")
+
+
+@admin.register(SavedView)
+class SavedViewAdmin(PolicyAdmin):
+    """Each person sees their own views only."""
+
+    def extra_urls(self) -> list[URLPattern]:
+        return [
+            path("save/<str:page>/", self.protect(self._save), name="pools_savedview_save"),
+            path("delete/<str:page>/<str:name>/", self.protect(self._delete), name="pools_savedview_delete"),
+        ]
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        views = list_views(actor_of(request))
+        return self.render_page(
+            request,
+            "osmo/saved_views.html",
+            title="Saved views",
+            views=[(view, LIST_TITLES[FilteredList(view.page)], view_address(view)) for view in views],
+        )
+
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return HttpResponseRedirect(_list_address())
+
+    def _save(self, request: HttpRequest, page: str) -> HttpResponse:
+        chosen, query = _list_named(page), request.GET.urlencode()
+        form = SaveViewForm(forms.submitted_data(request))
+        if request.method == "POST" and form.is_valid():
+            try:
+                view = save_view(actor=actor_of(request), page=chosen, name=form.cleaned_data["name"], query=query)
+            except DomainError as refusal:
+                form.add_errors(refusal)
+            else:
+                self.show_success(request, f"View {view.name} was saved: it is above the filters of this list.")
+                return HttpResponseRedirect(view_address(view))
+        return self.render_form_page(
+            request,
+            form,
+            title=f"Save a view of {LIST_TITLES[chosen]}",
+            button="Save the view",
+            crumbs=[("Saved views", _list_address())],
+            lead="Only you see this view. A view of the same name is replaced.",
+        )
+
+    def _delete(self, request: HttpRequest, page: str, name: str) -> HttpResponse:
+        chosen = _list_named(page)
+        if request.method == "POST":
+            delete_view(actor=actor_of(request), page=chosen, name=name)
+            self.show_success(request, f"View {name} was deleted.")
+            return HttpResponseRedirect(_list_address())
+        return self.render_form_page(
+            request,
+            forms.ServiceForm(),
+            title=f"Delete the view {name}",
+            button="Delete the view",
+            crumbs=[("Saved views", _list_address())],
+            danger=True,
+            lead=f"The view {name} of {LIST_TITLES[chosen]} is deleted. The list itself stays as it is.",
+        )
+
+
+def _list_address() -> str:
+    return reverse("admin:pools_savedview_changelist")
+
+
+def _list_named(page: str) -> FilteredList:
+    if page not in set(FilteredList):
+        raise Http404
+    return FilteredList(page)

@@ -1,0 +1,13 @@
+"""The saved views of a person."""
+
+from __future__ import annotations
+
+from pools.domain.roles import Actor
+from pools.domain.saved_views import FilteredList
+from pools.models import SavedView
+
+
+def list_views(actor: Actor, page: FilteredList | None = None) -> list[SavedView]:
+    """The actor's views by list and name, of one list or of all; one query."""
+    rows = SavedView.objects.filter(owner_id=actor.user_id or 0)
+    return list(rows.filter(page=page) if page else rows)

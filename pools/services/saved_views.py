@@ -1,0 +1,39 @@
+"""Saved views: save and delete one's own."""
+
+from __future__ import annotations
+
+from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.roles import Actor
+from pools.domain.saved_views import MAX_VIEWS, FilteredList, normalize_query, saved_view_violations
+from pools.locking import lock_user
+from pools.models import SavedView
+from pools.transactions import change
+
+
+def save_view(*, actor: Actor, page: FilteredList, name: str, query: str) -> SavedView:
+    """Save these filters of a list under a name; a view of this name and list is replaced. Raises BadInput (name,
+    filters), Conflict (too many views)."""
+    name = name.strip()
+    kept = normalize_query(query)
+    if found := saved_view_violations(name, kept):
+        raise BadInput.of(found)
+    with change(actor=actor):
+        owner = lock_user(actor.username)
+        if owner is None:
+            raise NotFound(f"User {actor.username} does not exist.")
+        view = SavedView.objects.filter(owner=owner, page=page, name=name).first()
+        if view is None and SavedView.objects.filter(owner=owner).count() >= MAX_VIEWS:
+            message = f"You have {MAX_VIEWS} saved views, which is the most. Delete one first."
+            raise Conflict(message, [Violation("name", "too_many", message, numbers=(("limit", MAX_VIEWS),))])
+        view = view or SavedView(owner=owner, page=page, name=name)
+        view.query = kept
+        view.save()
+        return view
+
+
+def delete_view(*, actor: Actor, page: FilteredList, name: str) -> None:
+    """Delete one of the actor's views. Raises NotFound."""
+    with change(actor=actor):
+        gone, _ = SavedView.objects.filter(owner__username=actor.username, page=page, name=name).delete()
+        if not gone:
+            raise NotFound(f"You have no saved view {name} of the list {page}.")

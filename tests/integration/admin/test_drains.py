@@ -1,0 +1,129 @@
+"""What is known of a drain: on the page of the pool, at `/api/drains`, and in the warnings of the home page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry
+from pools.services.subpools import delete_subpool
+from scheduling.models import Workflow
+from scheduling.services.workflows.user_actions import cancel_workflow
+from tests.integration.admin.conftest import run_cycles, submit_workflow
+
+SignedIn = Callable[[str], Client]
+PAGE = "/pools/pool/team/change/"
+
+
+def drains(client: Client, query: str = "") -> list[dict[str, Any]]:
+    answer = client.get(f"/api/drains{query}")
+    assert answer.status_code == 200, answer.content.decode()
+    found: list[dict[str, Any]] = answer.json()["drains"]
+    return found
+
+
+def limit(name: str, hours: float | None) -> datetime | None:
+    """Give a running workflow a time limit that ends in so many hours."""
+    work = Workflow.objects.get(name=name)
+    assert work.start_time is not None
+    end = None if hours is None else timezone.now().replace(microsecond=0) + timedelta(hours=hours)
+    Workflow.objects.filter(pk=work.pk).update(exec_timeout=None if end is None else end - work.start_time)
+    return end
+
+
+def text(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def test_half_of_the_gpus_and_the_end_follow_from_time_limits(as_person: SignedIn) -> None:
+    for name, gpus in (("long", 4), ("short", 4), ("middle", 8)):
+        submit_workflow("team--a", gpus=gpus, name=name)
+    run_cycles()
+    limit("short-1", 1)
+    middle, end = limit("middle-1", 2), limit("long-1", 5)
+    assert middle is not None and end is not None
+    assert drains(as_person("worker")) == []
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    (drain,) = drains(as_person("worker"))
+    deleted = AuditEntry.objects.filter(object="pool/team--a").latest("pk").time
+    assert drain.pop("since")[:17] == text(deleted)[:17]
+    assert drain.pop("half_free_by").startswith(text(middle))
+    assert drain.pop("limits_end_at").startswith(text(end)) and drain.pop("ends_by").startswith(text(end))
+    assert drain == {
+        "subpool": "team--a", "long": False, "live_workflows": 3, "waiting_workflows": 0, "unlimited_workflows": 0,
+        "gpus": 16,
+    }  # fmt: skip
+    page = as_person("worker").get(PAGE).content.decode()
+    assert "Draining since" in page and "at the latest, when the last time limit ends" in page
+    assert "older than a day" not in page
+
+
+def test_work_without_a_limit_and_waiting_work_have_no_known_end(as_person: SignedIn) -> None:
+    for number in range(4):
+        submit_workflow("team--a", gpus=8, name=f"work{number}")
+    run_cycles()
+    assert Workflow.objects.filter(status="PENDING").count() == 1
+    first, second, third = Workflow.objects.filter(status="RUNNING").order_by("name")
+    limit(first.name, 1)
+    end = limit(second.name, 3)
+    limit(third.name, None)
+    assert end is not None
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    (drain,) = drains(as_person("chief"), "?pool=team")
+    assert (drain["live_workflows"], drain["waiting_workflows"], drain["unlimited_workflows"]) == (4, 1, 1)
+    assert drain["ends_by"] is None
+    assert drain["half_free_by"].startswith(text(end)) and drain["limits_end_at"].startswith(text(end))
+    page = as_person("chief").get(PAGE).content.decode()
+    assert "1 workflow runs without a time limit, and 1 waits to start" in " ".join(page.split())
+    for work in (first, second):
+        cancel_workflow(actor=SYSTEM, name=work.name)
+    (drain,) = drains(as_person("chief"))
+    assert drain["half_free_by"] is None and drain["limits_end_at"] is None
+    assert "not known: the work that holds them has no time limit" in as_person("chief").get(PAGE).content.decode()
+
+
+def test_a_drain_older_than_a_day_is_a_warning(as_person: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit_workflow("team--a", gpus=8)
+    run_cycles()
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    monkeypatch.setattr("scheduling.selectors.drains.LONG_DRAIN", timedelta(0))
+    (drain,) = drains(as_person("root"))
+    assert drain["long"] is True
+    assert "This drain is older than a day" in as_person("root").get(PAGE).content.decode()
+
+
+def test_drains_are_shown_to_those_who_see_the_pool(as_person: SignedIn) -> None:
+    submit_workflow("team--a", gpus=8)
+    submit_workflow("other--x", gpus=8, username="stranger")
+    run_cycles()
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(actor=SYSTEM, parent="other", subpool_name="x")
+    seen = {name: [each["subpool"] for each in drains(as_person(name))] for name in ("root", "worker", "nobody")}
+    assert seen == {"root": ["team--a", "other--x"], "worker": ["team--a"], "nobody": []}
+    assert [each["subpool"] for each in drains(as_person("root"), "?pool=other--x")] == ["other--x"]
+    assert drains(as_person("worker"), "?pool=other") == []
+    assert as_person("root").get("/api/drains?limit=1").json()["more_entries"] is True
+
+
+@pytest.mark.parametrize("address", ["/api/drains", PAGE])
+def test_the_number_of_queries_does_not_depend_on_the_drains(as_person: SignedIn, address: str) -> None:
+    reader = as_person("root")
+    for name in ("a", "b"):
+        submit_workflow(f"team--{name}", gpus=8)
+    run_cycles()
+    counts = []
+    for name in ("a", "b"):
+        delete_subpool(actor=SYSTEM, parent="team", subpool_name=name)
+        reader.get(address)
+        with CaptureQueriesContext(connection) as queries:
+            reader.get(address)
+        counts.append(len(queries))
+    assert counts[0] == counts[1]

@@ -1,0 +1,69 @@
+"""Saved views on the pages of lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from pools.domain.roles import SYSTEM
+from pools.domain.saved_views import FilteredList
+from pools.models import SavedView
+from pools.representations.saved_views import LIST_ADDRESSES, LIST_TITLES
+from pools.services.cohorts import put_cohort
+from pools.services.saved_views import save_view
+
+SignedIn = Callable[[str], Client]
+SAVE = "/pools/savedview/save/workflows/"
+
+
+def test_filters_are_saved_under_a_name_and_are_one_click_away(as_person: SignedIn) -> None:
+    worker = as_person("worker")
+    link = f'href="{SAVE}?status=PENDING&amp;user=worker"'
+    assert link in worker.get("/scheduling/workflow/?user=worker&status=PENDING&pool=&page=1").content.decode()
+    assert SAVE not in worker.get("/scheduling/workflow/").content.decode()
+    saved = worker.post(f"{SAVE}?status=PENDING&user=worker", {"name": "waits <b>"})
+    assert saved.headers["Location"] == "/scheduling/workflow/?status=PENDING&user=worker"
+    page = worker.get(saved.headers["Location"]).content.decode()
+    assert (
+        '<a href="/scheduling/workflow/?status=PENDING&amp;user=worker" aria-current="true">waits &lt;b&gt;</a>' in page
+    )
+    assert SAVE not in page
+    assert "waits" in worker.get("/scheduling/workflow/").content.decode()
+    assert "waits" not in worker.get("/pools/pool/").content.decode()
+    assert "waits" not in as_person("root").get("/scheduling/workflow/").content.decode()
+
+
+def test_a_name_that_cannot_be_saved_is_asked_for_again(as_person: SignedIn) -> None:
+    answer = as_person("worker").post(f"{SAVE}?user=worker", {"name": "a/b"})
+    assert answer.status_code == 400 and "without /" in answer.content.decode()
+    assert "The view has no filter" in as_person("worker").post(SAVE, {"name": "all"}).content.decode()
+    assert as_person("worker").get("/pools/savedview/save/clouds/").status_code == 404
+
+
+def test_a_view_is_deleted_after_a_question(as_person: SignedIn) -> None:
+    worker = as_person("worker")
+    worker.post(f"{SAVE}?user=worker", {"name": "50% mine"})
+    address = "/pools/savedview/delete/workflows/50%25%20mine/"
+    assert f'href="{address}"' in worker.get("/pools/savedview/").content.decode()
+    assert as_person("root").post(address).status_code == 404
+    assert worker.get(address).status_code == 200 and SavedView.objects.exists()
+    assert worker.post(address).status_code == 302 and not SavedView.objects.exists()
+    assert "No saved views" in worker.get("/pools/savedview/").content.decode()
+
+
+@pytest.mark.parametrize("page", FilteredList)
+def test_each_list_shows_its_views(as_person: SignedIn, page: FilteredList) -> None:
+    put_cohort(actor=SYSTEM, name="org", body={})
+    root = as_person("root")
+    actor = root.get("/").context["request"].user.as_actor()
+    save_view(actor=actor, page=page, name="of this list", query="q=x&pool=team")
+    plain = root.get(reverse(LIST_ADDRESSES[page])).content.decode()
+    assert "of this list</a>" in plain and 'aria-current="true">of this list' not in plain
+    found = root.get(f"{reverse(LIST_ADDRESSES[page])}?pool=team&q=x").content.decode()
+    assert 'aria-current="true">of this list</a>' in found
+    other = root.get(f"{reverse(LIST_ADDRESSES[page])}?pool=other").content.decode()
+    assert f"/pools/savedview/save/{page}/?pool=other" in other
+    assert page in LIST_TITLES
