@@ -6,6 +6,7 @@
 `stack`           a running installation: web, worker, beat on a database of their own
 `tab`             a Chromium page on that installation
 `up`              starts `osmo-admin up` on a fresh data directory, any number of times
+`used_data_dir`   the data directory of `up` is one on which an installation ran before, which starts faster
 `kube`            a Kubernetes API server with KAI's CRDs, and a namespace of this test's own in it (mark `k8s`)
 `kube_server`, `newer_kube_server`   such a server, shared; the newer one has KAI's newer PodGroup
 `own_kube_server` one that the test may kill, without CRDs
@@ -14,8 +15,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,13 +27,16 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from tests.support import optional_tools, services
+from tests.support import optional_tools, services, static_files
 from tests.support.services import Services
 from tests.support.stack import LOCK_TIMEOUT_MS, SECRET_KEY, Stack
 from tests.support.up import UpProcess
 
 if TYPE_CHECKING:
     from tests.support.kube_server import KubeNamespace, KubeServer
+
+GARBAGE_THRESHOLDS = (2000, 10, 100)
+"""The whole heap is visited seldom: it takes a second here, and requests leave little garbage of that age."""
 
 hypothesis.settings.register_profile(
     "default", max_examples=50, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -46,6 +52,19 @@ def pytest_configure(config: pytest.Config) -> None:
     services.open_session()
     hypothesis.settings.load_profile("nightly" if config.getoption("--nightly") else "default")
     _point_django_at(_services(config))
+    static_files.read_static_files_once()
+    _use_quick_hashes()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is loaded here stays until the end, so the garbage collector need not visit it again and again."""
+    gc.disable()
+    yield
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -54,6 +73,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     optional_tools.mark_missing(items, nightly=bool(config.getoption("--nightly")))
+    # Where Playwright has a loop, `asyncio.run` is refused for good: tests with a browser are the last of a process.
+    items.sort(key=lambda item: "chromium" in getattr(item, "fixturenames", ()))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -67,6 +88,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _services(config: pytest.Config) -> Services:
     worker = getattr(config, "workerinput", {}).get("workerid")
     return services.current_services(worker)
+
+
+def _use_quick_hashes() -> None:
+    """Hashes of passwords that this process stores are quick to make, as Django's documentation advises for tests; the
+    processes of an installation keep those of production."""
+    from osmo_admin.password_hashing import OneAtATimeHasher
+
+    OneAtATimeHasher.iterations = 1000
 
 
 def _point_django_at(here: Services) -> None:
@@ -190,6 +219,23 @@ def data_dir() -> Iterator[Path]:
 
 
 @pytest.fixture
+def used_data_dir(data_dir: Path, request: pytest.FixtureRequest) -> Path:
+    """The data directory, as an installation left it that ran before: a start on it takes 4 s and not 15. The first
+    test that asks keeps a copy for the others of this session."""
+    here = _services(request.config)
+    archive = here.folder / "data-dir.tar"
+    with here.exclusive_lock("data-dir"):
+        if archive.exists():
+            subprocess.run(["tar", "-C", data_dir.parent, "-xpf", archive], check=True)
+        else:
+            assert UpProcess(data_dir).wait_ready().stop() == 0
+            unfinished = archive.with_suffix(".part")
+            subprocess.run(["tar", "-C", data_dir.parent, "-cf", unfinished, data_dir.name], check=True)
+            unfinished.rename(archive)
+    return data_dir
+
+
+@pytest.fixture
 def up(data_dir: Path) -> Iterator[Callable[..., UpProcess]]:
     """Starts `osmo-admin up` on this test's data directory; options as on the command line."""
     started: list[UpProcess] = []
@@ -202,7 +248,7 @@ def up(data_dir: Path) -> Iterator[Callable[..., UpProcess]]:
     for each in started:
         if each.process.poll() is None:
             each.process.kill()
-            each.process.wait(10)
+            each.process.wait(60)
 
 
 @pytest.fixture(scope="session")

@@ -24,18 +24,12 @@ JOB = """workflow:
 
 
 class ClusterTeam:
-    """A pool on a Kubernetes backend with a namespace of its own."""
+    """A pool on a Kubernetes backend, which has the name of its namespace."""
 
-    def __init__(
-        self, stack: Stack, server: KubeServer, cluster: Cluster, quota: int, subpools: dict[str, int]
-    ) -> None:
+    def __init__(self, stack: Stack, backend: str, cluster: Cluster, quota: int, subpools: dict[str, int]) -> None:
         self.stack, self.cluster = stack, cluster
-        self.ns = self.backend = stack.unique_name("kube")
+        self.ns = self.backend = backend
         self.name = stack.unique_name("team")
-        self._put(
-            f"backend/{self.backend}",
-            {"type": "kubernetes", "namespace": self.ns, "kubeconfig": yaml.safe_dump(server.kubeconfig_body())},
-        )
         self._put(
             f"pool/{self.name}",
             {"configs": {"backend": self.backend, "resources": {"gpu": {"guarantee": quota, "maximum": -1}}}},
@@ -72,23 +66,35 @@ class ClusterTeam:
         """Wait until the API server holds exactly these GPU quotas (`shared=70, a=30`); the specs by queue."""
         expected = {f"osmo-default-{self.ns}": -1, self.queue_name(None): container}
         expected |= {self.queue_name("-shared" if leaf == "shared" else leaf): quota for leaf, quota in leaves.items()}
+        leaf_prefix = self.queue_name("")
         found: dict[str, Any] = {}
 
         def has_expected_quotas() -> bool:
             items = self.cluster.list(QUEUE, labels=f"osmo.namespace={self.ns}").items
-            found.clear()
-            found.update({item["metadata"]["name"]: item["spec"] for item in items})
+            specs = {item["metadata"]["name"]: item["spec"] for item in items}
+            found.clear()  # other tests have pools on this backend
+            found.update({name: specs[name] for name in specs if name in expected or name.startswith(leaf_prefix)})
             return {name: spec["resources"]["gpu"]["quota"] for name, spec in found.items()} == expected
 
         self.stack.wait_until(has_expected_quotas, what=f"the queues {expected}", seconds=120)
         return found
 
 
+@pytest.fixture(scope="module")
+def backend(stack: Stack, kube_server: KubeServer) -> str:
+    """The name of one backend and its namespace. Each backend costs processor time until the end of the session."""
+    name = stack.unique_name("kube")
+    body = {"type": "kubernetes", "namespace": name, "kubeconfig": yaml.safe_dump(kube_server.kubeconfig_body())}
+    answer = stack.admin_client.put(f"/api/configs/backend/{name}", json=body)
+    assert answer.status_code == 200, answer.text
+    return name
+
+
 @pytest.fixture
-def team(stack: Stack, kube_server: KubeServer) -> Iterator[Callable[..., ClusterTeam]]:
+def team(stack: Stack, backend: str, kube_server: KubeServer) -> Iterator[Callable[..., ClusterTeam]]:
     """Makes a pool with subpools on a cluster, `team(100, a=30)`."""
     cluster = kube_server.connect()
-    yield lambda quota, **subpools: ClusterTeam(stack, kube_server, cluster, quota, subpools)
+    yield lambda quota, **subpools: ClusterTeam(stack, backend, cluster, quota, subpools)
     cluster.close()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pools.domain.errors import BadInput, Conflict, DomainError, Throttled
+from pools.domain.errors import DomainError, Throttled
 from pools.locking import LOCK_ANSWERS_SQL
 from pools.models import AccessToken, IdempotencyRecord, User
 from pools.services import access_tokens, idempotency
@@ -61,7 +61,7 @@ def test_live_workflows_in_several_pools(
         return submit(actor=actor, pool=pool, submission=Submission(file=factories.workflow_file(pool)))
 
     results = run_concurrently([lambda: send("one"), lambda: send("two")])
-    refusals = [result.details[0].code for result in results if isinstance(result, BadInput)]
+    refusals = [result.details[0].code for result in results if isinstance(result, Throttled)]
     assert refusals == ["too_many_live_workflows"] * (2 - most)
     assert Workflow.objects.count() == most
 
@@ -88,6 +88,24 @@ def test_submissions_that_share_the_lock_stay_within_the_limit(
         ]
     )
     assert Workflow.objects.count() == (1 if margin == "with the margin" else 2)
+
+
+def test_the_pace_of_submissions_in_several_pools(
+    most: int, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit(max_submissions_per_minute=1)
+    for name in ("one", "two"):
+        factories.make_pool(name, 10)
+    actor = factories.make_user("ann", "osmo-one-user", "osmo-two-user")
+    Rendezvous(2).after_call(monkeypatch, submission, "insert_workflows")
+
+    def send(pool: str) -> object:
+        return submit(actor=actor, pool=pool, submission=Submission(file=factories.workflow_file(pool)))
+
+    results = run_concurrently([lambda: send("one"), lambda: send("two")])
+    refusals = [result.details[0].code for result in results if isinstance(result, Throttled)]
+    assert refusals == ["too_many_submissions"] * (2 - most)
+    assert Workflow.objects.count() == most
 
 
 def test_submissions_far_below_the_limit_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +139,7 @@ def test_tokens(most: int, limit: Callable[..., None], monkeypatch: pytest.Monke
     results = run_concurrently(
         [lambda n=n: create_token(actor=actor, owner="ann", name=f"t{n}") for n in range(2)]  # type: ignore[misc]
     )
-    refusals = [result.details[0].code for result in results if isinstance(result, Conflict)]
+    refusals = [result.details[0].code for result in results if isinstance(result, Throttled)]
     assert refusals == ["too_many_tokens"] * (2 - most)
     assert AccessToken.objects.count() == most
 

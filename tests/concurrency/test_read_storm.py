@@ -285,7 +285,10 @@ def _reason_faults(gang: Any, rows: Mapping[str, Any], leaf: str, in_use: dict[s
             yield f"{reason}, and the tree has only {numbers.available} for {leaf}"
         if gang.priority != "LOW" and reason.requested > numbers.subtree_quota:
             yield f"{reason}, and the quota of {leaf} is {numbers.subtree_quota}"
-    elif reason.code in {"nothing_to_borrow", "over_borrowing_limit"} and reason.requested <= numbers.available:
+    elif (
+        reason.code in {"nothing_to_borrow", "not_lent", "over_borrowing_limit"}
+        and reason.requested <= numbers.available
+    ):
         yield f"{reason}, and the tree has {numbers.available} for {leaf}"
 
 

@@ -61,7 +61,7 @@ class FaultyInstallation(Stack):
     def kill_process(self, name: str) -> None:
         """SIGKILL to one part, with all its processes."""
         self.children[name].kill_group()
-        self.children[name].popen.wait(10)
+        self.children[name].popen.wait(60)
 
     def child_pids_of(self, name: str) -> list[int]:
         """The child processes of one part."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pytest
-from django.db import connection, connections
+from django.db import OperationalError, connection, connections
 
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool
+from pools.prepared import prepared_cursor
 from pools.transactions import change
 from scheduling.models import Workflow
 from scheduling.services.simulated import apply_plan, reconcile
@@ -101,3 +102,24 @@ def test_a_busy_tree_does_not_delay_other_trees(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(Busy, match="held"):
         reconcile.reconcile_backend(backend.pk)
     assert dict(Workflow.objects.values_list("spec_name", "status")) == {"first": "PENDING", "second": "RUNNING"}
+
+
+def test_a_prepared_cursor_takes_a_new_connection_when_the_server_ended_the_old_one() -> None:
+    """What a request finds after a restart of PostgreSQL: the check of its health closes the kept connection."""
+    cut()
+    connection.health_check_enabled, connection.health_check_done = True, False
+    with prepared_cursor() as cursor:
+        cursor.execute("SELECT %s::int", [7])
+        assert cursor.fetchone() == (7,)
+
+
+def test_a_prepared_cursor_without_a_server_reports_an_unavailable_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OperationalError("the server is shutting down")
+
+    cut()
+    connection.health_check_enabled, connection.health_check_done = True, False
+    with monkeypatch.context() as patched:
+        patched.setattr(connections["default"], "connect", refuse)
+        with pytest.raises(OperationalError, match="shutting down"):
+            prepared_cursor()

@@ -34,6 +34,7 @@ def kill_everything(running: UpProcess) -> None:
             os.killpg(group, signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("used_data_dir")
 @pytest.mark.parametrize("kill", [kill_the_supervisor, pytest.param(kill_everything, marks=pytest.mark.nightly)])
 def test_killed_at_work_and_started_again(
     up: Callable[..., UpProcess], django_db_blocker: Any, kill: Callable[[UpProcess], None]
@@ -47,7 +48,7 @@ def test_killed_at_work_and_started_again(
     wait_until(first, lambda: count_by_status(first).get("COMPLETED", 0) > 0)
     old = first.child_pids()
     kill(first)
-    first.process.wait(5)
+    first.process.wait(60)
 
     second = up(env=quick).wait_ready()
     assert [each for each, pid in old.items() if Path(f"/proc/{pid}").exists()] == []

@@ -128,7 +128,7 @@ class HistoryCluster:
         if self._thread.is_alive():
             self._thread.join()
             self.line.close()
-        self._server.stop(delete=True)
+        self._server.discard()
 
     def backend_body(self) -> dict[str, Any]:
         """The body that makes the backend, whose calls go through the line."""

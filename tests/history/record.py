@@ -84,6 +84,7 @@ TABLES = (
     "scheduling_decision",
     "scheduling_backendschedulingstate",
     "scheduling_backenddirtymark",
+    "scheduling_startreservation",
 )
 SAMPLED = (
     "pools_backend",

@@ -6,12 +6,17 @@ import ast
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from tests.history import checker
 from tests.history.checker import RULES, check_record, report, shortest_part
+from tests.history.checker.history import History
+from tests.history.checker.pool_states import Leaf, PoolState, Timeline
+from tests.history.checker.quotas import low_work_within_the_tree
+from tests.history.checker.violations import Violation
 from tests.history.record import build, write_lines
 from tests.history.story import tell
 
@@ -893,6 +898,28 @@ def test_a_report_is_one_sentence_and_the_events_in_order() -> None:
     assert "a: last_quota 4 and not 6" in first[1]
     assert any("GET /api/configs/pool/team/subpool → 200" in line for line in first)
     assert any("fault 1 kill (begin) worker 1" in line for line in first)
+
+
+def test_one_transaction_moves_the_gpus_of_a_cohort_from_one_pool_to_another() -> None:
+    """Between its two halves both pools together seem to have more than the cohort shares: a state that never was."""
+
+    def state(root: int, used: int, begin: float, *started: tuple[str, str, str]) -> PoolState:
+        return PoolState(root, f"p{root}", 5, -1, 1, False, {"": Leaf("", total=used)}, begin, started=started)
+
+    def found(preempted_at: float) -> list[Violation]:
+        timelines = {
+            1: Timeline([state(1, 5, 0.0), state(1, 6, 2.0, ("", "LOW", "new-1"))]),
+            2: Timeline([state(2, 5, 0.0), state(2, 4, preempted_at)]),
+        }
+        pool = {"cohort_id": 1, "borrowing_limit": None, "lending_limit": None}
+        history = SimpleNamespace(
+            pools={1: pool, 2: pool}, simulated_roots={1, 2}, entries_by_row={}, once=lambda _: timelines,
+            rows=lambda _: [{"id": 1, "name": "org", "parent_id": None}],
+        )  # fmt: skip
+        return list(low_work_within_the_tree(cast("History", history)))
+
+    assert found(2.0) == []
+    assert [each.subject for each in found(3.0)] == ["p1"]
 
 
 def _imported_names(file: Path) -> Iterator[str]:

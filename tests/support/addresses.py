@@ -7,23 +7,31 @@ that walks the addresses fails without it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import reduce
 from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM
-from pools.models import AuditEntry, Backend, User
+from pools.models import ApprovalRequest, AuditEntry, Backend, NoticeTarget, User
 from pools.services.access_tokens import create_token
+from pools.services.approval_check import approved
 from pools.services.backends import put_backend
 from pools.services.cohorts import put_cohort
 from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.pools import put_pool
+from pools.services.notice_targets import create_target, send_test
+from pools.services.pools import patch_pool, put_pool
 from pools.services.subpools import create_subpool, delete_subpool
 from pools.services.users import create_user
+from pools.transactions import database_time
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
+from scheduling.models import HistoryReplay
+from scheduling.services.own_replay import ReplayQuestion
+from scheduling.services.replays import request_replay, run_replay
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.user_actions import end_workflow
 from tests.support import factories
@@ -31,14 +39,26 @@ from tests.support import factories
 ROLES_BY_USER = {"root": ["osmo-admin"], "chief": ["osmo-team-admin"], "rita": ["osmo-team-user"]}
 CHANGE_ONLY = (
     "api/auth/jwt/access_token",
+    "api/auth/client_login",
+    "api/auth/client_login/password",
+    "api/auth/client_login/token",
     "api/auth/access_token/<str:name>",
     "api/auth/user/<str:user>/roles",
     "api/auth/user/<str:user>/roles/<str:role>",
     "api/auth/user/<str:user>/access_token/<str:name>",
+    "api/auth/user/<str:user>/identity/<str:provider>",
+    "api/profile/views/<str:page>/<str:name>",
     "api/configs/pool/<str:name>/rename",
     "api/configs/pool/<str:name>/platform/<str:platform>/rename",
     "api/gpu_quota/<str:namespace>/allocation/<str:name>/commit",
+    "api/configs/approval/<int:approval>/approve",
+    "api/configs/approval/<int:approval>/reject",
+    "api/configs/approval/<int:approval>/withdraw",
     "api/configs/history/rollback",
+    "api/notices/target/<int:target>/test",
+    "api/notices/target/<int:target>/secret",
+    "api/notices/target/<int:target>/replay",
+    "api/notices/<str:notice>/replay",
     "api/configs/history/<str:config_type>/revision/<int:revision>",
     "api/configs/history/<str:config_type>/revision/<int:revision>/tags",
     "api/gpu_quota/rebuild",
@@ -48,24 +68,33 @@ CHANGE_ONLY = (
     "api/workflow/<str:name>/cancel",
     "api/workflow/<str:name>/end",
     "api/workflow/<str:name>/tag",
+    "api/replay/<uuid:replay>/cancel",
     "api/simulate",
     "api/podgroup/validate",
     "api/podgroup/plan",
     "api/backend/<str:backend>/settle",
     "api/backend/<str:backend>/test",
     "logout/",
+    "sign-on/<str:name>/logout/",
 )
 """Addresses that refuse a GET with 405."""
+
+REPLAY = "0c6b7a0e-0000-4000-8000-000000000001"
+"""The replay of the platform admin."""
 
 EXAMPLES: Mapping[str, Sequence[str]] = {
     "api/auth/user": ["/api/auth/user", "/api/auth/user?roles=osmo-admin"],
     "api/auth/user/<str:user>": ["/api/auth/user/rita"],
+    "api/auth/user/<str:user>/identity": ["/api/auth/user/rita/identity"],
     "api/auth/user/<str:user>/access_token": ["/api/auth/user/rita/access_token"],
     "api/auth/user/<str:user>/access_token/<str:name>/roles": ["/api/auth/user/rita/access_token/mine/roles"],
     "api/auth/access_token/<str:name>/roles": ["/api/auth/access_token/mine/roles"],
+    "api/profile/views": ["/api/profile/views", "/api/profile/views?list=pools"],
     "api/audit": ["/api/audit", "/api/audit?object=pool/team"],
     "api/pool": ["/api/pool", "/api/pool?pools=team&all_pools=False"],
     "api/configs/pool": ["/api/configs/pool", "/api/configs/pool?verbose=True"],
+    "api/configs/approval": ["/api/configs/approval", "/api/configs/approval?state=waiting"],
+    "api/configs/approval/<int:approval>": ["/api/configs/approval/CHIEFS_REQUEST"],
     "api/configs/pool/<str:name>": ["/api/configs/pool/team", "/api/configs/pool/team--a"],
     "api/configs/pool/<str:name>/platform": ["/api/configs/pool/team/platform"],
     "api/configs/pool/<str:name>/platform/<str:platform>": ["/api/configs/pool/team/platform/default"],
@@ -84,6 +113,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "api/quota_tree": ["/api/quota_tree", "/api/quota_tree?root=org"],
     "api/configs/history": ["/api/configs/history", "/api/configs/history?omit_data=False&limit=3"],
     "api/configs/diff": ["/api/configs/diff?config_type=POOL&first_revision=1&second_revision=2"],
+    "api/notices": ["/api/notices", "/api/notices?status=dead"],
+    "api/notices/target/<int:target>": ["/api/notices/target/RITAS_TARGET"],
     "api/pool_quota": ["/api/pool_quota", "/api/pool_quota?pools=team&all_pools=False"],
     "api/resources/<str:name>": ["/api/resources/n1"],
     "api/workflow": ["/api/workflow", "/api/workflow?all_users=True&limit=1000"],
@@ -93,6 +124,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "api/workflow/<str:name>/error_logs": ["/api/workflow/failed-1/error_logs"],
     "api/workflow/<str:name>/events": ["/api/workflow/running-1/events"],
     "api/task": ["/api/task", "/api/task?all_users=True&summary=True"],
+    "api/scheduler_events": ["/api/scheduler_events", "/api/scheduler_events?pool=team&action=start&limit=5"],
     "api/queue": ["/api/queue", "/api/queue?pool=team&limit=1000"],
     "api/backend/<str:backend>/nodes": ["/api/backend/sim/nodes", "/api/backend/sim/nodes?name=n1&free=1"],
     "api/backend/<str:backend>/sync": ["/api/backend/prod/sync"],
@@ -107,6 +139,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "webhooks/podgroup/<str:backend>/<str:mark>": ["/webhooks/podgroup/prod/guessed"],
     "webhooks/podgroup/<str:backend>": ["/webhooks/podgroup/prod"],
     "r/<path:content_type_id>/<path:object_id>/": ["/r/1/1/"],
+    "pools/approvalrequest/<str:object_id>/change/": ["/pools/approvalrequest/CHIEFS_REQUEST/change/"],
+    **{
+        f"pools/approvalrequest/<int:approval>/{page}/": [f"/pools/approvalrequest/CHIEFS_REQUEST/{page}/"]
+        for page in ("approve", "approve/preview", "reject", "withdraw")
+    },
     "pools/auditentry/<str:object_id>/change/": ["/pools/auditentry/NEWEST_ENTRY/change/"],
     "pools/backend/<str:name>/configuration/": ["/pools/backend/sim/configuration/"],
     "pools/backend/<str:object_id>/change/": ["/pools/backend/sim/change/", "/pools/backend/prod/change/"],
@@ -147,15 +184,31 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "pools/pool/<str:pool>/subpools/<str:subpool>/recreate/": ["/pools/pool/team/subpools/gone/recreate/"],
     "pools/pool/<str:object_id>/change/": ["/pools/pool/team/change/"],
     "pools/accesstoken/<str:name>/revoke/": ["/pools/accesstoken/mine/revoke/"],
+    "pools/savedview/save/<str:page>/": ["/pools/savedview/save/workflows/?pool=team"],
+    "pools/savedview/delete/<str:page>/<str:name>/": ["/pools/savedview/delete/workflows/mine/"],
+    "pools/savedview/<str:object_id>/change/": ["/pools/savedview/1/change/"],
+    "pools/noticetarget/replay/<str:notice>/": ["/pools/noticetarget/replay/msg_1/"],
+    **{
+        f"pools/noticetarget/<int:target>/{page}/": [f"/pools/noticetarget/RITAS_TARGET/{page}/"]
+        for page in ("edit", "delete", "test", "secret", "replay")
+    },
+    "pools/noticetarget/<str:object_id>/change/": ["/pools/noticetarget/1/change/"],
     "pools/accesstoken/<str:object_id>/change/": ["/pools/accesstoken/1/change/"],
     "pools/user/<str:username>/roles/": ["/pools/user/rita/roles/"],
     "pools/user/<str:username>/password/": ["/pools/user/rita/password/"],
     "pools/user/<str:username>/close/": ["/pools/user/rita/close/"],
+    "pools/user/<str:username>/unlink/<str:provider>/": ["/pools/user/rita/unlink/corp/"],
+    "sign-on/<str:name>/": ["/sign-on/none/"],
+    "sign-on/<str:name>/link/": ["/sign-on/none/link/"],
+    "sign-on/<str:name>/callback/": ["/sign-on/none/callback/"],
     "pools/user/<str:object_id>/change/": ["/pools/user/rita/change/"],
     "scheduling/queueguard/<str:object_id>/change/": ["/scheduling/queueguard/prod/change/"],
     "django_celery_beat/periodictask/<str:object_id>/change/": ["/django_celery_beat/periodictask/1/change/"],
     "scheduling/queuesync/<str:object_id>/change/": ["/scheduling/queuesync/prod/change/"],
     "scheduling/decision/<str:object_id>/change/": ["/scheduling/decision/1/change/"],
+    "api/replay/<uuid:replay>": [f"/api/replay/{REPLAY}"],
+    "scheduling/historyreplay/<str:object_id>/cancel/": [f"/scheduling/historyreplay/{REPLAY}/cancel/"],
+    "scheduling/historyreplay/<str:object_id>/change/": [f"/scheduling/historyreplay/{REPLAY}/change/"],
     "scheduling/usageprogress/<str:object_id>/change/": ["/scheduling/usageprogress/1/change/"],
     "scheduling/workflowconfig/<str:object_id>/change/": ["/scheduling/workflowconfig/1/change/"],
     "scheduling/workflow/queue/": ["/scheduling/workflow/queue/"],
@@ -180,8 +233,11 @@ def readable_addresses() -> list[str]:
         raise LookupError(f"Give example parameters in {__name__}.EXAMPLES for: {', '.join(missing)}")
     wanted = [each for each in dict.fromkeys(patterns) if each not in CHANGE_ONLY]
     newest = str(AuditEntry.objects.latest("pk").pk)
+    target = str(NoticeTarget.objects.get(user__username="rita").pk)
     found = [address for pattern in wanted for address in EXAMPLES.get(pattern, [f"/{pattern}"])]
-    return [address.replace("NEWEST_ENTRY", newest) for address in found]
+    request = str(ApprovalRequest.objects.get(requested_by="chief").pk)
+    known = {"NEWEST_ENTRY": newest, "RITAS_TARGET": target, "CHIEFS_REQUEST": request}
+    return [reduce(lambda text, name: text.replace(name, known[name]), known, address) for address in found]
 
 
 def _iterate_patterns(entries: Iterable[Any], prefix: str = "") -> Iterator[str]:
@@ -220,6 +276,8 @@ def create_example_installation() -> None:
     worker = parse_allocation({"id": "w1", "workload": "infer", "request": amount, "limit": amount})[0]
     allocate(actor=SYSTEM, namespace="team-a", request=worker)
     rita = User.objects.get(username="rita").as_actor()
+    hook = create_target(actor=rita, name="ci", channel="webhook", address="https://ci.example.com/hook")[0]
+    send_test(actor=rita, target_id=hook.pk)
     backend = Backend.objects.get(name="sim")
     for name, leaf, gpus in (("running", "team--a", 4), ("drained", "team--b", 2), ("failed", "team", 2)):
         factories.submit_workflow(rita, leaf, gpus, name=name)
@@ -228,5 +286,14 @@ def create_example_installation() -> None:
     for name, priority in (("waiting", Priority.NORMAL), ("lower", Priority.LOW)):
         factories.submit_workflow(rita, "team--a", 8, name=name, priority=priority)
     reconcile_backend(backend.pk)
+    now, change = database_time(), {"set": {"name": "team--a", "quota": 9}}
+    question = ReplayQuestion(now - timedelta(hours=1), now, [change], "sim")
+    asked = request_replay(actor=User.objects.get(username="root").as_actor(), question=question)
+    run_replay(asked.pk)
+    HistoryReplay.objects.update(id=REPLAY)
     for name in ("b", "gone"):
         delete_subpool(actor=SYSTEM, parent="team", subpool_name=name)
+    patch_pool(actor=SYSTEM, name="team", patch={"approval_above": 60})
+    factories.request_quota(User.objects.get(username="chief").as_actor(), "team", "c", 80)
+    with approved():  # the previews of deletions are examples, too
+        patch_pool(actor=SYSTEM, name="team", patch={"approval_above": None})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from pools.models import Backend, KubernetesSettings, Pool
@@ -20,7 +21,22 @@ from scheduling.services.workflows.submission import Submission, submit
 from tests.support import factories
 from tests.support.foreign_objects import FOREIGN_LABEL
 
+Answer = TypeVar("Answer")
 KUBELET = "kubelet"
+PATIENCE = 60.0
+"""Seconds for which a call of a test is repeated while the API server asks for pauses, as it does after its start."""
+
+
+def after_pauses(call: Callable[[], Answer]) -> Answer:
+    """The answer of `call`, which is repeated after each pause that the API server asks for: kubelets do so too."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return call()
+        except errors.TooManyRequests as pause:
+            if time.monotonic() > end:
+                raise
+            time.sleep(pause.retry_after or 0.1)
 
 
 def kubernetes_backend(namespace: str, name: str = "lab") -> Backend:
@@ -75,14 +91,14 @@ class AgentHarness:
     def list_pods(self, of: Workflow | None = None) -> list[Object]:
         """Pods of the namespace, by task name and attempt, without foreign objects."""
         labels = f"!{FOREIGN_LABEL}" if of is None else f"osmo.workflow_uuid={of.pk}"
-        found = self.cluster.list(resource_kinds.POD, namespace=self.backend.namespace, labels=labels).items
+        place = self.backend.namespace
+        found = after_pauses(lambda: self.cluster.list(resource_kinds.POD, namespace=place, labels=labels)).items
         return sorted(found, key=lambda pod: (_label(pod, "osmo.task_name"), _label(pod, "osmo.retry_id")))
 
     def list_pod_groups(self) -> list[Object]:
         """PodGroups of the namespace."""
-        return self.cluster.list(
-            resource_kinds.POD_GROUP, namespace=self.backend.namespace, labels=f"!{FOREIGN_LABEL}"
-        ).items
+        place, labels = self.backend.namespace, f"!{FOREIGN_LABEL}"
+        return after_pauses(lambda: self.cluster.list(resource_kinds.POD_GROUP, namespace=place, labels=labels)).items
 
     def find_pod(self, workflow: Workflow, name: str, retry: int = 0) -> Object:
         """The pod of one attempt."""
@@ -97,8 +113,10 @@ class AgentHarness:
     def set_pod_status(self, pod: Object, **status: Any) -> None:
         """The status of a pod, as the kubelet reports it."""
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        self.cluster.merge(
-            resource_kinds.POD, name, {"status": status}, field_manager=KUBELET, namespace=namespace, status=True
+        after_pauses(
+            lambda: self.cluster.merge(
+                resource_kinds.POD, name, {"status": status}, field_manager=KUBELET, namespace=namespace, status=True
+            )
         )
 
     def run_pods(self, *pods: Object) -> None:
@@ -129,9 +147,8 @@ class AgentHarness:
 
     def delete_pod(self, pod: Object) -> None:
         """A foreign client deletes a pod."""
-        self.cluster.delete(
-            resource_kinds.POD, pod["metadata"]["name"], namespace=pod["metadata"]["namespace"], grace_seconds=0
-        )
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        after_pauses(lambda: self.cluster.delete(resource_kinds.POD, name, namespace=namespace, grace_seconds=0))
 
     def force_delete_pod(self, pod: Object) -> None:
         """A foreign client removes our finalizer and deletes the pod."""

@@ -9,13 +9,21 @@ from uuid import uuid4
 
 from django.db import connection
 
+from pools.domain.approvals import ApprovalNeeded, ApprovalService
 from pools.domain.roles import SYSTEM, Actor
-from pools.models import Backend, Node, Pool, Reservation, User
+from pools.models import ApprovalRequest, Backend, Node, Pool, Reservation, User
+from pools.services.approvals import RequestedChange, request_approval
 from pools.services.subpools import create_subpool
 from pools.services.users import create_pool_roles, create_user
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task, Workflow
-from scheduling.services.workflows.submission import Submission, submit
+from scheduling.services.workflows.submission import (
+    Submission,
+    SubmissionReceipt,
+    check_prepared,
+    prepare_submissions,
+    submit,
+)
 
 
 def make_backend(
@@ -46,6 +54,17 @@ def make_user(name: str, *roles: str) -> Actor:
     return create_user(actor=SYSTEM, username=name, roles=roles).as_actor()
 
 
+def request_quota(actor: Actor, pool: str, subpool: str, quota: int) -> ApprovalRequest:
+    """A waiting request for a quota that needs an approval."""
+    call = {"parent": pool, "subpool_name": subpool, "quota": quota}
+    requested = RequestedChange(ApprovalService.RESIZE_SUBPOOL, call)
+    try:
+        requested.run(actor, description="", expected_version=None)
+    except ApprovalNeeded as need:
+        return request_approval(actor=actor, requested=requested, need=need)
+    raise AssertionError(f"{quota} GPUs for {pool}--{subpool} need no approval")
+
+
 def workflow_file(name: str = "job", gpus: int = 1, **labels: str) -> str:
     """A workflow file of one task."""
     lines = [f"workflow:\n  name: {name}"]
@@ -63,6 +82,12 @@ def submit_workflow(
     receipt = submit(actor=actor, pool=to, submission=Submission(file=workflow_file(name, gpus), priority=priority))
     assert receipt.workflow is not None
     return receipt.workflow
+
+
+def check_submission(*, actor: Actor, pool: str, submission: Submission) -> SubmissionReceipt:
+    """The dry run of `submit`."""
+    prepared = prepare_submissions(actor=actor, pool=pool, submissions=[submission])
+    return check_prepared(actor=actor, prepared=prepared)[0]
 
 
 def make_reservation(leaf: str, gpus: int, *, priority: Priority = Priority.LOW, needs: int = 0) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,6 +39,16 @@ TOOLS = (
         "make deps-debian, and OSMO_ENVTEST=/path/to/start.sh",
         lambda: bool(shutil.which("etcd")) and ENVTEST.exists(),
     ),
+    OptionalTool(
+        "prometheus",
+        "Prometheus with promtool",
+        "make deps-debian (or: apt-get install prometheus)",
+        lambda: bool(shutil.which("prometheus") and shutil.which("promtool")),
+    ),
+    OptionalTool(
+        "ldap", "slapd (OpenLDAP)", "make deps-debian (or: apt-get install slapd)", lambda: bool(find_slapd())
+    ),
+    OptionalTool("helm", "helm", "make deps-helm", lambda: bool(find_helm())),
 )
 _NIGHTLY = PREFIX + "nightly tests (minutes of work); run them by: make test-nightly"
 
@@ -45,6 +56,17 @@ _NIGHTLY = PREFIX + "nightly tests (minutes of work); run them by: make test-nig
 def find_chromium() -> str | None:
     """The path of the browser."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def find_slapd() -> str | None:
+    """The path of slapd, which is for administrators only on Debian's PATH."""
+    return shutil.which("slapd") or shutil.which("slapd", path="/usr/sbin")
+
+
+def find_helm() -> str | None:
+    """The path of helm: on the PATH, or beside the Python of the tests."""
+    beside = Path(sys.executable).with_name("helm")
+    return shutil.which("helm") or (str(beside) if beside.exists() else None)
 
 
 def is_ci() -> bool:

@@ -96,5 +96,5 @@ class KillableServers(Services):
     def _stop(self, name: str, how: signal.Signals) -> None:
         child = self._running.pop(name).child
         child.popen.send_signal(how)
-        child.popen.wait(20)
+        child.popen.wait(60)
         child.kill_group()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduling.kube import errors, rbac
-from scheduling.kube.port import Cluster, ResourceKind
+from scheduling.kube import errors, rbac, resource_kinds
+from scheduling.kube.port import Cluster
 
 _VERBS = {
     "list": ("list",),
     "watch": ("watch",),
     "get": ("get",),
+    "read_log": ("get",),
     "apply": ("patch", "create"),  # an apply of a missing object creates it
     "create": ("create",),
     "merge": ("patch",),
@@ -36,7 +37,9 @@ class RbacCluster:
         if verb not in _VERBS:
             return real
 
-        def call(kind: ResourceKind, *arguments: Any, **options: Any) -> Any:
+        def call(kind: Any, *arguments: Any, **options: Any) -> Any:
+            if verb == "read_log":
+                kind, arguments = resource_kinds.POD_LOG, (kind, *arguments)
             named = arguments[0] if arguments and isinstance(arguments[0], dict) else {"metadata": {}}
             where = options.get("namespace") or named["metadata"].get("namespace")
             rights = self._wide | (self._inside if where == self.namespace else set())
@@ -47,7 +50,7 @@ class RbacCluster:
                         f"{needed} {resource} in {where or 'the cluster'} is forbidden", status=403
                     )
                 self.used_rights.add((resource, needed))
-            return real(kind, *arguments, **options)
+            return real(*([] if verb == "read_log" else [kind]), *arguments, **options)
 
         return call
 

@@ -173,6 +173,20 @@ class Stack:
         bearer = answer.json()["token"]
         return self.anonymous_client(headers={"Authorization": f"Bearer {bearer}"})
 
+    def sign_in(self, username: str) -> tuple[str, str]:
+        """A new session of this user, as the login form makes one: the name and value of its cookie. Without the hash
+        of a password, which takes longer than a page."""
+        with self.orm():
+            from django.test import Client
+
+            from pools.models import User
+
+            browser = Client()
+            user = User.objects.get(username=username)
+            browser.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+            name = settings.SESSION_COOKIE_NAME
+            return name, browser.cookies[name].value
+
     def anonymous_client(self, **options: Any) -> httpx.Client:
         """An HTTP client without a login."""
         client = httpx.Client(base_url=self.base_url, timeout=30, **options)

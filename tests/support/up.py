@@ -17,7 +17,7 @@ import httpx
 from tests.support.services import ROOT
 from tests.support.stack import find_free_port
 
-START_SECONDS = 90.0
+START_SECONDS = 150.0
 ADMIN_PASSWORD = "only-for-tests-4711"
 
 
@@ -82,14 +82,14 @@ class UpProcess:
 
     def get(self, path: str) -> httpx.Response:
         """One anonymous request."""
-        return httpx.get(self.base_url + path, timeout=10)
+        return httpx.get(self.base_url + path, timeout=60)
 
-    def stop(self, how: signal.Signals = signal.SIGINT, *, seconds: float = 20) -> int:
+    def stop(self, how: signal.Signals = signal.SIGINT, *, seconds: float = 60) -> int:
         """Signal it and wait. Returns the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(how)
         return self.process.wait(seconds)
 
-    def wait(self, *, seconds: float = 20) -> int:
+    def wait(self, *, seconds: float = 60) -> int:
         """The exit code once it has ended by itself."""
         return self.process.wait(seconds)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from tests.history.checker.history import History, Row
@@ -144,35 +145,46 @@ def _check_cohort(history: History, cohort: Row, roots: list[Any]) -> Iterator[V
     for root in roots:
         moments += [(state.begin, 1, state) for state in timelines[root].states if root in timelines]
     nominal, now = 0, dict[Any, PoolState]()
-    for _, _, item in sorted(moments, key=lambda each: each[:2]):
-        if not isinstance(item, PoolState):
-            nominal = item
-            continue
-        now[item.root] = item
-        low = [workflow for _, priority, workflow in item.started if priority == "LOW"]
-        if not low:
-            continue
-        pool = history.pools[item.root]
-        evidence = entries(entry.id for entry in item.entries)
-        limit = pool["borrowing_limit"]
-        if limit is not None and item.total > item.container_limit() + limit:
-            sentence = (
-                f"{low[0]} started, and {item.name} held {item.total} GPUs; its quota is {item.container_limit():g}, "
-                f"and it may borrow {limit}."
-            )
-            yield Violation("low_work_within_the_tree", item.name, sentence, evidence)
-        protected = _protected(history, item)
-        if item.total <= protected or any(state.guarantee < 0 for state in now.values()):
-            continue
-        borrowed = sum(max(0, state.total - _protected(history, state)) for state in now.values())
-        # A pool whose subpools drain counts with the quota that they keep until then.
-        lendable = nominal + sum(state.container_limit() - _protected(history, state) for state in now.values())
-        if borrowed > lendable:
-            sentence = (
-                f"{low[0]} started on {item.name}, and the pools of cohort {cohort['name']} used {borrowed} GPUs "
-                f"beyond what they keep for themselves; together they have {lendable:g} to share."
-            )
-            yield Violation("low_work_within_the_tree", item.name, sentence, evidence)
+    for _, together in groupby(sorted(moments, key=lambda each: each[:2]), key=lambda each: each[0]):
+        # One transaction preempts work of one pool for work of another: no state is between them.
+        states = []
+        for _, _, item in together:
+            if isinstance(item, PoolState):
+                now[item.root] = item
+                states.append(item)
+            else:
+                nominal = item
+        for state in states:
+            yield from _check_low_starts(history, cohort, state, nominal, now)
+
+
+def _check_low_starts(
+    history: History, cohort: Row, item: PoolState, nominal: int, now: Mapping[Any, PoolState]
+) -> Iterator[Violation]:
+    low = [workflow for _, priority, workflow in item.started if priority == "LOW"]
+    if not low:
+        return
+    pool = history.pools[item.root]
+    evidence = entries(entry.id for entry in item.entries)
+    limit = pool["borrowing_limit"]
+    if limit is not None and item.total > item.container_limit() + limit:
+        sentence = (
+            f"{low[0]} started, and {item.name} held {item.total} GPUs; its quota is {item.container_limit():g}, "
+            f"and it may borrow {limit}."
+        )
+        yield Violation("low_work_within_the_tree", item.name, sentence, evidence)
+    protected = _protected(history, item)
+    if item.total <= protected or any(state.guarantee < 0 for state in now.values()):
+        return
+    borrowed = sum(max(0, state.total - _protected(history, state)) for state in now.values())
+    # A pool whose subpools drain counts with the quota that they keep until then.
+    lendable = nominal + sum(state.container_limit() - _protected(history, state) for state in now.values())
+    if borrowed > lendable:
+        sentence = (
+            f"{low[0]} started on {item.name}, and the pools of cohort {cohort['name']} used {borrowed} GPUs "
+            f"beyond what they keep for themselves; together they have {lendable:g} to share."
+        )
+        yield Violation("low_work_within_the_tree", item.name, sentence, evidence)
 
 
 def _protected(history: History, state: PoolState) -> int:

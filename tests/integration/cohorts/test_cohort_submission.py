@@ -15,7 +15,7 @@ from pools.selectors.quota_potential import potential_limit
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
 from scheduling.domain.priorities import Priority
-from scheduling.services.workflows.submission import Submission, check_submission
+from scheduling.services.workflows.submission import Submission
 from tests.integration.cohorts.conftest import (
     create_cohorts,
     create_member_pool,
@@ -104,7 +104,7 @@ def test_the_number_of_statements_is_that_of_a_pool_without_a_cohort_and_one() -
     def count_statements(pool: str) -> int:
         submission = Submission(file=factories.workflow_file(gpus=2), priority=LOW)
         with CaptureQueriesContext(connection) as captured:
-            check_submission(actor=admin, pool=pool, submission=submission)
+            factories.check_submission(actor=admin, pool=pool, submission=submission)
         return len(captured)
 
     assert count_statements("p7") == count_statements("alone") + 1

@@ -168,6 +168,13 @@ def test_deleting_a_cohort_with_children_needs_orphan() -> None:
         delete_cohort(actor=SYSTEM, name="below")
 
 
+def test_a_refusal_names_the_first_ten_below_it() -> None:
+    create_cohorts("top 0", "  org 0", *(f"    c{number:02} 0" for number in range(12)))
+    with pytest.raises(Conflict) as error:
+        delete_cohort(actor=SYSTEM, name="org")
+    assert "c00, c01, c02, c03, c04, c05, c06, c07, c08, c09 and 2 more)" in error.value.message
+
+
 def test_the_role_and_the_version_are_checked() -> None:
     create_cohorts("org 4")
     factories.make_pool("p", 1)

@@ -99,6 +99,19 @@ def test_an_answer_that_is_not_from_kubernetes_is_a_server_error(
         through().get(QUEUE, "a")
 
 
+def test_a_log_comes_in_pieces_and_within_its_bounds(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
+    proxy.add_rule("/pods/p/log?container=c&tailLines=9&limitBytes=200000", status=200, body=b"x" * 100_000)
+    pieces = list(through().read_log("p", namespace="ns", container="c", tail_lines=9, limit_bytes=200_000))
+    assert len(pieces) > 1
+    assert b"".join(pieces) == b"x" * 100_000
+
+
+def test_a_log_that_drips_ends_in_time(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
+    proxy.add_rule("/pods/p/log", status=200, body=b"x" * 100_000, drip=0.1)
+    with pytest.raises(errors.Unreachable, match="did not end in time"):
+        list(through(SHORT).read_log("p", namespace="ns", container="c", tail_lines=9, limit_bytes=9))
+
+
 def test_a_missing_answer_is_a_timeout(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
     proxy.add_rule("/queues/", delay=300, status=200, body=b"{}")
     with pytest.raises(errors.Unreachable, match="no answer in time"):

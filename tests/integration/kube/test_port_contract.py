@@ -81,6 +81,14 @@ def test_a_missing_object(kube_namespace: KubeNamespace) -> None:
         )
 
 
+def test_the_log_of_a_missing_pod(kube_namespace: KubeNamespace) -> None:
+    log = kube_namespace.cluster.read_log(
+        "nobody", namespace=kube_namespace.namespace, container="c", tail_lines=5, limit_bytes=99
+    )
+    with pytest.raises(errors.ObjectNotFound):
+        list(log)
+
+
 def test_a_kind_that_is_not_served(kube_namespace: KubeNamespace) -> None:
     for call in (
         lambda: kube_namespace.cluster.list(UNKNOWN),

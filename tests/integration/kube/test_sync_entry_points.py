@@ -246,7 +246,7 @@ def test_a_backend_without_a_cluster_and_a_removed_one(fake_lab: SyncHarness, mo
     KubernetesSettings.objects.all().delete()
     report = run_connection_test(fake_lab.backend.pk)
     assert report is not None
-    assert "has no cluster configured" in report.message
+    assert "has no access configured" in report.message
     assert run_connection_test(10**9) is None
 
 

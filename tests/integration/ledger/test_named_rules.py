@@ -3,25 +3,46 @@ table has its entry. All of them cost many seconds, so `make test` runs a few.""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from pools.domain.roles import SYSTEM
-from pools.models import AuditEntry
+from pools.models import (
+    AuditEntry,
+    ConfigRevision,
+    GpuAllocation,
+    IdempotencyRecord,
+    Node,
+    Notice,
+    NoticeCondition,
+    NoticeTarget,
+    SavedView,
+    SignOnIdentity,
+    User,
+)
 from pools.services.access_tokens import create_token
 from pools.services.cohorts import put_cohort
 from pools.services.gpu_quotas import put_gpu_quota
+from scheduling.domain.statuses import TaskStatus
 from scheduling.models import (
     Bypass,
     ClusterState,
     GpuControllerLease,
+    HistoryReplay,
+    NodeState,
     QueueDrift,
     QueueGuard,
     QueueSync,
+    RefusedFile,
+    UsageProgress,
     WebhookInstallation,
     WorkflowConfig,
 )
 from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.workflows.user_actions import end_workflow
 from tests.support import factories
 from tests.support.agent_harness import kubernetes_backend
 
@@ -32,6 +53,8 @@ DECISION = (
     "time, backend_id, root_pool_id, pool_id, workflow_id, group_id, tasks, nodes, gpus, message,"
     " message_without_beneficiary"
 )
+DECIDED = f"INSERT INTO scheduling_decision ({DECISION}, action) SELECT {DECISION},"
+UNPROTECTED = "SET LOCAL session_replication_role = replica;"  # triggers forbid the change before the constraint can
 CHECKS = {
     "backend_name_rule": f"UPDATE pools_backend SET {NAME}",
     "backend_namespace_rule": "UPDATE pools_backend SET namespace = 'Bad_Name'",
@@ -44,44 +67,104 @@ CHECKS = {
     "pool_no_negative_limit": "UPDATE pools_pool SET borrowing_limit = -1 WHERE name = 'lender'",
     "pool_lends_what_it_has": "UPDATE pools_pool SET lending_limit = 99 WHERE name = 'lender'",
     "pool_archived_has_no_cohort": "UPDATE pools_pool SET archived = true WHERE name = 'lender'",
+    "temporary_quota_is_a_raise": "UPDATE pools_pool SET quota_after = 99, quota_until = now() WHERE name = 'team--a'",
+    "usage_never_negative": f"{UNPROTECTED} UPDATE pools_leafusage SET used = -1",
+    "one_usage_progress": "UPDATE scheduling_usageprogress SET id = 2",
+    "one_quota_stamp": f"{UNPROTECTED} UPDATE pools_quotastamp SET id = 2",
     "gpu_quota_namespace_rule": "UPDATE pools_gpuquota SET namespace = 'Bad_Name'",
     "workflow_config_is_one_row": "UPDATE scheduling_workflowconfig SET id = 2",
     "drain_interval_range": "UPDATE scheduling_workflowconfig SET subpool_drain_interval_minutes = 0",
     "max_retry_range": "UPDATE scheduling_workflowconfig SET max_retry_per_task = 101",
-    "decision_names_for_whom": f"INSERT INTO scheduling_decision ({DECISION}, action) SELECT {DECISION}, 'move'"
-    " FROM scheduling_decision LIMIT 1",
+    "decision_names_for_whom": f"{DECIDED} 'move' FROM scheduling_decision LIMIT 1",
     "guard_mode_known": "UPDATE scheduling_queueguard SET mode = 'x'",
     "webhook_has_one_address": "UPDATE scheduling_webhookinstallation SET url = '', service = ''",
     "agent_lease_is_complete": "UPDATE scheduling_clusterstate SET lease_expires_at = now()",
     "sync_lease_is_complete": "UPDATE scheduling_queuesync SET lease_expires_at = now()",
+    "replay_ends_with_its_status": "UPDATE scheduling_historyreplay SET ended_at = now()",
+    "replay_answer_when_completed": "UPDATE scheduling_historyreplay SET answer = '{}'",
     "gpu_controller_lease_is_complete": "UPDATE scheduling_gpucontrollerlease SET lease_expires_at = now()",
 }
 UNIQUE = {
     "role_once_per_user": "pools_roleassignment",
     "token_name_once_per_owner": "pools_accesstoken",
+    "saved_view_name_once": "pools_savedview",
+    "subject_once_per_issuer": "pools_signonidentity",
+    "revision_once_per_type": "pools_configrevision",
+    "idempotency_key_once": "pools_idempotencyrecord",
+    "gpu_allocation_live_once": "pools_gpuallocation",
     "node_unique_in_backend": "pools_node",
+    "notice_once_per_target": "pools_notice",
+    "notice_condition_once": "pools_noticecondition",
     "group_name_once_per_workflow": "scheduling_group",
     "task_attempt_once": "scheduling_task",
     "bypass_once_per_caller": "scheduling_bypass",
     "drift_open_once": "scheduling_queuedrift",
+    "one_replay_of_a_user": "scheduling_historyreplay",
 }
 AUDITED = {
     "pools_user": "is_active = NOT is_active",
     "pools_roleassignment": "assigned_by = 'x'",
     "pools_accesstoken": "description = 'x'",
+    "pools_signonidentity": "username = 'x'",
     "pools_backend": "offline = NOT offline",
     "pools_node": "gpus = gpus + 1",
     "pools_cohort": "weight = 7",
     "pools_pool": "maximum = 99 WHERE name = 'team'",
     "pools_kubernetessettings": "server = 'x'",
     "pools_gpuquota": "source = 'x'",
+    "pools_gpuallocation": "workload = 'x'",
+    "pools_noticetarget": "is_enabled = NOT is_enabled",
+    "pools_noticecondition": "message = 'x'",
+    "scheduling_workflow": "cancelled_by = 'x'",
     "scheduling_workflowconfig": "max_retry_per_task = 7",
+    "scheduling_refusedfile": "faults = 9",
     "scheduling_queueguard": "mode = 'off'",
     "scheduling_webhookinstallation": "repair = 'x'",
 }
+HISTORY = {
+    "scheduling_workflow:never_deleted": "DELETE FROM scheduling_workflow",
+    "scheduling_group:never_deleted": "DELETE FROM scheduling_group",
+    "scheduling_waitspan:append_only": "UPDATE scheduling_waitspan SET gpus = 1",
+}
+NOTED = "SELECT current_setting('osmo.changes', true)"
+GENERATIONS = "SELECT sum(number) FROM pools_ledgergeneration"
+STAMP = "SELECT stamp FROM pools_quotastamp"
+COUNTED = "SELECT sum(used), sum(total_usage) FROM pools_leafusage"
+GPU_WORKERS = "SELECT sum(workers + assumed_workers) FROM pools_gpuusage"
+WAITS = "SELECT count(*) FROM scheduling_waitspan"
+LATE = "SELECT count(*) FROM scheduling_lateusage"
+ENTRIES = "SELECT count(*) FROM pools_auditentry"
+CAPACITY = "SELECT count(*) FROM scheduling_quotaspan"
+START_AGAIN = """UPDATE scheduling_group SET start_time = NULL, ready_at = now();
+    UPDATE scheduling_group SET start_time = now()"""
+OFFLINE = "SELECT count(*) FROM scheduling_offlinespan"
+PREEMPTION = f"{DECIDED} 'preempt' FROM scheduling_decision LIMIT 1"
+QUOTA_OF_A_POOL = 'UPDATE pools_gpuquota SET spec = spec || \'{"total": {"maxWorkers": 8}}\''
+EFFECTS = {
+    "pools_pool:note_change": ("UPDATE pools_pool SET maximum = 99 WHERE name = 'team'", NOTED),
+    "pools_cohort:note_change": ("UPDATE pools_cohort SET weight = 7", NOTED),
+    "pools_backend:note_change": ("UPDATE pools_backend SET description = 'x'", NOTED),
+    "pools_node:note_change": ("UPDATE pools_node SET gpus = gpus + 1", NOTED),
+    "pools_kubernetessettings:note_change": ("UPDATE pools_kubernetessettings SET server = 'x'", NOTED),
+    "pools_gpuquota:note_change": (QUOTA_OF_A_POOL, NOTED),
+    "pools_gpuusage:note_release": ("UPDATE pools_gpuallocation SET state = 'released'", NOTED),
+    "scheduling_nodestate:record_offline": ("UPDATE scheduling_nodestate SET ready = false", OFFLINE),
+    "scheduling_group:note_moved": ("UPDATE scheduling_group SET status = 'COMPLETED'", NOTED),
+    "pools_pool:advance_generation": ("UPDATE pools_pool SET maximum = 99 WHERE name = 'team'", GENERATIONS),
+    "pools_cohort:advance_generations": ("UPDATE pools_cohort SET weight = 7", GENERATIONS),
+    "pools_kubernetessettings:advance_generation": ("UPDATE pools_kubernetessettings SET server = 'x'", GENERATIONS),
+    "pools_pool:renew_quota_stamp": ("UPDATE pools_pool SET borrowing_limit = 5 WHERE name = 'lender'", STAMP),
+    "pools_cohort:renew_quota_stamp": ("UPDATE pools_cohort SET weight = 7", STAMP),
+    "pools_reservation:count_update": ("UPDATE pools_reservation SET priority = 'LOW'", COUNTED),
+    "pools_auditentry:record_capacity": ("UPDATE pools_pool SET guarantee = 99 WHERE name = 'team'", CAPACITY),
+    "scheduling_task:record_late": ("UPDATE scheduling_task SET start_time = now() - interval '3 hours'", LATE),
+    "scheduling_group:record_wait": (START_AGAIN, WAITS),
+    "scheduling_decision:audit": (PREEMPTION, ENTRIES),
+}
+"""By trigger: a statement, and what the trigger changes after it."""
 
 
-def sampled(names: dict[str, str], *often: str) -> list[object]:
+def sampled(names: Iterable[str], *often: str) -> list[object]:
     """The names; all but these are nightly."""
     return [pytest.param(name, marks=[] if name in often else pytest.mark.nightly) for name in names]
 
@@ -101,6 +184,17 @@ def filled() -> None:
     assert root.backend_id is not None
     reconcile_backend(root.backend_id)
     create_token(actor=admin, owner=admin.username, name="laptop")
+    owner = User.objects.get(username=admin.username)
+    SavedView.objects.create(owner=owner, page="pools", name="mine", query="q=x")
+    HistoryReplay.objects.create(user=owner, backend_id=1, question={}, reads_all=True, pools=[])
+    SignOnIdentity.objects.create(user=owner, provider="corp", issuer="https://corp.example", subject="s-1")
+    with connection.cursor() as cursor:
+        path, value = "{gpu_quota_namespace}", '"ns"'
+        cursor.execute("UPDATE pools_pool SET config = jsonb_set(config, %s, %s) WHERE name = 'team'", [path, value])
+    target = NoticeTarget.objects.create(name="ops", channel="webhook")
+    Notice.objects.create(target=target, entry=1, kind="job_late", subject="job/x", title="x", text="x")
+    RefusedFile.objects.create(source="config-file", path="config.yaml", digest="x", faults=1, message="It is wrong.")
+    NoticeCondition.objects.create(kind="job_late", subject="job/x", message="It is late.")
     put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"total": {"maxWorkers": 9}})
     cluster = kubernetes_backend("osmo")
     for model in (QueueGuard, ClusterState, QueueSync, GpuControllerLease):
@@ -109,6 +203,11 @@ def filled() -> None:
     Bypass.objects.create(backend=cluster, kind="Pod", code="not_ours", message="x")
     QueueDrift.objects.create(backend=cluster, queue="q", field="f", author="x")
     WorkflowConfig.objects.get_or_create(pk=1)
+    UsageProgress.objects.get_or_create(pk=1)
+    NodeState.objects.create(node=Node.objects.order_by("pk")[0])
+    GpuAllocation.objects.create(namespace="ns", name="a")
+    ConfigRevision.objects.create(config_type="POOL", revision=1000, username="x", audit_id=1)
+    IdempotencyRecord.objects.create(user_id=1, token_id=1, address="/x", key="k", fingerprint="f")
     factories.check_deferred_constraints()
 
 
@@ -137,8 +236,9 @@ def test_a_second_row_is_refused(filled: None, name: str) -> None:
     table = UNIQUE[name]
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT string_agg(quote_ident(attname), ', '), string_agg(CASE attname WHEN 'uuid' THEN"
-            " 'gen_random_uuid()' WHEN 'digest' THEN quote_literal('another') ELSE quote_ident(attname) END, ', ')"
+            "SELECT string_agg(quote_ident(attname), ', '), string_agg(CASE WHEN attname IN ('uuid', 'message_id') THEN"
+            " 'gen_random_uuid()' WHEN attname = 'digest' THEN quote_literal('another')"
+            " ELSE quote_ident(attname) END, ', ')"
             " FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'id'",
             [table],
         )
@@ -154,3 +254,97 @@ def test_raw_sql_is_audited(filled: None, table: str) -> None:
         assert cursor.rowcount > 0
         changed = cursor.rowcount
     assert AuditEntry.objects.count() == before + changed
+
+
+@pytest.mark.parametrize("rule", sampled(HISTORY))
+def test_history_stays(filled: None, rule: str) -> None:
+    assert broken_rule(HISTORY[rule]) == rule.partition(":")[2]
+
+
+def test_the_digest_of_a_token_is_final(filled: None) -> None:
+    with pytest.raises(DatabaseError, match='Cannot update of "digest"'):
+        run_at_commit("UPDATE pools_accesstoken SET digest = 'another'")
+
+
+def read_one(query: str) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        return cursor.fetchone()
+
+
+@pytest.mark.parametrize("rule", sampled(EFFECTS))
+def test_what_follows_from_a_raw_change_is_written(filled: None, rule: str) -> None:
+    statement, query = EFFECTS[rule]
+    run_at_commit("SELECT set_config('osmo.changes', '', true)")  # what the rows above have noted
+    before = read_one(query)
+    run_at_commit(statement)
+    assert read_one(query) != before
+
+
+def test_a_token_of_a_token_does_not_live_longer(filled: None) -> None:
+    admin = factories.admin_actor()
+    create_token(actor=admin, owner=admin.username, name="phone")
+    child = "UPDATE pools_accesstoken SET expires_at = now() + interval '{days} days',"
+    parent = "parent_id = (SELECT id FROM pools_accesstoken WHERE name = 'laptop') WHERE name = 'phone'"
+    run_at_commit(
+        f"UPDATE pools_accesstoken SET expires_at = now() + interval '5 days'; {child.format(days=5)} {parent}"
+    )
+    assert broken_rule(f"{child.format(days=6)} {parent}") == "token_within_parent"
+
+
+def test_a_parent_has_a_subpool_of_one_name_once(filled: None) -> None:
+    """Also while the name of a row does not yet follow its parent, which is checked at the end of the transaction."""
+    another = "INSERT INTO pools_pool ({columns}) SELECT {values} FROM pools_pool WHERE name = 'team--a'"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT string_agg(quote_ident(attname), ', '), string_agg(CASE attname WHEN 'name' THEN"
+            " quote_literal('another') ELSE quote_ident(attname) END, ', ') FROM pg_attribute"
+            " WHERE attrelid = 'pools_pool'::regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'id'"
+        )
+        columns, values = cursor.fetchone()
+    assert broken_rule(another.format(columns=columns, values=values)) == "subpool_name_once_per_parent"
+
+
+def test_a_deleted_backend_leaves_no_dirty_mark() -> None:
+    gone = factories.make_backend("gone").pk
+    marks = f"SELECT count(*) FROM scheduling_backenddirtymark WHERE backend_id = {gone}"
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM pools_node WHERE backend_id = {gone}")
+    assert read_one(marks) > (0,)
+    run_at_commit(f"DELETE FROM pools_backend WHERE id = {gone}")
+    assert read_one(marks) == (0,)
+
+
+def test_a_deleted_pool_leaves_no_counters() -> None:
+    gone = factories.make_pool("gone", 8).pk
+    run_at_commit("DELETE FROM pools_pool WHERE name = 'gone'")
+    assert read_one(f"SELECT count(*) FROM pools_leafusage WHERE pool_id = {gone}") == (0,)
+
+
+def test_ended_work_is_counted_off(filled: None) -> None:
+    assert read_one(COUNTED) == (8, 8)
+    end_workflow(actor=factories.admin_actor(), name="runs-1", status=TaskStatus.COMPLETED)
+    assert read_one(COUNTED) == (0, 0)
+
+
+def test_a_deleted_gpu_worker_is_counted_off(filled: None) -> None:
+    """Even if a superuser switches off the rule that a worker is released first."""
+    assert read_one(GPU_WORKERS) > (0,)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tgname FROM pg_trigger WHERE tgname LIKE 'pgtrigger_release_first%'")
+        ((trigger,),) = cursor.fetchall()
+        cursor.execute(f"ALTER TABLE pools_gpuallocation DISABLE TRIGGER {trigger}")
+        cursor.execute("DELETE FROM pools_gpuallocation")
+    assert read_one(GPU_WORKERS) == (0,)
+
+
+def test_new_work_is_noted(filled: None) -> None:
+    run_at_commit("SELECT set_config('osmo.changes', '', true)")
+    factories.submit_workflow(factories.admin_actor(), "team--a", 8, name="more")
+    assert "submitted:" in read_one(NOTED)[0]
+
+
+def test_a_pool_has_its_counters() -> None:
+    factories.make_pool("fresh", 8)
+    query = "SELECT count(*) FROM pools_leafusage WHERE pool_id = (SELECT id FROM pools_pool WHERE name = 'fresh')"
+    assert read_one(query) == (1,)

@@ -28,8 +28,12 @@ pytestmark = pytest.mark.django_db
 MAY_BE_TRUNCATED = {
     "pools_user_user_permissions": "Django's own, which we do not use",
     "pools_idempotencyrecord": "answers kept for a day; a lost one makes a repeat a new request",
+    "pools_clientlogin": "clients that wait for consent, for minutes; a lost one begins again",
+    "pools_noticeprogress": "up to where notices were made; without it they begin anew, with the present",
+    "pools_savedview": "names that people give to their own filters, not a part of the ledger",
     "pools_gpuusagesample": "samples for charts, deleted by age",
     "scheduling_backenddirtymark": "work of the scheduler; without it the next full cycle notices later",
+    "scheduling_startreservation": "of the last cycle; the next one decides it again",
     "scheduling_backendschedulingstate": "result of the last cycle, computed again",
     "scheduling_clusterstate": "observed, written again by the agent",
     "scheduling_nodestate": "observed, written again by the agent",
@@ -38,6 +42,7 @@ MAY_BE_TRUNCATED = {
     "scheduling_gpucontrollerlease": "a lease of a minute",
     "scheduling_bypass": "a bounded list of attempts, observed again",
     "scheduling_unmarkedreviews": "numbers of reviews by strangers, counted again",
+    "scheduling_historyreplay": "answers to people's questions about the past, not a part of the ledger",
     "scheduling_backendusagehour": "sums of use, computed again by osmo-admin usage rebuild",
     "scheduling_leafusagehour": "sums of use, computed again by osmo-admin usage rebuild",
     "scheduling_workusagehour": "sums of use, computed again by osmo-admin usage rebuild",
@@ -48,15 +53,24 @@ MAY_BE_TRUNCATED = {
     "scheduling_offlinespan": "derived from the audit trail and from the state of nodes",
 }
 MAY_BE_DELETED = MAY_BE_TRUNCATED | {
+    "pools_configurationowner": "the trigger of the audit trail records it; the object is the admins' again",
     "pools_accesstoken": "a service deletes tokens; the trigger of the audit trail records it",
+    "pools_notice": "old ones are deleted by age; what they told is in the audit trail",
+    "pools_noticecondition": "a condition that has ended; the trigger of the audit trail records it",
+    "pools_noticetarget": "a service removes targets; the trigger of the audit trail records it",
     "pools_roleassignment": "a service revokes roles; the trigger of the audit trail records it",
+    "pools_signonidentity": "a service unlinks accounts; the trigger of the audit trail records it",
     "pools_gpuquota": "a service deletes quotas; the trigger of the audit trail records it",
     "pools_cohort": "an unused one; a pool or cohort that names it keeps it by its foreign key",
     "pools_node": "a service removes nodes; the trigger of the audit trail records it",
     "pools_kubernetessettings": "deleted with its backend; the trigger of the audit trail records it",
     "scheduling_queueguard": "deleted with its backend; the trigger of the audit trail records it",
     "scheduling_webhookinstallation": "deleted with its backend; the trigger of the audit trail records it",
+    "scheduling_startforecast": "it is made anew every minute, and counts for nothing",
+    "scheduling_refusedfile": "a file that can be applied again; the trigger of the audit trail records it",
     "scheduling_waitcausechange": "old ones are deleted; without it work counts as waiting for its turn",
+    "scheduling_decisioncount": "numbers for metrics; a deleted count begins at 0 again",
+    "scheduling_startcount": "numbers for metrics; a deleted count begins at 0 again",
     "scheduling_workflowconfig": "the trigger of the audit trail records it; the defaults apply again",
 }
 # Rows that follow from others: no statement but that of a trigger may write them.
@@ -96,6 +110,8 @@ def filled() -> None:
     put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"total": {"maxWorkers": 9}})
     allocate(actor=admin, namespace="ns", request=AllocationRequest("w1", "", GpuWorker()))
     create_token(actor=admin, owner=admin.username, name="laptop")
+    Pool.objects.filter(pk=root.pk).update(config={"approval_above": 10})
+    factories.request_quota(admin, "team", "a", 90)
     factories.check_deferred_constraints()
 
 

@@ -72,6 +72,28 @@ def test_it_cannot(runtime: psycopg.Connection, statement: str) -> None:
         runtime.execute(statement)
 
 
+def test_no_trigger_can_be_skipped(runtime: psycopg.Connection) -> None:
+    ignore_all = "SELECT set_config('pgtrigger.ignore', (SELECT array_agg(tgname)::text FROM pg_trigger), false)"
+    which = "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal AND _pgtrigger_should_ignore(tgname)"
+    runtime.execute(ignore_all)
+    assert runtime.execute(which).fetchone() == (0,)
+    with pytest.raises(psycopg.errors.CheckViolation):
+        runtime.execute("UPDATE pools_leafusage SET used = used")
+    with connection.cursor() as cursor:  # the owner, for whom fixtures and the demo rely on it
+        cursor.execute(ignore_all)
+        cursor.execute(which)
+        assert cursor.fetchone()[0] > 100
+        cursor.execute("SELECT set_config('pgtrigger.ignore', NULL, false)")
+
+
+def test_no_young_audit_entry_can_be_forgotten(runtime: psycopg.Connection) -> None:
+    for days in ("29", "-1", "NULL"):
+        with pytest.raises(psycopg.errors.CheckViolation, match="at least 30 days"):
+            runtime.execute(f"SELECT osmo_forget_audit({days}, 10)")
+    assert runtime.execute("SELECT osmo_forget_audit(30, 10)").fetchone() == (0,)
+    assert runtime.execute("SELECT current_setting('pgtrigger.ignore')").fetchone() == ("",)
+
+
 def test_it_reads_and_writes_every_table_that_the_code_writes(runtime: psycopg.Connection) -> None:
     for table in sorted(set(all_tables()) - set(database_roles.READ_ONLY_TABLES)):
         for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE"):

@@ -27,6 +27,8 @@ def test_put_creates_a_backend_and_returns_it(admin: ApiCaller) -> None:
         "pools": [],
         "version": 1,
         "warnings": [],
+        "reserve_after": 3600,
+        "ageing": 14400,
     }
     assert answer.headers["ETag"] == '"1"'
     assert admin("PUT", f"{BACKEND}/sim", answer.body).headers["ETag"] == '"1"', "put back, nothing changes"
@@ -36,6 +38,16 @@ def test_put_creates_a_backend_and_returns_it(admin: ApiCaller) -> None:
 
 def test_nodes_need_a_name_and_gpus_only(admin: ApiCaller) -> None:
     assert admin("PUT", f"{BACKEND}/sim", {"nodes": [{"name": "n1", "gpus": 8}]}).body["nodes"] == [NODE]
+
+
+def test_the_policy_against_endless_waiting_is_a_setting(sim: str, admin: ApiCaller) -> None:
+    answer = admin("PUT", f"{BACKEND}/sim", {"reserve_after": 60, "ageing": None, "description": "large work first"})
+    assert (answer.body["reserve_after"], answer.body["ageing"]) == (60, None)
+    assert admin("PUT", f"{BACKEND}/sim", {"offline": True}).body["ageing"] is None
+    entry = AuditEntry.objects.get(object="backend/sim", description="large work first")
+    assert (entry.before["reserve_after"], entry.after["reserve_after"]) == (3600, 60)
+    refused = admin("PUT", f"{BACKEND}/sim", {"reserve_after": -1, "ageing": "soon"})
+    assert {each["path"] for each in refused.body["details"]} == {"reserve_after", "ageing"}
 
 
 def test_a_key_left_out_keeps_its_value(sim: str, admin: ApiCaller) -> None:

@@ -50,6 +50,8 @@ def test_a_cluster_is_stored_and_shown_without_its_credential(admin: ApiCaller) 
         "description": "",
         "nodes": [],
         "auto_end": True,
+        "reserve_after": 3600,
+        "ageing": 14400,
         "offline": False,
         "access": "kubeconfig",
         "kubeconfig_file": "",

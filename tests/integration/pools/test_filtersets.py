@@ -17,6 +17,7 @@ UNREADABLE: list[tuple[str, list[tuple[str, str]]]] = [
     ("/api/gpu_quota/team/allocation", [("include_released", "maybe"), ("offset", "-1")]),
     ("/api/gpu_quota/team/history", [("since", "yesterday")]),
     ("/api/workflow", [("statuses", "DONE"), ("priority", "TOP"), ("label", "x"), ("order", "UP"), ("limit", "x")]),
+    ("/api/scheduler_events", [("action", "STOP"), ("since", "soon"), ("until", "x"), ("limit", "0")]),
     ("/api/task", [("statuses", "DONE"), ("started_after", "x"), ("summary", "maybe"), ("all_users", "maybe")]),
 ]
 

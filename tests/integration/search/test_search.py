@@ -10,9 +10,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from pools.domain.roles import SYSTEM
+from pools.domain.saved_views import FilteredList
 from pools.models import User
 from pools.security.tokens import issue_jwt
 from pools.services.access_tokens import create_token
+from pools.services.saved_views import save_view
+from scheduling.page_addresses import address_of
 from scheduling.selectors.search import SearchKind, search
 from tests.support.addresses import create_example_installation
 
@@ -21,8 +24,10 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def installation(db: None) -> None:
-    """Pool team with subpools, work, users and a GPU quota."""
+    """Pool team with subpools, work, users, a GPU quota, and a saved view of root."""
     create_example_installation()
+    root = User.objects.get(username="root").as_actor()
+    save_view(actor=root, page=FilteredList.SCHEDULER_EVENTS, name="Mine, failed", query="event=fail&user=root")
 
 
 def found(username: str, text: str) -> set[tuple[str, str]]:
@@ -55,7 +60,7 @@ def test_a_person_finds_what_they_may_see(installation: None) -> None:
 
 def test_the_number_of_queries_is_constant(installation: None, django_assert_max_num_queries: Any) -> None:
     actor = User.objects.get(username="root").as_actor()
-    with django_assert_max_num_queries(5):
+    with django_assert_max_num_queries(6):
         search(actor, "t", limit=50)
 
 
@@ -89,3 +94,17 @@ def test_the_page_works_without_scripts(installation: None) -> None:
     text = browser.get("/search/?q=work").content.decode()
     assert ">Workflows</a>" in text
     assert "No name begins with “zz”" in browser.get("/search/?q=zz").content.decode()
+
+
+def test_a_node_leads_to_its_own_page(installation: None) -> None:
+    actor = User.objects.get(username="root").as_actor()
+    hit = next(hit for hit in search(actor, "n1", limit=10) if hit.kind is SearchKind.NODE)
+    assert address_of(hit) == "/pools/node/on/sim/n1/"
+
+
+def test_a_saved_view_leads_to_its_list_with_its_filters(installation: None) -> None:
+    actor = User.objects.get(username="root").as_actor()
+    (hit,) = [hit for hit in search(actor, "mine", limit=10) if hit.kind is SearchKind.VIEW]
+    assert (hit.name, hit.detail) == ("Mine, failed", "saved view of scheduler events")
+    assert address_of(hit) == "/scheduling/decision/?event=fail&user=root"
+    assert found("rita", "mine") == set(), "a view is its owner's"

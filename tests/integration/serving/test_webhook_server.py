@@ -60,7 +60,7 @@ class WebhookServer:
 
     def get(self, path: str, client: Path | None = None) -> httpx.Response:
         """One request."""
-        return httpx.get(f"https://127.0.0.1:{self.port}{path}", verify=self.trust(client), timeout=20)
+        return httpx.get(f"https://127.0.0.1:{self.port}{path}", verify=self.trust(client), timeout=60)
 
     def connect(self) -> ssl.SSLSocket:
         """A connection after the handshake."""

@@ -13,7 +13,7 @@ from django.db import DataError, InternalError, connection
 from django.test import Client
 
 from osmo_admin.middleware import READS_WITHOUT_SNAPSHOT
-from pools.domain.page_addresses import is_preview_address
+from pools.domain.page_addresses import is_preview_address, is_sign_on_address
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, Backend, Cohort, Pool, Reservation, User
@@ -23,6 +23,9 @@ from pools.selectors.pool_balance import read_balance
 from pools.services.dry_run import effect_on_pool_tree
 from pools.services.subpools import create_subpool, resize_subpool
 from pools.transactions import one_snapshot, renew_failed_snapshot, sees_uncommitted_changes
+from scheduling.selectors.workflows import get_full_workflow
+from scheduling.services.simulated.reconcile import reconcile_backend
+from tests.support import factories
 from tests.support.addresses import create_example_installation, readable_addresses
 from tests.support.threads import run_concurrently
 
@@ -84,6 +87,8 @@ def test_every_address_is_read_from_one_snapshot() -> None:
             refused[address] = answer.status_code
         if is_preview_address(address.partition("?")[0]):
             continue  # a dry run; the test below
+        if is_sign_on_address(address):
+            continue  # the return from a provider writes
         kinds = {each[:2] for each in statements.transactions}
         if address != "/ready" and (kinds - {("repeatable read", "on")} or len(statements.transactions) > 1):
             outside[address] = statements.seen
@@ -104,6 +109,9 @@ def test_reading_a_preview_changes_nothing() -> None:
 
 
 REFUSED = {
+    "/sign-on/none/": 404,
+    "/sign-on/none/link/": 404,
+    "/sign-on/none/callback/": 404,
     "/ready": 503,  # no worker runs in this test
     "/api/nothing": 404,
     "/api/configs/service": 400,
@@ -148,6 +156,36 @@ class TestAPoolThatChangesBetweenTwoStatements:
     def test_without_the_snapshot_the_answer_is_torn(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("osmo_admin.middleware.one_snapshot", nullcontext)
         assert self._read_while_a_subpool_is_created(monkeypatch).status_code == 500
+
+
+class TestAWorkflowThatStartsBetweenTwoStatements:
+    """The reproduction: a page showed PENDING beside "system started it just now"."""
+
+    @staticmethod
+    def _read_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> tuple[str, set[str]]:
+        create_example_installation()
+        caller = Caller("root")
+        rita = User.objects.get(username="rita").as_actor()
+        name = factories.submit_workflow(rita, "team", 1, name="soon").name
+
+        def read_and_let_it_start(*arguments: Any, **options: Any) -> Any:
+            workflow = get_full_workflow(*arguments, **options)
+            backend = workflow.root_pool.backend_id
+            assert backend is not None
+            (started,) = run_concurrently([lambda: reconcile_backend(backend)])
+            assert not isinstance(started, Exception)
+            return workflow
+
+        monkeypatch.setattr("scheduling.admin.workflows.get_full_workflow", read_and_let_it_start)
+        page = caller.get(f"/scheduling/workflow/{name}/change/")
+        return page.context["workflow"].status, {entry.action for entry in page.context["entries"]}
+
+    def test_the_page_is_the_state_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self._read_while_it_starts(monkeypatch) == ("PENDING", {"workflow.submitted"})
+
+    def test_without_the_snapshot_the_page_is_torn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("osmo_admin.middleware.one_snapshot", nullcontext)
+        assert self._read_while_it_starts(monkeypatch) == ("PENDING", {"workflow.submitted", "workflow.started"})
 
 
 class TestLogin:

@@ -314,15 +314,18 @@ def test_an_installation_that_is_down_stops_nobody_elses_work(
     assert create("podgroups", pod_group("theirs", "foreign-a")).status_code == 201
     assert create("podgroups", pod_group("ours", queue), who=US).status_code == 201
     with frozen(server[2]):
-        begun = time.monotonic()
-        assert create("pods", pod("theirs", "foreign-a")).status_code == 201
-        assert create("podgroups", pod_group("theirs-too", "foreign-a")).status_code == 201
+        answers = [
+            create("pods", pod("theirs", "foreign-a")),
+            create("podgroups", pod_group("theirs-too", "foreign-a")),
+        ]
         for name in ("theirs", "ours"):
             seen = {"metadata": {"annotations": {"kai.scheduler/last-start": "now"}}}
             kube.cluster.merge(resource_kinds.POD_GROUP, name, seen, field_manager="kai", namespace=kube.namespace)
         worker = {"name": "w", "labels": {"tensor-fusion.ai/component": "worker"}}
-        assert create("pods", pod("w", "") | {"metadata": worker}).status_code == 201, "no quota here"
-        assert time.monotonic() - begun < webhook_configuration.TIMEOUT_SECONDS, "nobody waited for our answer"
+        answers.append(create("pods", pod("w", "") | {"metadata": worker}))  # no quota in this namespace
+        assert [answer.status_code for answer in answers] == [201, 201, 201]
+        waited = max(answer.elapsed for answer in answers)
+        assert waited < timedelta(seconds=webhook_configuration.TIMEOUT_SECONDS), "nobody waited for our answer"
         with ThreadPoolExecutor(2) as threads:
             tried = [
                 threads.submit(create, "pods", pod("around", queue)),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg
 import pytest
+from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 
@@ -50,7 +52,7 @@ class Caller:
     def _parse(self, response: Any) -> Json:
         self.last = response
         kind = response.headers.get("Content-Type", "")
-        return response.json() if kind.startswith("application/json") else response.content.decode()
+        return response.json() if kind.startswith("application/json") else response.getvalue().decode()
 
 
 @pytest.fixture
@@ -95,3 +97,10 @@ def reconcile_pool(team: Any) -> Callable[[], list[dict[str, Any]]]:
         return steps
 
     return run
+
+
+@pytest.fixture
+def other_connection(db: None) -> Iterator[psycopg.Connection[Any]]:
+    """A second connection to the database of the test."""
+    with psycopg.connect(**connection.get_connection_params() | {"cursor_factory": psycopg.Cursor}) as other:
+        yield other

@@ -25,7 +25,7 @@ from scheduling.selectors.visible_queue import WaitingGang, list_waiting_gangs
 from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
-from scheduling.services.workflows.submission import Submission, check_submission, submit, submit_many
+from scheduling.services.workflows.submission import Submission, submit, submit_many
 from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
 from tests.support import factories
 from tests.unit.gpu_quota.builders import make_amounts
@@ -128,7 +128,7 @@ def test_tasks_without_gpus_are_not_workers() -> None:
 def test_a_file_that_breaks_a_cap_on_one_worker_is_refused_at_once() -> None:
     pool()
     caps(None, {"maxRequests": {"tflops": "99"}, "maxGPUCount": 1})
-    for operation in (submit, check_submission):
+    for operation in (submit, factories.check_submission):
         with pytest.raises(BadInput) as refusal:
             operation(actor=factories.admin_actor(), pool="team", submission=Submission(gang(2, 0)))
         assert refusal.value.error_code == "RESOURCE"

@@ -73,14 +73,19 @@ def test_an_entry_has_every_key_and_the_numbers_are_gpus(alice: Any, reconcile_p
         "ahead": 0,
         "reason": {
             "code": "over_quota",
-            "message": f"It asks for 5 GPUs; the quota of {A} (30) leaves 2 GPUs: 3 GPUs missing.",
+            "message": "It asks for 5 GPUs; the quota of team--a (30) leaves 2 GPUs: 3 GPUs missing.",
             "queue": A,
             "limit": "quota",
             "requested": 5,
             "free": 2,
             "missing": 3,
         },
-        "unblock": [f"Raise the quota of {A} by 3 GPUs, or end as much HIGH or NORMAL work in {A} (big-1)."],
+        "unblock": ["Raise the quota of team--a by 3 GPUs, or end as much HIGH or NORMAL work in team--a (big-1)."],
+        "holders": ["big-1"],
+        "nodes": [],
+        "unblock_needs_all": True,
+        "reservation": None,
+        "start": None,
     }
 
 
@@ -98,7 +103,7 @@ def test_positions_follow_priority_then_age_and_pages_follow_positions(alice: An
     assert [place for _, _, place, _ in in_subpool] == [1, 2, 3]
     assert [place for _, place, _, _ in positions_of(whole)] == [1, 2, 3, 4]
     assert {entry["reason"]["code"] for entry in whole["entries"]} == {"backend_offline"}
-    assert {entry["unblock"][0] for entry in whole["entries"]} == {"Backend sim is set online again."}
+    assert {entry["unblock"][0] for entry in whole["entries"]} == {"Cluster sim is set online again."}
 
     first, second = alice.get("/api/queue", limit=3), alice.get("/api/queue", limit=3, offset=3)
     assert first["entries"] + second["entries"] == whole["entries"]
@@ -422,8 +427,12 @@ def test_the_answer_about_a_workflow_contains_its_reason(alice: Any, reconcile_p
     (entry,) = alice.get("/api/queue")["entries"]
     assert answer["reason"] == entry["reason"]
     assert answer["groups"][0]["waiting"] == {
-        key: entry[key] for key in ("position", "position_in_queue", "ahead", "reason", "unblock")
-    }
+        key: entry[key]
+        for key in (
+            "position", "position_in_queue", "ahead", "reason", "unblock", "holders", "nodes",
+            "unblock_needs_all", "reservation", "start",
+        )
+    }  # fmt: skip
     runs = alice.get("/api/workflow/big-1")
     assert (runs["reason"], runs["groups"][0]["waiting"]) == (None, None)
     alice.post("/api/workflow/w-1/cancel")

@@ -232,11 +232,11 @@ def test_spec_is_the_file_as_it_was_sent(alice: Any) -> None:
     assert alice.get("/api/workflow/hello-1/spec", use_template="True") == file
 
 
-def test_logs_of_a_cluster_say_where_the_output_is(alice: Any, team: Any) -> None:
+def test_logs_of_a_cluster_say_that_there_is_no_pod_yet(alice: Any, team: Any) -> None:
     alice.submit("team", workflow_file("hello"))
     Backend.objects.update(kind=Backend.Kind.KUBERNETES)
     logs = alice.get("/api/workflow/hello-1/logs")
-    assert "kubectl logs" in logs
+    assert "No pod of these tasks has been created" in logs
     assert "imulated" not in logs
 
 

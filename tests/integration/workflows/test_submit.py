@@ -112,6 +112,7 @@ def test_every_fault_of_a_file_at_once_with_its_line(alice: Any) -> None:
     lines = {fault["line"] for fault in answer["details"]}
     assert {6, 7} <= lines
     assert "line" in answer["message"]
+    assert answer["message"].endswith(f"({len(answer['details']) - 1} more in details)")
     assert all(fault["path"] and fault["code"] for fault in answer["details"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -19,6 +20,7 @@ from scheduling.services.usage import close_hours, compute_hours, note_wait_caus
 from scheduling.services.verify import verify
 from tests.integration.workflows.conftest import Caller
 from tests.support.factories import make_backend, make_pool, submit_workflow
+from tests.support.kube_server import wait_for
 
 pytestmark = pytest.mark.django_db
 STATES = [
@@ -99,6 +101,32 @@ def test_every_key_adds_up_to_the_same_use(root: Caller, worker: Caller) -> None
     assert {row["workflow"] for row in found["workflow"]["rows"]} == {"job-1", "job-2", "job-3"}
 
 
+def test_every_bucket_adds_up_to_the_same_use(root: Caller, worker: Caller) -> None:
+    for leaf, gpus in (("team--a", 4), ("team", 3)):
+        submit_workflow(worker.actor, leaf, gpus)
+    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    age_installation(30)
+    for row in Workflow.objects.all():
+        move_back(row, 26)
+    until = datetime.now(UTC).replace(tzinfo=None).isoformat()
+    for reader in (root, worker):
+        found = [
+            reader.get("/api/usage", by="subpool", bucket=bucket, until=until) for bucket in ("hour", "day", "month")
+        ]
+        assert [answer["totals"] for answer in found] == [found[0]["totals"]] * 3
+        of_days: dict[tuple[str, str], float] = defaultdict(float)
+        for row in found[0]["rows"]:
+            of_days[row["start"][:10], row["subpool"]] += row["used_gpu_s"] + row["quota_gpu_s"]
+        assert of_days == pytest.approx(
+            {(row["start"][:10], row["subpool"]): row["used_gpu_s"] + row["quota_gpu_s"] for row in found[1]["rows"]}
+        )
+
+
+def close_ended_hours() -> int:
+    """Close the hours, which waits for every transaction of the server: another test's transaction delays it."""
+    return wait_for(close_hours, seconds=30, description="the hours are closed")
+
+
 def test_stored_hours_equal_computed_hours_and_a_late_write_is_seen(root: Caller, worker: Caller) -> None:
     work = submit_workflow(worker.actor, "team--a", 8)
     reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
@@ -106,7 +134,7 @@ def test_stored_hours_equal_computed_hours_and_a_late_write_is_seen(root: Caller
     move_back(work, 20)
     until = start_of_hour(datetime.now(UTC)).replace(tzinfo=None).isoformat()
     computed = root.get("/api/usage", by="subpool", bucket="hour", until=until)
-    assert close_hours() > 25
+    assert close_ended_hours() > 25
     with CaptureQueriesContext(connection) as queries:
         assert root.get("/api/usage", by="subpool", bucket="hour", until=until) == computed
     many = len(queries)
@@ -114,10 +142,23 @@ def test_stored_hours_equal_computed_hours_and_a_late_write_is_seen(root: Caller
         root.get("/api/usage", by="subpool", bucket="hour", since=(datetime.now(UTC) - timedelta(hours=3)).isoformat())
     assert len(queries) == many
     move_back(work, 2)  # writes into closed hours
-    assert close_hours() >= 21
+    assert close_ended_hours() >= 21
     later = root.get("/api/usage", by="subpool", bucket="hour", until=until)
     assert later["totals"]["used_gpu_s"] - computed["totals"]["used_gpu_s"] == pytest.approx(2 * 3600 * 8)
     assert close_hours() == 0
+
+
+def test_the_hour_in_which_the_record_begins_is_not_computed_again(root: Caller, worker: Caller) -> None:
+    work = submit_workflow(worker.actor, "team--a", 8)
+    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    age_installation(5)
+    move_back(work, 4)
+    until = start_of_hour(datetime.now(UTC)).replace(tzinfo=None).isoformat()
+    computed = root.get("/api/usage", by="backend", bucket="day", until=until)
+    close_ended_hours()
+    with CaptureQueriesContext(connection) as queries:
+        assert root.get("/api/usage", by="backend", bucket="day", until=until) == computed
+    assert not any("leaf_piece" in query["sql"] for query in queries)
 
 
 def test_a_crash_loses_nothing(root: Caller, worker: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,10 +175,10 @@ def test_a_crash_loses_nothing(root: Caller, worker: Caller, monkeypatch: pytest
     before = root.get("/api/usage", by="user", until=until)
     monkeypatch.setattr(usage_service, "compute_hours", die)
     with pytest.raises(KeyboardInterrupt):
-        close_hours()
+        close_ended_hours()
     monkeypatch.undo()
     assert root.get("/api/usage", by="user", until=until) == before
-    assert close_hours() > 25
+    assert close_ended_hours() > 25
     assert root.get("/api/usage", by="user", until=until) == before
 
 

@@ -276,3 +276,14 @@ def test_a_change_is_judged_as_the_naive_model_does_where_it_grows(
         if getattr(new, side).of(resource).milli > getattr(old, side).of(resource).milli
     }
     assert set(names(broken_caps_of_change(quota, used, old, new))) == naive(quota, rest, new) & grows
+
+
+def test_the_difference_of_totals_is_never_below_zero() -> None:
+    worker = make_worker(request=make_amounts(tflops=5), limit=make_amounts(tflops=6))
+    one, three = (
+        totals_of_worker(worker),
+        totals_of_worker(worker) + totals_of_worker(worker) + totals_of_worker(worker),
+    )
+    left = three.minus(one)
+    assert (left.workers, left) == (2, one + one)
+    assert one.minus(three) == WorkerTotals()

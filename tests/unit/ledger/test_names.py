@@ -12,6 +12,7 @@ from pools.domain.names import (
     queue_name,
     short_name_violations,
     split_name,
+    with_pool_names,
 )
 
 LONGEST_SUBPOOL = "s" * (63 - len("osmo-pool-ns-team--"))
@@ -77,3 +78,17 @@ def test_a_canonical_name_is_split_at_its_separator() -> None:
 @pytest.mark.parametrize(("length", "codes"), [(63, []), (64, ["name_too_long"])])
 def test_the_name_of_a_cohort_has_at_most_63_characters(length: int, codes: list[str]) -> None:
     assert [each.code for each in cohort_name_violations("c" * length, "name")] == codes
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the quota of osmo-pool-ns-team--a (30) leaves 2", "the quota of team--a (30) leaves 2"),
+        ("work in osmo-pool-ns-team--_shared.", "work in the remainder of pool team."),
+        ("over quota in osmo-pool-ns-team---shared", "over quota in the remainder of pool team"),
+        ("the limit of osmo-pool-ns-my-team, or of osmo-cohort-ns-org", "the limit of pool my-team, or of cohort org"),
+        ("osmo-pool-other-team--a is in another namespace", "osmo-pool-other-team--a is in another namespace"),
+    ],
+)
+def test_people_read_names_of_pools_and_never_of_queues(text: str, expected: str) -> None:
+    assert with_pool_names(text, "ns") == expected

@@ -199,3 +199,43 @@ def test_giving_up_keeps_the_gang_whole_until_its_last_step(drawn):
         if whole and any(active):
             assert tree.is_satisfied(active)
     assert not any(active)
+
+
+def sized(items, gpus):
+    return [pod | {"gpus": gpus} for pod in items]
+
+
+def test_room_decides_which_optional_replica_is_next():
+    running = sized([pod for i in range(3) for pod in replica(i, "Running")], 1)
+    waiting = sized(replica(3, "Pending"), 1)
+    body = {"podgroup": INFERENCE, "pods": [*running, *waiting]}
+    whole = [pod["name"] for pod in waiting]
+    assert plan_pod_group(body)["next"] == whole
+    assert plan_pod_group(body | {"room": {"n1": 4, "n2": 4}})["next"] == whole
+    assert plan_pod_group(body | {"room": {"n1": 4, "n2": 3}})["next"] == []
+
+
+def test_a_replica_without_room_is_passed_over_for_a_smaller_one():
+    big, small = sized(replica(0, "Pending", 8), 2), sized(replica(1, "Pending", 8), 1)
+    body = {"podgroup": manifest(*REPLICAS, minSubGroup=1), "pods": [*big, *small]}
+    assert plan_pod_group(body)["next"] == [pod["name"] for pod in big]
+    assert plan_pod_group(body | {"room": {"n1": 8}})["next"] == [pod["name"] for pod in small]
+    assert plan_pod_group(body | {"room": {}})["next"] == []
+
+
+@pytest.mark.parametrize(
+    ("more", "path"),
+    [
+        ({"room": []}, "room"),
+        ({"room": {"n1": -1}}, "room.n1"),
+        ({"room": {"n1": True}}, "room.n1"),
+        ({"room": {"n1": 10**30}}, "room.n1"),
+        ({"room": {1: 1}}, "room"),
+        ({"room": {f"n{i}": 1 for i in range(10_001)}}, "room"),
+        ({"pods": [{"name": "a", "sub_group": "prefill-0", "gpus": 0.5}]}, "pods[0].gpus"),
+    ],
+)
+def test_faults_of_the_room_are_named(more, path):
+    with pytest.raises(BadInput) as refusal:
+        plan_pod_group({"podgroup": INFERENCE} | more)
+    assert [fault.path for fault in refusal.value.details] == [path]

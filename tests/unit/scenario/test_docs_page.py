@@ -11,7 +11,7 @@ import pytest
 from osmo_admin.cli.offline_text import simulation_text
 from scheduling.scenario import ScenarioError, answer
 from scheduling.scenario.fields import ScenarioFaultCode
-from scheduling.scenario.parse import COHORT_KEYS, QUEUE_KEYS, ROOT_KEYS
+from scheduling.scenario.parse import COHORT_KEYS, POLICY_KEYS, QUEUE_KEYS, ROOT_KEYS
 from scheduling.scenario.workloads import GANG_KEYS, GROUP_KEYS, TASK_KEYS, WORKLOAD_KEYS
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -42,12 +42,24 @@ def test_the_changes_have_the_documented_answers() -> None:
     assert (got["queues"]["b"]["subtree_quota"], got["settled"]) == ({"default/gpu": 4}, True)
 
 
+def test_the_reservation_has_the_documented_answer() -> None:
+    got = answer(SCENARIOS["reservation"])
+    text = simulation_text(got)
+    assert OUTPUTS["reservation"].strip() in text
+    assert OUTPUTS["reserved"].strip() in text
+    large = got["workloads"]["large"]["reservation"]
+    assert large == {"since": 7200, "latest_start": 10800, "is_certain": True, "nodes": None}
+    assert all(f"`{key}`" in PAGE for key in large)
+    assert got["workloads"]["short"]["reservation"] is None
+
+
 @pytest.mark.parametrize(
     ("table", "keys"),
     [
         ("nodes", {"name", "gpus", "resources"}),
         ("queues", set(QUEUE_KEYS)),
         ("cohorts", set(COHORT_KEYS)),
+        ("policy", set(POLICY_KEYS)),
         ("workloads", set(WORKLOAD_KEYS)),
         ("tasks", set(TASK_KEYS)),
         ("gang", set(GANG_KEYS)),

@@ -215,4 +215,14 @@ def test_any_text_is_answered_or_refused(text):
 
 
 def test_the_known_keys_are_those_of_the_design():
-    assert set(ROOT_KEYS) == {"nodes", "capacity", "cohorts", "queues", "usage", "demand", "workloads", "changes"}
+    design = {"nodes", "capacity", "cohorts", "queues", "usage", "demand", "workloads", "changes"}
+    assert set(ROOT_KEYS) == design | {"policy"}
+
+
+def test_a_policy_refuses_unknown_keys_and_times_that_are_none() -> None:
+    with pytest.raises(ScenarioError) as refused:
+        answer("policy: {reserve_after: soon, aging: 3, now: -1}")
+    by_path = {fault.path: (fault.code, fault.message) for fault in refused.value.details}
+    assert by_path["policy.aging"][0] == "unknown_key"
+    assert "number from 0" in by_path["policy.reserve_after"][1]
+    assert by_path["policy.now"][0] == "bad_value"

@@ -62,6 +62,19 @@ def test_names_in_changes_are_those_of_the_pages():
     assert {q.parent for q in new.facts.queues} == {None}
 
 
+@pytest.mark.parametrize("change", [{"quota": 2, "limit": 3}, {"quota": {"gpu": 2}, "limit": {"gpu": 3}}])
+def test_a_change_of_gpus_leaves_the_other_resources(change):
+    """A job that needs cores too never fitted under a changed quota of GPUs, because the quota of cores became 0."""
+    cores = "default/cpu"
+    before = QueueFacts("q", quota={GPU: 8, cores: 16}, limit={GPU: 9, cores: 20})
+    question = {"live": True, "changes": [{"set": {"name": "q", **change}}]}
+    (after,) = build_live_scenario(ClusterFacts((before,)), question, LiveNames()).facts.queues
+    assert (after.quota, after.limit) == ({GPU: 2, cores: 16}, {GPU: 3, cores: 20})
+    question = {"live": True, "changes": [{"set": {"name": "q", "limit": None}}]}
+    (after,) = build_live_scenario(ClusterFacts((before,)), question, LiveNames()).facts.queues
+    assert (after.quota, after.limit) == (before.quota, {})
+
+
 def test_new_work_runs_on_the_nodes_of_its_pool():
     only = frozenset({"m"})
     live = ClusterFacts((QueueFacts("q", quota={GPU: 8}),), nodes=(NodeFacts("a", {GPU: 8}), NodeFacts("m", {GPU: 8})))

@@ -1,0 +1,139 @@
+"""The typed client as its package builds it, on a served installation."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.services import ROOT
+from tests.support.stack import Stack
+
+FILE = "workflow:\n  name: {name}\n  tasks:\n  - {{name: t, image: i, command: [c], resource: r}}\n"
+FILE += "  resources:\n    r: {{gpu: 8}}\n"
+TYPED = """
+from osmo_admin_client.api.pool_quota import get_pool_quota
+from osmo_admin_client.connection import checked, connect
+from osmo_admin_client.models import GetPoolQuotaResponse200
+
+with connect("https://osmo.example.com", "token") as client:
+    found: GetPoolQuotaResponse200 = checked(get_pool_quota.sync(client=client))
+    wrong: int = checked(get_pool_quota.sync(client=client))
+"""
+
+
+def build(folder: Path, kind: str, into: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(into)]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    (made,) = into.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from the source package, which is built from the checkout."""
+    folder = tmp_path_factory.mktemp("client")
+    with tarfile.open(build(ROOT / "client", "sdist", folder / "source")) as archive:
+        archive.extractall(folder, filter="data")
+    (unpacked,) = folder.glob("osmo_admin_client-*")
+    return build(unpacked, "wheel", folder / "wheel")
+
+
+@pytest.fixture
+def api(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package of the wheel can be imported."""
+    monkeypatch.syspath_prepend(str(wheel))
+
+
+@pytest.fixture
+def pool(stack: Stack) -> str:
+    """A pool of 16 GPUs on a cluster of 8 that starts nothing."""
+    admin, name = stack.admin_client, stack.unique_name()
+    body = {"nodes": [{"name": "n1", "gpus": 8}], "namespace": name, "auto_end": False, "offline": True}
+    assert admin.put(f"/api/configs/backend/{name}", json={"configs": body}).status_code == 200
+    config = {"backend": name, "resources": {"gpu": {"guarantee": 16}}}
+    assert admin.put(f"/api/configs/pool/{name}", json={"configs": config}).status_code == 200
+    return name
+
+
+def test_a_script_reads_pools_submits_and_follows_its_workflow(stack: Stack, api: None, pool: str) -> None:
+    from osmo_admin_client import models
+    from osmo_admin_client.api.pool import post_pool_pool_workflow as submit
+    from osmo_admin_client.api.pool_quota import get_pool_quota
+    from osmo_admin_client.api.queue import get_queue
+    from osmo_admin_client.api.workflow import get_workflow_name
+    from osmo_admin_client.connection import Refused, checked, connect
+
+    user = stack.unique_name("user")
+    body = models.PostPoolPoolWorkflowBody(file=FILE.format(name=f"{pool}-job"))
+    with connect(stack.base_url + "/", stack.access_token(user, f"osmo-{pool}-user")) as client:
+        found = checked(get_pool_quota.sync(client=client, pools=[pool]))
+        assert isinstance(found, models.GetPoolQuotaResponse200)
+        assert str(found.to_dict()).count(f"'{pool}'") >= 1
+
+        tried = checked(submit.sync(pool, client=client, body=body, dry_run="True"))
+        assert checked(get_queue.sync(client=client, pool=[pool])).entries == [], tried
+        sent = checked(submit.sync(pool, client=client, body=body, idempotency_key="once"))
+        again = checked(submit.sync(pool, client=client, body=body, idempotency_key="once"))
+        assert sent == again
+
+        (entry,) = checked(get_queue.sync(client=client, pool=[pool])).entries
+        assert entry.workflow == sent.name
+        assert checked(get_workflow_name.sync(sent.name, client=client)).name == sent.name
+        with pytest.raises(Refused) as refused:
+            checked(get_workflow_name.sync("no-such-work-1", client=client))
+        assert refused.value.error.error_code == "NOTFOUND"
+
+
+def test_a_wrong_token_is_an_error_of_the_first_request(stack: Stack, api: None) -> None:
+    from osmo_admin_client.api.queue import get_queue
+    from osmo_admin_client.connection import connect
+
+    with connect(stack.base_url, "wrong") as client, pytest.raises(httpx.HTTPStatusError) as refused:
+        get_queue.sync(client=client)
+    assert refused.value.response.status_code in {400, 401}
+
+
+def test_a_login_is_used_again_and_renewed_before_it_ends(api: None) -> None:
+    import time
+
+    from osmo_admin_client.connection import TokenLogin
+
+    asked: list[str] = []
+    lives = iter([20, 300])  # the first login is about to end when it is made
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(f"{request.url.path} {request.headers.get('Authorization', '')}".strip())
+        if request.url.path == "/login":
+            life: Any = next(lives)
+            return httpx.Response(200, json={"token": f"t{life}", "expires_at": int(time.time()) + life})
+        return httpx.Response(200, json={})
+
+    with httpx.Client(transport=httpx.MockTransport(answer), auth=TokenLogin("http://x/login", "secret")) as client:
+        for _ in range(3):
+            client.get("http://x/read")
+    assert asked == ["/login", "/read Bearer t20", "/login", "/read Bearer t300", "/read Bearer t300"]
+
+
+def test_the_client_has_the_version_of_the_server() -> None:
+    files = (ROOT / "pyproject.toml", ROOT / "client/pyproject.toml")
+    versions = {tomllib.loads(path.read_text())["project"]["version"] for path in files}
+    assert len(versions) == 1
+
+
+@pytest.mark.nightly
+def test_a_type_checker_knows_the_answers(wheel: Path, tmp_path: Path) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    (tmp_path / "script.py").write_text(TYPED)
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "script.py"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert [line.split(":")[1] for line in found.stdout.splitlines() if ": error:" in line] == ["8"], found.stdout
