@@ -6,20 +6,21 @@ given. Two transactions that keep the order can wait for each other, but never i
 | # | lock | row or advisory lock | several in the order of |
 |---|------|----------------------|-------------------------|
 | 1 | idempotency key | the row of the key, by the INSERT that claims it (`pools.services.idempotency`) | one only |
-| 2 | account | `User` row | one only |
+| 2 | account | `User` row | name (several only where files of the configuration are applied) |
 | 3 | role | `Group` row, while a role is removed from accounts | one only |
-| 4 | configuration | advisory lock `CONFIGURATION_LOCK` | one only |
-| 5 | pool tree | row of the top-level `Pool` | id |
-| 6 | cohort tree | row of the `Cohort` at the root of the tree | id |
-| 7 | GPU namespace | `GpuUsage` row | name |
-| 8 | stored answers of a user | advisory lock `LOCK_ANSWERS_SQL`, user id, as the last statement | one only |
-| 9 | at commit, by trigger | `LedgerGeneration` rows of the backends whose promises changed | backend id |
+| 4 | approval request | `ApprovalRequest` row | one only |
+| 5 | configuration | advisory lock `CONFIGURATION_LOCK` | one only |
+| 6 | pool tree | row of the top-level `Pool` | id |
+| 7 | cohort tree | row of the `Cohort` at the root of the tree | id |
+| 8 | GPU namespace | `GpuUsage` row | name |
+| 9 | stored answers of a user | advisory lock `LOCK_ANSWERS_SQL`, user id, as the last statement | one only |
+| 10 | at commit, by trigger | `LedgerGeneration` rows of the backends whose promises changed | backend id |
 
 Locks outside the table: `lock_revision`, `lock_backend` and `lock_grants` are the only lock of their transaction. The
 locks of scheduling's own tables are in :mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue
 sync, GPU quota controller) are rows claimed by a single UPDATE, so no lock is held while a lease is.
 
-Triggers repeat locks 4 and 5 for writers that bypass the services; a service that keeps the order holds them already.
+Triggers repeat locks 5 and 6 for writers that bypass the services; a service that keeps the order holds them already.
 
 The pool tree is the contended lock: subpools share the guarantee of their pool, workflows share its leaves. A release
 takes it too, because the last workflow that ends archives its subpool, and that must not interleave with a recreate.
@@ -40,7 +41,7 @@ from django.db import connection
 from pools.domain.amounts import Gpus
 from pools.domain.quota.pool_balance import accounting_quota, unallocated_quota
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import Backend, Cohort, ConfigRevision, GpuAllocation, GpuQuota, GpuUsage, Pool, User
+from pools.models import ApprovalRequest, Backend, Cohort, ConfigRevision, GpuAllocation, GpuQuota, GpuUsage, Pool, User
 from pools.models.triggers import CONFIGURATION_LOCK
 from pools.selectors.gpu_namespace import (
     NEWEST_ALLOCATION_SQL,
@@ -91,6 +92,13 @@ def lock_user(username: str, *, for_deletion: bool = False) -> User | None:
     the account does not exist. Only `for_deletion` makes new rows that refer to the account wait, too."""
     _require_transaction()
     return User.objects.select_for_update(no_key=not for_deletion).filter(username=username).first()
+
+
+def lock_users(usernames: Collection[str]) -> list[User]:
+    """Lock several accounts, in the order of names; names without an account are left out."""
+    _require_transaction()
+    rows = User.objects.select_for_update(no_key=True).filter(username__in=usernames)
+    return list(rows.order_by("username"))
 
 
 def lock_role(role: str) -> None:
@@ -144,6 +152,12 @@ def lock_cohort_trees(cohort_ids: Collection[int]) -> list[int]:
         roots = cohort_roots(cohort_ids)
         if set(roots.values()) == set(held) == wanted:
             return held
+
+
+def lock_approval(pk: int) -> ApprovalRequest:
+    """Lock one approval request until the transaction ends. Raises `ApprovalRequest.DoesNotExist`."""
+    _require_transaction()
+    return ApprovalRequest.objects.select_for_update(no_key=True).get(pk=pk)
 
 
 def lock_revision(pk: int) -> ConfigRevision:

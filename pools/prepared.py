@@ -22,7 +22,7 @@ class _PreparedCursor(psycopg.Cursor[Any]):
 def prepared_cursor() -> CursorWrapper:
     """A cursor of the current connection whose statements are prepared. Errors, open transactions and wrappers of
     statements are those of Django's connection."""
-    connection.ensure_connection()
     connection.close_if_health_check_failed()
+    connection.ensure_connection()  # after the check of its health, which closes a connection that the server ended
     cursor: Any = _PreparedCursor(connection.connection)
     return connection.make_debug_cursor(cursor) if connection.queries_logged else connection.make_cursor(cursor)

@@ -8,6 +8,7 @@ Triggers note in the transaction's setting `osmo.changes` which backends and GPU
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
@@ -21,6 +22,7 @@ from psycopg import errors as pg
 from psycopg import pq
 
 from pools.domain.errors import Busy, Conflict, Violation
+from pools.domain.ownership import OWNED_BY_GIT
 from pools.domain.roles import Actor
 from pools.signals import changes_committed
 
@@ -259,6 +261,7 @@ def conflict_from_integrity_error(error: IntegrityError) -> Conflict:
     """A violated database constraint as a domain error. Its code is the name of the constraint."""
     cause = error.__cause__
     rule, message = "database_rule", "The change breaks a rule of the ledger."
+    numbers: tuple[tuple[str, Any], ...] = ()
     if isinstance(cause, pg.Error):
         rule = cause.diag.constraint_name or rule
         if isinstance(cause, pg.CheckViolation) and cause.diag.message_primary:
@@ -267,4 +270,6 @@ def conflict_from_integrity_error(error: IntegrityError) -> Conflict:
             message = "Something of that name exists already."
         elif isinstance(cause, pg.ForeignKeyViolation):
             message = "Something else still refers to it, or what it refers to is gone."
-    return Conflict(message, [Violation("", rule, message)])
+        if rule == OWNED_BY_GIT and cause.diag.message_detail:
+            numbers = tuple(json.loads(cause.diag.message_detail).items())
+    return Conflict(message, [Violation("", rule, message, numbers=numbers)])

@@ -4,12 +4,15 @@
 |---|------|----------------------|------|
 | 0 | scheduling cycle of a backend | advisory lock `CYCLE_LOCK_SPACE`, backend id | around many transactions |
 | 0 | full evaluation of a backend | advisory lock `EVALUATION_LOCK_SPACE`, backend id | while a cycle may run |
-| 0 | render turn of a user | advisory lock `RENDER_LOCK_SPACE`, user id | while files of a request are read, before 5 |
-| 1–9 | the ledger | :mod:`pools.locking` | to the end of the transaction |
-| after 5 | live work of a user | advisory lock `LOCK_LIVE_WORK_SQL`, user id; shared far below the limit | the same |
+| 0 | render turn of a user | advisory lock `RENDER_LOCK_SPACE`, user id | while files of a request are read, before 6 |
+| 0 | forecast turn of a user | advisory lock `FORECAST_LOCK_SPACE`, user id | while a dry run is forecast |
+| 0 | turn of long background work | advisory lock `LONG_WORK_LOCK_SPACE`, 0 | while such work runs |
+| 1–10 | the ledger | :mod:`pools.locking` | to the end of the transaction |
+| after 6 | live work of a user | advisory lock `LOCK_LIVE_WORK_SQL`, user id; shared far below the limit | the same |
 
 Workflows, groups and tasks have no locks of their own in transitions: a transition holds the pool tree. `lock_workflow`
-and `lock_workflow_config` are the only lock of their transaction, and so is `lock_usage_progress`.
+and `lock_workflow_config` are the only lock of their transaction, and so are `lock_usage_progress`,
+`lock_notice_progress` and `lock_notice_target`.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError, connection
 
 from pools.domain.errors import Busy, Throttled
+from pools.models import NoticeProgress, NoticeTarget
 from scheduling.models import UsageProgress, Workflow, WorkflowConfig
 
 CYCLE_LOCK_SPACE = 0x05E7
@@ -33,6 +37,12 @@ result."""
 
 RENDER_LOCK_SPACE = 0x05E9
 """First key of the advisory locks of users whose templates are being rendered; the second key is the id of the user."""
+
+FORECAST_LOCK_SPACE = 0x05EB
+"""First key of the advisory locks of users whose dry run is being forecast; the second key is the id of the user."""
+
+LONG_WORK_LOCK_SPACE = 0x05EC
+"""First key of the advisory lock of long background work; the second key is 0."""
 
 LOCK_LIVE_WORK_SQL = f"SELECT pg_advisory_xact_lock({0x05EA}, %s)"
 SHARE_LIVE_WORK_SQL = f"SELECT pg_advisory_xact_lock_shared({0x05EA}, %s)"
@@ -48,49 +58,73 @@ class AlreadyReconciling(Busy):
     """Another process holds this advisory lock of the backend."""
 
 
+class LongWorkRuns(Busy):
+    """Another process does long background work."""
+
+
 @contextmanager
-def hold_backend_lock(backend_id: int, *, space: int, timeout: float = 0) -> Iterator[None]:
-    """Hold an advisory lock of a backend; wait for it at most `timeout` seconds. Raises AlreadyReconciling.
+def _try_lock(space: int, key: int, *, tries: int = 1, pause: float = 0) -> Iterator[bool]:
+    """Hold an advisory lock, if one of the tries gets it; yields whether one did. `pause` is in seconds.
 
     The lock belongs to the connection, so PostgreSQL drops the lock when the process dies or the connection is lost.
     """
+    held = False
     with connection.cursor() as cursor:
-        for _ in range(1 + round(timeout * 10)):
-            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [space, backend_id])
-            if cursor.fetchone()[0]:
+        for left in reversed(range(tries)):
+            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [space, key])
+            held = bool(cursor.fetchone()[0])
+            if held or not left:
                 break
-            cursor.execute("SELECT pg_sleep(%s)", [0.1 if timeout else 0])
-        else:
-            raise AlreadyReconciling("This backend is being reconciled already; try again in a moment.", retry_after=1)
+            cursor.execute("SELECT pg_sleep(%s)", [pause])
     try:
-        yield
+        yield held
     finally:
-        with suppress(OperationalError, InterfaceError), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [space, backend_id])
+        if held:
+            with suppress(OperationalError, InterfaceError), connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [space, key])
+
+
+@contextmanager
+def hold_backend_lock(backend_id: int, *, space: int, timeout: float = 0) -> Iterator[None]:
+    """Hold an advisory lock of a backend; wait for it at most `timeout` seconds. Raises AlreadyReconciling."""
+    with _try_lock(space, backend_id, tries=1 + round(timeout * 10), pause=0.1) as held:
+        if not held:
+            raise AlreadyReconciling("This backend is being reconciled already; try again in a moment.", retry_after=1)
+        yield
+
+
+@contextmanager
+def hold_long_work_turn() -> Iterator[None]:
+    """Let one long piece of background work run at a time, in all processes of all workers, so that one stays free
+    for changes and notifications. Raises LongWorkRuns without any wait."""
+    with _try_lock(LONG_WORK_LOCK_SPACE, 0) as held:
+        if not held:
+            raise LongWorkRuns("Other long background work is running; try again in a moment.", retry_after=1)
+        yield
 
 
 @contextmanager
 def hold_render_turn(user_id: int) -> Iterator[None]:
     """Let one request of a user at a time render templates, in all web processes. Raises Throttled after a short wait,
-    because a request that waits holds a thread of the web server. Like every lock of a connection, it ends with it."""
-    with connection.cursor() as cursor:
-        for _ in range(_RENDER_TURN_TRIES):
-            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [RENDER_LOCK_SPACE, user_id])
-            if cursor.fetchone()[0]:
-                break
-            cursor.execute("SELECT pg_sleep(%s)", [RENDER_TURN_WAIT_SECONDS / _RENDER_TURN_TRIES])
-        else:
+    because a request that waits holds a thread of the web server."""
+    pause = RENDER_TURN_WAIT_SECONDS / _RENDER_TURN_TRIES
+    with _try_lock(RENDER_LOCK_SPACE, user_id, tries=_RENDER_TURN_TRIES, pause=pause) as held:
+        if not held:
             raise Throttled(
                 "Templates of another request of yours are being rendered, and only one request of a user is rendered "
                 f"at a time. Nothing was stored: send this again in {RENDER_RETRY_SECONDS} seconds, or send several "
                 "workflows in one request.",
                 retry_after=RENDER_RETRY_SECONDS,
             )
-    try:
         yield
-    finally:
-        with suppress(OperationalError, InterfaceError), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [RENDER_LOCK_SPACE, user_id])
+
+
+@contextmanager
+def try_forecast_turn(user_id: int) -> Iterator[bool]:
+    """Let one dry run of a user at a time be forecast, in all web processes, because each costs up to seconds of
+    processor time. False without any wait if another one is."""
+    with _try_lock(FORECAST_LOCK_SPACE, user_id) as has_turn:
+        yield has_turn
 
 
 def lock_workflow(pk: UUID) -> Workflow:
@@ -110,3 +144,16 @@ def lock_usage_progress() -> UsageProgress:
     assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
     UsageProgress.objects.bulk_create([UsageProgress(pk=1)], ignore_conflicts=True)
     return UsageProgress.objects.select_for_update().get(pk=1)
+
+
+def lock_notice_progress() -> NoticeProgress | None:
+    """Lock the position up to which notices were made until the transaction ends. None if another process holds it, or
+    there is none yet."""
+    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    return NoticeProgress.objects.select_for_update(skip_locked=True).filter(pk=1).first()
+
+
+def lock_notice_target(pk: int) -> NoticeTarget | None:
+    """Lock a target of notices until the transaction ends; None if it was removed."""
+    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    return NoticeTarget.objects.select_for_update(of=("self",), no_key=True).filter(pk=pk).first()

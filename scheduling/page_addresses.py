@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 from django.urls import reverse
 
+from pools.models import SavedView
+from pools.representations.saved_views import view_address
 from scheduling.selectors.search import SearchHit, SearchKind
 
 _PAGES = {
@@ -13,12 +15,15 @@ _PAGES = {
     SearchKind.SUBPOOL: "admin:pools_pool_change",
     SearchKind.WORKFLOW: "admin:scheduling_workflow_change",
     SearchKind.USER: "admin:pools_user_change",
-    SearchKind.NODE: "admin:pools_backend_change",
     SearchKind.NAMESPACE: "admin:pools_gpuquota_change",
 }
 
 
 def address_of(hit: SearchHit) -> str:
-    """The address of its page. A subpool is on the page of its pool, a node on that of its backend."""
+    """The address of its page. A subpool is on the page of its pool, a saved view is the list with its filters."""
+    if hit.kind is SearchKind.VIEW:
+        return view_address(SavedView(page=hit.place, query=hit.filters))
+    if hit.kind is SearchKind.NODE:
+        return reverse("admin:pools_node_page", args=[hit.place, hit.name])
     address = reverse(_PAGES[hit.kind], args=[hit.place or hit.name])
     return f"{address}#{quote(hit.name)}" if hit.place else address

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+from uuid import UUID
+
 from celery import shared_task
 from django.contrib.sessions.backends.db import SessionStore
 
 from pools.domain.errors import Busy
-from pools.models import Backend
+from pools.services.approvals import expire_requests
+from pools.services.audit_retention import delete_old_entries
 from pools.services.cohort_cycles import mark_cycles_now
 from pools.services.gpu_allocations import expire_assumed, purge_released
 from pools.services.gpu_quotas import sample_usage
 from pools.services.idempotency import purge_old_records
+from pools.services.sign_on import check_due_identities
 from pools.services.subpools import archive_drained, end_temporary_quotas
+from pools.transactions import database_time
+from scheduling.locking import LongWorkRuns, hold_long_work_turn
 from scheduling.services import notifications
 from scheduling.services.decisions import delete_old_decisions
+from scheduling.services.forecasts import forecast_starts
 from scheduling.services.kubernetes.connection_test import run_connection_test
 from scheduling.services.kubernetes.heartbeats import set_silent_offline
 from scheduling.services.kubernetes.queue_sync import (
@@ -22,14 +32,20 @@ from scheduling.services.kubernetes.queue_sync import (
     sync_backend_queues,
     sync_while_requested,
 )
+from scheduling.services.notices.conditions import find_conditions
+from scheduling.services.notices.planning import plan_notices
+from scheduling.services.notices.sending import delete_old_notices, send_notices
 from scheduling.services.notifications import (
     CONNECTION_TEST_TASK,
     FOLLOW_LEDGER_TASK,
+    HISTORY_REPLAY_TASK,
     MANUAL_QUEUE_SYNC_TASK,
     QUEUE_SYNC_TASK,
     RECONCILE_TASK,
 )
+from scheduling.services.replays import resume_replays, run_replay
 from scheduling.services.simulated.dirty import Scope
+from scheduling.services.simulated.due_backends import due_backends
 from scheduling.services.simulated.reconcile import reconcile_while_requested
 from scheduling.services.usage import close_hours, delete_old_usage, note_wait_causes
 
@@ -37,6 +53,7 @@ RECONCILE_ALL = "scheduling.settle_all"
 SYNC_ALL_QUEUES = "scheduling.sync_all_queues"
 DRAIN_MONITOR = "scheduling.archive_drained"
 END_TEMPORARY_QUOTAS = "scheduling.end_temporary_quotas"
+EXPIRE_APPROVALS = "scheduling.expire_approvals"
 FORGET_KEYS = "scheduling.forget_idempotency_keys"
 FORGET_DECISIONS = "scheduling.forget_old_decisions"
 EXPIRE_RESERVATIONS = "scheduling.expire_gpu_reservations"
@@ -46,11 +63,40 @@ FIND_COHORT_CYCLES = "scheduling.watch_circles"
 NOTE_WAIT_CAUSES = "scheduling.note_wait_causes"
 CLOSE_USAGE_HOURS = "scheduling.close_usage_hours"
 FORGET_USAGE = "scheduling.forget_old_usage"
+FORGET_AUDIT = "scheduling.forget_old_audit_entries"
+FORECAST_STARTS = "scheduling.forecast_starts"
+CHECK_SIGN_ONS = "scheduling.check_sign_ons"
+SEND_NOTICES = "scheduling.send_notices"
+FIND_CONDITIONS = "scheduling.find_notice_conditions"
+FORGET_NOTICES = "scheduling.forget_old_notices"
+RESUME_REPLAYS = "scheduling.resume_replays"
+
+LONG_JOB_RETRY_SECONDS = 2
+
+
+def long_job(name: str) -> Callable[[Callable[[], None]], Any]:
+    """A periodic task that may take seconds. One of them runs at a time; another one tries again after
+    `LONG_JOB_RETRY_SECONDS`, until its message expires."""
+
+    def decorate(function: Callable[[], None]) -> Any:
+        @shared_task(
+            name=name, autoretry_for=(LongWorkRuns,), default_retry_delay=LONG_JOB_RETRY_SECONDS, max_retries=None
+        )
+        @wraps(function)
+        def run() -> None:
+            with hold_long_work_turn():
+                function()
+
+        return run
+
+    return decorate
 
 
 @shared_task(name=RECONCILE_TASK, autoretry_for=(Busy,), retry_backoff=True, max_retries=5)
 def reconcile_simulated_backend(backend_id: int, scope: str = Scope.HINT) -> None:
     """Reconcile one simulated backend, as far as the scope asks for."""
+    if scope == Scope.TICK:
+        notifications.periodic_reconcile_started(backend_id)
     reconcile_while_requested(backend_id, Scope(scope))
 
 
@@ -65,8 +111,8 @@ def follow_ledger(backend_id: int) -> None:
 @shared_task(name=RECONCILE_ALL)
 def reconcile_all_backends() -> None:
     """Periodic: end what is due, and find work for which a notification was lost."""
-    for backend_id in Backend.objects.filter(kind=Backend.Kind.SIMULATED).values_list("pk", flat=True):
-        reconcile_simulated_backend.delay(backend_id, Scope.TICK)
+    for backend_id in due_backends(database_time()):
+        notifications.enqueue_periodic_reconcile(backend_id)
 
 
 @shared_task(name=QUEUE_SYNC_TASK, autoretry_for=(Busy,), retry_backoff=True, max_retries=3)
@@ -85,6 +131,18 @@ def sync_queues_manually(backend_id: int, queues: list[str] | None) -> None:
 def test_connection(backend_id: int) -> None:
     """Test the connection to one cluster."""
     run_connection_test(backend_id)
+
+
+@shared_task(name=HISTORY_REPLAY_TASK)
+def replay_history(replay_id: str) -> None:
+    """Run one requested replay; it shares the turn of long work by itself."""
+    run_replay(UUID(replay_id))
+
+
+@shared_task(name=RESUME_REPLAYS)
+def resume_lost_replays() -> None:
+    """Periodic: replays whose process died or whose notification was lost."""
+    resume_replays()
 
 
 @shared_task(name=SYNC_ALL_QUEUES)
@@ -106,14 +164,20 @@ def give_temporary_quotas_back() -> None:
     end_temporary_quotas()
 
 
-@shared_task(name=FORGET_KEYS)
+@shared_task(name=EXPIRE_APPROVALS)
+def expire_approvals() -> None:
+    """Periodic: expire the requests for approval that nobody decided in time."""
+    expire_requests()
+
+
+@long_job(FORGET_KEYS)
 def forget_idempotency_keys() -> None:
-    """Drop stored answers older than a day, and browser sessions that have ended."""
+    """Drop stored answers that are too old, and browser sessions that have ended."""
     purge_old_records()
     SessionStore.clear_expired()
 
 
-@shared_task(name=FORGET_DECISIONS)
+@long_job(FORGET_DECISIONS)
 def delete_decisions_past_retention() -> None:
     """Drop the decisions that are too old or too many."""
     delete_old_decisions()
@@ -125,7 +189,7 @@ def expire_gpu_reservations() -> None:
     expire_assumed()
 
 
-@shared_task(name=SAMPLE_GPU_USAGE)
+@long_job(SAMPLE_GPU_USAGE)
 def sample_gpu_usage() -> None:
     """Sample the usage of GPU quotas, and delete samples and allocations that are too old."""
     sample_usage()
@@ -144,19 +208,56 @@ def find_cohort_cycles() -> None:
     mark_cycles_now()
 
 
-@shared_task(name=NOTE_WAIT_CAUSES)
+@long_job(FORECAST_STARTS)
+def forecast_starts_of_waiting_work() -> None:
+    """Periodic: forecast when waiting gangs start, and score the forecasts of those that have started."""
+    forecast_starts()
+
+
+@long_job(NOTE_WAIT_CAUSES)
 def note_causes_of_waiting() -> None:
     """Write why gangs wait, where it has changed."""
     note_wait_causes()
 
 
-@shared_task(name=CLOSE_USAGE_HOURS)
+@long_job(CLOSE_USAGE_HOURS)
 def close_usage_hours() -> None:
     """Compute the sums of use of the hours that have ended."""
     close_hours()
 
 
-@shared_task(name=FORGET_USAGE)
+@long_job(FORGET_USAGE)
 def delete_usage_past_retention() -> None:
     """Drop the record of use that is older than its retention."""
     delete_old_usage()
+
+
+@shared_task(name=CHECK_SIGN_ONS)
+def check_sign_ons() -> None:
+    """Ask the identity providers whether sign-ons still hold, and for the groups."""
+    check_due_identities()
+
+
+@long_job(FORGET_AUDIT)
+def delete_audit_entries_past_retention() -> None:
+    """Drop entries of the audit trail that are older than its retention, if it has one."""
+    delete_old_entries()
+
+
+@long_job(SEND_NOTICES)
+def make_and_send_notices() -> None:
+    """Periodic: make notices of what the audit trail tells, and send those that are due."""
+    plan_notices()
+    send_notices()
+
+
+@long_job(FIND_CONDITIONS)
+def find_notice_conditions() -> None:
+    """Periodic: find what people are told about and no change announces, as long waits and late jobs."""
+    find_conditions()
+
+
+@long_job(FORGET_NOTICES)
+def delete_notices_past_retention() -> None:
+    """Drop the notices that are older than their retention."""
+    delete_old_notices()

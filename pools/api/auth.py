@@ -12,6 +12,7 @@ from pools.api.schema import INTEGER, TEXT, describe_operation, nullable, object
 from pools.api.views import View
 from pools.domain.errors import BadInput, Throttled, Unauthenticated, Violation
 from pools.security import tokens
+from pools.services.access_tokens import note_token_use
 
 # Failed exchanges of one address are counted together under this name, which no user can have.
 FAILURES_COUNTED_AS = "access token"
@@ -65,6 +66,7 @@ class TokenExchange(View):
         token = tokens.find_token(secret)
         if token is None:
             raise self._failure(request)
+        note_token_use(token)
         encoded, expires_at = tokens.issue_jwt(token)
         request.auth = token  # the answer warns of its end
         return Response({"token": encoded, "expires_at": expires_at})

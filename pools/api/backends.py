@@ -38,6 +38,8 @@ BACKEND_BODY = object_with(
             )
         ),
         "auto_end": BOOLEAN,
+        "reserve_after": {"type": ["integer", "null"]},
+        "ageing": {"type": ["integer", "null"]},
         "offline": BOOLEAN,
         "access": {"type": "string", "enum": list(ACCESS_MODES)},
         "kubeconfig": TEXT,
@@ -72,8 +74,9 @@ class BackendDetail(View):
         return Response(backend_body(row), headers=etag_header(row.version))
 
     @describe_operation(
-        "Create or change a backend; keys left out stay as they are. `nodes` and `auto_end` belong to a simulated "
-        "backend, `access` and the keys after it to a Kubernetes backend. `kubeconfig` is never shown again.",
+        "Create or change a backend; keys left out stay as they are. `nodes`, `auto_end`, `reserve_after` and "
+        "`ageing` (seconds; null: never) belong to a simulated backend, `access` and the keys after it to a Kubernetes "
+        "backend. `kubeconfig` is never shown again.",
         query_parameters=[DRY_RUN],
         body=BACKEND_BODY,
         answer=OBJECT,
@@ -129,6 +132,8 @@ def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any
             for node in nodes
         ],
         "auto_end": row.auto_end,
+        "reserve_after": row.reserve_after,
+        "ageing": row.ageing,
         "offline": row.desired_offline,
         **_cluster_body(row),
         "pools": sorted(pool.name for pool in row.pools.all()),

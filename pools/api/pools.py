@@ -5,6 +5,7 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.approvals import REQUEST_APPROVAL, run_or_request
 from pools.api.pool_requests import (
     apply_or_preview,
     read_change,
@@ -27,12 +28,14 @@ from pools.api.subpools import subpool_response
 from pools.api.views import View
 from pools.api.warnings_header import warning_header
 from pools.domain import names
+from pools.domain.approvals import ApprovalService
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Permission
 from pools.filtersets.pools import PoolFilterSet
 from pools.models import Pool
 from pools.permissions import get_visible_root, require_permission, require_platform
 from pools.representations.pool import pool_body, pool_list_body
+from pools.services.approvals import RequestedChange
 from pools.services.cohort_effects import effect_on_pool, effect_on_pools
 from pools.services.dry_run import warnings_of
 from pools.services.pools import delete_pool, patch_pool, put_pool, put_pools, rename_pool
@@ -106,7 +109,7 @@ class PoolConfig(View):
 
     @describe_operation(
         "Create a pool, replace its configuration, or restore an archived one.",
-        query_parameters=[DRY_RUN],
+        query_parameters=[DRY_RUN, REQUEST_APPROVAL],
         body=CONFIGURATION_BODY,
         answer=OBJECT,
     )
@@ -115,17 +118,21 @@ class PoolConfig(View):
         require_permission(self.actor, Permission.POOL_CONFIGURE, name)
         body, description, tags = read_configuration(request)
         version = expected_version(request)
-        return apply_or_preview(
+        return run_or_request(
             self,
-            name,
-            lambda: put_pool(
-                actor=self.actor, name=name, body=body, description=description, tags=tags, expected_version=version
+            lambda: apply_or_preview(
+                self,
+                name,
+                lambda: put_pool(
+                    actor=self.actor, name=name, body=body, description=description, tags=tags, expected_version=version
+                ),
             ),
+            RequestedChange(ApprovalService.PUT_POOL, {"name": name, "body": body, "tags": tags}, description),
         )
 
     @describe_operation(
         "Merge a part into a pool's configuration.",
-        query_parameters=[DRY_RUN],
+        query_parameters=[DRY_RUN, REQUEST_APPROVAL],
         body=object_with({"configs_dict": OBJECT, "description": TEXT}, required=[], additional=True),
         answer=OBJECT,
     )
@@ -134,16 +141,27 @@ class PoolConfig(View):
         require_permission(self.actor, Permission.POOL_CONFIGURE, name)
         body, description, tags = read_configuration(request)
         version = expected_version(request)
-        return apply_or_preview(
+        return run_or_request(
             self,
-            name,
-            lambda: patch_pool(
-                actor=self.actor, name=name, patch=body, description=description, tags=tags, expected_version=version
+            lambda: apply_or_preview(
+                self,
+                name,
+                lambda: patch_pool(
+                    actor=self.actor,
+                    name=name,
+                    patch=body,
+                    description=description,
+                    tags=tags,
+                    expected_version=version,
+                ),
             ),
+            RequestedChange(ApprovalService.PATCH_POOL, {"name": name, "patch": body, "tags": tags}, description),
         )
 
     @describe_operation(
-        "Remove a pool; a pool with a history is archived instead.", query_parameters=[DRY_RUN], answer=NULL
+        "Remove a pool; a pool with a history is archived instead.",
+        query_parameters=[DRY_RUN, REQUEST_APPROVAL],
+        answer=NULL,
     )
     def delete(self, request: Request, name: str) -> Response:
         require_top_level_name(self.actor, name)
@@ -158,11 +176,15 @@ class PoolConfig(View):
 
         if query_boolean(request, "dry_run"):
             return Response(effect_on_pool(name, operation, actor=self.actor))
-        archived = operation()
-        if archived is None:
-            return Response(None)
-        message = f"Pool {name} had subpools or workflows, so it was archived, not deleted. PUT it again to restore it."
-        return Response(None, headers=warning_header([message]))
+        requested = RequestedChange(ApprovalService.DELETE_POOL, {"name": name, "tags": tags}, description)
+        return run_or_request(self, lambda: _deleted(name, operation()), requested)
+
+
+def _deleted(name: str, archived: Pool | None) -> Response:
+    if archived is None:
+        return Response(None)
+    message = f"Pool {name} had subpools or workflows, so it was archived, not deleted. PUT it again to restore it."
+    return Response(None, headers=warning_header([message]))
 
 
 class PoolRename(View):

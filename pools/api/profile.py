@@ -11,9 +11,11 @@ from pools.api.rendering import utc_text
 from pools.api.request_parsing import BodyReader, body_object, query_boolean
 from pools.api.schema import BOOLEAN, DATETIME, DRY_RUN, NULL, TEXT, array_of, describe_operation, nullable, object_with
 from pools.api.views import View
-from pools.models import AccessToken
+from pools.api.warnings_header import warning_header
+from pools.models import AccessToken, User
 from pools.selectors.profile import read_profile_settings, submittable_pools
 from pools.services.dry_run import read_effect
+from pools.services.notice_targets import profile_warnings
 from pools.services.users import update_profile
 
 PROFILE = object_with(
@@ -22,10 +24,11 @@ PROFILE = object_with(
         "email_notification": BOOLEAN,
         "slack_notification": BOOLEAN,
         "pool": nullable(TEXT),
+        "email": TEXT,
     }
 )
 PROFILE_SETTINGS = object_with(
-    {"pool": TEXT, "email_notification": BOOLEAN, "slack_notification": BOOLEAN}, required=()
+    {"pool": TEXT, "email_notification": BOOLEAN, "slack_notification": BOOLEAN, "email": TEXT}, required=()
 )
 
 _NOTIFICATIONS = ("email_notification", "slack_notification")
@@ -58,27 +61,30 @@ class ProfileSettings(View):
         )
 
     @describe_operation(
-        "Set the default pool, or switch a notification.",
+        "Set the default pool, the mail address (empty: none), or switch a notification.",
         query_parameters=[DRY_RUN],
         body=PROFILE_SETTINGS,
         answer=NULL,
     )
     def post(self, request: Request) -> Response:
         reader = BodyReader(body_object(request))
-        reader.reject_unknown_keys(("pool", *_NOTIFICATIONS))
-        chosen: dict[str, Any] = {"pool": reader.any_text("pool") if reader.is_given("pool") else None}
+        reader.reject_unknown_keys(("pool", "email", *_NOTIFICATIONS))
+        chosen: dict[str, Any] = {
+            key: reader.any_text(key) if reader.is_given(key) else None for key in ("pool", "email")
+        }
         chosen |= {key: reader.boolean(key) if reader.is_given(key) else None for key in _NOTIFICATIONS}
         reader.raise_faults()
 
-        def operation() -> None:
-            update_profile(actor=self.actor, **chosen)
+        def operation() -> User:
+            return update_profile(actor=self.actor, **chosen)
 
         if query_boolean(request, "dry_run"):
             return Response(read_effect(operation, read_state=self._profile))
 
         def make() -> Response:
-            operation()
-            return Response(None)
+            user = operation()
+            switched_on = any(chosen[key] for key in _NOTIFICATIONS)
+            return Response(None, headers=warning_header(profile_warnings(user) if switched_on else ()))
 
         return self.run_once(make, require=lambda: None)  # all users may change their own profile
 
@@ -91,4 +97,5 @@ class ProfileSettings(View):
             "email_notification": chosen.email_notification,
             "slack_notification": chosen.slack_notification,
             "pool": chosen.default_pool if usable else None,
+            "email": chosen.email,
         }

@@ -17,6 +17,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 TEXT: Schema = {"type": "string"}
 INTEGER: Schema = {"type": "integer"}
+NUMBER: Schema = {"type": "number"}
 BOOLEAN: Schema = {"type": "boolean"}
 DATETIME: Schema = {"type": "string", "description": "UTC without a zone, as 2026-11-20T11:33:25.000000."}
 NULL: Schema = {"nullable": True, "enum": [None]}
@@ -82,7 +83,8 @@ DRY_RUN_ANSWER = object_with(
 class OperationDescription:
     """The attribute that :func:`describe_operation` puts on a handler. `excluded_statuses` are error statuses that the
     operation never answers, `extra_statuses` are further ones; `is_anonymous` means that no login is needed;
-    `text_types` are media types of texts that the operation answers instead of `media_type` on request."""
+    `text_types` are media types of texts that the operation answers instead of `media_type` on request; `status` is the
+    one of success."""
 
     summary: str
     query_parameters: tuple[QueryParameter, ...] = ()
@@ -93,6 +95,7 @@ class OperationDescription:
     excluded_statuses: tuple[int, ...] = ()
     extra_statuses: tuple[int, ...] = ()
     text_types: tuple[str, ...] = ()
+    status: int = 200
 
 
 def describe_operation(
@@ -106,6 +109,7 @@ def describe_operation(
     excluded_statuses: Sequence[int] = (),
     extra_statuses: Sequence[int] = (),
     text_types: Sequence[str] = (),
+    status: int = 200,
 ) -> Callable[[Handler], Handler]:
     """Put a description on a handler method. `body` and `answer` are JSON schemas; none means any JSON."""
 
@@ -120,6 +124,7 @@ def describe_operation(
             tuple(excluded_statuses),
             tuple(extra_statuses),
             tuple(text_types),
+            status,
         )
         return handler
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.approvals import REQUEST_APPROVAL, run_or_request
 from pools.api.request_parsing import (
     BodyReader,
     etag_header,
@@ -29,6 +30,7 @@ from pools.api.schema import (
     object_with,
 )
 from pools.api.views import View
+from pools.domain.approvals import ApprovalService
 from pools.domain.errors import NotFound
 from pools.domain.query_values import parse_datetime
 from pools.domain.roles import Actor, Permission
@@ -37,6 +39,7 @@ from pools.models import Pool
 from pools.permissions import get_visible_root, require_permission
 from pools.representations.subpool import pool_tree_body, subpool_body
 from pools.selectors.pool_balance import subpool_from_row
+from pools.services.approvals import RequestedChange
 from pools.services.dry_run import effect_on_pool_tree
 from pools.services.subpools import SubpoolResult, create_subpool, delete_subpool, resize_subpool
 
@@ -91,7 +94,7 @@ class SubpoolList(View):
 
     @describe_operation(
         "Create a subpool, or restore an archived one.",
-        query_parameters=[DRY_RUN],
+        query_parameters=[DRY_RUN, REQUEST_APPROVAL],
         body=object_with({"subpool_name": TEXT, "quota": QUOTA}, required=[], additional=True),
         answer=SUBPOOL,
     )
@@ -112,10 +115,19 @@ class SubpoolList(View):
                 expected_version=version,
             )
 
-        return self.run_once(
-            lambda: _run_or_preview(self, parent, operation),
-            require=lambda: require_permission(self.actor, Permission.POOL_PARTITION, parent),
-            is_preview=query_boolean(request, "dry_run"),
+        # A request for an approval is stored after the transaction of the refused change; its repetition finds it.
+        return run_or_request(
+            self,
+            lambda: self.run_once(
+                lambda: _run_or_preview(self, parent, operation),
+                require=lambda: require_permission(self.actor, Permission.POOL_PARTITION, parent),
+                is_preview=query_boolean(request, "dry_run"),
+            ),
+            RequestedChange(
+                ApprovalService.CREATE_SUBPOOL,
+                {"parent": parent, "subpool_name": name, "quota": quota},
+                description,
+            ),
         )
 
 
@@ -128,7 +140,7 @@ class SubpoolDetail(View):
 
     @describe_operation(
         "Change the quota of a subpool, with `until` (UTC) for a limited time: then it gets its present quota again.",
-        query_parameters=[DRY_RUN],
+        query_parameters=[DRY_RUN, REQUEST_APPROVAL],
         body=object_with({"quota": QUOTA, "until": nullable(DATETIME)}, required=[], additional=True),
         answer=SUBPOOL,
     )
@@ -139,23 +151,31 @@ class SubpoolDetail(View):
         reader.raise_faults()
         quota = body["quota"]
         version = expected_version(request)
-        return _run_or_preview(
+        return run_or_request(
             self,
-            parent,
-            lambda: resize_subpool(
-                actor=self.actor,
-                parent=parent,
-                subpool_name=subpool,
-                quota=quota,
-                until=until,
-                description=description,
-                expected_version=version,
+            lambda: _run_or_preview(
+                self,
+                parent,
+                lambda: resize_subpool(
+                    actor=self.actor,
+                    parent=parent,
+                    subpool_name=subpool,
+                    quota=quota,
+                    until=until,
+                    description=description,
+                    expected_version=version,
+                ),
+            ),
+            RequestedChange(
+                ApprovalService.RESIZE_SUBPOOL,
+                {"parent": parent, "subpool_name": subpool, "quota": quota, "until": until},
+                description,
             ),
         )
 
     @describe_operation(
         "Delete a subpool; it drains first if it has active work.",
-        query_parameters=[DRY_RUN],
+        query_parameters=[DRY_RUN, REQUEST_APPROVAL],
         body=object_with({"cancel_pending": BOOLEAN}, required=[], additional=True),
         answer=SUBPOOL,
     )
@@ -166,16 +186,24 @@ class SubpoolDetail(View):
         cancel_pending = reader.boolean("cancel_pending")
         reader.raise_faults()
         version = expected_version(request)
-        return _run_or_preview(
+        return run_or_request(
             self,
-            parent,
-            lambda: delete_subpool(
-                actor=self.actor,
-                parent=parent,
-                subpool_name=subpool,
-                cancel_pending=cancel_pending,
-                description=description,
-                expected_version=version,
+            lambda: _run_or_preview(
+                self,
+                parent,
+                lambda: delete_subpool(
+                    actor=self.actor,
+                    parent=parent,
+                    subpool_name=subpool,
+                    cancel_pending=cancel_pending,
+                    description=description,
+                    expected_version=version,
+                ),
+            ),
+            RequestedChange(
+                ApprovalService.DELETE_SUBPOOL,
+                {"parent": parent, "subpool_name": subpool, "cancel_pending": cancel_pending},
+                description,
             ),
         )
 

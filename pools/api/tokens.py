@@ -32,6 +32,7 @@ TOKEN = object_with(
         "user_name": TEXT,
         "token_name": TEXT,
         "expires_at": DATETIME,
+        "last_used_at": nullable(DATETIME),
         "description": nullable(TEXT),
         "roles": array_of(TEXT),
     }
@@ -138,6 +139,7 @@ def token_body(token: AccessToken, owner: str, owner_roles: frozenset[str]) -> d
         "user_name": owner,
         "token_name": token.name,
         "expires_at": utc_text(token.expires_at),
+        "last_used_at": utc_text(token.last_used_at) if token.last_used_at else None,
         "description": token.description or None,
         "roles": sorted(owner_roles if token.roles is None else owner_roles & set(token.roles)),
     }

@@ -19,6 +19,7 @@ from pools.api.request_parsing import (
     query_integer,
 )
 from pools.api.schema import (
+    BOOLEAN,
     DATETIME,
     DRY_RUN,
     INTEGER,
@@ -36,12 +37,25 @@ from pools.domain.roles import Permission
 from pools.filtersets.users import UserFilterSet
 from pools.models import RoleAssignment, User
 from pools.permissions import require_platform
+from pools.selectors.sign_on import IdentityRow, identity_rows
 from pools.services.dry_run import read_effect
+from pools.services.sign_on import unlink
 from pools.services.users import create_user, delete_user, grant_role, revoke_role
 
 USER = object_with({"id": TEXT, "created_at": DATETIME, "created_by": nullable(TEXT)})
 ROLE_ASSIGNMENT = object_with({"role_name": TEXT, "assigned_by": nullable(TEXT), "assigned_at": DATETIME})
 USER_WITH_ROLES = object_with({**USER["properties"], "roles": array_of(ROLE_ASSIGNMENT)})
+IDENTITY = object_with(
+    {
+        "provider": TEXT,
+        "username": TEXT,
+        "groups": array_of(TEXT),
+        "sync": nullable(TEXT),
+        "signed_on_at": DATETIME,
+        "confirmed_at": DATETIME,
+        "is_valid": BOOLEAN,
+    }
+)
 USER_FILTERS = [
     QueryParameter(
         "count",
@@ -163,6 +177,48 @@ class UserRole(View):
             user,
             lambda: revoke_role(actor=self.actor, username=user, role=role, description=description),
         )
+
+
+class UserIdentities(View):
+    """A user's accounts at identity providers."""
+
+    @describe_operation(
+        "List the accounts of a user at identity providers, with their groups.", answer=array_of(IDENTITY)
+    )
+    def get(self, request: Request, user: str) -> Response:
+        if user != self.actor.username:
+            require_platform(self.actor, Permission.PLATFORM_READ)
+        found = User.objects.filter(username=user).first()
+        if found is None:
+            raise NotFound(f"User {user} does not exist.")
+        return Response([_identity_body(row) for row in identity_rows(found)])
+
+
+class UserIdentity(View):
+    """One account of a user at an identity provider."""
+
+    @describe_operation(
+        "Part a user from an account at an identity provider; sessions and client logins that began there end.",
+        query_parameters=[DRY_RUN],
+        answer=NULL,
+    )
+    def delete(self, request: Request, user: str, provider: str) -> Response:
+        description = _read_description(request)
+        return _run_or_preview(
+            request, user, lambda: unlink(actor=self.actor, username=user, provider=provider, description=description)
+        )
+
+
+def _identity_body(row: IdentityRow) -> dict[str, Any]:
+    return {
+        "provider": row.provider,
+        "username": row.username,
+        "groups": list(row.groups),
+        "sync": row.sync.value if row.sync else None,
+        "signed_on_at": utc_text(row.signed_on_at),
+        "confirmed_at": utc_text(row.checked_at),
+        "is_valid": row.is_valid,
+    }
 
 
 def user_body(user: User) -> dict[str, Any]:

@@ -31,7 +31,7 @@ GPU: Final = "default/gpu"
 MAX_DIGITS: Final = 40
 """A longer number is a mistake or an attack, and exact arithmetic with it would be slow."""
 
-_NUMBER = re.compile(r"[-+]?(?P<whole>\d*)(?:\.(?P<part>\d*))?(?:[eE](?P<power>[-+]?\d{1,4}))?")
+_NUMBER = re.compile(r"[-+]?(?P<whole>\d*)(?:\.(?P<part>\d*))?(?:[eE](?P<power>[-+]?\d{1,4}))?", re.ASCII)
 
 
 def decode_gpus(number: int | None) -> Gpus:

@@ -205,6 +205,16 @@ def _config_updated(entry: _AuditEntry) -> str:
     return f"set the drain monitor's interval from {old} to {new} minutes{entry.changes(key)}"
 
 
+def _file_refused(entry: _AuditEntry) -> str:
+    faults, message = entry.after.get("faults"), str(entry.after.get("message") or "")
+    first = message.partition("\n")[0][:300]
+    return f"could not apply {entry.name}, so the former configuration stays: {_faults(faults)} ({first})"
+
+
+def _faults(count: Any) -> str:
+    return "1 fault" if count == 1 else f"{count} faults"
+
+
 def _submitted(entry: _AuditEntry) -> str:
     priority = entry.after.get("priority")
     return f"submitted {entry.name} to {entry.after.get('pool')}{f' with priority {priority}' if priority else ''}"
@@ -217,6 +227,25 @@ def _started(entry: _AuditEntry) -> str:
 def _ended(entry: _AuditEntry) -> str:
     message = entry.after.get("failure_message")
     return f"ended {entry.name}: {entry.after.get('status')}{f' ({_value_text(message)})' if message else ''}"
+
+
+def _preempted(entry: _AuditEntry) -> str:
+    return f"preempted {entry.name}: {entry.after.get('message_without_beneficiary')}"
+
+
+def _notice_target(verb: str) -> Callable[[_AuditEntry], str]:
+    return lambda entry: f"{verb} the notice target {entry.name}{entry.changes()}"
+
+
+def _request(entry: _AuditEntry) -> str:
+    return f"(request {entry.name})"
+
+
+def _decided(verb: str) -> Callable[[_AuditEntry], str]:
+    """A decision names its requester, beside the actor."""
+    return lambda entry: (
+        f"{verb} the change of {entry.value('subject')} that {entry.value('requested_by')} asked for {_request(entry)}"
+    )
 
 
 def _worker_renderer(verb: str) -> Callable[[_AuditEntry], str]:
@@ -279,14 +308,32 @@ _MESSAGES: dict[str, Callable[[_AuditEntry], str]] = {
     "cohort.forgotten": _name_renderer("removed cohort {}, which no pool or cohort names"),
     "cohort.inactive": _name_renderer("found a cycle in the parents of cohort {}: nothing new starts below it"),
     "cohort.active": _name_renderer("found the cycle in the parents of cohort {} resolved"),
+    "approval.requested": lambda entry: (
+        f"asked for the approval of a change of {entry.value('subject')} {_request(entry)}"
+    ),
+    "approval.approved": _decided("approved"),
+    "approval.rejected": _decided("rejected"),
+    "approval.withdrawn": lambda entry: (
+        f"withdrew the request for a change of {entry.value('subject')} {_request(entry)}"
+    ),
+    "approval.expired": _decided("let expire"),
+    "approval.superseded": _decided("found out of date"),
     "user.updated": _user_updated,
     "user.password_changed": _password_changed,
     "role.granted": lambda entry: f"granted {entry.value('role')} to {entry.name}",
     "role.revoked": lambda entry: f"revoked {entry.value('role')} from {entry.name}",
+    "sign_on.linked": lambda entry: f"linked {entry.name} with {entry.value('provider')}",
+    "sign_on.unlinked": lambda entry: f"unlinked {entry.name} from {entry.value('provider')}",
+    "sign_on.signed_on": lambda entry: f"signed {entry.name} on through {entry.value('provider')}",
+    "sign_on.ended": lambda entry: f"ended the sign-on of {entry.name} through {entry.value('provider')}",
+    "sign_on.updated": lambda entry: f"read {entry.name} again from {entry.value('provider')}{entry.changes('epoch')}",
+    "user.logged_in_by_password": lambda _: "logged in with a password",
     "token.created": _token("made", "for"),
     "token.updated": _token("updated", "of"),
     "token.deleted": _token("deleted", "of"),
     "workflow_config.updated": _config_updated,
+    "owner.taken": lambda entry: f"made Git the owner of {entry.name} ({entry.value('source')})",
+    "owner.released": _name_renderer("released {} to the admins"),
     "gpu_quota.alert": _alert_renderer("pass", "after", "before"),
     "gpu_quota.calm": _alert_renderer("fall back below", "before", "after"),
     "gpu_allocation.committed": _worker_renderer("allocated"),
@@ -298,4 +345,13 @@ _MESSAGES: dict[str, Callable[[_AuditEntry], str]] = {
     "workflow.waiting": _name_renderer("put {} back in the queue"),
     "workflow.canceled": _name_renderer("cancelled {}"),
     "workflow.ended": _ended,
+    "workflow.preempted": _preempted,
+    "config_file.refused": _file_refused,
+    "config_file.accepted": _name_renderer("could apply {} again"),
+    "condition.began": lambda entry: f"saw a condition begin: {entry.after.get('message')}",
+    "condition.ended": lambda entry: f"saw a condition end: {entry.before.get('message')}",
+    "notice.replayed": lambda entry: f"sent notice {entry.name} again: {entry.after.get('title')}",
+    "notice_target.created": _notice_target("added"),
+    "notice_target.updated": _notice_target("updated"),
+    "notice_target.deleted": _notice_target("deleted"),
 }

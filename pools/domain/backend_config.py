@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pools.domain import cluster_config
@@ -27,7 +27,9 @@ _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _KNOWN = ("type", "namespace", "description", "offline")
 _IGNORED = ("name", "version", "pools", "warnings", "status")
-_SIMULATED_KEYS = ("nodes", "auto_end")
+_POLICY_KEYS = ("reserve_after", "ageing")
+_SIMULATED_KEYS = ("nodes", "auto_end", *_POLICY_KEYS)
+MAX_POLICY_SECONDS = 366 * 24 * 3600
 _NODE_KEYS = ("name", "gpus", "cpu", "memory", "storage", "platform")
 
 
@@ -46,7 +48,8 @@ class NodeSpec:
 @dataclass(frozen=True, slots=True)
 class BackendSpec:
     """The requested configuration of a backend. None: the key was left out, and the present value stays. `cluster` is
-    set for a Kubernetes backend."""
+    set for a Kubernetes backend. `policy` has the given keys of the policy against endless waiting, in seconds; None
+    as a value means never."""
 
     kind: str = SIMULATED
     namespace: str | None = None
@@ -55,6 +58,7 @@ class BackendSpec:
     auto_end: bool | None = None
     offline: bool | None = None
     cluster: ClusterSpec | None = None
+    policy: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def parse_backend(
@@ -76,7 +80,7 @@ def parse_backend(
             Violation(
                 "name",
                 "bad_name",
-                f"{shorten_value(name)!r} is not a valid backend name: lower-case letters, digits and hyphens, "
+                f"{shorten_value(name)!r} is not a valid cluster name: lower-case letters, digits and hyphens, "
                 "a letter first, a letter or digit last, at most 63.",
             )
         )
@@ -92,8 +96,17 @@ def parse_backend(
         auto_end=fields.boolean("auto_end") if is_simulated and fields.is_given("auto_end") else None,
         offline=fields.boolean("offline") if fields.is_given("offline") else None,
         cluster=None if is_simulated else cluster_config.read_cluster(fields),
+        policy=_policy(fields, body) if is_simulated else {},
     )
     return spec, faults
+
+
+def _policy(fields: FieldReader, body: Mapping[str, Any]) -> dict[str, int | None]:
+    given = [key for key in _POLICY_KEYS if key in body]
+    return {
+        key: fields.whole_number(key, 0, minimum=0, maximum=MAX_POLICY_SECONDS) if fields.is_given(key) else None
+        for key in given
+    }
 
 
 def _kind(fields: FieldReader, present: str | None) -> str:
@@ -103,7 +116,7 @@ def _kind(fields: FieldReader, present: str | None) -> str:
         fields.add_fault("type", "bad_value", f"must be one of {', '.join(BACKEND_TYPES)}.")
         return present or SIMULATED
     if present is not None and kind != present:
-        fields.add_fault("type", "bad_value", f"stays {present}: make another backend and move the pools there.")
+        fields.add_fault("type", "bad_value", f"stays {present}: make another cluster and move the pools there.")
         return present
     return kind
 

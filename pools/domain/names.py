@@ -18,6 +18,7 @@ REMAINDER_LABEL = "Pool remainder (shared)"
 
 LABEL_LIMIT = 63
 SHORT_NAME_PATTERN = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
+_SHORT = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
 _SHORT_NAME = re.compile(SHORT_NAME_PATTERN.replace("$", r"\Z"))
 
 
@@ -48,6 +49,22 @@ def queue_name(namespace: str, parent: str, leaf: str | None) -> str:
 def k8s_queue_name(queue: str) -> str:
     """The Kubernetes object of a logical queue: a leading `_` of the last part becomes `-` (no object may hold `_`)."""
     return queue.replace(f"{SEPARATOR}_", f"{SEPARATOR}-")
+
+
+def with_pool_names(text: str, namespace: str) -> str:
+    """The text with the names of pools, subpools and cohorts in place of those of their queues (both forms of
+    :func:`queue_name`), for people, who never see a queue."""
+    pattern = rf"osmo-(pool|cohort)-{re.escape(namespace)}-({_SHORT})(?:{SEPARATOR}(-shared\b|_shared\b|{_SHORT}))?"
+
+    def readable(found: re.Match[str]) -> str:
+        kind, name, leaf = found.groups()
+        if kind == "cohort":
+            return f"cohort {name}"
+        if leaf is None:
+            return f"pool {name}"
+        return f"the remainder of pool {name}" if leaf[1:] == "shared" else canonical_name(name, leaf)
+
+    return re.sub(pattern, readable, text)
 
 
 def short_name_violations(name: str, *, namespace: str, parent: str | None, path: str) -> list[Violation]:

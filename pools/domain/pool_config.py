@@ -31,6 +31,8 @@ from pools.domain.structured_input.fields import FieldReader, shorten_value
 DEFAULT_WEIGHT = 1
 DOWNLOAD_TYPES = ("download",)
 TIMEOUT_KEYS = ("default_exec_timeout", "default_queue_timeout", "max_exec_timeout", "max_queue_timeout")
+APPROVAL_ABOVE = "approval_above"
+"""A change of a quota of the pool by more GPUs needs the approval of a second person; null: none does."""
 NAME_LIST_KEYS = ("common_resource_validations", "common_pod_template", "common_group_templates")
 EDITABLE_KEYS = (
     "description",
@@ -46,6 +48,7 @@ EDITABLE_KEYS = (
     "lending_limit",
     "topology_keys",
     GPU_NAMESPACE,
+    APPROVAL_ABOVE,
     "platforms",
     "common_default_variables",
     *NAME_LIST_KEYS,
@@ -91,6 +94,11 @@ class PoolSettings:
         }
 
 
+def without_cohort(settings: PoolSettings) -> PoolSettings:
+    """The configuration after the pool has left its cohort."""
+    return replace(settings, cohort=None, borrowing_limit=None, lending_limit=None)
+
+
 def editable_body(settings: PoolSettings) -> dict[str, Any]:
     """The JSON that a PUT takes, with every key."""
     config = settings.config
@@ -109,6 +117,7 @@ def editable_body(settings: PoolSettings) -> dict[str, Any]:
         "lending_limit": settings.lending_limit,
         "topology_keys": list(config.get("topology_keys", [])),
         GPU_NAMESPACE: config.get(GPU_NAMESPACE, ""),
+        APPROVAL_ABOVE: config.get(APPROVAL_ABOVE),
         "platforms": {name: platform_body(platform) for name, platform in platforms_of(config).items()},
         "common_default_variables": dict(config.get("common_default_variables", {})),
         **{key: list(config.get(key, [])) for key in NAME_LIST_KEYS},
@@ -124,7 +133,7 @@ def parse_pool(body: Mapping[str, Any], *, path: str = "") -> tuple[PoolSettings
         EDITABLE_KEYS, {key for key in body if key in ANSWER_KEYS or key.startswith(PARSED_PREFIX)}
     )
     if pool.body.get("backend") in (None, ""):
-        pool.add_fault("backend", "missing", "is missing: name the backend on which the pool's work runs.")
+        pool.add_fault("backend", "missing", "is missing: name the cluster (backend) on which the pool's work runs.")
     guarantee, maximum, weight = _gpu(pool)
     cohort, borrowing, lending = _cohort(pool, guarantee)
     settings = PoolSettings(
@@ -137,7 +146,7 @@ def parse_pool(body: Mapping[str, Any], *, path: str = "") -> tuple[PoolSettings
         borrowing_limit=borrowing,
         lending_limit=lending,
         enable_maintenance=pool.boolean("enable_maintenance"),
-        config={key: value for key, value in _config(pool).items() if value},
+        config={key: value for key, value in _config(pool).items() if value or value == 0},
     )
     return settings, faults
 
@@ -197,6 +206,9 @@ def _config(pool: FieldReader) -> dict[str, Any]:
         "default_exit_actions": _exit_actions(pool),
         "topology_keys": _topology_keys(pool),
         GPU_NAMESPACE: parse_gpu_namespace(pool),
+        APPROVAL_ABOVE: pool.whole_number(APPROVAL_ABOVE, 0, minimum=0, maximum=MAX_GPUS)
+        if pool.is_given(APPROVAL_ABOVE)
+        else None,
         "platforms": named,
         "common_default_variables": parse_variables(pool, "common_default_variables"),
         **{key: pool.read_texts(key) for key in NAME_LIST_KEYS},

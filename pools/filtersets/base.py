@@ -46,6 +46,10 @@ class ParsedField(forms.Field):
         self.parse, self.rule = parse, rule
         super().__init__(**options)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """The field itself, in the form of every request: nothing changes it."""
+        return self
+
     def to_python(self, value: Any) -> Any:
         if value in self.empty_values:
             return None
@@ -133,9 +137,10 @@ class EnumListFilter(TextListFilter):
 
     def __init__(self, field_name: str | None = None, *, kind: type[StrEnum], **options: Any) -> None:
         members = {str(member): member for member in kind}
+        in_any_case = {text.lower(): member for text, member in members.items()}
         super().__init__(
             field_name,
-            parse=lambda text: members.get(text.upper()),
+            parse=lambda text: in_any_case.get(text.lower()),
             rule=f"one of {', '.join(members)}",
             **options,
         )

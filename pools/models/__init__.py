@@ -1,22 +1,31 @@
 """The ledger's tables, one subject in each file."""
 
+from pools.models.approval import ApprovalRequest
 from pools.models.audit import AuditEntry
 from pools.models.backend import Backend, LedgerGeneration, Node
+from pools.models.client_login import ClientLogin
 from pools.models.cluster import KubernetesSettings
 from pools.models.cohort import Cohort, QuotaStamp
 from pools.models.gpu_quota import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample
 from pools.models.history import ConfigRevision
 from pools.models.idempotency import IdempotencyRecord
 from pools.models.membership import AccessToken, RoleAssignment, User
+from pools.models.notice import Notice, NoticeCondition, NoticeProgress, NoticeTarget
+from pools.models.ownership import ConfigurationOwner
 from pools.models.pool import Pool
+from pools.models.saved_view import SavedView
+from pools.models.sign_on import SignOnIdentity
 from pools.models.usage import LeafUsage, Reservation
 
 __all__ = [
     "AccessToken",
+    "ApprovalRequest",
     "AuditEntry",
     "Backend",
+    "ClientLogin",
     "Cohort",
     "ConfigRevision",
+    "ConfigurationOwner",
     "GpuAllocation",
     "GpuQuota",
     "GpuUsage",
@@ -26,9 +35,15 @@ __all__ = [
     "LeafUsage",
     "LedgerGeneration",
     "Node",
+    "Notice",
+    "NoticeCondition",
+    "NoticeProgress",
+    "NoticeTarget",
     "Pool",
     "QuotaStamp",
     "Reservation",
     "RoleAssignment",
+    "SavedView",
+    "SignOnIdentity",
     "User",
 ]

@@ -6,18 +6,24 @@ import pgtrigger
 from django.core.validators import RegexValidator
 from django.db import models
 
+from pools.domain.ownership import OwnedKind
+from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, DerivedTrigger, NoTruncateTrigger, plain_actions_sql, raise_message
 
 NAMESPACE_VALIDATOR = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use lower-case letters, digits and hyphens."
 )
 
+DEFAULT_RESERVE_AFTER, DEFAULT_AGEING = 3600, 4 * 3600
+"""Seconds. On by default: a backend without a policy lets large work wait forever."""
+
 
 class Backend(models.Model):
     """A cluster that runs workflows: `kubernetes` with KAI, or `simulated`, whose nodes are rows of the ledger.
 
     `namespace` is the `{ns}` in every queue name. `auto_end` ends simulated work when its run
-    time is over; without it the work ends only by a report through the API.
+    time is over; without it the work ends only by a report through the API. `reserve_after` and `ageing`, in seconds,
+    are the policy against endless waiting (null: never).
 
     No work starts while the backend is `offline`. An admin sets a simulated backend offline. A Kubernetes backend is
     `offline` while an admin requests it (`offline_requested`) or while its cluster does not answer.
@@ -32,6 +38,8 @@ class Backend(models.Model):
     namespace = models.TextField(default="default", validators=[NAMESPACE_VALIDATOR])
     description = models.TextField(blank=True)
     auto_end = models.BooleanField(default=True)
+    reserve_after = models.PositiveIntegerField(null=True, default=DEFAULT_RESERVE_AFTER)
+    ageing = models.PositiveIntegerField(null=True, default=DEFAULT_AGEING)
     offline = models.BooleanField(default=False)
     offline_requested = models.BooleanField(default=False)
     version = models.PositiveIntegerField(default=1)
@@ -61,6 +69,13 @@ class Backend(models.Model):
                 action=plain_actions_sql("backend"),
                 ignore=["version"],
             ),
+            # Whether a backend is offline is a state of its operation, which admins and its agent set.
+            OwnedTrigger(
+                OwnedKind.BACKEND,
+                name="COALESCE(OLD.name, NEW.name)",
+                unless="TG_OP = 'UPDATE' AND to_jsonb(NEW) - ARRAY['version', 'offline', 'offline_requested']"
+                " = to_jsonb(OLD) - ARRAY['version', 'offline', 'offline_requested']",
+            ),
             NoTruncateTrigger("The table of backends"),
         ]
 
@@ -89,6 +104,13 @@ class Node(models.Model):
         constraints = [models.UniqueConstraint(fields=["backend", "name"], name="node_unique_in_backend")]
         triggers = [
             AuditTrigger(subject="'node/' || COALESCE(NEW.name, OLD.name)", action=plain_actions_sql("node")),
+            # The nodes of a Kubernetes backend come from its cluster.
+            OwnedTrigger(
+                OwnedKind.BACKEND,
+                name="(SELECT name FROM pools_backend WHERE id = COALESCE(OLD.backend_id, NEW.backend_id)"
+                " AND kind = 'simulated')",
+                unless="TG_OP = 'UPDATE' AND NEW IS NOT DISTINCT FROM OLD",
+            ),
             NoTruncateTrigger("The table of nodes"),
         ]
 

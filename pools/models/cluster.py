@@ -6,7 +6,9 @@ import pgtrigger
 from django.db import models
 
 from pools.domain import cluster_config
+from pools.domain.ownership import OwnedKind
 from pools.models.backend import Backend
+from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, raise_message
 
 ONE_BACKEND_PER_NAMESPACE = pgtrigger.Trigger(
@@ -98,6 +100,13 @@ class KubernetesSettings(models.Model):
                 action="CASE TG_OP WHEN 'INSERT' THEN 'backend.connected' WHEN 'UPDATE' THEN 'backend.updated'"
                 " ELSE 'backend.disconnected' END",
                 hide=["sealed_kubeconfig"],
+            ),
+            # The credential is a secret, so no file has it: admins replace it.
+            OwnedTrigger(
+                OwnedKind.BACKEND,
+                name="(SELECT name FROM pools_backend WHERE id = COALESCE(OLD.backend_id, NEW.backend_id))",
+                unless="TG_OP = 'UPDATE' AND to_jsonb(NEW) - ARRAY['sealed_kubeconfig', 'credential_mark', 'server']"
+                " = to_jsonb(OLD) - ARRAY['sealed_kubeconfig', 'credential_mark', 'server']",
             ),
             NoTruncateTrigger("The table of clusters"),
         ]

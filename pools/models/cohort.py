@@ -13,7 +13,9 @@ from django.db.models.functions import Now
 from pools.domain import names
 from pools.domain.amounts import simplify
 from pools.domain.cohort_config import MAX_WEIGHT, WEIGHT_DECIMALS, CohortSettings, rows_from_stored
+from pools.domain.ownership import OwnedKind
 from pools.domain.quota.rules import MAX_QUOTA_ROWS
+from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import CONFIGURATION_LOCK, AuditTrigger, DerivedTrigger, NoTruncateTrigger, raise_message
 
 _NAME = rf"^[a-z]([a-z0-9-]{{0,{names.LABEL_LIMIT - 2}}}[a-z0-9])?$"
@@ -179,6 +181,12 @@ class Cohort(models.Model):
                 action=_ACTION,
                 ignore=["version", "updated_at"],
                 named={"parent": "(SELECT name FROM pools_cohort WHERE id = ROW.parent_id)"},
+            ),
+            OwnedTrigger(
+                OwnedKind.COHORT,
+                name="COALESCE(OLD.name, NEW.name)",
+                unless="TG_OP = 'UPDATE' AND to_jsonb(NEW) - ARRAY['version', 'updated_at', 'inactive_since']"
+                " = to_jsonb(OLD) - ARRAY['version', 'updated_at', 'inactive_since']",
             ),
             NoTruncateTrigger("The table of cohorts"),
         ]

@@ -13,7 +13,9 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
+from pools.domain.ownership import OwnedKind
 from pools.models.backend import Backend
+from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql, raise_message
 
 AMOUNTS = ("request_tflops", "request_vram", "limit_tflops", "limit_vram")
@@ -77,6 +79,12 @@ class GpuQuota(models.Model):
                 "WHEN TG_OP = 'UPDATE' AND NEW.alerting <> OLD.alerting THEN 'gpu_quota.calm' "
                 f"ELSE {plain_actions_sql('gpu_quota')} END",
                 ignore=["version", "conditions", "updated_at"],
+            ),
+            OwnedTrigger(
+                OwnedKind.GPU_QUOTA,
+                name="COALESCE(OLD.namespace, NEW.namespace)",
+                unless="TG_OP = 'UPDATE' AND (NEW.namespace, NEW.spec, NEW.source) = "
+                "(OLD.namespace, OLD.spec, OLD.source)",
             ),
             NoTruncateTrigger("The table of GPU quotas"),
         ]

@@ -8,7 +8,8 @@ from django.db.models.functions import Now
 
 class IdempotencyRecord(models.Model):
     """One key of one credential for one address (method, path, query). `response` is the stored success (it may be
-    null) and its ETag, in a list, of `size` bytes; errors and secrets are not stored. Rows are kept for 24 hours.
+    null) and its ETag, in a list, of `size` bytes; errors and secrets are not stored. Rows are kept for
+    `OSMO_IDEMPOTENCY_HOURS`.
 
     The credential is an access token, or the user's own login (`token_id` 0). These are numbers and no references: a
     number is never given again, and a row outlives its token by a day at most."""

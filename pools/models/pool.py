@@ -13,10 +13,12 @@ from django.db.models.functions import Coalesce, Now
 from pools.domain import names
 from pools.domain.amounts import NO_LIMIT, Gpus, decode_gpus
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
+from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import TRANSITIONS, SubpoolState
 from pools.models.backend import Backend
 from pools.models.cohort import RENEW_QUOTA_STAMP_SQL, Cohort
+from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, raise_message
 
 _STEPS = ", ".join(f"'{step.source}>{step.target}'" for step in TRANSITIONS)
@@ -401,6 +403,25 @@ class Pool(models.Model):
                 pool_id="COALESCE(NEW.parent_id, NEW.id, OLD.id)",
                 ignore=["version", "updated_at"],
                 named={"cohort": "(SELECT name FROM pools_cohort WHERE id = ROW.cohort_id)"},
+            ),
+            OwnedTrigger(
+                OwnedKind.POOL,
+                name="COALESCE(OLD.name, NEW.name)",
+                unless="COALESCE(OLD.parent_id, NEW.parent_id) IS NOT NULL OR TG_OP = 'UPDATE' AND"
+                " to_jsonb(NEW) - ARRAY['version', 'updated_at'] = to_jsonb(OLD) - ARRAY['version', 'updated_at']",
+            ),
+            # A subpool that drained, and a temporary quota that ended, follow from earlier changes.
+            OwnedTrigger(
+                OwnedKind.POOL,
+                only_subpools=True,
+                name="(SELECT name FROM pools_pool WHERE id = COALESCE(OLD.parent_id, NEW.parent_id))",
+                unless=f"""COALESCE(OLD.parent_id, NEW.parent_id) IS NULL OR TG_OP = 'UPDATE' AND (
+                    (NEW.subpool_state, NEW.last_quota, NEW.quota_until) IS NOT DISTINCT FROM
+                        (OLD.subpool_state, OLD.last_quota, OLD.quota_until)
+                    OR OLD.subpool_state = '{SubpoolState.DELETING}'
+                    OR OLD.quota_until <= clock_timestamp() AND NEW.quota_until IS NULL
+                        AND NEW.last_quota = OLD.quota_after AND NEW.subpool_state = OLD.subpool_state
+                )""",
             ),
             NoTruncateTrigger("The table of pools"),
         ]

@@ -82,7 +82,8 @@ class AuditTrigger(pgtrigger.Trigger):
     `subject`, `action`, `pool_id` and `owner` are SQL expressions over `OLD` and `NEW` (null where there is none) and
     `TG_OP`. Actor, description and request id come from the transaction's settings (see :mod:`pools.transactions`);
     a change made around the services has the actor `database:{role}`. `ignore` names columns whose change writes no
-    entry, `hide` those whose change is recorded without their content. `also` adds names of referenced rows to both
+    entry, `hide` those whose change is recorded without their content, `operation` and `condition` the changes that
+    write one if not all do. `also` adds names of referenced rows to both
     images (key → SQL expression); `named` does so where the reference itself may change (key → SQL expression in which
     `ROW` is the image's own row).
     """
@@ -98,6 +99,8 @@ class AuditTrigger(pgtrigger.Trigger):
         hide: Sequence[str] = (),
         also: Mapping[str, str] | None = None,
         named: Mapping[str, str] | None = None,
+        operation: pgtrigger.Operation | None = None,
+        condition: pgtrigger.Condition | None = None,
     ) -> None:
         ignored, hidden = _remove_columns_sql(ignore), _remove_columns_sql(hide)
         added = _add_keys_sql(also or {})
@@ -107,7 +110,8 @@ class AuditTrigger(pgtrigger.Trigger):
         )
         super().__init__(
             name="audit",
-            operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
+            operation=operation or pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
+            condition=condition,
             when=pgtrigger.After,
             declare=[("before_row", "jsonb"), ("after_row", "jsonb"), ("audit_action", "text")],
             func=f"""

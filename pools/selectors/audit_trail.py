@@ -22,8 +22,9 @@ _ID_DIGITS = 12
 
 
 def configuration_entries(actor: Actor) -> AuditQuerySet:
-    """The entries that `actor` may see, without those of work: of pools, cohorts, clusters, users, quotas."""
-    return AuditEntry.objects.visible_to(actor).filter(IS_CONFIGURATION)
+    """The entries that `actor` may see, without those of work and of conditions: of pools, cohorts, clusters, users,
+    quotas."""
+    return AuditEntry.objects.visible_to(actor).filter(IS_CONFIGURATION).exclude(action__startswith="condition.")
 
 
 def entry_body(entry: AuditEntry) -> dict[str, Any]:
@@ -103,6 +104,11 @@ def current_snapshot() -> str:
 def stream_horizon(seen: str | None = None) -> StreamPosition:
     """The position before which every transaction has ended now (or in that snapshot), so its entries are final."""
     return StreamPosition(int((seen or current_snapshot()).partition(":")[0]))
+
+
+def is_beyond(place: StreamPosition, seen: str) -> bool:
+    """Whether no transaction with this number had begun in the snapshot `seen`."""
+    return place.transaction >= int(seen.split(":")[1])
 
 
 def newest_before(end: StreamPosition, *, since: StreamPosition) -> StreamPosition | None:

@@ -8,16 +8,23 @@ from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import LeafUsage, Pool
 
+_SUBPOOL_COLUMNS = (
+    "parent", "subpool_name", "subpool_state", "last_quota", "quota_until", "quota_after",
+    "usage__used", "usage__total_usage", "usage__live_workflows", "usage__committed",
+)  # fmt: skip
+
 
 def read_balances(roots: Iterable[Pool]) -> dict[int, PoolBalance]:
     """The balance of each tree by the id of its top-level pool; two queries however many there are."""
     wanted = {root.pk: root for root in roots}
     subpools: dict[int, list[Subpool]] = {pk: [] for pk in wanted}
     usage = {row.pool_id: row.as_usage() for row in LeafUsage.objects.filter(pool__in=wanted)}
-    rows = Pool.objects.filter(parent__in=wanted).select_related("usage").order_by("subpool_name")
-    for row in rows:
-        assert row.parent_id is not None
-        subpools[row.parent_id].append(subpool_from_row(row))
+    # Plain values: of a large installation there are twenty thousand.
+    rows = Pool.objects.filter(parent__in=wanted).order_by("subpool_name").values_list(*_SUBPOOL_COLUMNS)
+    for parent, name, state, last_quota, until, quota_after, *counts in rows:
+        subpools[parent].append(
+            Subpool(name, SubpoolState(state), last_quota, UsageCounts(*counts), until, quota_after)
+        )
     return {
         pk: PoolBalance(
             root.name,

@@ -12,8 +12,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db import connection
-
 from pools.domain.amounts import Gpus, decode_gpus
 from pools.domain.names import split_name
 from pools.domain.node_sets import NodeGroup, NodeSet, connected_node_sets
@@ -22,6 +20,7 @@ from pools.domain.pool_config import TIMEOUT_KEYS, PoolSettings
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Node
+from pools.prepared import prepared_cursor
 from pools.representations.pool import pool_status
 
 Body = dict[str, Any]
@@ -133,7 +132,7 @@ def list_pools(
         "wanted": None if names is None else sorted({split_name(name).parent for name in names}),
     }
     by_parent: dict[int, list[ListedSubpoolRow]] = defaultdict(list)
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_ROOTS_SQL, parameters)
         rows = [ListedRootRow._make((*row[:10], json.loads(row[10]), *row[11:])) for row in cursor.fetchall()]
         cursor.execute(_SUBPOOLS_SQL, parameters)

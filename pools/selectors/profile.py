@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from django.db import connection
-
 from pools.domain.roles import Actor, Permission
+from pools.prepared import prepared_cursor
 
 _SUBMITTABLE_SQL = """
     SELECT leaf.name FROM pools_pool leaf LEFT JOIN pools_pool root ON root.id = leaf.parent_id
@@ -15,7 +14,7 @@ _SUBMITTABLE_SQL = """
         AND (%(mine)s::text[] IS NULL OR COALESCE(root.name, leaf.name) = ANY(%(mine)s::text[]))
     ORDER BY COALESCE(root.name, leaf.name), leaf.parent_id NULLS FIRST, COALESCE(leaf.subpool_name, '')
 """
-_SETTINGS_SQL = "SELECT default_pool, email_notification, slack_notification FROM pools_user WHERE username = %s"
+_SETTINGS_SQL = "SELECT default_pool, email_notification, slack_notification, email FROM pools_user WHERE username = %s"
 
 
 class ChosenSettings(NamedTuple):
@@ -24,11 +23,12 @@ class ChosenSettings(NamedTuple):
     default_pool: str | None
     email_notification: bool
     slack_notification: bool
+    email: str
 
 
 def read_profile_settings(actor: Actor) -> ChosenSettings:
     """The settings of the actor. One query."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_SETTINGS_SQL, [actor.username])
         return ChosenSettings(*cursor.fetchone())
 
@@ -36,6 +36,6 @@ def read_profile_settings(actor: Actor) -> ChosenSettings:
 def submittable_pools(actor: Actor) -> list[str]:
     """Names of the pools and ACTIVE subpools to which `actor` may submit, in the order of lists. One query."""
     mine = None if actor.is_admin else sorted(actor.pools_with(Permission.POOL_SUBMIT))
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_SUBMITTABLE_SQL, {"mine": mine})
         return [name for (name,) in cursor.fetchall()]

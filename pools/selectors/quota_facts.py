@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from fractions import Fraction
 
-from django.db import connection
 from django.db.models import QuerySet
 
 from pools.domain import names
@@ -15,6 +14,7 @@ from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.tree import QuotaTree
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, Pool
+from pools.prepared import prepared_cursor
 
 _BELOW = """
     WITH RECURSIVE tree (id) AS (
@@ -53,7 +53,7 @@ def read_admission_tree(roots: Collection[int], *, detailed: Mapping[str, PoolQu
     for no cohort. Pools of the trees that are in `detailed`, by name, have their leaves."""
     if not roots:
         return QuotaTree([])
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_POOLS, [list(roots)])
         rows = cursor.fetchall()
     pools = [
@@ -99,7 +99,7 @@ def read_cohort_facts(rows: QuerySet[Cohort]) -> list[CohortQuotaFacts]:
 
 def cohort_ids_below(roots: Collection[int]) -> list[int]:
     """The ids of these cohorts and of everything below them."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(f"{_BELOW} SELECT id FROM tree", [list(roots)])
         return [pk for (pk,) in cursor.fetchall()]
 
@@ -114,7 +114,7 @@ def cohort_roots(cohort_ids: Collection[int]) -> dict[int, int]:
     counts as the root of all its members; nothing starts there."""
     if not cohort_ids:
         return {}
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             """
             WITH RECURSIVE path (start, id, parent_id) AS (

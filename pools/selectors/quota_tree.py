@@ -15,6 +15,7 @@ from django.db.models.functions import Greatest
 
 from pools.domain.amounts import GPU, Amount
 from pools.domain.errors import NotFound
+from pools.domain.names import split_name
 from pools.domain.quota.forest import PoolQuotaFacts, build_forest, cohort_key, display_name, pool_key
 from pools.domain.quota.node_numbers import NodeNumbers, WeightedShare, node_numbers, weighted_share
 from pools.domain.quota.outline import Outline, OutlineNode, build_outline, keep_subtree, keep_with_ancestors
@@ -82,9 +83,40 @@ def read_quota_view(actor: Actor, *, root: str | None = None) -> QuotaView:
     The numbers of a node depend on its whole tree, so the whole tree is always read. The number of queries does not
     depend on the number of nodes. Raises NotFound for a root that does not exist or is not visible.
     """
-    visible = Pool.objects.visible_to(actor).roots().filter(archived=False)
+    visible = _visible_roots(actor)
     start = _find_start(root, visible) if root is not None else None
-    cohorts, rows = _read_needed_rows(actor, visible, start)
+    return _view(actor, visible, start, *_read_needed_rows(actor, visible, start))
+
+
+def read_cohort_trees(actor: Actor) -> tuple[QuotaView, int]:
+    """The nodes in trees of cohorts that `actor` may see, and the number of visible pools outside of cohorts, which are
+    not read."""
+    visible = _visible_roots(actor)
+    cohorts, rows = _read_needed_rows(actor, visible.exclude(cohort=None), None, outside_cohorts=False)
+    return _view(actor, visible, None, cohorts, rows), visible.filter(cohort=None).count()
+
+
+def read_tree_around(actor: Actor, kind: str, name: str) -> QuotaView:
+    """The nodes that `actor` may see of the tree of a cohort (`kind` cohort), a pool or a subpool (`kind` pool). The
+    view has no nodes if no such tree exists."""
+    visible = _visible_roots(actor)
+    if kind == "cohort":
+        cohort = Cohort.objects.filter(name=name).first()
+        start = None if cohort is None else _TreeStart(name, cohort_key(name), cohort.pk, None)
+    else:
+        pool = visible.filter(name=split_name(name).parent).first()
+        start = None if pool is None else _TreeStart(pool.name, pool_key(pool.name), pool.cohort_id, pool.pk)
+    needed = (Cohort.objects.none(), []) if start is None else _read_needed_rows(actor, visible, start)
+    return _view(actor, visible, None, *needed)
+
+
+def _visible_roots(actor: Actor) -> PoolQuerySet:
+    return Pool.objects.visible_to(actor).roots().filter(archived=False)
+
+
+def _view(
+    actor: Actor, visible: PoolQuerySet, start: _TreeStart | None, cohorts: QuerySet[Cohort], rows: Sequence[Pool]
+) -> QuotaView:
     facts, pools = read_cohort_facts(cohorts), _pool_facts(rows)
     tree = build_forest(facts, pools)
     only_named = set(cohorts.filter(explicit=False).values_list("name", flat=True))
@@ -123,10 +155,12 @@ def _no_such_root(name: str) -> NotFound:
 
 
 def _read_needed_rows(
-    actor: Actor, visible: PoolQuerySet, start: _TreeStart | None
+    actor: Actor, visible: PoolQuerySet, start: _TreeStart | None, *, outside_cohorts: bool = True
 ) -> tuple[QuerySet[Cohort], list[Pool]]:
     """Read the cohorts and pools on which the shown numbers depend."""
     rows = Pool.objects.roots().filter(archived=False).select_related("cohort").order_by("name")
+    if not outside_cohorts:
+        rows = rows.exclude(cohort=None)
     if start is None and actor.can_read_all:
         return Cohort.objects.all(), list(rows)
     if start is None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from django.db import connection, models
 
 from pools.models import AccessToken, Backend, Pool, User
+from pools.prepared import prepared_cursor
 
 _LEAF = ("id", "name", "parent_id", "subpool_name", "subpool_state", "last_quota", "archived")
 ROOT_COLUMNS = (*_LEAF, "backend_id", "cohort_id", "config", "enable_maintenance", "guarantee", "maximum")
@@ -44,12 +45,16 @@ _TOKEN_SQL = f"""
     )
     FROM pools_accesstoken token JOIN pools_user owner ON owner.id = token.owner_id
     WHERE token.id = %s AND token.expires_at > now() AND owner.is_active
+    AND (token.identity_id IS NULL OR EXISTS (
+        SELECT FROM pools_signonidentity identity
+        WHERE identity.id = token.identity_id AND identity.valid_until > now()
+    ))
 """
 
 
 def find_leaf_with_root(name: str) -> Pool | None:
     """The pool or subpool of this canonical name with its parent and backend, or None."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_LEAF_SQL, [name])
         row = cursor.fetchone()
     if row is None:
@@ -66,7 +71,7 @@ def find_leaf_with_root(name: str) -> Pool | None:
 
 def find_valid_token(pk: int) -> AccessToken | None:
     """A token that has not expired, with its active owner and the owner's current roles."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_TOKEN_SQL, [pk])
         row = cursor.fetchone()
     if row is None:

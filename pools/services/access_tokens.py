@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
-from pools.domain.errors import BadInput, Conflict, NotFound, Unauthenticated, Violation
+from pools.domain.errors import BadInput, Conflict, NotFound, Throttled, Unauthenticated, Violation
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.locking import lock_user
 from pools.models import AccessToken, User
@@ -20,6 +21,7 @@ from pools.transactions import change
 
 DEFAULT_LIFETIME = timedelta(days=31)
 MAX_LIFETIME = timedelta(days=365)
+USE_PRECISION = timedelta(minutes=1)
 _NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?\Z")
 
 
@@ -31,13 +33,14 @@ def create_token(
     expires_at: datetime | None = None,
     description: str = "",
     roles: Collection[str] | None = None,
+    identity_id: int | None = None,
 ) -> tuple[AccessToken, str]:
     """Create a token and return (token, secret); only this call returns the secret. With `roles` None the token has all
-    roles that its owner has at the time of use.
+    roles that its owner has at the time of use. `identity_id` is the account at a provider on which it depends.
 
     A token that an actor makes through a token has that one as its parent: it has at most the roles of its parent,
     never lives longer, and is deleted with it. Raises BadInput (name, expiry, roles that the owner or the parent does
-    not have), Conflict (name taken, too many tokens), NotFound, Forbidden.
+    not have), Conflict (name taken), Throttled (too many tokens), NotFound, Forbidden.
     """
     user = get_token_owner(actor, owner)
     secret = new_secret()
@@ -63,8 +66,16 @@ def create_token(
             expires_at=expires,
             roles=sorted(roles) if roles is not None else None,
             parent=parent,
+            identity_id=identity_id if parent is None else parent.identity_id,
         )
     return token, secret
+
+
+def note_token_use(token: AccessToken) -> None:
+    """Note that a token is exchanged for a session. The time is kept to the minute, so that a program that logs in
+    often does not write often. It is no configuration, so it has no entry in the audit trail."""
+    is_stale = Q(last_used_at=None) | Q(last_used_at__lt=Now() - USE_PRECISION)
+    AccessToken.objects.filter(is_stale, pk=token.pk).update(last_used_at=Now())
 
 
 def delete_token(*, actor: Actor, owner: str, name: str) -> None:
@@ -145,23 +156,19 @@ def _default_expiry(parent: AccessToken | None) -> datetime:
 
 
 def _require_room(user: User) -> None:
-    """Refuse one token too many. The caller holds the lock of the account. Raises Conflict."""
+    """Refuse one token too many. The caller holds the lock of the account. Raises Throttled, without a time to try
+    again: tokens count until somebody deletes them."""
     limit = settings.OSMO.max_tokens
     count = AccessToken.objects.filter(owner=user).count()
     if count < limit:
         return
     expired = AccessToken.objects.filter(owner=user, expires_at__lte=timezone.now()).count()
-    raise Conflict.of(
-        [
-            Violation(
-                "name",
-                "too_many_tokens",
-                f"{user.username} has {count} access tokens ({expired} of them expired); at most {limit} are allowed. "
-                "Delete some first.",
-                numbers=(("tokens", count), ("limit", limit)),
-            )
-        ]
+    message = (
+        f"{user.username} has {count} access tokens ({expired} of them expired); at most {limit} are allowed. "
+        "Delete some first."
     )
+    numbers = (("tokens", count), ("limit", limit))
+    raise Throttled(message, [Violation("name", "too_many_tokens", message, numbers=numbers)])
 
 
 def _violations(

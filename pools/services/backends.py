@@ -81,8 +81,8 @@ def delete_backend(*, actor: Actor, name: str, description: str = "", expected_v
         _check_version(name, row, expected_version)
         if pools := list(row.pools.order_by("name").values_list("name", flat=True)):
             message = (
-                f"Backend {name} cannot be removed: {len(pools)} pools are on it ({_join_names(pools)}). "
-                "Move them to another backend first; archived pools count, for their history names it."
+                f"Cluster {name} cannot be removed: {len(pools)} pools are on it ({_join_names(pools)}). "
+                "Move them to another cluster first; archived pools count, for their history names it."
             )
             raise Conflict(message, [Violation("pools", "in_use", message, numbers=(("pools", len(pools)),))])
         release_backend_pods(row)
@@ -99,7 +99,7 @@ def get_backend(name: str) -> Backend:
     """The backend of this name. Raises NotFound."""
     row = Backend.objects.filter(name=name).first()
     if row is None:
-        raise NotFound(f"Backend {name} does not exist.")
+        raise NotFound(f"Cluster {name} does not exist.")
     return row
 
 
@@ -114,7 +114,7 @@ def _columns(spec: BackendSpec) -> dict[str, Any]:
     if spec.kind == Backend.Kind.KUBERNETES:
         # A request to be offline takes effect at once; without one the next heartbeat decides.
         settings |= {"offline_requested": spec.offline, "offline": spec.offline or None}
-    return {column: value for column, value in settings.items() if value is not None}
+    return {column: value for column, value in settings.items() if value is not None} | dict(spec.policy)
 
 
 def _update(row: Backend, columns: Mapping[str, Any]) -> bool:
@@ -129,7 +129,7 @@ def _update(row: Backend, columns: Mapping[str, Any]) -> bool:
 def _check_kind(row: Backend, spec: BackendSpec) -> None:
     """The kinds differ only if another request created a backend of that name in the meantime."""
     if row.kind != spec.kind:
-        raise Stale(f"Backend {row.name} was made meanwhile, of type {row.kind}. Read it again.")
+        raise Stale(f"Cluster {row.name} was made meanwhile, of type {row.kind}. Read it again.")
 
 
 def _check_namespace(row: Backend, spec: BackendSpec) -> None:
@@ -137,14 +137,14 @@ def _check_namespace(row: Backend, spec: BackendSpec) -> None:
         return
     if pools := list(row.pools.order_by("name").values_list("name", flat=True)):
         message = (
-            f"The namespace of backend {row.name} stays {row.namespace}: it is part of the queue names of "
-            f"{len(pools)} pools ({_join_names(pools)}). Make another backend and move them there."
+            f"The namespace of cluster {row.name} stays {row.namespace}: it is part of the queue names of "
+            f"{len(pools)} pools ({_join_names(pools)}). Make another cluster and move them there."
         )
         raise Conflict(message, [Violation("namespace", "in_use", message)])
 
 
 def _check_version(name: str, row: Backend | None, expected: int | None) -> None:
-    check_version(f"Backend {name}", expected, None if row is None else row.version)
+    check_version(f"Cluster {name}", expected, None if row is None else row.version)
 
 
 def _put_nodes(row: Backend, desired: Sequence[NodeSpec]) -> tuple[bool, list[str]]:

@@ -189,7 +189,7 @@ def _require_free_namespace(row: Backend, server: str) -> None:
     )
     if other is not None:
         message = (
-            f"Backend {other} is on the cluster {server} and in namespace {row.namespace} already; two would write the "
+            f"Cluster {other} is at {server} and in namespace {row.namespace} already; two would write the "
             "same queues. Give this one another namespace."
         )
         raise Conflict(message, [Violation("namespace", "in_use", message)])

@@ -23,6 +23,7 @@ from pools.domain.cohort_config import (
     without_limits,
 )
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.pool_config import without_cohort
 from pools.domain.quota.debts import debt_message, new_debts
 from pools.domain.quota.rules import find_closed_cycle
 from pools.domain.roles import Actor, Permission
@@ -30,7 +31,9 @@ from pools.domain.version_check import check_version
 from pools.locking import lock_cohort_trees, lock_configuration, lock_pool_trees
 from pools.models import Cohort, Pool
 from pools.permissions import require_platform
+from pools.representations.pool import pool_settings_of
 from pools.selectors.quota_facts import read_admission_tree
+from pools.services.approval_check import require_no_approvals
 from pools.services.cohort_cycles import mark_cycles
 from pools.services.config_history import record_revision
 from pools.services.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
@@ -107,6 +110,7 @@ def delete_cohort(
         children = list(row.children.order_by("name"))
         if (children or pools) and not orphan:
             raise _children_conflict(name, children, pools)
+        require_no_approvals([(pool, without_cohort(pool_settings_of(pool)), f"pools.{pool.name}") for pool in pools])
         for child in children:
             child.parent, child.quotas = None, without_limits(child.quotas)
             child.save(update_fields=["parent", "quotas"])

@@ -5,16 +5,18 @@ A change and its dry run therefore share one code path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from django.db import transaction
 
-from pools.domain.errors import BadInput, Conflict, DomainError
+from pools.domain.approvals import ApprovalNeeded
+from pools.domain.errors import BadInput, Conflict, DomainError, Violation
 from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
 from pools.representations.subpool import pool_tree_body
+from pools.services.approval_check import approved
 from pools.signals import AffectedWorkflows, Impact, ImpactReader, impact_requested
 from pools.transactions import one_snapshot, read_changes, reset_changes
 
@@ -43,7 +45,8 @@ def read_effect(
 
     `{"dry_run": true, "before", "after", "violations", "warnings", "draining"}` and the keys of :data:`IMPACT_KEYS`.
     `warnings` are those that the change itself would answer with. A change that a rule forbids (quota, name, state) has
-    violations and no `after`. Unreadable input, missing objects and missing roles raise as in a real change. With
+    violations and no `after`; one that needs the approval of a second person has violations of code `approval_needed`
+    and its effect. Unreadable input, missing objects and missing roles raise as in a real change. With
     `actor` the effect also says which workflows the next scheduling cycle would treat differently after the change
     (:class:`pools.signals.Impact`): those that the actor may see by name, the others as a number.
     """
@@ -54,7 +57,9 @@ def read_effect(
     try:
         with transaction.atomic():
             reset_changes()
-            warnings = warnings_of(operation())
+            result, needed = _run_past_approval(operation)
+            warnings = warnings_of(result)
+            violations = [violation.as_dict() for violation in needed]
             after, drains = (read_state_after or read_state)(), read_draining()
             if actor is not None and (backend_ids := read_changes().backend_ids):
                 answers: list[Any] = impact_requested.send(sender=None, actor=actor, backend_ids=backend_ids)
@@ -73,11 +78,25 @@ def read_effect(
         "violations": violations,
         "warnings": warnings,
         "draining": drains,
-        **{
-            key: value
-            for impact_key, select in IMPACT_KEYS.items()
-            for key, value in _workflows_body(impact_key, map(select, impact)).items()
-        },
+        **impact_body(impact),
+    }
+
+
+def _run_past_approval(operation: Callable[[], object]) -> tuple[object, tuple[Violation, ...]]:
+    """The result of the operation, and the approvals that it needs: the effect is shown all the same."""
+    try:
+        return operation(), ()
+    except ApprovalNeeded as refusal:
+        with approved():
+            return operation(), refusal.violations
+
+
+def impact_body(impact: Collection[Impact]) -> dict[str, Any]:
+    """The keys of an effect about workflows, see :data:`IMPACT_KEYS`."""
+    return {
+        key: value
+        for impact_key, select in IMPACT_KEYS.items()
+        for key, value in _workflows_body(impact_key, map(select, impact)).items()
     }
 
 

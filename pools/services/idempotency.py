@@ -26,7 +26,6 @@ from pools.locking import LOCK_ANSWERS_SQL
 from pools.models import IdempotencyRecord
 from pools.prepared import prepared_cursor
 
-RECORD_RETENTION = timedelta(hours=24)
 WAIT_FOR_FIRST = "250ms"
 OWN_LOGIN = 0
 """In place of the id of a token: the browser's session, or the header of dev mode."""
@@ -87,9 +86,14 @@ _HAS_RECORD_SQL = """
 """
 
 
+def record_retention() -> timedelta:
+    """How long an answer is stored."""
+    return timedelta(hours=settings.OSMO.idempotency_hours)
+
+
 def purge_old_records() -> int:
-    """Delete records older than a day and return their number."""
-    gone, _ = IdempotencyRecord.objects.filter(created_at__lt=Now() - RECORD_RETENTION).delete()
+    """Delete records that are older than the retention and return their number."""
+    gone, _ = IdempotencyRecord.objects.filter(created_at__lt=Now() - record_retention()).delete()
     return gone
 
 
@@ -115,7 +119,7 @@ def _store(credential: tuple[int, int], address: str, key: str, response: list[A
         with connection.cursor() as cursor:
             wait = f"{limits.lock_timeout_ms}ms"
             record: list[str | int] = [text, size, user_id, token_id, address, key]
-            kept = RECORD_RETENTION.total_seconds()
+            kept = record_retention().total_seconds()
             cursor.execute(_STORE_SQL, [wait, user_id, *record, kept, user_id, kept])
             for _ in range(_STATEMENTS_BEFORE_COUNT):
                 cursor.nextset()
@@ -130,8 +134,9 @@ def _store(credential: tuple[int, int], address: str, key: str, response: list[A
         seconds = max(1, math.ceil(seconds_left))
         raise Throttled(
             f"{count - 1} answers of {stored - size} bytes are stored for your Idempotency-Keys; at most "
-            f"{limits.max_stored_answers} answers and {limits.max_stored_bytes} bytes are, for a day each. Nothing was "
-            f"changed: leave the key out, or wait {seconds} seconds until the oldest is deleted.",
+            f"{limits.max_stored_answers} answers and {limits.max_stored_bytes} bytes are, for "
+            f"{limits.idempotency_hours} hours each. Nothing was changed: leave the key out, "
+            f"or wait {seconds} seconds until the oldest is deleted.",
             retry_after=seconds,
         )
 
@@ -150,7 +155,7 @@ def _claim(credential: tuple[int, int], address: str, key: str, body_fingerprint
                     WHERE known.created_at < now() - make_interval(secs => %s)
                 RETURNING id
                 """,
-                [*credential, address, key, body_fingerprint, RECORD_RETENTION.total_seconds()],
+                [*credential, address, key, body_fingerprint, record_retention().total_seconds()],
             )
             if cursor.fetchone():
                 return IdempotencySlot()

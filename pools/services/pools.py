@@ -22,6 +22,7 @@ from pools.models import Pool
 from pools.permissions import require_permission, require_platform
 from pools.representations.pool import pool_settings_of
 from pools.selectors.pool_balance import read_balance
+from pools.services.approval_check import require_no_pool_approval
 from pools.services.implicit_cohorts import delete_unused_implicit_cohorts
 from pools.services.pool_configuration import (
     PoolResult,
@@ -176,6 +177,7 @@ def delete_pool(
     with configuration_change(actor=actor, name=name, description=description, tags=tags):
         row = lock_pool_for_change(name, expected_version=expected_version, forbidden_action="deleted")
         refuse_while_in_use(row, "it cannot be deleted")
+        require_no_pool_approval(row, None)
         archived_pool: Pool | None = None
         if row.subpools.exists() or row.workflows.exists():  # `workflows` is defined by the scheduling app
             row.archived, row.cohort, row.borrowing_limit, row.lending_limit = True, None, None, None

@@ -22,6 +22,7 @@ from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool, Reservation
 from pools.permissions import get_visible_root, require_permission, unknown_pool
 from pools.selectors.pool_balance import read_balance, subpool_from_row
+from pools.services.approval_check import require_no_subpool_approval
 from pools.services.pending_work import pending_work
 from pools.transactions import change, database_time
 
@@ -67,9 +68,13 @@ def create_subpool(
             _check_version(row, expected_version)
             raise _name_conflict(row)
         gpus = _parse_allowed_quota(facts, subpool_name, quota, found)
+        if row is not None:
+            _check_version(row, expected_version)
+        name = names.canonical_name(root.name, subpool_name)
+        require_no_subpool_approval(root, name, row=row, quota=gpus.gpus, resolved={"quota": gpus.gpus})
         if row is None:
             row = Pool.objects.create(
-                name=names.canonical_name(root.name, subpool_name),
+                name=name,
                 parent=root,
                 subpool_name=subpool_name,
                 subpool_state=SubpoolState.ACTIVE,
@@ -77,7 +82,6 @@ def create_subpool(
             )
             reactivated = False
         else:
-            _check_version(row, expected_version)
             row.subpool_state, row.last_quota = SubpoolState.ACTIVE, gpus.gpus
             row.save(update_fields=["subpool_state", "last_quota"])
             reactivated = True
@@ -112,6 +116,14 @@ def resize_subpool(
         assert lasting is not None
         if until is not None:
             _check_temporary(row, quota=gpus.gpus, lasting=lasting, until=until)
+        require_no_subpool_approval(
+            root,
+            row.name,
+            row=row,
+            quota=gpus.gpus,
+            quota_after=None if until is None else lasting,
+            resolved={"quota": gpus.gpus},
+        )
         warnings = _quota_warnings(gpus)
         if until is None and row.quota_until is not None:
             warnings += (
@@ -141,6 +153,7 @@ def delete_subpool(
         row = _find_subpool(root, subpool_name)
         _check_version(row, expected_version)
         _require_active(row, "it cannot be deleted again")
+        require_no_subpool_approval(root, row.name, row=row, quota=0)
         if cancel_pending:
             pending_work.cancel(actor=actor, leaf=row)
         row.usage.refresh_from_db()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
@@ -11,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db.models.functions import Now
 
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.notices import Channel, check_address
 from pools.domain.roles import (
     PLATFORM_ADMIN,
     PLATFORM_ROLES,
@@ -21,12 +23,22 @@ from pools.domain.roles import (
     pool_role,
 )
 from pools.locking import lock_role, lock_user
-from pools.models import AccessToken, IdempotencyRecord, Pool, RoleAssignment, User
+from pools.models import (
+    AccessToken,
+    IdempotencyRecord,
+    NoticeTarget,
+    Pool,
+    RoleAssignment,
+    SavedView,
+    SignOnIdentity,
+    User,
+)
 from pools.permissions import require_platform
 from pools.selectors.profile import submittable_pools
 from pools.transactions import change
 
 MAX_NAME_LENGTH = 150  # as long as the column
+MAX_MAIL_ADDRESS = 254  # as long as the column
 
 
 def create_user(
@@ -77,10 +89,20 @@ def delete_user(*, actor: Actor, username: str, description: str = "") -> None:
         if user.workflows.exists():  # the scheduling app defines this reverse relation
             user.is_active = False
             user.set_unusable_password()
-            user.save(update_fields=["is_active", "password"])
+            # A later person of this name begins anew: nothing of theirs goes to addresses of this one.
+            user.email = user.default_pool = ""
+            user.email_notification = user.slack_notification = False
+            user.save(
+                update_fields=[
+                    "is_active", "password", "email", "default_pool", "email_notification", "slack_notification",
+                ]
+            )  # fmt: skip
+            NoticeTarget.objects.filter(user=user).delete()
             RoleAssignment.objects.filter(user=user).delete()
             AccessToken.objects.filter(owner=user).delete()
+            SignOnIdentity.objects.filter(user=user).delete()
             IdempotencyRecord.objects.filter(user_id=user.pk).delete()
+            SavedView.objects.filter(owner=user).delete()
         else:
             user.delete()
 
@@ -97,6 +119,12 @@ def set_password(*, actor: Actor, username: str, password: str) -> None:
         user = _find_user(username)
         user.password = encoded
         user.save(update_fields=["password"])
+
+
+def record_password_login(user: User) -> None:
+    """Leave an entry in the audit trail: beside an identity provider, a login by password is an exception."""
+    with change(actor=user.as_actor()):
+        User.objects.filter(pk=user.pk).update(password_login_at=Now())
 
 
 def grant_role(*, actor: Actor, username: str, role: str, description: str = "") -> RoleAssignment:
@@ -159,11 +187,16 @@ def update_profile(
     pool: str | None = None,
     email_notification: bool | None = None,
     slack_notification: bool | None = None,
+    email: str | None = None,
 ) -> User:
-    """Change the actor's own settings; None keeps a setting. Raises BadInput for a pool to which the actor may not
-    submit."""
+    """Change the actor's own settings; None keeps a setting, an empty `email` removes the address. Raises BadInput for
+    a pool to which the actor may not submit and for a text that is no mail address, Conflict for the address of an
+    account of an identity provider, which states it at each sign-on."""
     with change(actor=actor):
         user = _find_user(actor.username)
+        if email is not None and email != user.email:
+            _check_own_mail_address(user, email)
+            user.email = email
         if pool is not None:
             if pool not in submittable_pools(actor):
                 raise BadInput.of([Violation("pool", "unknown_pool", f"Pool {pool} not found.")])
@@ -172,8 +205,31 @@ def update_profile(
             user.email_notification = email_notification
         if slack_notification is not None:
             user.slack_notification = slack_notification
-        user.save(update_fields=["default_pool", "email_notification", "slack_notification"])
+        user.save(update_fields=["default_pool", "email_notification", "slack_notification", "email"])
+        switched_on = [
+            channel
+            for channel, is_on in ((Channel.MAIL, email_notification), (Channel.SLACK, slack_notification))
+            if is_on
+        ]
+        NoticeTarget.objects.filter(user=user, is_profile=True, channel__in=switched_on, is_enabled=False).update(
+            is_enabled=True, off_reason="", failures=0, retry_at=None
+        )
         return user
+
+
+def _check_own_mail_address(user: User, email: str) -> None:
+    if email and (faults := check_address(Channel.MAIL, email, needs_tls=False).faults):
+        raise BadInput.of([replace(fault, path="email") for fault in faults])
+    if len(email) > MAX_MAIL_ADDRESS:
+        message = f"The mail address has {len(email)} characters; at most {MAX_MAIL_ADDRESS} are possible."
+        raise BadInput.of([Violation("email", "bad_address", message)])
+    identity = SignOnIdentity.objects.filter(user=user).first()
+    if identity is not None:
+        message = (
+            f"The mail address of {user.username} comes from the identity provider {identity.provider}: change it "
+            "there. The next sign-on brings it here."
+        )
+        raise Conflict(message, [Violation("email", "address_of_provider", message)])
 
 
 def create_pool_roles(*pools: str) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.rendering import utc_text
+from pools.api.rendering import fields_body, utc_text
 from pools.api.request_parsing import query_page
 from pools.api.schema import (
     BOOLEAN,
@@ -26,7 +25,7 @@ from pools.api.views import View
 from scheduling.api.queries import filter_list
 from scheduling.api.work_schemas import PRIORITY, QUEUE_POSITION
 from scheduling.selectors.leaf_names import leaf_names_of
-from scheduling.selectors.visible_queue import WaitingGang, list_waiting_gangs
+from scheduling.selectors.visible_queue import GangStart, WaitingGang, list_waiting_gangs
 
 ENTRY = object_with(
     {
@@ -76,7 +75,27 @@ class PendingQueueList(View):
 
 def pending_gang_entry(gang: WaitingGang) -> dict[str, Any]:
     """One waiting gang."""
-    return asdict(gang) | {"submit_time": utc_text(gang.submit_time), "unblock": list(gang.unblock)}
+    reserved = gang.reservation
+    reservation = None
+    if reserved is not None:
+        latest = None if reserved.latest_start is None else utc_text(reserved.latest_start)
+        reservation = fields_body(reserved) | {"since": utc_text(reserved.since), "latest_start": latest}
+    texts = {"submit_time": utc_text(gang.submit_time), "unblock": list(gang.unblock)}
+    return fields_body(gang) | texts | {"reservation": reservation, "start": start_body(gang.start)}
+
+
+def start_body(start: GangStart | None) -> dict[str, Any] | None:
+    """When a gang is forecast to start; None before its first forecast."""
+    if start is None:
+        return None
+    return {
+        "p10": start.p10 and utc_text(start.p10),
+        "p50": start.p50 and utc_text(start.p50),
+        "p90": start.p90 and utc_text(start.p90),
+        "samples": start.samples,
+        "made_at": utc_text(start.made_at),
+        "never": start.never,
+    }
 
 
 def queue_position_body(gang: WaitingGang) -> dict[str, Any]:

@@ -21,9 +21,14 @@ MANIFEST = object_with(
     additional=True,
 )
 _POD = object_with(
-    {"name": TEXT, "sub_group": nullable(TEXT), "state": {"type": "string", "enum": list(POD_STATES)}},
+    {"name": TEXT, "sub_group": nullable(TEXT), "state": {"type": "string", "enum": list(POD_STATES)}, "gpus": INTEGER},
     required=["name"],
 )
+_ROOM = {
+    "type": "object",
+    "additionalProperties": INTEGER,
+    "description": "The free GPUs of each node: `next` are then the pods that start there first.",
+}
 _VIOLATIONS = array_of(
     object_with(
         {"path": TEXT, "code": TEXT, "message": TEXT, "severity": {"type": "string", "enum": ["error", "warning"]}}
@@ -66,7 +71,9 @@ class PodGroupPlan(View):
 
     @describe_operation(
         "Show the next steps of a PodGroup with its present pods: the next attempt, and the order of giving up.",
-        body=object_with({"podgroup": MANIFEST, "pods": nullable(array_of(_POD))}, required=["podgroup"]),
+        body=object_with(
+            {"podgroup": MANIFEST, "pods": nullable(array_of(_POD)), "room": nullable(_ROOM)}, required=["podgroup"]
+        ),
         answer=PLAN_ANSWER,
         excluded_statuses=[404],
     )

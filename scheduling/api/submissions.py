@@ -9,6 +9,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.rendering import fields_body
 from pools.api.request_parsing import BodyReader, body_object, query_boolean
 from pools.api.schema import array_of, describe_operation, object_with
 from pools.api.views import View
@@ -16,6 +17,7 @@ from pools.domain.errors import BadInput, ErrorCode, Violation
 from pools.domain.roles import Permission
 from pools.domain.structured_input import ValueReader
 from pools.permissions import require_permission
+from scheduling.api.pending_queue import start_body
 from scheduling.api.queries import parse_pairs, query_list
 from scheduling.api.work_schemas import (
     BATCH_SUBMISSION_BODY,
@@ -24,11 +26,19 @@ from scheduling.api.work_schemas import (
     SUBMISSION_BODY,
     SUBMIT_DRY_RUN,
     SUBMIT_PARAMETERS,
+    SUBMIT_START,
+    SUBMIT_WAYS,
     VALIDATION_ONLY,
 )
 from scheduling.api.workflow_bodies import WorkflowLinks
 from scheduling.domain.priorities import Priority
 from scheduling.selectors.workflows import get_visible_workflow, queue_names_of
+from scheduling.services.workflows.start_question import (
+    WayIn,
+    compare_ways_in,
+    estimate_submissions,
+    forecast_submissions,
+)
 from scheduling.services.workflows.submission import (
     PreparedSubmissions,
     Submission,
@@ -65,7 +75,7 @@ class WorkflowBatchSubmission(View):
 
     @describe_operation(
         "Submit up to 500 workflows, all or none.",
-        query_parameters=[SUBMIT_DRY_RUN],
+        query_parameters=[SUBMIT_DRY_RUN, SUBMIT_START],
         body=BATCH_SUBMISSION_BODY,
         answer=object_with({"workflows": array_of(SUBMISSION_ANSWER)}),
     )
@@ -85,7 +95,11 @@ class WorkflowBatchSubmission(View):
         prepare = cache(lambda: prepare_submissions(actor=self.actor, pool=pool, submissions=submissions))
         if _query_flag(request, "dry_run"):
             checked = check_prepared(actor=self.actor, prepared=prepare())
-            bodies = [_receipt_body(receipt, links, logs=None, spec=receipt.rendered) for receipt in checked]
+            starts = _starts(self, request, prepare())
+            bodies = [
+                _receipt_body(receipt, links, logs=None, spec=receipt.rendered) | {"start": start}
+                for receipt, start in zip(checked, starts, strict=True)
+            ]
             return Response({"workflows": bodies})
 
         def operation() -> Response:
@@ -102,7 +116,7 @@ class WorkflowRestart(View):
 
     @describe_operation(
         "Submit a failed workflow again.",
-        query_parameters=[SUBMIT_DRY_RUN, VALIDATION_ONLY],
+        query_parameters=[SUBMIT_DRY_RUN, SUBMIT_START, SUBMIT_WAYS, VALIDATION_ONLY],
         body=NOTES_BODY,
         answer=SUBMISSION_ANSWER,
     )
@@ -128,7 +142,7 @@ def _run_once(view: View, request: Request, pool: str, submission: Submission) -
 def _query_flag(request: Request, name: str) -> bool:
     """The boolean of a query parameter; a fault is one of a submission, which OSMO's clients word as such."""
     try:
-        return query_boolean(request, name)
+        return query_boolean(request, name, default=False)
     except BadInput as refusal:
         raise BadInput.of(list(refusal.violations), error_code=ErrorCode.USAGE) from None
 
@@ -142,21 +156,43 @@ def _submit_or_check(view: View, request: Request, prepare: Callable[[], Prepare
         return Response(_receipt_body(receipt, links, logs=message, spec=spec))
     if is_dry_run:
         [receipt] = check_prepared(actor=view.actor, prepared=prepare())
-        return Response(_receipt_body(receipt, links, logs=None, spec=receipt.rendered))
+        body = _receipt_body(receipt, links, logs=None, spec=receipt.rendered)
+        if _query_flag(request, "ways"):
+            ways = compare_ways_in(view.actor, prepare())
+            asked = next((way.start for way in ways if way.code == "as_asked"), None)
+            return Response(body | {"start": start_body(asked), "ways": [_way_body(way) for way in ways]})
+        [start] = _starts(view, request, prepare())
+        return Response(body | {"start": start})
     [receipt] = submit_prepared(actor=view.actor, prepared=prepare())
     return Response(_submission_body(receipt, links))
 
 
+def _starts(view: View, request: Request, prepared: PreparedSubmissions) -> list[dict[str, Any] | None]:
+    """The start of each workflow: computed with `start=true`, none with `start=false`; otherwise what can be told at
+    once, because the dry run of a large cluster has to stay quick."""
+    if not request.query_params.get("start"):
+        starts = estimate_submissions(view.actor, prepared)
+    elif _query_flag(request, "start"):
+        starts = forecast_submissions(view.actor, prepared)
+    else:
+        return [None] * len(prepared.items)
+    return [start_body(start) for start in starts]
+
+
+def _way_body(way: WayIn) -> dict[str, Any]:
+    return fields_body(way) | {"start": start_body(way.start)}
+
+
 def _submission_body(receipt: SubmissionReceipt, links: WorkflowLinks) -> dict[str, Any]:
     assert receipt.workflow is not None
-    return _receipt_body(receipt, links, logs=links.text_url(receipt.workflow, "logs"), spec=None)
+    return _receipt_body(receipt, links, logs=links.text_url(receipt.workflow.name, "logs"), spec=None)
 
 
 def _receipt_body(
     receipt: SubmissionReceipt, links: WorkflowLinks, *, logs: str | None, spec: str | None
 ) -> dict[str, Any]:
     workflow = receipt.workflow
-    page = links.page_url(workflow) if workflow else None
+    page = links.page_url(workflow.pk) if workflow else None
     queue, k8s_queue = queue_names_of(workflow) if workflow else (receipt.pool.queue, receipt.pool.k8s_queue)
     return {
         "name": workflow.name if workflow else receipt.spec.name,

@@ -30,6 +30,7 @@ from pools.domain.errors import BadInput, Violation
 from pools.representations.csv_files import csv_response
 from scheduling.api.queries import filter_list
 from scheduling.domain.usage import WaitCause
+from scheduling.replay.trace_file import csv_trace, swf_trace
 from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.selectors.usage import (
     MAX_WORKFLOW_WINDOW,
@@ -40,6 +41,7 @@ from scheduling.selectors.usage import (
     UsageRow,
     read_usage,
 )
+from scheduling.selectors.usage_trace import read_trace
 
 NUMBER = {"type": "number"}
 DEFAULT_WINDOW = timedelta(days=30)
@@ -117,6 +119,45 @@ class Usage(View):
         return Response(usage_body(answer, limit=limit, offset=offset))
 
 
+class UsageTrace(View):
+    """The history as a trace that `osmo replay` reads."""
+
+    @describe_operation(
+        "Export the work that has ended as a trace: CSV, or the Standard Workload Format.",
+        query_parameters=[
+            QueryParameter("since", TEXT, "Submitted from this time on (UTC); 30 days ago if it is not given."),
+            QueryParameter("until", TEXT, "Submitted before this time (UTC); now if it is not given."),
+            QueryParameter("format", {"type": "string", "enum": ["csv", "swf"]}, "The form of the trace."),
+        ],
+        answer=TEXT,
+        text_types=["text/csv", "text/plain"],
+    )
+    def get(self, request: Request) -> HttpResponse:
+        (since, until), form = collect_faults(
+            lambda: _read_window(request, timezone.now()),
+            lambda: _choice(request, "format", ["csv", "swf"], "csv"),
+        )
+        jobs = read_trace(self.actor, since, until)
+        text, kind = (csv_trace(jobs), "text/csv") if form == "csv" else (swf_trace(jobs), "text/plain")
+        headers = {"Content-Disposition": f'attachment; filename="trace.{form}"'}
+        return HttpResponse(text, content_type=f"{kind}; charset=utf-8", headers=headers)
+
+
+def _read_window(request: Request, now: datetime) -> tuple[datetime, datetime]:
+    since, until = collect_faults(lambda: query_datetime(request, "since"), lambda: query_datetime(request, "until"))
+    return _window(since, until, now)
+
+
+def _window(since: datetime | None, until: datetime | None, now: datetime) -> tuple[datetime, datetime]:
+    """The window of a request, by default the last days. Raises BadInput for one that is empty."""
+    until = min(until or now, now)
+    begin = since or (until - DEFAULT_WINDOW).replace(hour=0, minute=0, second=0, microsecond=0)
+    if begin >= until:
+        message = f"since ({utc_text(begin)}) is not before until ({utc_text(until)}): give an earlier time."
+        raise BadInput.of([Violation("since", "bad_query", message)])
+    return begin, until
+
+
 def read_usage_question(request: Request, now: datetime) -> tuple[datetime, datetime, UsageKey, Bucket]:
     """The window, the key and the bucket of a request. Raises BadInput with every fault."""
     since, until, key, bucket = collect_faults(
@@ -125,11 +166,7 @@ def read_usage_question(request: Request, now: datetime) -> tuple[datetime, date
         lambda: UsageKey(_choice(request, "by", list(UsageKey), UsageKey.POOL)),
         lambda: Bucket(_choice(request, "bucket", list(Bucket), Bucket.DAY)),
     )
-    until = min(until or now, now)
-    begin = since or (until - DEFAULT_WINDOW).replace(hour=0, minute=0, second=0, microsecond=0)
-    if begin >= until:
-        message = f"since ({utc_text(begin)}) is not before until ({utc_text(until)}): give an earlier time."
-        raise BadInput.of([Violation("since", "bad_query", message)])
+    begin, until = _window(since, until, now)
     if key is UsageKey.WORKFLOW and until - begin > MAX_WORKFLOW_WINDOW:
         days = MAX_WORKFLOW_WINDOW.days
         message = f"A list by workflow covers at most {days} days: give a later since, or by=user."

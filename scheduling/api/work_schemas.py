@@ -25,22 +25,46 @@ WORKFLOW_STATUS = {"type": "string", "enum": [str(each) for each in WorkflowStat
 TASK_STATUS = {"type": "string", "enum": [str(each) for each in TaskStatus]}
 _TEXT_OR_NULL, _TIME_OR_NULL = nullable(TEXT), nullable(DATETIME)
 
-SUBMISSION_ANSWER = object_with(
+_START = object_with(
     {
-        "name": TEXT,
-        "overview": _TEXT_OR_NULL,
-        "logs": _TEXT_OR_NULL,
-        "spec": _TEXT_OR_NULL,
-        "dashboard_url": _TEXT_OR_NULL,
-        "warnings": array_of(TEXT),
-        "queue": TEXT,
-        "k8s_queue": TEXT,
-        "workflow_uuid": _TEXT_OR_NULL,
-        "status": nullable(TEXT),
-        "pool": TEXT,
-    },
-    additional=True,
+        "p10": _TIME_OR_NULL,
+        "p50": _TIME_OR_NULL,
+        "p90": _TIME_OR_NULL,
+        "samples": INTEGER,
+        "made_at": DATETIME,
+        "never": nullable(TEXT),
+    }
 )
+_WAY = object_with(
+    {
+        "code": {"type": "string", "enum": ["as_asked", "pool", "priority", "minimum", "gpus"]},
+        "text": TEXT,
+        "pool": TEXT,
+        "priority": PRIORITY,
+        "gpus": INTEGER,
+        "starts_now": BOOLEAN,
+        "start": nullable(_START),
+    }
+)
+
+SUBMISSION_FORECAST = {
+    "start": {**nullable(_START), "description": "Of a dry run: when the work would start."},
+    "ways": {**array_of(_WAY), "description": "Of a dry run with `ways`: other ways in, the earliest start first."},
+}
+_SUBMISSION = {
+    "name": TEXT,
+    "overview": _TEXT_OR_NULL,
+    "logs": _TEXT_OR_NULL,
+    "spec": _TEXT_OR_NULL,
+    "dashboard_url": _TEXT_OR_NULL,
+    "warnings": array_of(TEXT),
+    "queue": TEXT,
+    "k8s_queue": TEXT,
+    "workflow_uuid": _TEXT_OR_NULL,
+    "status": nullable(TEXT),
+    "pool": TEXT,
+}
+SUBMISSION_ANSWER = object_with({**_SUBMISSION, **SUBMISSION_FORECAST}, required=list(_SUBMISSION), additional=True)
 _FILE = {
     "file": {**TEXT, "description": "The workflow file, YAML."},
     "set_variables": array_of(TEXT),
@@ -103,17 +127,35 @@ _ENTRY = object_with(
     },
     additional=True,
 )
-_LISTED = {**_ENTRY, "properties": {**_ENTRY["properties"], "gpus": INTEGER, "reason": nullable(REASON)}}
+_LISTED = {
+    **_ENTRY,
+    "properties": {**_ENTRY["properties"], "gpus": INTEGER, "reason": nullable(REASON), "start": nullable(_START)},
+}
 _TASK = object_with(
     {"name": TEXT, "retry_id": INTEGER, "status": TASK_STATUS, "start_time": _TIME_OR_NULL}, additional=True
 )
 _COUNTED = {"threshold": INTEGER, "count": INTEGER, "size": INTEGER, "satisfied": BOOLEAN}
+START_RESERVATION = object_with(
+    {
+        "since": DATETIME,
+        "latest_start": _TIME_OR_NULL,
+        "is_certain": BOOLEAN,
+        "nodes": nullable({"type": "object", "additionalProperties": INTEGER}),
+        "passed_by": INTEGER,
+        "message": TEXT,
+    }
+)
 QUEUE_POSITION = {
     "position": INTEGER,
     "position_in_queue": INTEGER,
     "ahead": INTEGER,
     "reason": REASON,
     "unblock": array_of(TEXT),
+    "holders": array_of(TEXT),
+    "nodes": array_of(TEXT),
+    "unblock_needs_all": BOOLEAN,
+    "reservation": nullable(START_RESERVATION),
+    "start": nullable(_START),
 }
 _SUB_GROUP = object_with({"name": TEXT, "parent": nullable(TEXT), **_COUNTED, "optional": BOOLEAN})
 _GROUP = object_with(
@@ -180,6 +222,16 @@ NOTES_BODY = object_with({"description": ANY_VALUE, "tags": ANY_VALUE}, required
 SCHEDULING_RESULT = object_with({"steps": array_of(OBJECT), "settled": BOOLEAN})
 
 SUBMIT_DRY_RUN = QueryParameter("dry_run", BOOLEAN, "Check the file and answer the rendered file; submit nothing.")
+SUBMIT_START = QueryParameter(
+    "start",
+    BOOLEAN,
+    "With dry_run: when the work would start. True: it is computed, in up to seconds on a large cluster. False: "
+    "it is not told. Not given: computed on a cluster of at most 64 nodes and 100 live workflows; on a larger one it "
+    "is the kept forecast of the last gang before it in its queue, or null.",
+)
+SUBMIT_WAYS = QueryParameter(
+    "ways", BOOLEAN, "With dry_run: also list other ways in with their starts. Takes up to some seconds."
+)
 VALIDATION_ONLY = QueryParameter("validation_only", BOOLEAN, "Check the file and answer a message; submit nothing.")
 SUBMIT_PARAMETERS = (
     QueryParameter(
@@ -188,6 +240,8 @@ SUBMIT_PARAMETERS = (
         "NORMAL if neither the query nor the PodGroup gives one. LOW work may go over quota and be preempted.",
     ),
     SUBMIT_DRY_RUN,
+    SUBMIT_START,
+    SUBMIT_WAYS,
     VALIDATION_ONLY,
     QueryParameter("workflow_id", TEXT, "Submit the file of this workflow again; then there is no body."),
     QueryParameter("env_vars", TEXT, "KEY=VALUE for every task.", is_list=True),

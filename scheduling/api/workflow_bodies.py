@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
@@ -20,7 +21,7 @@ from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.visible_queue import WaitingGang
 from scheduling.selectors.workflow_rows import WorkflowRow
-from scheduling.selectors.workflows import queue_names_of
+from scheduling.selectors.workflows import ListedWorkflow, queue_names_of
 
 GIB = 2**30
 
@@ -31,34 +32,35 @@ class WorkflowLinks:
     def __init__(self, request: Request) -> None:
         self._base = settings.OSMO.public_url or request.build_absolute_uri("/").rstrip("/")
 
-    def page_url(self, workflow: Workflow) -> str:
+    def page_url(self, uuid: UUID) -> str:
         """The page of the workflow."""
-        return f"{self._base}/scheduling/workflow/{workflow.pk}/change/"
+        return f"{self._base}/scheduling/workflow/{uuid}/change/"
 
-    def text_url(self, workflow: Workflow, kind: str) -> str:
+    def text_url(self, name: str, kind: str) -> str:
         """The `logs`, `error_logs`, `events` or `spec` of a workflow."""
-        return f"{self._base}/api/workflow/{workflow.name}/{kind}"
+        return f"{self._base}/api/workflow/{name}/{kind}"
 
     def task_text_url(self, workflow: Workflow, task: Task, kind: str) -> str:
         """The `logs`, `error_logs` or `events` of one attempt of one task."""
-        return f"{self.text_url(workflow, kind)}?task_name={task.name}&retry_id={task.retry_id}"
+        return f"{self.text_url(workflow.name, kind)}?task_name={task.name}&retry_id={task.retry_id}"
 
 
-def workflow_list_entry(workflow: Workflow, links: WorkflowLinks) -> dict[str, Any]:
+def workflow_list_entry(workflow: ListedWorkflow, links: WorkflowLinks) -> dict[str, Any]:
     """One row of `workflow list`."""
-    queue, k8s_queue = queue_names_of(workflow)
+    queue, k8s_queue = workflow.queue_names
+    page_url = links.page_url(workflow.uuid)
     return {
-        "user": workflow.submitted_by.username,
+        "user": workflow.username,
         "name": workflow.name,
-        "workflow_uuid": str(workflow.pk),
+        "workflow_uuid": str(workflow.uuid),
         **_times(workflow),
         "status": workflow.status,
-        "overview": links.page_url(workflow),
-        "logs": links.text_url(workflow, "logs"),
-        "error_logs": links.text_url(workflow, "error_logs"),
+        "overview": page_url,
+        "logs": links.text_url(workflow.name, "logs"),
+        "error_logs": links.text_url(workflow.name, "error_logs"),
         "grafana_url": None,
-        "dashboard_url": links.page_url(workflow),
-        "pool": workflow.pool.name,
+        "dashboard_url": page_url,
+        "pool": workflow.pool,
         "app_owner": None,
         "app_name": workflow.app_uuid or None,
         "app_version": workflow.app_version or None,
@@ -72,10 +74,8 @@ def workflow_list_entry(workflow: Workflow, links: WorkflowLinks) -> dict[str, A
 
 def workflow_row_details(row: WorkflowRow) -> dict[str, Any]:
     """The keys that `details` adds to a row of `workflow list`."""
-    return {
-        "gpus": row.gpus,
-        "reason": None if row.waiting is None else queue_position_body(row.waiting)["reason"],
-    }
+    waiting = {} if row.waiting is None else queue_position_body(row.waiting)
+    return {"gpus": row.gpus, "reason": waiting.get("reason"), "start": waiting.get("start")}
 
 
 def workflow_detail(workflow: Workflow, links: WorkflowLinks, waiting: Mapping[str, WaitingGang]) -> dict[str, Any]:
@@ -89,15 +89,15 @@ def workflow_detail(workflow: Workflow, links: WorkflowLinks, waiting: Mapping[s
         "uuid": str(workflow.pk),
         "submitted_by": workflow.submitted_by.username,
         "cancelled_by": workflow.cancelled_by or None,
-        "spec": links.text_url(workflow, "spec"),
-        "template_spec": f"{links.text_url(workflow, 'spec')}?use_template=True",
-        "logs": links.text_url(workflow, "logs"),
-        "error_logs": links.text_url(workflow, "error_logs"),
-        "events": links.text_url(workflow, "events"),
-        "overview": links.page_url(workflow),
+        "spec": links.text_url(workflow.name, "spec"),
+        "template_spec": f"{links.text_url(workflow.name, 'spec')}?use_template=True",
+        "logs": links.text_url(workflow.name, "logs"),
+        "error_logs": links.text_url(workflow.name, "error_logs"),
+        "events": links.text_url(workflow.name, "events"),
+        "overview": links.page_url(workflow.pk),
         "parent_name": workflow.parent.name if workflow.parent else None,
         "parent_job_id": None,
-        "dashboard_url": links.page_url(workflow),
+        "dashboard_url": links.page_url(workflow.pk),
         "grafana_url": None,
         "tags": workflow.tags,
         **_times(workflow),
@@ -138,7 +138,7 @@ def task_entry(task: Task, links: WorkflowLinks) -> dict[str, Any]:
         "end_time": utc_text(task.end_time),
         "duration": _seconds_between(task.start_time, task.end_time),
         "status": task.status,
-        "overview": links.page_url(workflow),
+        "overview": links.page_url(workflow.pk),
         "logs": links.task_text_url(workflow, task, "logs"),
         "error_logs": links.task_text_url(workflow, task, "error_logs"),
         "storage": task.storage_bytes / GIB,
@@ -209,7 +209,7 @@ def _task_body(workflow: Workflow, group: Group, task: Task, links: WorkflowLink
     }
 
 
-def _times(workflow: Workflow) -> dict[str, Any]:
+def _times(workflow: Workflow | ListedWorkflow) -> dict[str, Any]:
     return {
         "submit_time": utc_text(workflow.submit_time),
         "start_time": utc_text(workflow.start_time),

@@ -29,9 +29,11 @@ from scheduling.models import Workflow
 from scheduling.selectors.visible_queue import waiting_gangs_of
 from scheduling.selectors.workflow_rows import read_workflow_rows
 from scheduling.selectors.workflows import (
+    ListedWorkflow,
     get_full_workflow,
     get_visible_workflow,
     list_tags,
+    list_workflow_entries,
     list_workflows,
 )
 from scheduling.services.workflows.user_actions import (
@@ -44,7 +46,7 @@ from scheduling.services.workflows.user_actions import (
 
 REPORTABLE_STATUSES = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 _LIST_DETAILS = (
-    QueryParameter("details", BOOLEAN, "With the GPUs of each workflow, and the reason of work that waits."),
+    QueryParameter("details", BOOLEAN, "With the GPUs of each workflow, and the reason and start of work that waits."),
     QueryParameter("total", BOOLEAN, "With the number of all workflows that match, as `total`."),
 )
 
@@ -63,12 +65,16 @@ class WorkflowList(View):
             lambda: query_boolean(request, "total"),
             filters.matching_rows,
         )
-        workflows, more = list_workflows(matching, limit=limit, offset=offset)
         links = WorkflowLinks(request)
-        entries = [workflow_list_entry(row, links) for row in workflows]
         if with_details:
-            for entry, row in zip(entries, read_workflow_rows(self.actor, workflows), strict=True):
-                entry.update(workflow_row_details(row))
+            workflows, more = list_workflows(matching, limit=limit, offset=offset)
+            entries = [
+                workflow_list_entry(ListedWorkflow.of(row.workflow), links) | workflow_row_details(row)
+                for row in read_workflow_rows(self.actor, workflows)
+            ]
+        else:
+            listed, more = list_workflow_entries(matching, limit=limit, offset=offset)
+            entries = [workflow_list_entry(each, links) for each in listed]
         total = {"total": matching.order_by().count()} if with_total else {}
         return Response({"workflows": entries, "more_entries": more} | total)
 
@@ -89,7 +95,7 @@ class WorkflowCancel(View):
     """The cancellation of an active workflow, by its owner or an admin of the pool."""
 
     @describe_operation(
-        "Cancel a workflow.",
+        "Cancel a workflow. A dry run also names the work that would start, and the LOW work that would be reclaimed.",
         query_parameters=[
             QueryParameter("force", BOOLEAN, "A workflow that has ended already is not an error."),
             QueryParameter("message", TEXT, "The reason, for the audit log."),
@@ -174,7 +180,7 @@ def _apply_or_preview(
     if not query_boolean(request, "dry_run"):
         return view.run_once(operation, require=lambda: require(view.actor, name))
     get_visible_workflow(view.actor, name)
-    return Response(read_effect(operation, read_state=lambda: _workflow_body(view, request, name)))
+    return Response(read_effect(operation, read_state=lambda: _workflow_body(view, request, name), actor=view.actor))
 
 
 def _workflow_body(view: View, request: Request, name: str, *, all_attempts: bool = False) -> dict[str, Any]:

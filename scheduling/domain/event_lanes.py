@@ -104,7 +104,7 @@ def draw_lanes(events: Iterable[LaneEvent]) -> LaneChart | None:
     for row in rows:
         by_pool[row.pool].append(row)
     lanes = [PoolLane(pool, _merge_marks(by_pool[pool], left)) for pool in sorted(by_pool)]
-    return LaneChart(start, end, [LaneTick(time, left(time)) for time in _tick_times(start, end)], lanes)
+    return LaneChart(start, end, [LaneTick(time, left(time)) for time in tick_times(start, end)], lanes)
 
 
 def _merge_marks(rows: Sequence[LaneEvent], left: Callable[[datetime], float]) -> list[LaneMark]:
@@ -121,7 +121,7 @@ def _merge_marks(rows: Sequence[LaneEvent], left: Callable[[datetime], float]) -
     return marks
 
 
-def _tick_times(start: datetime, end: datetime) -> list[datetime]:
+def tick_times(start: datetime, end: datetime) -> list[datetime]:
     """Round times in UTC between the ends, at most `MAX_TICKS`."""
     span = end - start
     step = next((each for each in _STEPS if span / each <= MAX_TICKS), span / MAX_TICKS)

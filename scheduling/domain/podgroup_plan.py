@@ -6,11 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.errors import BadInput, Violation
+from pools.domain.query_values import MAX_INTEGER
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, QueueFacts, TaskFacts, TaskState
+from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, ROOT, GangTree, Growth
 from scheduling.domain.podgroup_rules import is_structural, read_pod_group
 
 ACTIVE_STATES = ("Bound", "Running")
+MAX_ROOM = 10_000
 POD_STATES = ("Pending", "Gated", *ACTIVE_STATES, "Releasing", "Succeeded", "Failed")
 
 
@@ -20,19 +26,23 @@ class _Pods:
 
     pending: dict[int, list[str]] = field(default_factory=dict)
     active: dict[int, list[str]] = field(default_factory=dict)
+    gpus: dict[str, int] = field(default_factory=dict)
 
 
 def plan_pod_group(body: object) -> dict[str, Any]:
-    """The answer to `{"podgroup": manifest, "pods": [{"name", "sub_group", "state"}]}`.
+    """The answer to `{"podgroup": manifest, "pods": [{"name", "sub_group", "state", "gpus"}], "room": {node: GPUs}}`.
+
+    With `room`, the free GPUs of each node, `next` are the pods that start there first, each with `gpus` (1 if not
+    given); nothing is taken from other work. Without it, everything has room.
 
     Raises `BadInput` for structural faults of the PodGroup and for invalid pods. Other violations are listed in the
     answer, where a minimum of 0 requires nothing."""
     if not isinstance(body, Mapping):
-        raise BadInput.of([Violation("", "bad_value", "The body is a map with `podgroup` and `pods`.")])
+        raise BadInput.of([Violation("", "bad_value", "The body is a map with `podgroup`, `pods` and `room`.")])
     unknown = [
-        Violation(str(key), "unknown_key", f"'{key}' is not known here; use `podgroup` and `pods`.")
+        Violation(str(key), "unknown_key", f"'{key}' is not known here; use `podgroup`, `pods` and `room`.")
         for key in body
-        if key not in {"podgroup", "pods"}
+        if key not in {"podgroup", "pods", "room"}
     ]
     if unknown:
         raise BadInput.of(unknown)
@@ -41,9 +51,10 @@ def plan_pod_group(body: object) -> dict[str, Any]:
         raise BadInput.of(violations)
     tree = group.tree()
     pods, faults = _read_pods(tree, body.get("pods"))
-    if faults:
-        raise BadInput.of(faults)
-    return {**_answer(tree, pods), "violations": [dict(v.as_dict(), severity=v.severity) for v in violations]}
+    room, room_faults = _read_room(body.get("room"))
+    if faults or room_faults:
+        raise BadInput.of([*faults, *room_faults])
+    return {**_answer(tree, pods, room), "violations": [dict(v.as_dict(), severity=v.severity) for v in violations]}
 
 
 def _read_pods(tree: GangTree, written: object) -> tuple[_Pods, list[Violation]]:
@@ -61,10 +72,17 @@ def _read_pods(tree: GangTree, written: object) -> tuple[_Pods, list[Violation]]
         group = item.get("sub_group")
         group = DEFAULT_SUB_GROUP if group is None else group
         faults.extend(
-            Violation(f"{path}.{key}", "unknown_key", f"'{key}' is not known here; use name, sub_group and state.")
+            Violation(
+                f"{path}.{key}", "unknown_key", f"'{key}' is not known here; use name, sub_group, state and gpus."
+            )
             for key in item
-            if key not in {"name", "sub_group", "state"}
+            if key not in {"name", "sub_group", "state", "gpus"}
         )
+        gpus = item.get("gpus", 1)
+        if not _is_count(gpus):
+            faults.append(Violation(f"{path}.gpus", "bad_value", f"A pod has 0 to {MAX_INTEGER} whole GPUs."))
+        elif isinstance(name, str):
+            pods.gpus[name] = gpus
         if not isinstance(name, str) or not name:
             faults.append(Violation(f"{path}.name", "bad_value", "A pod needs a name."))
         elif name in seen:
@@ -84,7 +102,25 @@ def _read_pods(tree: GangTree, written: object) -> tuple[_Pods, list[Violation]]
     return pods, faults
 
 
-def _answer(tree: GangTree, pods: _Pods) -> dict[str, Any]:
+def _read_room(written: object) -> tuple[dict[str, int] | None, list[Violation]]:
+    """The free GPUs of each node; None if they are not given."""
+    if written is None:
+        return None, []
+    if not isinstance(written, Mapping) or not all(isinstance(name, str) for name in written):
+        return None, [Violation("room", "bad_value", "`room` is a map from the name of a node to its free GPUs.")]
+    if len(written) > MAX_ROOM:
+        message = f"`room` has {len(written)} nodes; {MAX_ROOM} are the most."
+        return None, [Violation("room", "too_large", message)]
+    message = f"A node has 0 to {MAX_INTEGER} whole free GPUs."
+    faults = [Violation(f"room.{name}", "bad_value", message) for name, free in written.items() if not _is_count(free)]
+    return dict(written), faults
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_INTEGER
+
+
+def _answer(tree: GangTree, pods: _Pods, room: Mapping[str, int] | None) -> dict[str, Any]:
     nodes = range(len(tree.names))
     active = [len(pods.active.get(x, ())) for x in nodes]
     waiting = [len(pods.pending.get(x, ())) for x in nodes]
@@ -107,7 +143,7 @@ def _answer(tree: GangTree, pods: _Pods) -> dict[str, Any]:
             }
             for x, required in _serving_order(tree, counts, ready)
         ],
-        "next": _next(tree, pods, active, waiting),
+        "next": _next(tree, pods, active, waiting) if room is None else _next_in_room(tree, pods, room),
         "give_up_order": _give_up_order(tree, pods, active),
         "non_preemptible_pods": tree.min_pods(),
     }
@@ -140,6 +176,24 @@ def _next(tree: GangTree, pods: _Pods, active: Sequence[int], waiting: Sequence[
 
     Growth(tree, active, waiting, place, mark=lambda: len(chosen), undo=undo).attempt()
     return chosen
+
+
+def _next_in_room(tree: GangTree, pods: _Pods, room: Mapping[str, int]) -> list[str]:
+    """The pods of the first start of the scheduling engine, on nodes with this room and without any quota."""
+    tasks = [
+        TaskFacts(name, {GPU: pods.gpus[name]}, tree.names[leaf], state)
+        for state, by_leaf in ((TaskState.RUNNING, pods.active), (TaskState.PENDING, pods.pending))
+        for leaf, names in by_leaf.items()
+        for name in names
+    ]
+    facts = ClusterFacts(
+        queues=(QueueFacts("all", quota={GPU: UNLIMITED}),),
+        gangs=(GangFacts("gang", "all", tuple(tasks), tree=tree),),
+        nodes=tuple(NodeFacts(name, {GPU: free}) for name, free in room.items()),
+    )
+    starts = (step for step in run_cycle(facts).steps if step.action is StepAction.START)
+    first = next(starts, None)
+    return [] if first is None else list(first.tasks)
 
 
 def _give_up_order(tree: GangTree, pods: _Pods, active: Sequence[int]) -> list[list[str]]:

@@ -18,7 +18,7 @@ MAX_WAIT_SECONDS = 10.0  # after which a call goes out anyway: no class of calls
 MAX_PAUSE_SECONDS = 60.0
 _SHORTEST_SLEEP = 0.001  # a sum of rounded numbers may lack the least bit of a token
 _OBJECTS_OF_WORK = frozenset({POD, POD_GROUP, SECRET, SERVICE, LEASE})
-_READS = frozenset({"list", "watch"})
+_READS = frozenset({"list", "watch", "log"})
 
 
 class CallClass(IntEnum):

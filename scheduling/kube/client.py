@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Any
 
 import urllib3
@@ -26,6 +27,7 @@ from kubernetes.config.config_exception import ConfigException
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import errors
 from scheduling.kube.call_limits import CallLimiter, call_class
+from scheduling.kube.call_tracing import traced_call
 from scheduling.kube.cluster_access import ClusterAccess, InClusterAccess, KubeconfigAccess
 from scheduling.kube.errors import ClusterError, FieldError
 from scheduling.kube.guarded_connections import guard_connections
@@ -38,6 +40,7 @@ from scheduling.kube.port import (
     WatchEvent,
     WatchEventType,
 )
+from scheduling.kube.resource_kinds import POD
 
 JSON_TYPE = "application/json"
 APPLY_PATCH_TYPE = "application/apply-patch+yaml"
@@ -164,6 +167,20 @@ class KubernetesCluster:
         """See the port."""
         return _with_kind(kind, self._json("get", kind, "GET", _path(kind, namespace, name)))
 
+    def read_log(
+        self, pod: str, *, namespace: str, container: str, tail_lines: int, limit_bytes: int
+    ) -> Iterator[bytes]:
+        """See the port."""
+        query = {"container": container, "tailLines": str(tail_lines), "limitBytes": str(limit_bytes)}
+        deadline = time.monotonic() + self._timeouts.call
+        with (
+            self._limited("log", POD),
+            self._open("GET", f"{_path(POD, namespace, pod)}/log", query, read_seconds=self._timeouts.call) as response,
+        ):
+            if not 200 <= response.status < 300:
+                raise _error(_read_answer(response, deadline))
+            yield from _chunks(response, deadline)
+
     def apply(
         self,
         kind: ResourceKind,
@@ -265,14 +282,23 @@ class KubernetesCluster:
         content_type: str = JSON_TYPE,
     ) -> Object:
         """One call with a JSON answer, within the limits. Raises the error that the answer means."""
-        with self._limited(verb, kind):
-            return self._call(method, path, query, body, content_type)
+        traced = traced_call(verb, kind.plural if kind else "", method, path)
+        with traced as trace_headers, self._limited(verb, kind):
+            return self._call(method, path, query, body, content_type, trace_headers)
 
     def _call(
-        self, method: str, path: str, query: Mapping[str, str] | None, body: Object | None, content_type: str
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Object | None,
+        content_type: str,
+        trace_headers: Mapping[str, str],
     ) -> Object:
         deadline = time.monotonic() + self._timeouts.call
-        with self._open(method, path, query or {}, body, content_type, read_seconds=self._timeouts.call) as response:
+        with self._open(
+            method, path, query or {}, body, content_type, read_seconds=self._timeouts.call, more_headers=trace_headers
+        ) as response:
             answer = _read_answer(response, deadline)
         if not 200 <= answer.status < 300:
             raise _error(answer)
@@ -294,9 +320,12 @@ class KubernetesCluster:
         content_type: str = JSON_TYPE,
         *,
         read_seconds: float,
+        more_headers: Mapping[str, str] = MappingProxyType({}),
     ) -> Iterator[Any]:
         """Send a request and yield the unread response. A network error is Unreachable."""
-        headers = {"Accept": JSON_TYPE} | ({"Content-Type": content_type} if body is not None else {})
+        headers = {"Accept": f"{JSON_TYPE}, */*", **more_headers}
+        if body is not None:
+            headers["Content-Type"] = content_type
         try:
             request = self._api.param_serialize(
                 method,
@@ -349,12 +378,15 @@ def _dry_run_query(dry_run: bool) -> dict[str, str]:
 
 def _read_answer(response: Any, deadline: float) -> _Answer:
     """The whole body; the deadline also ends a slow stream."""
-    chunks = []
+    body = b"".join(_chunks(response, deadline))
+    return _Answer(response.status, body, _seconds(response.headers.get("Retry-After")))
+
+
+def _chunks(response: Any, deadline: float) -> Iterator[bytes]:
     while chunk := response.read1(_CHUNK, decode_content=True):
-        chunks.append(chunk)
+        yield chunk
         if time.monotonic() > deadline:
             raise errors.Unreachable("The API server's answer did not end in time.")
-    return _Answer(response.status, b"".join(chunks), _seconds(response.headers.get("Retry-After")))
 
 
 def _seconds(text: str | None) -> float | None:

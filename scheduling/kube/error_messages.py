@@ -27,11 +27,15 @@ _MESSAGES: tuple[tuple[type[ClusterError], str, str], ...] = (
         "Terminating",
         "What needs its quota waits until it is gone; the controller of its finalizer must release it.",
     ),
-    (errors.BadCredentials, "BadCredentials", "The configured credential cannot be used; send the backend a new one."),
+    (
+        errors.BadCredentials,
+        "BadCredentials",
+        "The configured credential cannot be used; send the cluster a new one.",
+    ),
     (
         errors.Unauthorized,
         "Unauthorized",
-        "The cluster does not know the credential: it expired or was revoked. Send the backend a new one.",
+        "The cluster does not know the credential: it expired or was revoked. Send the cluster a new one.",
     ),
     (
         errors.AccessDenied,

@@ -61,6 +61,7 @@ class FakeCluster:
         self._objects: dict[tuple[ResourceKind, str, str], Object] = {}
         self._owners: dict[tuple[ResourceKind, str, str], field_ownership.FieldOwners] = {}
         self._history: list[_Change] = []
+        self._logs: dict[tuple[str, str, str], bytes] = {}
         self._version = 1
         self._expired = 0
         self._changed = threading.Condition(threading.RLock())
@@ -144,6 +145,22 @@ class FakeCluster:
         """See the port."""
         with self._changed:
             return copy.deepcopy(self._find(kind, namespace, name))
+
+    def read_log(
+        self, pod: str, *, namespace: str, container: str, tail_lines: int, limit_bytes: int
+    ) -> Iterator[bytes]:
+        """See the port."""
+        with self._changed:
+            self._find(resource_kinds.POD, namespace, pod)
+            printed = self._logs.get((namespace, pod, container))
+        if printed is None:
+            raise errors.InvalidObject(f'container "{container}" in pod "{pod}" is waiting to start', status=400)
+        yield b"".join(printed.splitlines(keepends=True)[-tail_lines:])[:limit_bytes]
+
+    def print_log(self, pod: str, text: bytes, *, namespace: str, container: str) -> None:
+        """A container prints this text."""
+        key = namespace, pod, container
+        self._logs[key] = self._logs.get(key, b"") + text
 
     def apply(
         self,

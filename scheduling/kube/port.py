@@ -111,6 +111,16 @@ class Cluster(Protocol):
         """One object. Raises ObjectNotFound, or KindMissing."""
         ...
 
+    def read_log(
+        self, pod: str, *, namespace: str, container: str, tail_lines: int, limit_bytes: int
+    ) -> Iterator[bytes]:
+        """The last lines that a container has printed, in pieces of any size, at most `limit_bytes`. The log is not
+        followed.
+
+        Raises ObjectNotFound for a pod that is gone, and InvalidObject for a container that has not begun.
+        """
+        ...
+
     def apply(
         self,
         kind: ResourceKind,

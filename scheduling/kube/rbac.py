@@ -32,6 +32,8 @@ CLUSTER_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
 NAMESPACE_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
     (resource_kinds.POD_GROUP, (*READ_VERBS, "create", "patch", "delete")),
     (resource_kinds.POD, (*READ_VERBS, "create", "patch", "delete")),
+    (resource_kinds.POD_LOG, ("get",)),  # shown to the people who may see the workflow
+    (resource_kinds.EVENT, ("list",)),  # likewise
     (resource_kinds.SECRET, ("get", "list", "create", "delete")),  # the files of tasks
     (resource_kinds.SERVICE, ("get", "list", "create", "delete")),  # host names inside a gang
     (resource_kinds.LEASE, ("get", "create", "patch")),  # one installation at a time

@@ -4,9 +4,13 @@ from scheduling.models.cluster import ClusterState, NodeState
 from scheduling.models.config import WorkflowConfig
 from scheduling.models.decision import Decision
 from scheduling.models.dirty import BackendDirtyMark, BackendSchedulingState
+from scheduling.models.forecast import StartForecast
 from scheduling.models.gpu_controller import GpuControllerLease
 from scheduling.models.guard import Bypass, QueueGuard, UnmarkedReviews, WebhookInstallation
+from scheduling.models.history_replay import HistoryReplay
 from scheduling.models.queue_sync import QueueDrift, QueueSync
+from scheduling.models.refused_file import RefusedFile
+from scheduling.models.start_reservation import StartReservation
 from scheduling.models.usage import (
     BackendUsageHour,
     LateUsage,
@@ -19,6 +23,7 @@ from scheduling.models.usage import (
     WaitSpan,
     WorkUsageHour,
 )
+from scheduling.models.work_counters import DecisionCount, StartCount
 from scheduling.models.workflow import Group, Task, Workflow, WorkflowName
 
 __all__ = [
@@ -28,8 +33,10 @@ __all__ = [
     "Bypass",
     "ClusterState",
     "Decision",
+    "DecisionCount",
     "GpuControllerLease",
     "Group",
+    "HistoryReplay",
     "LateUsage",
     "LeafUsageHour",
     "NodeSpan",
@@ -39,6 +46,10 @@ __all__ = [
     "QueueGuard",
     "QueueSync",
     "QuotaSpan",
+    "RefusedFile",
+    "StartCount",
+    "StartForecast",
+    "StartReservation",
     "Task",
     "UnmarkedReviews",
     "UsageProgress",

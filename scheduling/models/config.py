@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from pools.domain.ownership import OwnedKind
+from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql
 
 
@@ -34,6 +36,11 @@ class WorkflowConfig(models.Model):
         ]
         triggers = [
             AuditTrigger(subject="'config/workflow'", action=plain_actions_sql("workflow_config"), ignore=["version"]),
+            OwnedTrigger(
+                OwnedKind.SETTINGS,
+                name="'workflow'",
+                unless="TG_OP = 'UPDATE' AND to_jsonb(NEW) - 'version' = to_jsonb(OLD) - 'version'",
+            ),
             NoTruncateTrigger("The table of scheduler settings"),
         ]
 

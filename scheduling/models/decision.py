@@ -8,7 +8,8 @@ from django.db.models import Q
 
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend, Pool
-from pools.models.triggers import NoTruncateTrigger, raise_message
+from pools.models.triggers import AuditTrigger, NoTruncateTrigger, raise_message
+from scheduling.models.work_counters import COUNT_DECISIONS
 from scheduling.models.workflow import Group, Workflow
 
 MIN_RETENTION_DAYS = 1
@@ -25,6 +26,20 @@ APPEND_ONLY = pgtrigger.Trigger(
         {raise_message("append_only", "Decisions are history: they cannot be changed, nor deleted while recent.")}
     """,
 )
+
+
+_WORKFLOW_SQL = "scheduling_workflow workflow WHERE workflow.uuid = NEW.workflow_id"
+
+AUDIT_PREEMPTIONS = AuditTrigger(
+    subject=f"'preemption/' || (SELECT name FROM {_WORKFLOW_SQL})",
+    action="'workflow.preempted'",
+    pool_id="NEW.root_pool_id",
+    owner=f"(SELECT username FROM pools_user WHERE id = (SELECT submitted_by_id FROM {_WORKFLOW_SQL}))",
+    ignore=["message", "for_workflow_id"],
+    operation=pgtrigger.Insert,
+    condition=pgtrigger.Condition("NEW.action IN ('preempt', 'reclaim')"),
+)
+"""The owner of preempted work is told of it from the audit trail. Readers of the entry may not know the beneficiary."""
 
 
 class DecisionQuerySet(models.QuerySet["Decision"]):
@@ -93,7 +108,7 @@ class Decision(models.Model):
             models.Index(fields=["workflow", "-id"], name="decision_by_workflow"),
             models.Index(fields=["time"], name="decision_time"),
         ]
-        triggers = [APPEND_ONLY, NoTruncateTrigger("The table of decisions")]
+        triggers = [APPEND_ONLY, NoTruncateTrigger("The table of decisions"), COUNT_DECISIONS, AUDIT_PREEMPTIONS]
 
     def __str__(self) -> str:
         return self.message

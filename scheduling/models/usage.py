@@ -13,6 +13,7 @@ from django.db.models import Q
 
 from pools.models.audit import TransactionIdField
 from pools.models.triggers import NoTruncateTrigger, raise_message
+from scheduling.models.work_counters import COUNT_START
 
 
 class SpanColumns(models.Model):
@@ -107,6 +108,7 @@ class WaitSpan(SpanColumns):
                 """,
             ),
             NoTruncateTrigger("The table of waits"),
+            COUNT_START,
         ]
 
     def __str__(self) -> str:

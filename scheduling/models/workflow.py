@@ -71,9 +71,12 @@ class Workflow(models.Model):
     uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.TextField(unique=True)
     spec_name = models.TextField()
-    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="workflows")
-    root_pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="+")
-    submitted_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="workflows")
+    # Without indexes of their own: those of the lists below begin with the same columns.
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="workflows", db_index=False)
+    root_pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="+", db_index=False)
+    submitted_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="workflows", db_index=False
+    )
     priority = models.TextField(choices=[(p, p) for p in Priority], default=Priority.NORMAL)
     status = models.TextField(choices=[(s, s) for s in WorkflowStatus], default=WorkflowStatus.PENDING)
     failure_message = models.TextField(blank=True)
@@ -147,7 +150,7 @@ class Group(models.Model):
     """
 
     uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="groups")
+    workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="groups", db_index=False)
     name = models.TextField()
     position = models.PositiveIntegerField()
     upstream = models.JSONField(default=list)
@@ -191,7 +194,7 @@ class Task(models.Model):
     """
 
     uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="tasks")
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="tasks", db_index=False)
     name = models.TextField()
     retry_id = models.PositiveIntegerField(default=0)
     position = models.PositiveIntegerField()
@@ -220,7 +223,12 @@ class Task(models.Model):
             models.UniqueConstraint(fields=["group", "name", "retry_id"], name="task_attempt_once"),
         ]
         indexes = [
-            models.Index(fields=["node_name"], name="task_on_node", condition=Q(status=TaskStatus.RUNNING)),
+            models.Index(
+                fields=["node_name"],
+                include=["gpu_count"],  # so that the GPUs in use are summed from the index alone
+                name="task_on_node",
+                condition=Q(status=TaskStatus.RUNNING),
+            ),
             models.Index(fields=["-start_time"], name="task_newest"),
             models.Index(fields=["end_time"], name="task_ended", condition=Q(start_time__isnull=False)),
         ]

@@ -18,6 +18,7 @@ from scheduling.domain.engine.outcome import (
     task_state,
     waiting_reasons,
 )
+from scheduling.domain.engine.reservation import StartPolicy
 from scheduling.domain.engine.state import GangState
 from scheduling.domain.engine.steps import Step
 from scheduling.domain.engine.world import World
@@ -125,6 +126,7 @@ def _workload(
         state, node = task_state(world, gang, i)
         tasks[task.name] = {"state": state.value, "node": node}
     name = gang.fact.name
+    reserved = {} if world.policy is None else {"reservation": _reservation(world, world.policy, name)}
     result = gang_result(gang)
     waits = result in {GangResult.PENDING, GangResult.PREEMPTED}
     place, reason = where.get(name) if waits else None, why.get(name) if waits else None
@@ -135,6 +137,21 @@ def _workload(
         "position_in_queue": place.in_queue if place else None,
         "reason": _reason(reason) if reason else None,
         "unblock": list(unblock[id(reason)]) if reason else [],
+        **reserved,
+    }
+
+
+def _reservation(world: World, policy: StartPolicy, name: str) -> dict[str, Any] | None:
+    """The start reservation of a workload; the key is in the answer when the scenario has a policy."""
+    held = next((each for each in policy.reservations() if each.gang == name), None)
+    latest = policy.latest_start(name)
+    if held is None or latest is None:
+        return None
+    return {
+        "since": as_json(held.since),
+        "latest_start": None if latest.time is None else as_json(latest.time),
+        "is_certain": latest.is_certain,
+        "nodes": None if held.nodes is None else {name: _amounts(amounts) for name, amounts in held.nodes.items()},
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -81,10 +81,10 @@ def add_lines(text: str, document_index: int, faults: Sequence[Violation]) -> li
     """The faults of one document of the text with their lines; it is read a second time, for errors only."""
     read = read_documents(text, record_lines=True)
     lines = read[document_index].lines if document_index < len(read) else {}
-    return [fault if fault.line else replace(fault, line=_line_of(fault.path, lines)) for fault in faults]
+    return [fault if fault.line else replace(fault, line=line_of(fault.path, lines)) for fault in faults]
 
 
-def _line_of(path: str, lines: dict[str, int]) -> int | None:
+def line_of(path: str, lines: Mapping[str, int]) -> int | None:
     """The line of the path, or of the value around it: a missing key has no line of its own."""
     while path and path not in lines:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]

@@ -15,6 +15,7 @@ from scheduling.domain.engine.facts import (
     DisplayUnit,
     GangFacts,
     NodeFacts,
+    PolicyFacts,
     QueueFacts,
     TaskState,
 )
@@ -50,6 +51,7 @@ class ScenarioDraft:
     allowed_nodes: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     """By queue, the only nodes that a new workload there may use; all nodes for a queue that is not named."""
     units: Mapping[str, DisplayUnit] = field(default_factory=dict)
+    policy: PolicyFacts | None = None
 
     def to_facts(self) -> ClusterFacts:
         """The facts for the engine."""
@@ -62,6 +64,7 @@ class ScenarioDraft:
             usage={name: held for name, held in self.usage.items() if name in self.queues},
             demand={name: demand for name, demand in self.demand.items() if name in self.queues},
             units=self.units,
+            policy=self.policy,
         )
 
     def check_tree(self, path_of: Mapping[str, str]) -> None:

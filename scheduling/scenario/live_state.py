@@ -45,6 +45,7 @@ def build_live_scenario(facts: ClusterFacts, question: Any, names: LiveNames) ->
         last_submitted=max((gang.submitted for gang in facts.gangs), default=0),
         allowed_nodes=names.allowed_nodes,
         units=facts.units,
+        policy=facts.policy,
     )
     root = RecordReader(question, "", draft.faults, "a question about the live state")
     root.reject_unknown_keys(LIVE_KEYS)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pools.domain.amounts import Number
 from pools.domain.errors import DomainError, ErrorCode, Violation
-from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, QueueFacts
+from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
 from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds
 from scheduling.scenario.changes import apply_changes
 from scheduling.scenario.draft import ScenarioDraft
 from scheduling.scenario.fields import RecordReader, ScenarioFaultCode, read_resources
 from scheduling.scenario.workloads import read_workload
 
-ROOT_KEYS = ("nodes", "capacity", "cohorts", "queues", "usage", "demand", "workloads", "changes")
+ROOT_KEYS = ("nodes", "capacity", "cohorts", "queues", "usage", "demand", "workloads", "changes", "policy")
 COHORT_KEYS = ("name", "parent", "quota", "borrowing_limit", "lending_limit", "weight")
+POLICY_KEYS = ("reserve_after", "ageing", "now")
 QUEUE_KEYS = (*COHORT_KEYS, "limit", "priority", "created")
 
 
@@ -50,6 +52,7 @@ def parse_scenario(value: Any, *, bounds: ScenarioBounds = FILE_BOUNDS) -> Scena
     root.reject_unknown_keys(ROOT_KEYS)
     _nodes(draft, root)
     draft.capacity = root.amounts("capacity", unlimited=True)
+    _policy(draft, root)
     for entry in root.records("cohorts", "a cohort"):
         entry.reject_unknown_keys(COHORT_KEYS)
         read_cohort(draft, entry)
@@ -84,6 +87,16 @@ def _nodes(draft: ScenarioDraft, root: RecordReader) -> None:
         if name in draft.nodes:
             draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, f"There are two nodes '{name}'.")
         draft.nodes[name] = NodeFacts(name, resources)
+
+
+def _policy(draft: ScenarioDraft, root: RecordReader) -> None:
+    """The policy; a time that is not given is 0, and null means never."""
+    if root.raw_value("policy") is None:
+        return
+    entry = RecordReader(root.raw_value("policy"), "policy", draft.faults, "a policy")
+    entry.reject_unknown_keys(POLICY_KEYS)
+    times = {key: entry.number(key, 0, minimum=0) if entry.is_given(key) else None for key in POLICY_KEYS}
+    draft.policy = PolicyFacts(now=times["now"] or 0, reserve_after=times["reserve_after"], ageing=times["ageing"])
 
 
 def _by_queue(draft: ScenarioDraft, root: RecordReader, key: str) -> dict[str, dict[str, Number]]:
@@ -128,6 +141,12 @@ def read_queue(draft: ScenarioDraft, entry: RecordReader) -> None:
         draft.paths[name] = entry.path
 
 
+def _changed_amounts(before: Mapping[str, Any] | None, entry: RecordReader, key: str) -> Mapping[str, Any] | None:
+    """The amounts of `entry`, and those before of resources that it does not name; null and `{}` are none at all."""
+    named = entry.amounts(key, unlimited=True)
+    return {**(before or {}), **named} if named else named
+
+
 def set_cohort(cohort: CohortFacts, entry: RecordReader) -> CohortFacts:
     """The cohort with the fields that the entry gives."""
     changes: dict[str, Any] = {}
@@ -135,7 +154,7 @@ def set_cohort(cohort: CohortFacts, entry: RecordReader) -> CohortFacts:
         changes["parent"] = entry.name("parent")
     for key in ("quota", "borrowing_limit", "lending_limit"):
         if entry.has_key(key):
-            changes[key] = entry.amounts(key, unlimited=True) or {}
+            changes[key] = _changed_amounts(getattr(cohort, key), entry, key) or {}
     if entry.has_key("weight"):
         changes["weight"] = entry.number("weight", 1, minimum=0)
     return replace(cohort, **changes)
@@ -147,10 +166,10 @@ def set_queue(queue: QueueFacts, entry: RecordReader) -> QueueFacts:
     if entry.has_key("parent"):
         changes["parent"] = entry.name("parent")
     if entry.has_key("quota"):
-        changes["quota"] = entry.amounts("quota", unlimited=True)
+        changes["quota"] = _changed_amounts(queue.quota, entry, "quota")
     for key in ("limit", "borrowing_limit", "lending_limit"):
         if entry.has_key(key):
-            changes[key] = entry.amounts(key, unlimited=True) or {}
+            changes[key] = _changed_amounts(getattr(queue, key), entry, key) or {}
     if entry.has_key("weight"):
         changes["weight"] = entry.number("weight", 1, minimum=0)
     if entry.has_key("priority"):

@@ -6,10 +6,10 @@ Names decide only the last of ties, so the redacted facts have the outcome of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, GangFacts, QueueFacts
+from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, GangFacts, PolicyFacts, QueueFacts
 
 REDACTED_PREFIX = "others:"
 """The beginning of a redacted name; a real name may not contain a colon."""
@@ -36,6 +36,7 @@ def redact_facts(
         gangs=tuple(_gang(gang, name(gang.queue), alias.get(gang.name)) for gang in facts.gangs),
         usage={name(queue): held for queue, held in facts.usage.items()},
         demand={name(queue): demand for queue, demand in facts.demand.items()},
+        policy=None if facts.policy is None else _policy(facts.policy, alias),
     )
 
 
@@ -69,6 +70,11 @@ def _queue(queue: QueueFacts, name: Callable[[str], str]) -> QueueFacts:
 
 def _cohort(cohort: CohortFacts, name: Callable[[str], str]) -> CohortFacts:
     return replace(cohort, name=name(cohort.name), parent=None if cohort.parent is None else name(cohort.parent))
+
+
+def _policy(policy: PolicyFacts, alias: Mapping[str, str]) -> PolicyFacts:
+    reservations = (replace(each, gang=alias.get(each.gang, each.gang)) for each in policy.reservations)
+    return replace(policy, reservations=tuple(reservations))
 
 
 def _gang(gang: GangFacts, queue: str, alias: str | None) -> GangFacts:

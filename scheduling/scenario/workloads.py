@@ -8,7 +8,9 @@ from scheduling.domain.podgroup_rules import MAX_PODS, FieldNames, PodGroup, che
 from scheduling.scenario.draft import ScenarioDraft
 from scheduling.scenario.fields import RecordReader, ScenarioFaultCode, read_resources
 
-WORKLOAD_KEYS = ("name", "queue", "priority", "preemptible", "submitted", "state", "gang", "tasks")
+TIME_KEYS = ("started", "time_limit", "expected_time")
+"""Keys of workloads that only a policy reads."""
+WORKLOAD_KEYS = ("name", "queue", "priority", "preemptible", "submitted", "state", *TIME_KEYS, "gang", "tasks")
 TASK_KEYS = ("name", "count", "gpus", "resources", "state", "node", "sub_group")
 GANG_KEYS = ("min_member", "min_sub_group", "sub_groups")
 GROUP_KEYS = ("name", "parent", "min_member", "min_sub_group")
@@ -30,6 +32,7 @@ def read_workload(draft: ScenarioDraft, entry: RecordReader) -> None:
     preemptible = entry.boolean("preemptible") if entry.is_given("preemptible") else None
     submitted = entry.number("submitted", draft.last_submitted)
     state = entry.choice("state", STATES, "pending")
+    times = {key: entry.number(key, 0, minimum=0) if entry.is_given(key) else None for key in TIME_KEYS}
     tree = _gang(draft, entry)
     tasks = _Tasks(draft, entry, name or "", state, tree).read()
     if name is None:
@@ -42,6 +45,9 @@ def read_workload(draft: ScenarioDraft, entry: RecordReader) -> None:
         preemptible=priority < NON_PREEMPTIBLE_FROM if preemptible is None else preemptible,
         submitted=submitted,
         tree=tree,
+        started=times["started"],
+        time_limit=times["time_limit"],
+        expected_time=times["expected_time"],
     )
     draft.gang_paths[name] = entry.path
 

@@ -38,10 +38,11 @@ def read_cohorts_above(backend: Backend, pools: Collection[Pool]) -> CohortsAbov
     inside = Cohort.objects.filter(pk__in=cohort_ids_below(tops))
     outside = Pool.objects.roots().filter(cohort__in=inside, archived=False).exclude(backend=backend)
     rows = outside.select_related("backend", "cohort").order_by("name")
-    return CohortsAbove(tops, [_engine_cohort(fact) for fact in read_cohort_facts(inside)], list(rows))
+    return CohortsAbove(tops, [engine_cohort(fact) for fact in read_cohort_facts(inside)], list(rows))
 
 
-def _engine_cohort(fact: CohortQuotaFacts) -> engine.CohortFacts:
+def engine_cohort(fact: CohortQuotaFacts) -> engine.CohortFacts:
+    """A cohort in the form of the engine."""
     quotas = quotas_from_stored(fact.quotas or {})
     return engine.CohortFacts(
         fact.name,
@@ -66,6 +67,12 @@ def pool_cohort_limits(root: Pool, balance: PoolBalance) -> tuple[Mapping[str, A
         lending_limit=decode_gpus(root.lending_limit),
     )
     return _finite_limit(pool_borrowing_limit(fact)), _finite_limit(fact.lending_limit)
+
+
+def limits_its_borrowing(root: Pool, balance: PoolBalance) -> bool:
+    """Whether the maximum of the pool alone bounds its borrowing."""
+    own = decode_gpus(root.borrowing_limit)
+    return balance.maximum != UNLIMITED and own >= balance.maximum - balance.guarantee
 
 
 def _finite_limit(limit: Amount) -> Mapping[str, Amount]:

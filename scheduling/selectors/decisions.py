@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from pools.domain.roles import Actor, Permission
 from scheduling.models import Decision
+from scheduling.selectors.leaf_names import leaf_names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,16 @@ class VisibleDecision:
     gpus: int
     nodes: tuple[str, ...]
     for_workflow: str
+
+
+def in_pool(actor: Actor, rows: QuerySet[Decision], name: str) -> QuerySet[Decision]:
+    """The decisions in a pool with its subpools, or in one leaf."""
+    return rows.filter(pool__name__in=leaf_names_of(actor, name))
+
+
+def about_workflow(rows: QuerySet[Decision], name: str) -> QuerySet[Decision]:
+    """The decisions about a workflow, and those that were made for it."""
+    return rows.filter(Q(workflow__name=name) | Q(for_workflow__name=name))
 
 
 def list_decisions(

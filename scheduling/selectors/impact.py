@@ -8,7 +8,7 @@ compared.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from pools.domain.roles import Actor
@@ -22,6 +22,9 @@ from scheduling.garbage_collector import garbage_collector
 from scheduling.models import Workflow
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 
+MAX_WAITING_ON_PAGE = 1000
+"""With so many waiting gangs a page does not wait for the engine."""
+
 EVICTING_ACTIONS = frozenset({StepAction.RECLAIM, StepAction.PREEMPT})
 
 
@@ -32,6 +35,22 @@ def read_impact(actor: Actor, backend_ids: Collection[int]) -> ImpactReader:
     return lambda: _build_impact(
         actor, [_read_backend_impact(pk, live) for pk, live in read.items() if _may_change(live.facts)]
     )
+
+
+def read_cancel_impact(actor: Actor, workflows: Collection[Workflow]) -> Impact | None:
+    """The impact of the cancellation of these workflows, read without a change: the same facts without their gangs.
+    None where so many gangs wait that the answer would take seconds."""
+    gone = {workflow.pk for workflow in workflows}
+    impacts = []
+    for backend in Backend.objects.filter(pk__in={workflow.root_pool.backend_id for workflow in workflows}):
+        live = read_live_facts(backend)
+        if sum(_is_waiting(gang) for gang in live.facts.gangs) >= MAX_WAITING_ON_PAGE:
+            return None
+        left = tuple(gang for gang in live.facts.gangs if live.gangs[gang.name].workflow not in gone)
+        changed = replace(live, facts=replace(live.facts, gangs=left))
+        if _may_change(changed.facts):
+            impacts.append(_read_backend_impact(backend.pk, changed))
+    return _build_impact(actor, impacts)
 
 
 def losing_gangs(steps: Iterable[Step]) -> list[str]:
@@ -52,7 +71,9 @@ def _read_backend_impact(backend_id: int, changed: LiveFacts) -> _BackendImpact:
     with garbage_collector.paused():
         after = run_cycle(changed.facts)
     reclaimed = [changed.gangs[name].workflow for name in losing_gangs(after.steps)]
-    waiting = [gang.name for gang in changed.facts.gangs if _is_waiting(gang)]
+    # The database returns gangs in no order; readers see them as their queue has them.
+    queued = sorted(filter(_is_waiting, changed.facts.gangs), key=lambda gang: (-gang.priority, gang.submitted))
+    waiting = [gang.name for gang in queued]
     if not waiting:
         return _BackendImpact(reclaimed, [], [])
     backend = Backend.objects.filter(pk=backend_id).first()  # read again: the dry run may have changed the backend

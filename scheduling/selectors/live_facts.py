@@ -33,14 +33,23 @@ from pools.selectors.pool_balance import read_balances
 from pools.transactions import one_snapshot
 from scheduling.domain.admission import WaitCode
 from scheduling.domain.engine import facts as engine
-from scheduling.domain.engine.facts import ClusterFacts, DisplayUnit, GangFacts, QueueFacts, StartHold, TaskState
+from scheduling.domain.engine.facts import (
+    ClusterFacts,
+    DisplayUnit,
+    GangFacts,
+    PolicyFacts,
+    QueueFacts,
+    StartHold,
+    StartReservationFacts,
+    TaskState,
+)
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
 from scheduling.domain.plan_units import GatePath
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
 from scheduling.domain.tree_gates import TreeGates
 from scheduling.garbage_collector import garbage_collector
-from scheduling.selectors.cohorts_above import pool_cohort_limits, read_cohorts_above
+from scheduling.selectors.cohorts_above import limits_its_borrowing, pool_cohort_limits, read_cohorts_above
 from scheduling.selectors.dispatched_usage import read_dispatched_usage
 from scheduling.selectors.gpu_headroom import read_gpu_holds
 from scheduling.selectors.start_gates import build_gate_paths, read_tree_gates
@@ -70,7 +79,7 @@ _WAITING = [status for status, state in _STATES.items() if state is TaskState.PE
 _BEGUN = [status for status, state in _STATES.items() if state is TaskState.RUNNING]
 _UNBOUNDED: Mapping[str, Amount] = dict.fromkeys((CPU, MEMORY, STORAGE), amounts.UNLIMITED)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MAX_GROUPS = 10**6  # groups of one workflow, which have one submit time, are served in the order of the file
+MAX_GROUPS = 10**6  # groups of one workflow, which have one submit time, are served in the order of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +121,10 @@ def read_live_facts(
     """All queues, nodes and work of one backend in one snapshot. The number of queries does not depend on the amount of
     work.
 
-    With `new_workflows` (names), only their waiting gangs are listed; the other waiting work is the demand of its leaf.
-    With `totals_only`, nothing else is listed: running work is a total of each queue and of each node, waiting work is
-    left out. That is enough to start new work in free capacity, but not to explain why a gang waits or to find victims.
+    With `new_workflows` (names), only their waiting gangs and those with a start reservation are listed; the other
+    waiting work is the demand of its leaf. With `totals_only`, nothing else is listed: running work is a total of each
+    queue and of each node, other waiting work is left out. That is enough to start new work in free capacity, but not
+    to explain why a gang waits or to find victims.
     A Kubernetes backend whose nodes are unknown has no nodes in the facts; there only quotas decide.
     """
     with one_snapshot(), garbage_collector.paused():
@@ -126,12 +136,13 @@ def read_live_facts(
                 queues=tuple(trees.queues),
                 cohorts=tuple(trees.above.cohorts),
                 gangs=tuple(gangs.facts),
-                nodes=None if backend.kind == Backend.Kind.KUBERNETES and not nodes else tuple(map(_node_facts, nodes)),
+                nodes=None if backend.kind == Backend.Kind.KUBERNETES and not nodes else tuple(map(node_facts, nodes)),
                 usage=trees.usage,
                 demand={}
                 if new_workflows is None or totals_only
                 else _demand(backend, trees.queue_of_leaf, new_workflows),
                 units=UNITS,
+                policy=gangs.policy(backend),
             ),
             gangs.rows,
             {queue: leaf for leaf, queue in trees.queue_of_leaf.items() if leaf not in trees.outside},
@@ -187,21 +198,7 @@ class _BackendQueues:
             self.roots[container] = root.pk
         elif root.backend is not None and {root.backend.kind, self._backend.kind} == {Backend.Kind.SIMULATED}:
             self.takeable.add(root.pk)
-        borrowing, lending = pool_cohort_limits(root, balance)
-        self.queues.append(
-            QueueFacts(
-                container,
-                root.cohort.name if root.cohort else None,
-                quota=_quota(balance.scheduling_quota),
-                limit=_limit(balance.maximum),
-                borrowing_limit=borrowing,
-                lending_limit=lending,
-                weight=1 if root.weight is None else root.weight,
-                created=_microseconds(root.created_at),
-                hold=_offline_hold(self._backend),
-                is_external=is_outside,
-            )
-        )
+        self.queues.append(container_queue(root, balance, hold=_offline_hold(self._backend), is_external=is_outside))
         ids = {names.SHARED_QUEUE: root.pk} | {short: row.pk for short, row in subpools.items()}
         self.gates |= build_gate_paths(balance, ids)
         leaves = [(root, names.SHARED_QUEUE, balance.shared_scheduling_quota, balance.shared_usage)]
@@ -214,7 +211,7 @@ class _BackendQueues:
             queue = names.queue_name(root.namespace, root.name, leaf)
             self.queue_of_leaf[row.pk] = queue
             self.pools[row.pk] = root.name if leaf == names.SHARED_QUEUE else names.canonical_name(root.name, leaf)
-            self.queues.append(QueueFacts(queue, container, _quota(quota), created=_microseconds(row.created_at)))
+            self.queues.append(leaf_queue(queue, container, quota, row.created_at))
             if is_outside:
                 self.outside.add(row.pk)
                 listed = usage.total_usage - usage.used if root.pk in self.takeable and not self._totals_only else 0
@@ -224,11 +221,36 @@ class _BackendQueues:
                 self.firm[queue] = usage.used
 
 
+def container_queue(
+    root: Pool, balance: PoolBalance, *, hold: StartHold | None = None, is_external: bool = False
+) -> QueueFacts:
+    """The queue of a top-level pool, which contains its leaves."""
+    borrowing, lending = pool_cohort_limits(root, balance)
+    return QueueFacts(
+        names.queue_name(root.namespace, root.name, None),
+        root.cohort.name if root.cohort else None,
+        quota=_quota(balance.scheduling_quota),
+        limit=_limit(balance.maximum),
+        borrowing_limit=borrowing,
+        lending_limit=lending,
+        weight=1 if root.weight is None else root.weight,
+        created=microseconds(root.created_at),
+        hold=hold,
+        is_external=is_external,
+        borrows_by_limit=limits_its_borrowing(root, balance),
+    )
+
+
+def leaf_queue(name: str, container: str, quota: Gpus, created: datetime) -> QueueFacts:
+    """The queue of a leaf."""
+    return QueueFacts(name, container, _quota(quota), created=microseconds(created))
+
+
 def _offline_hold(backend: Backend) -> StartHold | None:
     if not backend.offline:
         return None
-    message = f"Backend {backend.name} is offline; all work waits until it is online again."
-    return StartHold(WaitCode.BACKEND_OFFLINE, message, f"Backend {backend.name} is set online again")
+    message = f"Cluster {backend.name} is offline; all work waits until it is online again."
+    return StartHold(WaitCode.BACKEND_OFFLINE, message, f"Cluster {backend.name} is set online again")
 
 
 def _quota(gpus: Gpus) -> dict[str, Amount]:
@@ -239,12 +261,13 @@ def _limit(gpus: Gpus) -> dict[str, Amount]:
     return {} if gpus == amounts.UNLIMITED else {amounts.GPU: gpus}
 
 
-def _microseconds(at: datetime) -> int:
+def microseconds(at: datetime) -> int:
     """Microseconds since 1970, exactly."""
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
-def _node_facts(row: Node) -> engine.NodeFacts:
+def node_facts(row: Node) -> engine.NodeFacts:
+    """A node with its capacity."""
     have = _request(row.gpus, row.cpu, row.memory_bytes, row.storage_bytes)
     return engine.NodeFacts(row.name, have)
 
@@ -273,14 +296,21 @@ _GANG = """
     SELECT gang.uuid, gang.name, gang.position, gang.gang, work.uuid, work.name, work.pool_id, work.root_pool_id,
         work.priority, (extract(epoch FROM work.submit_time) * 1000000)::bigint, EXISTS (
             SELECT FROM scheduling_group other WHERE other.workflow_id = work.uuid AND other.uuid <> gang.uuid
-        )
+        ), extract(epoch FROM statement_timestamp())::bigint, extract(epoch FROM gang.ready_at)::bigint,
+        CASE WHEN gang.status = ANY(%s) THEN extract(epoch FROM gang.start_time)::bigint END,
+        extract(epoch FROM work.start_time + work.exec_timeout)::bigint,
+        extract(epoch FROM work.exec_timeout)::bigint,
+        extract(epoch FROM COALESCE(gang.ends_at - gang.start_time, work.simulated_runtime))::bigint,
+        extract(epoch FROM reserved.since)::bigint, reserved.nodes::text
     FROM scheduling_workflow work
     JOIN scheduling_group gang ON gang.workflow_id = work.uuid
+    LEFT JOIN scheduling_startreservation reserved ON reserved.group_id = gang.uuid
 """
 
 _GANGS = f"""
     {_GANG} WHERE work.root_pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
-        AND work.status = ANY(%s) AND (gang.status = ANY(%s) OR gang.status = ANY(%s) AND work.name = ANY(%s))
+        AND work.status = ANY(%s) AND (gang.status = ANY(%s) OR gang.status = ANY(%s)
+            AND (work.name = ANY(%s) OR reserved.since IS NOT NULL))
 """
 
 _OUTSIDE = f"""
@@ -297,7 +327,11 @@ _SUMS = """
         AND work.status = ANY(%s) AND task.status = ANY(%s)
 """
 
-_DEMAND = f"SELECT work.pool_id, {_SUMS} AND gang.status = ANY(%s) AND work.name <> ALL(%s) GROUP BY work.pool_id"
+_DEMAND = f"""
+    SELECT work.pool_id, {_SUMS} AND gang.status = ANY(%s) AND work.name <> ALL(%s) AND NOT EXISTS (
+        SELECT FROM scheduling_startreservation reserved WHERE reserved.group_id = gang.uuid
+    ) GROUP BY work.pool_id
+"""
 
 _ON_NODES = f"SELECT task.node_name, {_SUMS} GROUP BY task.node_name"
 
@@ -327,15 +361,19 @@ class _BackendGangs:
     ) -> None:
         self.facts: list[GangFacts] = []
         self.rows: dict[str, GangRef] = {}
+        self._now = 0
+        self._reservations: list[StartReservationFacts] = []
         self._queue_of_leaf, self._pools, self._held = trees.queue_of_leaf, trees.pools, trees.held
-        self._shapes = _SharedObjects(nodes)
+        self._shapes = SharedObjects(nodes)
         with connection.cursor() as cursor:
             begun = [] if totals_only else _BEGUN
             always = list(_STATES) if new is None else begun
-            cursor.execute(_GANGS, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), always, _WAITING, list(new or ())])
+            cursor.execute(
+                _GANGS, [_BEGUN, backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), always, _WAITING, list(new or ())]
+            )
             gangs = cursor.fetchall()
             if trees.takeable and not totals_only:
-                cursor.execute(_OUTSIDE, [list(trees.takeable), sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN])
+                cursor.execute(_OUTSIDE, [_BEGUN, list(trees.takeable), sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN])
                 gangs += cursor.fetchall()
             cursor.execute(_TASKS, [[gang[0] for gang in gangs], list(_STATE_OF)])
             tasks: dict[UUID, list[engine.TaskFacts]] = defaultdict(list)
@@ -353,8 +391,18 @@ class _BackendGangs:
             self.facts.append(_total_gang("", _usage_of_nodes(backend, {node.name for node in nodes}), has_node=True))
 
     def _add(self, columns: Sequence[Any], tasks: Iterable[engine.TaskFacts]) -> None:
-        group, name, position, tree, workflow, workflow_name, leaf, root, priority, submitted, is_one_of_many = columns
+        (
+            group, name, position, tree, workflow, workflow_name, leaf, root, priority, submitted, is_one_of_many,
+            now, ready, started, deadline, timeout, expected, reserved, nodes,
+        ) = columns  # fmt: skip
+        self._now = now
         known = f"{workflow_name}/{name}" if is_one_of_many else workflow_name
+        if reserved is not None:
+            self._reservations.append(
+                StartReservationFacts(known, reserved, None if nodes is None else json.loads(nodes))
+            )
+        # The timeout counts from the first start of the workflow.
+        limit = timeout if deadline is None else max(0, deadline - (now if started is None else started))
         self.rows[known] = GangRef(group, workflow, workflow_name, name, leaf, root, self._pools[leaf])
         self.facts.append(
             GangFacts(
@@ -363,10 +411,23 @@ class _BackendGangs:
                 tuple(tasks),
                 priority=Priority(priority).priority_class_value,
                 preemptible=Priority(priority).is_preemptible,
-                submitted=submitted * _MAX_GROUPS + position,
+                submitted=submitted * MAX_GROUPS + position,
                 tree=self._shapes.tree(tree),
                 hold=self._held.get(group),
+                waiting_since=ready,
+                started=started,
+                time_limit=limit,
+                expected_time=expected,
             )
+        )
+
+    def policy(self, backend: Backend) -> PolicyFacts | None:
+        """The backend's policy with its reservations; None for a backend without one."""
+        if backend.kind != Backend.Kind.SIMULATED or (backend.reserve_after is None and backend.ageing is None):
+            return None
+        per_second = 10**6 * MAX_GROUPS
+        return PolicyFacts(
+            self._now, backend.reserve_after, backend.ageing, per_second, reservations=tuple(self._reservations)
         )
 
 
@@ -387,7 +448,7 @@ def _total_gang(queue: str, held: Mapping[str, Mapping[str, int]], *, has_node: 
     return GangFacts(f"sum of {queue}", queue, tuple(tasks))
 
 
-class _SharedObjects:
+class SharedObjects:
     """Requests, trees and sets of nodes. Equal ones are one object, which makes the engine fast."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:

@@ -115,7 +115,7 @@ def read_mapped_node(actor: Actor, backend: str, name: str) -> MappedNode:
     """One node. Raises NotFound."""
     row, uses = _visible_nodes(actor, backend, name)
     if not uses:
-        raise NotFound(f"There is no node {name} on backend {backend} that you can see.")
+        raise NotFound(f"There is no node {name} on cluster {backend} that you can see.")
     return MappedNode(uses[0], _read_work(actor, row.pk, {name}).get(name, ()))
 
 
@@ -143,7 +143,7 @@ def _visible_nodes(actor: Actor, backend: str, name: str | None = None) -> tuple
         configs = _visible_roots(actor).filter(backend=row).values_list("config", flat=True)
         platforms = {platform for config in configs for platform in platforms_of(config)}
     if row is None or not (actor.can_read_all or platforms):
-        raise NotFound(f"There is no backend {backend} that you can see.")
+        raise NotFound(f"There is no cluster {backend} that you can see.")
     uses = read_node_usage(name, backend=row.pk)
     return row, [use for use in uses if actor.can_read_all or use.platform in platforms]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import starmap
 from typing import Any
 from uuid import UUID
@@ -17,11 +17,13 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Count, QuerySet
 
+from pools.domain.amounts import GPU, Amount, is_gpu
 from pools.domain.names import SHARED_QUEUE, queue_name, split_name
 from pools.models import Backend
 from scheduling.domain.engine.explain import Reason, ReasonCode
 from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
 from scheduling.domain.engine.remedies import Remedy
+from scheduling.domain.engine.state import QueueState
 from scheduling.domain.engine.world import World
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.garbage_collector import garbage_collector
@@ -49,11 +51,25 @@ class GangOwner:
 
 
 @dataclass(frozen=True, slots=True)
+class StartPromise:
+    """The start reservation of a gang. `latest_start`: None where the end of some work is not known; `is_certain`: time
+    limits say so, and not expected run times. `nodes`: the reserved GPUs; None while quotas or limits stop the gang.
+    `passed_by`: gangs of its queue that came later, are not larger, and have started before it."""
+
+    since: datetime
+    latest_start: datetime | None
+    is_certain: bool
+    nodes: Mapping[str, int] | None
+    passed_by: int
+
+
+@dataclass(frozen=True, slots=True)
 class PendingGang:
     """One gang that waits. `position` counts all gangs of the backend, `position_in_queue` those of its queue, both
     from 1; `gpus` is the minimum that it starts with."""
 
     ownership: GangOwner
+    group_id: UUID
     group: str
     pool: str
     queue: str
@@ -64,6 +80,7 @@ class PendingGang:
     position: int
     position_in_queue: int
     reason: Reason
+    promise: StartPromise | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +88,8 @@ class PendingQueue:
     """The pending queue of one backend at one time.
 
     `lengths` are the numbers of waiting gangs by queue; `gangs` are the waiting gangs by position, `by_group` the same
-    by the id of the group; `owners` are the owners of all gangs by the names that remedies use.
+    by the id of the group; `owners` are the owners of all gangs by the names that remedies use. `fair_shares` are GPUs
+    by queue; without a placement nothing is known of them.
     """
 
     backend: str
@@ -79,6 +97,7 @@ class PendingQueue:
     gangs: tuple[PendingGang, ...]
     by_group: Mapping[UUID, PendingGang]
     owners: Mapping[str, GangOwner]
+    fair_shares: Mapping[str, Amount] = field(default_factory=dict)
 
     @property
     def length(self) -> int:
@@ -118,14 +137,21 @@ class _OpenGroup:
 def build_pending_queue(backend: Backend) -> PendingQueue:
     """The pending queue as the transaction sees it."""
     live, rows = read_live_facts(backend), _read_open_groups(backend)
-    found = [*_engine_entries(backend, live, rows), *_blocked_entries(backend, rows.values())]
+    with garbage_collector.paused():
+        world = World(live.facts)
+        found = [*_engine_entries(backend, live, rows, world), *_blocked_entries(backend, rows.values())]
+        shares = {queue.fact.name: _gpu_share(world, queue) for queue in world.queues}
     found.sort(key=lambda entry: entry[1].position)
     placed, in_queue = [], dict[str, int]()
     for position, (group, entry) in enumerate(found, 1):
         in_queue[entry.queue] = in_queue.get(entry.queue, 0) + 1
         placed.append((group, replace(entry, position=position, position_in_queue=in_queue[entry.queue])))
     owned = {name: rows[gang.group].ownership for name, gang in live.gangs.items() if gang.group in rows}
-    return PendingQueue(backend.name, in_queue, tuple(entry for _, entry in placed), dict(placed), owned)
+    return PendingQueue(backend.name, in_queue, tuple(entry for _, entry in placed), dict(placed), owned, shares)
+
+
+def _gpu_share(world: World, queue: QueueState) -> Amount:
+    return sum(share for key, share in zip(world.keys, queue.fair, strict=True) if is_gpu(key))
 
 
 def build_unplaced_queue(backend: Backend, groups: Collection[UUID]) -> PendingQueue:
@@ -140,7 +166,9 @@ def add_recent_arrivals(backend: Backend, queue: PendingQueue) -> PendingQueue:
     now = set(_waiting_groups(backend).values_list("pk", flat=True))
     late = recent_arrivals(backend, queue, now - queue.by_group.keys())
     by_group = {group: entry for group, entry in queue.by_group.items() if group in now} | late
-    return PendingQueue(queue.backend, queue.lengths, tuple(by_group.values()), by_group, queue.owners)
+    return PendingQueue(
+        queue.backend, queue.lengths, tuple(by_group.values()), by_group, queue.owners, queue.fair_shares
+    )
 
 
 def recent_arrivals(backend: Backend, queue: PendingQueue, groups: Collection[UUID]) -> dict[UUID, PendingGang]:
@@ -188,19 +216,53 @@ def _read_open_groups(backend: Backend, groups: Collection[UUID] | None = None) 
 
 
 def _engine_entries(
-    backend: Backend, live: LiveFacts, rows: Mapping[UUID, _OpenGroup]
+    backend: Backend, live: LiveFacts, rows: Mapping[UUID, _OpenGroup], world: World
 ) -> Iterable[tuple[UUID, PendingGang]]:
     """The gangs that wait for GPUs, in the order of the next pass."""
-    with garbage_collector.paused():
-        world = World(live.facts)
-        where, reasons = queue_positions(world), waiting_reasons(world)
+    where, reasons = queue_positions(world), waiting_reasons(world)
+    promises = _promises(live, world, rows)
     for name, reason in reasons.items():
         row = rows.get(live.gangs[name].group)
         if row is not None:
             visible_reason = reason
             if backend.kind == Backend.Kind.KUBERNETES:
                 visible_reason = reason_from_cluster(row.waiting_reason, _cluster_reason(reason))
-            yield row.group, _entry(backend, row, where[name].overall, visible_reason)
+            entry = _entry(backend, row, where[name].overall, visible_reason)
+            yield row.group, replace(entry, promise=promises.get(name)) if name in promises else entry
+
+
+def _promises(live: LiveFacts, world: World, rows: Mapping[UUID, _OpenGroup]) -> dict[str, StartPromise]:
+    """The start reservations, by the name of the gang. One query if there are any."""
+    policy = world.policy
+    held = () if policy is None else tuple(policy.reservations())
+    held = tuple(each for each in held if live.gangs[each.gang].group in rows)
+    if policy is None or not held:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(_PASSED_BY, [[live.gangs[each.gang].group for each in held]])
+        passed = dict(cursor.fetchall())
+    found = {}
+    for each in held:
+        latest = policy.latest_start(each.gang)
+        time = None if latest is None or latest.time is None else datetime.fromtimestamp(float(latest.time), tz=UTC)
+        found[each.gang] = StartPromise(
+            datetime.fromtimestamp(float(each.since), tz=UTC),
+            time,
+            latest is not None and latest.is_certain,
+            None if each.nodes is None else {node: int(have.get(GPU, 0)) for node, have in each.nodes.items()},
+            passed.get(live.gangs[each.gang].group, 0),
+        )
+    return found
+
+
+_PASSED_BY = """
+    SELECT gang.uuid, count(*) FROM scheduling_group gang
+    JOIN scheduling_workflow work ON work.uuid = gang.workflow_id
+    JOIN scheduling_workflow later ON later.pool_id = work.pool_id AND later.submit_time > work.submit_time
+    JOIN scheduling_group other ON other.workflow_id = later.uuid AND other.gpus <= gang.gpus
+        AND other.start_time >= gang.ready_at
+    WHERE gang.uuid = ANY(%s) GROUP BY gang.uuid
+"""
 
 
 def _blocked_entries(backend: Backend, rows: Iterable[_OpenGroup]) -> Iterable[tuple[UUID, PendingGang]]:
@@ -237,6 +299,7 @@ def _cluster_reason(reason: Reason) -> Reason:
 def _entry(backend: Backend, row: _OpenGroup, position: int, reason: Reason) -> PendingGang:
     return PendingGang(
         ownership=row.ownership,
+        group_id=row.group,
         group=row.name,
         pool=row.pool,
         queue=_queue_name(backend, row.pool),
@@ -280,6 +343,7 @@ _FINGERPRINT_SQL = f"""
         UNION ALL SELECT 'c' || ctid || xmin FROM pools_cohort WHERE EXISTS (SELECT FROM lent)
         UNION ALL SELECT 'q' || ctid || xmin FROM pools_gpuquota WHERE namespace IN (SELECT namespace FROM bound)
         UNION ALL SELECT 'h' || ctid || xmin FROM pools_gpuusage WHERE namespace IN (SELECT namespace FROM bound)
+        UNION ALL SELECT 'r' || ctid || xmin FROM scheduling_startreservation WHERE backend_id = %(backend)s
         UNION ALL SELECT 'g' || ctid || xmin FROM gang
         UNION ALL SELECT 't' || task.ctid || task.xmin FROM scheduling_task task
             WHERE task.group_id IN (SELECT uuid FROM gang)

@@ -34,7 +34,7 @@ MIN_WAIT_SAMPLES = 20
 MAX_POOLS_COMPARED = 50
 MAX_SHOWN = 20
 MAX_NAMED = 3
-_PERIODS = {
+PERIOD_SECONDS = {
     IntervalSchedule.DAYS: timedelta(days=1),
     IntervalSchedule.HOURS: timedelta(hours=1),
     IntervalSchedule.MINUTES: timedelta(minutes=1),
@@ -165,7 +165,7 @@ def late_jobs(actor: Actor, now: datetime) -> Iterator[Problem]:
         return
     rows = PeriodicTask.objects.filter(enabled=True, interval__isnull=False).select_related("interval")
     for row in rows.order_by("name"):
-        every = _PERIODS[row.interval.period] * row.interval.every
+        every = PERIOD_SECONDS[row.interval.period] * row.interval.every
         if row.last_run_at is not None and now - row.last_run_at > LATE_FACTOR * every + LATE_GRACE:
             message = (
                 f"Background job “{row.name}” is late: it should run every {row.interval.every} {row.interval.period}."
@@ -189,14 +189,20 @@ USUAL_WAIT_WINDOW = timedelta(days=30)
 MIN_LONG_WAIT = timedelta(minutes=1)
 
 
+def read_usual_waits(pool_ids: Sequence[int], now: datetime) -> dict[int, float]:
+    """Seconds within which nine of ten workflows of each of these top-level pools started; a pool with few of them is
+    missing. One query, however long their history is."""
+    with connection.cursor() as cursor:
+        cursor.execute(_USUAL_WAITS, [list(pool_ids), now - USUAL_WAIT_WINDOW])
+        return dict(cursor.fetchall())
+
+
 def long_waits(waiting: Sequence[WaitingPool], now: datetime) -> Iterator[Problem]:
     """Pools in which a gang waits longer than nine of ten waited. One query, none if nothing waits."""
     oldest = sorted(waiting, key=lambda each: each.since)[:MAX_POOLS_COMPARED]
     if not oldest:
         return
-    with connection.cursor() as cursor:
-        cursor.execute(_USUAL_WAITS, [[each.pool_id for each in oldest], now - USUAL_WAIT_WINDOW])
-        usual = dict(cursor.fetchall())
+    usual = read_usual_waits([each.pool_id for each in oldest], now)
     for each in oldest:
         waited, p90 = now - each.since, usual.get(each.pool_id)
         if p90 is None or waited < MIN_LONG_WAIT or waited.total_seconds() <= p90:

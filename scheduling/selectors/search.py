@@ -1,4 +1,5 @@
-"""Search by the beginning of a name: pools, subpools, workflows, users, nodes, GPU quota namespaces."""
+"""Search by the beginning of a name: pools, subpools, workflows, users, nodes, GPU quota
+namespaces, and the person's own saved views."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from django.db.models.functions import Collate
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import GpuQuota, Node, Pool, User
 from pools.permissions import namespaces_for
+from pools.selectors.saved_views import list_views
 from scheduling.models import Workflow
 
 MAX_SEARCH_TEXT = 100
@@ -26,17 +28,19 @@ class SearchKind(StrEnum):
     USER = "user"
     NODE = "node"
     NAMESPACE = "namespace"
+    VIEW = "view"
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """One object. `detail` tells objects with similar names apart; `place` is the pool of a subpool or the backend of a
-    node."""
+    """One object. `detail` tells objects with similar names apart; `place` is the pool of a subpool, the backend of a
+    node or the list of a saved view, and `filters` the query of a saved view."""
 
     kind: SearchKind
     name: str
     detail: str
     place: str = ""
+    filters: str = ""
 
 
 def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
@@ -54,6 +58,7 @@ def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
             _find_users(actor, text, limit),
             _find_nodes(actor, text.lower(), limit),
             _find_namespaces(actor, text.lower(), limit),
+            _find_views(actor, text.lower(), limit),
         )
         for hit in found
     ]
@@ -100,3 +105,10 @@ def _find_namespaces(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]
         rows = rows.filter(namespace__in=allowed)
     for name in rows.values_list("namespace", flat=True)[:limit]:
         yield SearchHit(SearchKind.NAMESPACE, name, "GPU quota namespace")
+
+
+def _find_views(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]:
+    views = [view for view in list_views(actor) if view.name.lower().startswith(text)]
+    for view in views[:limit]:
+        detail = f"saved view of {view.page.replace('_', ' ')}"
+        yield SearchHit(SearchKind.VIEW, view.name, detail, view.page, view.query)

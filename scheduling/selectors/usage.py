@@ -7,7 +7,7 @@ the same statement. The number of queries does not depend on the window.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -141,22 +141,37 @@ _VISIBLE = """
     AND (NOT %(has_users)s OR person.username = ANY(%(users)s))
 """
 
+# What `_VISIBLE` says of leaves, before they are joined: most readers and most filters want few of them.
+_FEW_LEAVES = """
+    (%(sees_all)s OR user_id = %(me)s OR leaf_id IN (
+        SELECT leaf.id FROM pools_pool leaf JOIN pools_pool root ON root.id = COALESCE(leaf.parent_id, leaf.id)
+        WHERE root.name = ANY(%(visible)s)))
+    AND (NOT %(has_pools)s OR leaf_id IN (SELECT id FROM pools_pool WHERE name = ANY(%(pools)s)))
+"""
+
 
 def read_usage(actor: Actor, question: UsageQuestion) -> UsageAnswer:
     """The record as this reader may see it: pools on which the reader has a role, and always the own work."""
-    slots = _read_slots(question.since, question.until)
-    values = _values(actor, question, slots)
-    if question.by is UsageKey.WORKFLOW:
-        rows = _read_by_workflow(question, slots, values)
-    else:
-        rows = _read_sums(question, slots, values)
-    sees_capacity = actor.can_read_all and not question.pools and not question.users
-    totals = _add_up(question.since, rows.values())
-    if sees_capacity:
-        _add_capacity(question, slots, values, rows, totals)
-    _add_waits(question, values, rows, totals)
-    found = sorted(rows.values(), key=lambda row: (row.start, row.key is None, row.key or ""))
-    return UsageAnswer(question, found[:MAX_ROWS], totals, len(found) > MAX_ROWS)
+    return read_usages(actor, [question])[0]
+
+
+def read_usages(actor: Actor, questions: Sequence[UsageQuestion]) -> list[UsageAnswer]:
+    """Answers to questions that differ only in `by` and `bucket`. Their sums are computed once, in one statement."""
+    first = questions[0]
+    slots = _read_slots(first.since, first.until)
+    values = _values(actor, first, slots)
+    sees_capacity = actor.can_read_all and not first.pools and not first.users
+    found = _read_sums(questions, slots, values, sees_capacity=sees_capacity)
+    answers = []
+    for question, (sums, capacities) in zip(questions, found, strict=True):
+        rows = _read_by_workflow(question, slots, values) if question.by is UsageKey.WORKFLOW else sums
+        totals = _add_up(question.since, rows.values())
+        if sees_capacity:
+            _add_capacity(question, capacities, rows, totals)
+        _add_waits(question, values, rows, totals)
+        ordered = sorted(rows.values(), key=lambda row: (row.start, row.key is None, row.key or ""))
+        answers.append(UsageAnswer(question, ordered[:MAX_ROWS], totals, len(ordered) > MAX_ROWS))
+    return answers
 
 
 def _read_slots(since: datetime, until: datetime) -> _Slots:
@@ -166,9 +181,10 @@ def _read_slots(since: datetime, until: datetime) -> _Slots:
             " (SELECT min(since) FROM scheduling_nodespan)"
         )
         closed, first = cursor.fetchone()
-    begin = max(since, first) if first is not None else until
-    if begin >= until:
+    if first is None or first >= until:
         return _Slots(since, since)
+    # The sums of the hour in which the record begins are those of the whole hour: before it there is nothing.
+    begin = max(since, first.replace(minute=0, second=0, microsecond=0))
     hour = begin.replace(minute=0, second=0, microsecond=0)
     stored_from = hour if hour == begin else hour + HOUR
     last = until.replace(minute=0, second=0, microsecond=0)
@@ -197,46 +213,94 @@ def _values(actor: Actor, question: UsageQuestion, slots: _Slots) -> dict[str, A
         "has_pools": bool(question.pools),
         "users": list(question.users),
         "has_users": bool(question.users),
-        "bucket": str(question.bucket),
         "since": question.since,
         "until": question.until,
     }
 
 
 def _entries(slots: _Slots) -> str:
-    """SQL of the sums of work and of quotas, as the CTE `entry`."""
+    """SQL of the sums of work and of quotas, as the CTE `entry`, and of backends, as the CTE `capacity`."""
+    columns = ", ".join(BACKEND_COLUMNS)
     stored = f"""
         SELECT {_WORK} FROM scheduling_workusagehour WHERE {_STORED}
         UNION ALL SELECT {_LEAF} FROM scheduling_leafusagehour WHERE {_STORED}
     """
+    stored_capacity = f"SELECT hour, backend_id, {columns} FROM scheduling_backendusagehour WHERE {_STORED}"
     if not slots.computed:
-        return f"WITH entry AS ({stored})"
+        return f"WITH entry AS ({stored}), capacity AS ({stored_capacity})"
     computed = f"SELECT {_WORK} FROM new_work UNION ALL SELECT {_LEAF} FROM new_leaf"
-    return f"WITH {COMPUTE}, entry AS ({stored} UNION ALL {computed})"
+    return f"""
+        WITH {COMPUTE}, entry AS ({stored} UNION ALL {computed}),
+        capacity AS ({stored_capacity} UNION ALL SELECT hour, backend_id, {columns} FROM new_backend)
+    """
+
+
+_Rows = dict[tuple[datetime, str | None], UsageRow]
+_Sums = dict[str, int]
 
 
 def _read_sums(
-    question: UsageQuestion, slots: _Slots, values: dict[str, Any]
-) -> dict[tuple[datetime, str | None], UsageRow]:
-    columns = ", ".join(f"sum({column})::bigint" for column in SUM_COLUMNS)
-    only_work = "AND entry.user_id IS NOT NULL" if question.by in _OF_WORK_ONLY or question.users else ""
-    rows = {}
+    questions: Sequence[UsageQuestion], slots: _Slots, values: dict[str, Any], *, sees_capacity: bool
+) -> list[tuple[_Rows, dict[tuple[datetime, str | None], _Sums]]]:
+    """For each question its rows of work and quotas (none by workflow), and the capacities by start and backend."""
+    kinds = [(at, question) for at, question in enumerate(questions) if question.by is not UsageKey.WORKFLOW]
+    keys = "".join(f", {_KEYS[question.by]} AS key_{at}" for at, question in kinds)
+    summed = ", ".join(f"sum({column})::bigint" for column in SUM_COLUMNS)
+    capacities = ", ".join(f"sum(capacity.{column})::bigint" for column in BACKEND_COLUMNS)
+    source = f"(SELECT * FROM entry WHERE {_FEW_LEAVES})"
+    if values["sees_all"] and all(question.bucket is not Bucket.HOUR for question in questions):
+        # Fewer rows to join. What other readers see of their own work depends on the hour.
+        totals = ", ".join(f"sum({column})::bigint AS {column}" for column in SUM_COLUMNS)
+        source = f"""(
+            SELECT date_trunc('day', hour, 'UTC') AS hour, backend_id, leaf_id, user_id, priority, {totals}
+            FROM entry WHERE {_FEW_LEAVES} GROUP BY 1, 2, 3, 4, 5
+        )"""
+    nothing = ", ".join("NULL::bigint" for _ in SUM_COLUMNS[len(BACKEND_COLUMNS) :])
+    parts = [
+        f"""
+        SELECT {at}, false, date_trunc('{question.bucket}', hour, 'UTC'), key_{at}, {summed} FROM visible
+        {"WHERE user_id IS NOT NULL" if _is_of_work_only(question) else ""} GROUP BY 3, 4
+        """
+        for at, question in kinds
+    ]
+    if sees_capacity:
+        parts += [
+            f"""
+            SELECT {at}, true, date_trunc('{question.bucket}', capacity.hour, 'UTC'), backend.name, {capacities},
+                {nothing}
+            FROM capacity LEFT JOIN pools_backend backend ON backend.id = capacity.backend_id GROUP BY 3, 4
+            """
+            for at, question in enumerate(questions)
+        ]
+    found: list[tuple[_Rows, dict[tuple[datetime, str | None], _Sums]]] = [({}, {}) for _ in questions]
+    if not parts:
+        return found
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
-            {_entries(slots)}
-            SELECT date_trunc(%(bucket)s, entry.hour, 'UTC'), {_KEYS[question.by]}, {columns}
-            FROM entry {_JOINS} WHERE {_VISIBLE} {only_work} GROUP BY 1, 2
+            {_entries(slots)}, visible AS (
+                SELECT entry.hour, entry.user_id, {", ".join(f"entry.{column}" for column in SUM_COLUMNS)}{keys}
+                FROM {source} entry {_JOINS} WHERE {_VISIBLE}
+            )
+            {" UNION ALL ".join(parts)}
             """,
             values,
         )
-        for start, key, *sums in cursor:
-            found = dict(zip(SUM_COLUMNS, sums, strict=True))
-            filled = {column: value or 0 for column, value in found.items() if column in WORK_COLUMNS}
-            if not only_work:
-                filled |= {column: found[column] or 0 for column in ("quota", "idle", "lent")}
-            rows[start, key] = _row(start, key, filled)
-    return rows
+        for at, is_capacity, start, key, *sums in cursor:
+            rows, capacity = found[at]
+            if is_capacity:
+                capacity[start, key] = dict(zip(BACKEND_COLUMNS, sums, strict=False))
+                continue
+            of_work_only = _is_of_work_only(questions[at])
+            counted = WORK_COLUMNS if of_work_only else SUM_COLUMNS
+            named = dict(zip(SUM_COLUMNS, sums, strict=True))
+            rows[start, key] = _row(start, key, {column: named[column] or 0 for column in counted})
+    return found
+
+
+def _is_of_work_only(question: UsageQuestion) -> bool:
+    """Whether its rows have no quota, because they are about people."""
+    return question.by in _OF_WORK_ONLY or bool(question.users)
 
 
 def _row(start: datetime, key: str | None, sums: dict[str, int]) -> UsageRow:
@@ -254,38 +318,16 @@ def _add_up(start: datetime, rows: Iterable[UsageRow]) -> UsageRow:
 
 
 def _add_capacity(
-    question: UsageQuestion,
-    slots: _Slots,
-    values: dict[str, Any],
-    rows: dict[tuple[datetime, str | None], UsageRow],
-    totals: UsageRow,
+    question: UsageQuestion, capacities: dict[tuple[datetime, str | None], _Sums], rows: _Rows, totals: UsageRow
 ) -> None:
     """The capacity of backends, what was offline and what nobody used: in rows by backend, and in the totals."""
-    columns = ", ".join(BACKEND_COLUMNS)
-    stored = f"SELECT hour, backend_id, {columns} FROM scheduling_backendusagehour WHERE {_STORED}"
-    source = (
-        f"WITH {COMPUTE}, entry AS ({stored} UNION ALL SELECT hour, backend_id, {columns} FROM new_backend)"
-        if slots.computed
-        else f"WITH entry AS ({stored})"
-    )
     totals.sums |= dict.fromkeys(BACKEND_COLUMNS, 0)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"""
-            {source}
-            SELECT date_trunc(%(bucket)s, entry.hour, 'UTC'), backend.name,
-                {", ".join(f"sum(entry.{column})::bigint" for column in BACKEND_COLUMNS)}
-            FROM entry LEFT JOIN pools_backend backend ON backend.id = entry.backend_id GROUP BY 1, 2
-            """,
-            values,
-        )
-        for start, name, *sums in cursor:
-            found = dict(zip(BACKEND_COLUMNS, sums, strict=True))
-            for column, value in found.items():
-                totals.sums[column] = (totals.sums[column] or 0) + value
-            if question.by is UsageKey.BACKEND:
-                zero = dict.fromkeys(SUM_COLUMNS, 0)
-                rows.setdefault((start, name), _row(start, name, zero)).sums.update(found)
+    for (start, name), found in capacities.items():
+        for column, value in found.items():
+            totals.sums[column] = (totals.sums[column] or 0) + value
+        if question.by is UsageKey.BACKEND:
+            zero = dict.fromkeys(SUM_COLUMNS, 0)
+            rows.setdefault((start, name), _row(start, name, zero)).sums.update(found)
 
 
 _WAIT_KEYS = _KEYS | {UsageKey.WORKFLOW: "entry.name"}
@@ -308,7 +350,8 @@ def _add_waits(
                 JOIN pools_pool root ON root.id = work.root_pool_id
                 WHERE wait.started AND wait.until >= %(since)s AND wait.until < %(until)s
             ), visible AS (
-                SELECT date_trunc(%(bucket)s, entry.hour, 'UTC') AS start, {_WAIT_KEYS[question.by]} AS key, seconds
+                SELECT date_trunc('{question.bucket}', entry.hour, 'UTC') AS start,
+                    {_WAIT_KEYS[question.by]} AS key, seconds
                 FROM entry {_JOINS} WHERE {_VISIBLE}
             )
             SELECT grouping(start), start, key, percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY seconds)
@@ -371,7 +414,7 @@ def _read_by_workflow(
                 JOIN pools_pool root ON root.id = work.root_pool_id
                 GROUP BY slot, work.uuid, root.backend_id
             )
-            SELECT entry.*, date_trunc(%(bucket)s, entry.hour, 'UTC'), {_VISIBLE}
+            SELECT entry.*, date_trunc('{question.bucket}', entry.hour, 'UTC'), {_VISIBLE}
             FROM entry {_JOINS} ORDER BY entry.hour, entry.name
             """,
             values | whole,
@@ -417,28 +460,6 @@ def _share_out(
 def _part(total: int, upto: int, weight: int, whole: int) -> int:
     """The part of a total for a weight after `upto`; the parts of all weights add up to the total."""
     return total * (upto + weight) // whole - total * upto // whole if whole else 0
-
-
-USUAL_WINDOW = timedelta(days=30)
-MIN_USUAL_STARTS = 20
-"""With fewer starts, no wait is usual."""
-
-
-def usual_waits(root_ids: Collection[int], now: datetime) -> dict[int, float]:
-    """The 90th percentile, in seconds, of the waits of each top-level pool (by id) that ended with a start in the last
-    30 days; pools with few starts are left out. One query."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT work.root_pool_id,
-                percentile_cont(0.9) WITHIN GROUP (ORDER BY extract(epoch FROM wait.until - wait.since)::float)
-            FROM scheduling_waitspan wait JOIN scheduling_workflow work ON work.uuid = wait.workflow_id
-            WHERE wait.started AND wait.until > %s AND work.root_pool_id = ANY(%s)
-            GROUP BY work.root_pool_id HAVING count(*) >= %s
-            """,
-            [now - USUAL_WINDOW, list(root_ids), MIN_USUAL_STARTS],
-        )
-        return dict(cursor.fetchall())
 
 
 def read_closed_until() -> datetime | None:

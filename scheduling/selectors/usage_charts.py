@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pools.domain.roles import Actor
 from pools.representations.charts import Chart, ChartSeries, Tone
 from scheduling.domain.usage import WaitCause
-from scheduling.selectors.usage import Bucket, UsageAnswer, UsageKey, UsageQuestion, read_usage
+from scheduling.selectors.usage import Bucket, UsageAnswer, UsageKey, UsageQuestion
 
 HOURS_UP_TO = timedelta(days=8)
 """A longer window is drawn in days."""
@@ -67,10 +66,9 @@ def question_of_period(
     return UsageQuestion(since, now, by, Bucket.DAY, pools, users)
 
 
-def read_usage_charts(actor: Actor, question: UsageQuestion, *, prefix: str = "use") -> tuple[UsageAnswer, list[Chart]]:
-    """The record of a window and its charts; `prefix` makes their keys unique on the page."""
-    answer = read_usage(actor, question)
-    return answer, [_state_chart(answer, f"{prefix}-states"), _waiting_chart(answer, f"{prefix}-waiting")]
+def usage_charts(answer: UsageAnswer, *, prefix: str = "use") -> list[Chart]:
+    """The charts of a window; `prefix` makes their keys unique on the page."""
+    return [_state_chart(answer, f"{prefix}-states"), _waiting_chart(answer, f"{prefix}-waiting")]
 
 
 def _state_chart(answer: UsageAnswer, key: str) -> Chart:

@@ -16,6 +16,9 @@ Within a backend, at each moment, with the capacity C (at least what is held):
 * borrowed = over quota, as far as it exceeds the online capacity that no quota claims
 * idle quota = min(free, unused - borrowed); unallocated = free - idle quota
 
+Most leaves of a large installation are quiet in a slot: they hold no work, and their quota does not change. Their sums
+are products, and need no walk through their moments.
+
 Within one slot, borrowed GPU-time is lent by the leaves in proportion to their unused quota, and belongs to work over
 quota in proportion. Remainders of the division are spread by running totals, so every sum is exact.
 """
@@ -90,17 +93,31 @@ held AS MATERIALIZED (
     JOIN slot ON slot.a < attempt.b AND attempt.a < slot.b
     LEFT JOIN span ON span.pool_id = work.root_pool_id AND span.a <= attempt.a AND attempt.a < span.b
 ),
-leaf_piece AS (
-    SELECT slot.slot, backend_id AS backend, pool_id AS leaf, quota AS q, is_unlimited::int AS u, 0 AS d, 0 AS g,
-        0 AS w, GREATEST(span.a, slot.a) AS a, LEAST(span.b, slot.b) AS b
+leaf_part AS MATERIALIZED (
+    SELECT slot.slot, backend_id AS backend, pool_id AS leaf, quota AS q, is_unlimited::int AS u, 0 AS d,
+        GREATEST(span.a, slot.a) AS a, LEAST(span.b, slot.b) AS b
     FROM span JOIN slot ON slot.a < span.b AND span.a < slot.b WHERE parent_id IS NULL
     UNION ALL
-    SELECT slot.slot, backend_id, pool_id, quota, 0, is_draining::int, 0, 0, GREATEST(part.a, slot.a),
-        LEAST(part.b, slot.b)
+    SELECT slot.slot, backend_id, pool_id, quota, 0, is_draining::int, GREATEST(part.a, slot.a), LEAST(part.b, slot.b)
     FROM subpool_span part JOIN slot ON slot.a < part.b AND part.a < slot.b
     UNION ALL
-    SELECT slot.slot, backend_id, parent_id, -quota, 0, 0, 0, 0, GREATEST(part.a, slot.a), LEAST(part.b, slot.b)
+    SELECT slot.slot, backend_id, parent_id, -quota, 0, 0, GREATEST(part.a, slot.a), LEAST(part.b, slot.b)
     FROM subpool_span part JOIN slot ON slot.a < part.b AND part.a < slot.b WHERE quota > 0
+),
+quiet_leaf AS MATERIALIZED (
+    SELECT slot, backend, leaf, GREATEST(sum(q)::bigint, 0) AS q, min(a) AS a, min(b) AS b
+    FROM leaf_part part
+    WHERE NOT EXISTS (
+        SELECT FROM held WHERE (held.slot, held.backend, held.leaf) = (part.slot, part.backend, part.leaf)
+    )
+    GROUP BY slot, backend, leaf HAVING min(a) = max(a) AND min(b) = max(b)
+),
+leaf_piece AS (
+    SELECT slot, backend, leaf, q, u, d, 0 AS g, 0 AS w, a, b FROM leaf_part part
+    WHERE NOT EXISTS (
+        SELECT FROM quiet_leaf AS quiet
+        WHERE (quiet.slot, quiet.backend, quiet.leaf) = (part.slot, part.backend, part.leaf)
+    )
     UNION ALL
     SELECT slot, backend, leaf, 0, 0, 0, CASE WHEN priority = 'LOW' THEN 0 ELSE gpus END,
         CASE WHEN priority = 'LOW' THEN gpus ELSE 0 END, a, b
@@ -135,6 +152,8 @@ leaf_total AS MATERIALIZED (
         sum(guaranteed * ms) AS guaranteed, sum(inside * ms) AS inside, sum(over * ms) AS over,
         sum(unused * ms) AS unused
     FROM leaf_state GROUP BY slot, backend, leaf
+    UNION ALL
+    SELECT slot, backend, leaf, q * (b - a), 0, 0, 0, 0, 0, q * (b - a) FROM quiet_leaf
 ),
 node_range AS (
     SELECT node_id, backend_id, gpus, GREATEST(a, (SELECT min(a) FROM slot)) AS a,
@@ -173,6 +192,10 @@ backend_event AS (
         SELECT slot, backend, at, 0, 0, g + w - lag(g + w, 1, 0) OVER leaf_time, over - lag(over, 1, 0) OVER leaf_time,
             unused - lag(unused, 1, 0) OVER leaf_time
         FROM leaf_state WINDOW leaf_time AS (PARTITION BY slot, backend, leaf ORDER BY at)
+        UNION ALL
+        SELECT slot, backend, a, 0, 0, 0, 0, q FROM quiet_leaf WHERE b > a
+        UNION ALL
+        SELECT slot, backend, b, 0, 0, 0, 0, -q FROM quiet_leaf WHERE b > a
     ) change
     GROUP BY slot, backend, at
 ),
@@ -189,17 +212,24 @@ backend_borrowed AS (
 backend_state AS (SELECT *, LEAST(c - held - away, unused - borrowed) AS idle FROM backend_borrowed),
 backend_total AS MATERIALIZED (
     SELECT slot, backend, sum(c * ms) AS capacity, sum(away * ms) AS offline, sum(borrowed * ms) AS borrowed,
-        sum(idle * ms) AS idle, sum((c - held - away - idle) * ms) AS unallocated
+        sum(idle * ms) AS idle, sum((c - held - away - idle) * ms) AS unallocated, sum(unused * ms) AS unused
     FROM backend_state GROUP BY slot, backend
 ),
 leaf_lent AS (
-    SELECT leaf.*, total.idle AS idle_total,
+    SELECT leaf.*, total.idle AS idle_total, total.idle + total.borrowed = total.unused AS is_all_idle,
         {_share("total.borrowed", "leaf.unused", "leaf.slot, leaf.backend", "leaf.leaf")} AS lent,
         {_share("total.borrowed", "leaf.over", "leaf.slot, leaf.backend", "leaf.leaf")} AS borrowed
-    FROM leaf_total leaf JOIN backend_total total USING (slot, backend)
+    FROM leaf_total leaf JOIN backend_total total USING (slot, backend) WHERE total.borrowed > 0
+    UNION ALL
+    SELECT leaf.*, total.idle, total.idle = total.unused, 0, 0
+    FROM leaf_total leaf JOIN backend_total total USING (slot, backend) WHERE total.borrowed = 0
 ),
 leaf_hour AS MATERIALIZED (
     SELECT *, {_share("idle_total", "(unused - lent)", "slot, backend", "leaf")} AS idle FROM leaf_lent
+    WHERE idle_total > 0 AND NOT is_all_idle
+    UNION ALL
+    SELECT *, CASE WHEN is_all_idle THEN (unused - lent)::bigint ELSE 0 END FROM leaf_lent
+    WHERE idle_total = 0 OR is_all_idle
 ),
 holder AS (
     SELECT slot, backend, leaf, holder, priority, priority = 'LOW' AS is_low, sum(gpus * (b - a)) AS used

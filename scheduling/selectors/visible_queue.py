@@ -9,18 +9,29 @@ and named (`Workflow.visible_to`, D10); messages only count the other work.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from uuid import UUID
 
 from pools.domain.amounts import Amount, as_json, is_gpu
+from pools.domain.names import with_pool_names
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend
 from scheduling.apps import scheduling_app
 from scheduling.domain.engine.explain import Reason
-from scheduling.models import Group, Workflow
-from scheduling.selectors.pending_queue import WAITING_STATUSES, GangOwner, PendingGang, PendingQueue, recent_arrivals
+from scheduling.models import Group, StartForecast, Workflow
+from scheduling.selectors.pending_queue import (
+    WAITING_STATUSES,
+    GangOwner,
+    PendingGang,
+    PendingQueue,
+    StartPromise,
+    recent_arrivals,
+)
+
+MAX_HOLDERS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +49,43 @@ class WaitingReason:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingReservation:
+    """A start reservation (:class:`~scheduling.selectors.pending_queue.StartPromise`) with a message about it."""
+
+    since: datetime
+    latest_start: datetime | None
+    is_certain: bool
+    nodes: Mapping[str, int] | None
+    passed_by: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GangStart:
+    """When a gang is forecast to start: times by which it starts with that probability, from so many sampled futures.
+    None where too few of them start it; `never` is a sentence where none does."""
+
+    p10: datetime | None
+    p50: datetime | None
+    p90: datetime | None
+    samples: int
+    made_at: datetime
+    never: str | None
+
+    @property
+    def is_now(self) -> bool:
+        """Whether it can start in the next pass, as things stand."""
+        return self.p90 is not None and self.p90 == self.made_at
+
+
+@dataclass(frozen=True, slots=True)
 class WaitingGang:
     """A gang that waits. `queue` is its logical queue (D2), `pool` the canonical name of its leaf's row; `gpus` is the
-    minimum that it starts with. `position` counts all gangs that wait on its backend, `position_in_queue` those of its
-    queue, both from 1; `ahead` is the number of gangs before it on the backend. `unblock` are messages, one for each
-    obstacle."""
+    minimum that it starts with. `position_in_queue` counts the gangs that wait in its queue from 1, `position` all
+    gangs of its backend: the order of the next pass as things stand; `ahead` is the number of gangs before it there.
+    `unblock` are messages, one for each obstacle; with `unblock_needs_all`, all of them are needed together, otherwise
+    one is enough. `holders` are the workflows that the messages name or count, as far as the reader may see them, the
+    first MAX_HOLDERS; `nodes` are the nodes that the messages name. `start` is None until a forecast was made."""
 
     workflow: str
     group: str
@@ -58,6 +101,11 @@ class WaitingGang:
     ahead: int
     reason: WaitingReason
     unblock: tuple[str, ...]
+    holders: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    unblock_needs_all: bool = True
+    reservation: WaitingReservation | None = None
+    start: GangStart | None = None
 
 
 def list_waiting_gangs(
@@ -73,17 +121,28 @@ def list_waiting_gangs(
     order of its next pass. `pools` are canonical names of leaves (a shared leaf has the
     name of its pool; :func:`scheduling.selectors.leaf_names.leaf_names_of` resolves names that users write),
     `workflows` are ids; an empty filter means all."""
-    found: list[WaitingGang] = []
+    found: list[tuple[UUID, WaitingGang]] = []
     passed = 0
     for backend in Backend.objects.order_by("name"):
-        reader = _QueueReader(actor, scheduling_app().pending_queues.get_exact(backend))
+        reader = _QueueReader(actor, scheduling_app().pending_queues.get_exact(backend), backend.namespace)
         for entry in reader.select(pools, users, workflows):
             passed += 1
             if passed > offset + limit:
-                return found, True
+                return _with_starts(found), True
             if passed > offset:
-                found.append(reader.render(entry))
-    return found, False
+                found.append((entry.group_id, reader.render(entry)))
+    return _with_starts(found), False
+
+
+def _with_starts(found: Sequence[tuple[UUID, WaitingGang]]) -> list[WaitingGang]:
+    """The gangs with the forecasts of their starts: one query, none without gangs."""
+    if not found:
+        return []
+    starts = {
+        row.pk: GangStart(row.p10, row.p50, row.p90, row.samples, row.made_at, row.never or None)
+        for row in StartForecast.objects.filter(pk__in=[group for group, _ in found])
+    }
+    return [replace(gang, start=starts.get(group)) for group, gang in found]
 
 
 def waiting_gangs_of(actor: Actor, workflow: Workflow) -> dict[str, WaitingGang]:
@@ -98,13 +157,15 @@ def waiting_gangs_of(actor: Actor, workflow: Workflow) -> dict[str, WaitingGang]
     found = {group: queue.by_group[group] for group in requested & queue.by_group.keys()}
     if queue.is_large:
         found |= recent_arrivals(backend, queue, requested - found.keys())
-    reader = _QueueReader(actor, queue)
-    return {group.name: reader.render(found[group.pk]) for group in groups if group.pk in found}
+    reader = _QueueReader(actor, queue, backend.namespace)
+    gangs = [(group.pk, reader.render(found[group.pk])) for group in groups if group.pk in found]
+    return {gang.group: gang for gang in _with_starts(gangs)}
 
 
 def waiting_gangs_of_many(actor: Actor, workflows: Iterable[Workflow]) -> dict[str, WaitingGang]:
     """By workflow, its first gang that waits. The caller has loaded the pools with their backends and checked that
-    `actor` may see the workflows. Two queries, and for each backend with such gangs those of its queue."""
+    `actor` may see the workflows. Two queries, a third for the starts of such gangs, and for each backend with them
+    those of its queue."""
     by_id = {workflow.pk: workflow for workflow in workflows}
     groups = Group.objects.filter(workflow__in=by_id, status__in=WAITING_STATUSES).order_by("position")
     by_backend: dict[int, list[tuple[str, UUID]]] = {}
@@ -112,27 +173,37 @@ def waiting_gangs_of_many(actor: Actor, workflows: Iterable[Workflow]) -> dict[s
         workflow = by_id[workflow_id]
         if (backend_id := workflow.root_pool.backend_id) is not None:
             by_backend.setdefault(backend_id, []).append((workflow.name, group))
-    found: dict[str, WaitingGang] = {}
+    found: dict[str, tuple[UUID, WaitingGang]] = {}
     for backend in Backend.objects.filter(pk__in=by_backend):  # lists load only some columns of backends
         requested = by_backend[backend.pk]
         queue = scheduling_app().pending_queues.get_available(backend, {group for _, group in requested})
         missing = {group for _, group in requested if group not in queue.by_group}
         late = recent_arrivals(backend, queue, missing) if queue.is_large else {}
-        reader = _QueueReader(actor, queue)
+        reader = _QueueReader(actor, queue, backend.namespace)
         for name, group in requested:
             gang = queue.by_group.get(group) or late.get(group)
             if gang is not None and name not in found:
-                found[name] = reader.render(gang)
-    return found
+                found[name] = group, reader.render(gang)
+    return dict(zip(found, _with_starts(list(found.values())), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _ReasonTexts:
+    """A reason as one reader may know it, with the names of pools in place of queues."""
+
+    message: str
+    unblock: tuple[str, ...]
+    holders: tuple[str, ...]
+    nodes: tuple[str, ...]
 
 
 class _QueueReader:
     """A pending queue as one actor may see it."""
 
-    def __init__(self, actor: Actor, queue: PendingQueue) -> None:
-        self._actor, self._queue = actor, queue
+    def __init__(self, actor: Actor, queue: PendingQueue, namespace: str) -> None:
+        self._actor, self._queue, self._namespace = actor, queue, namespace
         self._roots = actor.pools_with(Permission.POOL_READ)
-        self._messages: dict[int, tuple[str, ...]] = {}
+        self._texts: dict[int, _ReasonTexts] = {}
 
     def select(
         self, pools: Collection[str], users: Collection[str], workflows: Collection[str]
@@ -149,6 +220,7 @@ class _QueueReader:
 
     def render(self, gang: PendingGang) -> WaitingGang:
         """A gang with the names that the actor may see."""
+        texts = self._texts_of(gang.reason)
         return WaitingGang(
             workflow=gang.ownership.workflow,
             group=gang.group,
@@ -162,28 +234,69 @@ class _QueueReader:
             position=gang.position,
             position_in_queue=gang.position_in_queue,
             ahead=gang.position - 1,
-            reason=_waiting_reason(gang.reason),
-            unblock=self._unblock(gang.reason),
+            reason=_waiting_reason(gang.reason, texts.message),
+            unblock=texts.unblock,
+            holders=texts.holders,
+            nodes=texts.nodes,
+            unblock_needs_all=gang.reason.needs_all_remedies,
+            reservation=None if gang.promise is None else _reservation(gang, gang.promise),
         )
 
-    def _unblock(self, reason: Reason) -> tuple[str, ...]:
+    def _texts_of(self, reason: Reason) -> _ReasonTexts:
         # Gangs with the same obstacle share their reason, whose lists of names may be long.
-        if id(reason) not in self._messages:
-            self._messages[id(reason)] = tuple(remedy.message(self._visible_name) for remedy in reason.remedies)
-        return self._messages[id(reason)]
+        if id(reason) not in self._texts:
+            held = (self._visible_name(gang) for remedy in reason.remedies for gang in remedy.gangs)
+            holders = islice(dict.fromkeys(name for name in held if name is not None), MAX_HOLDERS)
+            nodes = dict.fromkeys(short.node for blocker in reason.blockers for short in blocker.node_shortages)
+            self._texts[id(reason)] = _ReasonTexts(
+                with_pool_names(reason.message, self._namespace),
+                tuple(
+                    with_pool_names(remedy.message(self._visible_name, self._visible_queue), self._namespace)
+                    for remedy in reason.remedies
+                ),
+                tuple(holders),
+                tuple(nodes),
+            )
+        return self._texts[id(reason)]
 
     def _visible_name(self, gang: str) -> str | None:
         owned = self._queue.owners.get(gang)
         return owned.workflow if owned is not None and self._may_see(owned) else None
 
+    def _visible_queue(self, queue: str) -> str | None:
+        """The name of a pool's queue; a cohort, which everybody may know, is not hidden."""
+        name = with_pool_names(queue, self._namespace)
+        is_pool = name != queue
+        return name if self._actor.can_read_all or not is_pool or name.partition("--")[0] in self._roots else None
+
     def _may_see(self, owned: GangOwner) -> bool:
         return self._actor.can_read_all or owned.root in self._roots or owned.owner_id == self._actor.user_id
 
 
-def _waiting_reason(reason: Reason) -> WaitingReason:
+def _reservation(gang: PendingGang, promise: StartPromise) -> WaitingReservation:
+    """The names of nodes are no secret: their owners are not named."""
+    if promise.latest_start is None:
+        when = "when the work there has ended, whose end is not known"
+    elif promise.is_certain:
+        when = f"at the latest {promise.latest_start:%Y-%m-%d %H:%M} UTC, unless quotas or nodes change"
+    else:
+        when = f"probably by {promise.latest_start:%Y-%m-%d %H:%M} UTC, if work runs as long as expected"
+    where = "quota" if promise.nodes is None else ", ".join(sorted(promise.nodes)[:3]) or "quota"
+    more = "" if promise.nodes is None or len(promise.nodes) <= 3 else f" and {len(promise.nodes) - 3} more nodes"
+    passed = ""
+    if promise.passed_by:
+        gangs = "1 gang" if promise.passed_by == 1 else f"{promise.passed_by} gangs"
+        passed = f"Passed by {gangs} that came later and need no more, since {gang.submit_time:%Y-%m-%d %H:%M} UTC. "
+    message = f"{passed}Reserved ({where}{more}): it starts {when}."
+    return WaitingReservation(
+        promise.since, promise.latest_start, promise.is_certain, promise.nodes, promise.passed_by, message
+    )
+
+
+def _waiting_reason(reason: Reason, message: str) -> WaitingReason:
     return WaitingReason(
         reason.code,
-        reason.message,
+        message,
         reason.queue,
         reason.limit,
         *(_gpu_amount(amounts) for amounts in (reason.requested, reason.free, reason.missing)),

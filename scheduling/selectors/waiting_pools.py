@@ -6,11 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import BigIntegerField, Count, F, Min, OuterRef, Subquery, Sum
+from django.db.models import Count, F, Min, Sum
 from django.db.models.functions import Coalesce
 
 from pools.domain.roles import Actor
-from pools.models import LeafUsage, Pool
+from pools.models import Pool
 from pools.selectors.pool_filters import big_column, zero
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Workflow
@@ -76,14 +76,7 @@ def read_idle_pools(actor: Actor, backends: Collection[str], *, limit: int) -> l
     backend."""
     if not backends:
         return []
-    below = (
-        LeafUsage.objects.filter(pool__parent=OuterRef("pk"))
-        .order_by()
-        .values("pool__parent")
-        .annotate(total=Sum("total_usage"))
-        .values("total")
-    )
-    held = F("usage__total_usage") + Coalesce(Subquery(below, output_field=BigIntegerField()), zero())
+    held = F("usage__total_usage") + Coalesce(Sum("subpools__usage__total_usage"), zero())
     rows = (
         Pool.objects.visible_to(actor)
         .roots()

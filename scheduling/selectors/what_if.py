@@ -33,7 +33,7 @@ def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> dict[str,
     Raises `ScenarioError` for a question that cannot be read, `Forbidden` for an actor without the admin role of a
     pool, `NotFound` for a backend that the actor may not see.
     """
-    backend = _find_backend(actor, question)
+    backend = find_backend(actor, question)
     with one_snapshot():
         live = read_live_facts(backend)
         rows = Pool.objects.roots().filter(pk__in=live.roots.values()).prefetch_related("subpools")
@@ -47,7 +47,7 @@ def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
+def find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
     """The backend that the question names, or the only possible one."""
     administered = Pool.objects.roots().filter(archived=False)
     if not actor.can_read_all:
@@ -64,11 +64,11 @@ def _find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
         if len(found) == 1:
             return found[0]
         choices = ", ".join(backend.name for backend in found) or "none"
-        message = f"Name one backend in 'backend': {choices}."
+        message = f"Name one cluster in 'backend': {choices}."
         raise ScenarioError.of_faults([Violation("backend", "bad_value", message)])
     backend = choice.filter(name=name).first() if isinstance(name, str) else None
     if backend is None:
-        raise NotFound(f"Backend {str(name)[:100]} does not exist, or you administer no pool on it.")
+        raise NotFound(f"Cluster {str(name)[:100]} does not exist, or you administer no pool on it.")
     return backend
 
 

@@ -1,6 +1,7 @@
 """The log of a workflow: lines of text from its times and its audit entries.
 
-A simulated backend runs no processes, and a cluster keeps the output of its containers. So there is no output to show.
+A simulated backend runs no processes, and a cluster keeps the output of its containers
+(:mod:`scheduling.services.kubernetes.pod_output`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ class LogLine:
 
     def __str__(self) -> str:
         return f"{self.time.astimezone(UTC):%Y-%m-%d %H:%M:%S} [{self.subject}] {self.text}"
+
+
+def attempt_label(task: Task) -> str:
+    """The name of an attempt in texts: `train`, and `train#1` for its second attempt."""
+    return f"{task.name}#{task.retry_id}" if task.retry_id else task.name
 
 
 def task_log_lines(workflow: Workflow) -> list[LogLine]:
@@ -59,7 +65,7 @@ def _audit_lines(workflow: Workflow) -> Iterator[LogLine]:
 
 
 def _attempt_lines(task: Task) -> Iterator[LogLine]:
-    name = f"{task.name}#{task.retry_id}" if task.retry_id else task.name
+    name = attempt_label(task)
     if task.start_time:
         yield LogLine(task.start_time, name, f"started on node {task.node_name}", task.name, task.retry_id)
     if task.end_time:

@@ -35,8 +35,8 @@ class WorkflowRow:
 
 
 def read_workflow_rows(actor: Actor, workflows: Sequence[Workflow]) -> list[WorkflowRow]:
-    """The rows of workflows that `actor` may see, whose pools with their backends are loaded. Two queries, and for each
-    backend with work that waits those of its queue."""
+    """The rows of workflows that `actor` may see, whose pools with their backends are loaded. Two queries, a
+    third where work waits, and for each backend with such work those of its queue."""
     sums = Group.objects.filter(workflow__in=workflows).order_by().values_list("workflow").annotate(Sum("gpus"))
     gpus = dict(sums)
     active = [each for each in workflows if WorkflowStatus(each.status).is_active]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
@@ -14,7 +15,6 @@ from scheduling.domain.decision_messages import DecisionFacts, anonymous_decisio
 from scheduling.models import Decision
 from scheduling.models.decision import MIN_RETENTION_DAYS
 
-RETENTION = timedelta(days=30)
 MAX_DECISIONS = 1_000_000
 """The oldest decisions beyond this number are deleted too, except those that are younger than a day."""
 
@@ -60,6 +60,7 @@ def delete_old_decisions() -> int:
     """Delete the decisions that are too old or too many, one batch after the other; returns the number of deleted
     decisions."""
     now = timezone.now()
+    oldest = now - timedelta(days=settings.OSMO.decision_retention_days)
     deleted = 0
     while True:
         with connection.cursor() as cursor:
@@ -73,7 +74,7 @@ def delete_old_decisions() -> int:
                     ORDER BY id LIMIT %s
                 )
                 """,
-                [now - RETENTION, now - timedelta(days=MIN_RETENTION_DAYS, minutes=1), MAX_DECISIONS, BATCH_SIZE],
+                [oldest, now - timedelta(days=MIN_RETENTION_DAYS, minutes=1), MAX_DECISIONS, BATCH_SIZE],
             )
             count: int = cursor.rowcount
         deleted += count

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from typing import Any
+from uuid import UUID
 
 import redis
 from celery import current_app
@@ -16,6 +17,7 @@ from kombu.exceptions import OperationalError
 
 from pools.models import Backend
 from pools.prepared import prepared_cursor
+from scheduling.services.simulated.dirty import Scope
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +26,7 @@ FOLLOW_LEDGER_TASK = "scheduling.follow_ledger"
 QUEUE_SYNC_TASK = "scheduling.sync_queues"
 MANUAL_QUEUE_SYNC_TASK = "scheduling.sync_queues_by_hand"
 CONNECTION_TEST_TASK = "scheduling.test_connection"
+HISTORY_REPLAY_TASK = "scheduling.replay_history"
 _WAKE_CHANNEL = "osmo:moved"  # the channel on which agents of clusters are woken
 _ANSWERS_CHANNEL = "osmo:cluster-answers"  # the channel on which the end of a cluster's outage is told
 _LISTEN_TIMEOUT = 0.5  # seconds; shorter than the time after which a silent connection counts as broken
@@ -31,6 +34,8 @@ _LISTEN_TIMEOUT = 0.5  # seconds; shorter than the time after which a silent con
 # sent again after a moment: the first one may have vanished with its worker or its broker. A second does no harm.
 _REQUEST_LIFETIME = 60  # seconds
 _SEND_INTERVAL = 1  # seconds between two tasks of the same request
+_PERIODIC_KEY = f"{RECONCILE_TASK}-{Scope.TICK}"
+_PERIODIC_LIFETIME = 20  # seconds after which a periodic reconciliation is queued again; its message may be lost
 _BROKER_PAUSE = 5.0  # seconds without requests after a broker did not answer, so that web requests do not wait for it
 
 
@@ -95,6 +100,28 @@ def enqueue_reconcile(backend_id: int) -> None:
     _enqueue(RECONCILE_TASK, backend_id)
 
 
+def enqueue_periodic_reconcile(backend_id: int) -> None:
+    """Queue a reconciliation in the scope of the periodic task, unless such a one waits in the queue: however slow the
+    workers are, the queue does not grow with every tick."""
+    if broker.is_paused:
+        return
+    try:
+        if not broker.client.set(_sent_key(_PERIODIC_KEY, backend_id), 1, nx=True, ex=_PERIODIC_LIFETIME):
+            return
+    except redis.RedisError as error:
+        broker.pause(error)
+        return
+    _send(RECONCILE_TASK, [backend_id, Scope.TICK])
+
+
+def periodic_reconcile_started(backend_id: int) -> None:
+    """A reconciliation in the scope of the periodic task begins: the next tick may queue another one."""
+    try:
+        broker.client.delete(_sent_key(_PERIODIC_KEY, backend_id))
+    except redis.RedisError as error:
+        logger.warning("could not delete the request for backend %s: %s", backend_id, error)
+
+
 def reconcile_started(backend_id: int) -> None:
     """A reconciliation begins: later changes need another request."""
     _forget_request(RECONCILE_TASK, backend_id)
@@ -123,6 +150,11 @@ def enqueue_connection_test(backend_id: int) -> None:
 def connection_test_started(backend_id: int) -> None:
     """A test begins: a later request gets another test."""
     _forget_request(CONNECTION_TEST_TASK, backend_id)
+
+
+def enqueue_history_replay(replay_id: UUID) -> None:
+    """Queue a replay. A second message does no harm, because one process takes it."""
+    _send(HISTORY_REPLAY_TASK, [str(replay_id)])
 
 
 def enqueue_manual_queue_sync(backend_id: int, queues: list[str] | None) -> None:

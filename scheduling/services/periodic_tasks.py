@@ -15,6 +15,7 @@ RECONCILE = "Reconcile simulated backends"
 SYNC_QUEUES = "Sync the queues of clusters"
 DRAIN_MONITOR = "Archive drained subpools"
 END_TEMPORARY_QUOTAS = "End temporary quotas"
+EXPIRE_APPROVALS = "Expire requests for approval"
 FORGET_KEYS = "Forget old idempotency keys"
 FORGET_DECISIONS = "Forget old decisions"
 EXPIRE_RESERVATIONS = "Expire GPU quota reservations"
@@ -24,16 +25,26 @@ FIND_COHORT_CYCLES = "Find cohorts whose parents form a cycle"
 NOTE_WAIT_CAUSES = "Note why work waits"
 CLOSE_USAGE_HOURS = "Close the hours of the record of use"
 FORGET_USAGE = "Forget the old record of use"
+FORGET_AUDIT = "Forget old audit entries"
+FORECAST_STARTS = "Forecast when waiting work starts"
+CHECK_SIGN_ONS = "Ask the identity providers about sign-ons"
+SEND_NOTICES = "Send notices"
+FIND_CONDITIONS = "Find what notices tell"
+FORGET_NOTICES = "Forget old notices"
+RESUME_REPLAYS = "Resume replays of history"
+_RESULT_CLEANUP = "celery.backend_cleanup"  # beat of older versions added it; tasks leave no results
 _MIN_EXPIRY_SECONDS = 10  # seconds; a message must survive the time in which a worker restarts
 
 
 def ensure_periodic_tasks() -> None:
     """Create the rows of our periodic tasks and set their configured intervals. Idempotent."""
     config = WorkflowConfig.objects.filter(pk=1).first() or WorkflowConfig()
+    PeriodicTask.objects.filter(name=_RESULT_CLEANUP).delete()
     _ensure_periodic_task(RECONCILE, tasks.RECONCILE_ALL, timedelta(seconds=settings.OSMO.reconcile_interval))
     _ensure_periodic_task(SYNC_QUEUES, tasks.SYNC_ALL_QUEUES, timedelta(seconds=settings.OSMO.sync_interval))
     _ensure_periodic_task(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=config.subpool_drain_interval_minutes))
     _ensure_periodic_task(END_TEMPORARY_QUOTAS, tasks.END_TEMPORARY_QUOTAS, timedelta(seconds=15))
+    _ensure_periodic_task(EXPIRE_APPROVALS, tasks.EXPIRE_APPROVALS, timedelta(minutes=1))
     _ensure_periodic_task(FORGET_KEYS, tasks.FORGET_KEYS, timedelta(days=1))
     _ensure_periodic_task(FORGET_DECISIONS, tasks.FORGET_DECISIONS, timedelta(hours=6))
     _ensure_periodic_task(EXPIRE_RESERVATIONS, tasks.EXPIRE_RESERVATIONS, timedelta(minutes=1))
@@ -43,6 +54,15 @@ def ensure_periodic_tasks() -> None:
     _ensure_periodic_task(NOTE_WAIT_CAUSES, tasks.NOTE_WAIT_CAUSES, timedelta(minutes=1))
     _ensure_periodic_task(CLOSE_USAGE_HOURS, tasks.CLOSE_USAGE_HOURS, timedelta(minutes=1))
     _ensure_periodic_task(FORGET_USAGE, tasks.FORGET_USAGE, timedelta(days=1))
+    _ensure_periodic_task(FORGET_AUDIT, tasks.FORGET_AUDIT, timedelta(days=1))
+    _ensure_periodic_task(FORECAST_STARTS, tasks.FORECAST_STARTS, timedelta(minutes=1))
+    _ensure_periodic_task(SEND_NOTICES, tasks.SEND_NOTICES, timedelta(seconds=5))
+    _ensure_periodic_task(FIND_CONDITIONS, tasks.FIND_CONDITIONS, timedelta(minutes=1))
+    _ensure_periodic_task(FORGET_NOTICES, tasks.FORGET_NOTICES, timedelta(days=1))
+    _ensure_periodic_task(RESUME_REPLAYS, tasks.RESUME_REPLAYS, timedelta(seconds=30))
+    if settings.OSMO.sign_on_providers:
+        interval = timedelta(seconds=settings.OSMO.sign_on_check_interval / 2)  # a check follows within the interval
+        _ensure_periodic_task(CHECK_SIGN_ONS, tasks.CHECK_SIGN_ONS, interval)
 
 
 def set_drain_interval(minutes: int) -> None:

@@ -163,6 +163,15 @@ def _scalar(event: Any) -> Any:
         return UnreadableScalar(event.tag, "is a tag that is not known here")
     if event.style or (event.tag is not None and event.tag.endswith(":str")) or event.tag == "!":
         return text
+    return _plain_scalar(text)
+
+
+def is_read_as_text(text: str) -> bool:
+    """Whether the text, written without quotes, is read as the same text."""
+    return _plain_scalar(text) is text
+
+
+def _plain_scalar(text: str) -> Any:
     if text in _NULLS:
         return None
     if text in _BOOLEANS:

@@ -28,7 +28,7 @@ class BackendCapacity:
 def oversubscription_notice(capacity: BackendCapacity) -> str:
     """The warning for readers who may not see all pools of the backend: without their sums."""
     return (
-        f"Backend {capacity.backend} has fewer GPUs than the quotas of its pools together: guaranteed work may wait "
+        f"Cluster {capacity.backend} has fewer GPUs than the quotas of its pools together: guaranteed work may wait "
         "for a node although its quota is free. Ask an osmo-admin to lower a quota or to add nodes."
     )
 
@@ -36,7 +36,7 @@ def oversubscription_notice(capacity: BackendCapacity) -> str:
 def oversubscription_message(capacity: BackendCapacity) -> str:
     """The warning about an oversubscribed backend."""
     return (
-        f"Backend {capacity.backend} has {capacity.gpus} GPUs, and the quotas of its pools are {capacity.quota} "
+        f"Cluster {capacity.backend} has {capacity.gpus} GPUs, and the quotas of its pools are {capacity.quota} "
         f"together, {capacity.excess} more: guaranteed work may wait for a node although its quota is free. Lower a "
         "quota, or add nodes."
     )

@@ -30,6 +30,6 @@ def rebuild_from_all_clusters(*, actor: Actor, namespace: str | None = None) -> 
             clusters[backend.pk] = connections.connect(backend)
         return rebuild_from_clusters(clusters, namespace)
     except ClusterError as error:
-        where = f"of backend {backend.name} " if backend is not None and len(clusters) < 2 else ""
+        where = f"of cluster {backend.name} " if backend is not None and len(clusters) < 2 else ""
         message = f"A cluster {where}did not answer, so nothing was rebuilt: {error.message}"
         raise Busy(message, retry_after=5) from error

@@ -30,7 +30,7 @@ def request_connection_test(*, actor: Actor, backend: str) -> QueueSync:
 def require_cluster(backend: Backend) -> None:
     """Raises Conflict for a simulated backend."""
     if backend.kind != Backend.Kind.KUBERNETES:
-        raise Conflict(f"Backend {backend.name} is simulated; only a Kubernetes backend has a cluster.")
+        raise Conflict(f"Cluster {backend.name} is simulated; it has no connection.")
 
 
 def _stored_row(backend: Backend) -> QueueSync:

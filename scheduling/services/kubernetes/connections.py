@@ -33,7 +33,7 @@ def kubernetes_settings(backend: Backend) -> KubernetesSettings:
     """The current Kubernetes settings of a backend. Raises BadCredentials when it has none."""
     settings = KubernetesSettings.objects.filter(backend=backend).first()
     if settings is None:
-        raise BadCredentials(f"Backend {backend.name} has no cluster configured: send it a kubeconfig.")
+        raise BadCredentials(f"Cluster {backend.name} has no access configured: send it a kubeconfig.")
     return settings
 
 

@@ -75,7 +75,7 @@ class Lease:
         free = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__lt=Now()) | Q(lease_holder=self.holder)
         began = _clock()
         if not self._rows.filter(free).update(lease_holder=self.holder, lease_expires_at=Now() + self.timing.duration):
-            raise AlreadyClaimed("Another worker is at work on this backend already.", retry_after=1)
+            raise AlreadyClaimed("Another worker is at work on this cluster already.", retry_after=1)
         self._renewed = began
 
     def may_write(self) -> bool:

@@ -185,8 +185,8 @@ def _tell_repairs(backend: Backend, comparison: QueueComparison, progress: Write
 def _read_cluster(backend_id: int) -> tuple[Backend, KubernetesSettings]:
     backend = Backend.objects.filter(pk=backend_id).first()
     if backend is None:
-        raise NotFound("This backend does not exist any more.")
+        raise NotFound("This cluster does not exist any more.")
     settings = KubernetesSettings.objects.filter(backend=backend).first()
     if settings is None:
-        raise Conflict(f"Backend {backend.name} is not a Kubernetes cluster; it has no queues to sync.")
+        raise Conflict(f"Cluster {backend.name} is simulated; it has no queues to sync.")
     return backend, settings

@@ -25,8 +25,8 @@ _OUTAGE_REASONS = frozenset(condition_reason(each("")) for each in (errors.Unrea
 
 
 def set_off(row: QueueSync) -> None:
-    """The sync of this backend is switched off."""
-    _set_condition(row, Synced.UNKNOWN, "Off", "The sync of this backend is switched off.")
+    """The sync of this cluster is switched off."""
+    _set_condition(row, Synced.UNKNOWN, "Off", "The sync of this cluster is switched off.")
 
 
 def set_held_elsewhere(row: QueueSync, holder: str) -> None:
@@ -70,7 +70,7 @@ def set_finished(
         message = f"The run was too slow and stopped; {len(progress.remaining)} writes are left to the next one."
         _set_condition(row, Synced.FALSE, "Interrupted", message)
     elif skipped:
-        message = f"{len(skipped)} writes are due; the sync of this backend only reports them."
+        message = f"{len(skipped)} writes are due; the sync of this cluster only reports them."
         _set_condition(row, Synced.FALSE, "WritesDue", message)
     elif in_the_way:
         first = in_the_way[0]

@@ -99,7 +99,7 @@ def install_webhook(
         found = identity or (known.identity if known else "") or webhook_configuration.read_own_username(cluster)
         if not found:
             raise Conflict(
-                f"The cluster of backend {backend} does not report our user name there, and the webhook must "
+                f"Cluster {backend} does not report our user name there, and the webhook must "
                 "not refuse our own work. Set the name: --identity system:serviceaccount:NAMESPACE:NAME."
             )
         there = webhook_configuration.read_configuration(cluster, backend)
@@ -220,7 +220,7 @@ def _problems(
 def _cluster_backend(name: str) -> Backend:
     row = get_backend(name)
     if row.kind != Backend.Kind.KUBERNETES:
-        raise Conflict(f"Backend {name} is simulated; only a Kubernetes cluster calls webhooks.")
+        raise Conflict(f"Cluster {name} is simulated; only a Kubernetes cluster calls webhooks.")
     return row
 
 
@@ -230,6 +230,6 @@ def _translated_errors(backend: str) -> Iterator[None]:
     try:
         yield
     except (errors.Unreachable, errors.TooManyRequests) as error:
-        raise Busy(f"The cluster of backend {backend} did not answer: {error.message}") from error
+        raise Busy(f"Cluster {backend} did not answer: {error.message}") from error
     except errors.ClusterError as error:
-        raise Conflict(f"The cluster of backend {backend} refused: {error.message}") from error
+        raise Conflict(f"Cluster {backend} refused: {error.message}") from error

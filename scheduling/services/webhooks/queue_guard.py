@@ -63,7 +63,7 @@ def put_queue_guard(
         backend_row = get_backend(backend)
         lock_backend(backend_row.pk)
         row = queue_guard_for(backend_row)
-        check_version(f"The webhook of backend {backend}", expected_version, row.version)
+        check_version(f"The webhook of cluster {backend}", expected_version, row.version)
         desired = {key: body[key] for key in GUARD_KEYS if body.get(key) is not None}
         if "accounts" in desired:
             desired["accounts"] = list(dict.fromkeys(desired["accounts"]))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pools.domain.errors import BadInput, ErrorCode, Violation
+from pools.domain.errors import BadInput, ErrorCode, Throttled, Violation
 from scheduling.domain.admission import SubmissionRefusal
 
 MAX_DETAILS = 500
+ROOM_RETRY_SECONDS = 60
 
 
 def file_refusal(faults: Sequence[Violation]) -> BadInput:
@@ -32,18 +33,16 @@ def worker_cap_refusal(faults: Sequence[Sequence[Violation]]) -> BadInput:
     return batch_refusal(faults, ErrorCode.RESOURCE)
 
 
-def live_work_refusal(username: str, live: int, requested: int, limit: int) -> BadInput:
-    """The user has too many workflows that have not ended."""
+def live_work_refusal(username: str, live: int, requested: int, limit: int) -> Throttled:
+    """The user has too many workflows that have not ended. Nobody knows when the next one ends, so the answer proposes
+    to ask again after a while."""
     message = (
         f"{username} has {live} workflows that have not ended; with the {requested} of this request there would be "
         f"more than {limit}, the most of one user. Nothing was stored: wait until some have ended, or cancel some."
     )
     numbers = (("live", live), ("requested", requested), ("limit", limit))
-    return BadInput(
-        message,
-        [Violation("workflow", "too_many_live_workflows", message, numbers=numbers)],
-        error_code=ErrorCode.RESOURCE,
-    )
+    violation = Violation("workflow", "too_many_live_workflows", message, numbers=numbers)
+    return Throttled(message, [violation], error_code=ErrorCode.RESOURCE, retry_after=ROOM_RETRY_SECONDS)
 
 
 def batch_refusal(

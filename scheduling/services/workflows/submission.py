@@ -50,6 +50,7 @@ from scheduling.services.workflows.refusals import (
     verdict_refusal,
     worker_cap_refusal,
 )
+from scheduling.services.workflows.submission_pace import require_pace
 from scheduling.specs import ParsedSpec, RenderBudget, SpecRules, check_labels, parse
 
 MAX_NAMED_TASKS = 5  # in one message
@@ -106,6 +107,18 @@ class PreparedSubmissions:
     items: Sequence[_PreparedSubmission]
 
 
+def with_priority(prepared: PreparedSubmissions, priority: Priority) -> PreparedSubmissions:
+    """The same work with another priority."""
+    items = [replace(item, submission=replace(item.submission, priority=priority)) for item in prepared.items]
+    return replace(prepared, items=items)
+
+
+def with_spec(prepared: PreparedSubmissions, spec: WorkflowSpec) -> PreparedSubmissions:
+    """One workflow with other groups or tasks, for a dry run; its rendered file is that of the original."""
+    (item,) = prepared.items
+    return replace(prepared, items=[replace(item, spec=spec)])
+
+
 def resubmission(original: Workflow, submission: Submission) -> Submission:
     """`submission` with the file of a recorded workflow. If the submission has no labels or variables, those of that
     workflow are used."""
@@ -132,15 +145,9 @@ def retry_submission(failed: Workflow) -> Submission:
     return resubmission(failed, Submission(file="", priority=Priority(failed.priority)))
 
 
-def check_submission(*, actor: Actor, pool: str, submission: Submission) -> SubmissionReceipt:
-    """The dry run of :func:`submit`: the same checks on the same facts, read without locks. It raises the same errors,
-    and writes nothing."""
-    prepared = prepare_submissions(actor=actor, pool=pool, submissions=[submission])
-    return check_prepared(actor=actor, prepared=prepared)[0]
-
-
 def check_prepared(*, actor: Actor, prepared: PreparedSubmissions) -> list[SubmissionReceipt]:
-    """The dry run of :func:`submit_prepared`."""
+    """The dry run of :func:`submit_prepared`: the same checks on the same facts, read without locks. It raises the same
+    errors, and writes nothing."""
     leaf = prepared.leaf
     try:
         found = read_leaf(leaf, count_live_work(_user_id(actor)))
@@ -167,7 +174,7 @@ def submit_many(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -
 
 def submit_prepared(*, actor: Actor, prepared: PreparedSubmissions) -> list[SubmissionReceipt]:
     """The second half of :func:`submit_many`: the verdict and the writes, under the lock of the tree."""
-    if len(prepared.items) <= MOST_SIDE_BY_SIDE:
+    if len(prepared.items) <= MOST_SIDE_BY_SIDE and not settings.OSMO.max_submissions_per_minute:
         with suppress(NearLimit):
             return _admit(actor, prepared.leaf, prepared.items, is_shared=True)
     return _admit(actor, prepared.leaf, prepared.items, is_shared=False)
@@ -187,6 +194,8 @@ def _admit(
         if is_shared and not live.has_room(len(prepared), settings.OSMO.max_live_workflows, is_shared=True):
             raise NearLimit
         _require_room(actor, live, len(prepared))
+        if pace := settings.OSMO.max_submissions_per_minute:
+            require_pace(username=actor.username, user_id=_user_id(actor), requested=len(prepared), limit=pace)
         workflows = _insert(actor, leaf, prepared, locked.time)
     return [
         SubmissionReceipt(item.spec, item.rendered, leaf, item.warnings, workflow)
@@ -289,7 +298,7 @@ def _data_warnings(root: Pool, spec: WorkflowSpec) -> list[str]:
         return []
     more = f" and {len(tasks) - MAX_NAMED_TASKS} more" if len(tasks) > MAX_NAMED_TASKS else ""
     message = (
-        f"Data is not moved on backend {root.backend.name}: the inputs and outputs of "
+        f"Data is not moved on cluster {root.backend.name}: the inputs and outputs of "
         f"{', '.join(tasks[:MAX_NAMED_TASKS])}{more} are neither fetched nor stored. {INPUT_DIRECTORY} and "
         f"{OUTPUT_DIRECTORY} are empty directories of the pod, so read and write storage from the command. "
         "A group still waits for the tasks that its inputs name."

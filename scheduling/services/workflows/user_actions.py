@@ -60,7 +60,7 @@ def end_workflow(
         root = _lock_root(visible)
         assert root.backend is not None
         if root.backend.kind != Backend.Kind.SIMULATED:
-            raise Conflict(f"Backend {root.backend.name} is a Kubernetes cluster; the end of work is observed there.")
+            raise Conflict(f"Cluster {root.backend.name} runs on Kubernetes; the end of work is observed there.")
         work = WorkflowTransition(root, [visible.pk], now=database_time())
         groups = work.groups[visible.pk]
         if group is not None and group not in groups:

@@ -1,0 +1,85 @@
+"""Scheduler events: starts, moves, preemptions and reclaims, each with the workflow that caused it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from pools.api.rendering import utc_text
+from pools.api.request_parsing import collect_faults, query_page
+from pools.api.schema import (
+    BOOLEAN,
+    DATETIME,
+    INTEGER,
+    LIMIT,
+    OFFSET,
+    TEXT,
+    QueryParameter,
+    array_of,
+    describe_operation,
+    nullable,
+    object_with,
+)
+from pools.api.views import View
+from scheduling.domain.engine.steps import StepAction
+from scheduling.filtersets.scheduler_events import SchedulerEventFilterSet
+from scheduling.models import Decision
+from scheduling.selectors.decisions import VisibleDecision, list_decisions
+
+_ACTION = {"type": "string", "enum": [str(action) for action in StepAction]}
+_EVENT = object_with(
+    {
+        "id": INTEGER,
+        "time": DATETIME,
+        "action": _ACTION,
+        "message": TEXT,
+        "pool": TEXT,
+        "workflow": TEXT,
+        "group": TEXT,
+        "gpus": INTEGER,
+        "nodes": array_of(TEXT),
+        "for_workflow": nullable(TEXT),
+    }
+)
+
+
+class SchedulerEvents(View):
+    """What the schedulers decided."""
+
+    @describe_operation(
+        "List scheduler events that the caller may see, the newest first.",
+        query_parameters=(
+            LIMIT,
+            OFFSET,
+            QueryParameter("pool", TEXT, "Only events in this pool with its subpools, or in this subpool."),
+            QueryParameter("workflow", TEXT, "Only events of this workflow, and those that it caused."),
+            QueryParameter("action", _ACTION, "Only these events.", is_list=True),
+            QueryParameter("user", TEXT, "Only events of work of this user."),
+            QueryParameter("since", TEXT, "From this time on, UTC."),
+            QueryParameter("until", TEXT, "Before this time, UTC."),
+        ),
+        answer=object_with({"events": array_of(_EVENT), "more_entries": BOOLEAN}),
+    )
+    def get(self, request: Request) -> Response:
+        visible = Decision.objects.visible_to(self.actor)
+        filters = SchedulerEventFilterSet(request.query_params, visible, actor=self.actor)
+        (limit, offset), matching = collect_faults(lambda: query_page(request), filters.matching_rows)
+        found, more = list_decisions(self.actor, matching, limit=limit, offset=offset)
+        return Response({"events": [_event_body(event) for event in found], "more_entries": more})
+
+
+def _event_body(event: VisibleDecision) -> dict[str, Any]:
+    return {
+        "id": event.pk,
+        "time": utc_text(event.time),
+        "action": event.action,
+        "message": event.sentence,
+        "pool": event.pool,
+        "workflow": event.workflow,
+        "group": event.group,
+        "gpus": event.gpus,
+        "nodes": list(event.nodes),
+        "for_workflow": event.for_workflow or None,
+    }

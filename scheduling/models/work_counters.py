@@ -1,0 +1,87 @@
+"""Counters for metrics, kept by triggers: starts of gangs by their wait, and decisions by their kind.
+
+Each process of an installation shows the same values, a restart loses none, and no counter goes back when old rows are
+deleted. Cost: one row changed for each start, and one for each leaf and action of a plan.
+"""
+
+from __future__ import annotations
+
+import pgtrigger
+from django.db import models
+
+from pools.models import Pool
+from pools.models.triggers import NoTruncateTrigger
+from scheduling.domain.wait_buckets import WAIT_BUCKETS
+
+
+class StartCount(models.Model):
+    """Gangs of a leaf (`pool`: its row) and priority that started after a wait of this bucket: the index into
+    :data:`WAIT_BUCKETS` of the first bound that is not below the wait, or their number for a longer wait. `seconds` is
+    the sum of the waits."""
+
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="+")
+    priority = models.TextField()
+    bucket = models.PositiveSmallIntegerField()
+    count = models.PositiveBigIntegerField(default=0)
+    seconds = models.FloatField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["pool", "priority", "bucket"], name="start_count_once"),
+        ]
+        triggers = [NoTruncateTrigger("The table of start counts")]
+
+    def __str__(self) -> str:
+        return f"{self.count} starts of {self.priority} in {self.pool_id}"
+
+
+class DecisionCount(models.Model):
+    """Decisions about work of a leaf (`pool`: its row), by action, and the GPUs of their tasks."""
+
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="+")
+    action = models.TextField()
+    count = models.PositiveBigIntegerField(default=0)
+    gpus = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["pool", "action"], name="decision_count_once")]
+        triggers = [NoTruncateTrigger("The table of decision counts")]
+
+    def __str__(self) -> str:
+        return f"{self.count} × {self.action} in {self.pool_id}"
+
+
+_BOUNDS = ", ".join(str(bound) for bound in WAIT_BUCKETS)
+
+COUNT_START = pgtrigger.Trigger(
+    name="count_start",
+    operation=pgtrigger.Insert,
+    when=pgtrigger.After,
+    condition=pgtrigger.Condition("NEW.started"),
+    declare=[("waited", "double precision")],
+    func=f"""
+        waited := extract(epoch FROM NEW.until - NEW.since);
+        INSERT INTO scheduling_startcount AS kept (pool_id, priority, bucket, count, seconds)
+            SELECT work.pool_id, work.priority,
+                (SELECT count(*) FROM unnest(ARRAY[{_BOUNDS}]) AS bound WHERE bound < waited), 1, waited
+            FROM scheduling_workflow work WHERE work.uuid = NEW.workflow_id
+            ON CONFLICT (pool_id, priority, bucket)
+            DO UPDATE SET count = kept.count + 1, seconds = kept.seconds + excluded.seconds;
+        RETURN NULL;
+    """,
+)
+
+COUNT_DECISIONS = pgtrigger.Trigger(
+    name="count_decisions",
+    level=pgtrigger.Statement,
+    operation=pgtrigger.Insert,
+    when=pgtrigger.After,
+    referencing=pgtrigger.Referencing(new="made"),
+    func="""
+        INSERT INTO scheduling_decisioncount AS kept (pool_id, action, count, gpus)
+            SELECT pool_id, action, count(*), sum(gpus) FROM made GROUP BY pool_id, action ORDER BY pool_id, action
+            ON CONFLICT (pool_id, action)
+            DO UPDATE SET count = kept.count + excluded.count, gpus = kept.gpus + excluded.gpus;
+        RETURN NULL;
+    """,
+)
