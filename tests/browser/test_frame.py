@@ -98,3 +98,21 @@ def test_search_filter_and_keys_by_keyboard(scene: PoolScene, signed_in: Callabl
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+
+
+@pytest.mark.parametrize("width", [1024, 1280])
+def test_tables_fit_a_small_desk(width: int, scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    scene.create_subpool("a-name-of-a-team", 20)
+    scene.run_workflows(f"{scene.pool}--a-name-of-a-team", gpus=8)
+    scene.submit_workflow(scene.pool, gpus=60, priority="LOW")
+    tab = signed_in(scene.pool_admin, viewport={"width": width, "height": 900})
+    for address in (scene.pool_page, f"/scheduling/workflow/?pool={scene.pool}", "/pools/pool/"):
+        page = tab.open(address)
+        expect(page.locator(".oa-table").first).to_be_visible()
+        # Not the folded tables with the numbers of a chart, which are half as wide.
+        sideways = page.evaluate(
+            "[...document.querySelectorAll('.oa-scroll:not(.oa-plot__table *)')]"
+            ".filter(e => e.scrollWidth > e.clientWidth)"
+            ".map(e => `${e.innerText.slice(0, 40)}: ${e.scrollWidth} of ${e.clientWidth} px`)"
+        )
+        assert sideways == [], address
