@@ -6,6 +6,8 @@
 | 0 | full evaluation of a backend | advisory lock `EVALUATION_LOCK_SPACE`, backend id | while a cycle may run |
 | 0 | render turn of a user | advisory lock `RENDER_LOCK_SPACE`, user id | while files of a request are read, before 6 |
 | 0 | forecast turn of a user | advisory lock `FORECAST_LOCK_SPACE`, user id | while a dry run is forecast |
+| 0 | what-if turn of a user | advisory lock `WHAT_IF_LOCK_SPACE`, user id | while a what-if is answered |
+| 0 | replay of history | advisory lock `LONG_WORK_LOCK_SPACE`, 1 | while a replay runs, with its pauses |
 | 0 | turn of long background work | advisory lock `LONG_WORK_LOCK_SPACE`, 0 | while such work runs |
 | 1–10 | the ledger | :mod:`pools.locking` | to the end of the transaction |
 | after 6 | live work of a user | advisory lock `LOCK_LIVE_WORK_SQL`, user id; shared far below the limit | the same |
@@ -17,6 +19,7 @@ and `lock_workflow_config` are the only lock of their transaction, and so are `l
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from uuid import UUID
@@ -41,8 +44,11 @@ RENDER_LOCK_SPACE = 0x05E9
 FORECAST_LOCK_SPACE = 0x05EB
 """First key of the advisory locks of users whose dry run is being forecast; the second key is the id of the user."""
 
+WHAT_IF_LOCK_SPACE = 0x05ED
+"""First key of the advisory locks of users whose what-if is being answered; the second key is the id of the user."""
+
 LONG_WORK_LOCK_SPACE = 0x05EC
-"""First key of the advisory lock of long background work; the second key is 0."""
+"""First key of the advisory locks of long background work: the second key is 0 for the turn, 1 for a replay."""
 
 LOCK_LIVE_WORK_SQL = f"SELECT pg_advisory_xact_lock({0x05EA}, %s)"
 SHARE_LIVE_WORK_SQL = f"SELECT pg_advisory_xact_lock_shared({0x05EA}, %s)"
@@ -52,6 +58,11 @@ alone, or together with other small submissions."""
 RENDER_TURN_WAIT_SECONDS = 0.25
 RENDER_RETRY_SECONDS = 2
 _RENDER_TURN_TRIES = 5
+
+
+ENGINE_QUESTIONS = 2
+"""What-ifs and forecasts at the same time in one web process: fewer than its threads, so that one stays free."""
+_engine_places = threading.BoundedSemaphore(ENGINE_QUESTIONS)
 
 
 class AlreadyReconciling(Busy):
@@ -104,6 +115,14 @@ def hold_long_work_turn() -> Iterator[None]:
 
 
 @contextmanager
+def try_replay() -> Iterator[bool]:
+    """Let one replay of history run at a time, in all workers. False without any wait if another one runs: a replay
+    that waited in its task would hold a process of the worker, and new work would wait for that."""
+    with _try_lock(LONG_WORK_LOCK_SPACE, 1) as is_free:
+        yield is_free
+
+
+@contextmanager
 def hold_render_turn(user_id: int) -> Iterator[None]:
     """Let one request of a user at a time render templates, in all web processes. Raises Throttled after a short wait,
     because a request that waits holds a thread of the web server."""
@@ -122,9 +141,44 @@ def hold_render_turn(user_id: int) -> Iterator[None]:
 @contextmanager
 def try_forecast_turn(user_id: int) -> Iterator[bool]:
     """Let one dry run of a user at a time be forecast, in all web processes, because each costs up to seconds of
-    processor time. False without any wait if another one is."""
-    with _try_lock(FORECAST_LOCK_SPACE, user_id) as has_turn:
-        yield has_turn
+    processor time. False without any wait if another one is, or if this process answers enough other questions."""
+    with _engine_place() as has_place, _try_lock(FORECAST_LOCK_SPACE, user_id) as has_turn:
+        yield has_place and has_turn
+
+
+@contextmanager
+def hold_what_if_turn(user_id: int) -> Iterator[None]:
+    """Let one what-if of a user at a time be answered, in all web processes. Raises Throttled after a short wait if
+    another one is, or if this process answers enough other questions."""
+    pause = RENDER_TURN_WAIT_SECONDS / _RENDER_TURN_TRIES
+    with (
+        _engine_place(RENDER_TURN_WAIT_SECONDS) as has_place,
+        _try_lock(WHAT_IF_LOCK_SPACE, user_id, tries=_RENDER_TURN_TRIES, pause=pause) as has_turn,
+    ):
+        if not has_turn:
+            raise Throttled(
+                "Another what-if of yours is being answered, and only one of a user is answered at a time. Send this "
+                f"again in {RENDER_RETRY_SECONDS} seconds.",
+                retry_after=RENDER_RETRY_SECONDS,
+            )
+        if not has_place:
+            raise Throttled(
+                f"{ENGINE_QUESTIONS} questions of other people are being answered. Send this again in "
+                f"{RENDER_RETRY_SECONDS} seconds.",
+                retry_after=RENDER_RETRY_SECONDS,
+            )
+        yield
+
+
+@contextmanager
+def _engine_place(timeout: float = 0) -> Iterator[bool]:
+    """A place for one question to the engine in this process, if one is free in time."""
+    is_free = _engine_places.acquire(timeout=timeout) if timeout else _engine_places.acquire(blocking=False)
+    try:
+        yield is_free
+    finally:
+        if is_free:
+            _engine_places.release()
 
 
 def lock_workflow(pk: UUID) -> Workflow:

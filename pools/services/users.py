@@ -25,6 +25,7 @@ from pools.domain.roles import (
 from pools.locking import lock_role, lock_user
 from pools.models import (
     AccessToken,
+    ClientLogin,
     IdempotencyRecord,
     NoticeTarget,
     Pool,
@@ -103,6 +104,8 @@ def delete_user(*, actor: Actor, username: str, description: str = "") -> None:
             SignOnIdentity.objects.filter(user=user).delete()
             IdempotencyRecord.objects.filter(user_id=user.pk).delete()
             SavedView.objects.filter(owner=user).delete()
+            ClientLogin.objects.filter(user=user).delete()
+            user.replays.all().delete()  # the scheduling app defines this reverse relation, too
         else:
             user.delete()
 

@@ -13,6 +13,7 @@ from pools.api.views import View, raw_body
 from pools.domain.errors import BadInput
 from pools.domain.roles import Actor
 from scheduling.api.yaml_bodies import YamlBodyParser
+from scheduling.locking import hold_what_if_turn
 from scheduling.scenario import ScenarioError
 from scheduling.scenario.answer import answer_scenario
 from scheduling.scenario.batch import add_lines
@@ -69,9 +70,13 @@ class Simulation(View):
         "Run a scenario, YAML or JSON, or the live state with changes, through the scheduler. Writes nothing.",
         body=SIMULATION_BODY,
         answer=SIMULATION_ANSWER,
+        extra_statuses=(429,),
     )
     def post(self, request: Request) -> Response:
-        return Response(self._answer(request.data))
+        question = request.data
+        assert self.actor.user_id is not None, "only people ask"
+        with hold_what_if_turn(self.actor.user_id):
+            return Response(self._answer(question))
 
     def _answer(self, question: Any) -> dict[str, Any]:
         try:

@@ -1,7 +1,7 @@
 """Replays of recorded history as background jobs: request, run, cancel, and begin again after a process died.
 
-A worker has two processes, and one of them has to be free for new work, so a replay takes the turn of long background
-work for a few seconds at a time and lets the others go first in between."""
+A worker has two processes, and one of them has to be free for new work. So one replay runs at a time, and it takes the
+turn of long background work for a few seconds and lets the others go first in between."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pools.locking import lock_user
 from pools.models import Backend, Pool
 from pools.transactions import change, database_time
 from scheduling.domain.replay.history_clock import TooLong
-from scheduling.locking import LongWorkRuns, hold_long_work_turn
+from scheduling.locking import LongWorkRuns, hold_long_work_turn, try_replay
 from scheduling.models import HistoryReplay
 from scheduling.models.history_replay import ReplayStatus
 from scheduling.selectors.history_replays import find_replay
@@ -107,7 +107,18 @@ def resume_replays() -> None:
 
 
 def run_replay(replay_id: UUID) -> None:
-    """Run a replay that waits; nothing if another process has it, or it was cancelled."""
+    """Run a replay that waits; nothing if it was cancelled. While another replay runs, it stays waiting: the end of
+    that one queues the oldest."""
+    with try_replay() as is_free:
+        if not is_free:
+            return
+        _run_waiting(replay_id)
+    oldest = HistoryReplay.objects.filter(status=ReplayStatus.WAITING).order_by("requested_at", "pk").first()
+    if oldest is not None:
+        notifications.enqueue_history_replay(oldest.pk)
+
+
+def _run_waiting(replay_id: UUID) -> None:
     waiting = HistoryReplay.objects.filter(pk=replay_id, status=ReplayStatus.WAITING)
     if not waiting.update(
         status=ReplayStatus.RUNNING, tries=F("tries") + 1, started_at=Now(), beat_at=Now(), progress=0

@@ -11,9 +11,10 @@ from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, ClientLogin, SignOnIdentity, User
-from pools.services.users import create_user
+from pools.services.users import create_user, delete_user, grant_role
 from tests.integration.sign_on.conftest import FaultyProvider
 from tests.integration.sign_on.test_browser_sign_on import PASSWORD, check_now
+from tests.support import factories
 
 pytestmark = pytest.mark.django_db
 START, TOKEN = "/api/auth/client_login", "/api/auth/client_login/token"
@@ -98,6 +99,19 @@ def test_a_closed_account_gets_no_token(bob: Client) -> None:
     started = begin()
     answer(bob, started)
     User.objects.filter(username="bob").update(is_active=False)
+    assert ask(started)["status"] == "expired" and not AccessToken.objects.exists()
+
+
+def test_a_consent_ends_with_the_account(bob: Client) -> None:
+    """A client that a removed person let in is no client of the next person of the name."""
+    factories.make_pool("team", 8)
+    grant_role(actor=SYSTEM, username="bob", role="osmo-team-user")
+    # The account has work, so its row stays for the next person.
+    factories.submit_workflow(User.objects.get(username="bob").as_actor(), "team", 1)
+    started = begin()
+    answer(bob, started)
+    delete_user(actor=SYSTEM, username="bob")
+    create_user(actor=SYSTEM, username="bob", roles=["osmo-viewer"])
     assert ask(started)["status"] == "expired" and not AccessToken.objects.exists()
 
 

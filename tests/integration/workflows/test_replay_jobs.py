@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
+from pools.domain.errors import NotFound
 from pools.domain.roles import SYSTEM
 from pools.models import User
-from pools.services.users import revoke_role
+from pools.services.users import create_user, delete_user, revoke_role
 from scheduling.models import HistoryReplay
 from scheduling.models.history_replay import ReplayStatus as Status
+from scheduling.selectors.history_replays import find_replay, list_replays
 from scheduling.services import notifications, replays
 from tests.integration.workflows.test_own_replay import QUOTA_4, Story
+from tests.support import factories
 
 
 @pytest.fixture
@@ -124,6 +129,39 @@ def test_other_long_work_goes_first(story: Story, admin: Any, monkeypatch: pytes
     assert HistoryReplay.objects.get(pk=pk).status == Status.COMPLETED
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_second_replay_holds_no_process_of_the_worker(
+    story: Story, admin: Any, caller: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits in the table, not in its task, and begins when the first one ends."""
+    sent: list[UUID] = []
+    monkeypatch.setattr(notifications, "enqueue_history_replay", sent.append)
+    first, second = ask(admin, story), ask(caller("chief", "osmo-team-admin"), story)
+    assert sent == [first, second]
+    answers: list[bool] = []
+
+    def run_second() -> None:
+        replays.run_replay(second)
+        connection.close()
+
+    def answer(*_: Any) -> dict[str, Any]:
+        if not answers:
+            other = threading.Thread(target=run_second, daemon=True)
+            other.start()
+            other.join(10)
+            answers.append(other.is_alive())
+        return {}
+
+    monkeypatch.setattr(replays, "replay_own_history", answer)
+    replays.run_replay(first)
+    assert answers == [False], "the task of the second replay has ended"
+    rows = HistoryReplay.objects
+    assert (rows.get(pk=first).status, rows.get(pk=second).status) == (Status.COMPLETED, Status.WAITING)
+    assert sent == [first, second, second]
+    replays.run_replay(second)
+    assert rows.get(pk=second).status == Status.COMPLETED
+
+
 def test_a_replay_begins_again_once_after_its_process_died(
     story: Story, admin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +203,19 @@ def test_others_see_nothing_of_it(story: Story, admin: Any, caller: Any) -> None
         who.post(f"/api/replay/{pk}/cancel", {})
         assert who.status == 404
         assert who.get("/api/replay") == []
+
+
+def test_the_next_person_of_a_name_sees_no_replay_of_the_last(story: Story, caller: Any) -> None:
+    chief = caller("chief", "osmo-team-admin")
+    # The account has work, so its row stays for the next person.
+    factories.submit_workflow(User.objects.get(username="chief").as_actor(), "team", 1)
+    pk = ask(chief, story, QUOTA_4)
+    delete_user(actor=SYSTEM, username="chief")
+    create_user(actor=SYSTEM, username="chief", roles=["osmo-team-admin"])
+    next_one = User.objects.get(username="chief").as_actor()
+    assert list(list_replays(next_one)) == []
+    with pytest.raises(NotFound):
+        find_replay(next_one, pk)
 
 
 def test_a_role_that_is_gone_closes_the_answer(story: Story, caller: Any) -> None:

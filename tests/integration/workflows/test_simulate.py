@@ -4,15 +4,19 @@ it."""
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connections
 from django.test import Client
 
+from osmo_admin.ops.process_commands import WEB_THREADS
 from pools.models import AuditEntry, Backend, Node
 from scheduling.api import simulation
+from scheduling.locking import ENGINE_QUESTIONS, hold_what_if_turn, try_forecast_turn
 from scheduling.scenario import answer
 from tests.support import factories
 from tests.support.factories import workflow_file
@@ -164,3 +168,43 @@ def test_groups_that_wait_for_others_are_not_simulated(alice: Any, chief: Any, r
     )
     reconcile_pool()
     assert set(chief.post("/api/simulate", {"live": True})["workloads"]) == {"chain-1/first"}
+
+
+def test_one_what_if_of_a_user_is_answered_at_a_time(alice: Any, caller: Any) -> None:
+    """In all web processes: each takes up to seconds of a thread."""
+    user_id, held, done = alice.user.pk, threading.Event(), threading.Event()
+
+    def other_process() -> None:
+        try:
+            with hold_what_if_turn(user_id):
+                held.set()
+                done.wait(30)
+        finally:
+            connections.close_all()
+
+    other = threading.Thread(target=other_process)
+    other.start()
+    try:
+        assert held.wait(30)
+        refused = sent(alice, "queues: [{name: a}]")
+        assert (alice.status, alice.last.headers["Retry-After"]) == (429, "2")
+        assert "only one of a user" in refused["message"]
+        bob = caller("bob", "osmo-team-user")
+        sent(bob, "queues: [{name: a}]")
+        assert bob.status == 200
+    finally:
+        done.set()
+        other.join()
+    sent(alice, "queues: [{name: a}]")
+    assert alice.status == 200
+
+
+def test_one_thread_of_a_web_process_answers_no_what_if(alice: Any) -> None:
+    with hold_what_if_turn(-1), hold_what_if_turn(-2):
+        refused = sent(alice, "queues: [{name: a}]")
+        assert (alice.status, "of other people" in refused["message"]) == (429, True)
+        with try_forecast_turn(-3) as has_turn:
+            assert not has_turn
+    with try_forecast_turn(-3) as has_turn:
+        assert has_turn
+    assert ENGINE_QUESTIONS < WEB_THREADS
