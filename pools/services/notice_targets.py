@@ -6,14 +6,16 @@ import base64
 import re
 import secrets
 from collections.abc import Collection, Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from pools.domain.cluster_addresses import AddressRule
-from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.errors import BadInput, Conflict, NotFound, Throttled, Violation
 from pools.domain.notices import (
     PERSONAL_KINDS,
     PLATFORM_KINDS,
@@ -31,6 +33,9 @@ from pools.security.sealing import seal
 from pools.transactions import change
 
 MAX_OPEN_TESTS = 5
+MAX_TESTS, TESTS_TIME = 30, timedelta(hours=1)
+"""Tests of all targets of one owner: an address may be that of somebody who wants no mail of this installation."""
+REPLAY_PAUSE = timedelta(minutes=1)
 PROFILE_NAMES = {Channel.MAIL: "profile-email", Channel.SLACK: "profile-slack"}
 _NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?\Z")
 
@@ -135,64 +140,75 @@ def update_target(
 ) -> NoticeTarget:
     """Change a target; None keeps a value. A target that is switched on is tried again at once. Raises BadInput,
     NotFound, Forbidden."""
-    target = get_target(actor, target_id)
-    require_owner(actor, target)
+    asked = get_target(actor, target_id)
+    require_owner(actor, asked)
     found = []
-    if target.is_profile and (address is not None or is_enabled is not None):
+    if asked.is_profile and (address is not None or is_enabled is not None):
         message = "This target follows the switch of the profile: osmo profile set notifications email true (or slack)."
         found.append(Violation("is_enabled" if address is None else "address", "follows_profile", message))
     elif address is not None:
-        found += _choose_channel(target, target.channel, address)
-    target.kinds = target.kinds if kinds is None else list(kinds)
-    target.pools = target.pools if pools is None else list(pools)
-    found += _violations(actor, target)
-    if found:
-        raise BadInput.of(found)
-    fields = ["sealed_address", "shown_address", "kinds", "pools"]
-    if is_enabled is not None:
-        target.is_enabled = is_enabled
-        fields.append("is_enabled")
-    if is_enabled or address is not None:
-        target.failures, target.retry_at, target.off_reason = 0, None, ""
-        fields += ["failures", "retry_at", "off_reason"]
+        found += _choose_channel(asked, asked.channel, address)  # not under the lock: a library reads the address
     with change(actor=actor, description=description):
-        target.save(update_fields=fields)
+        target = _lock_target(asked)
+        values: dict[str, Any] = {}
+        if kinds is not None:
+            values["kinds"] = list(kinds)
+        if pools is not None:
+            values["pools"] = list(pools)
+        if is_enabled is not None:
+            values["is_enabled"] = is_enabled
+        if address is not None:
+            values |= {"sealed_address": asked.sealed_address, "shown_address": asked.shown_address}
+        if is_enabled or address is not None:
+            values |= {"failures": 0, "retry_at": None, "off_reason": ""}
+        for name, value in values.items():
+            setattr(target, name, value)
+        found += _violations(actor, target)
+        if found:
+            raise BadInput.of(found)
+        target.save(update_fields=list(values))  # only these: the sender writes the others
     return target
 
 
 def renew_secret(*, actor: Actor, target_id: int) -> str:
     """Replace the secret of a webhook; only this call returns the new one. Notices are signed with it from now on."""
-    target = get_target(actor, target_id)
-    require_owner(actor, target)
-    if target.channel != Channel.WEBHOOK:
-        raise Conflict(f"Notice target {target.name} is no webhook: only notices to webhooks are signed.")
-    secret = _renew_secret(target)
+    asked = get_target(actor, target_id)
+    require_owner(actor, asked)
+    if asked.channel != Channel.WEBHOOK:
+        raise Conflict(f"Notice target {asked.name} is no webhook: only notices to webhooks are signed.")
     with change(actor=actor, description="renewed the secret"):
+        target = _lock_target(asked)
+        secret = _renew_secret(target)
         target.save(update_fields=["sealed_secret"])
     return secret
 
 
 def delete_target(*, actor: Actor, target_id: int) -> None:
     """Remove a target with its notices; the switch of a profile removes its own."""
-    target = get_target(actor, target_id)
-    require_owner(actor, target)
-    if target.is_profile:
+    asked = get_target(actor, target_id)
+    require_owner(actor, asked)
+    if asked.is_profile:
         raise Conflict(
             "This target follows the switch of the profile: switch it off with osmo profile set notifications email "
             "false (or slack)."
         )
     with change(actor=actor):
-        target.delete()
+        _lock_target(asked).delete()
 
 
 def send_test(*, actor: Actor, target_id: int) -> Notice:
     """Queue a test notice; the background job sends it within seconds, and the notice shows what came of it."""
-    target = get_target(actor, target_id)
-    require_owner(actor, target)
+    asked = get_target(actor, target_id)
+    require_owner(actor, asked)
     with change(actor=actor):
-        _lock_owner(target)
-        if target.notices.filter(kind=NoticeKind.TEST, status=Notice.Status.WAITING).count() >= MAX_OPEN_TESTS:
+        target = _lock_target(asked)
+        tests = Notice.objects.filter(kind=NoticeKind.TEST, target__user=target.user, target__pool=target.pool)
+        if tests.filter(target=target, status=Notice.Status.WAITING).count() >= MAX_OPEN_TESTS:
             raise Conflict(f"{MAX_OPEN_TESTS} tests of {target.name} wait already. See why: osmo notice list.")
+        if tests.filter(created_at__gt=Now() - TESTS_TIME).count() >= MAX_TESTS:
+            raise _too_often(
+                f"{MAX_TESTS} tests were sent within an hour, which is the most for the targets of an owner"
+            )
         NoticeTarget.objects.filter(pk=target.pk).update(retry_at=None)
         text = f"This is a test of the notice target {target.name}, asked for by {actor.username}."
         data = {"subject": f"notice_target/{target.name}", "sentence": text, "actor": actor.username}
@@ -208,6 +224,9 @@ def replay_notice(*, actor: Actor, message_id: Any) -> Notice:
     if found is None:
         raise NotFound(f"Notice {message_id} does not exist, or it is somebody else's.")
     require_owner(actor, found.target)
+    recent = Notice.objects.filter(pk=found.pk, status=Notice.Status.DELIVERED, attempted_at__gt=Now() - REPLAY_PAUSE)
+    if recent.exists():
+        raise _too_often("This notice was delivered within the last minute")
     if not _replay(actor, Notice.objects.filter(pk=found.pk), found.target_id):
         raise Conflict("This notice waits to be sent already.")
     found.refresh_from_db()
@@ -314,6 +333,21 @@ def _bad_name(name: str) -> Violation:
         "last, at most 60."
     )
     return Violation("name", "bad_name", message)
+
+
+def _lock_target(asked: NoticeTarget) -> NoticeTarget:
+    """The target as it is under the lock of its owner. Raises NotFound if it was removed meanwhile."""
+    _lock_owner(asked)
+    found = NoticeTarget.objects.select_related("user", "pool").filter(pk=asked.pk).first()
+    if found is None:
+        raise NotFound(f"Notice target {asked.pk} was removed meanwhile.")
+    return found
+
+
+def _too_often(fact: str) -> Throttled:
+    seconds = round(REPLAY_PAUSE.total_seconds())
+    message = f"{fact}. Nothing is sent now: try again in a while."
+    return Throttled(message, [Violation("", "too_many_notices", message)], retry_after=seconds)
 
 
 def _lock_owner(target: NoticeTarget) -> None:

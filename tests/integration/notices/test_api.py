@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from pools.domain.notices import NoticeKind
 from pools.models import AuditEntry, Notice, NoticeTarget, Pool, User
 from pools.security.sealing import unseal
+from pools.services import notice_targets
 from pools.services.secret_key import list_sealed_with_former_keys, seal_again
 from tests.integration.identity.conftest import ApiAnswer, ApiCaller, caller
 from tests.support import factories
@@ -185,6 +188,57 @@ def test_a_target_is_changed(bob: ApiCaller) -> None:
     effect = bob("PATCH", f"{address}?dry_run=True", {"enabled": True}).body
     assert (effect["before"]["enabled"], effect["after"]["enabled"]) == (False, True)
     assert bob("GET", address).body["enabled"] is False
+
+
+def test_changes_at_the_same_time_are_both_kept(bob: ApiCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second change was written between the read and the write of the first one."""
+    target = _added(bob("POST", TARGETS, HOOK))
+    address = "https://new.example.com"
+    _between(monkeypatch, lambda: bob("PATCH", f"{TARGETS}/{target}", {"address": address}))
+    changed = bob("PATCH", f"{TARGETS}/{target}", {"kinds": ["drain"]}).body
+    assert (changed["kinds"], changed["address"]) == (["drain"], address)
+    assert unseal(NoticeTarget.objects.get().sealed_address) == address
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("PATCH", "", {"kinds": ["drain"]}), ("DELETE", "", {}), ("POST", "/secret", {}), ("POST", "/test", {})],
+)
+def test_a_target_that_is_removed_meanwhile(
+    bob: ApiCaller, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: dict[str, Any]
+) -> None:
+    target = _added(bob("POST", TARGETS, HOOK))
+    _between(monkeypatch, lambda: bob("DELETE", f"{TARGETS}/{target}", {}))
+    assert bob(method, f"{TARGETS}/{target}{path}", body).status == 404
+
+
+def _between(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Make a change once, after the next request has read its target."""
+    left = [change]
+
+    def require_owner(actor: Any, target: Any) -> None:
+        real(actor, target)
+        if left:
+            left.pop()()
+
+    real = notice_targets.require_owner
+    monkeypatch.setattr(notice_targets, "require_owner", require_owner)
+
+
+def test_nobody_is_flooded_with_tests_and_repetitions(bob: ApiCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address may be that of somebody who has asked for nothing."""
+    monkeypatch.setattr(notice_targets, "MAX_TESTS", 2)
+    target, other = _added(bob("POST", TARGETS, HOOK)), _added(bob("POST", TARGETS, {**HOOK, "name": "other"}))
+    made = [bob("POST", f"{TARGETS}/{each}/test").body["id"] for each in (target, other)]
+    refused = bob("POST", f"{TARGETS}/{target}/test")
+    assert (refused.status, _codes(refused)) == (429, [("", "too_many_notices")])
+    Notice.objects.update(
+        created_at=timezone.now() - timedelta(hours=2), status="delivered", attempted_at=timezone.now()
+    )
+    assert bob("POST", f"{TARGETS}/{target}/test").status == 200
+    assert bob("POST", f"{NOTICES}/{made[0]}/replay").status == 429
+    Notice.objects.update(attempted_at=timezone.now() - timedelta(minutes=2))
+    assert bob("POST", f"{NOTICES}/{made[0]}/replay").body["status"] == "waiting"
 
 
 def test_a_test_notice_waits_to_be_sent(bob: ApiCaller) -> None:
