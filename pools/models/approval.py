@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from pools.domain.approvals import POOL_SERVICES, ApprovalService, ApprovalState
 from pools.domain.roles import Actor, Permission
 from pools.models.membership import account_start
+from pools.models.pool import Pool
 from pools.models.triggers import AuditTrigger, NeverDeletedTrigger, NoTruncateTrigger, raise_message
 
 _DECISION = "ARRAY['state', 'decided_by', 'decided_at', 'decision_note']"
@@ -19,11 +20,13 @@ class ApprovalQuerySet(models.QuerySet["ApprovalRequest"]):
     """Reads of approval requests."""
 
     def visible_to(self, actor: Actor) -> ApprovalQuerySet:
-        """Admins and viewers see all requests, pool admins those of their pools, all users their own."""
+        """Admins and viewers see all requests, pool admins those of their pools, all users their own. A pool is known
+        by its id: an earlier pool of the same name was another one."""
         if actor.can_read_all:
             return self
+        pools = Pool.objects.filter(name__in=actor.pools_with(Permission.POOL_AUDIT)).values("id")
         mine = Q(requested_by=actor.username) & Q(requested_at__gte=account_start(actor))
-        return self.filter(Q(pool__in=actor.pools_with(Permission.POOL_AUDIT)) | mine)
+        return self.filter(Q(pool_id_then__in=pools) | mine)
 
     def waiting(self) -> ApprovalQuerySet:
         """Requests that can be decided now."""

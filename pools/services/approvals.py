@@ -17,9 +17,9 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from pools.domain.approvals import ApprovalNeeded, ApprovalService, ApprovalState
-from pools.domain.errors import Conflict, Forbidden, NotFound, Stale, Violation
+from pools.domain.errors import Conflict, Forbidden, NotFound, Stale, Throttled, Violation
 from pools.domain.roles import SYSTEM, Actor, is_allowed
-from pools.locking import lock_approval
+from pools.locking import lock_approval, lock_user
 from pools.models import ApprovalRequest, Pool, User
 from pools.permissions import require_permission
 from pools.services.approval_check import approved
@@ -35,6 +35,8 @@ _SERVICES: Mapping[ApprovalService, Callable[..., object]] = {
     ApprovalService.RESIZE_SUBPOOL: resize_subpool,
     ApprovalService.DELETE_SUBPOOL: delete_subpool,
 }
+MAX_WAITING = 50
+"""Requests of one person that wait at the same time: each is told to everybody who can decide."""
 EXPIRED_NOTE = "nobody decided in time"
 
 
@@ -56,10 +58,11 @@ class RequestedChange:
 def request_approval(*, actor: Actor, requested: RequestedChange, need: ApprovalNeeded) -> ApprovalRequest:
     """Store the change that the service refused with `need`. A repetition of a waiting request returns that request.
 
-    Raises Conflict if another request for the same object waits.
+    Raises Conflict if another request for the same object waits, Throttled if too many of the actor's requests wait.
     """
     arguments = _stored_arguments({**requested.arguments, **need.resolved})
     with change(actor=actor, description=requested.description):
+        lock_user(actor.username)
         _expire(ApprovalRequest.objects.filter(subject=need.subject))
         other = ApprovalRequest.objects.filter(subject=need.subject, state=ApprovalState.WAITING).first()
         if other is not None:
@@ -72,6 +75,7 @@ def request_approval(*, actor: Actor, requested: RequestedChange, need: Approval
             )
             numbers = (("request", other.pk),)
             raise Conflict(message, [Violation("", "approval_waits_once", message, numbers=numbers)])
+        _require_room(actor)
         row = ApprovalRequest.objects.create(
             service=requested.service,
             arguments=arguments,
@@ -87,6 +91,17 @@ def request_approval(*, actor: Actor, requested: RequestedChange, need: Approval
         )
         row.refresh_from_db()
         return row
+
+
+def _require_room(actor: Actor) -> None:
+    if ApprovalRequest.objects.waiting().filter(requested_by=actor.username).count() >= MAX_WAITING:
+        message = (
+            f"{MAX_WAITING} requests of yours wait for a decision, which is the most. Withdraw one, or wait until "
+            "somebody decides. Nothing was changed."
+        )
+        raise Throttled(
+            message, [Violation("", "too_many_approvals", message, numbers=(("limit", MAX_WAITING),))], retry_after=600
+        )
 
 
 def list_requests(actor: Actor) -> QuerySet[ApprovalRequest]:

@@ -13,11 +13,12 @@ from django.utils import timezone
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.roles import SYSTEM
 from pools.models import ApprovalRequest, AuditEntry, ConfigRevision, Pool
-from pools.services.approvals import count_decidable
+from pools.services import approvals
+from pools.services.approvals import count_decidable, list_requests
 from pools.services.cohorts import put_cohort
 from pools.services.pools import put_pool
 from pools.services.subpools import create_subpool, resize_subpool
-from pools.services.users import revoke_role
+from pools.services.users import create_user, revoke_role
 from scheduling import tasks
 from tests.integration.pools.conftest import ApiAnswer, ApiCaller, pool_config
 from tests.support import factories
@@ -280,6 +281,36 @@ def test_one_request_for_an_object_waits(team: None, alice: ApiCaller, bob: ApiC
     assert _ask(alice) == number
     refused = bob("PATCH", SUBPOOL + ASK, {"quota": 60})
     assert (refused.status, refused.body["details"][0]["request"]) == (409, number)
+
+
+def test_a_person_has_a_limited_number_of_waiting_requests(
+    team: None, alice: ApiCaller, bob: ApiCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approvals, "MAX_WAITING", 1)
+    number = _ask(alice)
+    asked = {"subpool_name": "b", "quota": 30}
+    refused = alice("POST", f"{POOL}/subpool{ASK}", asked)
+    assert (refused.status, refused.codes) == (429, {("", "too_many_approvals")})
+    assert _ask(alice) == number  # the same request again is none more
+    assert bob("POST", f"{POOL}/subpool{ASK}", asked).status == 202
+    _decide(alice, number, "withdraw")
+    assert alice("PATCH", f"{POOL}/subpool/a{ASK}", {"quota": 40}).status == 202
+
+
+def test_a_new_pool_of_a_name_does_not_show_the_requests_of_the_last(
+    sim: str, admin: ApiCaller, caller: Callable[..., ApiCaller]
+) -> None:
+    put_pool(actor=SYSTEM, name="red", body=pool_config(100, approval_above=10))
+    asked = caller("eve", "osmo-red-admin")(
+        "POST", f"/api/configs/pool/red/subpool{ASK}", {"subpool_name": "b", "quota": 30}
+    )
+    assert admin("PUT", "/api/configs/pool/red/rename", {"new_name": "blue"}).status == 200
+    put_pool(actor=SYSTEM, name="red", body=pool_config(1))
+    visible = {}
+    for name in ("red", "blue"):
+        person = create_user(actor=SYSTEM, username=f"lead-{name}", roles=[f"osmo-{name}-admin"])
+        visible[name] = [row.pk for row in list_requests(person.as_actor())]
+    assert visible == {"red": [], "blue": [asked.body["id"]]}
 
 
 def test_requests_expire(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
