@@ -3,6 +3,7 @@ each read from one snapshot of the database."""
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Mapping
 
@@ -13,6 +14,9 @@ from django_structlog.middlewares import RequestMiddleware
 from osmo_admin.client_address import client_address
 from pools.domain.page_addresses import is_preview_address, is_sign_on_address
 from pools.transactions import one_snapshot, request_id
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+"""The ids of clients that are taken over: each audit entry and log line of the request stores its id."""
 
 
 class OneSlashMiddleware:
@@ -32,7 +36,8 @@ class RequestLogMiddleware(RequestMiddleware):
     in the answer."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        current_id = request.headers.get("X-Request-ID") or str(uuid.uuid4())
+        given = request.headers.get("X-Request-ID", "")
+        current_id = given if _REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
         structlog.contextvars.bind_contextvars(request_id=current_id, ip=client_address(request))
         token = request_id.set(current_id)
         try:

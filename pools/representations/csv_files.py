@@ -10,10 +10,10 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
+from pools.domain.spreadsheet_cells import plain_cell
+
 FORMAT_PARAMETER = "format"
 MAX_CSV_ROWS = 100_000
-# A spreadsheet runs a cell that begins with one of these as a formula.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def is_csv_request(request: HttpRequest) -> bool:
@@ -37,4 +37,4 @@ def _cell(value: Any) -> Any:
         return ""
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
+    return plain_cell(value) if isinstance(value, str) else value

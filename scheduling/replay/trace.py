@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pools.domain.spreadsheet_cells import text_of_cell
 from scheduling.domain.priorities import Priority
 from scheduling.domain.replay.jobs import JobTable
 from scheduling.replay import values
@@ -209,7 +210,7 @@ class TraceReader:
         return team
 
     def _word(self, row: Mapping[str, str], column: str) -> str:
-        text = row.get(column, "")
+        text = text_of_cell(row.get(column, ""))
         if len(text) > MAX_WORD:
             self._fault(column, "bad_value", f"The text has {len(text)} characters; at most {MAX_WORD} are allowed.")
         return text

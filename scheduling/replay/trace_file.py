@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from io import StringIO
 
+from pools.domain.spreadsheet_cells import plain_cell
 from scheduling.domain.priorities import Priority
 
 COLUMNS = ("submit_time", "duration_s", "gpus", "team", "name", "user", "priority", "limit_s")
@@ -30,7 +31,7 @@ class TraceJob:
 
 
 def csv_trace(jobs: Iterable[TraceJob]) -> str:
-    """The trace as CSV with a header."""
+    """The trace as CSV with a header. A name that a spreadsheet would run as a formula begins with an apostrophe."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -41,9 +42,9 @@ def csv_trace(jobs: Iterable[TraceJob]) -> str:
                 job.submit.isoformat(),
                 _seconds(job.duration),
                 job.gpus,
-                job.team,
-                job.name,
-                job.user,
+                plain_cell(job.team),
+                plain_cell(job.name),
+                plain_cell(job.user),
                 job.priority,
                 limit,
             )

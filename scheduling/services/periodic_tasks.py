@@ -45,7 +45,7 @@ def ensure_periodic_tasks() -> None:
     _ensure_periodic_task(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=config.subpool_drain_interval_minutes))
     _ensure_periodic_task(END_TEMPORARY_QUOTAS, tasks.END_TEMPORARY_QUOTAS, timedelta(seconds=15))
     _ensure_periodic_task(EXPIRE_APPROVALS, tasks.EXPIRE_APPROVALS, timedelta(minutes=1))
-    _ensure_periodic_task(FORGET_KEYS, tasks.FORGET_KEYS, timedelta(days=1))
+    _ensure_periodic_task(FORGET_KEYS, tasks.FORGET_KEYS, timedelta(hours=1))
     _ensure_periodic_task(FORGET_DECISIONS, tasks.FORGET_DECISIONS, timedelta(hours=6))
     _ensure_periodic_task(EXPIRE_RESERVATIONS, tasks.EXPIRE_RESERVATIONS, timedelta(minutes=1))
     _ensure_periodic_task(SAMPLE_GPU_USAGE, tasks.SAMPLE_GPU_USAGE, timedelta(minutes=5))

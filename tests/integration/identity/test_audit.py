@@ -108,6 +108,16 @@ class TestEntry:
         (entry,) = admin("GET", f"{AUDIT}?object=user/dora").body["entries"]
         assert entry["request_id"] == answer.headers["X-Request-ID"]
 
+    @pytest.mark.parametrize("given", ["a" * 129, "two words"])
+    def test_no_request_id_is_long_or_unreadable(self, admin: ApiCaller, given: str) -> None:
+        answer = admin("POST", "/api/auth/user", {"id": "dora"}, x_request_id=given)
+        (entry,) = admin("GET", f"{AUDIT}?object=user/dora").body["entries"]
+        assert entry["request_id"] == answer.headers["X-Request-ID"] != given
+
+    def test_a_request_id_of_a_client_is_taken_over(self, admin: ApiCaller) -> None:
+        admin("POST", "/api/auth/user", {"id": "dora"}, x_request_id="trace-7.a/b")
+        assert admin("GET", f"{AUDIT}?object=user/dora").body["entries"][0]["request_id"] == "trace-7.a/b"
+
     def test_what_went_around_us_is_signed_by_the_database_role(self, admin: ApiCaller) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('osmo.actor', '', false)")

@@ -126,7 +126,7 @@ class TestSchedule:
         }
         assert _interval() == timedelta(minutes=15)
         assert _interval(periodic_tasks.RECONCILE) == timedelta(seconds=settings.OSMO.reconcile_interval)
-        assert _interval(periodic_tasks.FORGET_KEYS) == timedelta(days=1)
+        assert _interval(periodic_tasks.FORGET_KEYS) == timedelta(hours=1)
 
     def test_every_row_names_a_task_that_exists(self) -> None:
         import scheduling.tasks  # noqa: F401  (registers them)

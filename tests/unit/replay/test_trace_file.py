@@ -33,6 +33,12 @@ def test_csv(tmp_path):
     ]
 
 
+def test_no_name_is_a_formula_of_a_spreadsheet():
+    job = TraceJob(BEGIN, 1.0, 1, "team", '=HYPERLINK("http://x")', "@ann", Priority.LOW, None)
+    row = csv_trace([job]).splitlines()[1]
+    assert "\"'=HYPERLINK" in row and ",'@ann," in row
+
+
 def test_swf(tmp_path):
     text = swf_trace(JOBS)
     assert {len(line.split()) for line in text.splitlines() if not line.startswith(";")} == {18}
