@@ -7,23 +7,27 @@ import random
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.db import connections
+from django.db.models.functions import Now
 from django.test import Client
 
 from pools.domain.errors import DomainError
 from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM
-from pools.models import AccessToken, Backend, GpuAllocation, User
+from pools.models import AccessToken, Backend, GpuAllocation, Notice, NoticeTarget, Pool, User
 from pools.security.tokens import issue_jwt
+from pools.services.approval_check import approved
+from pools.services.approvals import approve, reject
 from pools.services.backends import put_backend
 from pools.services.cohorts import put_cohort
 from pools.services.gpu_allocations import allocate, release
+from pools.services.notice_targets import send_test
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
 from pools.services.users import create_user, delete_user, grant_role
@@ -50,12 +54,12 @@ class Writers:
     def __init__(self, seed: int, pause: float = 0.0) -> None:
         self._pause = pause
         self._stop = threading.Event()
-        self._rita = User.objects.get(username="rita").as_actor()
+        self._rita, self._root = (User.objects.get(username=name).as_actor() for name in ("rita", "root"))
         self._backend = Backend.objects.get(name="sim").pk
         self.changes = 0
         self.faults: list[Exception] = []
         kinds = (
-            self._divide, self._divide, self._submit, self._cancel, self._run, self._take_gpus, self._configure,
+            self._divide, self._ask, self._submit, self._cancel, self._run, self._take_gpus, self._configure,
             self._change_users,
         )  # fmt: skip
         self._threads = [
@@ -98,6 +102,19 @@ class Writers:
         else:
             delete_subpool(**where, cancel_pending=rng.random() < 0.5)
 
+    def _ask(self, rng: random.Random) -> None:
+        """Approvals of large changes of `other--x`, and tests of notices, which fail or arrive."""
+        quota = Pool.objects.get(name="other--x").last_quota or 0
+        with suppress(AssertionError):  # the pool changed meanwhile, so that no approval is needed
+            row = factories.request_quota(self._root, "other", "x", quota + 40 if quota < 40 else quota - 40)
+            decide = rng.choice([approve, approve, reject])
+            decide(actor=SYSTEM, pk=row.pk)
+        target = NoticeTarget.objects.get(user__username="rita")
+        if Notice.objects.filter(target=target).count() < 20:
+            send_test(actor=self._rita, target_id=target.pk)
+        ended = {"status": rng.choice([Notice.Status.DELIVERED, Notice.Status.DEAD]), "ended_at": Now()}
+        Notice.objects.filter(target=target, status=Notice.Status.WAITING).update(**ended)
+
     def _submit(self, rng: random.Random) -> None:
         leaf = rng.choice(["team", *(f"team--{name}" for name in SUBPOOLS)])
         priority = rng.choice(list(Priority))
@@ -127,7 +144,7 @@ class Writers:
     def _configure(self, rng: random.Random) -> None:
         change = rng.randrange(3)
         if change == 0:
-            guarantee = {"resources": {"gpu": {"guarantee": rng.randrange(110, 140)}}}
+            guarantee: dict[str, Any] = {"resources": {"gpu": {"guarantee": rng.randrange(110, 140)}}}
             patch_pool(actor=SYSTEM, name=rng.choice(["team", "other"]), patch=guarantee)
         elif change == 1:
             quotas = [{"flavor": "default", "resource": "gpu", "nominal": rng.randrange(20)}]
@@ -333,6 +350,50 @@ def check_gpu_quota(body: Mapping[str, Any]) -> Iterator[str]:
         yield f"used {used}, available {percent}"
 
 
+def check_approvals(body: Mapping[str, Any]) -> Iterator[str]:
+    """One request of an object waits, and a decided one has its person and its time."""
+    rows = body["approvals"]
+    waiting = [row["subject"] for row in rows if row["state"] == "waiting"]
+    if len(waiting) != len(set(waiting)):
+        yield f"two requests wait for one object: {waiting}"
+    for row in rows:
+        is_decided = row["state"] in {"approved", "rejected"}
+        if is_decided != (row["decided_by"] is not None) or is_decided != (row["decided_at"] is not None):
+            yield f"request {row['id']} is {row['state']}, by {row['decided_by']} at {row['decided_at']}"
+
+
+def check_drains(body: Mapping[str, Any]) -> Iterator[str]:
+    """The end of a drain is known exactly if all its work runs with time limits, and GPUs are in use by work only."""
+    for row in body["drains"]:
+        open_end = row["waiting_workflows"] + row["unlimited_workflows"]
+        if open_end > row["live_workflows"] or (row["gpus"] and row["waiting_workflows"] == row["live_workflows"]):
+            yield f"{row}"
+        if open_end and row["ends_by"] is not None:
+            yield f"{row['subpool']} ends by {row['ends_by']}, and {open_end} workflows have no limit yet"
+
+
+def check_notices(body: Mapping[str, Any]) -> Iterator[str]:
+    """A notice has an end exactly if nothing more is tried."""
+    for row in body["notices"]:
+        if (row["status"] == "waiting") != (row["ended_at"] is None):
+            yield f"{row['id']} is {row['status']}, ended at {row['ended_at']}"
+
+
+def check_overview(body: Mapping[str, Any]) -> Iterator[str]:
+    """The waiting gangs and GPUs are the sums of the pools, and idle is quota minus used."""
+    for total, key in (("waiting_gangs", "gangs"), ("waiting_gpus", "gpus")):
+        if body[total] != sum(row[key] for row in body["waiting"]):
+            yield f"{total} {body[total]}, and the pools have {body['waiting']}"
+    yield from (f"{row}" for row in body["idle"] if row["idle"] != row["quota"] - row["used"])
+
+
+def check_events(body: Mapping[str, Any]) -> Iterator[str]:
+    """Each event once, the newest first."""
+    ids = [row["id"] for row in body["events"]]
+    if ids != sorted(set(ids), reverse=True):
+        yield f"events {ids}"
+
+
 def check_metrics(page: str) -> Iterator[str]:
     """The quota of a pool is the sum over its leaves."""
     leaves: dict[str, float] = {}
@@ -376,6 +437,11 @@ JSON_CHECKS: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "/api/quota_tree": check_quota_tree,
     "/api/queue": check_queue,
     "/api/configs/gpu_quota/team-a": check_gpu_quota,
+    "/api/configs/approval": check_approvals,
+    "/api/drains": check_drains,
+    "/api/notices": check_notices,
+    "/api/overview": check_overview,
+    "/api/scheduler_events": check_events,
 }
 CHECKED = (
     *JSON_CHECKS, "/metrics", "/pools/pool/", "/pools/pool/team/change/", QUEUE_PAGE, "/api/workflow/running-1",
@@ -385,6 +451,8 @@ CHECKED = (
 def _read_everything(rounds: int, *, share: int = 1, every_user: bool = True, pause: float = 0.0) -> list[str]:
     """The faults of all answers. With a `share` above 1 a round reads only each address of that number."""
     create_example_installation()
+    with approved():
+        patch_pool(actor=SYSTEM, name="other", patch={"approval_above": 35})
     readers = [Reader(name) for name in ROLES_BY_USER]
     addresses = readable_addresses()
     assert not [fault for address in CHECKED for fault in readers[0].faults_of(address)], "not even at rest"
