@@ -44,6 +44,14 @@ _TEST_TREE = "tests/unit/quota/test_worked_examples.py"
 _TEST_GATES = "tests/unit/engine/test_gates_and_order.py"
 _TEST_PODGROUP = "tests/unit/podgroup/test_validate.py"
 _TEST_CAPS = "tests/unit/gpu_quota/test_checks.py"
+_TEST_CAP_STATUS = "tests/unit/gpu_quota/test_status.py"
+_TEST_PLAN = "tests/unit/podgroup/test_plan.py"
+_TEST_SEED = "tests/unit/engine/test_seed_examples.py"
+_TEST_RECLAIM = "tests/unit/engine/test_reclaim.py"
+_TEST_QUEUES = "tests/unit/queues/test_desired.py"
+_CAP_STATUS = "pools/domain/gpu_quota/status.py"
+_GANG = "scheduling/domain/gang.py"
+_ROLES = "pools/domain/roles.py"
 
 REMOVALS = (
     Removal(
@@ -249,5 +257,158 @@ REMOVALS = (
         "return pool is not None and permission in actor.permissions_by_pool.get(pool, frozenset())",
         "return pool is not None and any(permission in each for each in actor.permissions_by_pool.values())",
         "tests/unit/ledger/test_roles.py::test_the_table",
+    ),
+    Removal(
+        SUBPOOLS, "D2", "a subpool has a queue of its own, which work of the pool itself does not use", _NAMES,
+        'return container if leaf is None else f"{container}{SEPARATOR}{leaf}"', "return container",
+        f"{_TEST_NAMES}::test_queue_names",
+    ),
+    Removal(
+        SUBPOOLS, "D2", "an archived subpool has no queue", "scheduling/domain/queues/desired.py",
+        "if part.state is not SubpoolState.ARCHIVED", "if True",
+        f"{_TEST_QUEUES}::test_subpools_take_from_the_shared_leaf_and_archived_ones_are_gone",
+    ),
+    Removal(
+        SUBPOOLS, "D4", "available may be negative while work drains", _BALANCE,
+        "return self.quota - self.usage.used", "return max(0, self.quota - self.usage.used)",
+        f"{_TEST_BALANCE}::test_a_subpool_shows_what_has_to_drain",
+    ),
+    Removal(
+        SUBPOOLS, "D4", "the pool itself has what no ACTIVE subpool has", _BALANCE,
+        "return guarantee - allocated", "return guarantee", f"{_TEST_BALANCE}::test_the_seeds_pool",
+    ),
+    Removal(
+        SUBPOOLS, "D6", "LOW work may go over the quota", "scheduling/domain/priorities.py",
+        "return self is Priority.LOW", "return False", f"{_TEST_ADMISSION}::test_quota_and_maximum",
+    ),
+    Removal(
+        SUBPOOLS, "D10", "admins of a pool divide it, its users do not", _ROLES,
+        "more = _POOL_ADMIN if kind is PoolRoleKind.ADMIN else _POOL_USER", "more = _POOL_ADMIN",
+        "tests/unit/ledger/test_roles.py::test_the_table",
+    ),
+    Removal(
+        SUBPOOLS, "D10", "users of a pool submit to it and to its subpools", _ROLES,
+        "frozenset({Permission.POOL_READ, Permission.POOL_SUBMIT})", "frozenset({Permission.POOL_READ})",
+        "tests/unit/ledger/test_roles.py::test_the_table",
+    ),
+    Removal(
+        SCHEDULING, "priority", "higher priority first, inside a leaf", "scheduling/domain/engine/state.py",
+        "self._order = -priority, self.minimum_state, age, self.fact.name",
+        "self._order = 0, self.minimum_state, age, self.fact.name", f"{_TEST_SEED}::test_priority_queueing_order",
+    ),
+    Removal(
+        SCHEDULING, "priority", "of one priority, the earlier submission first", "scheduling/domain/engine/state.py",
+        "self._order = -priority, self.minimum_state, age, self.fact.name",
+        "self._order = -priority, self.minimum_state, -age, self.fact.name",
+        f"{_TEST_SEED}::test_priority_queueing_order",
+    ),
+    Removal(
+        SCHEDULING, "preemption", "HIGH and NORMAL work is never preempted", "scheduling/domain/engine/world.py",
+        "if gang.preemptible and any(gang.active):", "if any(gang.active):",
+        "tests/unit/engine/test_eviction.py::test_non_preemptible_work_is_never_evicted",
+    ),
+    Removal(
+        SCHEDULING, "borrowing", "a pool loses only what it has borrowed", "scheduling/domain/engine/victims.py",
+        "        if alloc[r] > quota[r]:\n            return True\n    return False\n\n\ndef keeps_quota",
+        "        if alloc[r] > 0:\n            return True\n    return False\n\n\ndef keeps_quota",
+        f"{_TEST_RECLAIM}::test_usage_inside_the_quota_of_the_branch_is_safe_from_other_branches",
+    ),
+    Removal(
+        SCHEDULING, "borrowing", "no reclaim pushes a queue below its quota", "scheduling/domain/engine/victims.py",
+        "if queue.alloc[r] > queue.quota[r] > queue.alloc[r] - lost.get(r, 0):", "if False:",
+        f"{_TEST_RECLAIM}::test_a_gang_across_the_quota_is_skipped_for_one_that_is_not",
+    ),
+    Removal(
+        SCHEDULING, "borrowing", "only a leaf inside its fair share reclaims", "scheduling/domain/engine/phases.py",
+        "return all(have <= fair for have, fair in zip(after, queue.fair, strict=True))", "return True",
+        "tests/unit/engine/test_eviction.py::test_a_gang_above_its_fair_share_reclaims_nothing",
+    ),
+    Removal(
+        COHORTS, "quota", "the own quota of a cohort is shared by all below it", _TREE,
+        "self.nominal = [quota.nominal for quota in quotas]",
+        "self.nominal = [0 if x in parents else quota.nominal for x, quota in enumerate(quotas)]",
+        f"{_TEST_TREE}::test_example_a_subtree_quota",
+    ),
+    Removal(
+        COHORTS, "T(x)", "usage beyond what a node keeps counts above it", _TREE,
+        "self.usage[parent] += self.usage[x] - self.local[x]", "self.usage[parent] += 0",
+        f"{_TEST_TREE}::test_example_a_states",
+    ),
+    Removal(
+        COHORTS, "limits", "a root borrows nothing", _TREE,
+        "allowed = self.borrowing[x] if self.parents[x] >= 0 else 0", "allowed = self.borrowing[x]",
+        f"{_TEST_TREE}::test_example_c_debt_in_another_branch_blocks_no_work",
+    ),
+    Removal(
+        GANGS, "minSubGroup", "without minSubGroup all children are needed", _GANG,
+        "return len(self.children[x]) if min_sub_group is None else max(0, min_sub_group)",
+        "return 0 if min_sub_group is None else max(0, min_sub_group)",
+        f"{_TEST_PLAN}::test_surplus_pods_go_first_from_the_fullest_leaf",
+    ),
+    Removal(
+        GANGS, "minSubGroup", "a group is ready with as many ready children as minSubGroup", _GANG,
+        "return len(self.children[x]) if min_sub_group is None else max(0, min_sub_group)",
+        "return len(self.children[x])", f"{_TEST_PLAN}::test_a_new_inference_service_requests_three_of_four_replicas",
+    ),
+    Removal(
+        GANGS, "order", "SubGroups below their minimum come first", _GANG,
+        "                return 0, 0, child\n", "                return 3, 0, child\n",
+        f"{_TEST_PLAN}::test_two_running_replicas_need_one_more_not_both",
+    ),
+    Removal(
+        GANGS, "D13", "a minMember is at least 1", _PODGROUP,
+        "if member is not None and (member < 0 or (member == 0 and not self.children)):", "if False:",
+        f"{_TEST_PODGROUP}::test_one_broken_rule_each",
+    ),
+    Removal(
+        GANGS, "D13", "a SubGroup with children has no minMember", _PODGROUP,
+        "            yield self._violation_at(names.min_member, \"inner_with_min_member\", message)\n"
+        "        if not self.children and self.member is None:\n",
+        "        if not self.children and self.member is None:\n", f"{_TEST_PODGROUP}::test_one_broken_rule_each",
+    ),
+    Removal(
+        GANGS, "D13", "a parent exists", _PODGROUP,
+        "if sub.parent is not None and sub.parent not in first:", "if False:",
+        f"{_TEST_PODGROUP}::test_structural_faults_stop_the_deeper_checks",
+    ),
+    Removal(
+        GANGS, "D13", "parents form no cycle", _PODGROUP, "for cycle in cycles:", "for cycle in ():",
+        f"{_TEST_PODGROUP}::test_the_cycle_is_named_whole",
+    ),
+    Removal(
+        GPU_QUOTA, "check", "the total of a namespace is checked with what is used", _CAPS,
+        "if cap is not None and have.milli + requested.milli > cap.milli:",
+        "if cap is not None and requested.milli > cap.milli:", f"{_TEST_CAPS}::test_totals_count_every_gpu_exactly",
+    ),
+    Removal(
+        GPU_QUOTA, "check", "one worker has at most its maximum of GPUs", _CAPS,
+        "if spec.max_gpu_count is not None and worker.count > spec.max_gpu_count:", "if False:",
+        f"{_TEST_CAPS}::test_gpus_of_one_worker",
+    ),
+    Removal(
+        GPU_QUOTA, "check", "the caps on one worker are checked before the totals", _CAPS,
+        "return [*broken_single_caps(spec, worker), *broken_total_caps(spec, used, totals_of_worker(worker))]",
+        "return [*broken_total_caps(spec, used, totals_of_worker(worker)), *broken_single_caps(spec, worker)]",
+        f"{_TEST_CAPS}::test_everything_that_breaks_is_said_in_the_order_of_the_checks",
+    ),
+    Removal(
+        GPU_QUOTA, "status", "Exceeded: more is used than the cap", _CAP_STATUS,
+        "return self.total is not None and self.used > self.total", "return False",
+        f"{_TEST_CAP_STATUS}::test_exceeded_is_strict",
+    ),
+    Removal(
+        GPU_QUOTA, "status", "an alert below the threshold that the quota sets", _CAP_STATUS,
+        "if gauge.has_less_than(100 - spec.threshold)]", "if gauge.has_less_than(1)]",
+        f"{_TEST_CAP_STATUS}::test_the_alert_condition_compares_the_exact_percent",
+    ),
+    Removal(
+        GPU_QUOTA, "status", "the default of the threshold is 95 percent", _CAPS,
+        "DEFAULT_THRESHOLD = 95", "DEFAULT_THRESHOLD = 100",
+        "tests/unit/gpu_quota/test_spec.py::test_nothing_said_is_nothing_checked",
+    ),
+    Removal(
+        GPU_QUOTA, "status", "the available percentage is of the cap", _CAP_STATUS,
+        "Fraction(self.total - self.used, self.total) * 100", "Fraction(self.used, self.total) * 100",
+        f"{_TEST_CAP_STATUS}::test_percent_of_each_amount",
     ),
 )  # fmt: skip

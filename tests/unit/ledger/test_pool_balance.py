@@ -75,6 +75,12 @@ def test_the_seeds_pool() -> None:
     assert facts.scheduling_quota == 100
 
 
+def test_a_subpool_shows_what_has_to_drain() -> None:
+    """After its deletion, or a quota below what runs, `available` is below zero."""
+    held = UsageCounts(8, 8, 1, 8)
+    assert [Subpool("a", DELETING, 30, held).available, Subpool("b", ACTIVE, 5, held).available] == [-8, -3]
+
+
 @pytest.mark.parametrize(
     ("facts", "subpools", "shared", "container"),
     [
