@@ -62,7 +62,8 @@ def render(values: Mapping[str, Any], *, namespace: str = NAMESPACE) -> list[dic
     """The objects of the chart, hooks included."""
     done = template(values, namespace=namespace)
     assert done.returncode == 0, done.stderr
-    return [each for each in yaml.safe_load_all(done.stdout) if each]
+    # Ten times faster than the loader in Python, which took longer than helm.
+    return [each for each in yaml.load_all(done.stdout, yaml.CSafeLoader) if each]
 
 
 def named(objects: Iterable[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
