@@ -44,23 +44,25 @@ def read_effect(
     (`read_state_after`, or `read_state` again).
 
     `{"dry_run": true, "before", "after", "violations", "warnings", "draining"}` and the keys of :data:`IMPACT_KEYS`.
-    `warnings` are those that the change itself would answer with. A change that a rule forbids (quota, name, state) has
-    violations and no `after`; one that needs the approval of a second person has violations of code `approval_needed`
-    and its effect. Unreadable input, missing objects and missing roles raise as in a real change. With
-    `actor` the effect also says which workflows the next scheduling cycle would treat differently after the change
-    (:class:`pools.signals.Impact`): those that the actor may see by name, the others as a number.
+    `warnings` are those that the change itself would answer with. `draining` are the workflows of `read_draining` that
+    do not drain before the change. A change that a rule forbids (quota, name, state) has violations and no `after`; one
+    that needs the approval of a second person has violations of code `approval_needed` and its effect. Unreadable
+    input, missing objects and missing roles raise as in a real change. With `actor` the effect also says which
+    workflows the next scheduling cycle would treat differently after the change (:class:`pools.signals.Impact`): those
+    that the actor may see by name, the others as a number.
     """
     violations, after, drains, warnings = [], None, [], []
     impact_readers: list[ImpactReader] = []
     with one_snapshot():
-        before = read_state()
+        before, draining_before = read_state(), set(read_draining())
     try:
         with transaction.atomic():
             reset_changes()
             result, needed = _run_past_approval(operation)
             warnings = warnings_of(result)
             violations = [violation.as_dict() for violation in needed]
-            after, drains = (read_state_after or read_state)(), read_draining()
+            after = (read_state_after or read_state)()
+            drains = [name for name in read_draining() if name not in draining_before]
             if actor is not None and (backend_ids := read_changes().backend_ids):
                 answers: list[Any] = impact_requested.send(sender=None, actor=actor, backend_ids=backend_ids)
                 impact_readers = [read_impact for _, read_impact in answers]

@@ -112,6 +112,10 @@ def test_a_dry_run_shows_the_effect_and_writes_nothing(
 def test_a_dry_run_names_the_work_that_would_drain(team_admin: ApiCaller) -> None:
     _live_on_a()
     assert team_admin("DELETE", A, query={"dry_run": "True"}).body["draining"] == ["job-1"]
+    team_admin("POST", SUBPOOLS, {"subpool_name": "b", "quota": 10})
+    team_admin("DELETE", A)
+    grown = team_admin("PATCH", f"{SUBPOOLS}/b", {"quota": 20}, query={"dry_run": "True"})
+    assert (grown.status, grown.body["draining"]) == (200, []), "job-1 drains already, whatever happens to b"
 
 
 @pytest.mark.parametrize(
