@@ -33,6 +33,9 @@ POOL_SERVICES = frozenset({ApprovalService.PUT_POOL, ApprovalService.PATCH_POOL,
 """Services on the pool itself; the others change one of its subpools."""
 
 
+COHORT_AMOUNTS = ("borrowing limit", "lending limit")
+
+
 class ApprovalState(StrEnum):
     """The states of a request. `superseded`: its object changed before a decision. Only `waiting` can change."""
 
@@ -46,18 +49,23 @@ class ApprovalState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AmountChange:
-    """One amount of a change, in GPUs."""
+    """One amount of a change, in GPUs. `moved`: between two places, as ("cohort org", "cohort lab"); there the former
+    amount goes, and the new one comes."""
 
     name: str
     before: Gpus
     after: Gpus
+    moved: tuple[str, str] | None = None
 
     @property
     def size(self) -> Gpus:
-        """The GPUs by which the amount changes; between a number and unlimited this is unlimited."""
-        if self.before == self.after:
+        """The GPUs by which the amount changes; between a number and unlimited this is unlimited. Of an amount that
+        moves it is the larger of both."""
+        if self.moved is None and self.before == self.after:
             return 0
-        return UNLIMITED if UNLIMITED in (self.before, self.after) else abs(self.after - self.before)
+        if UNLIMITED in (self.before, self.after):
+            return UNLIMITED
+        return abs(self.after - self.before) if self.moved is None else max(self.before, self.after)
 
     def as_dict(self) -> dict[str, Any]:
         """The amount in answers; -1 is unlimited."""
@@ -66,6 +74,7 @@ class AmountChange:
             "before": encode_gpus(self.before),
             "after": encode_gpus(self.after),
             "change": encode_gpus(self.size),
+            **({} if self.moved is None else {"before_in": self.moved[0], "after_in": self.moved[1]}),
         }
 
 
@@ -73,7 +82,7 @@ def pool_amounts(settings: PoolSettings | None) -> dict[str, Gpus]:
     """The amounts of a pool that count: guarantee, maximum, and what it may borrow and lend in its cohort. A pool that
     does not exist, or is archived (None), has none."""
     if settings is None:
-        return dict.fromkeys(("guarantee", "maximum", "borrowing limit", "lending limit"), 0)
+        return dict.fromkeys(("guarantee", "maximum", *COHORT_AMOUNTS), 0)
     in_cohort, lending = settings.cohort is not None, settings.lending_limit
     return {
         "guarantee": settings.effective_guarantee,
@@ -87,6 +96,22 @@ def subpool_amounts(quota: int, quota_after: int | None = None) -> dict[str, Gpu
     """The amounts of a subpool that count. `quota_after` is the lasting quota while a temporary one is in force: a
     temporary quota that becomes lasting is a change, too."""
     return {"quota": quota, LASTING_QUOTA: quota if quota_after is None else quota_after}
+
+
+def pool_changes_above(before: PoolSettings | None, after: PoolSettings | None, limit: int) -> tuple[AmountChange, ...]:
+    """The amounts of a pool that change by more than `limit` GPUs. A pool that moves to another cluster takes all of
+    them along, and one that moves to another cohort its limits there: other work loses them, and other work gets them.
+    """
+    earlier, later = pool_amounts(before), pool_amounts(after)
+    moved: dict[str, tuple[str, str]] = {}
+    if before is not None and after is not None:
+        if before.cohort and after.cohort and before.cohort != after.cohort:
+            moved = dict.fromkeys(COHORT_AMOUNTS, (f"cohort {before.cohort}", f"cohort {after.cohort}"))
+        if before.backend != after.backend:
+            clusters = (f"cluster {before.backend}", f"cluster {after.backend}")
+            moved |= dict.fromkeys(("guarantee", "maximum"), clusters)
+    changes = [AmountChange(name, amount, later[name], moved.get(name)) for name, amount in earlier.items()]
+    return tuple(change for change in changes if change.size > limit)
 
 
 def changes_above(before: Mapping[str, Gpus], after: Mapping[str, Gpus], limit: int) -> tuple[AmountChange, ...]:
@@ -145,9 +170,11 @@ REMEDY = (
 
 
 def _amount_violation(subject: str, change: AmountChange, limit: int, path: str) -> Violation:
+    from_place, to_place = ("", "") if change.moved is None else (f" in {place}" for place in change.moved)
     message = (
-        f"The {change.name} of {subject} would change from {_text(change.before)} to {_text(change.after)}. Changes of "
-        f"more than {limit} GPUs need the approval of a second person here (approval_above)."
+        f"The {change.name} of {subject} would change from {_text(change.before)}{from_place} to "
+        f"{_text(change.after)}{to_place}. Changes of more than {limit} GPUs need the approval of a second person here "
+        "(approval_above)."
     )
     numbers = tuple({**change.as_dict(), "limit": limit}.items())
     return Violation(path, APPROVAL_NEEDED, message, numbers=numbers)

@@ -14,7 +14,7 @@ from pools.domain.approvals import (
     ApprovalNeeded,
     changes_above,
     loosens_limit,
-    pool_amounts,
+    pool_changes_above,
     subpool_amounts,
 )
 from pools.domain.errors import Conflict
@@ -48,9 +48,9 @@ def require_no_pool_approval(row: Pool, desired: PoolSettings | None, *, path: s
     limit = approval_limit(row)
     if limit is None or _is_approved.get():
         return
-    before = pool_amounts(None if row.archived else pool_settings_of(row))
+    before = None if row.archived else pool_settings_of(row)
     new_limit = None if desired is None else desired.config.get(APPROVAL_ABOVE)
-    changes, is_loosened = changes_above(before, pool_amounts(desired), limit), loosens_limit(limit, new_limit)
+    changes, is_loosened = pool_changes_above(before, desired, limit), loosens_limit(limit, new_limit)
     if changes or is_loosened:
         raise ApprovalNeeded.for_change(
             subject=row.name,

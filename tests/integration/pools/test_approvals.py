@@ -214,6 +214,16 @@ def test_a_cohort_with_the_pool_is_not_removed_alone(sim: str, admin: ApiCaller)
     assert (answer.status, {code for _, code in answer.codes}) == (409, {"approval_needed"})
 
 
+def test_a_move_to_another_cohort_is_a_change_of_its_limits(sim: str, admin: ApiCaller) -> None:
+    put_pool(actor=SYSTEM, name="team", body=pool_config(100, approval_above=10, cohort="org", borrowing_limit=0))
+    answer = admin("PATCH", POOL, {"cohort": "lab"})
+    (fault,) = answer.body["details"]
+    assert (answer.status, fault["code"], fault["amount"]) == (409, "approval_needed", "lending limit")
+    assert "from 100 GPUs in cohort org to 100 GPUs in cohort lab" in fault["message"]
+    asked = admin("PATCH", POOL + ASK, {"cohort": "lab"})
+    assert [(need["before_in"], need["after_in"]) for need in asked.body["needs"]] == [("cohort org", "cohort lab")]
+
+
 def test_a_rollback_needs_the_approval(sim: str, admin: ApiCaller) -> None:
     admin("PUT", POOL, pool_config(50))
     revision = ConfigRevision.objects.latest("revision").revision

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.amounts import UNLIMITED
-from pools.domain.approvals import changes_above, loosens_limit, pool_amounts, subpool_amounts
+from pools.domain.approvals import changes_above, loosens_limit, pool_changes_above, subpool_amounts
 from pools.domain.pool_config import PoolSettings, parse_pool
 
 
@@ -25,7 +25,14 @@ def _pool(**columns: object) -> PoolSettings:
         (_pool(), _pool(cohort="org", borrowing_limit=10, lending_limit=10), []),
         (_pool(), _pool(cohort="org", borrowing_limit=11, lending_limit=0), ["borrowing limit"]),
         (_pool(), _pool(cohort="org"), ["borrowing limit", "lending limit"]),
-        (_pool(cohort="org", borrowing_limit=5), _pool(cohort="other", borrowing_limit=5), []),
+        (_pool(cohort="org", borrowing_limit=5), _pool(cohort="other", borrowing_limit=5), ["lending limit"]),
+        (
+            _pool(cohort="org", borrowing_limit=11, lending_limit=10),
+            _pool(cohort="other", borrowing_limit=3, lending_limit=10),
+            ["borrowing limit"],
+        ),
+        (_pool(), _pool(backend="other"), ["guarantee", "maximum"]),
+        (_pool(guarantee=10), _pool(guarantee=10, backend="other"), ["maximum"]),
         (_pool(), _pool(weight=50, description="new"), []),
         (None, _pool(guarantee=10, maximum=10), []),
         (None, _pool(guarantee=11, maximum=11), ["guarantee", "maximum"]),
@@ -33,13 +40,25 @@ def _pool(**columns: object) -> PoolSettings:
     ],
 )
 def test_amounts_of_a_pool(before: PoolSettings | None, after: PoolSettings | None, changed: list[str]) -> None:
-    found = changes_above(pool_amounts(before), pool_amounts(after), 10)
+    found = pool_changes_above(before, after, 10)
     assert [each.name for each in found] == changed
 
 
 def test_a_temporary_quota_that_becomes_lasting_is_a_change() -> None:
     (found,) = changes_above(subpool_amounts(50, 10), subpool_amounts(50), 10)
     assert found.as_dict() == {"amount": "lasting quota", "before": 10, "after": 50, "change": 40}
+
+
+def test_an_amount_that_moves_says_between_what() -> None:
+    (found,) = pool_changes_above(
+        _pool(cohort="org", borrowing_limit=0, lending_limit=20),
+        _pool(cohort="lab", borrowing_limit=0, lending_limit=25),
+        10,
+    )
+    assert found.as_dict() == {
+        "amount": "lending limit", "before": 20, "after": 25, "change": 25,
+        "before_in": "cohort org", "after_in": "cohort lab",
+    }  # fmt: skip
 
 
 def test_between_a_number_and_unlimited_lies_more_than_any_limit() -> None:
