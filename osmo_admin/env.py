@@ -124,10 +124,15 @@ def _is_slack_token(text: str) -> None:
         raise ValidationError("The token of a bot is expected; it begins with xoxb-.")
 
 
+def _as_path(text: str) -> Path | None:
+    """An empty text is no path: `Path("")` would be the current folder."""
+    return Path(text) if text else None
+
+
 def load_environment() -> Env:
     """Read the environment. Raises :class:`EnvError` with the variable's name."""
     read = Reader()
-    data_dir = read.path("OSMO_ADMIN_HOME", None)
+    data_dir = _as_path(read.str("OSMO_ADMIN_HOME", ""))
     _apply_runtime_defaults(data_dir)
     at_least = validate.Range
     return Env(
@@ -150,7 +155,7 @@ def load_environment() -> Env:
         log_format=read.str("OSMO_LOG_FORMAT", "console", validate=validate.OneOf(["console", "json"])),
         reconcile_interval=read.float("OSMO_SETTLE_INTERVAL", 5.0, validate=at_least(min=0.1)),
         simulated_runtime=read.float("OSMO_SIMULATED_RUNTIME", 60.0, validate=at_least(min=0)),
-        kubeconfig_dir=read.path("OSMO_KUBECONFIG_DIR", None),
+        kubeconfig_dir=_as_path(read.str("OSMO_KUBECONFIG_DIR", "")),
         cluster_addresses=read.list("OSMO_CLUSTER_ADDRESSES", [], validate=_are_networks)
         or ([] if read.bool("OSMO_SECURE", False) else list(LOOPBACK)),
         notice_addresses=read.list("OSMO_NOTICE_ADDRESSES", [], validate=_are_networks),
