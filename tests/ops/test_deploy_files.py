@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import inspect
+import json
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from osmo_admin import provider_env
 from osmo_admin.cli.server import app
+from osmo_admin.env import load_environment
 from osmo_admin.ops import process_commands
 from tests.support.services import ROOT
 
@@ -24,9 +26,19 @@ DEPLOY = ROOT / "deploy"
 NOT_IN_ENV = {
     "OSMO_ADMIN_PASSWORD",
     "OSMO_WEBHOOK_PORT",
+    "OSMO_WEBHOOK_URL",
     "POSTGRES_PASSWORD",
     "POSTGRES_RUNTIME_PASSWORD",
     "VALKEY_PASSWORD",
+}
+
+# Variables of single commands, and those that `osmo-admin serve` and the chart set.
+ELSEWHERE = {
+    "OSMO_CONFIG_COMMIT",
+    "OSMO_CONFIG_FILE",
+    "OSMO_CONFIG_SOURCE",
+    "OSMO_WEBHOOK_AUTHORITY",
+    "PROMETHEUS_MULTIPROC_DIR",
 }
 
 
@@ -35,9 +47,9 @@ def is_accepted(arguments: list[str]) -> bool:
     return CliRunner().invoke(app, [*arguments, "--help"]).exit_code == 0
 
 
-def test_the_example_names_every_variable_and_no_other() -> None:
-    known = set(re.findall(r'read\.\w+\("([A-Z_]+)"', (ROOT / "osmo_admin" / "env.py").read_text()))
-    known |= {"OSMO_SSO", "OSMO_LDAP"}
+def variables_of_providers() -> set[str]:
+    """The variables of an identity provider `corp` and of a directory `corp`."""
+    known = {"OSMO_SSO", "OSMO_LDAP"}
     for prefix, functions in (
         ("OSMO_SSO_CORP_", (provider_env._read_provider, provider_env._read_common)),
         ("OSMO_LDAP_CORP_", (provider_env._read_directory, provider_env._read_common)),
@@ -46,8 +58,41 @@ def test_the_example_names_every_variable_and_no_other() -> None:
             known |= {prefix + name for name in re.findall(r'(?:read\.\w+\(|_texts\(read, )"([A-Z_]+)"', source)}
             for name in re.findall(r'_read_secret\(read, prefix, "([A-Z_]+)"', source):
                 known |= {prefix + name, f"{prefix}{name}_FILE"}
+    return known
+
+
+KNOWN = set(re.findall(r'read\.\w+\("([A-Z_]+)"', (ROOT / "osmo_admin" / "env.py").read_text()))
+TEXT = (ROOT / "docs" / "settings.md").read_text()
+PAGE = dict(re.findall(r"^\| `([A-Z_]+)` \| (\S+) \| .+ \|$", TEXT, re.MULTILINE))
+"""The variables of the page about settings, and their defaults as the page has them."""
+
+
+def test_the_example_names_every_variable_and_no_other() -> None:
     named = set(re.findall(r"^#?([A-Z_]+)=", (DEPLOY / "osmo-admin.env").read_text(), re.MULTILINE))
-    assert named == known | NOT_IN_ENV
+    assert named == KNOWN | variables_of_providers() | NOT_IN_ENV
+
+
+def test_the_page_about_settings_names_every_variable_and_no_other() -> None:
+    of_compose = {name for name in NOT_IN_ENV if not name.startswith("OSMO_")}
+    assert PAGE.keys() == (KNOWN | NOT_IN_ENV | ELSEWHERE) - of_compose
+    sign_on = (ROOT / "docs" / "sign-on.md").read_text()
+    for name in variables_of_providers():
+        assert f"…{name.partition('_CORP_')[2]}`" in sign_on or f"`{name}`" in sign_on, name
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN & PAGE.keys()))
+def test_the_page_about_settings_has_the_default(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in KNOWN | variables_of_providers():
+        monkeypatch.delenv(each, raising=False)
+    usual = load_environment()
+    monkeypatch.setenv(name, "" if PAGE[name] == "none" else PAGE[name].strip("`"))
+    assert load_environment() == usual
+
+
+def test_the_chart_knows_the_variables_of_the_page() -> None:
+    schema = json.loads((DEPLOY / "helm" / "osmo-admin" / "values.schema.json").read_text())
+    _, names = schema["properties"]["settings"]["allOf"]
+    assert names["properties"].keys() == {name for name in PAGE if name.startswith("OSMO_")}
 
 
 def test_compose_starts_each_process_after_the_database_is_prepared() -> None:

@@ -48,9 +48,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- fail (printf "settings.%s is not allowed: the chart sets this variable itself (publicUrl, proxyCount, logFormat, kubeconfigs), or it is not for a server." .) }}
 {{- end }}
 {{- end }}
-{{- range list "OSMO_SECRET_KEY" "OSMO_SECRET_KEY_FALLBACKS" "OSMO_OWNER_DATABASE_URL" "OSMO_ADMIN_PASSWORD" }}
+{{- range list "OSMO_SECRET_KEY" "OSMO_SECRET_KEY_FALLBACKS" "OSMO_OWNER_DATABASE_URL" "OSMO_ADMIN_PASSWORD" "OSMO_MAIL_URL" "OSMO_SLACK_TOKEN" }}
 {{- if hasKey $.Values.settings . }}
-{{- fail (printf "settings.%s is not allowed: it is a secret. Put it into a Secret that secrets.runtime or secrets.setup names." .) }}
+{{- fail (printf "settings.%s is not allowed: it is a secret. Put it into the Secret that %s names, as the key %s." . (ternary "secrets.setup" "secrets.runtime" (has . (list "OSMO_OWNER_DATABASE_URL" "OSMO_ADMIN_PASSWORD"))) .) }}
 {{- end }}
 {{- end }}
 {{- range $name, $_ := .Values.settings }}
@@ -59,6 +59,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- if and (hasPrefix "OSMO_LDAP_" $name) (hasSuffix "_BIND_PASSWORD" $name) }}
 {{- fail (printf "settings.%s is not allowed: it is a secret. Put it into a Secret, and name it with signOn.directories.NAME.bindPassword." $name) }}
+{{- end }}
+{{- if and $.Values.tracing.url (hasPrefix "OSMO_TRACES_" $name) }}
+{{- fail (printf "settings.%s is not allowed beside tracing.url: the chart sets the variables of traces. Move it to tracing." $name) }}
 {{- end }}
 {{- if and $.Values.signOn.providers (or (eq $name "OSMO_SSO") (eq $name "OSMO_PASSWORD_LOGIN") (hasPrefix "OSMO_SSO_" $name)) }}
 {{- fail (printf "settings.%s is not allowed beside signOn.providers: the chart sets the variables of sign-on. Move it to signOn." $name) }}
