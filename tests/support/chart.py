@@ -7,6 +7,7 @@ fields and wrong types are refused by the same code as in a cluster.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from contextlib import closing
@@ -64,6 +65,37 @@ def render(values: Mapping[str, Any], *, namespace: str = NAMESPACE) -> list[dic
     assert done.returncode == 0, done.stderr
     # Ten times faster than the loader in Python, which took longer than helm.
     return [each for each in yaml.load_all(done.stdout, yaml.CSafeLoader) if each]
+
+
+def render_by_template(values: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The objects of each template that renders any, by its name such as `network.yaml`."""
+    done = template(values)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[dict[str, Any]]] = {}
+    for text in re.split(r"^---$", done.stdout, flags=re.MULTILINE):
+        if (source := re.search(r"^# Source: osmo-admin/templates/(\S+)$", text, re.MULTILINE)) is not None:
+            found.setdefault(source[1], []).append(yaml.load(text, yaml.CSafeLoader))
+    return found
+
+
+def list_templates() -> list[str]:
+    """The names of the templates that render objects."""
+    return sorted(path.name for path in (CHART / "templates").glob("*.yaml"))
+
+
+def find_read(template_name: str, names: Iterable[str]) -> list[str]:
+    """Those of these values that a template reads, itself or by what it includes. `osmo.check` reads all and renders
+    nothing."""
+    helpers = (CHART / "templates" / "_helpers.tpl").read_text()
+    _, *parts = re.split(r'\{\{-? define "([^"]+)"', helpers)
+    definitions = dict(zip(parts[::2], parts[1::2], strict=True)) | {"osmo.check": ""}
+    text, missing = "", [(CHART / "templates" / template_name).read_text()]
+    while missing:
+        text += (part := missing.pop())
+        missing += [definitions.pop(name, "") for name in re.findall(r'include "([^"]+)"', part)]
+    # `osmo.pod` has one name for all values.
+    read = set(re.findall(r"(?:Values|\$values)\.([A-Za-z.]+)", text))
+    return [name for name in names if any(f"{name}.".startswith(f"{each}.") for each in read)]
 
 
 def named(objects: Iterable[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
