@@ -54,6 +54,8 @@ def effect_text(answer: Mapping[str, Any]) -> str:
         parts.append(str(pool_tree_change_table(before, after)))
         parts += field_lines(answer.get("changes") or [])
         parts += neighbour_lines(answer.get("neighbours") or [])
+    elif isinstance(before, dict) and has_only_pool_trees(before):
+        parts += [str(pool_tree_change_table(tree, (after or {}).get(name))) for name, tree in before.items()]
     elif has_quota_nodes(before) or has_quota_nodes(after):
         parts += field_lines(answer.get("changes") or [])
         parts += cohort_change_lines(before, after)
@@ -90,6 +92,11 @@ def neighbour_lines(neighbours: Sequence[Mapping[str, Any]]) -> list[str]:
 def is_pool_tree(value: Any) -> bool:
     """True for the list shape of a pool and its subpools."""
     return isinstance(value, dict) and "subpools" in value
+
+
+def has_only_pool_trees(value: Mapping[str, Any]) -> bool:
+    """True for the trees of several pools by name, without their configuration."""
+    return bool(value) and all(is_pool_tree(tree) and "configs" not in tree for tree in value.values())
 
 
 def has_quota_nodes(value: Any) -> bool:

@@ -134,7 +134,7 @@ class ConfirmFlow(Generic[ResultT]):
                 return self._form_page(form_class(initial=request.GET.dict() or dict(change.initial)))
             form = form_class(request.GET)
             return self._preview_page(form) if form.is_valid() else self._form_page(form)
-        form, step = form_class(request.POST), request.POST.get("step")
+        form, step = form_class(request.POST, request.FILES), request.POST.get("step")
         if step == "edit":
             return HttpResponseRedirect(f"{self._form_address}?{self._query(form)}")
         if not form.is_valid():

@@ -14,6 +14,7 @@ from pools.admin.confirm_flow import change_paths
 from pools.admin.filters import PoolTreeFilterSet
 from pools.admin.forms import script_media
 from pools.admin.pool_changes import archive_pool_page, configure_pool_page, create_pool_page
+from pools.admin.quota_changes import import_quotas_page, resize_pool_page
 from pools.admin.subpools import (
     create_subpool_page,
     delete_subpool_page,
@@ -48,9 +49,12 @@ class PoolAdmin(PolicyAdmin):
             return self.protect(lambda request, pool, subpool: view(self, request, pool, subpool))
 
         creation = self.protect(lambda request: create_pool_page(self, request))
+        quotas = self.protect(lambda request: import_quotas_page(self, request))
         subpool = "<str:pool>/subpools/<str:subpool>"
         return [
             *change_paths("create/", creation, name="pools_pool_create"),
+            *change_paths("quotas/", quotas, name="pools_pool_quotas"),
+            *change_paths("<str:pool>/quotas/", on_pool(resize_pool_page), name="pools_subpool_quotas"),
             *change_paths("<str:pool>/configuration/", on_pool(configure_pool_page), name="pools_pool_configure"),
             path("<str:pool>/archive/", on_pool(archive_pool_page), name="pools_pool_archive"),
             *change_paths("<str:pool>/subpools/create/", on_pool(create_subpool_page), name="pools_subpool_create"),
@@ -77,6 +81,7 @@ class PoolAdmin(PolicyAdmin):
             filters=filters,
             warnings=oversubscription_warnings(actor, read_capacities(visible.values("backend")).values()),
             may_configure=is_allowed(actor, Permission.POOL_CONFIGURE),
+            may_import=actor.is_admin or bool(actor.pools_with(Permission.POOL_PARTITION)),
         )
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:

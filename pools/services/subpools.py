@@ -85,7 +85,7 @@ def create_subpool(
             row.subpool_state, row.last_quota = SubpoolState.ACTIVE, gpus.gpus
             row.save(update_fields=["subpool_state", "last_quota"])
             reactivated = True
-        return _result(root, row, warnings=_quota_warnings(gpus), reactivated=reactivated)
+        return read_result(root, row, warnings=_quota_warnings(gpus), reactivated=reactivated)
 
 
 def resize_subpool(
@@ -132,7 +132,7 @@ def resize_subpool(
         row.last_quota = gpus.gpus
         row.quota_until, row.quota_after = (until, lasting) if until is not None else (None, None)
         row.save(update_fields=["last_quota", "quota_until", "quota_after"])
-        return _result(root, row, warnings=warnings)
+        return read_result(root, row, warnings=warnings)
 
 
 def delete_subpool(
@@ -160,7 +160,7 @@ def delete_subpool(
         row.subpool_state = subpool_lifecycle.state_after_delete(live_workflows=row.usage.live_workflows)
         row.quota_until = row.quota_after = None
         row.save(update_fields=["subpool_state", "quota_until", "quota_after"])
-        return _result(root, row)
+        return read_result(root, row)
 
 
 def end_temporary_quotas() -> int:
@@ -296,7 +296,7 @@ def _quota_warnings(quota: ParsedQuota) -> tuple[str, ...]:
     return (quota.warning,) if quota.warning else ()
 
 
-def _result(root: Pool, row: Pool, *, warnings: tuple[str, ...] = (), reactivated: bool = False) -> SubpoolResult:
+def read_result(root: Pool, row: Pool, *, warnings: tuple[str, ...] = (), reactivated: bool = False) -> SubpoolResult:
     """The result with the row as it is now in the database, where triggers changed its version and counters."""
     fresh = Pool.objects.select_related("parent__backend", "usage").get(pk=row.pk)
     return SubpoolResult(fresh, subpool_from_row(fresh), warnings, reactivated)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.commands.approval import approval_query, requested_text, without_approval_needs
 from osmo_admin.cli.effect_text import print_effect, show_effect
@@ -21,11 +24,15 @@ from osmo_admin.cli.options import (
 )
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.pool_table import branch_prefix
-from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
 from osmo_admin.cli.tables import Facts, Table, build_table
 from osmo_admin.cli.times import format_local_time, parse_time
+from pools.domain.errors import DomainError
+from pools.domain.names import split_name
+from pools.domain.quota_file import COLUMNS, QuotaFile, parse_quota_file
 
 app = command_group("Subpools: guaranteed parts of a pool.")
+QUOTAS_URL = url_path("api", "configs", "subpool_quotas")
 HEADER = (
     "Pool", "Subpool State", "GPU Quota", "Guaranteed In Use", "Guaranteed Free", "Total In Use", "Active Workflows",
 )  # fmt: skip
@@ -123,6 +130,60 @@ def delete(
         "DELETE", address, query=approval_query(session, request_approval), body=body or None, if_match=if_match
     )
     _print_result(session, answer, "deleted")
+
+
+@client_command(app, "export")
+def export(
+    session: ClientSession,
+    *,
+    pool: Annotated[
+        str | None, typer.Option("--pool", "-p", metavar="NAME", help="Only subpools of this pool.")
+    ] = None,
+) -> None:
+    """Print the quotas of ACTIVE subpools as CSV: pool,subpool,quota."""
+    answer = session.http().get(QUOTAS_URL, query={"pool": pool} if pool else {})
+    table = build_table(COLUMNS, [[*split_name(name), quota] for name, quota in answer["quotas"].items()])
+    if session.output is OutputFormat.TABLE:
+        session.output = OutputFormat.CSV
+    print_answer(session, answer, lambda: table)
+
+
+@client_command(app, "import", writes=True)
+def import_file(
+    session: ClientSession,
+    *,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV file, or - for standard input.")],
+    description: DescriptionOption = None,
+) -> None:
+    """Change the quotas of many subpools to those of a CSV file, all of them or none.
+
+    The file has a line pool,subpool,quota first, then a line for each subpool, as in the output of export; other
+    columns are not read. --dry-run shows the effect.
+    """
+    read = _read_quota_file(file)
+    quotas = {name: parse_typed_quota(text) for name, text in read.quotas.items()}
+    answer = session.http().send_change(
+        "PATCH", QUOTAS_URL, query=session.dry_run_query, body=_add_description({"quotas": quotas}, description)
+    )
+    if read.left_out:
+        print_warning(f"WARNING: {read.left_out} lines of pools, remainders and inactive subpools were left out.")
+    if session.dry_run:
+        show_effect(session, answer)
+        return
+    changed = [each["name"] for each in answer["subpools"]]
+    names = f": {', '.join(changed)}" if changed else ""
+    print_answer(session, answer, lambda: f"{len(changed)} of {len(quotas)} subpools have new quotas{names}.")
+
+
+def _read_quota_file(file: str) -> QuotaFile:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientError(f"{file} cannot be read: {error}") from None
+    try:
+        return parse_quota_file(text)
+    except DomainError as refusal:
+        raise ClientError(refusal.message, details=[each.as_dict() for each in refusal.details]) from None
 
 
 def _print_result(session: ClientSession, answer: Any, action: str) -> None:

@@ -7,7 +7,7 @@ is deleted; in *scheduling* it keeps the quota that its active work needs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
@@ -201,6 +201,21 @@ def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> V
         f"{balance.guarantee} and its other subpools hold {balance.allocated - own}. Ask for at most {free}, or shrink "
         "another subpool.",
         numbers=(("requested", quota), ("limit", balance.guarantee), ("free", free)),
+    )
+
+
+def pool_quotas_violation(balance: PoolBalance, quotas: Mapping[str, int]) -> Violation | None:
+    """The reason why these ACTIVE subpools (short name → GPUs) may not have these quotas at the same time: with the
+    other ACTIVE subpools they stay within the guarantee."""
+    total = sum(quotas.get(part.name, part.quota) for part in balance.subpools)
+    if balance.is_unlimited or total <= balance.guarantee:
+        return None
+    return Violation(
+        "quotas",
+        "quota_exceeds_parent",
+        f"The subpools of {balance.name} would hold {total} GPUs; pool {balance.name} guarantees {balance.guarantee}. "
+        f"Ask for {total - balance.guarantee} GPUs less.",
+        numbers=(("requested", total), ("limit", balance.guarantee)),
     )
 
 

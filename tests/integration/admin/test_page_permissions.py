@@ -54,6 +54,7 @@ TEAM_PAGES = {
     "/pools/pool/team/subpools/a/resize/": DIVIDE_TEAM,
     "/pools/pool/team/subpools/a/delete/": DIVIDE_TEAM,
     "/pools/pool/team/subpools/a/recreate/": DIVIDE_TEAM,
+    "/pools/pool/team/quotas/": DIVIDE_TEAM,
     "/pools/pool/team/configuration/": ROOT,
     "/pools/pool/team/archive/": ROOT,
 }
@@ -83,6 +84,7 @@ def test_pages_of_a_pool(as_person: Callable[[str], Client], address: str) -> No
         ("/pools/pool/team/subpools/create/", {"subpool_name": "new", "quota": "1"}),
         ("/pools/pool/team/subpools/a/resize/", {"quota": "1"}),
         ("/pools/pool/team/subpools/a/delete/", {}),
+        ("/pools/pool/team/quotas/", {"quota-a": "1"}),
         ("/pools/pool/team/configuration/", {"guarantee": "90", "maximum": "-1", "weight": "1"}),
         ("/pools/pool/team/archive/", {}),
         ("/pools/pool/create/", {"name": "fresh", "backend": "sim", "guarantee": "1"}),

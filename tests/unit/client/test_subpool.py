@@ -205,3 +205,39 @@ def test_a_temporary_quota_is_sent_and_shown_with_its_end(osmo, stub):
     assert stub.last.body == {"quota": 50, "until": "2026-11-27T18:00:00"}
     assert "2026-11-27" in text
     assert "it is 30 again." in text
+
+
+QUOTAS = "/api/configs/subpool_quotas"
+
+
+def test_export_and_import_of_quotas(osmo, stub, tmp_path):
+    stub.on("GET", QUOTAS, {"quotas": {"other--c": 4, "team--a": 30}})
+    exported = osmo.ok("pool", "subpool", "export")
+    assert exported == "pool,subpool,quota\nother,c,4\nteam,a,30\n"
+    file = tmp_path / "quotas.csv"
+    file.write_text(exported.replace("30", "25%") + "team,,9\n", encoding="utf-8")
+    stub.on("PATCH", QUOTAS, {"subpools": [{"name": "team--a"}], "warnings": ["25% of 50 is 12.5"]})
+    result = osmo("pool", "subpool", "import", str(file), "-d", "plan")
+    assert stub.last.body == {"quotas": {"other--c": 4, "team--a": "25%"}, "description": "plan"}
+    assert result.stdout == "1 of 2 subpools have new quotas: team--a.\n"
+    assert "1 lines of pools" in result.stderr
+    assert "25% of 50 is 12.5" in result.stderr
+
+
+def test_a_dry_run_of_an_import_shows_each_pool(osmo, stub, tmp_path):
+    file = tmp_path / "quotas.csv"
+    file.write_text("pool,subpool,quota\nteam,a,40\n", encoding="utf-8")
+    before, after = tree_body(70, ("team--a", "ACTIVE", 30)), tree_body(60, ("team--a", "ACTIVE", 40))
+    stub.on("PATCH", QUOTAS, effect_body({"team": before}, {"team": after}))
+    text = osmo.ok("pool", "subpool", "import", str(file), "--dry-run")
+    assert stub.last.query == {"dry_run": "true"}
+    assert "30 → 40" in text
+
+
+def test_a_file_with_faults_is_not_sent(osmo, stub, tmp_path):
+    file = tmp_path / "quotas.csv"
+    file.write_text("pool,subpool,quota\nteam,a,1\nteam,a,2\n", encoding="utf-8")
+    result = osmo("pool", "subpool", "import", str(file))
+    assert result.exit_code == 2
+    assert "names team--a again" in result.stderr
+    assert not stub.requests

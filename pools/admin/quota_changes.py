@@ -1,0 +1,224 @@
+"""The quotas of many subpools in the browser, with one preview: of one pool in a form of numbers, or of many pools from
+a CSV file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django.forms import FileField, FileInput
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow
+from pools.admin.git_ownership import owned_reason
+from pools.admin.pool_tree_preview import pool_breadcrumbs, pool_url
+from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
+from pools.domain.errors import BadInput, Forbidden, Violation
+from pools.domain.names import split_name
+from pools.domain.ownership import OwnedKind
+from pools.domain.quota_file import MAX_FILE_LENGTH, QuotaFile, format_quota_file, parse_quota_file
+from pools.domain.roles import Actor, Permission
+from pools.models import Pool
+from pools.permissions import get_visible_root, require_permission
+from pools.selectors import pool_tree
+from pools.selectors.subpool_quotas import visible_quotas
+from pools.services.subpool_quotas import QuotasResult, effect_on_quotas, resize_subpools
+
+QUOTA_FIELD = "quota-"
+MAX_ADDRESS_LENGTH = 6000
+"""The most characters of changed lines: the preview has them in its address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotasPreview:
+    """The preview of new quotas (canonical name → quota as typed); `pool` is the only pool, None for several."""
+
+    form_template: ClassVar[str] = "osmo/change_form.html"
+    effect_template: ClassVar[str] = "osmo/change_effect.html"
+
+    actor: Actor
+    pool: Pool | None
+    quotas: Mapping[str, object]
+
+    def form_context(self) -> dict[str, Any]:
+        """The tree as it is now."""
+        tree = pool_tree.pool_trees_of([self.pool])[0] if self.pool else None
+        return {"pool": self.pool, "tree": tree, "has_many_numbers": self.pool is not None}
+
+    def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
+        """The effect on the trees of all pools."""
+        return effect_on_quotas(self.quotas, operation, actor=self.actor)  # type: ignore[arg-type]
+
+    def effect_context(self, effect: dict[str, Any], result: QuotasResult) -> dict[str, Any]:
+        """Each node of each pool before and after."""
+        trees = [node_effects(tree, (effect["after"] or {}).get(name)) for name, tree in effect["before"].items()]
+        return {
+            "pool": self.pool,
+            "nodes": [node for tree in trees for node in self._shown(tree)],
+            "effect_messages": tuple(message for tree in trees for message in consequence_messages(tree)),
+            "warnings": result.warnings,
+            "is_unchanged": not result.changed,
+            "reclaimed": effect["may_be_reclaimed"],
+            "reclaimed_elsewhere": effect["may_be_reclaimed_elsewhere"],
+        }
+
+    def _shown(self, tree: tuple[NodeEffect, ...]) -> tuple[NodeEffect, ...]:
+        """All nodes of a single pool; of several pools those that change, below their pool."""
+        return tree if self.pool else (tree[0], *(node for node in tree[1:] if node.is_changed))
+
+    def current_state(self) -> dict[str, Any] | None:
+        """The version of each subpool of the change."""
+        rows = Pool.objects.filter(name__in=self.quotas).order_by("name")
+        return dict(rows.values_list("name", "version"))
+
+    def fingerprint(self, state: dict[str, Any] | None) -> str:
+        """The versions that the change counts on. `state` may also be the trees of a preview."""
+        versions = {
+            part["name"]: part["version"]
+            for tree in (state or {}).values()
+            if isinstance(tree, dict)
+            for part in tree["subpools"]
+            if part["name"] in self.quotas
+        }
+        return " ".join(f"{name}:{version}" for name, version in sorted((versions or state or {}).items()))
+
+
+def resize_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
+    """The pages that give several subpools of a pool new quotas."""
+    actor, root = actor_of(request), get_visible_root(actor_of(request), pool)
+    require_permission(actor, Permission.POOL_PARTITION, pool)
+    present = visible_quotas(actor, [root])
+    form_class = _pool_form(present)
+    typed = request.POST if request.method == "POST" else request.GET
+    quotas: dict[str, object] = {name: typed[key] for name in present if (key := _field_of(name)) in typed}
+    change = Change(
+        title=f"Resize subpools of {root.name}",
+        button="Save the quotas",
+        unavailable_reason=owned_reason(OwnedKind.POOL, root.name, subpools=True)
+        or ("" if present else f"Pool {root.name} has no ACTIVE subpools."),
+        breadcrumbs=pool_breadcrumbs(root),
+        form_class=form_class,
+        initial={_field_of(name): quota for name, quota in present.items()},
+        preview=QuotasPreview(actor=actor, pool=root, quotas=quotas),
+        execute=lambda form, _: _resize(actor, quotas, form),
+        success_message=_success_message,
+        success_url=lambda _: pool_url(root.name),
+    )
+    return ConfirmFlow(admin, request, change).respond()
+
+
+def import_quotas_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
+    """The pages that read the quotas of subpools from a CSV file."""
+    actor = actor_of(request)
+    if not (actor.is_admin or actor.pools_with(Permission.POOL_PARTITION)):
+        raise Forbidden(f"This needs the role osmo-admin or osmo-POOL-admin; {actor.username} has neither.")
+    present = visible_quotas(actor)
+    form_class = type("QuotaFileForm", (QuotaFileForm,), {"present": present})
+    form = form_class(request.POST, request.FILES) if request.method == "POST" else form_class(request.GET)
+    file = form.cleaned_data.get("parsed") if form.is_valid() else None
+    quotas: Mapping[str, object] = file.quotas if file else {}
+    change = Change(
+        title="Import quotas of subpools",
+        button="Save the quotas",
+        breadcrumbs=pool_breadcrumbs(None),
+        form_class=form_class,
+        preview=QuotasPreview(actor=actor, pool=None, quotas=quotas),
+        execute=lambda form, _: _resize(actor, quotas, form),
+        success_message=_success_message,
+        success_url=lambda _: reverse("admin:pools_pool_changelist"),
+    )
+    return ConfirmFlow(admin, request, change).respond()
+
+
+class QuotaFileForm(ChangeForm):
+    """A CSV file. After it was read, the text has only the lines that change a quota."""
+
+    present: ClassVar[Mapping[str, int]] = {}
+    upload = FileField(label="CSV file", required=False, widget=FileInput(), help_text="Replaces the text below.")
+    quotas = forms.code_field(
+        "Lines",
+        rows=12,
+        max_length=MAX_FILE_LENGTH,
+        help_text="A first line pool,subpool,quota, then a line for each subpool. Other columns are not read, so the "
+        "CSV of the list of pools can be edited and given back. Only lines that change a quota count.",
+    )
+    description = forms.text_field("Reason", help_text=REASON_HELP)
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean()
+        text = self._uploaded_text() or data.get("quotas", "")
+        if self.errors:
+            return data
+        try:
+            data["parsed"] = self._changes(parse_quota_file(text.replace("\r\n", "\n")))
+        except BadInput as refusal:
+            self.cleaned_data = data
+            self.add_errors(refusal)
+        return data
+
+    def _uploaded_text(self) -> str:
+        upload = self.files.get("upload")
+        if upload is None:
+            return ""
+        if (upload.size or 0) > MAX_FILE_LENGTH:
+            self.add_error("upload", f"{upload.name} has {upload.size} bytes; the most is {MAX_FILE_LENGTH}.")
+            return ""
+        try:
+            return str(upload.read().decode("utf-8-sig"))
+        except UnicodeDecodeError:
+            self.add_error("upload", f"{upload.name} is not valid UTF-8 text.")
+            return ""
+        finally:
+            upload.seek(0)
+
+    def _changes(self, file: QuotaFile) -> QuotaFile:
+        """The lines that change a quota, which the form shows from now on. Raises BadInput without any."""
+        changed = {name: text for name, text in file.quotas.items() if str(self.present.get(name, "")) != text}
+        if not changed:
+            message = f"The file changes no quota: {len(file.quotas)} subpools have these quotas already."
+            raise BadInput(message, [Violation("quotas", "bad_value", message)])
+        lines = format_quota_file({split_name(name): text for name, text in changed.items()})
+        if len(lines) > MAX_ADDRESS_LENGTH:
+            message = (
+                f"The file changes {len(changed)} quotas, more than a page previews at once. Give it in parts, or use "
+                "osmo pool subpool import."
+            )
+            raise BadInput(message, [Violation("quotas", "bad_value", message)])
+        self.replace_input("quotas", lines)
+        return QuotaFile(changed, file.lines, file.left_out)
+
+
+def _field_of(name: str) -> str:
+    return f"{QUOTA_FIELD}{split_name(name).subpool}"
+
+
+def _pool_form(present: Mapping[str, int]) -> type[ChangeForm]:
+    """A form with a number for each subpool."""
+    fields: dict[str, Any] = {
+        _field_of(name): forms.text_field(split_name(name).subpool or "", inputmode="decimal") for name in present
+    }
+    fields["description"] = forms.text_field("Reason", help_text=REASON_HELP)
+    fields["field_by_path"] = {f"quotas.{name}": _field_of(name) for name in present}
+    return type("PoolQuotasForm", (ChangeForm,), fields)
+
+
+def _resize(actor: Actor, quotas: Mapping[str, object], form: ChangeForm) -> QuotasResult:
+    """The change, for the versions that the preview has shown; a dry run has none."""
+    seen = dict(part.rsplit(":", 1) for part in form.cleaned_data["seen"].split())
+    return resize_subpools(
+        actor=actor,
+        quotas=quotas,
+        description=form.cleaned_data["description"],
+        expected_versions={name: int(version) for name, version in seen.items() if version.isdecimal()},
+    )
+
+
+def _success_message(result: QuotasResult) -> str:
+    changed = [f"{each.row.name} {each.subpool.quota}" for each in result.changed]
+    if len(changed) > 5:
+        return f"{len(changed)} subpools have new quotas now."
+    return f"New quotas in GPUs: {', '.join(changed)}." if changed else "No quota was changed."

@@ -1,0 +1,93 @@
+"""Quotas of subpools as CSV: columns `pool`, `subpool` and `quota`, others are not read. The list of pools as CSV has
+this form, so an edited export can be given back."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+from pools.domain.errors import BadInput, Violation
+from pools.domain.names import canonical_name
+from pools.domain.subpool_lifecycle import SubpoolState
+
+COLUMNS = ("pool", "subpool", "quota")
+MAX_FILE_LENGTH = 200_000
+"""Characters; a line is about 30."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFile:
+    """The quotas of a file by canonical name, as typed, each with its line (from 1, the header is 1). `left_out` counts
+    the lines of pools, of remainders, and of subpools that are not ACTIVE: other commands change those."""
+
+    quotas: Mapping[str, str]
+    lines: Mapping[str, int]
+    left_out: int = 0
+
+
+def parse_quota_file(text: str) -> QuotaFile:
+    """Raises BadInput with every fault, each with its line."""
+    if len(text) > MAX_FILE_LENGTH:
+        raise _refusal(f"The file has {len(text)} characters; the most is {MAX_FILE_LENGTH}. Give it in parts.", 1)
+    reader = csv.reader(StringIO(text.removeprefix("\ufeff")))
+    try:
+        header = [cell.strip().lower() for cell in next(reader, [])]
+        missing = [column for column in COLUMNS if column not in header]
+        if missing:
+            raise _refusal(
+                f"The first line has no column {' and no column '.join(missing)}; it names the columns: "
+                f"{','.join(COLUMNS)}.",
+                1,
+            )
+        return _read_lines(reader, {name: header.index(name) for name in {*COLUMNS, "state"} & set(header)})
+    except csv.Error as error:
+        raise _refusal(f"Line {reader.line_num} is not CSV: {error}.", reader.line_num) from None
+
+
+def format_quota_file(quotas: Mapping[tuple[str, str | None], object]) -> str:
+    """The same as a file: (pool, subpool) → quota."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows((pool, subpool, quota) for (pool, subpool), quota in quotas.items())
+    return text.getvalue()
+
+
+def _read_lines(reader: Any, columns: Mapping[str, int]) -> QuotaFile:
+    quotas: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    faults: list[Violation] = []
+    left_out = 0
+    for cells in reader:
+        number = reader.line_num
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) <= max(columns[name] for name in COLUMNS):
+            faults.append(_fault(f"Line {number} has {len(cells)} columns, fewer than the first line.", number))
+            continue
+        pool, subpool, quota = (cells[columns[name]].strip() for name in COLUMNS)
+        state = cells[columns["state"]].strip() if len(cells) > columns.get("state", len(cells)) else ""
+        if not subpool or state in {SubpoolState.DELETING, SubpoolState.ARCHIVED}:
+            left_out += 1
+            continue
+        name = canonical_name(pool, subpool)
+        if name in quotas:
+            faults.append(_fault(f"Line {number} names {name} again, after line {lines[name]}.", number))
+            continue
+        quotas[name], lines[name] = quota, number
+    if not quotas and not faults:
+        faults.append(_fault("The file has no line of an ACTIVE subpool.", 1))
+    if faults:
+        raise BadInput.of(faults)
+    return QuotaFile(quotas, lines, left_out)
+
+
+def _fault(message: str, line: int) -> Violation:
+    return Violation("quotas", "bad_file", message, line=line)
+
+
+def _refusal(message: str, line: int) -> BadInput:
+    return BadInput(message, [_fault(message, line)])

@@ -1,0 +1,82 @@
+"""The pages that change the quotas of several subpools with one preview."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from pools.models import Pool
+from pools.services.subpools import resize_subpool
+from tests.integration.admin.conftest import actor_named
+
+SEVERAL = "/pools/pool/team/quotas/"
+IMPORT = "/pools/pool/quotas/"
+
+
+def _quotas() -> dict[str, int | None]:
+    return dict(Pool.objects.filter(parent__name="team").values_list("subpool_name", "last_quota"))
+
+
+def test_one_preview_for_all_subpools_of_a_pool(as_person: Callable[[str], Client]) -> None:
+    chief = as_person("chief")
+    form = chief.get(SEVERAL).context["form"]
+    assert {name: form[name].value() for name in ("quota-a", "quota-b")} == {"quota-a": 30, "quota-b": 20}
+    typed = {"quota-a": "10", "quota-b": "90", "description": "swap", "step": "preview"}
+    preview = chief.post(SEVERAL, typed, follow=True)
+    shown = {node.label: (node.quota_before, node.quota_after) for node in preview.context["nodes"]}
+    assert shown["a"] == (30, 10)
+    assert shown["b"] == (20, 90)
+    assert _quotas() == {"a": 30, "b": 20}
+    done = chief.post(SEVERAL, {**preview.context["hidden"], "step": "confirm"})
+    assert done.status_code == 302
+    assert _quotas() == {"a": 10, "b": 90}
+
+
+def test_a_change_in_between_is_shown_first(as_person: Callable[[str], Client]) -> None:
+    chief = as_person("chief")
+    preview = chief.post(SEVERAL, {"quota-a": "10", "quota-b": "20", "step": "preview"}, follow=True)
+    resize_subpool(actor=actor_named("root"), parent="team", subpool_name="b", quota=5)
+    again = chief.post(SEVERAL, {**preview.context["hidden"], "step": "confirm"}, follow=True)
+    assert "changed meanwhile" in again.content.decode()
+    assert _quotas() == {"a": 30, "b": 5}
+    stale = {**again.context["hidden"], "seen": again.context["hidden"]["seen"].replace("team--b:", "team--b:9")}
+    assert "changed meanwhile" in chief.post(SEVERAL, {**stale, "step": "confirm"}, follow=True).content.decode()
+
+
+def test_faults_stand_at_the_number_that_has_them(as_person: Callable[[str], Client]) -> None:
+    answer = as_person("chief").post(SEVERAL, {"quota-a": "lots", "quota-b": "20", "step": "preview"}, follow=True)
+    assert answer.status_code == 400
+    assert "not a valid quota" in answer.context["form"].errors["quota-a"][0]
+    together = as_person("chief").post(SEVERAL, {"quota-a": "90", "quota-b": "20", "step": "preview"}, follow=True)
+    assert "would hold 110 GPUs" in together.content.decode()
+
+
+def test_a_file_is_read_and_only_its_changes_are_shown(as_person: Callable[[str], Client]) -> None:
+    chief = as_person("chief")
+    text = "pool,subpool,kind,quota\nteam,,pool,100\nteam,a,subpool,12\nteam,b,subpool,20\n"
+    upload = SimpleUploadedFile("quotas.csv", text.encode(), content_type="text/csv")
+    preview = chief.post(IMPORT, {"upload": upload, "description": "plan", "step": "preview"}, follow=True)
+    assert preview.context["hidden"]["quotas"] == "pool,subpool,quota\nteam,a,12\n"
+    assert [node.label for node in preview.context["nodes"] if node.kind == "subpool"] == ["a"]
+    assert _quotas() == {"a": 30, "b": 20}
+    done = chief.post(IMPORT, {**preview.context["hidden"], "step": "confirm"})
+    assert done.status_code == 302
+    assert _quotas() == {"a": 12, "b": 20}
+
+
+def test_faults_of_a_file(as_person: Callable[[str], Client]) -> None:
+    chief = as_person("chief")
+    for text, message in {
+        "": "no column pool",
+        "pool,subpool,quota\nteam,a,30\n": "changes no quota",
+        "pool,subpool,quota\nteam,a,1\nteam,a,2\n": "Line 3 names team--a again, after line 2",
+        "pool,subpool,quota\nteam,zz,2\n": "Pool team has no subpool zz",
+    }.items():
+        answer = chief.post(IMPORT, {"quotas": text, "step": "preview"}, follow=True)
+        assert answer.status_code == 400, text
+        assert message in answer.content.decode(), text
+    upload = SimpleUploadedFile("quotas.csv", b"\xff\xfe", content_type="text/csv")
+    assert "not valid UTF-8" in chief.post(IMPORT, {"upload": upload, "step": "preview"}).content.decode()
+    assert _quotas() == {"a": 30, "b": 20}
