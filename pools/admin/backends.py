@@ -94,19 +94,18 @@ def _existing_backend_form(backend: Backend, request: HttpRequest) -> BackendFor
     if backend.kind == Backend.Kind.KUBERNETES:
         initial = {**cluster_forms.NEW_CLUSTER_VALUES, "namespace": backend.namespace, "version": backend.version}
         return cluster_forms.ClusterForm(forms.submitted_data(request), initial=initial)
-    return SimulatedBackendForm(
-        forms.submitted_data(request),
-        initial={
-            "namespace": backend.namespace,
-            "about": backend.description,
-            "offline": backend.offline,
-            "auto_end": backend.auto_end,
-            "reserve_after": backend.reserve_after,
-            "ageing": backend.ageing,
-            "nodes": "\n".join(_format_node_line(node) for node in backend.nodes.order_by("name")),
-            "version": backend.version,
-        },
-    )
+    present = {
+        "namespace": backend.namespace,
+        "about": backend.description,
+        "offline": backend.offline,
+        "auto_end": backend.auto_end,
+        "reserve_after": backend.reserve_after,
+        "ageing": backend.ageing,
+        "nodes": "\n".join(_format_node_line(node) for node in backend.nodes.order_by("name")),
+        "version": backend.version,
+    }
+    initial = forms.initial_values(request, SimulatedBackendForm, present)
+    return SimulatedBackendForm(forms.submitted_data(request), initial=initial)
 
 
 def _parse_node_line(line: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from unfold.admin import ModelAdmin
 
+from pools.admin import forms
 from pools.domain.roles import Actor
 from pools.models import User
 
@@ -113,7 +114,13 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
         self, request: HttpRequest, form: Any, *, title: str, button: str, crumbs: Breadcrumbs, **more: Any
     ) -> TemplateResponse:
         """A page that is one form; its back link is the page right above it. The status is 400 after a refusal."""
-        words = {"title": title, "button": button, "back": crumbs[-1][1], **more}
+        words = {
+            "title": title,
+            "button": button,
+            "back": crumbs[-1][1],
+            "reverts": forms.reverted_entry(request),
+            **more,
+        }
         return self.render_page(
             request, "osmo/form.html", crumbs=crumbs, form=form, status=400 if form.errors else 200, **words
         )

@@ -142,7 +142,7 @@ def configure_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -
         unavailable_reason=owned_reason(OwnedKind.COHORT, cohort.name),
         breadcrumbs=_breadcrumbs(cohort),
         form_class=CohortForm,
-        initial=_form_values(cohort),
+        initial=cohort_form_values(cohort),
         version=cohort.version,
         preview=CohortPreview(actor=actor, cohort=cohort, name=cohort.name),
         execute=execute,
@@ -193,7 +193,7 @@ def _breadcrumbs(cohort: Cohort | None) -> Breadcrumbs:
     return [tree, (cohort.name, _node_url(cohort.name))] if cohort else [tree]
 
 
-def _form_values(cohort: Cohort) -> dict[str, Any]:
+def cohort_form_values(cohort: Cohort) -> dict[str, Any]:
     """A cohort as the values of its form."""
     rows = {f"{row.flavor}/{row.resource}": row for row in rows_from_stored(cohort.quotas)}
     gpus = rows.pop(GPU, QuotaRow("", "default", "gpu", 0))

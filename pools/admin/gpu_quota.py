@@ -201,10 +201,9 @@ class GpuQuotaAdmin(PolicyAdmin):
 
     def _create(self, request: HttpRequest) -> HttpResponse:
         require_platform(actor_of(request))
-        form = CreateGpuQuotaForm(
-            forms.submitted_data(request),
-            initial={"alert_threshold": 95, "namespace": request.GET.get("namespace", "")},
-        )
+        present = {"alert_threshold": 95, "namespace": request.GET.get("namespace", "")}
+        initial = forms.initial_values(request, CreateGpuQuotaForm, present)
+        form = CreateGpuQuotaForm(forms.submitted_data(request), initial=initial)
         if request.method == "POST" and form.is_valid():
             namespace = form.cleaned_data["namespace"].strip()
             if GpuQuota.objects.filter(namespace=namespace).exists():
@@ -218,9 +217,9 @@ class GpuQuotaAdmin(PolicyAdmin):
         facts = read_namespaces([namespace])[namespace]
         if facts.quota is None:
             raise unknown_namespace(namespace)
-        form = GpuQuotaForm(
-            forms.submitted_data(request), initial=spec_form_values(facts.spec) | {"version": facts.quota.version}
-        )
+        present = spec_form_values(facts.spec) | {"version": facts.quota.version}
+        initial = forms.initial_values(request, GpuQuotaForm, present)
+        form = GpuQuotaForm(forms.submitted_data(request), initial=initial)
         if request.method == "POST" and form.is_valid():
             answer = self._put(request, form, namespace, form.cleaned_data["version"])
             if answer is not None:
@@ -254,7 +253,7 @@ class GpuQuotaAdmin(PolicyAdmin):
         facts = read_namespaces([namespace])[namespace]
         if facts.quota is None:
             raise unknown_namespace(namespace)
-        form = ReasonForm(forms.submitted_data(request))
+        form = ReasonForm(forms.submitted_data(request), initial=forms.initial_values(request, ReasonForm, {}))
         if request.method == "POST" and form.is_valid():
             try:
                 delete_gpu_quota(

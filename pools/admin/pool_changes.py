@@ -198,7 +198,7 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
         unavailable_reason=owned_reason(OwnedKind.POOL, root.name),
         breadcrumbs=pool_breadcrumbs(root),
         form_class=PoolConfigForm,
-        initial=_form_values(root),
+        initial=pool_form_values(root),
         version=root.version,
         preview=PoolTreePreview(
             actor=actor, pool=root, root_name=root.name, changes_configuration=True, messages=messages
@@ -211,7 +211,7 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
     return ConfirmFlow(admin, request, change).respond()
 
 
-def _form_values(root: Pool) -> dict[str, Any]:
+def pool_form_values(root: Pool) -> dict[str, Any]:
     """A pool as the values of its form."""
     return {
         "guarantee": encode_gpus(root.effective_guarantee),

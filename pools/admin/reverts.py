@@ -1,19 +1,30 @@
-"""The revert of a change from its audit entry: the preview of the opposite change, with its input filled in.
+"""The revert of a change from its audit entry: the page of the opposite change, with its input filled in.
 
-Nothing is restored behind the rules: the preview, the refusals and the confirmation are those of any other change.
+Nothing is restored behind the rules: the preview, the refusals and the confirmation are those of any other change. Only
+the columns that the entry changed are set back; later changes of other columns stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 from django.urls import reverse
 from django.utils.http import urlencode
 
+from pools.admin.cohort_changes import cohort_form_values
+from pools.admin.forms import REVERT_PARAMETER
+from pools.admin.pool_changes import pool_form_values
+from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
 from pools.domain.names import split_name
 from pools.domain.roles import Actor, Permission, is_allowed
-from pools.models import AuditEntry
+from pools.models import AuditEntry, Backend, Cohort, GpuQuota, Pool, User
+from pools.selectors.gpu_usage import spec_form_values
+
+Columns = Mapping[str, Any]
+Typed = tuple[str, list[str], dict[str, Any]]
+"""The name of a page, the arguments of its address, and the input."""
 
 _POOL_FIELDS: Final[Mapping[str, str]] = {
     "guarantee": "guarantee",
@@ -26,43 +37,163 @@ _POOL_FIELDS: Final[Mapping[str, str]] = {
     "enable_maintenance": "maintenance",
 }
 """The columns of a pool that its form edits, each with the field of the form."""
-_FOLLOWING_COLUMNS: Final = frozenset({"cohort_id"})
+_BACKEND_FIELDS: Final[Mapping[str, str]] = {
+    "namespace": "namespace",
+    "description": "about",
+    "offline": "offline",
+    "auto_end": "auto_end",
+    "reserve_after": "reserve_after",
+    "ageing": "ageing",
+}
+_SETTINGS_FIELDS: Final[Mapping[str, str]] = {
+    "subpool_drain_interval_minutes": "minutes",
+    "max_retry_per_task": "retries",
+}
+_COHORT_COLUMNS: Final = frozenset({"parent", "quotas", "weight"})
+_FOLLOWING_COLUMNS: Final = frozenset({"cohort_id", "parent_id", "offline_requested"})
+"""Columns that follow from others."""
 
 
 def revert_address(actor: Actor, entry: AuditEntry) -> str:
-    """The preview that undoes this entry; empty where no single change does, or where `actor` may not make it."""
+    """The page that undoes this entry, with its input; empty where no single change does, or where `actor` may not make
+    it."""
     kind, _, name = entry.object.partition("/")
+    find = _REVERTS.get(kind)
+    if find is None or not _may_revert(actor, kind, name):
+        return ""
+    typed = find(entry, name)
+    if typed is None:
+        return ""
+    page, arguments, fields = typed
+    words = fields | {"description": f"Revert of audit entry {entry.pk}"}
+    if not page.endswith("_preview"):
+        words[REVERT_PARAMETER] = entry.pk
+    return f"{reverse(f'admin:{page}', args=arguments)}?{urlencode(words, doseq=True)}"
+
+
+def _may_revert(actor: Actor, kind: str, name: str) -> bool:
     if kind != "pool":
-        return ""
+        return is_allowed(actor, Permission.PLATFORM_WRITE)
     root, subpool = split_name(name)
-    typed = _typed_revert(entry, subpool)
-    needed = Permission.POOL_PARTITION if subpool else Permission.POOL_CONFIGURE
-    if typed is None or not is_allowed(actor, needed, root):
-        return ""
-    view, arguments, fields = typed[0], [root, subpool] if subpool else [root], typed[1]
-    reason = {"description": f"Revert of audit entry {entry.pk}"}
-    return f"{reverse(f'admin:{view}_preview', args=arguments)}?{urlencode(fields | reason)}"
+    return is_allowed(actor, Permission.POOL_PARTITION if subpool else Permission.POOL_CONFIGURE, root)
 
 
-def _typed_revert(entry: AuditEntry, subpool: str | None) -> tuple[str, dict[str, Any]] | None:
-    """The change (the name of its page) and its input."""
+def _changed(entry: AuditEntry) -> set[str]:
     before, after = entry.before or {}, entry.after or {}
-    changed = {key for key in before | after if before.get(key) != after.get(key)} - _FOLLOWING_COLUMNS
-    if subpool is None:
-        is_plain = entry.action == "pool.updated" and changed <= _POOL_FIELDS.keys()
-        return ("pools_pool_configure", _pool_input(before)) if is_plain else None
-    if entry.action == "subpool.updated" and "last_quota" in changed:
-        return "pools_subpool_resize", {"quota": before["last_quota"]}
+    return {key for key in before | after if before.get(key) != after.get(key)} - _FOLLOWING_COLUMNS
+
+
+def _pool_revert(entry: AuditEntry, name: str) -> Typed | None:
+    root_name, subpool = split_name(name)
+    if subpool is not None:
+        return _subpool_revert(entry, [root_name, subpool])
+    root = Pool.objects.roots().select_related("cohort").filter(name=name).first()
+    changed = _changed(entry)
+    if root is None or entry.action != "pool.updated" or not changed <= _POOL_FIELDS.keys():
+        return None
+    return (
+        "pools_pool_configure_preview",
+        [name],
+        _sent(_set_back(pool_form_values(root), entry, changed, _POOL_FIELDS)),
+    )
+
+
+def _subpool_revert(entry: AuditEntry, arguments: list[str]) -> Typed | None:
+    before = entry.before or {}
+    if entry.action == "subpool.updated" and "last_quota" in _changed(entry):
+        return "pools_subpool_resize_preview", arguments, {"quota": before["last_quota"]}
     if entry.action in {"subpool.created", "subpool.reactivated"}:
-        return "pools_subpool_delete", {}
+        return "pools_subpool_delete_preview", arguments, {}
     if entry.action in {"subpool.deleting", "subpool.archived"}:
-        return "pools_subpool_recreate", {"quota": before["last_quota"]}
+        return "pools_subpool_recreate_preview", arguments, {"quota": before["last_quota"]}
     return None
 
 
-def _pool_input(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The form's input for this image of a pool; an unset number is left out, and an unchecked box too."""
-    values = {field: row.get(column) for column, field in _POOL_FIELDS.items()}
+def _cohort_revert(entry: AuditEntry, name: str) -> Typed | None:
+    before = entry.before or {}
+    row = Cohort.objects.select_related("parent").filter(name=name).first()
+    if entry.action == "cohort.deleted" and (row is None or not row.explicit):
+        return "pools_cohort_create_preview", [], {"name": name, **_sent(cohort_form_values(_cohort_of(before)))}
+    if row is None or not row.explicit:
+        return None
+    if entry.action == "cohort.created":
+        return "pools_cohort_delete_preview", [name], {}
+    changed = _changed(entry)
+    if entry.action not in {"cohort.updated", "cohort.moved"} or not changed <= _COHORT_COLUMNS:
+        return None
+    present = {"parent": row.parent and row.parent.name, "quotas": row.quotas, "weight": row.weight}
+    old = {column: before.get(column) for column in changed}
+    return "pools_cohort_configure_preview", [name], _sent(cohort_form_values(_cohort_of({**present, **old})))
+
+
+def _cohort_of(columns: Columns) -> Cohort:
+    """A cohort with these columns, which is not stored."""
+    parent = Cohort(name=columns["parent"]) if columns.get("parent") else None
+    return Cohort(parent=parent, quotas=columns["quotas"], weight=Decimal(str(columns["weight"])))
+
+
+def _backend_revert(entry: AuditEntry, name: str) -> Typed | None:
+    changed = _changed(entry)
+    is_simulated = Backend.objects.filter(name=name, kind=Backend.Kind.SIMULATED).exists()
+    if entry.action != "backend.updated" or not is_simulated or not changed <= _BACKEND_FIELDS.keys():
+        return None
+    return "pools_backend_configure", [name], _set_back({}, entry, changed, _BACKEND_FIELDS)
+
+
+def _gpu_quota_revert(entry: AuditEntry, namespace: str) -> Typed | None:
+    exists = GpuQuota.objects.filter(namespace=namespace, source="api").exists()
+    if entry.action == "gpu_quota.created" and exists:
+        return "pools_gpuquota_delete", [namespace], {}
+    old_spec = (entry.before or {}).get("spec")
+    if old_spec is None or (entry.action == "gpu_quota.updated") != exists or "spec" not in _changed(entry):
+        return None
+    values = {
+        field: "" if value is None else value
+        for field, value in spec_form_values(parse_gpu_quota_spec(old_spec)[0]).items()
+    }
+    if exists:
+        return "pools_gpuquota_configure", [namespace], values
+    return ("pools_gpuquota_create", [], {"namespace": namespace, **values}) if entry.after is None else None
+
+
+def _user_revert(entry: AuditEntry, username: str) -> Typed | None:
+    user = User.objects.filter(username=username).first()
+    if user is None or entry.action not in {"role.granted", "role.revoked"}:
+        return None
+    is_grant = entry.action == "role.granted"
+    role = str(((entry.after if is_grant else entry.before) or {})["role"])
+    roles = set(user.as_actor().roles)
+    if (role in roles) != is_grant:
+        return None
+    return "pools_user_roles", [username], {"roles": sorted(roles - {role} if is_grant else roles | {role})}
+
+
+def _settings_revert(entry: AuditEntry, name: str) -> Typed | None:
+    changed = _changed(entry)
+    if entry.action != "workflow_config.updated" or not changed or not changed <= _SETTINGS_FIELDS.keys():
+        return None
+    return "scheduling_workflowconfig_changelist", [], _set_back({}, entry, changed, _SETTINGS_FIELDS)
+
+
+_REVERTS: Final[Mapping[str, Callable[[AuditEntry, str], Typed | None]]] = {
+    "pool": _pool_revert,
+    "cohort": _cohort_revert,
+    "backend": _backend_revert,
+    "gpu_quota": _gpu_quota_revert,
+    "user": _user_revert,
+    "config": _settings_revert,
+}
+
+
+def _set_back(values: Columns, entry: AuditEntry, columns: set[str], fields: Mapping[str, str]) -> dict[str, Any]:
+    """The values of a form, with what these columns had before the entry; an unset number is an empty text."""
+    before = entry.before or {}
+    old = {fields[column]: "" if (value := before.get(column)) is None else value for column in columns}
+    return {**values, **old}
+
+
+def _sent(values: Columns) -> dict[str, Any]:
+    """The values as a browser sends them: a checked box as `on`, an unchecked one and an unset number not at all."""
     return {
         field: "on" if value is True else value
         for field, value in values.items()

@@ -162,7 +162,9 @@ class UserAdmin(PolicyAdmin):
 
     def _roles_page(self, request: HttpRequest, user: User) -> HttpResponse:
         current = sorted(user.as_actor().roles)
-        form = UserRolesForm(forms.submitted_data(request), initial={"roles": current, "seen": " ".join(current)})
+        present = {"roles": current, "seen": " ".join(current)}
+        initial = forms.initial_values(request, UserRolesForm, present)
+        form = UserRolesForm(forms.submitted_data(request), initial=initial)
         if request.method == "POST" and form.is_valid():
             data = form.cleaned_data
             try:

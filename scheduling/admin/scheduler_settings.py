@@ -45,14 +45,13 @@ class WorkflowConfigAdmin(PolicyAdmin):
         if request.method == "POST":
             require_platform(actor)
         row = current_config()
-        form = SchedulerSettingsForm(
-            forms.submitted_data(request),
-            initial={
-                "minutes": row.subpool_drain_interval_minutes,
-                "retries": row.max_retry_per_task,
-                "version": row.version,
-            },
-        )
+        present = {
+            "minutes": row.subpool_drain_interval_minutes,
+            "retries": row.max_retry_per_task,
+            "version": row.version,
+        }
+        initial = forms.initial_values(request, SchedulerSettingsForm, present)
+        form = SchedulerSettingsForm(forms.submitted_data(request), initial=initial)
         if request.method == "POST" and form.is_valid():
             minutes, retries = form.cleaned_data["minutes"], form.cleaned_data["retries"]
             try:
@@ -75,6 +74,7 @@ class WorkflowConfigAdmin(PolicyAdmin):
             title="Scheduler settings",
             form=form,
             row=row,
+            reverts=forms.reverted_entry(request),
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
             back=reverse("admin:index"),
             button="Save",

@@ -11,9 +11,14 @@ import pytest
 from django.test import Client
 
 from pools.domain.roles import SYSTEM
-from pools.models import AuditEntry, Pool
+from pools.models import AuditEntry, Backend, Cohort, GpuQuota, Node, Pool, User
+from pools.services.accounts import set_roles
+from pools.services.backends import put_backend
+from pools.services.cohorts import delete_cohort, put_cohort
+from pools.services.gpu_quotas import delete_gpu_quota, put_gpu_quota
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from scheduling.services.workflow_config import current_config, update_workflow_config
 from tests.integration.admin.conftest import actor_named
 
 
@@ -81,6 +86,91 @@ def test_a_configuration_is_reverted_field_by_field(as_person: Callable[[str], C
     root = as_person("root")
     assert _confirm(root, _revert(root, _latest("pool/other"))).status_code == 302
     assert Pool.objects.values_list(*columns).get(name="other") == before
+
+
+def test_a_revert_leaves_later_changes_of_other_fields(as_person: Callable[[str], Client]) -> None:
+    patch_pool(actor=SYSTEM, name="other", patch={"description": "new"})
+    entry = _latest("pool/other")
+    patch_pool(actor=SYSTEM, name="other", patch={"resources": {"gpu": {"weight": 7}}})
+    assert _confirm(as_person("root"), _revert(as_person("root"), entry)).status_code == 302
+    assert Pool.objects.values_list("description", "weight").get(name="other") == ("", 7)
+
+
+def test_a_cohort_is_reverted_with_its_limits(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    rows = [{"resource": "gpu", "nominal": 8, "lending_limit": 3}, {"resource": "cpu", "nominal": 64}]
+    put_cohort(actor=SYSTEM, name="lab", body={"parent": "org", "quotas": rows, "weight": 2})
+    before = Cohort.objects.values("parent__name", "quotas", "weight").get(name="lab")
+    put_cohort(actor=SYSTEM, name="lab", body={"parent": None, "quotas": [{"resource": "gpu", "nominal": 9}]})
+    assert Cohort.objects.values("parent__name", "quotas", "weight").get(name="lab") != before
+    assert _confirm(root, _revert(root, _latest("cohort/lab"))).status_code == 302
+    assert Cohort.objects.values("parent__name", "quotas", "weight").get(name="lab") == before
+    delete_cohort(actor=SYSTEM, name="lab")
+    assert _confirm(root, _revert(root, _latest("cohort/lab"))).status_code == 302
+    assert Cohort.objects.values("parent__name", "quotas", "weight").get(name="lab") == before
+    assert _confirm(root, _revert(root, _latest("cohort/lab"))).status_code == 302
+    assert not Cohort.objects.filter(name="lab").exists()
+
+
+def _save(client: Client, address: str) -> None:
+    """Send a form without a preview as it was shown, with its hidden fields."""
+    page = client.get(address)
+    assert "to revert that change" in page.content.decode()
+    form = page.context["form"]
+    sent = {field.name: field.value() for field in form if field.value() not in (None, False)}
+    assert client.post(address.partition("?")[0], sent).status_code == 302
+
+
+def test_a_cluster_is_reverted(as_person: Callable[[str], Client]) -> None:
+    columns = ("description", "offline", "reserve_after", "ageing")
+    before = Backend.objects.values_list(*columns).get(name="sim")
+    nodes = [{"name": node.name, "gpus": node.gpus} for node in Node.objects.filter(backend__name="sim")]
+    body = {"namespace": "ns", "description": "new", "offline": True, "reserve_after": None, "nodes": nodes}
+    put_backend(actor=SYSTEM, name="sim", body=body)
+    assert Backend.objects.values_list(*columns).get(name="sim") != before
+    root = as_person("root")
+    entry = AuditEntry.objects.filter(object="backend/sim", action="backend.updated").latest("id")
+    _save(root, _revert(root, entry))
+    assert Backend.objects.values_list(*columns).get(name="sim") == before
+    assert _latest("backend/sim").description == f"Revert of audit entry {entry.pk}"
+    assert _revert(as_person("viewer"), entry) == ""
+
+
+def test_a_gpu_quota_is_reverted(as_person: Callable[[str], Client]) -> None:
+    root, first = as_person("root"), {"total": {"maxWorkers": 4, "requests": {"tflops": "100", "vram": "16Gi"}}}
+    put_gpu_quota(actor=SYSTEM, namespace="lab", spec=first)
+    before = root.get("/api/configs/gpu_quota/lab").json()["spec"]
+    put_gpu_quota(actor=SYSTEM, namespace="lab", spec={"total": {"maxWorkers": 1}})
+    _save(root, _revert(root, _latest("gpu_quota/lab")))
+    assert root.get("/api/configs/gpu_quota/lab").json()["spec"] == before
+    delete_gpu_quota(actor=SYSTEM, namespace="lab")
+    _save(root, _revert(root, _latest("gpu_quota/lab")))
+    assert root.get("/api/configs/gpu_quota/lab").json()["spec"] == before
+    created = AuditEntry.objects.filter(object="gpu_quota/lab", action="gpu_quota.created").latest("id")
+    _save(root, _revert(root, created))
+    assert not GpuQuota.objects.filter(namespace="lab").exists()
+
+
+def test_roles_are_given_back_and_taken_away(as_person: Callable[[str], Client]) -> None:
+    root, worker = as_person("root"), User.objects.get(username="worker")
+    before = worker.as_actor().roles
+    set_roles(actor=SYSTEM, username="worker", roles=[*before, "osmo-viewer"])
+    granted = AuditEntry.objects.filter(object="user/worker", action="role.granted").latest("id")
+    _save(root, _revert(root, granted))
+    assert User.objects.get(username="worker").as_actor().roles == before
+    assert _revert(root, granted) == "", "it is reverted already"
+    revoked = AuditEntry.objects.filter(object="user/worker", action="role.revoked").latest("id")
+    _save(root, _revert(root, revoked))
+    assert "osmo-viewer" in User.objects.get(username="worker").as_actor().roles
+
+
+def test_scheduler_settings_are_reverted(as_person: Callable[[str], Client]) -> None:
+    root, before = as_person("root"), current_config()
+    update_workflow_config(actor=SYSTEM, drain_interval_minutes=7, max_retry_per_task=9)
+    _save(root, _revert(root, _latest("config/workflow")))
+    now = current_config()
+    assert now.subpool_drain_interval_minutes == before.subpool_drain_interval_minutes
+    assert now.max_retry_per_task == before.max_retry_per_task
 
 
 def test_a_change_that_no_form_makes_has_no_revert(as_person: Callable[[str], Client]) -> None:
