@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.http import urlencode
 
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.pool_changes import pool_form_values
 from pools.domain.errors import DomainError
 from pools.domain.roles import Actor, Permission, is_allowed
-from pools.models import Backend
+from pools.models import Backend, Pool
 from pools.permissions import require_platform
 from pools.services.backends import read_backend
-from scheduling.models import QueueSync
+from scheduling.domain.queues.adoption import Adoption, find_adoption
+from scheduling.models import QueueDrift, QueueSync
 from scheduling.selectors.queue_sync_state import find_queue_sync, list_drift, queue_sync_body
 from scheduling.services.kubernetes.connection_test import request_connection_test, require_cluster
 from scheduling.services.kubernetes.queue_sync import request_sync
+
+
+@dataclass(frozen=True, slots=True)
+class DriftRow:
+    """A changed field, and the address of the preview that makes the other client's value the desired one; empty where
+    no number of the ledger does."""
+
+    drift: QueueDrift
+    adopt_address: str
 
 
 @admin.register(QueueSync)
@@ -51,7 +67,7 @@ class ClusterSyncAdmin(PolicyAdmin):
             backend=backend,
             row=row,
             state=queue_sync_body(backend),
-            drift=list_drift(backend),
+            drift=_drift_rows(backend, list_drift(backend)),
             is_testing=row.connection_test_requested_at is not None
             and (row.connection_tested_at is None or row.connection_tested_at < row.connection_test_requested_at),
             may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
@@ -77,3 +93,30 @@ class ClusterSyncAdmin(PolicyAdmin):
         except DomainError as refusal:
             self.show_warning(request, refusal.message)
         return HttpResponseRedirect(request.path)
+
+
+def _drift_rows(backend: Backend, drift: Sequence[QueueDrift]) -> list[DriftRow]:
+    """The rows of the table; one query for all pools."""
+    found = {each.pk: find_adoption(backend.namespace, each.queue, each.field, each.theirs) for each in drift}
+    names = {adoption.pool for adoption in found.values() if adoption}
+    rows = Pool.objects.roots().select_related("cohort").filter(backend=backend, archived=False, name__in=names)
+    pools = {row.name: row for row in rows}
+    return [DriftRow(each, _adopt_address(backend, found[each.pk], pools)) for each in drift]
+
+
+def _adopt_address(backend: Backend, adoption: Adoption | None, pools: dict[str, Pool]) -> str:
+    """The usual preview of the change, with the value of the cluster as its input."""
+    root = pools.get(adoption.pool) if adoption else None
+    if adoption is None or root is None:
+        return ""
+    reason: dict[str, Any] = {"description": f"Adopted from cluster {backend.name}"}
+    if adoption.subpool is not None:
+        page = reverse("admin:pools_subpool_resize_preview", args=[root.name, adoption.subpool])
+        return f"{page}?{urlencode({'quota': adoption.value, **reason})}"
+    if adoption.field == "maximum" and root.cohort is not None:
+        return ""  # the limit of its queue follows from the cohort, too
+    values: dict[str, Any] = pool_form_values(root) | {adoption.field: adoption.value}
+    sent = {
+        field: "on" if value is True else value for field, value in values.items() if value not in (None, False, "")
+    }
+    return f"{reverse('admin:pools_pool_configure_preview', args=[root.name])}?{urlencode({**sent, **reason})}"

@@ -9,6 +9,7 @@ from django.db.models import Count, F, Q, TextField, Value
 from django.db.models.functions import Coalesce, Now
 
 from pools.models import Backend, KubernetesSettings
+from scheduling.domain.queues.adoption import find_adoption
 from scheduling.models import ClusterState, QueueDrift, QueueSync
 from scheduling.selectors.desired_queues import read_generation
 
@@ -47,7 +48,7 @@ def queue_sync_body(backend: Backend) -> dict[str, Any]:
         "failures": row.failures,
         "queues": row.objects_observed,
         "untouched": row.untouched,
-        "drift": [drift_body(each) for each in list_drift(backend)],
+        "drift": [drift_body(each, backend.namespace) for each in list_drift(backend)],
         "connection": row.connection_test,
         "connection_at": row.connection_tested_at,
         "connection_asked_at": row.connection_test_requested_at,
@@ -108,8 +109,10 @@ def list_drift(backend: Backend) -> list[QueueDrift]:
     return still_open + list(rows.exclude(reapplied_at=None)[: MAX_DRIFT - len(still_open)])
 
 
-def drift_body(row: QueueDrift) -> dict[str, Any]:
-    """One field in the form of the API."""
+def drift_body(row: QueueDrift, namespace: str) -> dict[str, Any]:
+    """One field in the form of the API. `adopt` is the number of the ledger that would make their value the desired
+    one; null where none does."""
+    adoption = find_adoption(namespace, row.queue, row.field, row.theirs)
     return {
         "queue": row.queue,
         "field": row.field,
@@ -118,4 +121,5 @@ def drift_body(row: QueueDrift) -> dict[str, Any]:
         "by": row.author,
         "seen_at": row.seen_at,
         "reapplied_at": row.reapplied_at,
+        "adopt": adoption and adoption.as_dict(),
     }

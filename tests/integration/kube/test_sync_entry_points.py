@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
 from pools.domain.roles import SYSTEM
-from pools.models import AccessToken, Backend, KubernetesSettings, User
+from pools.models import AccessToken, Backend, KubernetesSettings, Pool, User
 from pools.services.access_tokens import create_token
 from pools.services.backends import put_backend
 from pools.services.pools import put_pool
@@ -448,3 +448,33 @@ def test_a_scraper_sees_which_cluster_is_behind(fake_lab: SyncHarness) -> None:
     page = Client().get("/metrics", headers={"Authorization": f"Bearer {secret}"}).content.decode()
     assert 'osmo_cluster_drift_fields{backend="lab"} 1.0' in page
     assert 'osmo_cluster_in_step{backend="lab"} 0.0' in page
+
+
+def test_a_value_of_the_cluster_is_adopted_through_the_usual_preview(
+    fake_lab: SyncHarness, admin: ApiCaller, client: Client
+) -> None:
+    path, page = "/api/backend/lab/sync", "/scheduling/queuesync/lab/change/"
+    pool()
+    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
+    admin("POST", path)
+    put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
+    fake_lab.edit("team--a", {"spec": {"resources": {"gpu": {"quota": 20}}}})
+    fake_lab.edit("team", {"spec": {"resources": {"gpu": {"overQuotaWeight": 5}}}})
+    fake_lab.edit("team---shared", {"spec": {"priority": 1}})
+    drift = {each["queue"]: each["adopt"] for each in admin("POST", path).body["drift"]}
+    assert drift == {
+        fake_lab.name("team--a"): {"pool": "team--a", "field": "quota", "value": 20},
+        fake_lab.name("team"): {"pool": "team", "field": "weight", "value": 5},
+        fake_lab.name("team---shared"): None,
+    }
+    client.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+    addresses = [row.adopt_address for row in client.get(page).context["drift"]]
+    assert sum(not address for address in addresses) == 1
+    for address in filter(None, addresses):
+        preview = client.get(address)
+        done = client.post(preview.context["form_address"], {**preview.context["hidden"], "step": "confirm"})
+        assert done.status_code == 302, address
+    assert Pool.objects.get(name="team--a").last_quota == 20
+    assert (Pool.objects.get(name="team").weight, Pool.objects.get(name="team").guarantee) == (5, 100)
+    left = [each for each in admin("POST", path).body["drift"] if each["reapplied_at"] is None]
+    assert [each["queue"] for each in left] == [fake_lab.name("team---shared")]
