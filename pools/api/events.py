@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, close_old_connections
@@ -46,6 +47,8 @@ HEARTBEAT_SECONDS = 5.0
 RETRY_MS = 1000
 RETRY_WHEN_CROWDED_MS = 5000
 BATCH_SIZE = 500
+Batch = list[tuple[StreamPosition, bytes]]
+"""Events with their positions, as they are sent."""
 
 
 class _Latest:
@@ -69,7 +72,54 @@ class _Latest:
             return self._end, self._newest
 
 
+@dataclass(slots=True)
+class _Shared:
+    """What one reader gets after one position: read by the first stream that asks, under the lock."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    is_read: bool = False
+    batch: Batch | None = None
+
+
+class _Batches:
+    """The entries up to the newest horizon, for all streams of one reader in the process that ask from one position: a
+    person with many windows, or many clients with one token. Every change of a right is a transaction, which moves the
+    horizon, so the rights of a batch are those of its moment."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._end = StreamPosition(0)
+        self._shared: dict[tuple[int, int | None, StreamPosition, str | None], _Shared] = {}
+
+    def read(
+        self, user_id: int, token_id: int | None, place: StreamPosition, end: StreamPosition, known: str | None
+    ) -> Batch | None:
+        """The entries after `place` and before `end`, without those in the snapshot `known`; None after the end of the
+        login. Raises the errors of the database."""
+        with self._lock:
+            if self._end != end:
+                self._end, self._shared = end, {}
+            shared = self._shared.setdefault((user_id, token_id, place, known), _Shared())
+        with shared.lock:
+            if not shared.is_read:
+                shared.batch = _read_batch(user_id, token_id, place, end, known)
+                shared.is_read = True
+            return shared.batch
+
+
+def _read_batch(
+    user_id: int, token_id: int | None, place: StreamPosition, end: StreamPosition, known: str | None
+) -> Batch | None:
+    with one_snapshot():  # which ends before anything is sent
+        actor = _read_actor(user_id, token_id)
+        if actor is None:
+            return None
+        entries = entries_after(actor, place, end, limit=BATCH_SIZE, known_snapshot=known)
+        return [(at, f"id: {at}\ndata: {_entry_text(entry)}\n\n".encode()) for at, entry in entries]
+
+
 _latest = _Latest()
+_batches = _Batches()
 _slots = threading.BoundedSemaphore(settings.OSMO.event_streams)
 
 
@@ -121,17 +171,14 @@ def _stream(
             end, newest = _latest.read()
             is_over = time.monotonic() >= ends_at
             is_silent = time.monotonic() - last_sent_at >= HEARTBEAT_SECONDS
-            batch: list[tuple[StreamPosition, AuditEntry]] = []
-            texts: list[bytes] = []
+            batch: Batch = []
             if newest.transaction >= place.transaction:  # most polls find that nothing has changed
-                with one_snapshot():  # which ends before anything is sent
-                    actor = _read_actor(user_id, token_id)
-                    if actor is None:
-                        return
-                    batch = entries_after(actor, place, end, limit=BATCH_SIZE, known_snapshot=known)
-                    texts = [f"id: {at}\ndata: {_entry_text(entry)}\n\n".encode() for at, entry in batch]
+                read = _batches.read(user_id, token_id, place, end, known)
                 close_old_connections()
-            for text in texts:
+                if read is None:
+                    return
+                batch = read
+            for _, text in batch:
                 yield text
                 last_sent_at = time.monotonic()
             # After a full batch there are more entries, which follow now or when the client reconnects.

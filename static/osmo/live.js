@@ -10,9 +10,9 @@
 
 (function () {
   const GATHER = 250; // milliseconds after an event, for the events that come with it
-  const MIN_PAUSE = 1000; // between two refreshes
+  const MIN_PAUSE = 500; // between two refreshes
   const MAX_PAUSE = 15000;
-  const COST = 20; // a page waits for this many times the duration of its last refresh
+  const COST = 8; // a page waits for this many times the duration of its last refresh
   const WITHOUT_EVENTS = 30000; // some changes, such as those of other people's work, are no events for this person
   const REOPEN = 10000;
   const RESUMED = 600000; // after a longer pause a stream begins with what comes
@@ -55,6 +55,7 @@
   }
 
   const callbacks = {
+    beforeNodeRemoved: (node) => !(node instanceof Element && node.matches("[data-live-keep]")), // made by a script
     beforeAttributeUpdated: (name) => !STATE.includes(name),
     beforeNodeMorphed(old, fresh) {
       if (old instanceof Element && old.matches("[data-live-keep], [data-plot]")) return false; // drawn by a script

@@ -330,3 +330,23 @@ def test_a_browser_names_the_last_event_in_the_address(admin: str) -> None:
     chunks = iter(answer.streaming_content)
     assert b"user/carol" in next(chunk for chunk in chunks if b"user/" in chunk)
     answer.close()
+
+
+def test_streams_of_one_reader_share_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 windows of one person cost as much as one; another reader, position or horizon is read for itself."""
+    asked: list[tuple[Any, ...]] = []
+
+    def read(*question: Any) -> list[tuple[StreamPosition, bytes]] | None:
+        asked.append(question)
+        return None if question[0] == 9 else [(StreamPosition(5), b"event")]
+
+    monkeypatch.setattr(events, "_read_batch", read)
+    batches, place, end = events._Batches(), StreamPosition(4), StreamPosition(6)
+    for _ in range(3):
+        assert batches.read(1, None, place, end, None) == [(StreamPosition(5), b"event")]
+        assert batches.read(9, None, place, end, None) is None
+    assert len(asked) == 2
+    batches.read(1, 7, place, end, None)
+    batches.read(1, None, StreamPosition(3), end, None)
+    batches.read(1, None, place, StreamPosition(8), None)
+    assert len(asked) == 5
