@@ -63,8 +63,9 @@
     });
   }
   if (boxes.children.length < 3) return;
-  const place = table.closest(".oa-scroll") || table;
-  place.before(list);
+  const tools = table.closest(".oa-card")?.querySelector("[data-list-tools]");
+  if (tools) tools.append(list);
+  else (table.closest(".oa-scroll") || table).before(list);
   list.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !list.open) return;
     list.open = false;

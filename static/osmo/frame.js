@@ -36,6 +36,12 @@
     draw();
   }
 
+  // On a phone a list begins with its first filter; the button shows the others.
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("[data-filters-all]");
+    button?.setAttribute("aria-expanded", String(button.getAttribute("aria-expanded") !== "true"));
+  });
+
   // On a low screen the menu shows where the person is.
   document.querySelector(".oa-nav__groups [aria-current]")?.scrollIntoView({ block: "nearest" });
 
