@@ -30,14 +30,18 @@ _ARROWS = {"ascending": "↑", "descending": "↓"}
 
 
 @register.simple_tag(takes_context=True)
-def sort_header(context: dict[str, Any], title: str, key: str, *, right: bool = False) -> SafeString:
-    """The heading of a column that sorts the list: a first click sorts in ascending order, a second in descending."""
+def sort_header(
+    context: dict[str, Any], title: str, key: str, *, right: bool = False, extra: bool = False
+) -> SafeString:
+    """The heading of a column that sorts the list: a first click sorts in ascending order, a second in descending.
+    An `extra` column is left out at first where the window is narrow (`columns.js`)."""
     order: ListOrder = context["order"]
     is_sorted = order.key == key
     direction = ("descending" if order.is_descending else "ascending") if is_sorted else "none"
     asked = f"-{key}" if is_sorted and not order.is_descending else key
     return format_html(
-        '<th scope="col"{}{}><a class="oa-sort" href="{}">{}<span aria-hidden="true">{}</span></a></th>',
+        '<th scope="col"{}{}{}><a class="oa-sort" href="{}">{}<span aria-hidden="true">{}</span></a></th>',
+        SafeString(" data-extra") if extra else "",
         SafeString(' class="oa-right"') if right else "",
         format_html(' aria-sort="{}"', direction) if is_sorted else "",
         query(context, **{SORT_PARAMETER: asked, "page": None}),

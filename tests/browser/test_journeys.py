@@ -146,6 +146,7 @@ def test_a_platform_admin(scene: PoolScene, travel: Callable[..., Journey], size
 
 @pytest.mark.parametrize(("size", "colours"), VIEWS)
 def test_a_pool_admin(scene: PoolScene, travel: Callable[..., Journey], size: dict[str, int], colours: str) -> None:
+    scene.create_subpool("other", 80)
     walk = travel(scene.pool_admin, size, colours)
     walk.begin()
     walk.click("link", scene.pool, inside="main")  # "My pools" on the home page
@@ -166,6 +167,18 @@ def test_a_pool_admin(scene: PoolScene, travel: Callable[..., Journey], size: di
     walk.page.wait_for_url(f"**{scene.pool_page}**")
     assert scene.subpool_state(f"{scene.pool}--fresh") == ("ACTIVE", 12)
     walk.end("Resize a subpool", 3)
+
+    walk.begin()
+    walk.click("link", scene.pool, inside="main")
+    walk.click("link", "Resize several")
+    walk.page.get_by_label("fresh", exact=True).fill("40")
+    walk.page.get_by_label("other", exact=True).fill("60")
+    walk.click("button", "Preview")
+    walk.page.wait_for_url("**/quotas/preview/**")
+    walk.click("button", "Save the quotas")
+    walk.page.wait_for_url(f"**{scene.pool_page}**")
+    assert scene.subpool_state(f"{scene.pool}--other") == ("ACTIVE", 60)
+    walk.end("Move GPUs between subpools", 4)
 
 
 @pytest.mark.parametrize(("size", "colours"), VIEWS)

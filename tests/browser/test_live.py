@@ -47,3 +47,4 @@ def test_two_tabs_share_a_stream_and_keep_the_selection(scene: PoolScene, signed
     page.get_by_label(f"Select {second}").wait_for()
     expect(page.get_by_label(f"Select {first}")).to_be_checked()
     expect(page.get_by_label(f"Select {second}")).not_to_be_checked()
+    expect(page.get_by_text("Columns", exact=True), "what a script made stays").to_have_count(1)
