@@ -62,6 +62,8 @@ class ClientError(Exception):
         faults = self._separate_details()
         if len(faults) > 1 and self.message == " ".join(str(fault.get("message", "")) for fault in faults):
             return f"{len(faults)} faults:"
+        if len(faults) > 1 and self.message.endswith(f" ({len(faults) - 1} more in details)"):
+            return f"{len(faults)} faults:"  # the message repeats the first one, for clients that show no details
         where = detail_location(self.details[0]) if self.details and not faults else ""
         return where + (self.message or "The request was refused.")
 

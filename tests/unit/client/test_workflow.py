@@ -491,3 +491,16 @@ def test_a_watch_in_a_pipe_prints_each_change_and_ends_with_the_workflow(osmo, s
     text = osmo.ok("workflow", "query", "hello-1", "--watch")
     assert [line.split()[-1] for line in text.splitlines() if line.startswith("Status ")] == ["RUNNING", "COMPLETED"]
     assert len(pauses) == 2
+
+
+def test_the_first_of_several_faults_is_printed_once(osmo, stub, spec):
+    """The message of the server repeats it, for clients that show no details."""
+    faults = [
+        {"path": "workflow.tasks[0].image", "code": "missing", "message": "Add the image.", "line": 5},
+        {"path": "workflow.name", "code": "name", "message": "Begin with a letter.", "line": 3},
+    ]
+    message = "The workflow file is not valid: line 5, workflow.tasks[0].image: Add the image. (1 more in details)"
+    stub.on("POST", SUBMIT, StubReply({"message": message, "error_code": "USAGE", "details": faults}, status=400))
+    text = osmo("workflow", "submit", spec, "-p", "team").stderr
+    assert text.count("Add the image.") == 1
+    assert "2 faults:" in text
