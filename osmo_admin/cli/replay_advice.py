@@ -19,8 +19,9 @@ def advice_text(answer: dict[str, Any]) -> AnswerText:
         Facts(
             [
                 ("Waiting today [GPU h]", _hours(answer["waiting_gpu_h"])),
+                ("Lost to preemption today [GPU h]", _hours(answer["lost_gpu_h"])),
                 ("Mean wait today", _time(today["wait_mean_s"])),
-                ("Never", today["never"]),
+                *([("Never", today["never"])] if "never" in today else []),
                 ("Replays", answer["replays"]),
             ]
         )
@@ -44,11 +45,11 @@ def _pool(pool: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
     how = "every division was tried" if pool["exact"] else f"the best of those that {pool['replays']} replays tried"
     yield f"{name.upper()}: {pool['quota']} GPUs of quota; {how}."
     yield build_table(
-        ("Division", "Waiting [GPU h]", "HIGH/NORMAL jobs later", "Never again", "Quotas"),
+        ("Division", "Waiting [GPU h]", "Lost", "Cost", "HIGH/NORMAL jobs later", "Never again", "Quotas"),
         [_rival(rival) for rival in pool["rivals"]],
     )
     if pool["proposal"] is None:
-        yield "No division was found that would have cost less waiting without delaying HIGH or NORMAL work."
+        yield "No division was found that would have cost less without delaying HIGH or NORMAL work."
     else:
         yield from _proposal(pool["proposal"], today)
 
@@ -56,8 +57,9 @@ def _pool(pool: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
 def _rival(rival: dict[str, Any]) -> tuple[Any, ...]:
     later = rival["guaranteed_later"]
     return (
-        _RIVALS[rival["name"]], _hours(rival["waiting_gpu_h"]), None if later is None else sum(later.values()),
-        rival["never_again"], rival["leaves"],
+        _RIVALS[rival["name"]], _hours(rival["waiting_gpu_h"]), _hours(rival["lost_gpu_h"]),
+        _hours(rival["cost_gpu_h"]), None if later is None else sum(later.values()), rival["never_again"],
+        rival["leaves"],
     )  # fmt: skip
 
 
@@ -68,7 +70,7 @@ def _proposal(proposal: dict[str, Any], today: Mapping[str, Any]) -> Iterator[An
          for row in proposal["changes"]],
     )  # fmt: skip
     yield (
-        f"Waiting would have been {_hours(proposal['waiting_gpu_h'])} GPU hours, "
+        f"Waiting and work lost to preemption would have been {_hours(proposal['cost_gpu_h'])} GPU hours, "
         f"{_hours(proposal['saved_gpu_h'])} less; no HIGH or NORMAL job would have waited longer."
     )
     yield _effect(proposal["effect"], today)
@@ -83,10 +85,11 @@ def _effect(effect: Mapping[str, Any], today: Mapping[str, Any]) -> Table:
         rows.append(
             (
                 name, team["jobs"], _time(team["wait_mean_s"]), _signed_time(change["wait_mean_s"]),
-                _signed_time(change["wait_p90_s"]), _signed(change["waiting_gpu_h"]), _signed(change["preemptions"]),
+                _signed_time(change["wait_p90_s"]), _signed(change["waiting_gpu_h"]), _signed(change["lost_gpu_h"]),
+                _signed(change["preemptions"] + change.get("reclaims", 0)),
             )
         )  # fmt: skip
-    header = ("Team", "Jobs", "Mean Wait", "Change", "Change of 90 %", "Waiting [GPU h]", "Preemptions")
+    header = ("Team", "Jobs", "Mean Wait", "Change", "Change of 90 %", "Waiting [GPU h]", "Lost", "Preemptions")
     return build_table(header, rows)
 
 

@@ -40,7 +40,7 @@ def advise(
         share = (most - trials.count) // (len(ordered) - number)
         found.append(find_best(pool, trials, use, share, is_over))
     return {
-        "waiting_gpu_h": today.waiting / HOUR,
+        **_cost(today),
         "today": {"summary": today.summary, "teams": today.teams},
         "pools": [_pool(each, today) for each in found],
         "together": _together(found, trials),
@@ -51,6 +51,15 @@ def advise(
         ],
         "replays": trials.count,
     }
+
+
+def _cost(trial: Trial | None) -> dict[str, float | None]:
+    """The parts of the cost and their sum; null without a trial."""
+    if trial is None:
+        return {"waiting_gpu_h": None, "lost_gpu_h": None, "cost_gpu_h": None}
+    return {
+        "waiting_gpu_h": trial.waiting / HOUR, "lost_gpu_h": trial.lost / HOUR, "cost_gpu_h": trial.cost / HOUR,
+    }  # fmt: skip
 
 
 def _by_waiting(pool: AdvicePool, today: Trial) -> tuple[float, str]:
@@ -77,7 +86,7 @@ def _rival(rival: Rival) -> dict[str, Any]:
     return {
         "name": rival.name,
         "leaves": dict(rival.allotment.quotas),
-        "waiting_gpu_h": None if trial is None else trial.waiting / HOUR,
+        **_cost(trial),
         "allowed": None if trial is None else trial.is_allowed,
         "guaranteed_later": None if trial is None else dict(trial.later),
         "never_again": None if trial is None else trial.never_again,
@@ -88,8 +97,8 @@ def _proposal(parts: Sequence[Found], trial: Trial, today: Trial) -> dict[str, A
     changes = [change for part in parts for change in changes_of(part.pool.today, part.allotment)]
     return {
         "changes": changes,
-        "waiting_gpu_h": trial.waiting / HOUR,
-        "saved_gpu_h": (today.waiting - trial.waiting) / HOUR,
+        **_cost(trial),
+        "saved_gpu_h": (today.cost - trial.cost) / HOUR,
         "effect": compare(
             {"summary": today.summary, "teams": today.teams}, {"summary": trial.summary, "teams": trial.teams}
         ),
@@ -105,7 +114,7 @@ def _together(found: Sequence[Found], trials: Trials) -> dict[str, Any] | None:
         tuple(pair for part in parts for pair in part.allotment.quotas),
         tuple(pair for part in parts for pair in part.allotment.lending),
     )
-    trial = trials.run(whole, min(part.trial.waiting for part in parts))
+    trial = trials.run(whole, min(part.trial.cost for part in parts))
     return None if trial is None else _proposal(parts, trial, trials.today)
 
 

@@ -1,9 +1,9 @@
 """The search of one pool's best allotment, in a bounded number of replays.
 
 If all allotments fit the bound, all are tried and the answer is exact. Otherwise quota moves from leaf to leaf, in
-steps that get smaller, and lending limits are lifted, halved and closed, as long as that lessens the waiting; replays
-that are left try random moves from the best. The answer is then the best of those that were tried. Of equal waiting
-the smallest change is the best.
+steps that get smaller, and lending limits are lifted, halved and closed, as long as that lessens the cost. Then it
+moves back as far as that costs nothing, and replays that are left try random moves from the best. The answer is then
+the best of those that were tried. Of equal cost the smallest change is the best.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class _Search:
                 self._try(allotment)
         else:
             self._climb()
+            self._go_back()
             self._explore()
         is_exact = is_exact and all(allotment in self._tried for allotment in every)
         spent = self._trials.count - self._begun_at
@@ -93,14 +94,14 @@ class _Search:
         if allotment in self._tried or self._is_done():
             return False
         self._tried.add(allotment)
-        trial = self._trials.run(allotment, self._trial.waiting)
+        trial = self._trials.run(allotment, self._trial.cost)
         return trial is not None and self._keep_better(allotment, trial)
 
     def _keep_better(self, allotment: Allotment, trial: Trial) -> bool:
         today = self._pool.today
-        mine = (trial.waiting, trial.never, allotment.distance(today), allotment.quotas, allotment.lending)
+        mine = (trial.cost, trial.never, allotment.distance(today), allotment.quotas, allotment.lending)
         best = (
-            self._trial.waiting, self._trial.never, self._best.distance(today), self._best.quotas, self._best.lending
+            self._trial.cost, self._trial.never, self._best.distance(today), self._best.quotas, self._best.lending
         )  # fmt: skip
         if mine >= best:
             return False
@@ -117,6 +118,24 @@ class _Search:
             if step == 1:
                 return
             step //= 2
+
+    def _go_back(self) -> None:
+        """Undo what of the change does not lessen the cost: a simple rule may have moved more than it needs."""
+        step = max(1, self._pool.total // FIRST_STEP)
+        while not self._is_done():
+            while any(self._try(moved) for moved in self._moves_back(step)):
+                pass
+            if step == 1:
+                return
+            step //= 2
+
+    def _moves_back(self, step: int) -> Iterator[Allotment]:
+        quotas, today = dict(self._best.quotas), dict(self._pool.today.quotas)
+        for taker in sorted(quotas, key=lambda name: (today[name] - quotas[name], name)):
+            for giver in sorted(quotas):
+                moved = min(step, quotas[taker] - today[taker], today[giver] - quotas[giver])
+                if moved > 0:
+                    yield self._best.with_quotas({**quotas, giver: quotas[giver] + moved, taker: quotas[taker] - moved})
 
     def _explore(self) -> None:
         random = Random(self._pool.name or "")  # noqa: S311  no secret; the same advice each time
@@ -150,9 +169,9 @@ class _Search:
         whose work waits most."""
         best, most = self._best, self._pool.most
         quotas = dict(best.quotas)
-        teams = self._trial.teams
+        teams, unused = self._trial.teams, self._trial.unused
         waiting = {name: teams[name]["waiting_gpu_h"] or 0 for name in quotas}
-        givers = sorted(quotas, key=lambda name: (-(teams[name]["idle_quota_gpu_h"] or 0), name))
+        givers = sorted(quotas, key=lambda name: (-unused[name], name))
         takers = sorted((name for name in quotas if waiting[name]), key=lambda name: (-waiting[name], name))
         for taker in takers:
             for giver in givers:

@@ -1,7 +1,8 @@
 """One allotment tried: the window of history replayed with it, compared with the replay of today's quotas.
 
-What counts is the waiting of the work that today's quotas let start, in GPU-time. An allotment is allowed if no such
-job could never start with it, and if no HIGH or NORMAL job waits longer than today: quotas exist for this work.
+What counts is the delay of the work that today's quotas let start: the GPU-time that it waits, and the GPU-time that it
+has to do again because preemption threw it away. An allotment is allowed if no such job could never start with it, and
+if no HIGH or NORMAL job waits longer than today: quotas exist for this work.
 """
 
 from __future__ import annotations
@@ -14,23 +15,32 @@ from typing import Protocol
 from scheduling.domain.advisor.allotment import Allotment
 from scheduling.domain.advisor.idle_promises import IdlePromises
 from scheduling.domain.engine.facts import ClusterFacts
-from scheduling.domain.replay.clock import ArrivalCount, LiveJob, ReplayClock, ReplayObserver, ReplayRules
+from scheduling.domain.replay.clock import ArrivalCount, EndReason, LiveJob, ReplayClock, ReplayObserver, ReplayRules
 from scheduling.domain.replay.jobs import Job
 from scheduling.domain.replay.measures import Measures, Summary
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The effect of an allotment. `waiting`: GPU-microseconds that the work waited which today's quotas let start.
-    `later`: by team, its HIGH and NORMAL jobs that wait longer than today. `never`: jobs that could never start,
-    `never_again` those of them that start today."""
+    """The effect of an allotment. `waiting` and `lost`: GPU-microseconds that the work waited, and lost to preemption,
+    which today's quotas let start. `later`: by team, its HIGH and NORMAL jobs that wait longer than today. `never`:
+    jobs that could never start, `never_again` those of them that start today. `unused`: by team, GPU-hours of quota
+    that it did not use."""
 
     waiting: int
+    lost: int
     never: int
     never_again: int
     later: Mapping[str, int]
     summary: Summary
     teams: Mapping[str, Summary]
+    unused: Mapping[str, float]
+
+    @property
+    def cost(self) -> int:
+        """The delay of the work, GPUs × time: a job ends so much later than it would if it started at once and ran
+        through."""
+        return self.waiting + self.lost
 
     @property
     def is_allowed(self) -> bool:
@@ -50,7 +60,7 @@ class Trials(Protocol):
         """How many replays were begun."""
 
     def run(self, allotment: Allotment, most: int | None = None) -> Trial | None:
-        """Try one. With `most`, None as soon as it is not allowed or waits more than these GPU-microseconds."""
+        """Try one. With `most`, None as soon as it is not allowed or costs more than these GPU-microseconds."""
 
 
 class TraceTrials:
@@ -80,7 +90,7 @@ class TraceTrials:
         measures, waits = Measures(facts), _Waits(self._waits, most)
         try:
             self._replay(facts, (measures, waits))
-        except _IsWorse:
+        except IsWorse:
             return None
         return waits.trial(measures)
 
@@ -91,7 +101,7 @@ class TraceTrials:
             self._tell(self.count, arrived.count, now)
 
 
-class _IsWorse(Exception):
+class IsWorse(Exception):
     """Ends a replay that cannot be the best any more."""
 
 
@@ -105,6 +115,7 @@ class _Waits(ReplayObserver):
     """By job that is not preemptible: how long it waited."""
     never_started: set[int] = field(default_factory=set)
     waiting: int = 0
+    lost: int = 0
     never_again: int = 0
     later: Counter[str] = field(default_factory=Counter)
 
@@ -117,7 +128,7 @@ class _Waits(ReplayObserver):
     def started(self, live: LiveJob) -> None:
         job, start = live.job, live.start
         assert start is not None
-        if self.today is None or job.id not in self.today.never_started:
+        if self._counts(job):
             self.waiting += job.gpus * (start - live.waits_since)
         if live.attempt == 1 and not job.priority.is_preemptible:
             wait = start - job.submit
@@ -126,13 +137,23 @@ class _Waits(ReplayObserver):
                 self.later[job.team] += 1
         self._check()
 
+    def ended(self, live: LiveJob, now: int, reason: EndReason, lost: int) -> None:
+        if lost and self._counts(live.job):
+            self.lost += live.job.gpus * lost
+            self._check()
+
+    def _counts(self, job: Job) -> bool:
+        return self.today is None or job.id not in self.today.never_started
+
     def _check(self) -> None:
-        if self.most is not None and (self.later or self.never_again or self.waiting > self.most):
-            raise _IsWorse
+        if self.most is not None and (self.later or self.never_again or self.waiting + self.lost > self.most):
+            raise IsWorse
 
     def trial(self, measures: Measures) -> Trial:
         """The result at the end."""
         summary, teams = measures.summaries()
+        unused = {name: team["idle_quota_gpu_h"] or 0.0 for name, team in teams.items()}
         return Trial(
-            self.waiting, len(self.never_started), self.never_again, dict(sorted(self.later.items())), summary, teams
-        )
+            self.waiting, self.lost, len(self.never_started), self.never_again, dict(sorted(self.later.items())),
+            summary, teams, unused,
+        )  # fmt: skip

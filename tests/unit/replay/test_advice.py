@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from osmo_admin.cli.client import app
 from scheduling.domain.advisor.allotment import divide
-from scheduling.replay.advice import advise_from_files, dry_run_commands
+from scheduling.domain.advisor.dry_runs import dry_run_commands
+from scheduling.replay.advice import advise_from_files
 from scheduling.replay.run import ReplayRequest, replay
 
 
@@ -46,30 +47,31 @@ class Folder:
         return pool
 
     def cost(self, changes):
-        """The waits of each job with these changes of the cluster, read from the file of its runs: GPU-seconds that
-        each waited, and the first start; a job without a run could never start."""
+        """The delay of each job with these changes of the cluster, read from the file of its runs: GPU-seconds that
+        each waited and that preemption threw away, and the first start; a job without a run could never start."""
         body = {**self.body, "changes": changes}
         self.other.write_text(yaml.safe_dump(body))
         runs = self.path / "runs.csv"
         replay(ReplayRequest(str(self.trace), str(self.other), runs=str(runs)))
-        ends, waited, first = {}, {}, {}
+        ends, delayed, first = {}, {}, {}
         with runs.open() as file:
             for run in csv.DictReader(file):
                 job, start = int(run["job"]), float(run["start"])
                 since = ends.get(job, float(run["submit"]))
-                waited[job] = waited.get(job, 0) + int(run["gpus"]) * (start - since)
+                lost = float(run["end"]) - start if run["end_reason"] == "preempted" else 0
+                delayed[job] = delayed.get(job, 0) + int(run["gpus"]) * (start - since + lost)
                 first.setdefault(job, start)
                 ends[job] = float(run["end"])
-        return waited, first
+        return delayed, first
 
     def judge(self, changes, today):
-        """The GPU-seconds of waiting, and whether no guaranteed work starts later and all that started starts."""
-        waited, first = self.cost(changes)
+        """The GPU-seconds of delay, and whether no guaranteed work starts later and all that started starts."""
+        delayed, first = self.cost(changes)
         is_allowed = all(job in first for job in today[1])
         for job, start in first.items():
             if self.rows[job - 1][4] != "LOW" and start > today[1].get(job, start):
                 is_allowed = False
-        return sum(gpus for job, gpus in waited.items() if job in today[0]), is_allowed
+        return sum(gpus for job, gpus in delayed.items() if job in today[0]), is_allowed
 
 
 def random_rows(pick, teams, count=25, most=4):
@@ -122,7 +124,7 @@ def test_an_exact_proposal_is_the_best_of_all_divisions(folder, seed):
     assert is_allowed
     assert cost == pytest.approx(min([*costs, sum(today[0].values())]))
     if pool["proposal"] is not None:
-        assert pool["proposal"]["waiting_gpu_h"] * 3600 == pytest.approx(cost)
+        assert pool["proposal"]["cost_gpu_h"] * 3600 == pytest.approx(cost)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -146,7 +148,7 @@ def test_a_proposal_is_never_worse_than_today_and_delays_no_guaranteed_work(fold
     answer = folder.advice(24)
     today = folder.cost([])
     total = sum(today[0].values())
-    assert answer["waiting_gpu_h"] * 3600 == pytest.approx(total)
+    assert answer["cost_gpu_h"] * 3600 == pytest.approx(total)
     assert answer["replays"] <= 26
     seen = 0
     for pool in answer["pools"]:
@@ -154,8 +156,8 @@ def test_a_proposal_is_never_worse_than_today_and_delays_no_guaranteed_work(fold
         for rival in pool["rivals"]:
             changes = [{"set": {"name": name, "quota": quota}} for name, quota in rival["leaves"].items()]
             cost, is_allowed = folder.judge(changes, today)
-            if rival["waiting_gpu_h"] is not None:
-                assert (rival["waiting_gpu_h"] * 3600, rival["allowed"]) == (pytest.approx(cost), is_allowed)
+            if rival["cost_gpu_h"] is not None:
+                assert (rival["cost_gpu_h"] * 3600, rival["allowed"]) == (pytest.approx(cost), is_allowed)
             if is_allowed and pool["proposal"] is None:
                 assert cost >= total - 1e-6
         if pool["proposal"] is None:
@@ -164,12 +166,12 @@ def test_a_proposal_is_never_worse_than_today_and_delays_no_guaranteed_work(fold
         cost, is_allowed = folder.judge(set_of(pool["proposal"]), today)
         assert is_allowed
         assert cost <= total
-        assert pool["proposal"]["waiting_gpu_h"] * 3600 == pytest.approx(cost)
+        assert pool["proposal"]["cost_gpu_h"] * 3600 == pytest.approx(cost)
         assert sum(pool["leaves"].values()) == pool["quota"]
     if answer["together"] is not None:
         cost, is_allowed = folder.judge(set_of(answer["together"]), today)
         assert is_allowed
-        assert cost <= min(p["proposal"]["waiting_gpu_h"] * 3600 for p in answer["pools"] if p["proposal"]) + 1e-6
+        assert cost <= min(p["proposal"]["cost_gpu_h"] * 3600 for p in answer["pools"] if p["proposal"]) + 1e-6
     assert seen or all(pool["proposal"] is None for pool in answer["pools"])
 
 
@@ -234,7 +236,8 @@ def test_the_command_prints_the_proposal_its_rivals_and_ready_dry_runs(folder):
     assert "osmo pool subpool update team busy --quota 2 --dry-run\n" in told.stdout
     answer = json.loads(CliRunner().invoke(app, [*words, "-o", "json"], catch_exceptions=False).stdout)
     assert list(answer) == [
-        "waiting_gpu_h", "today", "pools", "together", "idle_promises", "replays", "seconds",
+        "waiting_gpu_h", "lost_gpu_h", "cost_gpu_h", "today", "pools", "together", "idle_promises", "replays",
+        "seconds",
     ]  # fmt: skip
     (pool,) = answer["pools"]
     assert pool["proposal"]["commands"] == dry_run_commands(pool["proposal"]["changes"])

@@ -1,0 +1,46 @@
+"""The changes of a proposal as ready dry runs: one question about the present state, and a command for each change."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from pools.domain.names import SHARED_QUEUE, split_name
+
+
+def add_dry_runs(answer: dict[str, Any]) -> None:
+    """Give each proposal its change in the form of a what-if, and the commands that try it."""
+    for proposal in (*(pool["proposal"] for pool in answer["pools"]), answer["together"]):
+        if proposal is not None:
+            proposal["what_if"] = [_set(change) for change in proposal["changes"]]
+            proposal["commands"] = dry_run_commands(proposal["changes"])
+
+
+def _set(change: dict[str, Any]) -> dict[str, Any]:
+    """-1 is no limit there."""
+    to = -1 if change["to"] is None else change["to"]
+    return {"set": {"name": change["name"], change["key"]: to}}
+
+
+def dry_run_commands(changes: Sequence[dict[str, Any]]) -> list[str]:
+    """Commands that show the effect of the changes on an installation with these pools and subpools, and change
+    nothing: first all of them in the present state, then each of them as the change that it would be. The remainder
+    of a pool follows from its subpools."""
+    question = json.dumps({"changes": [_set(change) for change in changes]})
+    commands = [f"echo {shlex.quote(question)} | osmo simulate --live -"]
+    pools: dict[str, dict[str, Any]] = {}
+    for change in changes:
+        name, to = change["name"], change["to"]
+        pool, subpool = split_name(name)
+        if subpool is None:
+            key = "guarantee" if change["key"] == "quota" else change["key"]
+            pools.setdefault(name, {})[key] = to
+        elif subpool != SHARED_QUEUE:
+            words = ["osmo", "pool", "subpool", "update", pool, subpool, "--quota", str(to), "--dry-run"]
+            commands.append(shlex.join(words))
+    for name, values in pools.items():
+        update = shlex.join(["osmo", "config", "update", "POOL", name, "--dry-run"])
+        commands.append(f"echo {shlex.quote(json.dumps(values))} | {update}")
+    return commands
