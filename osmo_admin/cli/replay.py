@@ -29,6 +29,7 @@ HEADER = (
 HOURS = (
     "quota_gpu_h", "used_gpu_h", "lost_gpu_h", "lent_gpu_h", "borrowed_gpu_h", "idle_quota_gpu_h", "waiting_gpu_h",
 )  # fmt: skip
+_TRIES_WITHOUT_ADVICE = "--tries is the number of replays of the advice: add --advise."
 WAITS = ("wait_mean_s", "wait_p50_s", "wait_p90_s", "wait_p99_s")
 
 
@@ -110,8 +111,9 @@ def replay(
     With --own the server replays what it has recorded from --since (7d: seven days ago) to --until (by default now), as
     it was and with the changes of a file, `[{set: {name: team--b, quota: 24}}]`. Nothing is written.
 
-    With --advise the trace is replayed many times: which quotas and lending limits would have cost the least waiting,
-    without HIGH or NORMAL work waiting longer? Each proposal comes with commands that try it; none is applied.
+    With --advise the trace, or with --own the history of the server, is replayed many times: which quotas and lending
+    limits would have cost the least waiting and lost work, without HIGH or NORMAL work waiting longer? Each proposal
+    comes with commands that try it; none is applied.
 
     Exit code 0: done; 2: a file or an option cannot be read. Every fault is named with its line.
     """
@@ -126,11 +128,15 @@ def replay(
     if own:
         given = {
             "--on": on, "--against": against, "--checkpoint": checkpoint, "--runs": runs, "--forecast": forecast,
-            "--score-since": score_since, "--calibration": calibration, "--advise": advise, "--tries": tries,
+            "--score-since": score_since, "--calibration": calibration,
         }  # fmt: skip
         if odd := [option for option, value in given.items() if value]:
             raise ClientError(f"{', '.join(odd)} is for a trace; with --own the history of the server is replayed.")
-        replay_own_history(session, trace, since=since, until=until, backend=backend)
+        if tries is not None and not advise:
+            raise ClientError(_TRIES_WITHOUT_ADVICE)
+        if advise and trace is not None:
+            raise ClientError("--advise tries changes by itself: leave out the file with changes, or --advise.")
+        replay_own_history(session, trace, since=since, until=until, backend=backend, is_advice=advise, tries=tries)
         return
     if trace is None or on is None:
         raise ClientError("Give a TRACE and its cluster (--on CLUSTER.yaml), or --own for the history of the server.")
@@ -142,7 +148,7 @@ def replay(
     if not forecast and (score_since or calibration):
         raise ClientError("--score-since and --calibration are about forecasts: add --forecast.")
     if tries is not None and not advise:
-        raise ClientError("--tries is the number of replays of the advice: add --advise.")
+        raise ClientError(_TRIES_WITHOUT_ADVICE)
     if advise and (
         odd := [name for name, value in (("--against", against), ("--runs", runs), ("--forecast", forecast)) if value]
     ):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from osmo_admin.cli.tables import AnswerText, Facts, Table, build_table
+from osmo_admin.cli.tables import Facts, Table, build_table
 from osmo_admin.cli.times import format_duration
 
 DEFAULT_REPLAYS = 60
 _RIVALS = {"today": "Today", "equal": "Equal shares", "by_use": "Shares by use"}
 
 
-def advice_text(answer: dict[str, Any]) -> AnswerText:
+def advice_text(answer: dict[str, Any]) -> list[Any]:
     """The proposals, the rivals and the idle promises for people."""
     today = answer["today"]["summary"]
     parts: list[Any] = [

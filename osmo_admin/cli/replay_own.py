@@ -9,6 +9,7 @@ from typing import Any
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.http import HttpClient
 from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.replay_advice import advice_text
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.simulate_live import read_changes
 from osmo_admin.cli.tables import AnswerText, build_table
@@ -22,9 +23,17 @@ _HEADER = ("Team", "Jobs", "Starts", "Reclaims", "Preemptions", "Mean Wait", "Me
 
 
 def replay_own_history(
-    session: ClientSession, changes: str | None, *, since: str | None, until: str | None, backend: str | None
+    session: ClientSession,
+    changes: str | None,
+    *,
+    since: str | None,
+    until: str | None,
+    backend: str | None,
+    is_advice: bool = False,
+    tries: int | None = None,
 ) -> None:
-    """Ask the server and print its answer. Raises `ClientError`."""
+    """Ask the server and print its answer. `is_advice`: ask for proposals, in `tries` replays (None: the server's
+    number), instead of trying `changes`. Raises `ClientError`."""
     if since is None:
         raise ClientError("--own needs --since, such as --since 7d: the beginning of the time to replay.")
     body: dict[str, Any] = {
@@ -35,6 +44,8 @@ def replay_own_history(
         body["until"] = parse_time(until)
     if backend is not None:
         body["backend"] = backend
+    if is_advice:
+        body |= {"advise": True} if tries is None else {"advise": True, "tries": tries}
     answer = _wait(session.http(), body)
     print_answer(session, answer, lambda: _text(answer))
 
@@ -69,6 +80,8 @@ def _show(text: str) -> None:
 
 def _text(answer: dict[str, Any]) -> AnswerText:
     told = [*answer["sentences"], *([] if answer["identical"] else [f"The first difference: {_first(answer)}."])]
+    if answer["advice"] is not None:
+        return [*advice_text(answer["advice"]), *told]
     if answer["against"] is None:
         return [_table(answer["on"]), *told]
     people = build_table(

@@ -1,10 +1,12 @@
-"""The pages of replays: what a time of the past would have looked like with other quotas."""
+"""The pages of replays: what a time of the past would have looked like with other quotas, and which would have been
+better."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import admin
@@ -14,20 +16,25 @@ from django.utils import timezone
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.pool_changes import pool_form_values
 from pools.domain.errors import DomainError, NotFound
-from pools.domain.roles import Actor, Permission
+from pools.domain.names import SHARED_QUEUE, split_name
+from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Pool
 from pools.templatetags.osmo import span
 from scheduling.models import HistoryReplay
 from scheduling.selectors.history_replays import find_replay, list_replays
 from scheduling.selectors.usage_charts import PERIODS
-from scheduling.services.own_replay import ReplayQuestion, viewpoint, visible_roots
+from scheduling.services.own_replay import DEFAULT_TRIES, ReplayQuestion, viewpoint, visible_roots
 from scheduling.services.replays import cancel_replay, request_replay
 
 ROWS = 4
 """The changes that the form has room for; a file of the client may have more."""
 MAX_NAMES_SUGGESTED = 500
 OWN_PERIOD = "own"
+ADVISE = "advise"
+"""The name of the button that asks for proposals."""
 CHANGED = (("quota", "Quota"), ("limit", "Limit"), ("weight", "Weight"))
 TEAM_COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("jobs", "Workloads", str),
@@ -37,6 +44,15 @@ TEAM_COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("reclaims", "Reclaims", str),
     ("preemptions", "Preemptions", str),
     ("used_gpu_h", "Used (GPU h)", lambda hours: f"{hours:.1f}"),
+)
+
+
+ADVICE_COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("jobs", "Workloads", str),
+    ("wait_mean_s", "Mean wait", span),
+    ("waiting_gpu_h", "Waiting (GPU h)", lambda hours: f"{hours:.1f}"),
+    ("lost_gpu_h", "Lost to preemption (GPU h)", lambda hours: f"{hours:.1f}"),
+    ("reclaims", "Reclaims", str),
 )
 
 
@@ -74,7 +90,8 @@ class ReplayForm(forms.ServiceForm):
         length = next((each.length for each in PERIODS if each.name == given["period"]), None)
         since = given["since"] or now - timedelta(days=7) if length is None else now - length
         until = (given["until"] or now) if length is None else now
-        return ReplayQuestion(since, until, [{"set": each} for each in self._changes()], given["backend"])
+        tries = DEFAULT_TRIES if ADVISE in self.data else None
+        return ReplayQuestion(since, until, [{"set": each} for each in self._changes()], given["backend"], tries)
 
     def _changes(self) -> list[dict[str, Any]]:
         found = []
@@ -134,6 +151,7 @@ class HistoryReplayAdmin(PolicyAdmin):
             answer=answer,
             changes=[entry["set"] for entry in row.question["changes"]],
             teams=[] if answer is None else _team_rows(answer),
+            advice=None if answer is None else _advice(actor_of(request), answer.get("advice")),
             columns=[title for _, title, _ in TEAM_COLUMNS],
         )
 
@@ -185,6 +203,53 @@ def _number(text: str) -> int | float | str:
         return float(text)
     except ValueError:
         return text
+
+
+def _advice(actor: Actor, advice: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The proposals of the answer, each change with the address of its preview, for those who may make it."""
+    if advice is None:
+        return None
+    pools = []
+    for pool in advice["pools"]:
+        proposal, today = pool["proposal"], advice["today"]["teams"]
+        changes = (
+            [] if proposal is None else [{**each, "preview": _preview(actor, each)} for each in proposal["changes"]]
+        )
+        effect = {} if proposal is None else proposal["effect"]["teams"]
+        teams = [(name, _effect_cells(today[name], change)) for name, change in effect.items() if today[name]["jobs"]]
+        pools.append({**pool, "changes": changes, "teams": teams})
+    return {**advice, "pools": pools}
+
+
+def _effect_cells(today: dict[str, Any], change: dict[str, Any]) -> list[tuple[str, str, str | None]]:
+    """The columns of a team: title, today's number, and the one of the proposal where it reads differently."""
+    cells = []
+    for key, title, show in ADVICE_COLUMNS:
+        before = today[key]
+        after = None if before is None or change[key] is None else before + change[key]
+        was, would = show(before), show(after)
+        cells.append((title, was, None if was == would else would))
+    return cells
+
+
+def _preview(actor: Actor, change: dict[str, Any]) -> str | None:
+    """The address of the usual preview of a change; None where there is none: the shared quota of a pool follows from
+    its subpools, and the person may not change everything."""
+    root, subpool = split_name(change["name"])
+    pool = Pool.objects.roots().not_archived().filter(name=root).select_related("cohort", "backend").first()
+    permission = Permission.POOL_CONFIGURE if subpool is None else Permission.POOL_PARTITION
+    if pool is None or subpool == SHARED_QUEUE or not is_allowed(actor, permission, root):
+        return None
+    values: dict[str, Any]
+    if subpool is None:
+        address = reverse("admin:pools_pool_configure_preview", args=[root])
+        values = pool_form_values(pool) | {change["key"]: change["to"]}
+    elif pool.subpools.filter(subpool_name=subpool, subpool_state=SubpoolState.ACTIVE).exists():
+        address = reverse("admin:pools_subpool_resize_preview", args=[root, subpool])
+        values = {"quota": change["to"]}
+    else:
+        return None
+    return f"{address}?{urlencode({key: value for key, value in values.items() if value not in (None, False)})}"
 
 
 def _team_rows(answer: dict[str, Any]) -> list[dict[str, Any]]:

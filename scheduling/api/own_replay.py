@@ -29,7 +29,7 @@ from pools.transactions import database_time
 from scheduling.models import HistoryReplay
 from scheduling.models.history_replay import ReplayStatus
 from scheduling.selectors.history_replays import find_replay, list_replays
-from scheduling.services.own_replay import ReplayQuestion, find_replay_backend
+from scheduling.services.own_replay import DEFAULT_TRIES, ReplayQuestion, find_replay_backend
 from scheduling.services.replays import cancel_replay, request_replay
 
 REPLAY_BODY = object_with(
@@ -38,6 +38,11 @@ REPLAY_BODY = object_with(
         "until": {**DATETIME, "description": "Its end, at most 31 days later and not in the future; by default now."},
         "backend": {**TEXT, "description": "A simulated cluster; needed where you administer pools on several."},
         "changes": array_of(object_with({"set": OBJECT})),
+        "advise": {**BOOLEAN, "description": "Propose quotas and lending limits, instead of trying changes."},
+        "tries": {
+            **INTEGER,
+            "description": f"With `advise`: how many replays it may take besides today's (default {DEFAULT_TRIES}).",
+        },
     },
     required=["since"],
 )
@@ -56,6 +61,7 @@ REPLAY_ANSWER = object_with(
         "people": array_of(OBJECT),
         "more_people": INTEGER,
         "sentences": array_of(TEXT),
+        "advice": nullable(OBJECT),
     }
 )
 REPLAY = object_with(
@@ -82,14 +88,15 @@ class OwnReplays(View):
 
     @describe_operation(
         "Request a replay of the recorded history of a simulated cluster, as it was and with other quotas, limits or "
-        "weights. It runs in the background and changes nothing.",
+        "weights; or, with `advise`, proposals of quotas and lending limits. It runs in the background and changes "
+        "nothing.",
         body=REPLAY_BODY,
         answer=REPLAY,
         status=202,
     )
     def post(self, request: Request) -> Response:
         reader = BodyReader(body_object(request))
-        reader.reject_unknown_keys(("since", "until", "backend", "changes"), ())
+        reader.reject_unknown_keys(("since", "until", "backend", "changes", "advise", "tries"), ())
         since, until = _read_time(reader, "since"), None
         if reader.body.get("until") is not None:
             until = _read_time(reader, "until")
@@ -97,9 +104,10 @@ class OwnReplays(View):
         if not isinstance(changes, list):
             reader.add_fault("changes", "bad_value", "must be a list of changes.")
         backend = reader.required_text("backend") if reader.is_given("backend") else None
+        tries = _read_tries(reader)
         reader.raise_faults()
         assert since is not None
-        question = ReplayQuestion(since, until or database_time(), changes, backend)
+        question = ReplayQuestion(since, until or database_time(), changes, backend, tries)
         response = self.run_once(
             lambda: Response(replay_body(request_replay(actor=self.actor, question=question))),
             require=lambda: find_replay_backend(self.actor, question),
@@ -137,6 +145,20 @@ def replay_body(row: HistoryReplay, *, with_answer: bool = True) -> dict[str, An
         "answer": row.answer if with_answer else None,
         "refusal": row.refusal,
     }
+
+
+def _read_tries(reader: BodyReader) -> int | None:
+    """The number of replays for advice; None if no advice is asked for."""
+    is_advice, tries = reader.body.get("advise", False), reader.body.get("tries", DEFAULT_TRIES)
+    if not isinstance(is_advice, bool):
+        reader.add_fault("advise", "bad_value", "must be true or false.")
+    if isinstance(tries, bool) or not isinstance(tries, int):
+        reader.add_fault("tries", "bad_value", "must be a whole number.")
+    elif is_advice is not True and "tries" in reader.body:
+        reader.add_fault("tries", "bad_value", "is the number of replays for advice: add `advise`.")
+    elif is_advice is True:
+        return tries
+    return None
 
 
 def _read_time(reader: BodyReader, key: str) -> datetime | None:

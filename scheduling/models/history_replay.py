@@ -25,10 +25,11 @@ class ReplayStatus(models.TextChoices):
 class HistoryReplay(models.Model):
     """One replay (design/time.md, section 3): its question, how far it is, and its answer.
 
-    `question` is `{"backend", "since", "until", "changes"}`. `reads_all` and `pools` (ids of root pools) are what the
-    requester could see and change when it was requested. `progress` is a share from 0 to 1. `tries` counts the
-    processes that have begun it, `beat_at` is the last sign of the present one. `refusal` is why it has failed:
-    `{"message", "details"}`. It changes nothing, so the audit trail has no entry of it."""
+    `question` is `{"backend", "since", "until", "changes"}`, with `{"advise": true, "tries"}` for advice. `reads_all`
+    and `pools` (ids of root pools) are what the requester could see and change when it was requested. `progress` is a
+    share from 0 to 1. `tries` counts the processes that have begun it, `beat_at` is the last sign of the present one.
+    `refusal` is why it has failed: `{"message", "details"}`. It changes nothing, so the audit trail has no entry of
+    it."""
 
     id = models.UUIDField(primary_key=True, default=uuid4, db_default=RandomUUID())
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="replays")

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import QuerySet
 
-from pools.domain.amounts import UNLIMITED
 from pools.domain.errors import BadInput, Conflict, Violation
 from pools.domain.names import canonical_name, queue_name
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend, Pool
 from pools.transactions import database_time
-from scheduling.domain.engine.facts import ClusterFacts, QueueFacts
+from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.replay.history import Configuration, RecordedHistory, RecordedStep
 from scheduling.domain.replay.history_clock import (
     Change,
     HistoryClock,
     Past,
     first_difference,
-    gpu_quota,
-    with_gpu_quota,
+    shares_follow,
 )
 from scheduling.domain.replay.measures import Summary
 from scheduling.domain.replay.past_measures import affected_people, summarize, summarize_queues
@@ -38,6 +35,8 @@ from scheduling.selectors.what_if import find_backend
 MAX_WINDOW = timedelta(days=31)
 MAX_CHANGES = 20
 MAX_PEOPLE = 200
+DEFAULT_TRIES, MIN_TRIES, MAX_TRIES = 60, 2, 200
+"""The replays of an advice besides that of today's quotas."""
 CHANGED_KEYS = frozenset({"quota", "limit", "weight"})
 
 Pace = Callable[[float], bool]
@@ -46,12 +45,14 @@ Pace = Callable[[float], bool]
 
 @dataclass(frozen=True, slots=True)
 class ReplayQuestion:
-    """The window, and the `changes` of the queues in the form of a what-if: `[{"set": {"name", "quota", …}}]`."""
+    """The window, and the `changes` of the queues in the form of a what-if: `[{"set": {"name", "quota", …}}]`. With
+    `tries`, advice in so many replays besides today's is asked for."""
 
     since: datetime
     until: datetime
     changes: Sequence[Any] = ()
     backend: str | None = None
+    tries: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,12 @@ def check_question(question: ReplayQuestion, view: Viewpoint) -> None:
         faults.append(Violation("since", "window_too_long", message, numbers=(("max_days", MAX_WINDOW.days),)))
     if question.until > database_time():
         faults.append(Violation("until", "bad_value", "until is in the future, which nobody has recorded."))
+    if question.tries is not None and question.changes:
+        message = "Advice tries changes by itself: leave out the changes, or do not ask for advice."
+        faults.append(Violation("changes", "bad_value", message))
+    if question.tries is not None and not MIN_TRIES <= question.tries <= MAX_TRIES:
+        message = f"Advice takes from {MIN_TRIES} to {MAX_TRIES} replays (tries)."
+        faults.append(Violation("tries", "bad_value", message, numbers=(("min", MIN_TRIES), ("max", MAX_TRIES))))
     if len(question.changes) > MAX_CHANGES:
         message = f"A replay has at most {MAX_CHANGES} changes; these are {len(question.changes)}."
         faults.append(Violation("changes", "bad_value", message, numbers=(("max", MAX_CHANGES),)))
@@ -141,34 +148,45 @@ def replay_own_history(backend: Backend, view: Viewpoint, question: ReplayQuesti
             HistoryClock(history, each, _share_of_run(history, number, len(runs), pace)).run()
             for number, each in enumerate(runs)
         ]
-    difference = first_difference(history.steps, pasts[0].steps)
     as_it_was, would = pasts[1 if change else 0], pasts[2] if change else None
-    known = _known_names(view.names)
-    answer: dict[str, Any] = {
-        "backend": backend.name,
-        "since": _text(question.since),
-        "until": _text(question.until),
-        "steps": len(history.steps) if view.reads_all else _count_steps(history, known),
-        "identical": difference is None,
-        "first_difference": None,
-        "on": _numbers(view, as_it_was, known),
-        "against": None,
-        "difference": None,
-        "people": [],
-        "more_people": 0,
-    }
-    if difference is not None:
-        answer["first_difference"] = {
-            "recorded": _step(difference.recorded, history, known),
-            "replayed": _step(difference.replayed, history, known),
-        }
+    answer = answer_without_changes(backend, view, question, history, pasts[0], as_it_was)
     if would is not None:
+        known = _known_names(view.names)
         answer["against"] = _numbers(view, would, known)
         answer["difference"] = _difference(answer["on"], answer["against"])
         people = affected_people(as_it_was, would, known)
         answer["people"] = [{**row, "queue": known[row["queue"]]} for row in people[:MAX_PEOPLE]]
         answer["more_people"] = max(0, len(people) - MAX_PEOPLE)
     return {**answer, "sentences": replay_sentences(answer)}
+
+
+def answer_without_changes(
+    backend: Backend, view: Viewpoint, question: ReplayQuestion, history: RecordedHistory, unchanged: Past, shown: Past
+) -> dict[str, Any]:
+    """The keys of an answer, without sentences: the window as it was (`shown`), and whether the `unchanged` replay is
+    the record."""
+    known = _known_names(view.names)
+    difference = first_difference(history.steps, unchanged.steps)
+    first = None
+    if difference is not None:
+        first = {
+            "recorded": _step(difference.recorded, history, known),
+            "replayed": _step(difference.replayed, history, known),
+        }
+    return {
+        "backend": backend.name,
+        "since": _text(question.since),
+        "until": _text(question.until),
+        "steps": len(history.steps) if view.reads_all else _count_steps(history, known),
+        "identical": difference is None,
+        "first_difference": first,
+        "on": _numbers(view, shown, known),
+        "against": None,
+        "difference": None,
+        "people": [],
+        "more_people": 0,
+        "advice": None,
+    }
 
 
 def _share_of_run(history: RecordedHistory, number: int, runs: int, pace: Pace) -> Callable[[int], bool]:
@@ -202,28 +220,7 @@ class _QuotaChange:
         facts = ClusterFacts(queues=recorded.queues, cohorts=recorded.cohorts, nodes=recorded.nodes)
         question = {"live": True, "changes": [{"set": dict(entry["set"])} for entry in entries]}
         changed = build_live_scenario(facts, question, LiveNames(queue_aliases=self._names)).facts.queues
-        return replace(
-            recorded, queues=_shares_follow(recorded, changed, {self._names[e["set"]["name"]] for e in entries})
-        )
-
-
-def _shares_follow(recorded: Configuration, queues: Sequence[QueueFacts], named: set[str]) -> tuple[QueueFacts, ...]:
-    now = {queue.name: queue for queue in queues}
-    for container, shared in recorded.shared.items():
-        parts = [queue for queue in now.values() if queue.parent == container and queue.name != shared]
-        touched = container in named or any(part.name in named for part in parts)
-        if not touched or shared in named or shared not in now:
-            continue
-        promised = gpu_quota(now[container])
-        if promised in {UNLIMITED, math.inf}:
-            continue
-        if any(gpu_quota(part) == UNLIMITED for part in parts):
-            continue
-        taken = sum(gpu_quota(part) for part in parts)
-        left = max(0, promised - taken)
-        now[shared] = with_gpu_quota(now[shared], left)
-        now[container] = with_gpu_quota(now[container], max(promised, left + taken))
-    return tuple(now[queue.name] for queue in queues)
+        return shares_follow(recorded, changed, {self._names[entry["set"]["name"]] for entry in entries})
 
 
 # -- the answer -------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from scheduling.models import HistoryReplay
 from scheduling.models.history_replay import ReplayStatus
 from scheduling.selectors.history_replays import find_replay
 from scheduling.services import notifications
+from scheduling.services.own_advice import advise_on_own_history
 from scheduling.services.own_replay import (
     ReplayQuestion,
     check_question,
@@ -75,6 +76,7 @@ def request_replay(*, actor: Actor, question: ReplayQuestion) -> HistoryReplay:
                 "since": _text(question.since),
                 "until": _text(question.until),
                 "changes": list(question.changes),
+                **({} if question.tries is None else {"advise": True, "tries": question.tries}),
             },
             reads_all=actor.can_read_all,
             pools=sorted(roots.values_list("pk", flat=True)),
@@ -153,6 +155,8 @@ def _run(row: HistoryReplay, work: _Work) -> dict[str, Any]:
     question = ReplayQuestion(_time(asked["since"]), _time(asked["until"]), asked["changes"])
     roots = Pool.objects.roots().filter(backend=backend)
     view = viewpoint(backend, roots if row.reads_all else roots.filter(pk__in=row.pools), reads_all=row.reads_all)
+    if asked.get("advise"):
+        return advise_on_own_history(backend, view, question, work, tries=asked["tries"])
     return replay_own_history(backend, view, question, work.must_stop)
 
 

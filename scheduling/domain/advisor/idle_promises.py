@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pools.domain.amounts import GPU, UNLIMITED
@@ -24,45 +25,34 @@ class _Team:
         return 0.0 if self.quota == UNLIMITED else max(0.0, self.quota - self.use)
 
 
-class IdlePromises(ReplayObserver):
-    """Adds them up between instants. Idle quota is that of :mod:`scheduling.domain.replay.measures`; of a team's at
-    most as many GPUs count as waiting work of the others requests."""
+class IdleSums:
+    """Adds them up between changes of quotas, use and waiting work. Idle quota is that of
+    :mod:`scheduling.domain.replay.measures`; of a team's at most as many GPUs count as waiting work of the others
+    requests. Times in microseconds."""
 
-    def __init__(self, facts: ClusterFacts) -> None:
-        parents = {queue.parent for queue in facts.queues}
-        self._teams = {q.name: _Team(float(quota_of(q))) for q in facts.queues if q.name not in parents}
-        self._capacity = float(sum(node.resources.get(GPU, 0) for node in facts.nodes or ()))
-        self._unclaimed = max(0.0, self._capacity - sum(team.quota for team in self._teams.values()))
+    def __init__(self) -> None:
+        self._teams: dict[str, _Team] = {}
+        self._capacity = self._unclaimed = 0.0
         self._use = self._waiting = self._last = 0
 
-    def arrived(self, live: LiveJob) -> None:
-        self._advance(live.job.submit)
-        self._wait(live, 1)
+    def configure(self, quotas: Mapping[str, float], capacity: float) -> None:
+        """The quotas of the teams and the GPUs of all nodes, from now on; a team that is not named has none."""
+        for name, team in self._teams.items():
+            team.quota = quotas.get(name, 0.0)
+        for name, quota in quotas.items():
+            self._teams.setdefault(name, _Team(quota))
+        self._capacity = capacity
+        self._unclaimed = max(0.0, capacity - sum(quotas.values()))
 
-    def started(self, live: LiveJob) -> None:
-        self._advance(live.start or 0)
-        self._wait(live, -1)
-        self._hold(live, 1)
+    def change(self, name: str, use: int, waiting: int) -> None:
+        """A team uses so many GPUs more, and its waiting work requests so many more."""
+        team = self._teams.setdefault(name, _Team(0.0))
+        team.use += use
+        team.waiting += waiting
+        self._use += use
+        self._waiting += waiting
 
-    def ended(self, live: LiveJob, now: int, reason: EndReason, lost: int) -> None:
-        self._advance(now)
-        self._hold(live, -1)
-        if reason is EndReason.PREEMPTED:
-            self._wait(live, 1)
-
-    def gpu_hours(self) -> dict[str, float]:
-        """By team."""
-        return {name: team.idle / HOUR for name, team in self._teams.items()}
-
-    def _wait(self, live: LiveJob, sign: int) -> None:
-        self._teams[live.job.team].waiting += sign * live.job.gpus
-        self._waiting += sign * live.job.gpus
-
-    def _hold(self, live: LiveJob, sign: int) -> None:
-        self._teams[live.job.team].use += sign * live.job.gpus
-        self._use += sign * live.job.gpus
-
-    def _advance(self, now: int) -> None:
+    def advance(self, now: int) -> None:
         """Add the time since the last change, in which nothing changed."""
         time, self._last = now - self._last, now
         if not time or not self._waiting:
@@ -76,3 +66,39 @@ class IdlePromises(ReplayObserver):
         idle = min(unused - borrowed, max(0.0, self._capacity - self._use))
         for team in teams:
             team.idle += time * min(idle * team.unused / unused, self._waiting - team.waiting)
+
+    def gpu_hours(self) -> dict[str, float]:
+        """By team."""
+        return {name: team.idle / HOUR for name, team in self._teams.items()}
+
+
+def promises(facts: ClusterFacts) -> tuple[dict[str, float], float]:
+    """The quotas of the leaves and the GPUs of all nodes."""
+    parents = {queue.parent for queue in facts.queues}
+    quotas = {queue.name: float(quota_of(queue)) for queue in facts.queues if queue.name not in parents}
+    return quotas, float(sum(node.resources.get(GPU, 0) for node in facts.nodes or ()))
+
+
+class IdlePromises(ReplayObserver):
+    """Those of a replay of a trace."""
+
+    def __init__(self, facts: ClusterFacts) -> None:
+        self._sums = IdleSums()
+        self._sums.configure(*promises(facts))
+
+    def arrived(self, live: LiveJob) -> None:
+        self._tell(live.job.submit, live, 0, 1)
+
+    def started(self, live: LiveJob) -> None:
+        self._tell(live.start or 0, live, 1, -1)
+
+    def ended(self, live: LiveJob, now: int, reason: EndReason, lost: int) -> None:
+        self._tell(now, live, -1, 1 if reason is EndReason.PREEMPTED else 0)
+
+    def _tell(self, now: int, live: LiveJob, use: int, waiting: int) -> None:
+        self._sums.advance(now)
+        self._sums.change(live.job.team, use * live.job.gpus, waiting * live.job.gpus)
+
+    def gpu_hours(self) -> dict[str, float]:
+        """By team."""
+        return self._sums.gpu_hours()

@@ -8,13 +8,14 @@ says, or to the end of the window.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from heapq import heappop, heappush
 
-from pools.domain.amounts import GPU, Amount
+from pools.domain.amounts import GPU, UNLIMITED, Amount
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, QueueFacts, TaskFacts, TaskState
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.steps import Step, StepAction
@@ -42,8 +43,8 @@ class _Kind(IntEnum):
 
 @dataclass(slots=True)
 class PastJob:
-    """What became of one job. `waits` are the GPU waits that ended with a start, `used` microseconds with GPUs in the
-    window."""
+    """What became of one job. `used`: microseconds with GPUs in the window; `waits` and `runs`: from when to when it
+    waited for GPUs and had them there; `lost`: microseconds of its work that preemption threw away."""
 
     job: RecordedJob
     arrived: int | None = None
@@ -57,19 +58,36 @@ class PastJob:
     preemptions: int = 0
     reclaims: int = 0
     used: int = 0
+    lost: int = 0
+    waits: list[tuple[int, int]] = field(default_factory=list)
+    runs: list[tuple[int, int]] = field(default_factory=list)
     _counted_from: int = 0
 
     def begin(self, now: int) -> None:
         """It holds its GPUs from now on."""
+        self.stop_waiting(now)
         self.start = self._counted_from = now
         self.turn += 1
 
     def stop(self, now: int) -> None:
         """It holds nothing from now on."""
+        self.stop_waiting(now)
         if self.start is not None:
             self.used += now - self._counted_from
+            self.runs.append((self._counted_from, now))
         self.start = None
         self.turn += 1
+
+    def stop_waiting(self, now: int) -> None:
+        """It does not wait for GPUs from now on."""
+        if self.waits_since is not None:
+            self.waits.append((self.waits_since, now))
+        self.waits_since = None
+
+    @property
+    def waited(self) -> int:
+        """Microseconds that it waited for GPUs in the window, waits after a preemption included."""
+        return sum(until - since for since, until in self.waits)
 
     def wait_of(self, until: int) -> int | None:
         """Its first wait for GPUs, up to the end of the window if it still waits; None if it did not wait in it."""
@@ -87,6 +105,8 @@ class Past:
     until: int
     jobs: Mapping[str, PastJob]
     steps: list[RecordedStep] = field(default_factory=list)
+    configurations: list[tuple[int, Configuration]] = field(default_factory=list)
+    """From when on each configuration held."""
     capacity: int = 0
     """GPUs × microseconds."""
 
@@ -98,13 +118,24 @@ def _never(_now: int) -> bool:
     return False
 
 
+def _ignore(_past: PastJob) -> None:
+    """Nobody watches."""
+
+
 class HistoryClock:
     """Runs one history."""
 
-    def __init__(self, history: RecordedHistory, change: Change | None = None, is_over: Callable[[int], bool] = _never):
+    def __init__(
+        self,
+        history: RecordedHistory,
+        change: Change | None = None,
+        is_over: Callable[[int], bool] = _never,
+        watch: Callable[[PastJob], None] = _ignore,
+    ) -> None:
         """`change` makes another configuration of each recorded one; None replays the record. `is_over` is asked at
-        each instant, and tells when the caller's time is over."""
-        self._history, self._change, self._is_over = history, change, is_over
+        each instant, and tells when the caller's time is over. `watch` sees each job that started or was stopped; what
+        it raises ends the replay."""
+        self._history, self._change, self._is_over, self._watch = history, change, is_over, watch
         self._judged = sorted({step.time for step in history.steps})
         self._configuration = history.configurations[0]
         self._next_configuration = 0
@@ -136,8 +167,11 @@ class HistoryClock:
                 self._follow(now, self._state.run(seconds(now)).steps)
         self._count_capacity(history.until)
         for past in self._past.jobs.values():
+            past.stop_waiting(history.until)
             if past.start is not None:
-                past.used += history.until - max(past.start, history.since)
+                since = max(past.start, history.since)
+                past.used += history.until - since
+                past.runs.append((since, history.until))
         return self._past
 
     # -- when -----------------------------------------------------------------------------------------------------
@@ -168,7 +202,7 @@ class HistoryClock:
             if job.running:
                 past = self._past.jobs[job.name]
                 past.arrived = job.ready
-                self._state.arrived(self._gang(job, job.running))
+                self._state.arrived(gang_of(self._configuration, job, job.running))
                 assert job.started is not None
                 past.begin(job.started)
                 past._counted_from = history.since
@@ -205,11 +239,11 @@ class HistoryClock:
     def _arrive(self, past: PastJob, time: int) -> None:
         job = past.job
         past.arrived = time if job.after else job.ready
-        self._state.arrived(replace(self._gang(job, {}), waiting_since=_whole_seconds(past.arrived)))
+        self._state.arrived(replace(gang_of(self._configuration, job, {}), waiting_since=_whole_seconds(past.arrived)))
         self._wait(past, past.arrived)
 
     def _wait(self, past: PastJob, now: int) -> None:
-        job, past.waits_since = past.job, now
+        job, past.waits_since = past.job, max(now, self._history.since)
         if job.queue_timeout is None:
             return
         end = now + job.queue_timeout
@@ -246,9 +280,11 @@ class HistoryClock:
         for name, is_moved in begun.items():
             past, is_running = self._past.jobs[name], self._state.is_running(name)
             if past.start is not None and (is_moved or not is_running):
+                past.lost += now - past.start
                 past.stop(now)
                 if not is_running:
                     self._wait(past, now)
+                self._watch(past)
             if is_running and past.start is None:
                 if past.first_wait is None and past.arrived is not None and not past.job.running:
                     past.first_wait = now - past.arrived
@@ -256,6 +292,7 @@ class HistoryClock:
                 past.begin(now)
                 self._workflow_began(past.job.workflow, now)
                 self._plan_end(past)
+                self._watch(past)
 
     def _workflow_began(self, workflow: str, now: int) -> None:
         """The time limit of a workflow counts from its first start."""
@@ -286,6 +323,7 @@ class HistoryClock:
     def _configure(self, now: int) -> None:
         recorded = self._history.configurations[self._next_configuration]
         self._configuration = recorded if self._change is None else self._change(recorded)
+        self._past.configurations.append((now, self._configuration))
         self._capacity_since = now
 
     def _count_capacity(self, now: int) -> None:
@@ -302,7 +340,7 @@ class HistoryClock:
             job = self._past.jobs[gang.name].job
             tasks = tuple(
                 replace(task, node=task.node if task.node in names else None, allowed_nodes=again.allowed_nodes)
-                for task, again in zip(gang.tasks, self._gang(job, {}).tasks, strict=True)
+                for task, again in zip(gang.tasks, gang_of(now, job, {}).tasks, strict=True)
             )
             kept.append(replace(gang, tasks=tasks))
         return ClusterFacts(
@@ -339,28 +377,37 @@ class HistoryClock:
             total += max(held, max((past.job.gpus for past in active), default=0))
         return total
 
-    def _gang(self, job: RecordedJob, running: Mapping[str, str]) -> GangFacts:
-        names = frozenset(node.name for node in self._configuration.nodes)
-        platforms = self._configuration.platforms
-        tasks: list[TaskFacts] = []
-        for task in job.tasks:
-            allowed = platforms.get(task.platform, frozenset()) - task.excluded
-            node = running.get(task.facts.name)
-            tasks.append(
-                replace(
-                    task.facts,
-                    state=TaskState.PENDING if node is None else TaskState.RUNNING,
-                    node=node if node in names else None,
-                    allowed_nodes=None if allowed == names else frozenset(allowed),
-                )
+
+def gang_of(configuration: Configuration, job: RecordedJob, running: Mapping[str, str]) -> GangFacts:
+    """A job as the engine reads it; `running` are the nodes of its tasks."""
+    names = frozenset(node.name for node in configuration.nodes)
+    tasks: list[TaskFacts] = []
+    for task in job.tasks:
+        allowed = configuration.platforms.get(task.platform, frozenset()) - task.excluded
+        node = running.get(task.facts.name)
+        tasks.append(
+            replace(
+                task.facts,
+                state=TaskState.PENDING if node is None else TaskState.RUNNING,
+                node=node if node in names else None,
+                allowed_nodes=None if allowed == names else frozenset(allowed),
             )
-        return GangFacts(
-            job.name, job.queue, tuple(tasks), job.priority.priority_class_value, job.priority.is_preemptible, job.rank,
-            job.tree, waiting_since=_whole_seconds(job.ready),
-            started=None if job.started is None else _whole_seconds(job.started),
-            time_limit=None if job.exec_timeout is None else _whole_seconds(job.exec_timeout),
-            expected_time=None if job.simulated is None else _whole_seconds(job.simulated),
-        )  # fmt: skip
+        )
+    return GangFacts(
+        job.name, job.queue, tuple(tasks), job.priority.priority_class_value, job.priority.is_preemptible, job.rank,
+        job.tree, waiting_since=_whole_seconds(job.ready),
+        started=None if job.started is None else _whole_seconds(job.started),
+        time_limit=None if job.exec_timeout is None else _whole_seconds(job.exec_timeout),
+        expected_time=None if job.simulated is None else _whole_seconds(job.simulated),
+    )  # fmt: skip
+
+
+def starts_alone(configuration: Configuration, job: RecordedJob) -> bool:
+    """Whether a job starts on the cluster without any other work."""
+    now, gang = configuration, gang_of(configuration, job, {})
+    state = KeptState(ClusterFacts(now.queues, now.cohorts, (gang,), now.nodes, units=now.units))
+    state.run()
+    return state.is_running(job.name)
 
 
 def _whole_seconds(microseconds: int) -> int:
@@ -376,6 +423,25 @@ def gpu_quota(queue: QueueFacts) -> Amount:
 def with_gpu_quota(queue: QueueFacts, quota: Amount) -> QueueFacts:
     """The queue with another quota of GPUs."""
     return replace(queue, quota={**(queue.quota or {}), GPU: quota})
+
+
+def shares_follow(recorded: Configuration, queues: Iterable[QueueFacts], named: Collection[str]) -> Configuration:
+    """The configuration with these queues. A subpool of the `named` queues takes its quota from the shared leaf of its
+    pool, or gives it back there, as in the ledger."""
+    now = {queue.name: queue for queue in queues}
+    for container, shared in recorded.shared.items():
+        parts = [queue for queue in now.values() if queue.parent == container and queue.name != shared]
+        touched = container in named or any(part.name in named for part in parts)
+        if not touched or shared in named or shared not in now:
+            continue
+        promised = gpu_quota(now[container])
+        if promised in {UNLIMITED, math.inf} or any(gpu_quota(part) == UNLIMITED for part in parts):
+            continue
+        taken = sum(gpu_quota(part) for part in parts)
+        left = max(0, promised - taken)
+        now[shared] = with_gpu_quota(now[shared], left)
+        now[container] = with_gpu_quota(now[container], max(promised, left + taken))
+    return replace(recorded, queues=tuple(now[queue.name] for queue in recorded.queues))
 
 
 @dataclass(frozen=True, slots=True)

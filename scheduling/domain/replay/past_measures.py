@@ -28,6 +28,8 @@ def summarize(past: Past, jobs: Iterable[PastJob]) -> Summary:
         "wait_mean_s": sum(waits) / len(waits) if waits else None,
         "wait_p50_s": quantile(waits, 0.5),
         "wait_p90_s": quantile(waits, 0.9),
+        "waiting_gpu_h": sum(job.waited * job.job.gpus for job in chosen) / HOUR,
+        "lost_gpu_h": sum(job.lost * job.job.gpus for job in chosen) / HOUR,
         "used_gpu_h": used / HOUR,
         "utilisation": used / past.capacity if past.capacity else None,
     }

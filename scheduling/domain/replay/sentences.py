@@ -19,7 +19,7 @@ def replay_sentences(answer: Mapping[str, Any]) -> list[str]:
     if answer["against"] is None:
         return [_exactness(answer)]
     rows = {name: (answer["on"]["teams"][name], after) for name, after in answer["against"]["teams"].items()}
-    changes = {name: text for name, (on, against) in rows.items() if (text := _change_of_team(on, against))}
+    changes = {name: text for name, (on, against) in rows.items() if (text := change_of_team(on, against))}
     by_size = sorted(changes, key=lambda name: (-_waited_change(*rows[name]), name))
     told = [f"{name} {changes[name]}." for name in by_size[:MAX_TEAMS]]
     if len(by_size) > MAX_TEAMS:
@@ -30,9 +30,12 @@ def replay_sentences(answer: Mapping[str, Any]) -> list[str]:
     if people:
         who = f"{'At least ' if answer['more_people'] else ''}{people} {'person' if people == 1 else 'people'}"
         told.append(f"{who} would notice: a minute or more of waiting, or another number of reclaims and preemptions.")
-    if not answer["identical"]:
-        told.append(_exactness(answer))
-    return told
+    return [*told, *exactness_sentences(answer)]
+
+
+def exactness_sentences(answer: Mapping[str, Any]) -> list[str]:
+    """A warning where the replay without changes differs from the record; else nothing."""
+    return [] if answer["identical"] else [_exactness(answer)]
 
 
 def format_seconds(seconds: float) -> str:
@@ -54,7 +57,9 @@ def _exactness(answer: Mapping[str, Any]) -> str:
     )
 
 
-def _change_of_team(on: Mapping[str, Any], against: Mapping[str, Any]) -> str:
+def change_of_team(on: Mapping[str, Any], against: Mapping[str, Any]) -> str:
+    """`waits 31 % less in the mean (…), 12 more reclaims` from the numbers of a team before and after; empty if nothing
+    changes."""
     parts = [_change_of_wait(on["wait_mean_s"], against["wait_mean_s"])]
     for key, one, many in (
         ("starts", "start", "starts"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from pools.models import Pool
+from pools.transactions import database_time
 from scheduling.models import HistoryReplay
 from scheduling.services import replays
+from tests.integration.admin.conftest import run_cycles, submit_workflow
 
 SignedIn = Callable[[str], Client]
 PAGE = "/scheduling/historyreplay/"
@@ -72,3 +76,26 @@ def test_people_without_a_pool_have_no_page(chief: Client, as_person: SignedIn) 
     root = as_person("root")
     assert root.get(f"{PAGE}{row.pk}/change/").status_code == 404
     assert root.get(f"{PAGE}no-id/change/").status_code == 404
+
+
+def test_proposals_lead_to_the_usual_preview_of_each_change(as_person: SignedIn) -> None:
+    """Work of `a` waits for quota; the page proposes more, and its link is a dry run that asks before it changes."""
+    begin = database_time()
+    for number in range(4):
+        submit_workflow("team--a", name=f"w{number}")
+        run_cycles()
+    chief = as_person("chief")
+    times = {"period": "own", "since": begin.strftime("%Y-%m-%dT%H:%M:%S"), "until": ""}
+    refused = chief.post(PAGE, {**FORM, "advise": "1"})
+    assert "Advice tries changes by itself" in refused.content.decode()
+    address = chief.post(PAGE, {"backend": "sim", "advise": "1", **times}).headers["Location"]
+    replays.run_replay(HistoryReplay.objects.get().pk)
+    page = chief.get(address).content.decode()
+    assert "a proposal" in page
+    assert "Equal shares" in page
+    link = re.search(r'href="(/pools/pool/team/subpools/a/resize/preview/\?quota=\d+)"', page)
+    assert link is not None
+    before = Pool.objects.get(name="team--a").last_quota
+    preview = chief.get(link[1]).content.decode()
+    assert "Resize team--a" in preview
+    assert Pool.objects.get(name="team--a").last_quota == before

@@ -20,7 +20,7 @@ ANSWER = {
     "first_difference": None, "on": SIDE, "against": SIDE,
     "difference": {"summary": None, "teams": {"team--b": ROW}, "better": ["team--b"], "worse": []},
     "people": [{"user": "ben", "queue": "team--b", "workloads": 1, "wait_s": -95.0, "preemptions": 1}],
-    "more_people": 0, "sentences": ["team--b waits 31 % less in the mean (1m 30s instead of 2m 10s)."],
+    "more_people": 0, "advice": None, "sentences": ["team--b waits 31 % less in the mean (1m 30s instead of 2m 10s)."],
 }  # fmt: skip
 ROW_OF_REPLAY = {
     "id": "r-1", "status": "WAITING", "progress": 0, "requested_at": "2026-11-23T10:00:00", "started_at": None,
@@ -70,6 +70,40 @@ def test_a_difference_from_the_record_is_named(osmo, stub):
     assert "start of w-1 at 2026-11-17T10:00:00 is only recorded" in shown
 
 
+def test_advice_is_asked_for_and_shown_with_its_dry_runs(osmo, stub):
+    row = {**ROW, "waiting_gpu_h": 2.0, "lost_gpu_h": 0.5}
+    cost = {"waiting_gpu_h": 2.0, "lost_gpu_h": 0.5, "cost_gpu_h": 2.5}
+    change = {"name": "team--b", "key": "quota", "from": 1, "to": 2}
+    effect = {"summary": row, "teams": {"team--b": row}, "better": [], "worse": []}
+    proposal = {
+        **cost,
+        "saved_gpu_h": 1.0,
+        "changes": [change],
+        "effect": effect,
+        "commands": ["osmo pool ... --dry-run"],
+    }
+    rival = {
+        **cost,
+        "name": "today",
+        "leaves": {"team--b": 1},
+        "allowed": True,
+        "guaranteed_later": {},
+        "never_again": 0,
+    }
+    pool = {"pool": "team", "quota": 4, "exact": True, "replays": 9, "rivals": [rival], "proposal": proposal}
+    advice = {
+        **cost, "today": {"summary": row, "teams": {"team--b": row}}, "pools": [pool], "together": None,
+        "idle_promises": [{"team": "team--a", "gpu_h": 3.0}], "replays": 10,
+    }  # fmt: skip
+    stub.on(
+        *POST, completed({**ANSWER, "against": None, "advice": advice, "sentences": ["team: quota of team--b 1 → 2."]})
+    )
+    shown = " ".join(osmo.ok("replay", "--own", "--advise", "--tries", "9", "--since", "7d").split())
+    assert (stub.requests[0].body["advise"], stub.requests[0].body["tries"]) == (True, 9)
+    for text in ("POOL TEAM: 4 GPUs", "osmo pool ... --dry-run", "IDLE PROMISES", "quota of team--b 1 → 2."):
+        assert text in shown
+
+
 def test_a_replay_that_fails_gives_its_reason(osmo, stub):
     stub.on(*POST, ROW_OF_REPLAY)
     detail = {"path": "since", "code": "window_too_long", "message": "Give a later since."}
@@ -95,6 +129,8 @@ def test_ctrl_c_cancels_the_replay(osmo, stub, monkeypatch: pytest.MonkeyPatch):
     ("options", "message"),
     [
         (["--own"], "--own needs --since"),
+        (["--own", "--since", "7d", "--tries", "9"], "add --advise"),
+        (["--own", "--since", "7d", "--advise", "changes.yaml"], "leave out the file with changes"),
         (["--own", "--since", "7d", "--on", "c.yaml", "--forecast"], "--on, --forecast is for a trace"),
         (["trace.csv"], "or --own for the history of the server"),
         (["trace.csv", "--on", "c.yaml", "--backend", "sim"], "--backend belongs to --own"),
