@@ -1,9 +1,11 @@
-"""Widens or narrows forecasts by the errors of earlier ones that are scored by now.
+"""Corrects forecasts by the errors of earlier ones that are scored by now.
 
 The logarithm of a wait has the middle of the sampled ones, and quantiles at a factor times their spread below and above
 it. After each score both factors move a little to the side on which the true wait was, by the gradient of the pinball
-loss (Gibbs and Candès 2021, adaptive conformal inference), within bounds. The middle is not corrected: the waits that
-are scored first are the short ones, so that it would follow them and be wrong for the long ones.
+loss (Gibbs and Candès 2021, adaptive conformal inference), within bounds. The middle goes a part of the way to the mean
+of the waits that are scored, since a small sample says too little of a wait that is far from all others; and it is
+later by a part of the spread, since sampled futures leave out work that passes. It does not follow the single errors:
+the waits that are scored first are the short ones, so that it would be wrong for the long ones.
 """
 
 from __future__ import annotations
@@ -19,6 +21,12 @@ GRAIN = 10.0
 LEAST_SPREAD, MOST_SPREAD = 0.55, 1.2
 FIRST_FACTOR, LEAST_FACTOR, MOST_FACTOR = 1.3, 0.9, 3.0
 PACE = 0.02
+TO_MEAN = 0.2
+"""The part of the way from the sampled middle to the mean of the waits that are scored."""
+LATER = 0.2
+"""So many spreads is the middle later than the sampled one."""
+MEMORY = 0.003
+"""The weight of the newest wait in that mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +48,19 @@ class Shape:
 
 
 class Calibration:
-    """The factors of the lowest and the highest quantile, which follow the scores."""
+    """The factors of the lowest and the highest quantile, and the mean of the logarithms of waits, which follow the
+    scores. `mean`: None before the first score."""
 
     def __init__(self) -> None:
         self.below = self.above = FIRST_FACTOR
+        self.mean: float | None = None
+        self._count = 0
 
     def _logs(self, shape: Shape) -> tuple[float, float, float]:
-        return shape.middle - self.below * shape.spread, shape.middle, shape.middle + self.above * shape.spread
+        middle = shape.middle + LATER * shape.spread
+        if self.mean is not None:
+            middle += TO_MEAN * (self.mean - shape.middle)
+        return middle - self.below * shape.spread, middle, middle + self.above * shape.spread
 
     def quantiles(self, shape: Shape) -> tuple[float, ...]:
         """The quantiles of `LEVELS`, in seconds, ascending."""
@@ -58,6 +72,9 @@ class Calibration:
         low, _middle, high = self._logs(shape)
         self.below = _bounded(self.below - PACE * (LEVELS[0] - (log <= low)))
         self.above = _bounded(self.above + PACE * (LEVELS[-1] - (log <= high)))
+        self._count += 1
+        mean = log if self.mean is None else self.mean
+        self.mean = mean + max(MEMORY, 1 / self._count) * (log - mean)
 
 
 def _bounded(factor: float) -> float:

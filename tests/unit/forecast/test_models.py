@@ -97,6 +97,24 @@ def test_arrivals_repeat_the_past_without_queues_that_wait():
     assert len({fact.name for _time, fact, _kind in found}) == 6
 
 
+def test_the_middle_goes_a_part_of_the_way_to_the_waits_that_came_true():
+    """A sampled wait far below the others becomes longer, one far above them shorter; neither reaches their mean."""
+    calibration, short, usual, long = Calibration(), Shape.of([60.0] * 6), Shape.of([900.0] * 6), Shape.of([9e4] * 6)
+    first = [calibration.quantiles(shape)[1] for shape in (short, long)]
+    for _ in range(100):
+        calibration.scored(usual, 900.0)
+    low, high = (calibration.quantiles(shape)[1] for shape in (short, long))
+    assert first[0] < low < 900
+    assert 900 < high < first[1]
+
+
+def test_the_mean_of_waits_follows_a_change_slowly():
+    calibration, usual = Calibration(), Shape.of([900.0] * 6)
+    for wait in [900.0] * 400 + [9000.0] * 40:
+        calibration.scored(usual, wait)
+    assert math.log(910) < calibration.mean < math.log(910) + 0.15 * math.log(10)
+
+
 @pytest.mark.parametrize("noise", [0.7, 1.2])
 def test_calibration_finds_the_stated_share_for_a_wrong_spread(noise):
     pick, calibration, score = random.Random(3), Calibration(), Score()
