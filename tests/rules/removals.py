@@ -311,7 +311,7 @@ REMOVALS = (
         SCHEDULING, "borrowing", "a pool loses only what it has borrowed", "scheduling/domain/engine/victims.py",
         "        if alloc[r] > quota[r]:\n            return True\n    return False\n\n\ndef keeps_quota",
         "        if alloc[r] > 0:\n            return True\n    return False\n\n\ndef keeps_quota",
-        f"{_TEST_RECLAIM}::test_usage_inside_the_quota_of_the_branch_is_safe_from_other_branches",
+        f"{_TEST_SEED}::test_a_pool_under_its_quota_never_loses_low_work_to_another_pool",
     ),
     Removal(
         SCHEDULING, "borrowing", "no reclaim pushes a queue below its quota", "scheduling/domain/engine/victims.py",
@@ -321,7 +321,7 @@ REMOVALS = (
     Removal(
         SCHEDULING, "borrowing", "only a leaf inside its fair share reclaims", "scheduling/domain/engine/phases.py",
         "return all(have <= fair for have, fair in zip(after, queue.fair, strict=True))", "return True",
-        "tests/unit/engine/test_eviction.py::test_a_gang_above_its_fair_share_reclaims_nothing",
+        f"{_TEST_RECLAIM}::test_the_gate_is_checked_again_for_every_gang",
     ),
     Removal(
         COHORTS, "quota", "the own quota of a cohort is shared by all below it", _TREE,
