@@ -17,6 +17,7 @@ OUT        ?=
 
 # Of `make mutation`.
 PACKAGES ?= pools/domain scheduling/domain pools/services scheduling/services
+MODULES  ?= 8
 SAMPLE   ?= 40
 
 .DEFAULT_GOAL := help
@@ -82,8 +83,8 @@ audit: setup-dev ## look up known vulnerabilities of the locked packages (needs 
 
 check: lint types imports words migrations openapi-check lock-check deploy-check ## run all quick checks
 
-mutation: setup-dev ## change the code in small ways and see whether tests notice (PACKAGES, SAMPLE, SEED)
-	@nice -n 10 $(BIN)/python scripts/mutation $(PACKAGES) --sample $(SAMPLE) $(if $(SEED),--seed $(SEED))
+mutation: setup-dev ## change the code in small ways and see whether tests notice (PACKAGES, MODULES, SAMPLE, SEED)
+	@nice -n 10 $(BIN)/python scripts/mutation $(PACKAGES) --modules $(MODULES) --sample $(SAMPLE) $(if $(SEED),--seed $(SEED))
 
 bench: setup-dev ## measure; JSON on standard output
 	@$(BIN)/python -m bench
