@@ -144,10 +144,11 @@ def django_db_setup(template: Services, django_db_blocker: Any) -> Iterator[None
     name = template.database_name("test")
     with django_db_blocker.unblock():
         database.copy_template(template, name)
-    patch = pytest.MonkeyPatch()
-    patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: database.restore_pristine())
+    patch, url = pytest.MonkeyPatch(), template.database_url(name)
+    patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: database.restore_pristine(url))
     yield
     patch.undo()
+    database.end_resets()
     with django_db_blocker.unblock():
         connection.close()
         database.drop_database(template, name)

@@ -33,33 +33,69 @@ BEGIN
     END IF;
   END LOOP;
 END $$;
-CREATE FUNCTION pristine.restore() RETURNS void LANGUAGE plpgsql AS $$
-DECLARE item record; filled boolean; names text;
-BEGIN
-  SET LOCAL session_replication_role = replica;
-  SET LOCAL lock_timeout = '20s';
-  FOR item IN SELECT oid, relname FROM pg_class
-      WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition LOOP
-    EXECUTE format('SELECT EXISTS (SELECT 1 FROM public.%I)', item.relname) INTO filled;
-    IF filled THEN
-      EXECUTE format('DELETE FROM public.%I', item.relname);
-    END IF;
-    IF to_regclass(format('pristine.%I', item.relname)) IS NOT NULL THEN
-      SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) INTO names FROM pg_attribute
-        WHERE attrelid = item.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '';
-      EXECUTE format('INSERT INTO public.%1$I (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM pristine.%1$I',
-        item.relname, names);
-    END IF;
-  END LOOP;
-END $$;
 """
+_TABLES = """
+SELECT relname, to_regclass(format('pristine.%I', relname)) IS NOT NULL,
+  (SELECT array_agg(attname ORDER BY attnum) FROM pg_attribute
+   WHERE attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '')
+FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+ORDER BY relname
+"""
+_IS_FILLED = "SELECT {name} WHERE EXISTS (SELECT 1 FROM public.{table})"
+_IS_CHANGED = """SELECT {name} WHERE (SELECT count(*) FROM public.{table}) <> (SELECT count(*) FROM pristine.{table})
+  OR EXISTS (TABLE public.{table} EXCEPT ALL TABLE pristine.{table})"""
+_RESTORE = """INSERT INTO public.{table} ({columns}) OVERRIDING SYSTEM VALUE
+  SELECT {columns} FROM pristine.{table}"""
 
 
-def restore_pristine() -> None:
-    """Restore the current database to its state after the migrations."""
+class _Reset:
+    """Restores the database of the tests, in a session of its own that stays open: a new session reads the catalogue
+    for each table anew, which takes longer than all the rest."""
+
+    def __init__(self, url: str) -> None:
+        self._session = psycopg.connect(url, autocommit=True, prepare_threshold=0)
+        self._undo: dict[str, sql.Composable] = {}
+        questions: list[sql.Composable] = []
+        for name, is_kept, columns in self._session.execute(_TABLES).fetchall():
+            table = sql.Identifier(name)
+            listed = sql.SQL(", ").join(map(sql.Identifier, columns))
+            self._undo[name] = sql.SQL("DELETE FROM public.{};").format(table)
+            if is_kept:
+                self._undo[name] += sql.SQL(_RESTORE + ";").format(table=table, columns=listed)
+            question = _IS_CHANGED if is_kept else _IS_FILLED
+            questions.append(sql.SQL(question).format(name=sql.Literal(name), table=table))
+        self._question = sql.SQL(" UNION ALL ").join(questions).as_string(self._session)
+
+    def run(self) -> None:
+        """Empty what a test filled, and restore what it changed."""
+        changed = [name for (name,) in self._session.execute(self._question).fetchall()]
+        if changed:
+            start = "SET LOCAL session_replication_role = replica; SET LOCAL lock_timeout = '20s';"
+            with self._session.transaction():
+                self._session.execute(
+                    sql.SQL(start) + sql.Composed(self._undo[name] for name in changed), prepare=False
+                )
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.close()
+
+
+_resets: dict[str, _Reset] = {}
+
+
+def restore_pristine(url: str) -> None:
+    """Restore the database of the tests at `url` to its state after the migrations."""
     connection.close()  # a test may have left it inside a broken transaction
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pristine.restore()")
+    if url not in _resets:
+        _resets[url] = _Reset(url)
+    _resets[url].run()
+
+
+def end_resets() -> None:
+    """End the sessions of :func:`restore_pristine`."""
+    while _resets:
+        _resets.popitem()[1].close()
 
 
 @contextmanager
