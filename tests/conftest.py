@@ -73,8 +73,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     optional_tools.mark_missing(items, nightly=bool(config.getoption("--nightly")))
-    # Where Playwright has a loop, `asyncio.run` is refused for good: tests with a browser are the last of a process.
-    items.sort(key=lambda item: "chromium" in getattr(item, "fixturenames", ()))
+    items.sort(key=_place_in_order)
+
+
+def _place_in_order(item: pytest.Item) -> int:
+    """Tests of an installation that runs until the end of the session come late: from its start on, its processes take
+    a fifth of the processor from all other tests. Where Playwright has a loop, `asyncio.run` is refused for good: tests
+    with a browser are the last of a process."""
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return 2 if "chromium" in fixtures else 1 if fixtures & {"stack", "worker_installation"} else 0
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -28,7 +28,7 @@ from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
 from pools.domain.errors import Busy, Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuAllocation
-from pools.services.backends import put_backend
+from pools.services.backends import delete_backend, put_backend
 from pools.services.gpu_allocations import release
 from pools.services.gpu_quotas import put_gpu_quota
 from scheduling.kube import errors, resource_kinds, webhook_configuration
@@ -86,7 +86,7 @@ def _trust(certificate: ServerCertificate) -> ssl.SSLContext:
 
 @pytest.fixture
 def guarded_backend(stack: Stack, kube_server: KubeServer, kube: KubeNamespace) -> Iterator[Backend]:
-    """A backend of the running installation on the cluster; its webhook is removed at the end."""
+    """A backend of the running installation on the cluster; it and its webhook are removed at the end."""
     name = stack.unique_name("cluster")
     with stack.orm():
         body = {
@@ -100,6 +100,13 @@ def guarded_backend(stack: Stack, kube_server: KubeServer, kube: KubeNamespace) 
         GpuControllerLease.objects.create(backend=row, lease_holder=uuid.uuid4(), lease_expires_at=held_until)
     yield row
     webhook_configuration.remove_configuration(kube.cluster, name)
+    _remove_backend(stack, name)
+
+
+def _remove_backend(stack: Stack, name: str) -> None:
+    """Its loops end; each would take processor time until the end of the session."""
+    with stack.orm():
+        delete_backend(actor=SYSTEM, name=name)
 
 
 @pytest.fixture
@@ -625,3 +632,4 @@ def test_a_cluster_that_does_not_answer(
             install_webhook(
                 actor=SYSTEM, backend=name, address=WebhookAddress(certificate.authority, url=url), identity=US
             )
+    _remove_backend(stack, name)
