@@ -173,6 +173,7 @@ def test_down_stops_it_and_reset_removes_it(up: Start, data_dir: Path) -> None:
 
 
 @pytest.mark.fault
+@pytest.mark.usefixtures("used_data_dir")
 def test_after_the_death_of_every_process_at_once_it_is_whole_again(up: Start) -> None:
     installation = up("--webhook-port", str(find_free_port()), env={"OSMO_SECRET_KEY": SECRET_KEY}).wait_ready()
     old = installation.child_pids()
@@ -452,6 +453,7 @@ def _browser_login(installation: UpProcess, password: str) -> int:
         return client.post("/login/", data=form, headers={"Referer": installation.base_url}).status_code
 
 
+@pytest.mark.usefixtures("used_data_dir")
 def test_check_exits_0_after_a_workflow_has_started(up: Start) -> None:
     checked = up("--check")
     assert checked.wait(seconds=150) == 0, checked.output_text()
