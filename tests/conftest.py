@@ -19,6 +19,7 @@ import gc
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +35,9 @@ from tests.support.up import UpProcess
 
 if TYPE_CHECKING:
     from tests.support.kube_server import KubeNamespace, KubeServer
+
+sys.dont_write_bytecode = False  # each of a few hundred processes would compile the project anew, half a second each
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 GARBAGE_THRESHOLDS = (2000, 10, 100)
 """The whole heap is visited seldom: it takes a second here, and requests leave little garbage of that age."""
