@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from rest_framework import negotiation, renderers
@@ -23,8 +24,17 @@ def utc_text(time: datetime | None) -> str | None:
 def fields_body(record: Any) -> dict[str, Any]:
     """The fields of a dataclass by name; a field that is a dataclass is such a body, too. Unlike
     :func:`dataclasses.asdict` it does not copy the values, which took most of the time of a long queue."""
-    found = ((field.name, getattr(record, field.name)) for field in fields(record))
-    return {name: fields_body(value) if is_dataclass(value) else value for name, value in found}
+    body: dict[str, Any] = {}
+    for name in _field_names(type(record)):
+        value = getattr(record, name)
+        body[name] = fields_body(value) if _field_names(type(value)) else value
+    return body
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    """The names of the fields of a dataclass; empty for any other class."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 class UtcJsonEncoder(JSONEncoder):

@@ -8,7 +8,8 @@ other column on access. All other selectors use querysets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, cast
 
 from django.db import connection, models
 
@@ -83,10 +84,34 @@ def find_valid_token(pk: int) -> AccessToken | None:
 
 
 def known_row(model: type[Row], names: Sequence[str], values: Sequence[Any]) -> Row:
-    """A model instance with these columns; `from_db` needs them in the order of the model's fields."""
-    read = dict(zip(names, values, strict=True))
-    known = {field.attname: read[field.attname] for field in model._meta.concrete_fields if field.attname in read}
-    for field in model._meta.concrete_fields:
-        if isinstance(field, models.JSONField) and field.attname in known:
-            known[field.attname] = field.from_db_value(known[field.attname], _PLAIN, connection)
-    return model.from_db(connection.alias, list(known), list(known.values()))
+    """A model instance with these columns."""
+    places, attributes, documents = _layout(model, tuple(names))
+    known = [values[place] for place in places]
+    for at, field in documents:
+        known[at] = field.from_db_value(known[at], _PLAIN, connection)
+    return model.from_db(connection.alias, attributes, known)
+
+
+def column_names(model: type[models.Model]) -> tuple[str, ...]:
+    """All columns of a model."""
+    return tuple(field.attname for field in model._meta.concrete_fields)
+
+
+def keep_related(row: models.Model, name: str, rows: models.QuerySet[Any], found: list[Any]) -> None:
+    """Let `row.name.all()` give rows that were read by hand, as after `prefetch_related`. `rows` is an unevaluated
+    queryset of their model."""
+    kept: Any = rows  # Django has no public way to fill a queryset
+    kept._result_cache, kept._prefetch_done = found, True
+    cast("Any", row)._prefetched_objects_cache = {**getattr(row, "_prefetched_objects_cache", {}), name: rows}
+
+
+@cache
+def _layout(
+    model: type[models.Model], names: tuple[str, ...]
+) -> tuple[list[int], list[str], list[tuple[int, models.JSONField[Any, Any]]]]:
+    """The places of the columns in the order of the model's fields, which `from_db` needs, their names, and the JSON
+    documents among them."""
+    known = [field for field in model._meta.concrete_fields if field.attname in names]
+    places = [names.index(field.attname) for field in known]
+    documents = [(at, field) for at, field in enumerate(known) if isinstance(field, models.JSONField)]
+    return places, [field.attname for field in known], documents

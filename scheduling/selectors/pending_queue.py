@@ -160,12 +160,17 @@ def build_unplaced_queue(backend: Backend, groups: Collection[UUID]) -> PendingQ
     return PendingQueue(backend.name, {_queue_name(backend, pool): waiting for pool, waiting in others}, (), {}, {})
 
 
-def add_recent_arrivals(backend: Backend, queue: PendingQueue) -> PendingQueue:
-    """An older queue with exactly the gangs that wait now. Gangs that arrived since are last, until their positions are
-    known."""
-    now = set(_waiting_groups(backend).values_list("pk", flat=True))
-    late = recent_arrivals(backend, queue, now - queue.by_group.keys())
-    by_group = {group: entry for group, entry in queue.by_group.items() if group in now} | late
+def add_recent_arrivals(backend: Backend, queue: PendingQueue, *, pools: Collection[str] = ()) -> PendingQueue:
+    """An older queue with exactly the gangs that wait now, of all leaves or of those with these names. Gangs that
+    arrived since are last, until their positions are known."""
+    waiting = _waiting_groups(backend)
+    known = queue.by_group
+    if pools:  # so that the cost is that of the leaves, and not of a long queue
+        waiting = waiting.filter(workflow__pool__name__in=pools)
+        known = {gang.group_id: gang for gang in queue.gangs if gang.pool in pools}
+    now = set(waiting.values_list("pk", flat=True))
+    late = recent_arrivals(backend, queue, now - known.keys())
+    by_group = {group: entry for group, entry in known.items() if group in now} | late
     return PendingQueue(
         queue.backend, queue.lengths, tuple(by_group.values()), by_group, queue.owners, queue.fair_shares
     )

@@ -10,7 +10,7 @@ and named (`Workflow.visible_to`, D10); messages only count the other work.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from uuid import UUID
@@ -19,9 +19,10 @@ from pools.domain.amounts import Amount, as_json, is_gpu
 from pools.domain.names import with_pool_names
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend
+from pools.prepared import prepared_cursor
 from scheduling.apps import scheduling_app
 from scheduling.domain.engine.explain import Reason
-from scheduling.models import Group, StartForecast, Workflow
+from scheduling.models import Group, Workflow
 from scheduling.selectors.pending_queue import (
     WAITING_STATUSES,
     GangOwner,
@@ -121,32 +122,40 @@ def list_waiting_gangs(
     order of its next pass. `pools` are canonical names of leaves (a shared leaf has the
     name of its pool; :func:`scheduling.selectors.leaf_names.leaf_names_of` resolves names that users write),
     `workflows` are ids; an empty filter means all."""
-    found: list[tuple[UUID, WaitingGang]] = []
+    found: list[tuple[_QueueReader, PendingGang]] = []
     passed = 0
     for backend in Backend.objects.order_by("name"):
-        reader = _QueueReader(actor, scheduling_app().pending_queues.get_exact(backend), backend.namespace)
+        queue = scheduling_app().pending_queues.get_exact(backend, pools=pools)
+        reader = _QueueReader(actor, queue, backend.namespace)
         for entry in reader.select(pools, users, workflows):
             passed += 1
             if passed > offset + limit:
-                return _with_starts(found), True
+                return _render(found), True
             if passed > offset:
-                found.append((entry.group_id, reader.render(entry)))
-    return _with_starts(found), False
+                found.append((reader, entry))
+    return _render(found), False
 
 
-def _with_starts(found: Sequence[tuple[UUID, WaitingGang]]) -> list[WaitingGang]:
-    """The gangs with the forecasts of their starts: one query, none without gangs."""
+def _render(found: Sequence[tuple[_QueueReader, PendingGang]]) -> list[WaitingGang]:
+    """The gangs as their readers may see them, with the forecasts of their starts: one query, none without gangs."""
     if not found:
         return []
-    starts = {
-        row.pk: GangStart(row.p10, row.p50, row.p90, row.samples, row.made_at, row.never or None)
-        for row in StartForecast.objects.filter(pk__in=[group for group, _ in found])
-    }
-    return [replace(gang, start=starts.get(group)) for group, gang in found]
+    with prepared_cursor() as cursor:
+        cursor.execute(_STARTS_SQL, [[gang.group_id for _, gang in found]])
+        starts = {
+            group: GangStart(p10, p50, p90, samples, made_at, never or None)
+            for group, p10, p50, p90, samples, made_at, never in cursor
+        }
+    return [reader.render(gang, starts.get(gang.group_id)) for reader, gang in found]
+
+
+_STARTS_SQL = """
+    SELECT group_id, p10, p50, p90, samples, made_at, never FROM scheduling_startforecast WHERE group_id = ANY(%s)
+"""
 
 
 def waiting_gangs_of(actor: Actor, workflow: Workflow) -> dict[str, WaitingGang]:
-    """The groups of one workflow that wait, by name. The caller has loaded them (`load_groups`) and
+    """The groups of one workflow that wait, by name. The caller has loaded them (`get_full_workflow`) and
     checked that `actor` may see the workflow."""
     backend = workflow.root_pool.backend
     groups = [group for group in workflow.groups.all() if group.status in WAITING_STATUSES]
@@ -158,8 +167,8 @@ def waiting_gangs_of(actor: Actor, workflow: Workflow) -> dict[str, WaitingGang]
     if queue.is_large:
         found |= recent_arrivals(backend, queue, requested - found.keys())
     reader = _QueueReader(actor, queue, backend.namespace)
-    gangs = [(group.pk, reader.render(found[group.pk])) for group in groups if group.pk in found]
-    return {gang.group: gang for gang in _with_starts(gangs)}
+    gangs = _render([(reader, found[group.pk]) for group in groups if group.pk in found])
+    return {gang.group: gang for gang in gangs}
 
 
 def waiting_gangs_of_many(actor: Actor, workflows: Iterable[Workflow]) -> dict[str, WaitingGang]:
@@ -173,7 +182,7 @@ def waiting_gangs_of_many(actor: Actor, workflows: Iterable[Workflow]) -> dict[s
         workflow = by_id[workflow_id]
         if (backend_id := workflow.root_pool.backend_id) is not None:
             by_backend.setdefault(backend_id, []).append((workflow.name, group))
-    found: dict[str, tuple[UUID, WaitingGang]] = {}
+    found: dict[str, tuple[_QueueReader, PendingGang]] = {}
     for backend in Backend.objects.filter(pk__in=by_backend):  # lists load only some columns of backends
         requested = by_backend[backend.pk]
         queue = scheduling_app().pending_queues.get_available(backend, {group for _, group in requested})
@@ -183,8 +192,8 @@ def waiting_gangs_of_many(actor: Actor, workflows: Iterable[Workflow]) -> dict[s
         for name, group in requested:
             gang = queue.by_group.get(group) or late.get(group)
             if gang is not None and name not in found:
-                found[name] = group, reader.render(gang)
-    return dict(zip(found, _with_starts(list(found.values())), strict=True))
+                found[name] = reader, gang
+    return dict(zip(found, _render(list(found.values())), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +227,8 @@ class _QueueReader:
             ):
                 yield entry
 
-    def render(self, gang: PendingGang) -> WaitingGang:
-        """A gang with the names that the actor may see."""
+    def render(self, gang: PendingGang, start: GangStart | None) -> WaitingGang:
+        """A gang with the names that the actor may see, and its forecast start."""
         texts = self._texts_of(gang.reason)
         return WaitingGang(
             workflow=gang.ownership.workflow,
@@ -240,6 +249,7 @@ class _QueueReader:
             nodes=texts.nodes,
             unblock_needs_all=gang.reason.needs_all_remedies,
             reservation=None if gang.promise is None else _reservation(gang, gang.promise),
+            start=start,
         )
 
     def _texts_of(self, reason: Reason) -> _ReasonTexts:

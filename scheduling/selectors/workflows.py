@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.core.exceptions import EmptyResultSet
-from django.db.models import F, Func, Prefetch, Q, QuerySet, TextField, prefetch_related_objects
+from django.db.models import F, Func, Model, Q, QuerySet, TextField
 
 from pools.domain import names
 from pools.domain.errors import NotFound
 from pools.domain.roles import Actor
+from pools.models import Backend, Pool, User
 from pools.prepared import prepared_cursor
+from pools.selectors.submission_path import column_names, columns_sql, keep_related, known_row
 from scheduling.models import Group, Task, Workflow
 
 # By hand, because Django needs more time to build the objects of five tables than PostgreSQL to answer.
@@ -101,13 +104,48 @@ def list_workflows(rows: QuerySet[Workflow], *, limit: int, offset: int) -> tupl
 
 def get_visible_workflow(actor: Actor, name: str) -> Workflow:
     """The workflow of this id or uuid. Raises NotFound if it does not exist or `actor` may not see it. One query."""
-    rows = Workflow.objects.visible_to(actor).select_related("pool", "root_pool__backend", "submitted_by", "parent")
     key = _parse_uuid(name)
     # A name may look like the id of another workflow. Without an order: Django takes long to write one into the SQL.
-    found = list(rows.filter(Q(name=name) | Q(pk=key) if key else Q(name=name)).order_by())
+    matching = Workflow.objects.visible_to(actor).filter(Q(name=name) | Q(pk=key) if key else Q(name=name)).order_by()
+    found: list[Workflow] = []
+    with suppress(EmptyResultSet), prepared_cursor() as cursor:
+        condition, parameters = matching.values_list("pk").query.sql_with_params()
+        cursor.execute(_ONE_SQL.format(matching=condition), parameters)
+        found = [_workflow_of(row) for row in cursor]
     if not found:
         raise NotFound(f"Workflow {name[:100]} does not exist, or you may not see it.", workflow_id=name[:100])
     return next((each for each in found if each.name == name), found[0])
+
+
+# By hand like the list: Django takes longer to write the columns of six tables than PostgreSQL to read them.
+_ONE_TABLES: tuple[tuple[str, type[Model]], ...] = (
+    ("work", Workflow), ("leaf", Pool), ("root", Pool), ("backend", Backend), ("submitter", User), ("parent", Workflow),
+)  # fmt: skip
+_ONE_SQL = f"""
+    SELECT {", ".join(columns_sql(table, column_names(model)) for table, model in _ONE_TABLES)}
+    FROM scheduling_workflow work
+    JOIN pools_pool leaf ON leaf.id = work.pool_id
+    JOIN pools_pool root ON root.id = work.root_pool_id
+    LEFT JOIN pools_backend backend ON backend.id = root.backend_id
+    JOIN pools_user submitter ON submitter.id = work.submitted_by_id
+    LEFT JOIN scheduling_workflow parent ON parent.uuid = work.parent_id
+    WHERE work.uuid IN ({{matching}})
+"""
+
+
+def _workflow_of(row: Sequence[Any]) -> Workflow:
+    """A workflow with its pools, backend, user and parent, from a row of `_ONE_SQL`."""
+    parts: list[Any] = []
+    for _, model in _ONE_TABLES:
+        names = column_names(model)
+        parts.append(known_row(model, names, row[: len(names)]))
+        row = row[len(names) :]
+    workflow, leaf, root, backend, submitter, parent = parts
+    workflow.pool, workflow.root_pool, workflow.submitted_by = leaf, root, submitter
+    root.backend = backend if backend.pk is not None else None
+    workflow.parent = parent if parent.pk is not None else None
+    found: Workflow = workflow
+    return found
 
 
 def _parse_uuid(text: str) -> UUID | None:
@@ -123,17 +161,35 @@ def get_full_workflow(actor: Actor, name: str, *, all_attempts: bool = False) ->
     Raises NotFound if it does not exist or `actor` may not see it.
     """
     workflow = get_visible_workflow(actor, name)
-    load_groups([workflow], all_attempts=all_attempts)
+    tasks_sql = _ALL_TASKS_SQL if all_attempts else _LATEST_TASKS_SQL
+    with prepared_cursor() as cursor:
+        cursor.execute(_GROUPS_SQL, [workflow.pk])
+        groups = [known_row(Group, column_names(Group), row) for row in cursor]
+    with prepared_cursor() as cursor:
+        cursor.execute(tasks_sql, [[group.pk for group in groups]])
+        tasks = [known_row(Task, column_names(Task), row) for row in cursor]
+    by_pk = {group.pk: group for group in groups}
+    of_group: dict[UUID, list[Task]] = {group.pk: [] for group in groups}
+    for task in tasks:
+        task.group = by_pk[task.group_id]
+        of_group[task.group_id].append(task)
+    for group in groups:
+        group.workflow = workflow
+        keep_related(group, "tasks", Task.objects.all(), of_group[group.pk])
+    keep_related(workflow, "groups", Group.objects.all(), groups)
     return workflow
 
 
-def load_groups(workflows: Sequence[Workflow], *, all_attempts: bool = False) -> None:
-    """Load groups and tasks of workflows. Two queries."""
-    tasks = Task.objects.order_by("position", "retry_id")
-    if not all_attempts:
-        tasks = Task.objects.order_by("group_id", "position", "-retry_id").distinct("group_id", "position")
-    groups = Group.objects.order_by("position").prefetch_related(Prefetch("tasks", tasks))
-    prefetch_related_objects(list(workflows), Prefetch("groups", groups))
+_GROUPS_SQL = f"""
+    SELECT {columns_sql("part", column_names(Group))} FROM scheduling_group part
+    WHERE part.workflow_id = %s ORDER BY part.position
+"""
+_TASK_SQL = f"{columns_sql('task', column_names(Task))} FROM scheduling_task task WHERE task.group_id = ANY(%s)"
+_ALL_TASKS_SQL = f"SELECT {_TASK_SQL} ORDER BY task.position, task.retry_id"
+_LATEST_TASKS_SQL = f"""
+    SELECT DISTINCT ON (task.group_id, task.position) {_TASK_SQL}
+    ORDER BY task.group_id, task.position, task.retry_id DESC
+"""
 
 
 def queue_names_of(workflow: Workflow) -> tuple[str, str]:

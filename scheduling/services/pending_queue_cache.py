@@ -47,10 +47,11 @@ class PendingQueueCache:
         """The current queue, or the last one if it is large. One cheap query when nothing changed."""
         return self._entry(backend).large_queue(backend) or self._entry(backend).current_queue(backend)
 
-    def get_exact(self, backend: Backend) -> PendingQueue:
-        """As `get`, but with exactly the gangs that wait now; one more query if the queue is large."""
+    def get_exact(self, backend: Backend, *, pools: Collection[str] = ()) -> PendingQueue:
+        """As `get`, but with exactly the gangs that wait now; one more query if the queue is large. With names of
+        leaves, a large queue has only their gangs."""
         queue = self.get(backend)
-        return add_recent_arrivals(backend, queue) if queue.is_large else queue
+        return add_recent_arrivals(backend, queue, pools=pools) if queue.is_large else queue
 
     def get_available(self, backend: Backend, groups: Collection[UUID]) -> PendingQueue:
         """The queue for a request about these groups, without a wait: if the first large queue is not built yet, a
