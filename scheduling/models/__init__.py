@@ -12,8 +12,10 @@ from scheduling.models.queue_sync import QueueDrift, QueueSync
 from scheduling.models.refused_file import RefusedFile
 from scheduling.models.start_reservation import StartReservation
 from scheduling.models.usage import (
+    BackendUsageDay,
     BackendUsageHour,
     LateUsage,
+    LeafUsageDay,
     LeafUsageHour,
     NodeSpan,
     OfflineSpan,
@@ -21,6 +23,7 @@ from scheduling.models.usage import (
     UsageProgress,
     WaitCauseChange,
     WaitSpan,
+    WorkUsageDay,
     WorkUsageHour,
 )
 from scheduling.models.work_counters import DecisionCount, StartCount
@@ -29,6 +32,7 @@ from scheduling.models.workflow import Group, Task, Workflow, WorkflowName
 __all__ = [
     "BackendDirtyMark",
     "BackendSchedulingState",
+    "BackendUsageDay",
     "BackendUsageHour",
     "Bypass",
     "ClusterState",
@@ -38,6 +42,7 @@ __all__ = [
     "Group",
     "HistoryReplay",
     "LateUsage",
+    "LeafUsageDay",
     "LeafUsageHour",
     "NodeSpan",
     "NodeState",
@@ -56,6 +61,7 @@ __all__ = [
     "WaitCauseChange",
     "WaitSpan",
     "WebhookInstallation",
+    "WorkUsageDay",
     "WorkUsageHour",
     "Workflow",
     "WorkflowConfig",

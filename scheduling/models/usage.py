@@ -2,7 +2,8 @@
 
 The truth are rows that nothing can forget to write: the attempts of tasks, the audit trail, and the rows of this module
 that triggers write from them (:mod:`scheduling.models.usage_triggers`). Hourly sums are computed from the truth by one
-statement (:mod:`scheduling.selectors.usage_sql`) and can be computed again at any time.
+statement (:mod:`scheduling.selectors.usage_sql`) and can be computed again at any time. A full day also has the sums
+of its hours, so that a month of a large installation is read quickly.
 """
 
 from __future__ import annotations
@@ -165,26 +166,21 @@ class UsageProgress(models.Model):
         return f"closed until {self.closed_until}"
 
 
-class BackendUsageHour(models.Model):
-    """GPU-milliseconds of one backend in one hour that no leaf owns."""
+class BackendSums(models.Model):
+    """GPU-milliseconds of one backend that no leaf owns."""
 
-    hour = models.DateTimeField()
     backend_id = models.BigIntegerField()
     capacity = models.BigIntegerField()
     offline = models.BigIntegerField()
     unallocated = models.BigIntegerField()
 
     class Meta:
-        indexes = [models.Index(fields=["hour"], name="backend_usage_hour")]
-
-    def __str__(self) -> str:
-        return f"backend {self.backend_id} at {self.hour}"
+        abstract = True
 
 
-class LeafUsageHour(models.Model):
-    """GPU-milliseconds of the quota of one leaf in one hour: promised, promised and idle, lent to other leaves."""
+class LeafSums(models.Model):
+    """GPU-milliseconds of the quota of one leaf: promised, promised and idle, lent to other leaves."""
 
-    hour = models.DateTimeField()
     backend_id = models.BigIntegerField()
     leaf_id = models.BigIntegerField()
     quota = models.BigIntegerField()
@@ -192,18 +188,13 @@ class LeafUsageHour(models.Model):
     lent = models.BigIntegerField()
 
     class Meta:
-        indexes = [models.Index(fields=["hour", "leaf_id"], name="leaf_usage_hour")]
-
-    def __str__(self) -> str:
-        return f"leaf {self.leaf_id} at {self.hour}"
+        abstract = True
 
 
-class WorkUsageHour(models.Model):
-    """GPU-milliseconds that the work of one user with one priority held on one leaf in one hour, and for which it
-    waited, by cause; `workflows` is the number that started for the first time, `preemptions` the number of gangs that
-    lost GPUs."""
+class WorkSums(models.Model):
+    """GPU-milliseconds that the work of one user with one priority held on one leaf, and for which it waited, by cause;
+    `workflows` is the number that started for the first time, `preemptions` the number of gangs that lost GPUs."""
 
-    hour = models.DateTimeField()
     backend_id = models.BigIntegerField()
     leaf_id = models.BigIntegerField()
     user_id = models.BigIntegerField()
@@ -221,7 +212,76 @@ class WorkUsageHour(models.Model):
     preemptions = models.BigIntegerField(default=0)
 
     class Meta:
+        abstract = True
+
+
+class BackendUsageHour(BackendSums):
+    """The sums of one backend in one hour."""
+
+    hour = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["hour"], name="backend_usage_hour")]
+
+    def __str__(self) -> str:
+        return f"backend {self.backend_id} at {self.hour}"
+
+
+class LeafUsageHour(LeafSums):
+    """The sums of one leaf in one hour."""
+
+    hour = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["hour", "leaf_id"], name="leaf_usage_hour")]
+
+    def __str__(self) -> str:
+        return f"leaf {self.leaf_id} at {self.hour}"
+
+
+class WorkUsageHour(WorkSums):
+    """The sums of work in one hour."""
+
+    hour = models.DateTimeField()
+
+    class Meta:
         indexes = [models.Index(fields=["hour", "leaf_id"], name="work_usage_hour")]
 
     def __str__(self) -> str:
         return f"work on leaf {self.leaf_id} at {self.hour}"
+
+
+class BackendUsageDay(BackendSums):
+    """The sums of one backend in one full day in UTC: those of its stored hours."""
+
+    day = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["day"], name="backend_usage_day")]
+
+    def __str__(self) -> str:
+        return f"backend {self.backend_id} on {self.day}"
+
+
+class LeafUsageDay(LeafSums):
+    """The sums of one leaf in one full day in UTC: those of its stored hours."""
+
+    day = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["day", "leaf_id"], name="leaf_usage_day")]
+
+    def __str__(self) -> str:
+        return f"leaf {self.leaf_id} on {self.day}"
+
+
+class WorkUsageDay(WorkSums):
+    """The sums of work in one full day in UTC: those of its stored hours."""
+
+    day = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["day", "leaf_id"], name="work_usage_day")]
+
+    def __str__(self) -> str:
+        return f"work on leaf {self.leaf_id} on {self.day}"

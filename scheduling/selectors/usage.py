@@ -1,7 +1,7 @@
 """Reads the record of use for one reader: by pool, subpool, cohort, user, priority, backend or workflow, over time.
 
-The sums of closed hours are stored; the parts of hours at both ends of the window, and the open hour, are computed in
-the same statement. The number of queries does not depend on the window.
+The sums of closed hours and days are stored; the parts of hours at both ends of the window, and the open hour, are
+computed in the same statement. The number of queries does not depend on the window.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from scheduling.models import UsageProgress
 from scheduling.selectors.usage_sql import COMPUTE, WORK_COLUMNS
 
 HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 MAX_ROWS = 100_000
 MAX_WORKFLOW_WINDOW = timedelta(days=31)
 """The longest window by workflow: its rows are not kept as hourly sums."""
@@ -97,11 +98,24 @@ class UsageAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """The window as stored full hours [`stored_from`, `stored_until`) and computed slots."""
+    """The window as stored full hours [`stored_from`, `stored_until`) and computed slots. `joined` is the day in which
+    the reader's account was made: of own work in other pools only its later hours are visible."""
 
     stored_from: datetime
     stored_until: datetime
     computed: list[tuple[datetime, datetime]] = field(default_factory=list)
+    joined: datetime | None = None
+
+    @property
+    def days_from(self) -> datetime:
+        """The first full day of the stored hours."""
+        day = _start_of_day(self.stored_from)
+        return day if day == self.stored_from else day + DAY
+
+    @property
+    def days_until(self) -> datetime:
+        """The end of the last full day of the stored hours; not after `days_from` without one."""
+        return _start_of_day(self.stored_until)
 
     @property
     def whole(self) -> list[tuple[datetime, datetime]]:
@@ -124,6 +138,12 @@ _OF_WORK_ONLY = {UsageKey.USER, UsageKey.PRIORITY}
 _NO_QUOTA = "NULL::bigint AS quota, NULL::bigint AS idle, NULL::bigint AS lent"
 _NO_WORK = ", ".join(f"NULL::bigint AS {column}" for column in WORK_COLUMNS)
 _STORED = "hour >= %(stored_from)s AND hour < %(stored_until)s"
+_STORED_BESIDE_DAYS = """
+    (hour >= %(stored_from)s AND hour < %(days_from)s OR hour >= %(days_until)s AND hour < %(stored_until)s
+        OR hour >= %(joined)s AND hour < %(joined)s::timestamptz + interval '1 day' AND hour >= %(days_from)s
+            AND hour < %(days_until)s)
+"""
+_DAYS = "day >= %(days_from)s AND day < %(days_until)s AND day IS DISTINCT FROM %(joined)s"
 _WORK = f"hour, backend_id, leaf_id, user_id, priority, {', '.join(WORK_COLUMNS)}, {_NO_QUOTA}"
 _LEAF = f"hour, backend_id, leaf_id, NULL::bigint AS user_id, NULL AS priority, {_NO_WORK}, quota, idle, lent"
 _JOINS = """
@@ -158,7 +178,7 @@ def read_usage(actor: Actor, question: UsageQuestion) -> UsageAnswer:
 def read_usages(actor: Actor, questions: Sequence[UsageQuestion]) -> list[UsageAnswer]:
     """Answers to questions that differ only in `by` and `bucket`. Their sums are computed once, in one statement."""
     first = questions[0]
-    slots = _read_slots(first.since, first.until)
+    slots = _read_slots(actor, first.since, first.until)
     values = _values(actor, first, slots)
     sees_capacity = actor.can_read_all and not first.pools and not first.users
     found = _read_sums(questions, slots, values, sees_capacity=sees_capacity)
@@ -174,13 +194,19 @@ def read_usages(actor: Actor, questions: Sequence[UsageQuestion]) -> list[UsageA
     return answers
 
 
-def _read_slots(since: datetime, until: datetime) -> _Slots:
+def _start_of_day(at: datetime) -> datetime:
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _read_slots(actor: Actor, since: datetime, until: datetime) -> _Slots:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT (SELECT closed_until FROM scheduling_usageprogress WHERE id = 1),"
-            " (SELECT min(since) FROM scheduling_nodespan)"
+            " (SELECT min(since) FROM scheduling_nodespan),"
+            " (SELECT date_trunc('day', date_joined, 'UTC') FROM pools_user WHERE id = %s)",
+            [None if actor.can_read_all else actor.user_id],
         )
-        closed, first = cursor.fetchone()
+        closed, first, joined = cursor.fetchone()
     if first is None or first >= until:
         return _Slots(since, since)
     # The sums of the hour in which the record begins are those of the whole hour: before it there is nothing.
@@ -194,7 +220,7 @@ def _read_slots(since: datetime, until: datetime) -> _Slots:
     while at < until:
         computed.append((at, min(until, at + HOUR)))
         at += HOUR
-    return _Slots(stored_from, stored_until, computed)
+    return _Slots(stored_from, stored_until, computed, joined)
 
 
 def _values(actor: Actor, question: UsageQuestion, slots: _Slots) -> dict[str, Any]:
@@ -202,6 +228,9 @@ def _values(actor: Actor, question: UsageQuestion, slots: _Slots) -> dict[str, A
     return {
         "stored_from": slots.stored_from,
         "stored_until": slots.stored_until,
+        "days_from": slots.days_from,
+        "days_until": slots.days_until,
+        "joined": slots.joined,
         "begins": [begin for begin, _ in computed],
         "ends": [end for _, end in computed],
         "begin": min((begin for begin, _ in computed), default=question.since),
@@ -218,21 +247,28 @@ def _values(actor: Actor, question: UsageQuestion, slots: _Slots) -> dict[str, A
     }
 
 
-def _entries(slots: _Slots) -> str:
-    """SQL of the sums of work and of quotas, as the CTE `entry`, and of backends, as the CTE `capacity`."""
+def _entries(slots: _Slots, *, by_day: bool = False) -> str:
+    """SQL of the sums of work and of quotas, as the CTE `entry`, and of backends, as the CTE `capacity`; with `by_day`
+    full days are one `hour`."""
     columns = ", ".join(BACKEND_COLUMNS)
-    stored = f"""
-        SELECT {_WORK} FROM scheduling_workusagehour WHERE {_STORED}
-        UNION ALL SELECT {_LEAF} FROM scheduling_leafusagehour WHERE {_STORED}
-    """
-    stored_capacity = f"SELECT hour, backend_id, {columns} FROM scheduling_backendusagehour WHERE {_STORED}"
-    if not slots.computed:
-        return f"WITH entry AS ({stored}), capacity AS ({stored_capacity})"
-    computed = f"SELECT {_WORK} FROM new_work UNION ALL SELECT {_LEAF} FROM new_leaf"
-    return f"""
-        WITH {COMPUTE}, entry AS ({stored} UNION ALL {computed}),
-        capacity AS ({stored_capacity} UNION ALL SELECT hour, backend_id, {columns} FROM new_backend)
-    """
+    is_split = by_day and slots.days_from < slots.days_until
+    stored = _STORED_BESIDE_DAYS if is_split else _STORED
+    entries = [
+        f"SELECT {_WORK} FROM scheduling_workusagehour WHERE {stored}",
+        f"SELECT {_LEAF} FROM scheduling_leafusagehour WHERE {stored}",
+    ]
+    capacities = [f"SELECT hour, backend_id, {columns} FROM scheduling_backendusagehour WHERE {stored}"]
+    if is_split:
+        entries += [
+            f"SELECT {_WORK} FROM (SELECT *, day AS hour FROM scheduling_workusageday WHERE {_DAYS}) work",
+            f"SELECT {_LEAF} FROM (SELECT *, day AS hour FROM scheduling_leafusageday WHERE {_DAYS}) leaf",
+        ]
+        capacities.append(f"SELECT day, backend_id, {columns} FROM scheduling_backendusageday WHERE {_DAYS}")
+    if slots.computed:
+        entries += [f"SELECT {_WORK} FROM new_work", f"SELECT {_LEAF} FROM new_leaf"]
+        capacities.append(f"SELECT hour, backend_id, {columns} FROM new_backend")
+    computed = f"{COMPUTE}," if slots.computed else ""
+    return f"WITH {computed} entry AS ({' UNION ALL '.join(entries)}), capacity AS ({' UNION ALL '.join(capacities)})"
 
 
 _Rows = dict[tuple[datetime, str | None], UsageRow]
@@ -248,7 +284,8 @@ def _read_sums(
     summed = ", ".join(f"sum({column})::bigint" for column in SUM_COLUMNS)
     capacities = ", ".join(f"sum(capacity.{column})::bigint" for column in BACKEND_COLUMNS)
     source = f"(SELECT * FROM entry WHERE {_FEW_LEAVES})"
-    if values["sees_all"] and all(question.bucket is not Bucket.HOUR for question in questions):
+    by_day = all(question.bucket is not Bucket.HOUR for question in questions)
+    if values["sees_all"] and by_day:
         # Fewer rows to join. What other readers see of their own work depends on the hour.
         totals = ", ".join(f"sum({column})::bigint AS {column}" for column in SUM_COLUMNS)
         source = f"""(
@@ -278,7 +315,7 @@ def _read_sums(
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
-            {_entries(slots)}, visible AS (
+            {_entries(slots, by_day=by_day)}, visible AS (
                 SELECT entry.hour, entry.user_id, {", ".join(f"entry.{column}" for column in SUM_COLUMNS)}{keys}
                 FROM {source} entry {_JOINS} WHERE {_VISIBLE}
             )

@@ -25,6 +25,8 @@ quota in proportion. Remainders of the division are spread by running totals, so
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
 from scheduling.domain.usage import WaitCause
 from scheduling.models.usage_triggers import OPEN_QUOTA
@@ -343,6 +345,34 @@ INSERT INTO scheduling_workusagehour (hour, backend_id, leaf_id, user_id, priori
 SELECT hour, backend_id, leaf_id, user_id, priority, {", ".join(WORK_COLUMNS)} FROM new_work
 """
 """Computes the sums of whole hours and writes them."""
+
+_SUMMED = {
+    "scheduling_backendusageday": (
+        "scheduling_backendusagehour", ["backend_id"], ["capacity", "offline", "unallocated"],
+    ),
+    "scheduling_leafusageday": (
+        "scheduling_leafusagehour", ["backend_id", "leaf_id"], ["quota", "idle", "lent"],
+    ),
+    "scheduling_workusageday": (
+        "scheduling_workusagehour", ["backend_id", "leaf_id", "user_id", "priority"], WORK_COLUMNS,
+    ),
+}  # fmt: skip
+
+
+def _summed_hours(table: str, keys: Sequence[str], sums: Sequence[str]) -> str:
+    day, totals = "date_trunc('day', hour, 'UTC')", ", ".join(f"sum({column})::bigint AS {column}" for column in sums)
+    return f"""
+        SELECT {day} AS day, {", ".join(keys)}, {totals} FROM {table}
+        WHERE hour >= %(begin)s AND hour < %(end)s GROUP BY {day}, {", ".join(keys)}
+    """
+
+
+SUMS_OF_DAYS = {
+    table: (", ".join(["day", *keys, *sums]), _summed_hours(hours, keys, sums))
+    for table, (hours, keys, sums) in _SUMMED.items()
+}
+"""By table of daily sums: its columns, and SQL that adds up the stored hours from `begin` to `end`, two starts of
+days."""
 
 _ENTRIES = """
     SELECT id, time, after AS image, (COALESCE(after, before) ->> 'id')::bigint AS subject

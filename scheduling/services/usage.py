@@ -1,4 +1,5 @@
-"""Keeps the record of use: closes hours, computes them again, notes why work waits, forgets what is too old."""
+"""Keeps the record of use: closes hours and days, computes them again, notes why work waits, forgets what is too
+old."""
 
 from __future__ import annotations
 
@@ -13,29 +14,39 @@ from pools.transactions import database_time, one_snapshot
 from scheduling.domain.usage import WaitCause, wait_cause
 from scheduling.locking import lock_usage_progress
 from scheduling.models import (
+    BackendUsageDay,
     BackendUsageHour,
     LateUsage,
+    LeafUsageDay,
     LeafUsageHour,
     NodeSpan,
     OfflineSpan,
     QuotaSpan,
     WaitCauseChange,
     WaitSpan,
+    WorkUsageDay,
     WorkUsageHour,
 )
 from scheduling.selectors.pending_queue import WAITS_FOR_GROUPS, build_pending_queue
-from scheduling.selectors.usage_sql import OWN_ROWS, SPAN_COLUMNS, SPANS_FROM_AUDIT, STORE
+from scheduling.selectors.usage_sql import OWN_ROWS, SPAN_COLUMNS, SPANS_FROM_AUDIT, STORE, SUMS_OF_DAYS
 
 HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 HOURS_PER_STATEMENT = 24 * 7
 """The hours that one statement computes; more would only need more memory."""
 
 _SUMS = (BackendUsageHour, LeafUsageHour, WorkUsageHour)
+_DAYS = (BackendUsageDay, LeafUsageDay, WorkUsageDay)
 
 
 def start_of_hour(at: datetime) -> datetime:
     """The full hour at or before a time."""
     return at.replace(minute=0, second=0, microsecond=0)
+
+
+def start_of_day(at: datetime) -> datetime:
+    """The start of the day in UTC at or before a time in UTC."""
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def note_wait_causes() -> int:
@@ -109,7 +120,8 @@ def close_hours() -> int:
 
 
 def compute_hours(begin: datetime, end: datetime) -> None:
-    """Replace the sums of the full hours from `begin` to `end`. The caller's transaction holds the record's lock."""
+    """Replace the sums of the full hours from `begin` to `end`, and of the days in which they are and that end until
+    then. The caller's transaction holds the record's lock."""
     at = begin
     while at < end:
         until = min(end, at + HOURS_PER_STATEMENT * HOUR)
@@ -119,6 +131,15 @@ def compute_hours(begin: datetime, end: datetime) -> None:
         with connection.cursor() as cursor:
             cursor.execute(STORE, {"begins": hours, "ends": [hour + HOUR for hour in hours], "begin": at, "end": until})
         at = until
+    _add_up_days(start_of_day(begin), start_of_day(end))
+
+
+def _add_up_days(begin: datetime, end: datetime) -> None:
+    with connection.cursor() as cursor:
+        for table, (columns, source) in SUMS_OF_DAYS.items():
+            days = {"begin": begin, "end": end}
+            cursor.execute(f"DELETE FROM {table} WHERE day >= %(begin)s AND day < %(end)s", days)
+            cursor.execute(f"INSERT INTO {table} ({columns}) {source}", days)
 
 
 def rebuild() -> int:
@@ -136,7 +157,7 @@ def rebuild() -> int:
                 )
         full = start_of_hour(database_time())
         begin = _first_hour() or full
-        for model in _SUMS:
+        for model in (*_SUMS, *_DAYS):
             model.objects.all().delete()
         compute_hours(begin, full)
         LateUsage.objects.all().delete()
@@ -147,10 +168,12 @@ def rebuild() -> int:
 
 def delete_old_usage() -> int:
     """Delete the record of the time before the retention; returns the number of rows."""
-    before = start_of_hour(_oldest())
+    before = _oldest()
     deleted = 0
     for model in _SUMS:
         deleted += model.objects.filter(hour__lt=before).delete()[0]
+    for of_days in _DAYS:
+        deleted += of_days.objects.filter(day__lt=before).delete()[0]
     for spans in (QuotaSpan, NodeSpan, OfflineSpan, WaitSpan):
         deleted += spans.objects.filter(until__lt=before).delete()[0]
     deleted += WaitCauseChange.objects.filter(since__lt=before).delete()[0]
@@ -158,7 +181,8 @@ def delete_old_usage() -> int:
 
 
 def _oldest() -> datetime:
-    return timezone.now() - timedelta(days=settings.OSMO.usage_retention_days)
+    """The record begins with a full day: the sums of a day are those of its hours."""
+    return start_of_day(timezone.now() - timedelta(days=settings.OSMO.usage_retention_days))
 
 
 def _first_hour() -> datetime | None:

@@ -1,5 +1,5 @@
 """Verification of the record of use: its spans are those of the audit trail, and its hourly sums are those that the
-attempts, quotas and nodes give."""
+attempts, quotas and nodes give, and its daily sums are those of the hours."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from django.db import connection
 
 from pools.services.verify import LedgerDifference
 from scheduling.models import LateUsage, UsageProgress
-from scheduling.selectors.usage_sql import COMPUTE, OWN_ROWS, SPAN_COLUMNS, SPANS_FROM_AUDIT, WORK_COLUMNS
-from scheduling.services.usage import HOUR, start_of_hour
+from scheduling.selectors.usage_sql import COMPUTE, OWN_ROWS, SPAN_COLUMNS, SPANS_FROM_AUDIT, SUMS_OF_DAYS, WORK_COLUMNS
+from scheduling.services.usage import HOUR, start_of_day, start_of_hour
 
 WINDOW = timedelta(days=2)
 """The newest closed hours, which are computed again; older hours no longer change."""
@@ -67,22 +67,32 @@ def _find_sum_differences(now: datetime) -> Iterator[LedgerDifference]:
         return
     values: dict[str, Any] = {"begins": hours, "ends": [hour + HOUR for hour in hours], "begin": begin, "end": until}
     for table, (source, columns) in _SUMS.items():
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"""
-                WITH {COMPUTE}, stored AS (
-                    SELECT {columns} FROM {table} WHERE hour >= %(begin)s AND hour < %(end)s
-                ), computed AS (SELECT {columns} FROM {source}),
-                different AS (
-                    (SELECT * FROM stored EXCEPT SELECT * FROM computed)
-                    UNION (SELECT * FROM computed EXCEPT SELECT * FROM stored)
-                )
-                SELECT count(*), min(hour) FROM different
-                """,
-                values,
+        stored = f"SELECT {columns} FROM {table} WHERE hour >= %(begin)s AND hour < %(end)s"
+        yield from _compare(table, f"WITH {COMPUTE}", stored, f"SELECT {columns} FROM {source}", values)
+    days = {"begin": start_of_day(begin), "end": start_of_day(until)}
+    for table, (columns, source) in SUMS_OF_DAYS.items():
+        stored = f"SELECT {columns} FROM {table} WHERE day >= %(begin)s AND day < %(end)s"
+        yield from _compare(table, "WITH", stored, source, days)
+
+
+def _compare(table: str, begin: str, stored: str, computed: str, values: dict[str, Any]) -> Iterator[LedgerDifference]:
+    """The sums of a table, whose first column is their time, beside the computed ones. `begin` is the beginning of the
+    statement with the common table expressions of `computed`."""
+    more = "," if begin != "WITH" else ""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            {begin}{more} stored AS ({stored}), computed AS ({computed}),
+            different (time) AS (
+                (SELECT * FROM stored EXCEPT SELECT * FROM computed)
+                UNION (SELECT * FROM computed EXCEPT SELECT * FROM stored)
             )
-            count, first = cursor.fetchone()
-        if count:
-            yield LedgerDifference(
-                "usage", f"{table}: {count} sums since {first:%Y-%m-%d %H:%M} UTC differ from a recount; {_REPAIR}."
-            )
+            SELECT count(*), min(time) FROM different
+            """,
+            values,
+        )
+        count, first = cursor.fetchone()
+    if count:
+        yield LedgerDifference(
+            "usage", f"{table}: {count} sums since {first:%Y-%m-%d %H:%M} UTC differ from a recount; {_REPAIR}."
+        )

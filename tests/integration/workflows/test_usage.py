@@ -11,9 +11,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from pools.models import Pool
+from pools.models import Pool, User
 from pools.services.subpools import resize_subpool
-from scheduling.models import Group, Task, WaitSpan, Workflow
+from scheduling.models import Group, LeafUsageDay, Task, WaitSpan, Workflow, WorkUsageDay
 from scheduling.services import usage as usage_service
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.usage import close_hours, compute_hours, note_wait_causes, rebuild, start_of_hour
@@ -146,6 +146,75 @@ def test_stored_hours_equal_computed_hours_and_a_late_write_is_seen(root: Caller
     later = root.get("/api/usage", by="subpool", bucket="hour", until=until)
     assert later["totals"]["used_gpu_s"] - computed["totals"]["used_gpu_s"] == pytest.approx(2 * 3600 * 8)
     assert close_hours() == 0
+
+
+def use_by_day(reader: Caller, **filters: str) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
+    """Use and quota by day: from rows of hours, and from rows of days."""
+    until = start_of_hour(datetime.now(UTC)).replace(tzinfo=None).isoformat()
+    found: list[dict[str, tuple[float, float]]] = []
+    for bucket in ("hour", "day"):
+        sums: dict[str, tuple[float, float]] = {}
+        for row in reader.get("/api/usage", by="pool", bucket=bucket, until=until, **filters)["rows"]:
+            used, quota = sums.get(row["start"][:10], (0.0, 0.0))
+            sums[row["start"][:10]] = round(used + row["used_gpu_s"], 3), round(quota + (row["quota_gpu_s"] or 0), 3)
+        found.append(sums)
+    return found[0], found[1]
+
+
+def test_full_days_are_the_sums_of_their_hours(root: Caller, worker: Caller) -> None:
+    works = [submit_workflow(worker.actor, leaf, gpus) for leaf, gpus in (("team--a", 4), ("team", 3))]
+    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    age_installation(24 * 5)
+    for work in works:
+        move_back(work, 24 * 4 - 5)
+    until = start_of_hour(datetime.now(UTC)).replace(tzinfo=None).isoformat()
+    questions = [{"by": by, "bucket": bucket} for by in ("backend", "subpool", "user") for bucket in ("day", "month")]
+    computed = [root.get("/api/usage", until=until, **question) for question in questions]
+    close_ended_hours()
+    assert LeafUsageDay.objects.count() >= 4 * 2 and WorkUsageDay.objects.count() >= 2 * 2
+    with CaptureQueriesContext(connection) as queries:
+        assert [root.get("/api/usage", until=until, **question) for question in questions] == computed
+    assert sum("scheduling_leafusageday" in query["sql"] for query in queries) == len(questions)
+    move_back(works[0], 12)  # writes into closed days
+    close_ended_hours()
+    for filters in ({}, {"pool": "team--a"}, {"user": "worker"}):
+        of_hours, of_days = use_by_day(root, **filters)
+        assert of_days == of_hours and len(of_days) >= 4
+
+
+def test_own_work_of_the_day_of_joining_counts_by_hours(
+    root: Caller, worker: Caller, caller: Callable[..., Caller]
+) -> None:
+    work = submit_workflow(worker.actor, "team--a", 4)
+    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    age_installation(24 * 5)
+    move_back(work, 24 * 4)
+    close_ended_hours()
+    worker.user.groups.clear()
+    noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=2)
+    User.objects.filter(pk=worker.user.pk).update(date_joined=noon)
+    of_hours, of_days = use_by_day(caller("worker"))
+    assert of_days == of_hours
+    assert of_days[f"{noon:%Y-%m-%d}"][0] == pytest.approx(12 * 3600 * 4)
+    assert f"{noon - timedelta(days=1):%Y-%m-%d}" not in of_days
+
+
+@pytest.mark.parametrize("table", ["backendusageday", "leafusageday", "workusageday"])
+def test_verification_finds_wrong_sums_of_days(root: Caller, worker: Caller, table: str) -> None:
+    work = submit_workflow(worker.actor, "team--a", 4)
+    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    age_installation(24 * 3)
+    move_back(work, 24 * 2)
+    close_ended_hours()
+    assert [each for each in verify() if "usageday" in str(each)] == []
+    column = {"backendusageday": "capacity", "leafusageday": "idle", "workusageday": "guaranteed"}[table]
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE scheduling_{table} SET {column} = {column} + 1")
+    (difference,) = [each for each in verify() if "usageday" in str(each)]
+    assert table in str(difference)
+    full = start_of_hour(datetime.now(UTC))
+    compute_hours(full - timedelta(days=3), full)
+    assert [each for each in verify() if "usageday" in str(each)] == []
 
 
 def test_the_hour_in_which_the_record_begins_is_not_computed_again(root: Caller, worker: Caller) -> None:
