@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -17,7 +17,7 @@ def utc_text(time: datetime | None) -> str | None:
     """A time as clients parse it: UTC, no zone, six digits of the second."""
     if time is None:
         return None
-    utc = time.astimezone(UTC) if time.tzinfo else time
+    utc = time if time.tzinfo is UTC or time.tzinfo is None else time.astimezone(UTC)
     return utc.replace(tzinfo=None).isoformat(timespec="microseconds")
 
 
@@ -31,10 +31,12 @@ def fields_body(record: Any) -> dict[str, Any]:
     return body
 
 
-@cache
-def _field_names(kind: type) -> tuple[str, ...]:
+def _find_field_names(kind: type) -> tuple[str, ...]:
     """The names of the fields of a dataclass; empty for any other class."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
+_field_names: Callable[[type], tuple[str, ...]] = cache(_find_field_names)
 
 
 class UtcJsonEncoder(JSONEncoder):

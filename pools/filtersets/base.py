@@ -6,7 +6,6 @@ its parameter and the code `bad_query`. An empty value is the same as a paramete
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, Self
@@ -94,7 +93,8 @@ class TextFilter(django_filters.Filter):  # type: ignore[misc]  # the library ha
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """The copy for one request, with the same field: only the owner of its method differs."""
-        mine = copy.copy(self)
+        mine = object.__new__(type(self))
+        mine.__dict__.update(self.__dict__)  # `copy.copy` takes four times as long, for each filter of each request
         if self.method is not None:
             mine.method = self.method
         return mine

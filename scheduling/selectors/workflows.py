@@ -83,8 +83,9 @@ def list_workflow_entries(rows: QuerySet[Workflow], *, limit: int, offset: int) 
 
 
 def _listed_workflow(row: Sequence[Any]) -> ListedWorkflow:
-    # Django's connections read JSON as text.
-    return ListedWorkflow._make((*row[:7], json.loads(row[7]), json.loads(row[8]), *row[9:]))
+    # Django's connections read JSON as text; most rows have neither labels nor tags.
+    labels, tags = {} if row[7] == "{}" else json.loads(row[7]), [] if row[8] == "[]" else json.loads(row[8])
+    return ListedWorkflow._make((*row[:7], labels, tags, *row[9:]))
 
 
 # A page shows these; each further column costs processor time in each row of five tables.
