@@ -8,16 +8,16 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
-
-import redis
 
 from osmo_admin.ops.errors import OperationError
 from osmo_admin.ops.processes import ChildProcess, start_child
 
 START_SECONDS = 15.0
+ANSWER_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -56,27 +56,37 @@ def _is_for_this_machine(candidate: Path) -> bool:
 
 def launch_valkey(home: Path, socket_dir: Path, *, log: Path, durable: bool = True) -> ValkeyServer:
     """Start the server and wait for an answer. Raises OperationError with the end of the log."""
-    socket = socket_dir / "valkey.sock"
+    address = socket_dir / "valkey.sock"
     # Queued tasks must never be evicted, hence noeviction: a full broker refuses new ones instead.
     command = [
-        str(find_binary()), "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", str(home),
+        str(find_binary()), "--port", "0", "--unixsocket", str(address), "--unixsocketperm", "700", "--dir", str(home),
         "--daemonize", "no", "--save", "", "--appendonly", "yes" if durable else "no",
         "--maxmemory-policy", "noeviction", "--databases", "64",
     ]  # fmt: skip
-    server = ValkeyServer(start_child("valkey", command, log=log, cwd=home), socket)
+    server = ValkeyServer(start_child("valkey", command, log=log, cwd=home), address)
     deadline = time.monotonic() + START_SECONDS
     while True:
         if (code := server.child.exit_code()) is not None:
             raise OperationError(
                 f"Valkey ended with code {code} while starting. Its last lines:\n{server.child.log_tail()}"
             )
-        try:
-            with redis.Redis.from_url(server.url()) as client:
-                client.ping()
-        except redis.RedisError as problem:  # also while it loads its file
-            if time.monotonic() > deadline:
-                server.child.kill_group()
-                raise OperationError(f"Valkey did not answer in {START_SECONDS:.0f} s: {problem}") from problem
-            time.sleep(0.03)
-        else:
+        answer = _ping(address)
+        if answer == "+PONG":
             return server
+        if time.monotonic() > deadline:
+            server.child.kill_group()
+            raise OperationError(f"Valkey did not answer in {START_SECONDS:.0f} s: {answer}")
+        time.sleep(0.03)
+
+
+def _ping(address: Path) -> str:
+    """The answer to PING; an error of the server while it loads its file, or of the socket. Without a client library,
+    whose modules would stay in the memory of the supervisor."""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(ANSWER_SECONDS)
+            connection.connect(os.fspath(address))
+            connection.sendall(b"PING\r\n")
+            return connection.recv(1024).decode(errors="replace").strip() or "The connection was closed."
+    except OSError as problem:
+        return str(problem)
