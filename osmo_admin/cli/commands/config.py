@@ -142,7 +142,7 @@ def _build_request(kind: str, name: str | None, desired: dict[str, Any]) -> tupl
         return "PUT", "configs", pools
     if kind == BACKEND:
         if name is None:
-            raise ClientError("Name the backend: osmo config update BACKEND NAME -f FILE.")
+            raise ClientError("Name the backend: osmo config update BACKEND NAME -f FILE, with the keys of this one.")
         return "PUT", None, desired
     return "PATCH", "configs_dict", desired
 
@@ -152,12 +152,15 @@ def _add_description(body: dict[str, Any], description: str | None, tags: list[s
 
 
 def _read_document(file: str) -> dict[str, Any]:
-    """The map in the file; JSON is YAML too."""
+    """The map in the file. A YAML map in braces begins like JSON."""
     import yaml
 
     try:
         text = typer.get_text_stream("stdin").read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        document = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(text)
+        try:
+            document = json.loads(text)
+        except ValueError:
+            document = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"{file} cannot be read: {error}.") from error
     except (ValueError, yaml.YAMLError) as error:

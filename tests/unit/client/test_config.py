@@ -87,7 +87,9 @@ def test_update_of_the_workflow_config_and_of_a_backend(osmo, stub):
     osmo.ok("config", "update", "WORKFLOW", input="subpool_drain_interval_minutes: 5")
     assert stub.last.body == {"configs_dict": {"subpool_drain_interval_minutes": 5}}
     stub.on("PUT", "/api/configs/backend/sim", {})
-    osmo.ok("config", "update", "BACKEND", "sim", "-d", "why", input='{"type": "simulated"}')
+    osmo.ok(
+        "config", "update", "BACKEND", "sim", "-d", "why", input="{type: simulated}"
+    )  # YAML, although it begins like JSON
     assert stub.last.body == {"type": "simulated", "description": "why"}
     assert osmo("config", "update", "BACKEND", input="{}").exit_code == 2
 
