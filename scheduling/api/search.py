@@ -20,7 +20,8 @@ class Search(View):
     """Objects by the beginning of their names."""
 
     @describe_operation(
-        "Find pools, subpools, workflows, users, nodes and GPU quota namespaces by the beginning of their names.",
+        "Find pools, subpools, workflows, users, nodes, GPU quota namespaces, saved views and actions by the beginning "
+        "of their names.",
         query_parameters=[QueryParameter("q", TEXT, "The beginning of a name. Empty: nothing is found.")],
         answer=object_with({"results": array_of(HIT)}),
     )

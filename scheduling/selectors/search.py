@@ -1,5 +1,5 @@
 """Search by the beginning of a name: pools, subpools, workflows, users, nodes, GPU quota
-namespaces, and the person's own saved views."""
+namespaces, the person's own saved views, and what the person may do."""
 
 from __future__ import annotations
 
@@ -29,6 +29,21 @@ class SearchKind(StrEnum):
     NODE = "node"
     NAMESPACE = "namespace"
     VIEW = "view"
+    ACTION = "action"
+
+
+class SearchAction(StrEnum):
+    """What a person may begin from the search, in the words of its page."""
+
+    SUBMIT = "Submit a workflow"
+    CREATE_POOL = "Create a pool"
+    IMPORT_QUOTAS = "Import quotas of subpools"
+    CREATE_COHORT = "Create a cohort"
+    LIMIT_NAMESPACE = "Limit a namespace (GPU quota)"
+    CREATE_USER = "Create a user"
+    CREATE_TOKEN = "Create an access token"  # noqa: S105  # the title of a page
+    CREATE_CLUSTER = "Create a simulated cluster"
+    CONNECT_CLUSTER = "Connect a Kubernetes cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +60,15 @@ class SearchHit:
 
 def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
     """At most `limit` objects of each kind that `actor` may see, whose names begin with `text`; of a subpool also its
-    name within the pool. An equal name comes first. At most six queries, each on an index of names or on a small
-    table."""
+    name within the pool, of an action any of its words. An equal name comes first. At most six queries, each on an
+    index of names or on a small table."""
     text = text.strip()[:MAX_SEARCH_TEXT]
     if not text:
         return []
     hits = [
         hit
         for found in (
+            _find_actions(actor, text.lower()),
             _find_pools(actor, text.lower(), limit),
             _find_workflows(actor, text.lower(), limit),
             _find_users(actor, text, limit),
@@ -63,6 +79,25 @@ def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
         for hit in found
     ]
     return sorted(hits, key=lambda hit: hit.name != text)
+
+
+def _find_actions(actor: Actor, text: str) -> Iterator[SearchHit]:
+    """The actions with a word that begins with the text, or that begin with it as a whole."""
+    for action in SearchAction:
+        name = action.lower()
+        if f" {text}" in f" {name}" and _may_begin(actor, action):
+            yield SearchHit(SearchKind.ACTION, str(action), "action")
+
+
+def _may_begin(actor: Actor, action: SearchAction) -> bool:
+    if action is SearchAction.CREATE_TOKEN:
+        return True
+    if action is SearchAction.CREATE_POOL:
+        return is_allowed(actor, Permission.POOL_CONFIGURE)
+    if action in {SearchAction.SUBMIT, SearchAction.IMPORT_QUOTAS}:
+        needed = Permission.POOL_SUBMIT if action is SearchAction.SUBMIT else Permission.POOL_PARTITION
+        return actor.is_admin or bool(actor.pools_with(needed))
+    return is_allowed(actor, Permission.PLATFORM_WRITE)
 
 
 def _find_pools(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]:

@@ -98,7 +98,12 @@
     try {
       const answer = await fetch(`${form.dataset.search}?q=${encodeURIComponent(text)}`, { headers: { Accept: "application/json" } });
       const { results } = answer.ok ? await answer.json() : { results: [] };
-      if (number === asked) show([...found.slice(0, 5), ...results.slice(0, 20)], text);
+      const begin = results.filter(({ kind }) => kind === "action").slice(0, 3);
+      const objects = results.filter(({ kind }) => kind !== "action").slice(0, 20);
+      // An object whose name was typed comes first, then pages, and what can be begun.
+      const named = objects.filter(({ name }) => name === text);
+      const others = objects.filter(({ name }) => name !== text);
+      if (number === asked) show([...named, ...found.slice(0, 5), ...begin, ...others], text);
     } catch {
       if (number === asked) show(found, text); // the server does not answer; Enter opens the page of results
     }

@@ -1,5 +1,6 @@
 """The frequent tasks of a platform admin, a pool admin and a researcher, each in few clicks from the home page: at a
-desk in every run, and nightly at three widths, in both colours. One walk uses the keyboard alone, in forced colours."""
+desk in every run, and nightly at three widths, in both colours. One walk of each uses the keyboard alone, in forced
+colours."""
 
 from __future__ import annotations
 
@@ -59,6 +60,15 @@ class Journey:
         self.click("link", name, inside="nav[aria-label=Main]")
         self.page.locator("main").wait_for()
 
+    def search(self, text: str) -> None:
+        """Ctrl-K, the text, Enter: nothing is clicked."""
+        before = self.page.url
+        self.page.keyboard.press("Control+k")
+        self.page.keyboard.type(text)
+        self.page.get_by_role("option", name=text).first.wait_for()
+        self.page.keyboard.press("Enter")
+        self.page.wait_for_url(lambda url: url != before)
+
     def end(self, task: str, at_most: int) -> None:
         """The task is done: few clicks, no sideways scroll, no serious finding of axe."""
         self.taken[task] = self.clicks
@@ -101,36 +111,30 @@ def test_a_platform_admin(scene: PoolScene, travel: Callable[..., Journey], size
     walk.end("Who waits in all pools, and why", 1)
 
     walk.begin()
-    walk.page.get_by_role("combobox", name="Search").click()
-    walk.page.keyboard.type(scene.pool)
-    walk.page.get_by_role("option", name=scene.pool).first.wait_for()
-    walk.page.keyboard.press("Enter")
+    walk.search(scene.pool)
     walk.page.wait_for_url(f"**/pools/pool/{scene.pool}/change/")
     expect_text(walk.page.locator("main"), f"system created pool {scene.pool}")
-    walk.clicks = 1
-    walk.end("Who changed this pool", 1)
+    walk.end("Who changed this pool", 0)
 
     name = scene.stack.unique_name("new")
     walk.begin()
-    walk.menu("Pools")
-    walk.click("link", "Create a pool")
+    walk.search("create a pool")
     walk.page.get_by_label("Name").first.fill(name)
     walk.page.get_by_label("Cluster").first.select_option(scene.pool)
     walk.page.get_by_label("Quota", exact=False).first.fill("4")
     walk.click("button", "Preview")
     walk.click("button", f"Create {name}")
     walk.page.wait_for_url(f"**/pools/pool/{name}/change/")
-    walk.end("Create a pool", 4)
+    walk.end("Create a pool", 2)
 
     walk.begin()
-    walk.menu("Pools")
-    walk.click("link", name)
+    walk.search(name)
     walk.click("link", "Edit")
     walk.page.get_by_label("Weight", exact=False).first.fill("3")
     walk.click("button", "Preview")
     walk.click("button", "Save the configuration")
     walk.page.wait_for_url(f"**/pools/pool/{name}/change/")
-    walk.end("Change a limit of a pool", 5)
+    walk.end("Change a limit of a pool", 3)
 
     node = scene.stack.query(
         "SELECT node_name FROM scheduling_task t JOIN scheduling_group g ON g.uuid = t.group_id "
@@ -227,6 +231,60 @@ def test_a_researcher(scene: PoolScene, travel: Callable[..., Journey], size: di
     rows = scene.stack.query("SELECT status FROM scheduling_workflow WHERE name = %s", job)
     assert [each["status"] for each in rows] == ["FAILED_CANCELED"]
     walk.end("Cancel my job", 3)
+
+
+def _tab_to(page: Any, condition: str, most: int) -> None:
+    """Press Tab until the focused element `element` fulfils a condition in JavaScript."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if page.evaluate(f"(element => {condition})(document.activeElement)"):
+            return
+    pytest.fail(f"{most} Tabs do not lead to {condition}")
+
+
+def test_a_morning_look_by_keyboard_alone_in_forced_colours(scene: PoolScene, travel: Callable[..., Journey]) -> None:
+    scene.create_subpool("a", 8)
+    scene.run_workflows(f"{scene.pool}--a", gpus=8)
+    waiting = scene.submit_workflow(f"{scene.pool}--a", gpus=8)
+    walk = travel("admin", DESK, "light", forced_colors="active")
+    page = walk.page
+    walk.begin()
+    _tab_to(page, "element.matches('.oa-problem a, .oa-skip')", 1)
+    page.keyboard.press("Enter")
+    _tab_to(page, "element.closest('.oa-problems, .oa-sums') !== null", 3)
+    walk.search("Queue")
+    page.keyboard.press("/")
+    expect(page.get_by_label("Pool or subpool")).to_be_focused()
+    page.keyboard.type(scene.pool)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**pool={scene.pool}**")
+    _tab_to(page, f"element.textContent === '{waiting}'", 60)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/scheduling/workflow/*/change/")
+    expect_text(page.locator("main"), f"the quota of {scene.pool}--a (8) leaves 0 GPUs")
+    walk.end("A morning look", 0)
+
+
+def test_a_submission_by_keyboard_alone_in_forced_colours(scene: PoolScene, travel: Callable[..., Journey]) -> None:
+    walk = travel(scene.pool_user, DESK, "dark", forced_colors="active")
+    page, name = walk.page, scene.stack.unique_name("job")
+    walk.begin()
+    walk.search("Submit a workflow")
+    expect(page.get_by_label("Pool or subpool"), "the first field has the focus").to_be_focused()
+    page.keyboard.type(scene.pool)
+    _tab_to(page, "element.name === 'file'", 4)
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(WORKFLOW.format(name=name, gpus=1).replace("command", "comand"))
+    _tab_to(page, "element.matches('main button') && element.textContent.trim() === 'Submit'", 5)
+    page.keyboard.press("Enter")
+    expect(page.locator("[role=alert]"), "the faults have the focus").to_be_focused()
+    _tab_to(page, "element.name === 'file'", 12)
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(WORKFLOW.format(name=name, gpus=1))
+    _tab_to(page, "element.matches('main button') && element.textContent.trim() === 'Submit'", 5)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/scheduling/workflow/*/change/")
+    walk.end("Submit", 0)
 
 
 def test_a_resize_by_keyboard_alone_in_forced_colours(scene: PoolScene, travel: Callable[..., Journey]) -> None:

@@ -16,7 +16,7 @@ from pools.security.tokens import issue_jwt
 from pools.services.access_tokens import create_token
 from pools.services.saved_views import save_view
 from scheduling.page_addresses import address_of
-from scheduling.selectors.search import SearchKind, search
+from scheduling.selectors.search import SearchAction, SearchKind, search
 from tests.support.addresses import create_example_installation
 
 pytestmark = pytest.mark.django_db
@@ -50,9 +50,24 @@ def test_a_subpool_is_found_by_its_own_name_too(installation: None) -> None:
     assert subpool.place == "team"
 
 
+def test_actions_are_found_by_their_words_where_the_person_may_begin_them(installation: None) -> None:
+    User.objects.create(username="stranger")
+    assert ("action", "Create a pool") in found("root", "create a p")
+    assert ("action", "Create a pool") in found("root", "poo")
+    assert ("action", "Create a pool") not in found("root", "ool")
+    assert {name for kind, name in found("stranger", "create") if kind == "action"} == {"Create an access token"}
+    root = User.objects.get(username="root").as_actor()
+    client = Client()
+    client.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+    for action in SearchAction:
+        (hit,) = [hit for hit in search(root, action, limit=10) if hit.name == action]
+        assert client.get(address_of(hit)).status_code == 200, action
+        assert hit == search(root, action, limit=10)[0]
+
+
 def test_a_person_finds_what_they_may_see(installation: None) -> None:
     User.objects.create(username="stranger")
-    assert {kind for kind, _ in found("rita", "t")} <= {"pool", "subpool", "workflow", "namespace"}
+    assert {kind for kind, _ in found("rita", "t")} <= {"pool", "subpool", "workflow", "namespace", "action"}
     assert found("rita", "root") == set()
     assert ("user", "rita") in found("rita", "rita")
     assert found("stranger", "team") == set()
