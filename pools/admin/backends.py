@@ -19,6 +19,7 @@ from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import Backend, KubernetesSettings, Node, Pool
 from pools.models.backend import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
 from pools.permissions import require_platform
+from pools.selectors.backend_capacity import read_capacities, read_used_gpus
 from pools.services.backends import put_backend, read_backend
 from pools.services.ownership import find_owner
 
@@ -148,11 +149,16 @@ class BackendAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         rows = Backend.objects.annotate(node_count=Count("nodes"), gpus=Sum("nodes__gpus")).order_by("name")
+        capacities, used = read_capacities(), read_used_gpus()
         return self.render_page(
             request,
             "osmo/backends.html",
             title="Clusters and nodes",
-            backends=list(rows),
+            backends=[
+                {"row": row, "capacity": capacities[row.pk], "used": used.get(row.pk, 0)}
+                for row in rows
+                if row.pk in capacities
+            ],
             may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
         )
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from django.db.models import BigIntegerField, IntegerField, OuterRef, QuerySet, Subquery, Sum
-from django.db.models.functions import Cast
+from django.db.models.functions import Cast, Coalesce
 
 from pools.domain.quota.capacity import BackendCapacity, oversubscription_message, oversubscription_notice
 from pools.domain.roles import Actor
-from pools.models import Backend, Node, Pool
+from pools.models import Backend, LeafUsage, Node, Pool
 
 
 def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) -> dict[int, BackendCapacity]:
@@ -38,6 +38,12 @@ def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) 
         Subquery(gpus, output_field=IntegerField()),
     )
     return {pk: BackendCapacity(name, quota or 0, total) for pk, name, quota, total in found}
+
+
+def read_used_gpus() -> dict[int, int]:
+    """The GPUs of all running work on each backend by its id; one query."""
+    rows = LeafUsage.objects.values(backend=Coalesce("pool__backend", "pool__parent__backend")).order_by()
+    return dict(rows.annotate(total=Sum("total_usage")).values_list("backend", "total"))
 
 
 def oversubscription_warning(actor: Actor, capacity: BackendCapacity) -> str:

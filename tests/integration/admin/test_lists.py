@@ -46,7 +46,7 @@ def _grow() -> None:
         ("/scheduling/workflow/", 14),
         ("/pools/auditentry/", 9),
         ("/pools/user/", 10),
-        ("/pools/backend/", 9),
+        ("/pools/backend/", 11),
         ("/pools/accesstoken/", 10),
     ],
 )
@@ -246,3 +246,12 @@ def test_pools_are_sorted_and_exported(as_person: Callable[[str], Client]) -> No
     (line,) = [row for row in rows if row["subpool"] == "a"]
     assert (line["quota"], line["guaranteed_in_use"], line["guaranteed_free"]) == ("30", "8", "22")
     assert "other" not in {row["pool"] for row in rows}
+
+
+def test_a_cluster_shows_what_is_promised_and_used(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", gpus=2)
+    run_cycles()
+    rows = as_person("root").get("/pools/backend/").context["backends"]
+    (sim,) = [each for each in rows if each["row"].name == "sim"]
+    quotas = Pool.objects.roots().filter(backend__name="sim").values_list("guarantee", flat=True)
+    assert (sim["capacity"].quota, sim["used"]) == (sum(quotas), 2)
