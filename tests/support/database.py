@@ -71,10 +71,9 @@ class _Reset:
         changed = [name for (name,) in self._session.execute(self._question).fetchall()]
         if changed:
             start = "SET LOCAL session_replication_role = replica; SET LOCAL lock_timeout = '20s';"
+            undo = sql.SQL(start) + sql.SQL("").join([self._undo[name] for name in changed])
             with self._session.transaction():
-                self._session.execute(
-                    sql.SQL(start) + sql.Composed(self._undo[name] for name in changed), prepare=False
-                )
+                self._session.execute(undo, prepare=False)
 
     def close(self) -> None:
         """End the session."""
