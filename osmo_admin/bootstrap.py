@@ -58,9 +58,9 @@ def main() -> int:
     arguments = parser.parse_args()
     with exit_with_message():
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-        import django
+        from osmo_admin.django_setup import set_up_django
 
-        django.setup()
+        set_up_django()
         from osmo_admin import checks
 
         checks.refuse_unsafe_settings()

@@ -13,7 +13,7 @@ import signal
 import threading
 from types import FrameType
 
-import django
+from osmo_admin.django_setup import set_up_django
 
 POLL_SECONDS = 2.0
 logger = logging.getLogger("osmo_admin.clusters")
@@ -22,7 +22,7 @@ logger = logging.getLogger("osmo_admin.clusters")
 def main() -> None:
     """Run until a signal requests the stop."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-    django.setup()
+    set_up_django()
     from osmo_admin import checks
 
     checks.refuse_unsafe_settings()

@@ -112,9 +112,9 @@ def main() -> int:
     """The command line."""
     with exit_with_message():
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-        import django
+        from osmo_admin.django_setup import set_up_django
 
-        django.setup()
+        set_up_django()
         print(run_round_trip(sys.argv[1]))
     return 0
 

@@ -5,8 +5,10 @@ import os
 from django.core.wsgi import get_wsgi_application
 
 from osmo_admin import checks
+from osmo_admin.django_setup import set_up_django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
+set_up_django()
 django_application = get_wsgi_application()
 
 from osmo_admin.review_path import ReviewPath  # noqa: E402  (its models need Django)

@@ -35,6 +35,6 @@ def use_django(data_dir: Path | None, *, database: bool = True) -> None:
         )
     os.environ["OSMO_ADMIN_HOME"] = str(data.root)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-    import django
+    from osmo_admin.django_setup import set_up_django
 
-    django.setup()
+    set_up_django()
