@@ -34,6 +34,7 @@ _LISTEN_TIMEOUT = 0.5  # seconds; shorter than the time after which a silent con
 # sent again after a moment: the first one may have vanished with its worker or its broker. A second does no harm.
 _REQUEST_LIFETIME = 60  # seconds
 _SEND_INTERVAL = 1  # seconds between two tasks of the same request
+_RECONCILE_INTERVAL = 200  # milliseconds between the beginnings of two reconciliations of a backend
 _PERIODIC_KEY = f"{RECONCILE_TASK}-{Scope.TICK}"
 _PERIODIC_LIFETIME = 20  # seconds after which a periodic reconciliation is queued again; its message may be lost
 _BROKER_PAUSE = 5.0  # seconds without requests after a broker did not answer, so that web requests do not wait for it
@@ -125,6 +126,18 @@ def periodic_reconcile_started(backend_id: int) -> None:
 def reconcile_started(backend_id: int) -> None:
     """A reconciliation begins: later changes need another request."""
     _forget_request(RECONCILE_TASK, backend_id)
+
+
+def await_reconcile_turn(backend_id: int) -> None:
+    """Wait until the last reconciliation of this backend has begun `_RECONCILE_INTERVAL` ago, in whichever process, so
+    that a stream of submissions shares its reads and plans. The first one of a pause begins at once, and without a
+    broker nobody waits."""
+    key = f"osmo:hint-turn:{RECONCILE_TASK}:{backend_id}"
+    try:
+        while not broker.client.set(key, 1, nx=True, px=_RECONCILE_INTERVAL):
+            time.sleep(max(1, broker.client.pttl(key)) / 1000)  # -2 if it has just expired
+    except redis.RedisError as error:
+        logger.warning("could not wait for a turn on backend %s: %s", backend_id, error)
 
 
 def is_reconcile_requested(backend_id: int) -> bool:

@@ -74,6 +74,7 @@ def reconcile_while_requested(backend_id: int, scope: Scope = Scope.HINT) -> Non
     released its lock, so no request is lost.
     """
     for _ in range(MAX_ROUNDS):
+        notifications.await_reconcile_turn(backend_id)
         try:
             reconcile_backend(backend_id, scope=scope)
         except AlreadyReconciling:

@@ -3,10 +3,12 @@ an agent hears of work without a worker."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
 from celery import current_app
 
 from pools.models import Backend
@@ -62,6 +64,30 @@ def test_a_long_run_sees_the_request_that_came_meanwhile(sent: list[tuple[str, i
     notifications.reconcile_started(BACKEND)
     notifications.enqueue_reconcile(BACKEND)
     assert broker.client.ttl(f"osmo:hint:{RECONCILE_TASK}:{BACKEND}") > 30
+
+
+def test_reconciliations_that_are_requested_in_a_stream_take_turns(
+    sent: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    def end_of_interval(seconds: float) -> None:
+        slept.append(seconds)
+        forget()
+
+    monkeypatch.setattr(time, "sleep", end_of_interval)
+    notifications.await_reconcile_turn(BACKEND)
+    notifications.await_reconcile_turn(BACKEND + 1)
+    assert slept == []
+    notifications.await_reconcile_turn(BACKEND)
+    assert len(slept) == 1 and 0 < slept[0] <= 0.2
+    monkeypatch.setattr(broker.client, "set", raise_connection_error)
+    notifications.await_reconcile_turn(BACKEND)
+    assert len(slept) == 1
+
+
+def raise_connection_error(*_: Any, **__: Any) -> None:
+    raise redis.ConnectionError("no broker")
 
 
 def test_an_agent_is_woken_without_a_worker(
