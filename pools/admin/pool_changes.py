@@ -17,7 +17,7 @@ from pools.domain.approvals import ApprovalNeeded, ApprovalService
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.errors import DomainError
 from pools.domain.ownership import OwnedKind
-from pools.domain.pool_config import APPROVAL_ABOVE, editable_body
+from pools.domain.pool_config import APPROVAL_ABOVE, HOLD_AFTER, editable_body
 from pools.domain.roles import Permission
 from pools.models import Backend, Pool, Reservation
 from pools.permissions import get_visible_root, require_permission, require_platform
@@ -70,6 +70,12 @@ class PoolConfigForm(ChangeForm):
         help_text="A change of a quota here by more GPUs needs the approval of a second person. Empty: none does.",
         inputmode="numeric",
     )
+    hold_after = forms.text_field(
+        "Hold later work after (seconds)",
+        help_text="On a Kubernetes cluster: after this wait the first work of a queue keeps its place, and later work "
+        "of the pool that would compete with it is not sent to the cluster until it has started. Empty: never.",
+        inputmode="numeric",
+    )
     about = forms.text_area_field(
         "Description", help_text="What the pool is for; everybody who sees the pool can read it.", rows=2
     )
@@ -104,9 +110,10 @@ def pool_config_from(form: ChangeForm) -> dict[str, Any]:
         "enable_maintenance": data["maintenance"],
         "resources": {"gpu": {key: _parse_number(text) for key, text in typed.items() if text}},
     }
-    if APPROVAL_ABOVE in form.data:
-        text = data[APPROVAL_ABOVE].strip()
-        body[APPROVAL_ABOVE] = _parse_number(text) if text else None
+    for key in (APPROVAL_ABOVE, HOLD_AFTER):
+        if key in form.data:
+            text = data[key].strip()
+            body[key] = _parse_number(text) if text else None
     return body | {"backend": data["backend"]} if "backend" in data else body
 
 
@@ -221,6 +228,7 @@ def pool_form_values(root: Pool) -> dict[str, Any]:
         "borrowing_limit": root.borrowing_limit,
         "lending_limit": root.lending_limit,
         APPROVAL_ABOVE: root.config.get(APPROVAL_ABOVE),
+        HOLD_AFTER: root.config.get(HOLD_AFTER),
         "about": root.description,
         "maintenance": root.enable_maintenance,
     }

@@ -33,6 +33,10 @@ DOWNLOAD_TYPES = ("download",)
 TIMEOUT_KEYS = ("default_exec_timeout", "default_queue_timeout", "max_exec_timeout", "max_queue_timeout")
 APPROVAL_ABOVE = "approval_above"
 """A change of a quota of the pool by more GPUs needs the approval of a second person; null: none does."""
+HOLD_AFTER = "hold_after"
+"""On a Kubernetes backend: seconds of waiting after which a gang that heads its leaf comes first, so that later work of
+the pool is not dispatched; null: never."""
+MAX_HOLD_AFTER = 31 * 86_400
 NAME_LIST_KEYS = ("common_resource_validations", "common_pod_template", "common_group_templates")
 EDITABLE_KEYS = (
     "description",
@@ -49,6 +53,7 @@ EDITABLE_KEYS = (
     "topology_keys",
     GPU_NAMESPACE,
     APPROVAL_ABOVE,
+    HOLD_AFTER,
     "platforms",
     "common_default_variables",
     *NAME_LIST_KEYS,
@@ -118,6 +123,7 @@ def editable_body(settings: PoolSettings) -> dict[str, Any]:
         "topology_keys": list(config.get("topology_keys", [])),
         GPU_NAMESPACE: config.get(GPU_NAMESPACE, ""),
         APPROVAL_ABOVE: config.get(APPROVAL_ABOVE),
+        HOLD_AFTER: config.get(HOLD_AFTER),
         "platforms": {name: platform_body(platform) for name, platform in platforms_of(config).items()},
         "common_default_variables": dict(config.get("common_default_variables", {})),
         **{key: list(config.get(key, [])) for key in NAME_LIST_KEYS},
@@ -208,6 +214,9 @@ def _config(pool: FieldReader) -> dict[str, Any]:
         GPU_NAMESPACE: parse_gpu_namespace(pool),
         APPROVAL_ABOVE: pool.whole_number(APPROVAL_ABOVE, 0, minimum=0, maximum=MAX_GPUS)
         if pool.is_given(APPROVAL_ABOVE)
+        else None,
+        HOLD_AFTER: pool.whole_number(HOLD_AFTER, 0, minimum=0, maximum=MAX_HOLD_AFTER)
+        if pool.is_given(HOLD_AFTER)
         else None,
         "platforms": named,
         "common_default_variables": parse_variables(pool, "common_default_variables"),

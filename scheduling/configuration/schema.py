@@ -16,7 +16,7 @@ from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
 from pools.domain.names import SHORT_NAME_PATTERN
 from pools.domain.ownership import OwnerKind
 from pools.domain.platforms import FLAG_KEYS, GPU_CAPACITY_KEYS, LIST_KEYS
-from pools.domain.pool_config import APPROVAL_ABOVE, DOWNLOAD_TYPES, NAME_LIST_KEYS, TIMEOUT_KEYS
+from pools.domain.pool_config import APPROVAL_ABOVE, DOWNLOAD_TYPES, HOLD_AFTER, NAME_LIST_KEYS, TIMEOUT_KEYS
 from pools.domain.quota.pool_balance import MAX_GPUS
 from scheduling.configuration.bodies import (
     POLICY_DEFAULTS,
@@ -85,6 +85,7 @@ _POOL: Final = _object(
         },
         GPU_NAMESPACE: _TEXT,
         APPROVAL_ABOVE: _nullable(_COUNT),
+        HOLD_AFTER: _nullable(_COUNT),
         "platforms": _map(_PLATFORM),
         "common_default_variables": {"type": "object"},
         **dict.fromkeys(NAME_LIST_KEYS, _TEXTS),

@@ -29,6 +29,7 @@ from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK
 from scheduling.garbage_collector import garbage_collector
 from scheduling.models import Group
 from scheduling.selectors.cluster_reasons import reason_from_cluster
+from scheduling.selectors.dispatch_holds import read_dispatch_holds
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 
 LARGE_QUEUE = 2000
@@ -53,14 +54,16 @@ class GangOwner:
 @dataclass(frozen=True, slots=True)
 class StartPromise:
     """The start reservation of a gang. `latest_start`: None where the end of some work is not known; `is_certain`: time
-    limits say so, and not expected run times. `nodes`: the reserved GPUs; None while quotas or limits stop the gang.
-    `passed_by`: gangs of its queue that came later, are not larger, and have started before it."""
+    limits say so, and not expected run times. `nodes`: the reserved GPUs; None while quotas or limits stop the gang,
+    and on a cluster, where later work of the pool is held back (`holds_dispatch`). `passed_by`: gangs of its queue that
+    came later, are not larger, and have started before it."""
 
     since: datetime
     latest_start: datetime | None
     is_certain: bool
     nodes: Mapping[str, int] | None
     passed_by: int
+    holds_dispatch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +228,7 @@ def _engine_entries(
 ) -> Iterable[tuple[UUID, PendingGang]]:
     """The gangs that wait for GPUs, in the order of the next pass."""
     where, reasons = queue_positions(world), waiting_reasons(world)
-    promises = _promises(live, world, rows)
+    promises = _promises(live, world, rows) | _dispatch_promises(backend, live, rows)
     for name, reason in reasons.items():
         row = rows.get(live.gangs[name].group)
         if row is not None:
@@ -243,9 +246,7 @@ def _promises(live: LiveFacts, world: World, rows: Mapping[UUID, _OpenGroup]) ->
     held = tuple(each for each in held if live.gangs[each.gang].group in rows)
     if policy is None or not held:
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(_PASSED_BY, [[live.gangs[each.gang].group for each in held]])
-        passed = dict(cursor.fetchall())
+    passed = _passed_by([live.gangs[each.gang].group for each in held])
     found = {}
     for each in held:
         latest = policy.latest_start(each.gang)
@@ -258,6 +259,33 @@ def _promises(live: LiveFacts, world: World, rows: Mapping[UUID, _OpenGroup]) ->
             passed.get(live.gangs[each.gang].group, 0),
         )
     return found
+
+
+def _dispatch_promises(backend: Backend, live: LiveFacts, rows: Mapping[UUID, _OpenGroup]) -> dict[str, StartPromise]:
+    """The gangs of a cluster for which later work of their pool is held back, by their name."""
+    holders = read_dispatch_holds(backend, live).holders
+    names = {ref.group: name for name, ref in live.gangs.items() if ref.group in holders and ref.group in rows}
+    if not names:
+        return {}
+    passed = _passed_by(list(names))
+    return {
+        name: StartPromise(
+            datetime.fromtimestamp(holders[group].since, tz=UTC),
+            None if (latest := holders[group].latest_start) is None else datetime.fromtimestamp(latest, tz=UTC),
+            is_certain=latest is not None,
+            nodes=None,
+            passed_by=passed.get(group, 0),
+            holds_dispatch=True,
+        )
+        for group, name in names.items()
+    }
+
+
+def _passed_by(groups: Collection[UUID]) -> dict[UUID, int]:
+    """How many gangs have passed each of these."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PASSED_BY, [list(groups)])
+        return dict(cursor.fetchall())
 
 
 _PASSED_BY = """

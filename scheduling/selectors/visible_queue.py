@@ -298,6 +298,12 @@ def _reservation(gang: PendingGang, promise: StartPromise) -> WaitingReservation
         gangs = "1 gang" if promise.passed_by == 1 else f"{promise.passed_by} gangs"
         passed = f"Passed by {gangs} that came later and need no more, since {gang.submit_time:%Y-%m-%d %H:%M} UTC. "
     message = f"{passed}Reserved ({where}{more}): it starts {when}."
+    if promise.holds_dispatch:
+        latest = promise.latest_start
+        when = (
+            "" if latest is None else f" Work that runs in its pool ends by {latest:%Y-%m-%d %H:%M} UTC at the latest."
+        )
+        message = f"{passed}Later work of its pool is held back since {promise.since:%Y-%m-%d %H:%M} UTC.{when}"
     return WaitingReservation(
         promise.since, promise.latest_start, promise.is_certain, promise.nodes, promise.passed_by, message
     )

@@ -1,0 +1,168 @@
+"""A pool that says so holds back later work for a gang that has waited long on its cluster."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry
+from pools.services.pools import patch_pool
+from scheduling.domain.priorities import Priority
+from scheduling.models import Group, Workflow
+from scheduling.selectors.visible_queue import list_waiting_gangs
+from tests.support import factories
+from tests.support.agent_harness import AgentHarness, find_group, gang_file
+
+HOUR = 3600
+
+
+def hold(harness: AgentHarness, seconds: int | None = HOUR) -> None:
+    patch_pool(actor=SYSTEM, name=harness.pool.name, patch={"hold_after": seconds})
+
+
+def has_waited(workflow: Workflow, seconds: float = 2 * HOUR) -> None:
+    """Its gang has waited for so long."""
+    Group.objects.filter(workflow=workflow).update(ready_at=timezone.now() - timedelta(seconds=seconds))
+
+
+def is_sent(harness: AgentHarness, workflow: Workflow) -> bool:
+    return bool(harness.list_pods(workflow))
+
+
+def big(harness: AgentHarness, **more: Any) -> Workflow:
+    """A gang of 40 + 40 GPUs that its cluster has not placed, and that has waited for two hours."""
+    workflow = harness.submit(gang_file("lead", "other", gpus=40), **more)
+    harness.run_agent()
+    assert is_sent(harness, workflow)
+    has_waited(workflow)
+    return workflow
+
+
+def test_later_work_is_held_until_the_gang_has_started(harness: AgentHarness) -> None:
+    """The case of a stream of small work: without the setting each of it reaches the cluster and may pass the gang."""
+    first = big(harness)
+    passes = harness.submit(gpus=1)
+    harness.run_agent()
+    assert is_sent(harness, passes), "off by default"
+    hold(harness)
+    later = harness.submit(gpus=1)
+    harness.run_agent()
+    assert not is_sent(harness, later)
+    assert is_sent(harness, passes), "what the cluster has stays there"
+    harness.run_pods(*harness.list_pods(first))
+    harness.run_agent()
+    assert is_sent(harness, later)
+    assert find_group(later).waiting_reason is None
+
+
+def test_a_gang_that_has_not_waited_long_holds_nothing(fake_harness: AgentHarness) -> None:
+    hold(fake_harness)
+    first = fake_harness.submit(gang_file("lead", "other", gpus=40))
+    fake_harness.run_agent()
+    has_waited(first, HOUR - 60)
+    later = fake_harness.submit(gpus=1)
+    fake_harness.run_agent()
+    assert is_sent(fake_harness, later)
+
+
+def test_the_end_of_the_setting_or_of_the_gang_releases_the_work(fake_harness: AgentHarness) -> None:
+    from scheduling.services.workflows.user_actions import cancel_workflow
+
+    hold(fake_harness)
+    first = big(fake_harness)
+    later, last = (fake_harness.submit(gpus=1) for _ in range(2))
+    fake_harness.run_agent()
+    assert not is_sent(fake_harness, later)
+    hold(fake_harness, None)
+    fake_harness.run_agent()
+    assert is_sent(fake_harness, later)
+    hold(fake_harness)
+    another = fake_harness.submit(gpus=1)
+    fake_harness.run_agent()
+    assert not is_sent(fake_harness, another)
+    cancel_workflow(actor=factories.admin_actor(), name=first.name)
+    fake_harness.run_agent()
+    assert is_sent(fake_harness, another)
+    assert is_sent(fake_harness, last)
+
+
+def test_a_guarantee_of_another_leaf_is_kept(fake_harness: AgentHarness) -> None:
+    """Work inside the quota of its own leaf goes on; LOW work beyond it does not."""
+    harness = AgentHarness.make(fake_harness.cluster, "osmo", name="two", pool="split", a=40)
+    hold(harness)
+    first = harness.submit(gang_file("lead", gpus=50), to="split")
+    harness.run_agent()
+    has_waited(first)
+    inside = harness.submit(gpus=40, to="split--a")
+    low = harness.submit(gpus=8, to="split--a", priority=Priority.LOW)
+    harness.run_agent()
+    assert is_sent(harness, inside)
+    assert not is_sent(harness, low)
+
+
+def test_what_the_gang_can_preempt_or_outlive_goes_on(fake_harness: AgentHarness) -> None:
+    """LOW work of the same queue is preempted by the gang; work with a short time limit ends before it can start."""
+    running = fake_harness.submit(factories.workflow_file("runs", 30).replace("workflow:\n", LIMIT.format("1h"), 1))
+    fake_harness.run_agent()
+    fake_harness.run_pods(*fake_harness.list_pods(running))
+    fake_harness.run_agent()
+    hold(fake_harness)
+    big(fake_harness, priority=Priority.HIGH)
+    low = fake_harness.submit(gpus=1, priority=Priority.LOW)
+    short, long = (
+        fake_harness.submit(factories.workflow_file(name, 1).replace("workflow:\n", LIMIT.format(limit), 1))
+        for name, limit in (("short", "10m"), ("long", "3h"))
+    )
+    fake_harness.run_agent()
+    assert (is_sent(fake_harness, low), is_sent(fake_harness, short), is_sent(fake_harness, long)) == (
+        True,
+        True,
+        False,
+    )
+
+
+LIMIT = "workflow:\n  timeout: {{exec_timeout: {}}}\n"
+
+
+def test_a_gang_that_can_never_start_holds_nothing(fake_harness: AgentHarness) -> None:
+    hold(fake_harness)
+    first = fake_harness.submit(gang_file("lead", "other", gpus=40), priority=Priority.LOW)
+    fake_harness.run_agent()
+    has_waited(first)
+    resources = {"gpu": {"guarantee": 60, "maximum": 60, "weight": 1}}
+    patch_pool(actor=SYSTEM, name="team", patch={"resources": resources})
+    later = fake_harness.submit(gpus=1, priority=Priority.LOW)
+    fake_harness.run_agent()
+    assert is_sent(fake_harness, later)
+
+
+def test_both_are_told(fake_harness: AgentHarness) -> None:
+    hold(fake_harness)
+    first = big(fake_harness)
+    later = fake_harness.submit(gpus=1)
+    fake_harness.run_agent()
+    gangs, _ = list_waiting_gangs(factories.admin_actor(), limit=10)
+    told = {gang.workflow: gang for gang in gangs}
+    assert told[later.name].reason.code == "held_back"
+    assert "a gang of its pool has waited since" in told[later.name].reason.message
+    assert first.name not in told[later.name].reason.message
+    assert told[first.name].reservation is not None
+    assert "Later work of its pool is held back since" in told[first.name].reservation.message
+    assert told[later.name].reservation is None
+
+
+def test_the_setting_is_audited_and_bounded(fake_harness: AgentHarness) -> None:
+    from pools.domain.errors import BadInput
+
+    before = AuditEntry.objects.count()
+    hold(fake_harness)
+    entry = AuditEntry.objects.order_by("-id").first()
+    assert entry is not None
+    assert (AuditEntry.objects.count() > before, entry.after["config"]["hold_after"]) == (True, HOUR)
+    for wrong in (-1, 1.5, "soon", 31 * 86_400 + 1):
+        with pytest.raises(BadInput):
+            hold(fake_harness, wrong)  # type: ignore[arg-type]

@@ -1,0 +1,61 @@
+"""Who comes first in a pool, and what is held back for it, with numbers alone."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from scheduling.domain.dispatch_holds import RunningWork, WaitingWork, find_held_back, find_holds
+from scheduling.domain.priorities import Priority
+
+A, B, NOW, AFTER = 1, 2, 10_000.0, 3600.0
+LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
+
+
+def work(number, leaf=A, priority=NORMAL, gpus=8, ready=0.0, sent=False, limit=None):
+    return WaitingWork(UUID(int=number), leaf, priority, (ready, "w", number), gpus, ready, sent, limit)
+
+
+def held(*waiting, running=(), quotas=None):
+    """The numbers of the gangs that are held back."""
+    holds = find_holds(waiting, running, AFTER, NOW)
+    found = find_held_back(waiting, running, holds, {A: 0, B: 0} if quotas is None else quotas, NOW)
+    return {group.int for group in found}
+
+
+def test_the_first_gang_that_has_waited_holds_what_comes_later():
+    first, second = work(1, sent=True), work(2, ready=10)
+    assert held(first, second) == {2}
+    assert held(work(1, sent=True, ready=NOW - AFTER + 1), work(2, ready=NOW)) == set()
+    assert held(work(1), second) == set(), "it is not on the cluster itself"
+    assert held(first, work(2, ready=10, gpus=0)) == set(), "work without GPUs competes for none"
+
+
+def test_new_work_of_a_higher_priority_goes_on_and_ends_no_hold():
+    assert held(work(1, sent=True), work(2, priority=HIGH, ready=9000), work(3, ready=9000)) == {3}
+    sent = work(2, priority=HIGH, ready=9000, sent=True)
+    assert held(work(1, sent=True), sent, work(3, ready=9000)) == {3}
+
+
+def test_low_work_of_the_same_leaf_is_preempted_and_goes_on():
+    assert held(work(1, sent=True), work(2, priority=LOW, ready=10)) == set()
+    assert held(work(1, priority=LOW, sent=True), work(2, ready=10)) == set()
+    assert held(work(1, priority=LOW, sent=True), work(2, priority=LOW, ready=10)) == {2}
+
+
+def test_work_inside_the_quota_of_another_leaf_goes_on_up_to_that_quota():
+    first = work(1, sent=True)
+    others = [work(2, B, ready=10), work(3, B, LOW, ready=20), work(4, B, LOW, ready=30)]
+    assert held(first, *others, quotas={A: 8, B: 16}) == {4}
+    running = [RunningWork(B, NORMAL, 8, None)]
+    assert held(first, *others, running=running, quotas={A: 8, B: 16}) == {3, 4}
+    assert held(first, *others, quotas={}) == {2, 3, 4}
+
+
+def test_work_that_ends_before_the_gang_starts_at_the_latest_goes_on():
+    running = [RunningWork(A, NORMAL, 8, NOW + 600), RunningWork(B, LOW, 8, NOW + 60)]
+    first = work(1, sent=True)
+    assert held(first, work(2, ready=10, limit=600), work(3, ready=10, limit=601), running=running) == {3}
+    unknown = [*running, RunningWork(B, LOW, 1, None)]
+    assert held(first, work(2, ready=10, limit=1), running=unknown) == {2}
+    (hold,) = find_holds([first], running, AFTER, NOW)
+    assert (hold.since, hold.latest_start) == (AFTER, NOW + 600)
