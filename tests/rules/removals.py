@@ -411,4 +411,22 @@ REMOVALS = (
         "Fraction(self.total - self.used, self.total) * 100", "Fraction(self.used, self.total) * 100",
         f"{_TEST_CAP_STATUS}::test_percent_of_each_amount",
     ),
+    Removal(
+        SUBPOOLS, "D3", "a draining subpool is archived with its last workflow", "pools/services/subpools.py",
+        "pk=leaf_id, parent=root, subpool_state=SubpoolState.DELETING, usage__live_workflows=0",
+        "pk=-1, parent=root, subpool_state=SubpoolState.DELETING, usage__live_workflows=0",
+        "tests/integration/workflows/test_workflow_lifecycle.py"
+        "::test_the_last_workflow_that_ends_archives_a_draining_subpool",
+    ),
+    Removal(
+        SUBPOOLS, "D8", "only an ACTIVE subpool changes its quota", "pools/services/subpools.py",
+        '_require_active(row, "its quota cannot change")', "pass",
+        "tests/integration/pools/test_subpools.py::test_only_an_active_subpool_changes",
+    ),
+    Removal(
+        SCHEDULING, "preemption", "preempted work waits again, in its place",
+        "scheduling/services/workflows/transitions.py",
+        "self.attempts.retry(task, back.get(task.name))", "pass",
+        "tests/integration/engine/test_seed_examples.py::test_preemption",
+    ),
 )  # fmt: skip
