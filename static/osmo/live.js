@@ -12,7 +12,7 @@
   const GATHER = 250; // milliseconds after an event, for the events that come with it
   const MIN_PAUSE = 500; // between two refreshes
   const MAX_PAUSE = 15000;
-  const COST = 8; // a page waits for this many times the duration of its last refresh
+  const COST = 8; // a page waits for this many times the usual duration of a refresh
   const WITHOUT_EVENTS = 30000; // some changes, such as those of other people's work, are no events for this person
   const REOPEN = 10000;
   const RESUMED = 600000; // after a longer pause a stream begins with what comes
@@ -26,6 +26,7 @@
   let morph = null; // the promise of the library, loaded with the first refresh
   let timer = 0;
   let lastEnd = Date.now(); // of the last refresh; the page itself counts as one
+  let usual = 0; // duration of a refresh
   let pause = MIN_PAUSE;
   let isRunning = false;
   let isAsked = false;
@@ -90,7 +91,9 @@
       if (!(problem instanceof TypeError)) throw problem;
     } finally {
       lastEnd = Date.now();
-      pause = Math.min(Math.max(MIN_PAUSE, COST * (lastEnd - begin)), MAX_PAUSE);
+      const duration = lastEnd - begin;
+      usual = usual ? (3 * usual + duration) / 4 : duration;
+      pause = Math.min(Math.max(MIN_PAUSE, COST * Math.min(duration, usual)), MAX_PAUSE); // one slow answer is no reason to wait
       isRunning = false;
       if (isAsked) ask();
     }
