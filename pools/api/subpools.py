@@ -24,12 +24,14 @@ from pools.api.schema import (
     INTEGER,
     OBJECT,
     TEXT,
+    QueryParameter,
     array_of,
     describe_operation,
     nullable,
     object_with,
 )
 from pools.api.views import View
+from pools.domain.amounts import NO_LIMIT, UNLIMITED, Amount
 from pools.domain.approvals import ApprovalService
 from pools.domain.errors import NotFound
 from pools.domain.query_values import parse_datetime
@@ -38,7 +40,8 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
 from pools.permissions import get_visible_root, require_permission
 from pools.representations.subpool import pool_tree_body, subpool_body
-from pools.selectors.pool_balance import subpool_from_row
+from pools.selectors.pool_balance import read_balances, subpool_from_row
+from pools.selectors.start_room import read_start_room
 from pools.services.approvals import RequestedChange
 from pools.services.dry_run import effect_on_pool_tree
 from pools.services.subpools import SubpoolResult, create_subpool, delete_subpool, resize_subpool
@@ -67,6 +70,12 @@ SUBPOOL = object_with(
     },
     additional=True,
 )
+START_ROOM = QueryParameter(
+    "start_room",
+    {"type": "boolean"},
+    "With `can_start_now` of the pool, the shared leaf and each subpool: GPUs that quotas and limits let start now, "
+    "LOW work included; -1 is unlimited.",
+)
 POOL_TREE = object_with(
     {
         "pool": TEXT,
@@ -85,12 +94,20 @@ class SubpoolList(View):
 
     @describe_operation(
         "Show a pool with its subpools. `available` is quota minus guaranteed use.",
-        query_parameters=[INCLUDE_ARCHIVED],
+        query_parameters=[INCLUDE_ARCHIVED, START_ROOM],
         answer=POOL_TREE,
     )
     def get(self, request: Request, parent: str) -> Response:
         root = get_visible_root(self.actor, parent)
-        return Response(pool_tree_body(root, include_archived=query_boolean(request, "include_archived")))
+        body = pool_tree_body(root, include_archived=query_boolean(request, "include_archived"))
+        if not query_boolean(request, "start_room"):
+            return Response(body)
+        room = read_start_room([root], read_balances([root]))
+        body["can_start_now"] = _room_number(room.of_pool(root.name))
+        body["shared"]["can_start_now"] = _room_number(room.of_leaf(root.name, None))
+        for part in body["subpools"]:
+            part["can_start_now"] = _room_number(room.of_leaf(root.name, part["subpool_name"]))
+        return Response(body)
 
     @describe_operation(
         "Create a subpool, or restore an archived one.",
@@ -129,6 +146,10 @@ class SubpoolList(View):
                 description,
             ),
         )
+
+
+def _room_number(amount: Amount) -> int:
+    return NO_LIMIT if amount == UNLIMITED else int(amount)
 
 
 class SubpoolDetail(View):

@@ -101,6 +101,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "api/configs/pool/<str:parent>/subpool": [
         "/api/configs/pool/team/subpool",
         "/api/configs/pool/team/subpool?include_archived=True",
+        "/api/configs/pool/team/subpool?start_room=true",
     ],
     "api/configs/pool/<str:parent>/subpool/<str:subpool>": ["/api/configs/pool/team/subpool/a"],
     "api/configs/subpool_quotas": ["/api/configs/subpool_quotas", "/api/configs/subpool_quotas?pool=team"],

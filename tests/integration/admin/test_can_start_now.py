@@ -43,6 +43,10 @@ def test_the_same_number_on_pools_pool_and_tree(as_person: Callable[[str], Clien
     assert _rows(root, "/pools/pool/") == tree
     page = _rows(root, "/pools/pool/other/change/")
     assert page == {key: value for key, value in tree.items() if key in page}
+    api = root.get("/api/configs/pool/other/subpool?start_room=true").json()
+    parts = {("subpool", part["name"]): part["can_start_now"] for part in api["subpools"]}
+    parts |= {("pool", "other"): api["can_start_now"], ("shared", "other--_shared"): api["shared"]["can_start_now"]}
+    assert parts == page, "every number on a page is a REST answer too"
     assert len(set(tree.values())) >= 3, "the numbers must differ for this test to mean anything"
 
 
