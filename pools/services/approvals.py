@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
@@ -37,6 +37,7 @@ _SERVICES: Mapping[ApprovalService, Callable[..., object]] = {
 }
 MAX_WAITING = 50
 """Requests of one person that wait at the same time: each is told to everybody who can decide."""
+_CONTENT = ("service", "arguments", "expected_version", "requested_by")
 EXPIRED_NOTE = "nobody decided in time"
 
 
@@ -60,37 +61,46 @@ def request_approval(*, actor: Actor, requested: RequestedChange, need: Approval
 
     Raises Conflict if another request for the same object waits, Throttled if too many of the actor's requests wait.
     """
-    arguments = _stored_arguments({**requested.arguments, **need.resolved})
+    new = ApprovalRequest(
+        service=requested.service,
+        arguments=_stored_arguments({**requested.arguments, **need.resolved}),
+        subject=need.subject,
+        pool=need.subject.partition("--")[0],
+        pool_id_then=need.pool_id,
+        expected_version=need.version,
+        above=need.limit,
+        needs=[dict(each.numbers) for each in need.violations],
+        description=requested.description,
+        requested_by=actor.username,
+    )
+    waiting = ApprovalRequest.objects.filter(subject=need.subject, state=ApprovalState.WAITING)
     with change(actor=actor, description=requested.description):
         lock_user(actor.username)
         _expire(ApprovalRequest.objects.filter(subject=need.subject))
-        other = ApprovalRequest.objects.filter(subject=need.subject, state=ApprovalState.WAITING).first()
-        if other is not None:
-            same = (requested.service, arguments, need.version, actor.username)
-            if (other.service, other.arguments, other.expected_version, other.requested_by) == same:
-                return other
-            message = (
-                f"Request {other.pk} of {other.requested_by} for {need.subject} waits already: one change of an object "
-                "is decided at a time. Decide or withdraw it first."
-            )
-            numbers = (("request", other.pk),)
-            raise Conflict(message, [Violation("", "approval_waits_once", message, numbers=numbers)])
+        if (other := waiting.first()) is not None:
+            return _same_request(other, new)
         _require_room(actor)
-        row = ApprovalRequest.objects.create(
-            service=requested.service,
-            arguments=arguments,
-            subject=need.subject,
-            pool=need.subject.partition("--")[0],
-            pool_id_then=need.pool_id,
-            expected_version=need.version,
-            above=need.limit,
-            needs=[dict(each.numbers) for each in need.violations],
-            description=requested.description,
-            requested_by=actor.username,
-            expires_at=database_time() + timedelta(hours=settings.OSMO.approval_hours),
-        )
-        row.refresh_from_db()
-        return row
+        new.expires_at = database_time() + timedelta(hours=settings.OSMO.approval_hours)
+        try:
+            with transaction.atomic():
+                new.save()
+        except IntegrityError:
+            if (other := waiting.first()) is None:
+                raise
+            return _same_request(other, new)  # of a person who asked at the same moment
+        new.refresh_from_db()
+        return new
+
+
+def _same_request(waiting: ApprovalRequest, new: ApprovalRequest) -> ApprovalRequest:
+    """The waiting request, if `new` is the same once more. Raises Conflict for another one."""
+    if all(getattr(waiting, field) == getattr(new, field) for field in _CONTENT):
+        return waiting
+    message = (
+        f"Request {waiting.pk} of {waiting.requested_by} for {waiting.subject} waits already: one change of an object "
+        "is decided at a time. Decide or withdraw it first."
+    )
+    raise Conflict(message, [Violation("", "approval_waits_once", message, numbers=(("request", waiting.pk),))])
 
 
 def _require_room(actor: Actor) -> None:

@@ -34,6 +34,18 @@ def _row() -> Pool:
     return Pool.objects.get(name="team--a")
 
 
+def test_one_of_two_requests_waits(people: tuple[Actor, Actor, Actor], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have read that no request waits; the database takes one."""
+    ann, bob, _ = people
+    Rendezvous(2, seconds=30).after_call(monkeypatch, approvals, "database_time")
+    results = run_concurrently([lambda: _ask(ann), lambda: _ask(bob)])
+    (refused,) = [each for each in results if isinstance(each, Exception)]
+    assert isinstance(refused, Conflict)
+    assert refused.violations[0].code == "approval_waits_once"
+    request = ApprovalRequest.objects.get()
+    assert f"Request {request.pk} of {request.requested_by} for team--a waits already" in refused.message
+
+
 def test_one_of_two_approvals_counts(people: tuple[Actor, Actor, Actor], monkeypatch: pytest.MonkeyPatch) -> None:
     ann, bob, cleo = people
     number, version = _ask(ann), _row().version
