@@ -185,6 +185,16 @@ def test_systemd_gives_enough_time_to_stop_in_order() -> None:
     assert int(service["TimeoutStopSec"]) > 10
 
 
+def test_systemd_takes_every_right_away_that_the_processes_do_not_need() -> None:
+    text = (DEPLOY / "osmo-admin.service").read_text()
+    settings = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    assert settings["User"] != "root"
+    assert settings["CapabilityBoundingSet"] == ""
+    assert settings["ProtectSystem"] == "strict"
+    for name in ("NoNewPrivileges", "PrivateTmp", "PrivateDevices", "ProtectHome", "ProtectKernelTunables"):
+        assert settings[name] == "yes", name
+
+
 SCRIPTS = ("audit", "check-words", "get-helm", "lock", "setup-venv")
 
 
