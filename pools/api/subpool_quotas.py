@@ -24,6 +24,7 @@ class SubpoolQuotas(View):
         "List the quotas of all ACTIVE subpools that the caller may see, by the names of the subpools.",
         query_parameters=[QueryParameter("pool", TEXT, "Only the subpools of this pool.")],
         answer=object_with({"quotas": {"type": "object", "additionalProperties": INTEGER}}),
+        extra_statuses=[404],
     )
     def get(self, request: Request) -> Response:
         pool = request.query_params.get("pool")
