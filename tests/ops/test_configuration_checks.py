@@ -16,7 +16,7 @@ from osmo_admin.ops import process_commands
 from pools.domain.sign_on import OpenIdProvider
 from tests.support.services import ROOT
 from tests.support.stack import SECRET_KEY
-from tests.support.up import clean_env
+from tests.support.up import clean_env, run_osmo_admin
 
 
 def provider(issuer: str, **changes: Any) -> OpenIdProvider:
@@ -128,6 +128,15 @@ def test_the_process_ends_with_the_reason(command: list[str], env: dict[str, str
     )
     assert answer.returncode != 0
     assert any(name in answer.stdout + answer.stderr for name in env)
+
+
+@pytest.mark.parametrize(("name", "value"), [("OSMO_SECRET_KEY", "short"), ("OSMO_MAX_TASKS", "many")])
+def test_serving_ends_before_the_server_that_restarts_its_workers(name: str, value: str) -> None:
+    usual = {"OSMO_SECRET_KEY": SECRET_KEY, "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
+    answer = run_osmo_admin("serve", "web", "--port", "1", env={**usual, name: value})
+    assert answer.returncode == 1
+    (line,) = answer.stderr.splitlines()
+    assert name in line
 
 
 def test_every_host_allowed_in_secure_mode(settings: Any) -> None:
