@@ -32,7 +32,7 @@ class Leaf(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingWork:
+class WaitingTotals:
     """The gangs of a leaf and priority that wait for GPUs; `since` is the time of the one that waits longest."""
 
     leaf: Leaf
@@ -62,7 +62,7 @@ class JobRun:
     last: datetime | None
 
 
-def read_waiting_work() -> list[WaitingWork]:
+def read_waiting_work() -> list[WaitingTotals]:
     """What waits for GPUs; gangs that wait for another group of their workflow do not count."""
     rows = (
         Group.objects.filter(status__in=WAITING_STATUSES, ready_at__isnull=False)
@@ -71,7 +71,7 @@ def read_waiting_work() -> list[WaitingWork]:
         .annotate(Count("pk"), Sum("gpus"), Min("ready_at"))
     )
     return [
-        WaitingWork(_leaf(pool, part), priority, gangs, gpus, since)
+        WaitingTotals(_leaf(pool, part), priority, gangs, gpus, since)
         for pool, part, priority, gangs, gpus, since in rows
     ]
 
