@@ -38,6 +38,7 @@ def run_suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *optio
     """A small suite on a machine without any tool."""
     monkeypatch.setenv("CI", ci)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # their imports take longer than the suite
     pytester.makeini("[pytest]\nmarkers =\n  browser\n  k8s\n  nightly\n")
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(TESTS)
