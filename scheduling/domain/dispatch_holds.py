@@ -17,7 +17,7 @@ from scheduling.domain.priorities import Priority
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingWork:
+class WaitingPoolGang:
     """One gang of a pool that waits. `leaf` is the id of its pool or subpool, `order` its place among work of equal
     priority, `ready` when it began to wait, `limit` the longest time that it may run."""
 
@@ -37,7 +37,7 @@ class WaitingWork:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningWork:
+class RunningPoolWork:
     """GPUs in use of a leaf. `ends`: when the time limit of the work ends it at the latest; None without a limit."""
 
     leaf: int
@@ -51,17 +51,17 @@ class DispatchHold:
     """A gang that comes first. `since`: from when on later work is held; `latest_start`: when all work of the pool that
     runs has ended by its limits; None where some has none."""
 
-    holder: WaitingWork
+    holder: WaitingPoolGang
     since: float
     latest_start: float | None
 
 
 def find_holds(
-    waiting: Iterable[WaitingWork], running: Sequence[RunningWork], hold_after: float, now: float
+    waiting: Iterable[WaitingPoolGang], running: Sequence[RunningPoolWork], hold_after: float, now: float
 ) -> list[DispatchHold]:
     """The gangs of one pool that come first: of each leaf the first HIGH or NORMAL gang and the first LOW gang of those
     that are on the cluster and have waited so long."""
-    first: dict[tuple[int, bool], WaitingWork] = {}
+    first: dict[tuple[int, bool], WaitingPoolGang] = {}
     for work in sorted(waiting, key=lambda each: each.rank):
         if work.gpus and work.is_dispatched and now >= work.ready + hold_after:
             first.setdefault((work.leaf, work.priority.is_preemptible), work)
@@ -74,8 +74,8 @@ def find_holds(
 
 
 def find_held_back(
-    waiting: Iterable[WaitingWork],
-    running: Iterable[RunningWork],
+    waiting: Iterable[WaitingPoolGang],
+    running: Iterable[RunningPoolWork],
     holds: Sequence[DispatchHold],
     quotas: Mapping[int, Amount],
     now: float,
@@ -108,7 +108,7 @@ def find_held_back(
     return found
 
 
-def _holds(hold: DispatchHold, work: WaitingWork, now: float, *, is_guaranteed: bool) -> bool:
+def _holds(hold: DispatchHold, work: WaitingPoolGang, now: float, *, is_guaranteed: bool) -> bool:
     first = hold.holder
     ends_before = hold.latest_start is not None and work.limit is not None and now + work.limit <= hold.latest_start
     if ends_before:

@@ -14,7 +14,7 @@ from pools.domain.amounts import GPU
 from pools.domain.pool_config import HOLD_AFTER
 from pools.models import Backend, Pool
 from pools.transactions import database_time
-from scheduling.domain.dispatch_holds import DispatchHold, RunningWork, WaitingWork, find_held_back, find_holds
+from scheduling.domain.dispatch_holds import DispatchHold, RunningPoolWork, WaitingPoolGang, find_held_back, find_holds
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.priorities import Priority
@@ -83,7 +83,7 @@ def _find_possible(live: LiveFacts, groups: Collection[UUID]) -> set[UUID]:
     return found
 
 
-def _read_waiting(roots: Collection[int]) -> dict[int, list[WaitingWork]]:
+def _read_waiting(roots: Collection[int]) -> dict[int, list[WaitingPoolGang]]:
     sent = Exists(Task.objects.filter(group=OuterRef("pk"), dispatched_at__isnull=False, end_time=None))
     rows = (
         Group.objects.filter(
@@ -98,10 +98,10 @@ def _read_waiting(roots: Collection[int]) -> dict[int, list[WaitingWork]]:
             "workflow__name", "position", "gpus", "ready_at", "workflow__exec_timeout", sent,
         )
     )  # fmt: skip
-    found: dict[int, list[WaitingWork]] = defaultdict(list)
+    found: dict[int, list[WaitingPoolGang]] = defaultdict(list)
     for root, group, leaf, priority, submitted, name, position, gpus, ready, limit, is_sent in rows:
         found[root].append(
-            WaitingWork(
+            WaitingPoolGang(
                 group,
                 leaf,
                 Priority(priority),
@@ -115,7 +115,7 @@ def _read_waiting(roots: Collection[int]) -> dict[int, list[WaitingWork]]:
     return found
 
 
-def _read_running(roots: Collection[int]) -> dict[int, list[RunningWork]]:
+def _read_running(roots: Collection[int]) -> dict[int, list[RunningPoolWork]]:
     """By workflow: its time limit counts from its first start."""
     rows = (
         Task.objects.filter(
@@ -129,9 +129,9 @@ def _read_running(roots: Collection[int]) -> dict[int, list[RunningWork]]:
         )
         .annotate(Sum("gpu_count"))
     )  # fmt: skip
-    found: dict[int, list[RunningWork]] = defaultdict(list)
+    found: dict[int, list[RunningPoolWork]] = defaultdict(list)
     for root, leaf, priority, started, limit, gpus in rows:
-        found[root].append(RunningWork(leaf, Priority(priority), gpus, _end(started, limit)))
+        found[root].append(RunningPoolWork(leaf, Priority(priority), gpus, _end(started, limit)))
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from scheduling.domain.dispatch_holds import RunningWork, WaitingWork, find_held_back, find_holds
+from scheduling.domain.dispatch_holds import RunningPoolWork, WaitingPoolGang, find_held_back, find_holds
 from scheduling.domain.priorities import Priority
 
 A, B, NOW, AFTER = 1, 2, 10_000.0, 3600.0
@@ -12,7 +12,7 @@ LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
 
 
 def work(number, leaf=A, priority=NORMAL, gpus=8, ready=0.0, sent=False, limit=None):
-    return WaitingWork(UUID(int=number), leaf, priority, (ready, "w", number), gpus, ready, sent, limit)
+    return WaitingPoolGang(UUID(int=number), leaf, priority, (ready, "w", number), gpus, ready, sent, limit)
 
 
 def held(*waiting, running=(), quotas=None):
@@ -46,16 +46,16 @@ def test_work_inside_the_quota_of_another_leaf_goes_on_up_to_that_quota():
     first = work(1, sent=True)
     others = [work(2, B, ready=10), work(3, B, LOW, ready=20), work(4, B, LOW, ready=30)]
     assert held(first, *others, quotas={A: 8, B: 16}) == {4}
-    running = [RunningWork(B, NORMAL, 8, None)]
+    running = [RunningPoolWork(B, NORMAL, 8, None)]
     assert held(first, *others, running=running, quotas={A: 8, B: 16}) == {3, 4}
     assert held(first, *others, quotas={}) == {2, 3, 4}
 
 
 def test_work_that_ends_before_the_gang_starts_at_the_latest_goes_on():
-    running = [RunningWork(A, NORMAL, 8, NOW + 600), RunningWork(B, LOW, 8, NOW + 60)]
+    running = [RunningPoolWork(A, NORMAL, 8, NOW + 600), RunningPoolWork(B, LOW, 8, NOW + 60)]
     first = work(1, sent=True)
     assert held(first, work(2, ready=10, limit=600), work(3, ready=10, limit=601), running=running) == {3}
-    unknown = [*running, RunningWork(B, LOW, 1, None)]
+    unknown = [*running, RunningPoolWork(B, LOW, 1, None)]
     assert held(first, work(2, ready=10, limit=1), running=unknown) == {2}
     (hold,) = find_holds([first], running, AFTER, NOW)
     assert (hold.since, hold.latest_start) == (AFTER, NOW + 600)
