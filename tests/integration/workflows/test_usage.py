@@ -190,9 +190,11 @@ def test_own_work_of_the_day_of_joining_counts_by_hours(
     age_installation(24 * 5)
     move_back(work, 24 * 4)
     close_ended_hours()
-    worker.user.groups.clear()
     noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=2)
     User.objects.filter(pk=worker.user.pk).update(date_joined=noon)
+    of_hours, of_days = use_by_day(worker)  # a reader of the pool sees all of them
+    assert of_days == of_hours
+    worker.user.groups.clear()
     of_hours, of_days = use_by_day(caller("worker"))
     assert of_days == of_hours
     assert of_days[f"{noon:%Y-%m-%d}"][0] == pytest.approx(12 * 3600 * 4)
