@@ -7,6 +7,8 @@ import pytest
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, QueueFacts, TaskFacts, TaskState
 from scheduling.domain.engine.outcome import waiting_reasons
+from scheduling.domain.engine.world import World
+from scheduling.domain.gang import GangTree
 from tests.unit.engine.sample_clusters import CPU, GPU, cohort, facts, gang, queue
 
 LOW, NORMAL = 50, 100
@@ -66,3 +68,20 @@ def test_each_node_of_the_tree_that_is_short_has_its_own_amount():
         ("over_borrowing_limit", "group", 6, 4, 2, 2, 0),
         ("nothing_to_borrow", "division", 6, 2, 4, 6, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("minimum", "active", "requested"),
+    [
+        pytest.param(3, 0, 6, id="its whole minimum"),
+        pytest.param(3, 1, 4, id="the rest of its minimum"),
+        pytest.param(1, 1, 2, id="one more pod"),
+        pytest.param(1, 2, 2, id="one more pod above its minimum"),
+    ],
+)
+def test_an_elastic_gang_asks_for_what_its_next_attempt_starts(minimum, active, requested):
+    """Four pods of 2 GPUs each."""
+    places = ["n"] * active + [None] * (4 - active)
+    elastic = gang("elastic", "q", LOW, gpus=2, count=4, on=places, tree=GangTree(minimum))
+    (state,) = World(facts([queue("q", 8)], [elastic], {"n": 16})).gangs
+    assert [amount for _resource, amount in state.next_request] == [requested]
