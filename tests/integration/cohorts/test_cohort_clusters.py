@@ -143,6 +143,14 @@ def test_guaranteed_work_above_its_quota_waits_and_holds_nothing(fake: AgentHarn
     assert waiting_reason(above)[0] == "over_quota"
 
 
+def test_gangs_of_one_cycle_fill_the_quota_exactly(fake: AgentHarness) -> None:
+    """Each counts with its GPUs for the next, no more and no less."""
+    gangs = [fake.submit(gpus=gpus, priority=NORMAL, to="lender") for gpus in (4, 4, 1)]
+    fake.run_agent()
+    assert [len(fake.list_pods(gang)) for gang in gangs] == [1, 1, 0]
+    assert waiting_reason(gangs[2])[0] == "over_quota"
+
+
 def test_a_leaf_borrows_from_its_siblings_without_the_cohort(fake: AgentHarness) -> None:
     create_subpool(actor=SYSTEM, parent="lender", subpool_name="a", quota=6)
     fake.submit(gpus=8, priority=LOW, to="lender")
