@@ -41,7 +41,10 @@ class SubGroup:
 class GangTree:
     """Node 0 is the PodGroup; node i is `groups[i − 1]`. Counts are lists with one number for each node."""
 
-    __slots__ = ("_children_first", "children", "has_optional_children", "index", "names", "parents", "thresholds")
+    __slots__ = (
+        "_children_first", "children", "has_optional_children", "index", "is_single_leaf", "names", "parents",
+        "thresholds",
+    )  # fmt: skip
 
     def __init__(
         self, min_member: int | None = None, min_sub_group: int | None = None, groups: Sequence[SubGroup] = ()
@@ -67,16 +70,13 @@ class GangTree:
             self.thresholds[x] < len(below) for x, below in enumerate(self.children) if below
         )
         """Whether some group needs fewer than all of its children."""
+        self.is_single_leaf = len(self.names) == 1
+        """Whether it is a PodGroup without groups: the root is its only leaf."""
 
     def _threshold(self, x: int, min_member: int | None, min_sub_group: int | None) -> int:
         if not self.children[x]:
             return max(0, min_member or 0)
         return len(self.children[x]) if min_sub_group is None else max(0, min_sub_group)
-
-    @property
-    def is_single_leaf(self) -> bool:
-        """A PodGroup without groups: the root is its only leaf."""
-        return len(self.names) == 1
 
     def is_leaf(self, x: int) -> bool:
         """Whether pods belong to it."""

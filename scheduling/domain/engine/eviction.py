@@ -9,14 +9,15 @@ already found. A victim that fits on other nodes moves and counts as no loss.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
 from typing import Protocol
 
 from pools.domain.amounts import Number
 from scheduling.domain.engine.gates import may_start
-from scheduling.domain.engine.nodes import NOWHERE, Request
+from scheduling.domain.engine.nodes import NOWHERE, FreeAmounts, Request
+from scheduling.domain.engine.outlook import AlikeTasks, EvictedAmounts, Foresight
 from scheduling.domain.engine.starting import attempt_start
 from scheduling.domain.engine.state import WAITING, GangState, QueueState, sum_requests
 from scheduling.domain.engine.steps import StepAction, StepLog
@@ -109,6 +110,8 @@ class EvictionSearch:
         self.world, self.gang, self.request = world, gang, gang.next_request
         self._mark = world.mark()
         self._needs = Counter(gang.needs[i] for i in gang.next_tasks())
+        self._evicted = 0
+        """The trial evictions so far."""
 
     def can_start(self) -> bool:
         """Whether the gang could start in the current state."""
@@ -130,26 +133,83 @@ class EvictionSearch:
         queue = self.gang.queue
         return queue is not None and may_start(self.world, queue, self.request, preemptible=self.gang.preemptible)
 
-    def find_victims(self, source: VictimSource, accept: AcceptResult) -> EvictionResult | None:
-        """The solution with the fewest victims of the source, or None; `accept` judges the evictions."""
+    def find_victims(self, source: VictimSource, accept: AcceptResult, foresight: Foresight) -> EvictionResult | None:
+        """The solution with the fewest victims of the source, or None; `accept` judges the evictions. `foresight`: what
+        the source would evict."""
+        found = self._find_victims(source, accept, foresight)
+        foresight.learn(self._evicted, found=found is not None)
+        return found
+
+    def _find_victims(self, source: VictimSource, accept: AcceptResult, foresight: Foresight) -> EvictionResult | None:
         candidates = _CandidateNodes(self.world, self.gang)
         if candidates.infeasible:
             return None
-        units: list[EvictionUnit] = []
         fits = self.can_start()
+        tasks = None if fits else self.alike_tasks()
+        outlook = None if tasks is None else foresight.outlook(tasks.need, candidates.helps)
+        if outlook is not None and tasks is not None:
+            if not outlook.may_open(tasks):
+                return None
+            if foresight.is_exact:
+                foreseen = outlook.first_units(tasks)
+                if foreseen is None:
+                    return None
+                return self.finish(self._fewest(self._needed_of(foreseen, tasks), source), accept)
+        found = self._evict_in_order(source, candidates, fits=fits)
+        if found is None:
+            self.undo()
+            return None
+        units = self._return_unneeded(found)
+        self.undo()
+        return self.finish(self._fewest(units, source), accept)
+
+    def alike_tasks(self) -> AlikeTasks | None:
+        """The tasks of the gang, if they have one need, and quotas let them start already: then only free capacity is
+        missing."""
+        gang = self.gang
+        if len(self._needs) != 1 or self.world.nodes is None or gang.has_choice or not gang.tree.is_single_leaf:
+            return None
+        if not self._may_start():
+            return None
+        ((need, count),) = self._needs.items()
+        return AlikeTasks(need, count)
+
+    def _evict_in_order(
+        self, source: VictimSource, candidates: _CandidateNodes, *, fits: bool
+    ) -> list[EvictionUnit] | None:
+        """Evict until the gang fits. Returns what was evicted; None if nothing suffices."""
+        units: list[EvictionUnit] = []
         while not fits:
             # Once quotas let the gang start, only free capacity is missing, and only on nodes that it could use.
             allowed = self._may_start()
             unit = source.take_next(candidates.helps if allowed else None)
             if unit is None:
-                self.undo()
                 return None
             units.append(unit)
+            self._evicted += 1
             if not allowed or candidates.has_opened(unit):
                 self.world.stop_postponed()
                 fits = self.can_start()
-        units = self._return_unneeded(units)
-        return self.finish(self._search_fewer(units, source), accept)
+        return units
+
+    def _needed_of(self, units: Sequence[EvictionUnit], tasks: AlikeTasks) -> list[EvictionUnit]:
+        """What :meth:`_return_unneeded` would leave of these units, computed before any of them is evicted."""
+        assert self.world.nodes is not None
+        trial = EvictedAmounts(self.world.nodes, tasks)
+        for unit in units:
+            trial.evict(unit)
+        needed = list(units[-1:])
+        gangs = {unit.gang.index for unit in needed}
+        for unit in reversed(units[:-1]):
+            if unit.gang.index not in gangs:
+                trial.evict(unit, -1)
+                if trial.fits:
+                    continue
+                trial.evict(unit)
+            needed.append(unit)
+            gangs.add(unit.gang.index)
+        needed.reverse()
+        return needed
 
     def undo(self) -> None:
         """Restore the state before the search."""
@@ -170,41 +230,33 @@ class EvictionSearch:
         needed.reverse()
         return needed
 
-    def _search_fewer(self, units: list[EvictionUnit], source: VictimSource) -> list[EvictionUnit]:
-        cores = {unit.gang.index for unit in units if not any(unit.gang.active)}
-        if len(cores) < 2:
-            return units
-        world = self.world
-        highest = max(unit.gang.fact.priority for unit in units)
-        world.undo(self._mark)
-        pool = (gang for gang in source.candidates() if gang.fact.priority <= highest)
-        held = [(gang, self._running_amounts(gang)) for gang in islice(pool, MAX_SINGLE_VICTIMS)]
-        missing = [0 if world.nodes is None else amount - world.nodes.total[r] for r, amount in self.request]
-        trials = MAX_TRIALS
-        for size, most in ((1, MAX_SINGLE_VICTIMS), (2, MAX_PAIRED_VICTIMS)):
-            if size >= len(cores):
-                break
-            for chosen in combinations(held[:most], size):
-                if any(sum(have[n] for _gang, have in chosen) < needed for n, needed in enumerate(missing)):
-                    continue
-                trials -= 1
-                if trials < 0:
-                    break
-                found = self._evict_whole([gang for gang, _have in chosen], source)
-                if found and self.can_start():
-                    return found
-                world.undo(self._mark)
+    def _fewest(self, units: list[EvictionUnit], source: VictimSource) -> list[EvictionUnit]:
+        """Evict these units, or a smaller set of gangs that suffices. Returns what was evicted."""
+        lost: Counter[int] = Counter()
         for unit in units:
-            world.stop(unit.gang, unit.tasks)
+            lost[unit.gang.index] += len(unit.tasks)
+        cores = {unit.gang.index for unit in units if lost[unit.gang.index] == sum(unit.gang.active)}
+        if len(cores) > 1:
+            highest = max(unit.gang.fact.priority for unit in units)
+            found = self._search_fewer(len(cores), highest, source)
+            if found:
+                return found
+        for unit in units:
+            self.world.stop(unit.gang, unit.tasks)
         return units
 
-    def _running_amounts(self, gang: GangState) -> list[Number]:
-        """The amounts of the running tasks of a gang, for each resource of the request."""
-        running, wanted = gang.running_request, self.request
-        if len(wanted) == 1 == len(running) and wanted[0][0] == running[0][0]:
-            return [running[0][1]]
-        whole = dict(running)
-        return [whole.get(r, 0) for r, _amount in wanted]
+    def _search_fewer(self, cores: int, highest: int, source: VictimSource) -> list[EvictionUnit]:
+        """Evict one gang, or two, fewer than `cores`, of at most this priority. An empty list if none suffices."""
+        trials = _Trials(self, highest, source)
+        for size in (1, 2):
+            if size >= cores:
+                break
+            for chosen in trials.singles() if size == 1 else trials.pairs():
+                found = self._evict_whole(chosen, source)
+                if found and self.can_start():
+                    return found
+                self.undo()
+        return []
 
     def _evict_whole(self, chosen: Sequence[GangState], source: VictimSource) -> list[EvictionUnit]:
         """Evict these gangs whole; an empty list when one of them may not lose all its tasks."""
@@ -319,3 +371,81 @@ class EvictionSearch:
             if gang.queue is not None:
                 leaves[gang.queue.index] = gang.queue
         return list(leaves.values())
+
+
+class _Trials:
+    """The sets of gangs that are worth a trial, in order. Every set that has what the nodes lack counts as one, also if
+    a quick check rules it out."""
+
+    def __init__(self, search: EvictionSearch, highest: int, source: VictimSource) -> None:
+        self._search, self._highest, self._source = search, highest, source
+        self._nodes, self._tasks = search.world.nodes, search.alike_tasks()
+        self._left = MAX_TRIALS
+        nodes = self._nodes
+        lacking = [] if nodes is None else [(r, amount - nodes.total[r]) for r, amount in search.request]
+        self._lacking = [(r, amount) for r, amount in lacking if amount > 0]
+
+    def _gangs(self, most: int) -> Iterator[GangState]:
+        highest = self._highest
+        return islice((gang for gang in self._source.candidates() if gang.fact.priority <= highest), most)
+
+    def singles(self) -> Iterator[tuple[GangState]]:
+        """Single gangs."""
+        lacking, quick = self._lacking, self._one_need()
+        for gang in self._gangs(MAX_SINGLE_VICTIMS):
+            if lacking and not _has_all(gang.running_request, lacking):
+                continue
+            self._left -= 1
+            if self._left < 0:
+                return
+            if quick is not None:
+                r, wanted, free = quick
+                have = dict(gang.running_request).get(r, 0)
+                for node in gang.node:
+                    if node == NOWHERE or free[node][r] + have >= wanted:
+                        yield (gang,)
+                        break
+            elif self._may_fit_without((gang,)):
+                yield (gang,)
+
+    def pairs(self) -> Iterator[tuple[GangState, ...]]:
+        """Two gangs together."""
+        for chosen in combinations(self._gangs(MAX_PAIRED_VICTIMS), 2):
+            if self._lacking:
+                together = sum_requests([gang.running_request for gang in chosen])
+                if not _has_all(together, self._lacking):
+                    continue
+            self._left -= 1
+            if self._left < 0:
+                return
+            if self._may_fit_without(chosen):
+                yield chosen
+
+    def _one_need(self) -> tuple[int, Number, Sequence[FreeAmounts]] | None:
+        """The resource and the amount, if only one task with one of them has to fit on one of the nodes."""
+        nodes, tasks = self._nodes, self._tasks
+        if nodes is None or tasks is None or tasks.count != 1 or len(tasks.need) != 1:
+            return None
+        ((r, wanted),) = tasks.need
+        return None if r >= nodes.width else (r, wanted, nodes.free)
+
+    def _may_fit_without(self, gangs: Sequence[GangState]) -> bool:
+        """Whether the tasks would fit if these gangs lost all that runs."""
+        if self._nodes is None or self._tasks is None:
+            return True
+        trial = EvictedAmounts(self._nodes, self._tasks)
+        for gang in gangs:
+            running = gang.running_tasks()
+            trial.evict(EvictionUnit(gang, running, tuple([gang.node[i] for i in running])))
+        return trial.fits
+
+
+def _has_all(have: Request, lacking: Sequence[tuple[int, Number]]) -> bool:
+    """Whether these amounts, for a sparse request, cover what is lacking."""
+    if len(have) == 1 == len(lacking):
+        return have[0][0] == lacking[0][0] and have[0][1] >= lacking[0][1]
+    amounts = dict(have)
+    for r, needed in lacking:  # noqa: SIM110  a plain loop is quick, and this call is frequent
+        if amounts.get(r, 0) < needed:
+            return False
+    return True

@@ -56,6 +56,11 @@ class NodeIndex:
         """The number of resources; the numbers behind them mean sets of nodes, not amounts."""
         return len(self.total)
 
+    @property
+    def full_width(self) -> int:
+        """The number of resources and of sets of nodes."""
+        return len(self.capacity[0]) if self.capacity else self.width
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -148,16 +153,23 @@ class NodeIndex:
 
     def has_slots(self, request: Request, count: int) -> bool:
         """Whether so many such requests fit on the nodes now."""
+        return count <= 0 or self.count_slots(request, count) >= count
+
+    def count_slots(self, request: Request, most: int) -> int:
+        """How many such requests fit on the nodes now; at least `most` if so many or more do."""
         order = self._order
         start = bisect_left(order, (request[0][1],)) if request and request[0][0] == 0 else 0
+        found = 0
         for position in range(start, len(order)):
             have = order[position]
-            count -= self._count_class_slots(have, request) * len(self._classes[have])
-            if count <= 0:
-                return True
-        return count <= 0
+            if has_enough(have, request):
+                found += self.slots_in(have, request) * len(self._classes[have])
+                if found >= most:
+                    break
+        return found
 
-    def _count_class_slots(self, have: FreeAmounts, request: Request) -> int:
+    def slots_in(self, have: Sequence[Number], request: Request) -> int:
+        """How many such requests fit into these free amounts of one node."""
         if not has_enough(have, request):
             return 0
         amounts = [int(have[r] // amount) for r, amount in request if r < len(self.total)]

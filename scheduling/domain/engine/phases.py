@@ -14,6 +14,7 @@ from scheduling.domain.engine.consolidation import MovableGangs, start_by_moving
 from scheduling.domain.engine.eviction import EvictionResult, EvictionSearch
 from scheduling.domain.engine.gates import is_within_limits, is_within_quota, may_start
 from scheduling.domain.engine.nodes import Request
+from scheduling.domain.engine.outlook import PreemptForesight, ReclaimForesight
 from scheduling.domain.engine.queue_order import QueueOrder
 from scheduling.domain.engine.state import FINISHED, RUNNING, GangState, QueueState
 from scheduling.domain.engine.steps import StepAction, StepLog
@@ -24,6 +25,8 @@ from scheduling.domain.engine.world import World
 MAX_REMEMBERED = 8
 
 HelpAttempt = Callable[[GangState, QueueState], tuple[EvictionSearch, EvictionResult] | None]
+MayHelp = Callable[[GangState, QueueState], bool]
+"""Whether an attempt could succeed in the state at the beginning of the phase; True where that is not known."""
 
 
 class InfeasibleCache:
@@ -94,23 +97,29 @@ class Phases:
         world = self._world
 
         def help_one(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
-            ask = gang.next_request
             if not _is_inside_fair_share(gang, queue):
                 return None
             movable = MovableGangs(lambda other: other.preemptible and other.queue is not queue, without=queue.index)
-            moved = self._help_by_moving(gang, queue, movable, ())
-            if moved is not None:
-                return moved
-            search = EvictionSearch(world, gang)
+            return self._help_by_moving(gang, queue, movable, ()) or evict(gang, queue)
+
+        def evict(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
+            search, ask = EvictionSearch(world, gang), gang.next_request
             result = search.find_victims(
-                ReclaimVictims(world, queue, ask), lambda result: is_fair_after(queue, ask, result.evicted_by_leaf())
+                ReclaimVictims(world, queue, ask),
+                lambda result: is_fair_after(queue, ask, result.evicted_by_leaf()),
+                ReclaimForesight(world, queue, ask),
             )
             return None if result is None else (search, result)
 
         def judge(gang: GangState, queue: QueueState) -> Shape | None:
             return ANY_SHAPE if _is_inside_fair_share(gang, queue) and _is_worth_trying(gang, queue) else None
 
-        return self._help_each(world.wanted.to_reclaim, judge, lambda _shape: True, help_one, StepAction.RECLAIM)
+        def may_help(gang: GangState, queue: QueueState) -> bool:
+            return self._may_move(gang, queue) or self._would_find(evict, gang, queue)
+
+        return self._help_each(
+            world.wanted.to_reclaim, judge, lambda _shape: True, help_one, StepAction.RECLAIM, may_help
+        )
 
     def preempt(self) -> bool:
         """Start gangs of a higher priority in place of lower ones of the same leaf."""
@@ -123,14 +132,15 @@ class Phases:
                 return other.preemptible and other.queue is queue and other.fact.priority < priority
 
             movable = MovableGangs(lower, among=queue.running or ())
-            moved = self._help_by_moving(gang, queue, movable, (queue.index, priority))
-            if moved is not None:
-                return moved
-            search = EvictionSearch(world, gang)
+            return self._help_by_moving(gang, queue, movable, (queue.index, priority)) or evict(gang, queue)
+
+        def evict(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
+            search, priority = EvictionSearch(world, gang), gang.fact.priority
             before = [list(above.alloc) for above in queue.path]
             result = search.find_victims(
                 PreemptVictims(world, queue, priority),
                 lambda _taken: not gang.preemptible or _keeps_borrowing_bounded(queue, before),
+                PreemptForesight(world, queue, priority),
             )
             return None if result is None else (search, result)
 
@@ -140,7 +150,12 @@ class Phases:
             is_wanted = last is not None and last.fact.priority < gang.fact.priority
             return ANY_SHAPE if is_wanted and _is_worth_trying(gang, queue) else None
 
-        return self._help_each(world.wanted.to_preempt, judge, lambda _shape: True, help_one, StepAction.PREEMPT)
+        def may_help(gang: GangState, queue: QueueState) -> bool:
+            return self._may_move(gang, queue) or self._would_find(evict, gang, queue)
+
+        return self._help_each(
+            world.wanted.to_preempt, judge, lambda _shape: True, help_one, StepAction.PREEMPT, may_help
+        )
 
     def give_up(self) -> bool:
         """Stop gangs that are below their minimum. Releasing tasks still count; a gang with completed tasks is about to
@@ -167,12 +182,22 @@ class Phases:
         is_possible: Callable[[Shape], bool],
         help_one: HelpAttempt,
         action: StepAction,
+        may_help: MayHelp | None = None,
     ) -> bool:
         if wanted.futile_in == self._world.version:
             return False
         self._no_moves.clear()
         wanted.update(judge)
-        pending = wanted.pending([shape for shape in wanted.shapes() if is_possible(shape)])
+        shapes = [shape for shape in wanted.shapes() if is_possible(shape)]
+        # Until the first success nothing changes. Most phases have none, and then the order of queues is not needed.
+        if (
+            may_help is not None
+            and self._world.policy is None
+            and not any(may_help(gang, leaf) for gang, leaf in wanted.groups(shapes))
+        ):
+            wanted.futile_in = self._world.version
+            return False
+        pending = wanted.pending(shapes)
         order, infeasible, policy = QueueOrder(pending), InfeasibleCache(), self._world.policy
         helped = False
         while (leaf := order.next_leaf()) is not None:
@@ -181,9 +206,9 @@ class Phases:
             if gang is None:
                 break
             # The phase itself has filled queues since the filter.
-            may_help = _is_worth_trying(gang, leaf) and not infeasible.covers(gang, leaf)
-            is_held_back = may_help and policy is not None and not policy.begin_attempt(gang)
-            solution = help_one(gang, leaf) if may_help and not is_held_back else None
+            is_worth_it = _is_worth_trying(gang, leaf) and not infeasible.covers(gang, leaf)
+            is_held_back = is_worth_it and policy is not None and not policy.begin_attempt(gang)
+            solution = help_one(gang, leaf) if is_worth_it and not is_held_back else None
             is_general = not is_held_back
             if policy is not None:
                 # Where a reservation is in the way, other gangs may still start.
@@ -206,6 +231,19 @@ class Phases:
         wanted.futile_in = None if helped else self._world.version
         return helped
 
+    def _would_find(self, attempt: HelpAttempt, gang: GangState, queue: QueueState) -> bool:
+        found = attempt(gang, queue)
+        if found is not None:
+            found[0].undo()
+        return found is not None
+
+    def _may_move(self, gang: GangState, queue: QueueState) -> bool:
+        """Whether moves of other work could let the gang start."""
+        world = self._world
+        if world.nodes is None or not world.has_free_total(gang.next_request):
+            return False
+        return may_start(world, queue, gang.next_request, preemptible=gang.preemptible)
+
     def _help_by_moving(
         self,
         gang: GangState,
@@ -214,9 +252,7 @@ class Phases:
         scope: tuple[object, ...],
     ) -> tuple[EvictionSearch, EvictionResult] | None:
         world = self._world
-        if world.nodes is None or not world.has_free_total(gang.next_request):
-            return None
-        if not may_start(world, queue, gang.next_request, preemptible=gang.preemptible):
+        if not self._may_move(gang, queue):
             return None
         key = (*scope, gang.signature)
         if key in self._no_moves:

@@ -24,10 +24,14 @@ def service_key(queue: QueueState, ask: Request) -> Rank:
     after = list(queue.alloc)
     for r, amount in ask:
         after[r] += amount
-    allocatable = queue.allocatable
+    allocatable, is_above_quota = queue.allocatable, False
+    for have, quota in zip(after, queue.quota, strict=True):
+        if have > quota:
+            is_above_quota = True
+            break
     return (
         _is_over_fair_share(queue),
-        any(have > quota for have, quota in zip(after, queue.quota, strict=True)),
+        is_above_quota,
         -queue.fact.priority,
         any(allocatable[r] == 0 for r, _amount in ask),
         queue.ratios.dominant_share(after, allocatable),
@@ -54,7 +58,10 @@ def victim_rank(queue: QueueState) -> Rank:
 
 
 def _is_over_fair_share(queue: QueueState) -> bool:
-    return all(have > fair for have, fair in zip(queue.alloc, queue.fair, strict=True))
+    for have, fair in zip(queue.alloc, queue.fair, strict=True):  # noqa: SIM110  plain loops: these calls are frequent
+        if have <= fair:
+            return False
+    return True
 
 
 class QueueOrder:

@@ -237,6 +237,8 @@ class GangState:
     @property
     def is_complete(self) -> bool:
         """Whether it has enough tasks for its minimum."""
+        if self.tree.is_single_leaf:
+            return self.active[ROOT] + self.waiting[ROOT] >= self.tree.thresholds[ROOT]
         return self.tree.is_satisfied([a + w for a, w in zip(self.active, self.waiting, strict=True)])
 
     @property
@@ -301,6 +303,10 @@ class GangState:
             self._running = sum_requests(running)
         return self._running
 
+    def running_tasks(self) -> tuple[int, ...]:
+        """Its running tasks."""
+        return tuple([i for i, status in enumerate(self.status) if status == RUNNING])
+
     def next_to_give_up(self) -> tuple[int, ...]:
         """The running tasks that it gives up first, together; the last tasks of the spec first."""
         if self._give_up is None:
@@ -322,7 +328,10 @@ class GangState:
     @property
     def has_choice(self) -> bool:
         """Whether its next attempt can choose between tasks."""
-        if self.tree.has_optional_children or (self.is_satisfied and not self.tree.is_single_leaf):
+        if self.tree.is_single_leaf:
+            enough = max(1, self.tree.thresholds[ROOT] - self.active[ROOT])
+            return self.waiting[ROOT] > enough and self.task_index.has_unlike_waiting(ROOT)
+        if self.tree.has_optional_children or self.is_satisfied:
             return True
         return any(
             self.task_index.has_unlike_waiting(leaf)

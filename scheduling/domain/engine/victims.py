@@ -17,6 +17,7 @@ from enum import IntEnum
 from fractions import Fraction
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import chain, pairwise
+from typing import cast
 
 from pools.domain.amounts import UNLIMITED, Amount
 from scheduling.domain.engine.nodes import Request
@@ -127,17 +128,22 @@ class BranchPoint:
     nearness: int
 
 
-def near_branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
+def inner_branch_points(leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
     """Every branch above its quota in a requested resource among the siblings of the leaf, of its parent, and so on
-    upward, and among the top queues that share a cohort with it."""
+    upward, below its top queue."""
     for ours, above in pairwise(leaf.path):
         for theirs in above.children:
-            if theirs is not ours and _is_borrowing(theirs, ask):
+            if theirs is not ours and is_borrowing(theirs, ask):
                 yield BranchPoint(ours, theirs, (), 10**6 + len(above.path))
+
+
+def near_branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
+    """The same, and every such branch among the top queues that share a cohort with that of the leaf."""
+    yield from inner_branch_points(leaf, ask)
     ours = leaf.path[-1]
     above_us = set(world.cohorts_above(ours))
     for theirs in world.cohort_neighbours(ours):
-        if theirs is not ours and _is_borrowing(theirs, ask):
+        if theirs is not ours and is_borrowing(theirs, ask):
             above_them = world.cohorts_above(theirs)
             between = tuple(x for x in above_them if x not in above_us)
             yield BranchPoint(ours, theirs, between, len(above_them) - len(between))
@@ -149,7 +155,7 @@ def far_branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[
     tree = world.root_cohort(ours)
     for theirs in world.top_queues.by_rank():
         is_near = theirs is ours or (tree is not None and world.root_cohort(theirs) == tree)
-        if not is_near and _is_borrowing(theirs, ask):
+        if not is_near and is_borrowing(theirs, ask):
             yield BranchPoint(ours, theirs, (), 0)
 
 
@@ -164,14 +170,14 @@ class Entitlement(IntEnum):
 def entitlement_to(world: World, ask: Request, where: BranchPoint) -> Entitlement:
     """The entitlement of the requesting leaf to the branch in the current state, before an eviction."""
     b = where.theirs
-    if not _is_borrowing(b, ask):
+    if not is_borrowing(b, ask):
         return Entitlement.NONE
     for x in where.cohorts:
         if not any(world.columns[r].balance(x) < 0 for r, _amount in ask):
             return Entitlement.NONE
     if is_inside_quota(where.ours, ask):
         return Entitlement.QUOTA
-    return Entitlement.SHARE if _is_above_share(b) else Entitlement.NONE
+    return Entitlement.SHARE if is_above_share(b) else Entitlement.NONE
 
 
 def is_inside_quota(queue: QueueState, ask: Request) -> bool:
@@ -185,7 +191,7 @@ def is_inside_quota(queue: QueueState, ask: Request) -> bool:
     return True
 
 
-def _is_above_share(queue: QueueState) -> bool:
+def is_above_share(queue: QueueState) -> bool:
     """Whether the queue is above its allocatable share in some resource."""
     for have, most in zip(queue.alloc, queue.allocatable, strict=True):  # noqa: SIM110  as below
         if have > most:
@@ -193,7 +199,7 @@ def _is_above_share(queue: QueueState) -> bool:
     return False
 
 
-def _is_borrowing(queue: QueueState, ask: Request) -> bool:
+def is_borrowing(queue: QueueState, ask: Request) -> bool:
     """Whether the queue is above its quota in a requested resource."""
     alloc, quota = queue.alloc, queue.quota
     for r, _amount in ask:  # noqa: SIM110  a plain loop is quick, and this call is frequent
@@ -214,7 +220,7 @@ def keeps_quota(gang: GangState, ask: Request, where: BranchPoint) -> bool:
     return True
 
 
-class _Branch:
+class Branch:
     """One branch that may lose work, and its leaves, last served first. It is read only when it is its turn, because
     most requests need only the first branch."""
 
@@ -233,10 +239,14 @@ class _Branch:
         stack = [self.where.theirs]
         while stack:
             queue = stack.pop()
-            if _is_borrowing(queue, self._ask):
+            if is_borrowing(queue, self._ask):
                 stack += queue.children
                 if queue.running:
                     yield queue
+
+    def gangs(self) -> list[GangState]:
+        """Their gangs that may lose work, leaf by leaf."""
+        return [gang for leaf in sorted(self.leaves(), key=self.rank) for gang in reversed(leaf.running or ())]
 
     def rank(self, leaf: QueueState) -> list[Rank]:
         """The sort key of a leaf among those of the branch."""
@@ -269,7 +279,7 @@ class _Branch:
 
     def _may_lose(self, leaf: QueueState) -> bool:
         for queue in leaf.path:
-            if not _is_borrowing(queue, self._ask):
+            if not is_borrowing(queue, self._ask):
                 return False
             if queue is self.where.theirs:
                 break
@@ -294,24 +304,34 @@ class ReclaimVictims:
 
     def __init__(self, world: World, leaf: QueueState, ask: Request) -> None:
         self._world, self._leaf, self._ask = world, leaf, ask
+        self._branches: list[Branch] = []
+        self._near: dict[int, BranchPoint] = {}
+        self._heap: list[tuple[tuple[int, Rank], int]] = []
+        self._is_ready = False
+
+    def _prepare(self) -> None:
+        """Find the branches before the first eviction; many searches end before they need them."""
+        self._is_ready = True
         # A search evicts siblings of the leaf too, which brings the top queue of both back inside its quota. The
         # entitlement to other top queues is that of the beginning.
-        self._is_inside = is_inside_quota(leaf.path[-1], ask)
+        self._is_inside = is_inside_quota(self._leaf.path[-1], self._ask)
         # Most branches lend nothing and are dropped here.
-        self._near = {w.theirs.index: w for w in near_branch_points(world, leaf, ask) if entitlement_to(world, ask, w)}
-        self._branches: list[_Branch] = []
-        self._heap: list[tuple[tuple[int, Rank], int]] = []
+        near = self._near_points()
+        self._near = {w.theirs.index: w for w in near if entitlement_to(self._world, self._ask, w)}
         for where in self._near.values():
-            self._push(_Branch(where, ask))
+            self._push(Branch(where, self._ask))
         self._far = self._far_lenders()
         self._next_far = next(self._far, None)
 
-    def _far_lenders(self) -> Iterator[_Branch]:
-        for where in far_branch_points(self._world, self._leaf, self._ask):
-            if self._is_inside or _is_above_share(where.theirs):
-                yield _Branch(where, self._ask)
+    def _near_points(self) -> Iterator[BranchPoint]:
+        return near_branch_points(self._world, self._leaf, self._ask)
 
-    def _push(self, branch: _Branch) -> None:
+    def _far_lenders(self) -> Iterator[Branch]:
+        for where in far_branch_points(self._world, self._leaf, self._ask):
+            if self._is_inside or is_above_share(where.theirs):
+                yield Branch(where, self._ask)
+
+    def _push(self, branch: Branch) -> None:
         heappush(self._heap, (branch.sort_key(), len(self._branches)))
         self._branches.append(branch)
 
@@ -323,6 +343,8 @@ class ReclaimVictims:
 
     def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
         """Evict one unit of the next victim that helps; None when no victim is left."""
+        if not self._is_ready:
+            self._prepare()
         self._draw()
         while self._heap:
             sort_key, i = self._heap[0]
@@ -345,15 +367,20 @@ class ReclaimVictims:
 
     def candidates(self) -> Iterator[GangState]:
         """All gangs that may lose work, leaf by leaf."""
-        near = sorted((_Branch(where, self._ask) for where in self._near.values()), key=_Branch.sort_key)
-        for branch in chain(near, self._far_lenders()):
-            for leaf in sorted(branch.leaves(), key=branch.rank):
-                yield from reversed(leaf.running or ())
+        if not self._is_ready:
+            self._prepare()
+        near = sorted((Branch(where, self._ask) for where in self._near.values()), key=Branch.sort_key)
+        return chain.from_iterable(map(self._candidates_in, chain(near, self._far_lenders())))
+
+    def _candidates_in(self, branch: Branch) -> list[GangState]:
+        resources = tuple([r for r, _amount in self._ask])
+        key, top = ("candidates", branch.where.theirs.index, resources), branch.where.theirs.path[-1]
+        return cast("list[GangState]", self._world.losses.finding(top, key, branch.gangs))
 
     def may_take(self, gang: GangState) -> bool:
         """Whether the gang may lose one more unit to the requesting leaf."""
         for queue in gang.queue.path if gang.queue is not None else ():
-            if not _is_borrowing(queue, self._ask):
+            if not is_borrowing(queue, self._ask):
                 return False
             where = self._near.get(queue.index)
             if where is None and queue.parent is None:
@@ -364,6 +391,16 @@ class ReclaimVictims:
                     entitlement is Entitlement.SHARE and keeps_quota(gang, self._ask, where)
                 )
         return False
+
+
+class InnerVictims(ReclaimVictims):
+    """Those of them that are below the top queue of the leaf."""
+
+    def _near_points(self) -> Iterator[BranchPoint]:
+        return inner_branch_points(self._leaf, self._ask)
+
+    def _far_lenders(self) -> Iterator[Branch]:
+        return iter(())
 
 
 class PreemptVictims:

@@ -70,6 +70,14 @@ class WantedGroups:
             found.update(self._leaves.get(shape, {}))
         return found
 
+    def groups(self, shapes: Iterable[Shape]) -> Iterator[tuple[GangState, QueueState]]:
+        """The first gang of each group of these shapes, with its leaf."""
+        these = frozenset(shapes)
+        for index, leaf in self.leaves(these).items():
+            for signature, shape in self._shapes[index].items():
+                if shape in these:
+                    yield leaf.waiting[signature].first, leaf
+
     def pending_queue(self, leaf: QueueState, shapes: frozenset[Shape]) -> LeafPendingQueue:
         """The wanted groups of these shapes in one leaf that has some."""
         wanted = self._shapes[leaf.index].items()

@@ -13,6 +13,7 @@ from pools.domain.amounts import Amount, Number
 from scheduling.domain.engine.amount_text import amounts_text
 from scheduling.domain.engine.build import WorldRecords
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
+from scheduling.domain.engine.loss_tables import LossTables
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request, has_enough
 from scheduling.domain.engine.placement import place_requests
 from scheduling.domain.engine.reservation import StartPolicy
@@ -66,6 +67,7 @@ class World:
         """A number for the tasks of each node: equal numbers mean equal tasks, also after an undo."""
         self._last_state = len(self.on_node)
         self.vacancies: VacancyCache = {}
+        self.losses = LossTables()
         self.journal: list[TaskChange] = []
         self._postponed: list[tuple[GangState, Sequence[int]]] = []
         """Stops that count against quotas, but not yet on the nodes and for the gang."""
@@ -76,6 +78,7 @@ class World:
         self._shortages: dict[Request, tuple[int, int]] = {}
         self._above: dict[int, list[int]] = {}
         self._neighbours: dict[int | None, list[QueueState]] | None = None
+        self._is_flat: dict[int, bool] = {}
         self.version = 0
         """Grows with every final change."""
         self.changed: set[int] = set()
@@ -93,6 +96,8 @@ class World:
                     self.on_node[node][gang, i] = None
                 if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.is_evictable):
                     self.firm.reserve(node, gang.needs[i])
+                if status == RELEASING and node != NOWHERE and gang.queue is not None:
+                    self.losses.note_releasing(node, gang.queue.path[-1])
         self._fill_lists()
         self.policy = None if facts.policy is None else StartPolicy(self, facts.policy)
 
@@ -126,6 +131,7 @@ class World:
         for queue in self._records.shares.divide_again(changed):
             self.version += 1
             self.wanted.mark_changed(queue)
+            self.losses.mark_changed(queue.path[-1])
             if queue.parent is None:
                 self.top_queues.mark_changed(queue)
 
@@ -145,7 +151,10 @@ class World:
             if node != NOWHERE:
                 self._note_other_tasks(node)
             if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.is_evictable):
+                self.losses.note_firm(node, self.firm.free[node])
                 self.firm.reserve(node, gang.needs[i])
+            if status == RELEASING and node != NOWHERE and gang.queue is not None:
+                self.losses.note_releasing(node, gang.queue.path[-1])
             if status in {RUNNING, RELEASING}:
                 self._hold(gang, gang.requests[i], 1)
         if gang.queue is None:
@@ -170,6 +179,7 @@ class World:
                 self._note_other_tasks(node)
                 self.nodes.release(node, gang.needs[i])
                 if not (status == RUNNING and gang.is_evictable):
+                    self.losses.note_firm(node, self.firm.free[node])
                     self.firm.release(node, gang.needs[i])
             if status in {RUNNING, RELEASING}:
                 self._hold(gang, gang.requests[i], -1)
@@ -208,6 +218,7 @@ class World:
             self.on_node[node][gang, i] = None
             self._note_other_tasks(node)
             if self.firm is not None and not gang.is_evictable:
+                self.losses.note_firm(node, self.firm.free[node])
                 self.firm.reserve(node, gang.needs[i])
         self._hold(gang, gang.requests[i], 1)
 
@@ -223,6 +234,7 @@ class World:
             self._note_other_tasks(node)
             self.nodes.release(node, gang.needs[i])
             if self.firm is not None and not gang.is_evictable:
+                self.losses.note_firm(node, self.firm.free[node])
                 self.firm.release(node, gang.needs[i])
         return node
 
@@ -257,6 +269,16 @@ class World:
                 self._neighbours.setdefault(self.root_cohort(queue), []).append(queue)
         root = self.root_cohort(top)
         return [] if root is None else self._neighbours[root]
+
+    def is_flat_below_root(self, top: QueueState) -> bool:
+        """Whether every cohort above a neighbour is above this top queue too, so that no two neighbours lend through a
+        cohort of their own."""
+        known = self._is_flat.get(top.index)
+        if known is None:
+            ours = set(self.cohorts_above(top))
+            neighbours = self.cohort_neighbours(top)
+            known = self._is_flat[top.index] = all(ours.issuperset(self.cohorts_above(other)) for other in neighbours)
+        return known
 
     # -- trials ------------------------------------------------------------------------------------------------------
 
@@ -393,6 +415,7 @@ class World:
         if not holds:
             return
         top = queue.path[-1]
+        self.losses.mark_changed(top)
         if any(above.children and self._may_block(above, gang) for above in queue.path):
             for leaf in top.leaves():
                 self.wanted.mark_changed(leaf)

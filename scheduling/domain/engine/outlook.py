@@ -1,0 +1,299 @@
+"""What a search for victims would find, computed on sums before anything is evicted.
+
+Most searches end with nothing: whatever other queues may lose, no node becomes free enough. That follows from sums on
+the nodes alone. A request that quotas allow already evicts, first, work of its own top queue, and then of the others,
+the next one always where the rank of the top queue says so. The losses of the others do not depend on each other, so
+they are kept (:mod:`loss_tables`) and merged. The result is the victims of the search itself, or the proof that it
+fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from heapq import heapify, heappop, heapreplace
+from itertools import chain
+from typing import Protocol
+
+from pools.domain.amounts import Number
+from scheduling.domain.engine.loss_tables import Loss, LossTable, Pace, gains_of, units_of
+from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request, has_enough
+from scheduling.domain.engine.queue_order import victim_rank
+from scheduling.domain.engine.state import QueueState, Rank
+from scheduling.domain.engine.victims import (
+    Branch,
+    BranchPoint,
+    EvictionUnit,
+    HelpsStart,
+    InnerVictims,
+    is_above_share,
+    is_borrowing,
+    is_inside_quota,
+    keeps_quota,
+)
+from scheduling.domain.engine.world import World
+
+_NO_GAINS: Mapping[int, list[Number]] = {}
+
+
+class Claim(Enum):
+    """How the top queue of a request may evict from others: by its own quota; by its share of the surplus; or by the
+    quota that it is inside of only after evictions of its own, from those above their share."""
+
+    QUOTA = auto()
+    SHARE = auto()
+    LATE_QUOTA = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class AlikeTasks:
+    """So many tasks with this need, which start together."""
+
+    need: Request
+    count: int
+
+
+class Outlook:
+    """The evictions of one search: those in its own top queue, then those in the others."""
+
+    def __init__(self, world: World, inner: Sequence[EvictionUnit], inner_gains: Mapping[int, list[Number]]) -> None:
+        assert world.nodes is not None
+        self._world, self._nodes = world, world.nodes
+        self._inner, self._inner_gains = inner, inner_gains
+        self._table: LossTable | None = None
+        self._own: Sequence[Loss] = ()
+        self._top: QueueState | None = None
+
+    def add_others(self, table: LossTable, top: QueueState) -> None:
+        """Add the losses of all top queues but this one."""
+        self._table, self._top, self._own = table, top, table.by_top.get(top.index, ())
+
+    def may_open(self, tasks: AlikeTasks) -> bool:
+        """Whether the tasks fit on the nodes after all these evictions."""
+        nodes, need = self._nodes, tasks.need
+        missing = tasks.count - nodes.count_slots(need, tasks.count)
+        if missing <= 0:
+            return True
+        free, inner = nodes.free, self._inner_gains
+        others = _NO_GAINS if self._table is None else self._table.gains
+        own = gains_of(units_of(self._own), nodes.full_width) if self._own else _NO_GAINS
+        for node, gain in others.items():
+            if node in own or node in inner:
+                continue
+            have = free[node]
+            for r, amount in need:
+                if have[r] + gain[r] < amount:
+                    break
+            else:
+                missing -= self._slots_gained(node, need, [gain], ())
+                if missing <= 0:
+                    return True
+        for node in {*own, *inner}:
+            more = [gains[node] for gains in (others, inner) if node in gains]
+            missing -= self._slots_gained(node, need, more, [own[node]] if node in own else ())
+            if missing <= 0:
+                return True
+        return False
+
+    def _slots_gained(
+        self, node: int, need: Request, more: Sequence[Sequence[Number]], less: Sequence[Sequence[Number]]
+    ) -> int:
+        nodes = self._nodes
+        before = nodes.free[node]
+        after = list(before)
+        for gain in more:
+            after = [have + each for have, each in zip(after, gain, strict=True)]
+        for gain in less:
+            after = [have - each for have, each in zip(after, gain, strict=True)]
+        return nodes.slots_in(after, need) - nodes.slots_in(before, need)
+
+    def first_units(self, tasks: AlikeTasks) -> list[EvictionUnit] | None:
+        """The evictions up to the first one after which the tasks fit, or None."""
+        trial = EvictedAmounts(self._nodes, tasks)
+        found = []
+        for unit in chain(self._inner, self._others_in_order()):
+            trial.evict(unit)
+            found.append(unit)
+            # Where nodes are overfull, the total decides too; a search looks again only when a node opens.
+            if trial.fits and trial.has_opened(unit):
+                return found
+        return None
+
+    def _others_in_order(self) -> Iterator[EvictionUnit]:
+        """The losses of the other top queues: nearest in the cohort tree first, then by rank."""
+        if self._table is None or self._top is None:
+            return
+        world, root = self._world, self._world.root_cohort(self._top)
+        heap: list[tuple[int, Rank, int, int, list[Loss]]] = []
+        for index, losses in self._table.by_top.items():
+            if index == self._top.index:
+                continue
+            theirs = world.queues[index]
+            is_near = root is not None and world.root_cohort(theirs) == root
+            nearness = len(world.cohorts_above(theirs)) if is_near else 0
+            heap.append((-nearness, losses[0].rank, index, 0, losses))
+        heapify(heap)
+        while heap:
+            farness, _rank, index, position, losses = heap[0]
+            yield losses[position].unit
+            if position + 1 < len(losses):
+                heapreplace(heap, (farness, losses[position + 1].rank, index, position + 1, losses))
+            else:
+                heappop(heap)
+
+
+class EvictedAmounts:
+    """Whether some tasks fit after evictions, on a copy of the free amounts of the nodes that these touch."""
+
+    def __init__(self, nodes: NodeIndex, tasks: AlikeTasks) -> None:
+        self._nodes, self._need = nodes, tasks.need
+        self._missing = tasks.count - nodes.count_slots(tasks.need, tasks.count)
+        self._free: dict[int, list[Number]] = {}
+        self._lacking = [[r, amount * tasks.count - nodes.total[r]] for r, amount in tasks.need if r < nodes.width]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the tasks fit now."""
+        return self._missing <= 0 and all(amount <= 0 for _r, amount in self._lacking)
+
+    def has_opened(self, unit: EvictionUnit) -> bool:
+        """Whether one of the tasks fits on a node that the unit has left."""
+        return any(has_enough(self._free[node], self._need) for node in unit.nodes if node != NOWHERE)
+
+    def evict(self, unit: EvictionUnit, sign: int = 1) -> None:
+        """Evict the tasks of the unit, or with -1 let them return."""
+        nodes, need = self._nodes, self._need
+        for i, node in zip(unit.tasks, unit.nodes, strict=True):
+            if node == NOWHERE:
+                continue
+            have = self._free.get(node)
+            if have is None:
+                have = self._free[node] = list(nodes.free[node])
+            before = nodes.slots_in(have, need) if has_enough(have, need) else 0
+            request = unit.gang.requests[i]
+            for r, amount in request:
+                have[r] += sign * amount
+            for lacking in self._lacking:
+                for r, amount in request:
+                    if r == lacking[0]:
+                        lacking[1] -= sign * amount
+            self._missing += before - (nodes.slots_in(have, need) if has_enough(have, need) else 0)
+
+
+class Foresight(Protocol):
+    """What the source of victims of one search would evict. `is_exact`: an outlook has the victims in order, and not
+    only what they free together."""
+
+    is_exact: bool
+
+    def outlook(self, need: Request, helps: HelpsStart) -> Outlook | None:
+        """The evictions for tasks with this need that quotas allow already; None where it is not known."""
+
+    def learn(self, evictions: int, *, found: bool) -> None:
+        """The search is over: its trial evictions, and whether it found victims."""
+
+
+class ReclaimForesight:
+    """Of a reclaim for the leaf."""
+
+    is_exact = True
+
+    def __init__(self, world: World, leaf: QueueState, ask: Request) -> None:
+        self._world, self._leaf, self._ask = world, leaf, ask
+        self._pace: Pace | None = None
+
+    def outlook(self, need: Request, helps: HelpsStart) -> Outlook | None:
+        """None too where the losses of some queues depend on each other, or where a search of its own costs less."""
+        world, leaf, ask = self._world, self._leaf, self._ask
+        top = leaf.path[-1]
+        if world.nodes is None or world.firm is None or not world.is_flat_below_root(top):
+            return None
+        world.losses.forget_changed(world.firm, world.on_node)
+        resources = tuple([r for r, _amount in ask])
+        self._pace = pace = world.losses.pace((need, resources), world.tops)
+        if not pace.may_look:
+            return None
+        pace.looked()
+        width = world.nodes.full_width
+
+        def find_inner() -> tuple[list[EvictionUnit], bool, Mapping[int, list[Number]]]:
+            units, is_inside = _inner_losses(world, leaf, ask, helps)
+            return units, is_inside, gains_of(units, width)
+
+        units, is_inside, gains = world.losses.finding(top, ("inner", leaf.index, ask, need), find_inner)
+        outlook = Outlook(world, units, gains)
+        claim = Claim.LATE_QUOTA if is_inside else Claim.SHARE
+        if is_inside_quota(top, ask):
+            claim = Claim.QUOTA
+        table = world.losses.table((need, resources, claim), world.tops, width)
+        if table.stale:
+            table.update(lambda theirs: _losses(world, theirs, ask, claim, helps))
+        outlook.add_others(table, top)
+        return outlook
+
+    def learn(self, evictions: int, *, found: bool) -> None:
+        """Searches that fail make the next outlook worth its cost."""
+        if self._pace is not None:
+            self._pace.learn(evictions, found=found)
+
+
+def _inner_losses(world: World, leaf: QueueState, ask: Request, helps: HelpsStart) -> tuple[list[EvictionUnit], bool]:
+    """All that the other branches below the top queue of the leaf may lose, and whether the top queue is then inside
+    its quota."""
+    top, before = leaf.path[-1], world.mark()
+    victims, units = InnerVictims(world, leaf, ask), []
+    while (unit := victims.take_next(helps)) is not None:
+        units.append(unit)
+    is_inside = is_inside_quota(top, ask)
+    world.undo(before)
+    return units, is_inside
+
+
+def _losses(world: World, top: QueueState, ask: Request, claim: Claim, helps: HelpsStart) -> list[Loss]:
+    """All that a top queue may lose, whatever the others lose."""
+    if not is_borrowing(top, ask) or (claim is not Claim.QUOTA and not is_above_share(top)):
+        return []
+    where, before = BranchPoint(top, top, (), 0), world.mark()
+    branch, found = Branch(where, ask), []
+    while is_borrowing(top, ask) and (claim is not Claim.SHARE or is_above_share(top)):
+        rank, gang = victim_rank(top), branch.head(helps)
+        if gang is None:
+            break
+        if claim is not Claim.SHARE or keeps_quota(gang, ask, where):
+            found.append(Loss(rank, branch.victims(gang).take_head(world, may_postpone=True)))
+        else:
+            branch.victims(gang).skip()
+    world.undo(before)
+    return found
+
+
+class PreemptForesight:
+    """Of a preemption in the leaf by a gang of this priority: all lower work that helps."""
+
+    is_exact = False
+
+    def __init__(self, world: World, leaf: QueueState, priority: int) -> None:
+        self._world, self._leaf, self._priority = world, leaf, priority
+
+    def outlook(self, need: Request, helps: HelpsStart) -> Outlook | None:
+        """What all of them free together."""
+        world, leaf, priority = self._world, self._leaf, self._priority
+        if world.nodes is None or world.firm is None:
+            return None
+        world.losses.forget_changed(world.firm, world.on_node)
+        width = world.nodes.full_width
+
+        def find() -> tuple[list[EvictionUnit], Mapping[int, list[Number]]]:
+            units = []
+            for gang in leaf.running or ():
+                if gang.fact.priority < priority and helps(gang):
+                    tasks = gang.running_tasks()
+                    units.append(EvictionUnit(gang, tasks, tuple([gang.node[i] for i in tasks])))
+            return units, gains_of(units, width)
+
+        units, gains = world.losses.finding(leaf.path[-1], ("lower", leaf.index, priority, need), find)
+        return Outlook(world, units, gains)
+
+    def learn(self, evictions: int, *, found: bool) -> None:
+        """An outlook costs less than any search."""

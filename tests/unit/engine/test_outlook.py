@@ -1,0 +1,117 @@
+"""Searches that look ahead on sums find what searches that evict find, and leave the state alone when they fail."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from scheduling.domain.engine import loss_tables, outlook
+from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, QueueFacts
+from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.engine.steps import StepAction
+from scheduling.domain.engine.world import World
+from tests.unit.engine.sample_clusters import GPU, facts, gang, queue
+from tests.unit.engine.test_kept_state import random_gang
+
+
+def full_cluster(pick):
+    """Many pools whose work may borrow, with and without a cohort, on few nodes, one of them perhaps overfull."""
+    is_nested = pick.random() < 0.3
+    cohorts = [CohortFacts("all", None, {GPU: 4}), CohortFacts("some", "all", {})] if pick.random() < 0.6 else []
+    queues = []
+    for top in range(pick.randint(4, 8)):
+        parent = None
+        if cohorts and pick.random() < 0.7:
+            parent = "some" if is_nested and pick.random() < 0.5 else "all"
+        queues.append(QueueFacts(f"t{top}", parent, None, pick.choice([{}, {}, {GPU: 24}]), created=top))
+        for leaf in range(pick.randint(2, 4)):
+            quota, weight = {GPU: pick.choice([0, 2, 4, 8])}, pick.choice([0, 1, 1, 2])
+            queues.append(QueueFacts(f"t{top}-{leaf}", f"t{top}", quota, weight=weight, created=leaf))
+    nodes = tuple(NodeFacts(f"n{i:02}", {GPU: pick.choice([4, 8, 8])}) for i in range(pick.randint(6, 16)))
+    # Firm work on a node that has become smaller: the free amounts of the nodes then do not add up to the free total.
+    size = pick.choice([0, 10, 14])
+    overfull = (gang("overfull", "t0-0", 100, gpus=size, on="n00"),) if size else ()
+    return ClusterFacts(tuple(queues), tuple(cohorts), overfull, nodes)
+
+
+def live_through(seed):
+    """The steps of each instant of a random history in a kept state."""
+    pick = random.Random(seed)
+    start = full_cluster(pick)
+    leaves = [q.name for q in start.queues if "-" in q.name]
+    kept, there, found = KeptState(start), [], []
+    for instant in range(25):
+        while there and pick.random() < 0.6:
+            kept.ended(there.pop(pick.randrange(len(there))))
+        for _ in range(pick.choice([1, 2, 6]) if instant else 40):
+            new = random_gang(pick, f"g{pick.randrange(1000):03}-{instant}-{len(there)}", leaves, instant)
+            if len(there) < 60 and set(new.tasks[0].request) == {GPU}:
+                kept.arrived(new)
+                there.append(new.name)
+        found.append(kept.run().steps)
+    return found
+
+
+@pytest.mark.parametrize("seeds", [range(10), range(10, 20)])
+def test_looking_ahead_changes_no_step(monkeypatch, seeds):
+    """In one run every search looks ahead that can, in the other none does."""
+    monkeypatch.setattr(loss_tables.Pace, "may_look", property(lambda self: True))
+    with_outlook = [live_through(seed) for seed in seeds]
+    monkeypatch.setattr(outlook.ReclaimForesight, "outlook", lambda self, need, helps: None)
+    monkeypatch.setattr(outlook.PreemptForesight, "outlook", lambda self, need, helps: None)
+    assert with_outlook == [live_through(seed) for seed in seeds]
+    actions = {step.action for history in with_outlook for steps in history for step in steps}
+    assert actions >= {StepAction.RECLAIM, StepAction.PREEMPT}
+
+
+def crowded():
+    """`lender` holds two nodes with four gangs of 2 GPUs and borrows 4. The two that it loses first are on different
+    nodes, so `small` gets back 2 GPUs on each, and its gang of 4 fits on neither."""
+    running = [
+        gang("a", "lender", gpus=2, at=1, on="m"),
+        gang("b", "lender", gpus=2, at=2, on="n"),
+        gang("c", "lender", gpus=2, at=3, on="m"),
+        gang("d", "lender", gpus=2, at=4, on="n"),
+    ]
+    return [queue("lender", 4), queue("small", 4)], running, {"m": 4, "n": 4}
+
+
+def evictions_of(monkeypatch, state):
+    """The gangs that a run evicts on trial."""
+    tried = []
+    for method in ("stop", "stop_later"):
+        original = getattr(World, method)
+
+        def watched(self, lost, tasks, original=original):
+            tried.append(lost.fact.name)
+            return original(self, lost, tasks)
+
+        monkeypatch.setattr(World, method, watched)
+    state.run()
+    monkeypatch.undo()
+    return tried
+
+
+def test_a_search_that_cannot_succeed_evicts_nothing_the_second_time(monkeypatch):
+    queues, running, nodes = crowded()
+    kept = KeptState(facts(queues, [*running, gang("whole", "small", gpus=4, priority=100, at=5)], nodes))
+    assert evictions_of(monkeypatch, kept)
+    kept.arrived(gang("also", "small", gpus=4, priority=125, at=6))
+    assert evictions_of(monkeypatch, kept) == []
+
+
+def test_what_a_queue_may_lose_is_found_again_after_its_work_changed():
+    """`b` ends and `e` comes: now the two that `lender` loses first are on one node."""
+    queues, running, nodes = crowded()
+    kept = KeptState(facts(queues, [*running, gang("whole", "small", gpus=4, priority=100, at=5)], nodes))
+    assert not kept.run().steps
+    kept.ended("a")
+    kept.arrived(gang("e", "lender", gpus=2, at=0, on="m"))
+    kept.ended("b")
+    kept.arrived(gang("f", "lender", gpus=2, at=5, on="n"))
+    assert [(step.action, step.gang) for step in kept.run().steps] == [
+        (StepAction.RECLAIM, "f"),
+        (StepAction.RECLAIM, "d"),
+        (StepAction.START, "whole"),
+    ]
