@@ -36,8 +36,9 @@ from tests.support.up import UpProcess
 if TYPE_CHECKING:
     from tests.support.kube_server import KubeNamespace, KubeServer
 
-sys.dont_write_bytecode = False  # each of a few hundred processes would compile the project anew, half a second each
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Otherwise each of a few hundred processes compiles the project anew, half a second each.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and "-B" not in sys.orig_argv:
+    sys.dont_write_bytecode = False
 
 GARBAGE_THRESHOLDS = (2000, 10, 100)
 """The whole heap is visited seldom: it takes a second here, and requests leave little garbage of that age."""
