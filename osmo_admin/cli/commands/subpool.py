@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,9 +27,9 @@ from osmo_admin.cli.pool_table import branch_prefix
 from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
 from osmo_admin.cli.tables import Facts, Table, build_table
 from osmo_admin.cli.times import format_local_time, parse_time
-from pools.domain.errors import DomainError
-from pools.domain.names import split_name
-from pools.domain.quota_file import COLUMNS, QuotaFile, parse_quota_file
+
+if TYPE_CHECKING:
+    from pools.domain.quota_file import QuotaFile
 
 app = command_group("Subpools: guaranteed parts of a pool.")
 QUOTAS_URL = url_path("api", "configs", "subpool_quotas")
@@ -141,6 +141,9 @@ def export(
     ] = None,
 ) -> None:
     """Print the quotas of ACTIVE subpools as CSV: pool,subpool,quota."""
+    from pools.domain.names import split_name
+    from pools.domain.quota_file import COLUMNS
+
     answer = session.http().get(QUOTAS_URL, query={"pool": pool} if pool else {})
     table = build_table(COLUMNS, [[*split_name(name), quota] for name, quota in answer["quotas"].items()])
     if session.output is OutputFormat.TABLE:
@@ -176,6 +179,9 @@ def import_file(
 
 
 def _read_quota_file(file: str) -> QuotaFile:
+    from pools.domain.errors import DomainError
+    from pools.domain.quota_file import parse_quota_file
+
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

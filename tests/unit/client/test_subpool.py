@@ -230,7 +230,7 @@ def test_a_dry_run_of_an_import_shows_each_pool(osmo, stub, tmp_path):
     before, after = tree_body(70, ("team--a", "ACTIVE", 30)), tree_body(60, ("team--a", "ACTIVE", 40))
     stub.on("PATCH", QUOTAS, effect_body({"team": before}, {"team": after}))
     text = osmo.ok("pool", "subpool", "import", str(file), "--dry-run")
-    assert stub.last.query == {"dry_run": "true"}
+    assert stub.last.query == {"dry_run": ["True"]}
     assert "30 → 40" in text
 
 
