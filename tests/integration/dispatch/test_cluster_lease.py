@@ -157,7 +157,7 @@ def test_processes_of_an_installation_have_one_id(fake_harness: AgentHarness, ru
 
 
 @pytest.fixture
-def session(running_services: Services) -> Iterator[psycopg.Connection]:
+def session(django_db_setup: None, running_services: Services) -> Iterator[psycopg.Connection]:
     """A session at the test's database."""
     url = running_services.database_url(running_services.database_name("test"))
     with psycopg.connect(url, autocommit=True) as found:

@@ -43,7 +43,7 @@ OTHER_ATTACKS = {
 
 
 @pytest.fixture
-def runtime(running_services: Services) -> Iterator[psycopg.Connection]:
+def runtime(django_db_setup: None, running_services: Services) -> Iterator[psycopg.Connection]:
     """A connection as the processes have it."""
     name = running_services.database_name("test")
     with psycopg.connect(running_services.runtime_url(name), autocommit=True) as session:
