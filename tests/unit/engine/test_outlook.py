@@ -115,3 +115,22 @@ def test_what_a_queue_may_lose_is_found_again_after_its_work_changed():
         (StepAction.RECLAIM, "d"),
         (StepAction.START, "whole"),
     ]
+
+
+def test_what_a_queue_may_lose_is_found_again_after_firm_work_left_its_node():
+    """`firm` and `lent` share a node, so an end of `lent` makes no room for `whole` until `firm` has ended. Neither the
+    work nor the share of `lender` changes. The work on node `o` is inside its quota and shall stay."""
+    running = [
+        gang("firm", "owner", 100, gpus=2, at=1, on="n"),
+        gang("lent", "lender", gpus=2, at=2, on="n"),
+        gang("kept", "second", gpus=4, at=3, on="o"),
+    ]
+    queues = [queue("second", 4), queue("lender", 0), queue("owner", 4), queue("small", 4)]
+    waits = gang("whole", "small", 100, gpus=4, at=4)
+    kept = KeptState(facts(queues, [*running, waits], {"n": 4, "o": 4}))
+    assert not kept.run().steps
+    kept.ended("firm")
+    assert [(step.action, step.gang) for step in kept.run().steps] == [
+        (StepAction.RECLAIM, "lent"),
+        (StepAction.START, "whole"),
+    ]
