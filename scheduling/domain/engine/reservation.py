@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
@@ -80,6 +81,11 @@ class StartPolicy:
         self._unplaceable: dict[int, tuple[int, ...]] = {}
         self._latest: dict[int, LatestStart] = {}
         self._ends: list[_End] | None = None
+        self._heads: list[tuple[Number, str, GangState]] = []
+        """The heads of all leaves by the time since that they wait, then by name."""
+        self._heads_of: dict[int, list[tuple[Number, str, GangState]]] = {}
+        self._stale = {queue.index: queue for queue in world.queues}
+        """The leaves whose heads may be other gangs now."""
         for each in facts.reservations:
             gang = world.gang_of.get(each.gang)
             if gang is not None and gang.queue is not None:
@@ -109,6 +115,10 @@ class StartPolicy:
             self._started.setdefault(gang.index, self.now)
         else:
             self._started.pop(gang.index, None)
+
+    def note_lists(self, leaf: QueueState) -> None:
+        """The waiting gangs of the leaf change."""
+        self._stale[leaf.index] = leaf
 
     def note_restart(self, gang: GangState) -> None:
         """The gang moved, and begins again."""
@@ -146,7 +156,7 @@ class StartPolicy:
         if self._facts.reserve_after is None or len(self._held) >= MAX_RESERVATIONS:
             return
         reserved = {held.gang.index for held in self._held}
-        for _since, _name, gang in sorted(self._overdue_heads()):
+        for _since, _name, gang in self._overdue_heads():
             if gang.index in reserved:
                 continue
             if len(self._held) >= MAX_RESERVATIONS:
@@ -174,24 +184,38 @@ class StartPolicy:
 
     def _overdue_heads(self) -> Iterator[tuple[Number, str, GangState]]:
         """The first gang of each leaf that is never preempted, and the first that is, where they have waited long and
-        could start if other work ended."""
+        could start if other work ended; those that have waited longest first."""
         after = self._facts.reserve_after
         assert after is not None, "the caller has checked it"
-        for queue in self._world.queues:
-            if queue.children or not queue.is_open:
+        self._update_heads()
+        for since, name, gang in self._heads:
+            if self.now - since < after:
+                return
+            yield since, name, gang
+
+    def _update_heads(self) -> None:
+        """Find the heads of the leaves whose waiting gangs changed."""
+        for leaf in self._stale.values():
+            for old in self._heads_of.pop(leaf.index, ()):
+                del self._heads[bisect_left(self._heads, old)]
+        for leaf in self._stale.values():
+            found = self._find_heads(leaf) if leaf.is_open and not leaf.children else []
+            if found:
+                self._heads_of[leaf.index] = found
+            for new in found:
+                insort(self._heads, new)
+        self._stale.clear()
+
+    def _find_heads(self, leaf: QueueState) -> list[tuple[Number, str, GangState]]:
+        heads: dict[bool, GangState] = {}
+        for signature, group in leaf.waiting.items():
+            first = group.first
+            head = heads.get(first.preemptible)
+            if head is not None and head.order_key < first.order_key:
                 continue
-            heads: dict[bool, GangState] = {}
-            for signature, group in queue.waiting.items():
-                first = group.first
-                if first.is_running or not self._is_possible(signature, first, queue):
-                    continue
-                head = heads.get(first.preemptible)
-                if head is None or first.order_key < head.order_key:
-                    heads[first.preemptible] = first
-            for head in heads.values():
-                since = waits_since(head)
-                if self.now - since >= after:
-                    yield since, head.fact.name, head
+            if not first.is_running and self._is_possible(signature, first, leaf):
+                heads[first.preemptible] = first
+        return [(waits_since(head), head.fact.name, head) for head in heads.values()]
 
     def _is_possible(self, signature: int, gang: GangState, queue: QueueState) -> bool:
         """Whether the gang could start if all other work ended."""

@@ -412,6 +412,8 @@ class World:
         if queue is None:
             return
         self.wanted.mark_changed(queue)
+        if self.policy is not None:
+            self.policy.note_lists(queue)
         if not holds:
             return
         top = queue.path[-1]
