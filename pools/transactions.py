@@ -153,6 +153,11 @@ def one_snapshot() -> Iterator[None]:
             transaction_end.close()
 
 
+def is_in_snapshot() -> bool:
+    """Whether :func:`one_snapshot` is open, so that all queries see the same rows and write none."""
+    return _in_snapshot.get()
+
+
 def sees_uncommitted_changes() -> bool:
     """Whether the queries of this transaction may see changes that are never committed, as those of a dry run."""
     return bool(connection.in_atomic_block) and not _in_snapshot.get()

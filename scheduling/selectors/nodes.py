@@ -10,6 +10,7 @@ from django.db import connection
 
 from pools.domain.node_sets import NodeGroup
 from pools.prepared import prepared_cursor
+from pools.unchanged import read_if_changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,13 @@ _HELD_SQL = """
 
 
 def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
-    """(capacity, usage) in GPUs of all nodes of each backend and platform; one query. Usage is that of running tasks
-    and, in a cluster, of foreign pods. The capacity of a node that takes no new work is its usage, so nothing is
-    free."""
+    """(capacity, usage) in GPUs of all nodes of each backend and platform; one query, none while nothing is committed.
+    Usage is that of running tasks and, in a cluster, of foreign pods. The capacity of a node that takes no new work is
+    its usage, so nothing is free."""
+    return read_if_changed(gpus_by_node_set, _read_gpus_by_node_set)
+
+
+def _read_gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
     with prepared_cursor() as cursor:
         cursor.execute(_GPUS_BY_NODE_SET_SQL)
         return {(backend, platform): (int(gpus), int(used)) for backend, platform, gpus, used in cursor.fetchall()}

@@ -20,6 +20,7 @@ from django.db.models import Count, QuerySet
 from pools.domain.amounts import GPU, Amount, is_gpu
 from pools.domain.names import SHARED_QUEUE, queue_name, split_name
 from pools.models import Backend
+from pools.unchanged import read_if_changed
 from scheduling.domain.engine.explain import Reason, ReasonCode
 from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
 from scheduling.domain.engine.remedies import Remedy
@@ -386,7 +387,12 @@ _FINGERPRINT_SQL = f"""
 
 
 def read_fingerprint(backend: Backend) -> object:
-    """A value that differs after any change of a row from which the pending queue is built. One cheap query."""
+    """A value that differs after any change of a row from which the pending queue is built. One query, which reads all
+    active work; none while nothing is committed."""
+    return read_if_changed((read_fingerprint, backend.pk), lambda: _read_fingerprint(backend))
+
+
+def _read_fingerprint(backend: Backend) -> object:
     with connection.cursor() as cursor:
         cursor.execute(_FINGERPRINT_SQL, {"backend": backend.pk})
         return cursor.fetchone()
