@@ -116,7 +116,10 @@ def _adopt_address(backend: Backend, adoption: Adoption | None, pools: dict[str,
     if adoption.field == "maximum" and root.cohort is not None:
         return ""  # the limit of its queue follows from the cohort, too
     values: dict[str, Any] = pool_form_values(root) | {adoption.field: adoption.value}
+    # 0 is an amount, and equal to False.
     sent = {
-        field: "on" if value is True else value for field, value in values.items() if value not in (None, False, "")
+        field: "on" if value is True else value
+        for field, value in values.items()
+        if value is not None and value is not False and value != ""
     }
     return f"{reverse('admin:pools_pool_configure_preview', args=[root.name])}?{urlencode({**sent, **reason})}"

@@ -36,8 +36,8 @@ from tests.integration.pools.conftest import ApiCaller
 KUBECONFIG_TEXT = "apiVersion: v1\nusers: [{name: u, user: {token: secret-token}}]\n"
 
 
-def pool(name: str = "team", guarantee: int = 100) -> None:
-    put_pool(actor=SYSTEM, name=name, body={"backend": "lab", "resources": {"gpu": {"guarantee": guarantee}}})
+def pool(name: str = "team", guarantee: int = 100, **more: Any) -> None:
+    put_pool(actor=SYSTEM, name=name, body={"backend": "lab", "resources": {"gpu": {"guarantee": guarantee}}, **more})
 
 
 @pytest.fixture
@@ -478,3 +478,22 @@ def test_a_value_of_the_cluster_is_adopted_through_the_usual_preview(
     assert (Pool.objects.get(name="team").weight, Pool.objects.get(name="team").guarantee) == (5, 100)
     left = [each for each in admin("POST", path).body["drift"] if each["reapplied_at"] is None]
     assert [each["queue"] for each in left] == [fake_lab.name("team---shared")]
+
+
+def test_the_preview_of_an_adopted_value_keeps_every_zero(
+    fake_lab: SyncHarness, admin: ApiCaller, client: Client
+) -> None:
+    """A 0 is a number: without it, a pool that borrows nothing would borrow without a limit."""
+    path = "/api/backend/lab/sync"
+    pool(cohort="org", borrowing_limit=0, lending_limit=0, approval_above=0)
+    admin("POST", path)
+    put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
+    fake_lab.edit("team", {"spec": {"resources": {"gpu": {"overQuotaWeight": 5}}}})
+    admin("POST", path)
+    client.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+    (row,) = client.get("/scheduling/queuesync/lab/change/").context["drift"]
+    preview = client.get(row.adopt_address)
+    done = client.post(preview.context["form_address"], {**preview.context["hidden"], "step": "confirm"})
+    assert done.status_code == 302
+    team = Pool.objects.get(name="team")
+    assert (team.weight, team.borrowing_limit, team.lending_limit, team.config["approval_above"]) == (5, 0, 0, 0)
