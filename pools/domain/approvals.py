@@ -114,6 +114,14 @@ def pool_changes_above(before: PoolSettings | None, after: PoolSettings | None, 
     return tuple(change for change in changes if change.size > limit)
 
 
+def moved_limits_above(settings: PoolSettings, moved: tuple[str, str], limit: int) -> tuple[AmountChange, ...]:
+    """The limits of a pool that are more than `limit` GPUs and move with a cohort above it, between two places as of
+    :class:`AmountChange`: the same loss and gain as when the pool itself moves to another cohort."""
+    amounts = pool_amounts(settings)
+    changes = [AmountChange(name, amounts[name], amounts[name], moved) for name in COHORT_AMOUNTS]
+    return tuple(change for change in changes if change.size > limit)
+
+
 def changes_above(before: Mapping[str, Gpus], after: Mapping[str, Gpus], limit: int) -> tuple[AmountChange, ...]:
     """The amounts that change by more than `limit` GPUs."""
     changes = [AmountChange(name, amount, after[name]) for name, amount in before.items()]

@@ -14,13 +14,14 @@ from pools.domain.approvals import (
     ApprovalNeeded,
     changes_above,
     loosens_limit,
+    moved_limits_above,
     pool_changes_above,
     subpool_amounts,
 )
 from pools.domain.errors import Conflict
 from pools.domain.pool_config import APPROVAL_ABOVE, PoolSettings
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import Pool
+from pools.models import Cohort, Pool
 from pools.representations.pool import pool_settings_of
 
 _is_approved: ContextVar[bool] = ContextVar("osmo_is_approved", default=False)
@@ -75,10 +76,66 @@ def require_no_approvals(desired: Sequence[tuple[Pool, PoolSettings, str]]) -> N
             refusals.append(refusal)
     if len(refusals) == 1 and len(desired) == 1 and not desired[0][2]:
         raise refusals[0]
+    _refuse_together(
+        refusals, "Such changes are requested for one pool at a time: PUT /api/configs/pool/NAME?request_approval=true."
+    )
+
+
+def require_no_move_approvals(moves: Mapping[str, tuple[str | None, str | None]]) -> None:
+    """Raise Conflict if a pool below one of these cohorts needs an approval to move with it. `moves` has the parent of
+    each cohort before and after, None: it has none. The caller holds the configuration, under which pools get their
+    limits and cohorts their parents."""
+    if _is_approved.get():
+        return
+    parents = dict(Cohort.objects.values_list("name", "parent__name"))
+    limited = Pool.objects.roots().filter(
+        cohort__isnull=False, archived=False, **{f"config__{APPROVAL_ABOVE}__isnull": False}
+    )
+    refusals = []
+    for row in limited.select_related("backend", "cohort").order_by("name"):
+        assert row.cohort is not None
+        settings, limit = pool_settings_of(row), approval_limit(row)
+        for name in _with_parents(row.cohort.name, parents):
+            before, after = moves.get(name, (None, None))
+            if before == after or limit is None:
+                continue
+            if changes := moved_limits_above(settings, (_place(name, before), _place(name, after)), limit):
+                refusals.append(
+                    ApprovalNeeded.for_change(
+                        subject=row.name,
+                        version=row.version,
+                        pool_id=row.pk,
+                        limit=limit,
+                        changes=changes,
+                        path=f"pools.{row.name}",
+                    )
+                )
+    _refuse_together(
+        refusals,
+        "The move of a cohort cannot be requested. Move such pools one at a time: PATCH "
+        "/api/configs/pool/NAME?request_approval=true with the new cohort.",
+    )
+
+
+def _with_parents(name: str, parents: Mapping[str, str | None]) -> Iterator[str]:
+    """A cohort and the cohorts above it. A cycle, which raw SQL can make, ends where it closes."""
+    seen: set[str] = set()
+    above: str | None = name
+    while above is not None and above not in seen:
+        seen.add(above)
+        yield above
+        above = parents.get(above)
+
+
+def _place(cohort: str, parent: str | None) -> str:
+    return f"cohort {cohort}, which has no parent" if parent is None else f"cohort {parent}"
+
+
+def _refuse_together(refusals: Sequence[ApprovalNeeded], advice: str) -> None:
+    """Raise one Conflict with all of them; nothing if there are none."""
     if refusals:
         violations = [each for refusal in refusals for each in refusal.violations]
         messages = " ".join(each.message for each in violations)
-        advice = "Such changes are requested for one pool at a time: PUT /api/configs/pool/NAME?request_approval=true."
         raise Conflict(f"{messages} {advice} Nothing was changed.", violations)
 
 

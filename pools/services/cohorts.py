@@ -33,7 +33,7 @@ from pools.models import Cohort, Pool
 from pools.permissions import require_platform
 from pools.representations.pool import pool_settings_of
 from pools.selectors.quota_facts import read_admission_tree
-from pools.services.approval_check import require_no_approvals
+from pools.services.approval_check import require_no_approvals, require_no_move_approvals
 from pools.services.cohort_cycles import mark_cycles
 from pools.services.config_history import record_revision
 from pools.services.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
@@ -111,6 +111,7 @@ def delete_cohort(
         if (children or pools) and not orphan:
             raise _children_conflict(name, children, pools)
         require_no_approvals([(pool, without_cohort(pool_settings_of(pool)), f"pools.{pool.name}") for pool in pools])
+        require_no_move_approvals({child.name: (name, None) for child in children})
         for child in children:
             child.parent, child.quotas = None, without_limits(child.quotas)
             child.save(update_fields=["parent", "quotas"])
@@ -158,6 +159,8 @@ def _write(
         faults += _settings_violations(name, settings)
         if faults:
             raise BadInput.of(faults)
+        if row is not None:
+            require_no_move_approvals({name: (row.parent.name if row.parent else None, settings.parent)})
         return _save(name, row, settings)
 
 

@@ -1,0 +1,166 @@
+"""No way of changing an amount by more than the limit of its pool does without a second person (docs/approvals.md).
+
+`tests/unit/architecture/test_approved_changes.py` finds functions that write amounts without a check; here each service
+and each address is asked for such a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from pools.domain.errors import Conflict
+from pools.domain.roles import SYSTEM
+from pools.models import Cohort, ConfigRevision, Pool
+from pools.services.approval_check import approved
+from pools.services.backends import put_backend
+from pools.services.cohorts import delete_cohort, patch_cohort, put_cohort
+from pools.services.config_rollback import rollback_configuration
+from pools.services.pools import delete_pool, patch_pool, put_pool, put_pools
+from pools.services.subpool_quotas import resize_subpools
+from pools.services.subpools import create_subpool, delete_subpool, end_temporary_quotas, resize_subpool
+from tests.integration.pools.conftest import ApiCaller, pool_config
+from tests.support import factories
+
+LIMITED: Mapping[str, Any] = {"approval_above": 10, "cohort": "org", "borrowing_limit": 20, "lending_limit": 30}
+IN_A_DAY = timezone.now() + timedelta(days=1)
+POOL = "/api/configs/pool/team"
+
+
+@pytest.fixture
+def team(sim: str) -> None:
+    """Pool `team` of 100 GPUs in cohort org, which is below lab. Its subpools: `a` has 40 GPUs, `t` has 30 of which 20
+    are temporary, `z` is archived and had 40. Changes of more than 10 GPUs need an approval."""
+    put_backend(actor=SYSTEM, name="sim2", body={"namespace": "ns2", "nodes": [{"name": "n", "gpus": 8}]})
+    for name, body in (("lab", {}), ("org", {"parent": "lab"}), ("other", {})):
+        put_cohort(actor=SYSTEM, name=name, body=body)
+    put_pool(actor=SYSTEM, name="team", body=pool_config(80))
+    put_pool(actor=SYSTEM, name="team", body=pool_config(100, **{**LIMITED, "approval_above": None}))
+    for name, quota in (("a", 40), ("t", 10), ("z", 40)):
+        create_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=quota)
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="z")
+    until = timezone.now() + timedelta(days=1)
+    resize_subpool(actor=SYSTEM, parent="team", subpool_name="t", quota=30, until=until)
+    patch_pool(actor=SYSTEM, name="team", patch={"approval_above": 10})
+
+
+def _amounts() -> list[Any]:
+    columns = ("name", "guarantee", "maximum", "cohort__name", "borrowing_limit", "lending_limit", "backend__name")
+    columns += ("last_quota", "quota_until", "quota_after", "subpool_state", "archived", "config")
+    parents = Cohort.objects.order_by("name").values_list("name", "parent__name")
+    return [*Pool.objects.order_by("name").values_list(*columns), *parents]
+
+
+def _first_revision() -> int:
+    found: int = ConfigRevision.objects.filter(name="team").earliest("revision").revision
+    return found
+
+
+pool = partial(partial, actor=SYSTEM, name="team")
+part = partial(partial, actor=SYSTEM, parent="team")
+LARGER = {"resources": {"gpu": {"guarantee": 111}}}
+
+SERVICES: dict[str, Callable[[], object]] = {
+    "put a pool": pool(put_pool, body=pool_config(111, **LIMITED)),
+    "put several pools": partial(put_pools, actor=SYSTEM, bodies={"team": pool_config(111, **LIMITED)}),
+    "patch a guarantee": pool(patch_pool, patch=LARGER),
+    "patch a maximum": pool(patch_pool, patch={"resources": {"gpu": {"maximum": 500}}}),
+    "patch what it borrows": pool(patch_pool, patch={"borrowing_limit": 31}),
+    "patch what it lends": pool(patch_pool, patch={"lending_limit": 19}),
+    "leave the cohort": pool(patch_pool, patch={"cohort": None, "borrowing_limit": None, "lending_limit": None}),
+    "move to another cohort": pool(patch_pool, patch={"cohort": "other"}),
+    "move to another cluster": pool(patch_pool, patch={"backend": "sim2"}),
+    "remove the limit": pool(patch_pool, patch={"approval_above": None}),
+    "raise the limit with a quiet change": pool(patch_pool, patch={"approval_above": 99, "hold_after": 60}),
+    "roll back": lambda: rollback_configuration(actor=SYSTEM, revision=_first_revision()),
+    "delete its cohort": partial(delete_cohort, actor=SYSTEM, name="org", orphan=True),
+    "delete the cohort above its cohort": partial(delete_cohort, actor=SYSTEM, name="lab", orphan=True),
+    "move its cohort": partial(patch_cohort, actor=SYSTEM, name="org", patch={"parent": "other"}),
+    "put its cohort elsewhere": partial(put_cohort, actor=SYSTEM, name="org", body={"parent": "other"}),
+    "take its cohort out": partial(patch_cohort, actor=SYSTEM, name="org", patch={"parent": None}),
+    "put the cohort above below another": partial(patch_cohort, actor=SYSTEM, name="lab", patch={"parent": "other"}),
+    "create a subpool": part(create_subpool, subpool_name="b", quota=11),
+    "create it by percent": part(create_subpool, subpool_name="b", quota="11%"),
+    "recreate an archived one": part(create_subpool, subpool_name="z", quota=11),
+    "resize": part(resize_subpool, subpool_name="a", quota=29),
+    "resize for some time": part(resize_subpool, subpool_name="a", quota=51, until=IN_A_DAY),
+    "make a temporary quota lasting": part(resize_subpool, subpool_name="t", quota=30),
+    "end a temporary quota early": part(resize_subpool, subpool_name="t", quota=10),
+    "resize several": partial(resize_subpools, actor=SYSTEM, quotas={"team--a": 29}),
+    "hide a large change among small ones": partial(
+        resize_subpools, actor=SYSTEM, quotas={"team--a": 51, "team--t": 9}
+    ),
+    "delete a subpool": part(delete_subpool, subpool_name="a"),
+}
+
+
+@pytest.mark.parametrize("way", SERVICES.values(), ids=SERVICES.keys())
+def test_no_service_makes_the_change_alone(team: None, way: Callable[[], object]) -> None:
+    before = _amounts()
+    with pytest.raises(Conflict) as refusal:
+        way()
+    assert {fault.code for fault in refusal.value.violations} == {"approval_needed"}
+    assert _amounts() == before
+    with approved():
+        way()  # only the approval was missing
+    assert _amounts() != before
+
+
+REQUESTS: dict[str, tuple[str, str, Any]] = {
+    "many quotas": ("PATCH", "/api/configs/subpool_quotas", {"quotas": {"team--a": 29}}),
+    "many pools": ("PUT", "/api/configs/pool", {"configs": {"team": pool_config(111, **LIMITED)}}),
+    "a pool": ("PUT", POOL, pool_config(111, **LIMITED)),
+    "for some time": ("PATCH", f"{POOL}/subpool/a", {"quota": 51, "until": ""}),
+    "recreated": ("POST", f"{POOL}/subpool", {"subpool_name": "z", "quota": 20}),
+    "deleted": ("DELETE", f"{POOL}/subpool/a", None),
+    "a cohort that moves": ("PATCH", "/api/configs/cohort/org", {"parent": "other"}),
+    "a cohort that goes": ("DELETE", "/api/configs/cohort/lab?orphan=true", None),
+}
+
+
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS.keys())
+def test_no_address_makes_the_change_alone(team: None, admin: ApiCaller, request_: tuple[str, str, Any]) -> None:
+    method, path, body = request_
+    if body and "until" in body:
+        body = body | {"until": IN_A_DAY.strftime("%Y-%m-%dT%H:%M:%S")}
+    before = _amounts()
+    answer = admin(method, path, body)
+    assert (answer.status, {code for _, code in answer.codes}) == (409, {"approval_needed"}), answer.body
+    assert _amounts() == before
+
+
+def test_a_cohort_moves_where_nothing_of_a_limited_pool_changes(team: None) -> None:
+    with approved():
+        patch_pool(actor=SYSTEM, name="team", patch={"borrowing_limit": 10, "lending_limit": 10})
+    patch_cohort(actor=SYSTEM, name="org", patch={"parent": "other"})
+    assert Cohort.objects.get(name="org").parent.name == "other"  # type: ignore[union-attr]
+
+
+def test_the_refusal_of_a_move_names_both_places_and_a_remedy(team: None) -> None:
+    with pytest.raises(Conflict) as refusal:
+        patch_cohort(actor=SYSTEM, name="org", patch={"parent": None})
+    assert "borrowing limit of team would change from 20 GPUs in cohort lab to" in refusal.value.message
+    assert "20 GPUs in cohort org, which has no parent" in refusal.value.message
+    assert "?request_approval=true with the new cohort" in refusal.value.message
+    assert {fault.path for fault in refusal.value.violations} == {"pools.team"}
+
+
+def test_the_end_of_a_temporary_quota_was_approved_with_it(team: None) -> None:
+    with factories.triggers_off():
+        Pool.objects.filter(name="team--t").update(quota_until=timezone.now() - timedelta(seconds=1))
+    assert end_temporary_quotas() == 1
+    assert Pool.objects.get(name="team--t").last_quota == 10
+
+
+def test_an_archived_pool_keeps_its_limit_when_it_comes_back(team: None) -> None:
+    with approved():
+        for name in "at":
+            delete_subpool(actor=SYSTEM, parent="team", subpool_name=name)
+        delete_pool(actor=SYSTEM, name="team")
+    with pytest.raises(Conflict, match="approval of a second person"):
+        put_pool(actor=SYSTEM, name="team", body=pool_config(100, **LIMITED))
