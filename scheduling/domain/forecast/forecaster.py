@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -34,6 +34,8 @@ BEYOND = 1.3
 """So many times the GPUs before any work of a set may be before a job that reads it."""
 
 Queue = tuple[str, Priority]
+Key = tuple[str, Priority, int]
+"""A queue and a size class."""
 FIRST_ID = 900_000_000
 """Sampled jobs have rows behind those of a trace,"""
 LATER = 10**18
@@ -109,7 +111,7 @@ class Forecaster(ReplayObserver):
         self._attempts: dict[str, Attempt] = {}
         self._longest: dict[str, float] = {}
         self._waiting: dict[Queue, int] = {}
-        self._sets: dict[tuple[str, Priority, int], FutureSet] = {}
+        self._sets: dict[Key, FutureSet] = {}
         self._open: dict[str, Open] = {}
         self.calibration = Calibration()
         self.score, self.baseline_score = Score(), Score()
@@ -171,33 +173,24 @@ class Forecaster(ReplayObserver):
         job = live.job
         waiting = sum(gpus for queue, gpus in self._waiting.items() if _is_before(queue, job))
         before = waiting - job.gpus
-        key = job.team, job.priority, size_class(job.gpus)
-        known = self._sets.get(key)
+        known = self._sets.get(_key(job))
         if known is None or not known.is_good_for(clock.now, before):
             known = self._make(clock, live)
         return [line.wait(before, job.gpus) for line in known.lines]
 
     def _make(self, clock: ReplayClock, live: LiveJob) -> FutureSet:
+        """New futures, until the newest waiting work of every queue and size class has started; a set for each."""
         self.sets_made += 1
-        job = live.job
-        queue = [other.job for other in clock.live.values() if other.start is None]
-        queue = [other for other in queue if _is_before((other.team, other.priority), job)]
-        queue.sort(key=lambda other: (other.submit, other.id))
-        futures = sample_waits(self._present(clock), {live.name}, self._futures, job.id)
-        lines = []
-        for waits in futures:
-            line = Line([], [])
-            before = 0
-            for other in queue:
-                wait = waits.get(gang_name(other.id))
-                if wait is not None and size_class(other.gpus) == size_class(job.gpus):
-                    line.add(before, wait)
-                before += other.gpus
-            lines.append(line)
-        middles = sorted(waits[live.name] for waits in futures)
-        made = FutureSet(clock.now, lines, middles[len(middles) // 2])
-        self._sets[job.team, job.priority, size_class(job.gpus)] = made
-        return made
+        waiting = sorted(
+            (other.job for other in clock.live.values() if other.start is None), key=lambda job: (job.submit, job.id)
+        )
+        newest = {_key(job): job for job in waiting}
+        newest[_key(live.job)] = live.job
+        wanted = {gang_name(job.id) for job in newest.values()}
+        futures = sample_waits(self._present(clock), wanted, self._futures, live.job.id)
+        for key, job in newest.items():
+            self._sets[key] = _read(clock.now, futures, job, waiting)
+        return self._sets[_key(live.job)]
 
     def _present(self, clock: ReplayClock) -> Present:
         """What is known now. The clock knows the true durations; none of them is read here."""
@@ -235,3 +228,24 @@ def _is_before(queue: Queue, job: Job) -> bool:
     """Whether older work of this team and priority comes before the job in its queue."""
     team, priority = queue
     return team == job.team and priority.priority_class_value >= job.priority.priority_class_value
+
+
+def _key(job: Job) -> Key:
+    return job.team, job.priority, size_class(job.gpus)
+
+
+def _read(made: int, futures: Sequence[Mapping[str, float]], last: Job, waiting: Sequence[Job]) -> FutureSet:
+    """The waits of the work like `last`, which is the last of it. `waiting`: all work that waits, in the order of its
+    submission."""
+    queue = [other for other in waiting if _is_before((other.team, other.priority), last)]
+    size, lines = size_class(last.gpus), []
+    for waits in futures:
+        line, before = Line([], []), 0
+        for other in queue:
+            wait = waits.get(gang_name(other.id))
+            if wait is not None and size_class(other.gpus) == size:
+                line.add(before, wait)
+            before += other.gpus
+        lines.append(line)
+    middles = sorted(waits[gang_name(last.id)] for waits in futures)
+    return FutureSet(made, lines, middles[len(middles) // 2])

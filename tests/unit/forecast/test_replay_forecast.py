@@ -168,3 +168,10 @@ def test_options_about_forecasts_need_forecasts(files, option):
     result = CliRunner().invoke(app, ["replay", request.trace, "--on", request.on, option, "0"])
     assert result.exit_code != 0
     assert "add --forecast" in result.output
+
+
+def test_one_set_of_futures_answers_for_all_queues_that_wait(files):
+    """Both teams have waiting work when the futures are made; each reads the waits of its own queue."""
+    rows = [*([0, 3000, 4, team] for team in "ab"), *([5, 60, gpus, team] for team in "ab" for gpus in (1, 2))]
+    recorder = forecasts(files, rows)
+    assert (recorder.sets_made, recorder.summary()["asked"]) == (1, 4)
