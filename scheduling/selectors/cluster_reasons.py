@@ -62,7 +62,8 @@ def reason_from_cluster(waiting_reason: Mapping[str, Any] | None, engine_reason:
 def _admission_reason(code: str, reported: Mapping[str, Any], ours: Reason) -> Reason:
     """The reason of dispatch admission for a gang that it has not admitted."""
     if code == ReasonCode.HELD_BACK:
-        remedies = (Remedy("The gang that comes first starts, or is cancelled"),)
+        first = (str(reported["gang"]),) if "gang" in reported else ()
+        remedies = (Remedy("The gang that comes first starts, or is cancelled", first),)
         return replace(
             ours, code=code, message=str(reported["message"]), queue=str(reported["queue"]),
             limit=str(reported["limit"]), requested=None, free=None, missing=None, remedies=remedies,

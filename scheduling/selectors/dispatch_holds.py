@@ -1,21 +1,26 @@
-"""The gangs of a cluster that come first in their pools, and the work that is not dispatched because of them."""
+"""The gangs of a cluster that come first in their pools, and the work that is not dispatched because of them.
+
+The engine places held work as if it was on the cluster; forecasts, what-ifs and dry runs take part of it out by its
+names here.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.db.models import Exists, OuterRef, Sum
 
-from pools.domain.amounts import GPU
+from pools.domain.amounts import GPU, Amount
 from pools.domain.pool_config import HOLD_AFTER
 from pools.models import Backend, Pool
 from pools.transactions import database_time
 from scheduling.domain.dispatch_holds import DispatchHold, RunningPoolWork, WaitingPoolGang, find_held_back, find_holds
-from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.engine.explain import ReasonCode
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, StartHold
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
@@ -26,26 +31,92 @@ _RUNNING = (TaskStatus.INITIALIZING, TaskStatus.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
+class _PoolHolds:
+    """What decides about the work of one pool, at one time."""
+
+    waiting: Sequence[WaitingPoolGang]
+    running: Sequence[RunningPoolWork]
+    holds: Sequence[DispatchHold]
+    quotas: Mapping[int, Amount]
+    now: float
+
+    def held_back(self, new: Iterable[WaitingPoolGang] = ()) -> dict[UUID, DispatchHold]:
+        """The gangs that are not dispatched, if this new work waited too."""
+        return find_held_back([*self.waiting, *new], self.running, self.holds, self.quotas, self.now)
+
+
+@dataclass(frozen=True, slots=True)
 class DispatchHolds:
-    """`holders`: the gangs that come first; `held`: the gangs that are not dispatched, with the gang before them."""
+    """`holders`: the gangs that come first; `held`: the gangs that are not dispatched, with the gang before them;
+    `names`: of the gangs that come first, as the live facts call them."""
 
     holders: Mapping[UUID, DispatchHold] = field(default_factory=dict)
     held: Mapping[UUID, DispatchHold] = field(default_factory=dict)
+    names: Mapping[UUID, str] = field(default_factory=dict)
+    _pools: Mapping[int, _PoolHolds] = field(default_factory=dict)
+
+    def held_names(self, live: LiveFacts, new: Iterable[GangFacts] = ()) -> dict[str, str]:
+        """The gangs of the facts that are not dispatched, with the gang before them, by name. `new`: gangs that would
+        be submitted now, in this order."""
+        found = {
+            name: self.names[hold.holder.group]
+            for name, ref in live.gangs.items()
+            if (hold := self.held.get(ref.group)) is not None
+        }
+        if not self._pools:
+            return found
+        parents = {queue.name: queue.parent for queue in live.facts.queues}
+        asked: dict[int, dict[UUID, GangFacts]] = {}
+        for gang in new:
+            root = live.roots.get(parents.get(gang.queue) or "")
+            if root is not None and root in self._pools and gang.queue in live.leaves:
+                asked.setdefault(root, {})[uuid4()] = gang
+        for root, gangs in asked.items():
+            pool = self._pools[root]
+            rows = [_waiting_gang(group, gang, live.leaves[gang.queue], pool.now) for group, gang in gangs.items()]
+            held = pool.held_back(rows)
+            found |= {
+                gangs[row.group].name: self.names[held[row.group].holder.group] for row in rows if row.group in held
+            }
+        return found
+
+
+def with_holds(facts: ClusterFacts, held: Mapping[str, str]) -> ClusterFacts:
+    """The facts in which these gangs do not start: they are sent when the gang before them has started."""
+    if not held:
+        return facts
+    gangs = tuple(replace(gang, hold=_HOLD) if gang.name in held else gang for gang in facts.gangs)
+    return replace(facts, gangs=gangs)
+
+
+_HOLD = StartHold(
+    ReasonCode.HELD_BACK,
+    "It is not sent to the cluster yet: an earlier gang of its pool has waited long and comes first.",
+    "The gang that comes first starts, or is cancelled",
+)
+
+
+def _waiting_gang(group: UUID, gang: GangFacts, leaf: int, now: float) -> WaitingPoolGang:
+    """Work that would be submitted now, as the last of its priority."""
+    gpus = sum(int(task.request.get(GPU, 0)) for task in gang.tasks)
+    limit = None if gang.time_limit is None else float(gang.time_limit)
+    order = (now, gang.name, 0)
+    return WaitingPoolGang(group, leaf, _priority_of(gang), order, gpus, now, is_dispatched=False, limit=limit)
+
+
+def _priority_of(gang: GangFacts) -> Priority:
+    return next(
+        (each for each in Priority if each.priority_class_value == gang.priority),
+        Priority.LOW if gang.preemptible else Priority.NORMAL,
+    )
 
 
 def read_dispatch_holds(backend: Backend, live: LiveFacts | None = None) -> DispatchHolds:
-    """The holds of a Kubernetes backend. One query where no pool of it says `hold_after`; the live facts are read only
-    where a gang has waited so long, unless the caller has them."""
+    """The holds of a Kubernetes backend. Where no pool of it says `hold_after`: one query, or none if the caller has
+    the live facts, which are otherwise read only where a gang has waited so long."""
     if backend.kind != Backend.Kind.KUBERNETES:
         return DispatchHolds()
-    roots = {
-        pk: int(config[HOLD_AFTER])
-        for pk, config in Pool.objects.roots()
-        .not_archived()
-        .filter(backend=backend, config__has_key=HOLD_AFTER)
-        .values_list("pk", "config")
-        if config[HOLD_AFTER] is not None
-    }
+    roots = _read_hold_after(backend) if live is None else live.hold_after
     if not roots:
         return DispatchHolds()
     now = database_time().timestamp()
@@ -62,11 +133,24 @@ def read_dispatch_holds(backend: Backend, live: LiveFacts | None = None) -> Disp
     }
     holders: dict[UUID, DispatchHold] = {}
     held: dict[UUID, DispatchHold] = {}
+    pools: dict[int, _PoolHolds] = {}
     for root, holds in found.items():
         real = [hold for hold in holds if hold.holder.group in possible]
-        holders |= {hold.holder.group: hold for hold in real}
-        held |= find_held_back(waiting[root], running[root], real, quotas, now)
-    return DispatchHolds(holders, held)
+        if real:
+            pools[root] = _PoolHolds(waiting[root], running[root], real, quotas, now)
+            holders |= {hold.holder.group: hold for hold in real}
+            held |= pools[root].held_back()
+    names = {ref.group: name for name, ref in live.gangs.items() if ref.group in holders}
+    return DispatchHolds(holders, held, names, pools)
+
+
+def _read_hold_after(backend: Backend) -> dict[int, int]:
+    pools = Pool.objects.roots().not_archived().filter(backend=backend, config__has_key=HOLD_AFTER)
+    return {
+        pk: int(config[HOLD_AFTER])
+        for pk, config in pools.values_list("pk", "config")
+        if config[HOLD_AFTER] is not None
+    }
 
 
 def _find_possible(live: LiveFacts, groups: Collection[UUID]) -> set[UUID]:

@@ -24,6 +24,7 @@ from scheduling.domain.forecast.runtimes import RunTimes, WorkKind
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task
+from scheduling.selectors.dispatch_holds import DispatchHolds, read_dispatch_holds
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 
 ATTEMPTS = 3000
@@ -39,12 +40,13 @@ _KIND = (
 @dataclass(frozen=True, slots=True)
 class ForecastFacts:
     """The present, the group of each waiting gang by its name in the facts, and the time of the snapshot. `live`: the
-    facts with the rows that their names refer to."""
+    facts with the rows that their names refer to; `holds`: the work that is not sent to the cluster yet."""
 
     present: Present
     waiting: Mapping[str, UUID]
     now: datetime
     live: LiveFacts
+    holds: DispatchHolds
 
 
 def read_forecast_facts(backend: Backend, *, even_if_nothing_waits: bool = False) -> ForecastFacts | None:
@@ -53,6 +55,7 @@ def read_forecast_facts(backend: Backend, *, even_if_nothing_waits: bool = False
     with one_snapshot():
         now = timezone.now()
         live = read_live_facts(backend)
+        holds = read_dispatch_holds(backend, live)
         groups = _read_groups(backend)
         begun = _read_running(backend)
         gangs: dict[str, GangInfo] = {}
@@ -68,9 +71,10 @@ def read_forecast_facts(backend: Backend, *, even_if_nothing_waits: bool = False
         if not waiting and not even_if_nothing_waits:
             return None
         present = Present(
-            now.timestamp(), live.facts, gangs, _read_run_times(backend), _read_arrivals(backend, live, now)
-        )
-    return ForecastFacts(present, waiting, now, live)
+            now.timestamp(), live.facts, gangs, _read_run_times(backend), _read_arrivals(backend, live, now),
+            holds.held_names(live),
+        )  # fmt: skip
+    return ForecastFacts(present, waiting, now, live, holds)
 
 
 def _kind(pool: str, gpus: int, user: str, name: str, limit: timedelta | None) -> WorkKind:

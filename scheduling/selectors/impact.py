@@ -20,6 +20,7 @@ from scheduling.domain.engine.outcome import GangResult, gang_result, waiting_re
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.garbage_collector import garbage_collector
 from scheduling.models import Workflow
+from scheduling.selectors.dispatch_holds import read_dispatch_holds, with_holds
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 
 MAX_WAITING_ON_PAGE = 1000
@@ -31,7 +32,7 @@ EVICTING_ACTIONS = frozenset({StepAction.RECLAIM, StepAction.PREEMPT})
 def read_impact(actor: Actor, backend_ids: Collection[int]) -> ImpactReader:
     """Read the facts of these backends now; return a function that computes the impact of the next cycle there."""
     backends = Backend.objects.filter(pk__in=backend_ids).order_by("name")
-    read = {backend.pk: read_live_facts(backend) for backend in backends}
+    read = {backend.pk: _read_with_holds(backend) for backend in backends}
     return lambda: _build_impact(
         actor, [_read_backend_impact(pk, live) for pk, live in read.items() if _may_change(live.facts)]
     )
@@ -43,7 +44,7 @@ def read_cancel_impact(actor: Actor, workflows: Collection[Workflow]) -> Impact 
     gone = {workflow.pk for workflow in workflows}
     impacts = []
     for backend in Backend.objects.filter(pk__in={workflow.root_pool.backend_id for workflow in workflows}):
-        live = read_live_facts(backend)
+        live = _read_with_holds(backend, gone)
         if sum(_is_waiting(gang) for gang in live.facts.gangs) >= MAX_WAITING_ON_PAGE:
             return None
         left = tuple(gang for gang in live.facts.gangs if live.gangs[gang.name].workflow not in gone)
@@ -51,6 +52,16 @@ def read_cancel_impact(actor: Actor, workflows: Collection[Workflow]) -> Impact 
         if _may_change(changed.facts):
             impacts.append(_read_backend_impact(backend.pk, changed))
     return _build_impact(actor, impacts)
+
+
+def _read_with_holds(backend: Backend, gone: Collection[UUID] = ()) -> LiveFacts:
+    """The facts, in which work that is held back for a gang of its pool does not start. Gangs of the workflows in
+    `gone` hold nothing."""
+    live = read_live_facts(backend)
+    holds = read_dispatch_holds(backend, live)
+    held = holds.held_names(live)
+    held = {name: holder for name, holder in held.items() if live.gangs[holder].workflow not in gone}
+    return replace(live, facts=with_holds(live.facts, held)) if held else live
 
 
 def losing_gangs(steps: Iterable[Step]) -> list[str]:
@@ -78,7 +89,7 @@ def _read_backend_impact(backend_id: int, changed: LiveFacts) -> _BackendImpact:
         return _BackendImpact(reclaimed, [], [])
     backend = Backend.objects.filter(pk=backend_id).first()  # read again: the dry run may have changed the backend
     with garbage_collector.paused():
-        before = run_cycle(ClusterFacts() if backend is None else read_live_facts(backend).facts)
+        before = run_cycle(ClusterFacts() if backend is None else _read_with_holds(backend).facts)
     started, will_start = _running_gangs(before, waiting), _running_gangs(after, waiting)
     never_starting = _find_never_starting(after).intersection(waiting)
     if never_starting:

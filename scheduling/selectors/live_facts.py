@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -26,6 +26,7 @@ from django.db import connection
 
 from pools.domain import amounts, names
 from pools.domain.amounts import Amount, Gpus
+from pools.domain.pool_config import HOLD_AFTER
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Node, Pool
@@ -113,6 +114,8 @@ class LiveFacts:
     tree_gates: TreeGates
     waits_for_external: bool
     """Whether work may wait for changes elsewhere: in a GPU namespace, or on other backends of a cohort."""
+    hold_after: Mapping[int, int] = field(default_factory=dict)
+    """Of the pools that say it, by id: after so many seconds a gang holds back later work of its pool."""
 
 
 def read_live_facts(
@@ -150,6 +153,11 @@ def read_live_facts(
             trees.gates,
             read_tree_gates(trees.rows, trees.above.tops),
             waits_for_external=bool(trees.above.outside or trees.held),
+            hold_after={
+                root.pk: int(after)
+                for root in trees.rows
+                if root.backend_id == backend.pk and (after := root.config.get(HOLD_AFTER)) is not None
+            },
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pools.domain.errors import Forbidden, NotFound, Violation
@@ -17,12 +18,14 @@ from pools.domain.platforms import default_platform, platforms_of
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend, Node, Pool
 from pools.transactions import one_snapshot
-from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.engine.facts import ClusterFacts, TaskState
 from scheduling.models import Workflow
 from scheduling.scenario import ScenarioError
 from scheduling.scenario.answer import answer_scenario
 from scheduling.scenario.live_state import LiveNames, build_live_scenario
+from scheduling.scenario.parse import Scenario
 from scheduling.scenario.redact import redact_facts
+from scheduling.selectors.dispatch_holds import DispatchHolds, read_dispatch_holds, with_holds
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 
 
@@ -38,13 +41,28 @@ def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> dict[str,
         live = read_live_facts(backend)
         rows = Pool.objects.roots().filter(pk__in=live.roots.values()).prefetch_related("subpools")
         roots = {pool.pk: pool for pool in rows}
+        holds = read_dispatch_holds(backend, live)
         facts = live.facts if actor.can_read_all else _redacted_facts(actor, live, roots)
         scenario_names = _scenario_names(backend, roots.values(), {queue.name for queue in facts.queues})
     return {
         "live": True,
         "backend": backend.name,
-        **answer_scenario(build_live_scenario(facts, question, scenario_names)),
+        **answer_scenario(_with_holds(build_live_scenario(facts, question, scenario_names), facts, live, holds)),
     }
+
+
+def _with_holds(scenario: Scenario, before: ClusterFacts, live: LiveFacts, holds: DispatchHolds) -> Scenario:
+    """The scenario in which held work does not start. `before`: the facts without the changes; a gang that the changes
+    end holds nothing any more."""
+    if not holds.holders:
+        return scenario
+    known = {gang.name for gang in before.gangs}
+    left = {
+        gang.name for gang in scenario.facts.gangs if any(task.state is not TaskState.FINISHED for task in gang.tasks)
+    }
+    held = holds.held_names(live, [gang for gang in scenario.facts.gangs if gang.name not in known])
+    held = {name: holder for name, holder in held.items() if holder in left or holder not in known}
+    return replace(scenario, facts=with_holds(scenario.facts, held))
 
 
 def find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:

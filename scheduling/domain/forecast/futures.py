@@ -7,12 +7,12 @@ now. It stops when the wanted work has started. docs/forecast.md says what else 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from random import Random
 
-from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.forecast.arrivals import RecentArrivals
@@ -38,13 +38,15 @@ class GangInfo:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """All that a forecast knows. `gangs`: the gangs of the facts, by name; others neither end nor are asked for."""
+    """All that a forecast knows. `gangs`: the gangs of the facts, by name; others neither end nor are asked for.
+    `held`: waiting gangs that come to the cluster when another one has started, by name; the name of the other."""
 
     now: float
     facts: ClusterFacts
     gangs: Mapping[str, GangInfo]
     run_times: RunTimes
     arrivals: RecentArrivals
+    held: Mapping[str, str] = field(default_factory=dict)
 
 
 def sample_waits(present: Present, wanted: Collection[str], count: int, seed: int) -> list[dict[str, float]]:
@@ -56,7 +58,13 @@ def sample_waits(present: Present, wanted: Collection[str], count: int, seed: in
 class _Future:
     def __init__(self, present: Present, random: Random) -> None:
         self._now = now = present.now
-        self._state = KeptState(present.facts)
+        self._held: dict[str, list[GangFacts]] = {}
+        """The gangs that are held until another one has started, by its name."""
+        for fact in present.facts.gangs if present.held else ():
+            if fact.name in present.held:
+                self._held.setdefault(present.held[fact.name], []).append(fact)
+        here = tuple(fact for fact in present.facts.gangs if fact.name not in present.held)
+        self._state = KeptState(replace(present.facts, gangs=here) if self._held else present.facts)
         self._draws = RunTimeDraws(present.run_times, now, random)
         self._run_time: dict[str, float] = {}
         self._number: dict[str, int] = {}
@@ -103,11 +111,22 @@ class _Future:
                 self._state.arrived(fact)
                 self._run_time[fact.name] = self._draws.run_time(kind)
                 following = next(self._arrivals, None)
-            self._follow(self._state.run(Fraction(time)).steps, max(due, (before + time) / 2))
+            middle = max(due, (before + time) / 2)
+            self._follow(self._state.run(Fraction(time)).steps, middle)
+            if self._release():
+                self._follow(self._state.run(Fraction(time)).steps, middle)
             missing.difference_update(self._waits)
             if not missing:
                 break
         return self._waits | dict.fromkeys(missing, NEVER)
+
+    def _release(self) -> bool:
+        """Let the gangs come for which the gang before them has started."""
+        started = [name for name in self._held if name in self._waits or name not in self._run_time]
+        for name in started:
+            for fact in self._held.pop(name):
+                self._state.arrived(fact)
+        return bool(started)
 
     def _drop_stale_ends(self) -> None:
         while self._ends and self._number.get(self._ends[0][1]) != self._ends[0][2]:

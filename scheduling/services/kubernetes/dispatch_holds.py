@@ -21,29 +21,45 @@ def hold_back(backend: Backend, groups: Sequence[UUID]) -> list[UUID]:
     """Those of the gangs that may be dispatched; the others get the waiting reason `held_back`."""
     if not groups:
         return []
-    held = read_dispatch_holds(backend).held
-    kept = {group: held[group] for group in groups if group in held}
+    holds = read_dispatch_holds(backend)
+    kept = {group: holds.held[group] for group in groups if group in holds.held}
     if kept:
         rows = Group.objects.filter(pk__in=kept).values_list(
             "pk", "waiting_reason", "workflow__root_pool__name", "workflow__pool__subpool_name"
         )
         reasons = {
-            pk: (known, _reason(kept[pk], queue_name(backend.namespace, root, leaf or SHARED_QUEUE)))
+            pk: (
+                known,
+                _reason(
+                    kept[pk],
+                    holds.names[kept[pk].holder.group],
+                    root,
+                    queue_name(backend.namespace, root, leaf or SHARED_QUEUE),
+                ),
+            )
             for pk, known, root, leaf in rows
         }
         set_waiting_reasons({pk: reason for pk, (known, reason) in reasons.items() if reason != known})
     return [group for group in groups if group not in kept]
 
 
-def _reason(hold: DispatchHold, queue: str) -> dict[str, Any]:
-    """Who waits is not named: the reader may not know that work."""
+def _reason(hold: DispatchHold, holder: str, pool: str, queue: str) -> dict[str, Any]:
+    """The gang that comes first is not part of the message: only some readers may know its name."""
     message = (
         f"It is not sent to the cluster yet: a gang of its pool has waited since {_text(hold.holder.ready)} and comes "
-        "first."
+        f"first. Later work is held back since {_text(hold.since)}, as the setting hold_after of pool {pool} says "
+        f"({round(hold.since - hold.holder.ready)} seconds)."
     )
     if hold.latest_start is not None:
         message += f" Work with a time limit that ends it before {_text(hold.latest_start)} goes on."
-    return {"code": ReasonCode.HELD_BACK, "message": message, "by": BY_PLATFORM, "queue": queue, "limit": "reservation"}
+    return {
+        "code": ReasonCode.HELD_BACK,
+        "message": message,
+        "by": BY_PLATFORM,
+        "queue": queue,
+        "limit": "reservation",
+        "gang": holder,
+    }
 
 
 def _text(at: float) -> str:

@@ -17,6 +17,7 @@ from pools.domain.errors import DomainError, Throttled
 from pools.domain.roles import Actor
 from pools.models import Pool
 from pools.selectors.submission_path import find_leaf_with_root
+from scheduling.domain.engine.facts import GangFacts
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.forecast.futures import NEVER, GangInfo, Present, sample_waits
 from scheduling.domain.forecast.smaller_work import smaller_work
@@ -24,6 +25,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.garbage_collector import garbage_collector
 from scheduling.locking import try_forecast_turn
 from scheduling.selectors.asked_gangs import AskedWork, BackendPresent
+from scheduling.selectors.dispatch_holds import with_holds
 from scheduling.selectors.start_estimate import is_small_cluster, read_start_of_last_before
 from scheduling.selectors.submission_leaves import list_submission_leaves
 from scheduling.selectors.visible_queue import GangStart
@@ -171,18 +173,22 @@ class _Question:
     def _with(self, asked: Sequence[AskedWork]) -> tuple[Present, list[list[str]]]:
         """The present with this work, and the names of its gangs."""
         before = self._facts.present
-        facts, infos, names = list(before.facts.gangs), dict(before.gangs), []
+        infos, names = dict(before.gangs), list[list[str]]()
+        new: list[GangFacts] = []
         for number, each in enumerate(asked):
             gangs = list(self._backend.gangs(each, number))
-            facts += [fact for fact, _kind in gangs]
+            new += [fact for fact, _kind in gangs]
             infos |= {fact.name: GangInfo(kind) for fact, kind in gangs}
             names.append([fact.name for fact, _kind in gangs])
-        return replace(before, facts=replace(before.facts, gangs=tuple(facts)), gangs=infos), names
+        held = self._facts.holds.held_names(self._facts.live, new)
+        return replace(
+            before, facts=replace(before.facts, gangs=(*before.facts.gangs, *new)), gangs=infos, held=held
+        ), names
 
     @staticmethod
     def _running(present: Present, names: Sequence[str]) -> set[str]:
         """Those of the gangs that start in the next pass, as things stand."""
-        state = KeptState(present.facts)
+        state = KeptState(with_holds(present.facts, present.held))
         state.run(Fraction(present.now))
         return {name for name in names if state.is_running(name)}
 

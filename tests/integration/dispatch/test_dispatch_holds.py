@@ -11,9 +11,15 @@ from django.utils import timezone
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry
 from pools.services.pools import patch_pool
+from scheduling.domain.forecast.futures import sample_waits
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Workflow
+from scheduling.selectors.forecast_facts import read_forecast_facts
+from scheduling.selectors.impact import read_cancel_impact
 from scheduling.selectors.visible_queue import list_waiting_gangs
+from scheduling.selectors.what_if import answer_live_question
+from scheduling.services.workflows.start_question import forecast_submissions
+from scheduling.services.workflows.submission import Submission, prepare_submissions
 from tests.support import factories
 from tests.support.agent_harness import AgentHarness, find_group, gang_file
 
@@ -166,3 +172,69 @@ def test_the_setting_is_audited_and_bounded(fake_harness: AgentHarness) -> None:
     for wrong in (-1, 1.5, "soon", 31 * 86_400 + 1):
         with pytest.raises(BadInput):
             hold(fake_harness, wrong)  # type: ignore[arg-type]
+
+
+def test_the_reason_names_the_gang_the_time_and_the_setting(fake_harness: AgentHarness) -> None:
+    """The name is only for readers who may see that work."""
+    hold(fake_harness)
+    first = big(fake_harness)
+    later = fake_harness.submit(gpus=1)
+    fake_harness.run_agent()
+    gangs, _ = list_waiting_gangs(factories.admin_actor(), limit=10)
+    told = {gang.workflow: gang for gang in gangs}[later.name]
+    assert told.holders == (first.name,)
+    assert told.unblock == (f"The gang that comes first starts, or is cancelled ({first.name}).",)
+    ready = Group.objects.get(workflow=first).ready_at
+    assert ready is not None
+    since = ready + timedelta(seconds=HOUR)
+    assert f"held back since {since:%Y-%m-%d %H:%M} UTC" in told.reason.message
+    assert "the setting hold_after of pool team says (3600 seconds)" in told.reason.message
+
+
+def test_a_forecast_lets_held_work_start_after_the_gang(fake_harness: AgentHarness) -> None:
+    hold(fake_harness)
+    running = [fake_harness.submit(gpus=30) for _ in range(2)]
+    fake_harness.run_agent()
+    fake_harness.run_pods(*(pod for each in running for pod in fake_harness.list_pods(each)))
+    fake_harness.run_agent()
+    first, later = big(fake_harness), fake_harness.submit(gpus=1)
+    for is_held in (True, False):
+        facts = read_forecast_facts(fake_harness.backend)
+        assert facts is not None
+        assert facts.present.held == ({later.name: first.name} if is_held else {})
+        (waits,) = sample_waits(facts.present, facts.waiting, 1, 1)
+        assert (waits[later.name] >= waits[first.name]) is is_held
+        hold(fake_harness, None)
+
+
+def test_a_dry_run_knows_that_the_work_would_be_held(fake_harness: AgentHarness) -> None:
+    actor = factories.admin_actor()
+    asked = [Submission(factories.workflow_file("asked", 1))]
+    submission = prepare_submissions(actor=actor, pool="team", submissions=asked)
+    big(fake_harness)
+    (start,) = forecast_submissions(actor, submission)
+    assert start is not None
+    assert start.is_now
+    hold(fake_harness)
+    (start,) = forecast_submissions(actor, submission)
+    assert start is not None
+    assert not start.is_now
+
+
+def test_a_live_question_keeps_held_work_waiting(fake_harness: AgentHarness) -> None:
+    """Work that the question submits too, until the question ends the gang that comes first."""
+    hold(fake_harness)
+    first, later = big(fake_harness), fake_harness.submit(gpus=1)
+    submit = {"submit": {"name": "new", "queue": "team", "tasks": [{"name": "t", "resources": {"gpu": 1}}]}}
+
+    def ask(*changes: Any) -> dict[str, Any]:
+        found: dict[str, Any] = answer_live_question(factories.admin_actor(), {"live": True, "changes": [*changes]})
+        return found["workloads"]
+
+    held = ask(submit)
+    assert [held[name]["reason"]["code"] for name in (later.name, "new")] == ["held_back"] * 2
+    ended = ask(submit, {"finish": [first.name]})
+    assert [ended[name]["state"] for name in (later.name, "new")] == ["running"] * 2
+    impact = read_cancel_impact(factories.admin_actor(), [first])
+    assert impact is not None
+    assert impact.starting.names == (later.name,)
