@@ -13,7 +13,7 @@ import pytest
 from osmo_admin.ops.postgres import OWNER, RUNTIME
 from tests.support import factories
 from tests.support.own_servers import KillableServers
-from tests.support.services import current_services
+from tests.support.services import Services, current_services
 from tests.support.stack import Stack
 from tests.support.up import run_osmo_admin
 
@@ -55,6 +55,21 @@ NEW_NAMES = {
     "node": "scheduling_nodestate", "lease": "scheduling_gpucontrollerlease", "observed": "objects_observed",
     "retry": "retry_at", "reapplied": "reapplied_at", "attempts": "attempts", "requested": "offline_requested",
 }  # fmt: skip
+
+# A name that Django or PostgreSQL made from names of that time says nothing about the rule itself.
+SCHEMA = r"""
+SELECT 'column' AS kind, table_name AS place, format('%s %s default %s, null %s, identity %s, generated %s',
+  column_name, udt_name, column_default, is_nullable, identity_generation, generation_expression) AS rule
+FROM information_schema.columns WHERE table_schema = 'public'
+UNION ALL SELECT 'constraint', conrelid::regclass::text,
+  regexp_replace(conname, '^.*_[0-9a-f]{8}_fk_.*$|^[a-z_]+_check$', 'made') || ' ' || pg_get_constraintdef(oid)
+FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+UNION ALL SELECT 'index', tablename, regexp_replace(indexdef, '_[0-9a-f]{8}( |_)', '_made\1')
+FROM pg_indexes WHERE schemaname = 'public'
+UNION ALL SELECT 'trigger', tgrelid::regclass::text, pg_get_triggerdef(pg_trigger.oid) || prosrc || tgenabled::text
+FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid WHERE NOT tgisinternal
+"""
+"""What the tables of a database promise: one row for each column, constraint, index, and trigger with its function."""
 
 
 class UpgradedStack(Stack):
@@ -129,6 +144,17 @@ def test_what_the_single_role_owned_belongs_to_the_owner(upgraded: UpgradedStack
         for attack in ("ALTER TABLE pools_auditentry DISABLE TRIGGER USER", "DROP TABLE pools_auditentry"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 session.execute(attack)
+
+
+def test_a_new_database_has_the_same_tables(upgraded: UpgradedStack, django_db_setup: None, template: Services) -> None:
+    """A new database is made by the squashed migrations."""
+    with psycopg.connect(template.database_url(template.database_name("test"))) as session:
+        of_new = {tuple(row) for row in session.execute(SCHEMA)}
+        made_by = {name for (name,) in session.execute("SELECT name FROM django_migrations WHERE app = 'pools'")}
+    of_upgraded = {tuple(row.values()) for row in upgraded.query(SCHEMA)}
+    assert any("squashed" in name for name in made_by)
+    assert {kind for kind, _, _ in of_new} == {"column", "constraint", "index", "trigger"}
+    assert sorted(of_new ^ of_upgraded) == []
 
 
 def test_verify_is_clean_right_after_the_migration(upgraded: UpgradedStack) -> None:
