@@ -13,16 +13,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
 
 import pgtrigger
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
 from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_pool_tree
-from pools.models import AuditEntry, Pool, Reservation
+from pools.models import AuditEntry, Pool
 from pools.services.backends import put_backend
 from pools.services.cohorts import put_cohort
 from pools.services.gpu_allocations import allocate
@@ -33,7 +35,7 @@ from pools.services.users import create_user
 from pools.transactions import change
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
-from scheduling.models import Group, Task, WaitSpan, Workflow
+from scheduling.models import Group, WaitSpan, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.usage import note_wait_causes
 from scheduling.services.usage import rebuild as rebuild_usage
@@ -250,14 +252,15 @@ def _create_past_work(dice: random.Random, members: dict[str, list[Actor]]) -> N
     )
     for root_id in Pool.objects.roots().values_list("pk", flat=True):
         _end_all_workflows(root_id, dice, endings, now)
-    with pgtrigger.ignore("scheduling.Workflow:audit"):  # invented times do not belong in the audit trail
-        for workflow in Workflow.objects.prefetch_related("groups__tasks").order_by("name"):
-            submitted = now - timedelta(minutes=dice.randint(60, DAYS * 24 * 60))
-            started = submitted + timedelta(seconds=dice.randint(1, 4000))
-            longest = (now - started) * dice.uniform(0.2, 0.95)
-            ended = started + min(timedelta(minutes=dice.randint(60, 6000)), max(longest, timedelta(minutes=1)))
-            ended = min(ended, now - timedelta(minutes=1))
-            _write_times(workflow, submitted, started, ended, f"dgx-{dice.randint(1, 40):02}")
+    times = []
+    for workflow in Workflow.objects.order_by("name"):
+        submitted = now - timedelta(minutes=dice.randint(60, DAYS * 24 * 60))
+        started = submitted + timedelta(seconds=dice.randint(1, 4000))
+        longest = (now - started) * dice.uniform(0.2, 0.95)
+        ended = started + min(timedelta(minutes=dice.randint(60, 6000)), max(longest, timedelta(minutes=1)))
+        node = f"dgx-{dice.randint(1, 40):02}"
+        times.append(_Times(workflow.pk, submitted, started, min(ended, now - timedelta(minutes=1)), node))
+    _write_times(times)
 
 
 def _end_all_workflows(root_id: int, dice: random.Random, endings: Sequence[TaskStatus], now: datetime) -> None:
@@ -270,15 +273,52 @@ def _end_all_workflows(root_id: int, dice: random.Random, endings: Sequence[Task
         work.save()
 
 
-def _write_times(workflow: Workflow, submitted: datetime, started: datetime, ended: datetime | None, node: str) -> None:
-    Workflow.objects.filter(pk=workflow.pk).update(submit_time=submitted, start_time=started, end_time=ended)
-    Reservation.objects.filter(workflow=workflow.pk).update(created_at=submitted, held_since=started)
-    groups = Group.objects.filter(workflow=workflow)
-    groups.update(ready_at=submitted, start_time=started, end_time=ended)
-    tasks = Task.objects.filter(group__in=groups)
-    tasks.update(start_time=started, end_time=ended)
-    if ended is not None:
-        tasks.update(node_name=node)
+class _Times(NamedTuple):
+    """The invented times of a workflow; `started` is None while it waits, `ended` and `node` until it ends."""
+
+    workflow: UUID
+    submitted: datetime
+    started: datetime | None = None
+    ended: datetime | None = None
+    node: str | None = None
+
+
+_TIMES = """
+WITH times AS (
+  SELECT * FROM unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::text[])
+    AS row (workflow, submitted, started, ended, node)
+)
+"""
+_WRITE_TIMES = (
+    (
+        "UPDATE scheduling_workflow SET submit_time = submitted, start_time = started, end_time = ended"
+        " FROM times WHERE uuid = times.workflow"
+    ),
+    (
+        "UPDATE pools_reservation SET created_at = submitted, held_since = started"
+        " FROM times WHERE pools_reservation.workflow = times.workflow"
+    ),
+    (
+        "UPDATE scheduling_group SET start_time = started, end_time = ended,"
+        " ready_at = CASE WHEN started IS NOT NULL OR ready_at IS NOT NULL THEN submitted END"
+        " FROM times WHERE workflow_id = times.workflow"
+    ),
+    (
+        "UPDATE scheduling_task SET start_time = started, end_time = ended, node_name = coalesce(node, node_name)"
+        " FROM times JOIN scheduling_group ON scheduling_group.workflow_id = times.workflow"
+        " WHERE scheduling_task.group_id = scheduling_group.uuid"
+    ),
+)
+
+
+def _write_times(times: Sequence[_Times]) -> None:
+    """Write the times of these workflows and of everything that belongs to them, in a few statements: those for one
+    workflow after the other took a sixth of the time of the demo."""
+    columns = [list(column) for column in zip(*times, strict=True)]
+    # Invented times do not belong in the audit trail.
+    with transaction.atomic(), pgtrigger.ignore("scheduling.Workflow:audit"), connection.cursor() as cursor:
+        for update in _WRITE_TIMES:
+            cursor.execute(_TIMES + update, columns)
 
 
 def _create_current_work(dice: random.Random, members: dict[str, list[Actor]]) -> None:
@@ -290,16 +330,14 @@ def _create_current_work(dice: random.Random, members: dict[str, list[Actor]]) -
         if backend_id is not None:
             reconcile_backend(backend_id)
     now = timezone.now()
-    with pgtrigger.ignore("scheduling.Workflow:audit"):
-        for workflow in Workflow.objects.exclude(pk__in=ended).order_by("name"):
-            is_waiting = workflow.start_time is None
-            submitted = now - timedelta(minutes=dice.randint(2, 70) if is_waiting else dice.randint(5, 600))
-            if is_waiting:
-                Workflow.objects.filter(pk=workflow.pk).update(submit_time=submitted)
-                Group.objects.filter(workflow=workflow, ready_at__isnull=False).update(ready_at=submitted)
-                Reservation.objects.filter(workflow=workflow.pk).update(created_at=submitted)
-            else:
-                _write_times(workflow, submitted, submitted + timedelta(seconds=dice.randint(1, 200)), None, "")
+    times = []
+    for workflow in Workflow.objects.exclude(pk__in=ended).order_by("name"):
+        if workflow.start_time is None:
+            times.append(_Times(workflow.pk, now - timedelta(minutes=dice.randint(2, 70))))
+        else:
+            submitted = now - timedelta(minutes=dice.randint(5, 600))
+            times.append(_Times(workflow.pk, submitted, submitted + timedelta(seconds=dice.randint(1, 200))))
+    _write_times(times)
 
 
 def _submit_jobs(dice: random.Random, members: dict[str, list[Actor]], count: int, *, archived_too: bool) -> None:
