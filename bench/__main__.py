@@ -16,7 +16,7 @@ from typing import Any
 from bench import installation
 
 NAMES = (
-    "client_start", "admission", "pool_quota", "drain", "engine", "live_reconcile", "quota_tree", "queue_sync",
+    "start", "client_start", "admission", "pool_quota", "drain", "engine", "live_reconcile", "quota_tree", "queue_sync",
     "dispatch", "webhooks", "gpu_quota", "request_cost", "http_rates", "first_visit", "pages", "replay", "forecast",
 )  # fmt: skip
 

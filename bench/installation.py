@@ -55,14 +55,14 @@ def run_installation() -> Iterator[Installation]:
     environment = {**os.environ, "OSMO_ADMIN_PASSWORD": ADMIN_PASSWORD}
     log = output.open("wb")
     process = subprocess.Popen(
-        [_find_command(), "up", "--data-dir", str(data_dir), "--port", str(port), "--no-demo"],
+        [find_command(), "up", "--data-dir", str(data_dir), "--port", str(port), "--no-demo"],
         env=environment,
         stdout=log,
         stderr=subprocess.STDOUT,
     )
     base_url = f"http://127.0.0.1:{port}"
     try:
-        _wait_until_ready(process, base_url, output)
+        wait_until_ready(process, base_url, output)
         _use_installation(data_dir)
         yield Installation(base_url, data_dir, _create_token(data_dir))
     finally:
@@ -75,7 +75,8 @@ def run_installation() -> Iterator[Installation]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _find_command() -> str:
+def find_command() -> str:
+    """The command beside this interpreter."""
     command = Path(sys.executable).with_name("osmo-admin")
     return str(command) if command.exists() else "osmo-admin"
 
@@ -87,7 +88,8 @@ def find_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], base_url: str, output: Path) -> None:
+def wait_until_ready(process: subprocess.Popen[bytes], base_url: str, output: Path) -> None:
+    """Return when it is ready. Raises SystemExit with its output if it does not start."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -98,7 +100,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], base_url: str, output: P
                     return
         except OSError:
             pass
-        time.sleep(0.2)
+        time.sleep(0.05)
     raise SystemExit("the installation was not ready in time")
 
 
@@ -114,7 +116,7 @@ def _use_installation(data_dir: Path) -> None:
 
 def _create_token(data_dir: Path) -> str:
     return subprocess.run(
-        [_find_command(), "token", "create", "admin", "bench", "--data-dir", str(data_dir)],
+        [find_command(), "token", "create", "admin", "bench", "--data-dir", str(data_dir)],
         check=True,
         capture_output=True,
         text=True,

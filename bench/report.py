@@ -15,6 +15,7 @@ NOTES = Path(__file__).parent / "notes"
 
 RATIO, TAIL, BULK, OVER_SQL, QUERIES = 0.35, 5, 3, 8, 5
 FIRST_VISIT_KB, FIRST_PAINT, POOL_LIST = 250, 4, 0.3
+READY, IDLE_PSS = 10, 326
 
 HEAD = """# Performance
 
@@ -230,6 +231,18 @@ def _print_webhooks(measured: dict[str, Any]) -> None:
         print(f"| {answer} | {clients} | {row['per_second']} | {row['p50_ms']} | {row['p99_ms']} |")
 
 
+def _print_start(measured: dict[str, Any]) -> None:
+    print("\n## From `make run` to the first page, and the memory of an idle installation\n")
+    print("On an installed environment, with the embedded servers.\n")
+    print("| first start with the demo s | first start s | later start s | memory (PSS) MB | processes |")
+    print("|---|---|---|---|---|")
+    print("| " + " | ".join(str(value) for value in measured.values()) + " |")
+    first = {"it took": measured["first_with_demo_s"]}
+    _print_verdict(f"ready after `make run` ≤ {READY} s", first, READY, most=True)
+    memory = {"they took": measured["idle_pss_mb"]}
+    _print_verdict(f"memory of all processes ≤ {IDLE_PSS} MB, half of the 653 MB before", memory, IDLE_PSS, most=True)
+
+
 def _print_client_start(measured: dict[str, Any]) -> None:
     print("\n## From Enter to the answer\n")
     print("| command | first s | again s | processor s |\n|---|---|---|---|")
@@ -351,6 +364,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "dispatch": _print_dispatch,
     "webhooks": _print_webhooks,
     "gpu_quota": _print_gpu_quota,
+    "start": _print_start,
     "client_start": _print_client_start,
     "request_cost": _print_request_cost,
     "http_rates": _print_http_rates,
