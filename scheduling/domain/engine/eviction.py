@@ -148,11 +148,12 @@ class EvictionSearch:
         tasks = None if fits else self.alike_tasks()
         outlook = None if tasks is None else foresight.outlook(tasks.need, candidates.helps)
         if outlook is not None and tasks is not None:
-            if not outlook.may_open(tasks):
+            if outlook.is_complete and not outlook.may_open(tasks):
                 return None
             if foresight.is_exact:
                 foreseen = outlook.first_units(tasks)
                 if foreseen is None:
+                    self._evicted = outlook.in_vain
                     return None
                 return self.finish(self._fewest(self._needed_of(foreseen, tasks), source), accept)
         found = self._evict_in_order(source, candidates, fits=fits)

@@ -7,7 +7,7 @@ queues that it touches. :mod:`outlook` fills the tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduling.domain.engine.nodes import NOWHERE
@@ -62,18 +62,27 @@ class LossTable:
 
     def update(self, find: Callable[[QueueState], list[Loss]]) -> None:
         """Find the losses of the queues that changed."""
-        for index, top in self.stale.items():
-            old = self.by_top.pop(index, None)
-            if old is not None:
-                add_gains(self.gains, (loss.unit for loss in old), self._width, -1)
-                for node in {node for loss in old for node in loss.unit.nodes}:
-                    if not any(self.gains.get(node, ())):
-                        self.gains.pop(node, None)
-            found = find(top)
-            if found:
-                self.by_top[index] = found
-                add_gains(self.gains, (loss.unit for loss in found), self._width)
+        for top in self.stale.values():
+            self._replace(top.index, find(top))
         self.stale.clear()
+
+    def losses_of(self, top: QueueState, find: Callable[[QueueState], list[Loss]]) -> Sequence[Loss]:
+        """The losses of one queue, found again if it changed."""
+        if top.index in self.stale:
+            self._replace(top.index, find(top))
+            del self.stale[top.index]
+        return self.by_top.get(top.index, ())
+
+    def _replace(self, index: int, found: list[Loss]) -> None:
+        old = self.by_top.pop(index, None)
+        if old is not None:
+            add_gains(self.gains, (loss.unit for loss in old), self._width, -1)
+            for node in {node for loss in old for node in loss.unit.nodes}:
+                if not any(self.gains.get(node, ())):
+                    self.gains.pop(node, None)
+        if found:
+            self.by_top[index] = found
+            add_gains(self.gains, (loss.unit for loss in found), self._width)
 
 
 class Pace:

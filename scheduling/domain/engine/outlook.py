@@ -9,10 +9,10 @@ fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from heapq import heapify, heappop, heapreplace
+from heapq import heappop, heappush, heapreplace
 from itertools import chain
 from typing import Protocol
 
@@ -33,6 +33,8 @@ from scheduling.domain.engine.victims import (
     keeps_quota,
 )
 from scheduling.domain.engine.world import World
+
+FindLosses = Callable[[QueueState], list[Loss]]
 
 _NO_GAINS: Mapping[int, list[Number]] = {}
 
@@ -64,10 +66,15 @@ class Outlook:
         self._table: LossTable | None = None
         self._own: Sequence[Loss] = ()
         self._top: QueueState | None = None
+        self.in_vain = 0
+        """The evictions of a search that found nothing, where the losses of all queues were not known before."""
+        self.is_complete = True
+        """Whether the losses of all queues are known already, so that `may_open` may be asked."""
 
-    def add_others(self, table: LossTable, top: QueueState) -> None:
-        """Add the losses of all top queues but this one."""
+    def add_others(self, table: LossTable, top: QueueState, find: FindLosses, *, is_complete: bool) -> None:
+        """Add the losses of all top queues but this one. `find`: finds those of a queue that changed."""
         self._table, self._top, self._own = table, top, table.by_top.get(top.index, ())
+        self._find, self.is_complete = find, is_complete
 
     def may_open(self, tasks: AlikeTasks) -> bool:
         """Whether the tasks fit on the nodes after all these evictions."""
@@ -118,29 +125,43 @@ class Outlook:
             # Where nodes are overfull, the total decides too; a search looks again only when a node opens.
             if trial.fits and trial.has_opened(unit):
                 return found
+        self.in_vain = 0 if self.is_complete else len(found)
         return None
 
     def _others_in_order(self) -> Iterator[EvictionUnit]:
-        """The losses of the other top queues: nearest in the cohort tree first, then by rank."""
+        """The losses of the other top queues: nearest in the cohort tree first, then by rank. A queue is looked into
+        when it is its turn, because most searches need the first few: its first loss has the rank that it has now."""
         if self._table is None or self._top is None:
             return
-        world, root = self._world, self._world.root_cohort(self._top)
-        heap: list[tuple[int, Rank, int, int, list[Loss]]] = []
-        for index, losses in self._table.by_top.items():
-            if index == self._top.index:
-                continue
-            theirs = world.queues[index]
-            is_near = root is not None and world.root_cohort(theirs) == root
-            nearness = len(world.cohorts_above(theirs)) if is_near else 0
-            heap.append((-nearness, losses[0].rank, index, 0, losses))
-        heapify(heap)
-        while heap:
-            farness, _rank, index, position, losses = heap[0]
-            yield losses[position].unit
-            if position + 1 < len(losses):
-                heapreplace(heap, (farness, losses[position + 1].rank, index, position + 1, losses))
-            else:
-                heappop(heap)
+        for queues in self._others_by_nearness(self._top):
+            heap: list[tuple[Rank, int, int, Sequence[Loss]]] = []
+            following = next(queues, None)
+            while heap or following is not None:
+                if following is not None and not (heap and heap[0][:2] < (victim_rank(following), following.index)):
+                    losses = self._table.losses_of(following, self._find)
+                    if losses:
+                        heappush(heap, (losses[0].rank, following.index, 0, losses))
+                    following = next(queues, None)
+                    continue
+                _rank, index, position, losses = heap[0]
+                yield losses[position].unit
+                if position + 1 < len(losses):
+                    heapreplace(heap, (losses[position + 1].rank, index, position + 1, losses))
+                else:
+                    heappop(heap)
+
+    def _others_by_nearness(self, ours: QueueState) -> Iterator[Iterator[QueueState]]:
+        """The other top queues that may lend, by rank: those of the same cohort tree, nearest first, then the rest."""
+        world, root = self._world, self._world.root_cohort(ours)
+        near: dict[int, list[QueueState]] = {}
+        if root is not None:
+            for top in world.cohort_neighbours(ours):
+                near.setdefault(len(world.cohorts_above(top)), []).append(top)
+        for depth in sorted(near, reverse=True):
+            lenders = [top for top in near[depth] if top is not ours]
+            yield iter(sorted(lenders, key=lambda top: (victim_rank(top), top.index)))
+        is_far = (top for top in world.top_queues.by_rank() if root is None or world.root_cohort(top) != root)
+        yield (top for top in is_far if top is not ours)
 
 
 class EvictedAmounts:
@@ -204,7 +225,7 @@ class ReclaimForesight:
         self._pace: Pace | None = None
 
     def outlook(self, need: Request, helps: HelpsStart) -> Outlook | None:
-        """None too where the losses of some queues depend on each other, or where a search of its own costs less."""
+        """None too where the losses of some queues depend on each other."""
         world, leaf, ask = self._world, self._leaf, self._ask
         top = leaf.path[-1]
         if world.nodes is None or world.firm is None or not world.is_flat_below_root(top):
@@ -212,9 +233,6 @@ class ReclaimForesight:
         world.losses.forget_changed(world.firm, world.on_node)
         resources = tuple([r for r, _amount in ask])
         self._pace = pace = world.losses.pace((need, resources), world.tops)
-        if not pace.may_look:
-            return None
-        pace.looked()
         width = world.nodes.full_width
 
         def find_inner() -> tuple[list[EvictionUnit], bool, Mapping[int, list[Number]]]:
@@ -227,9 +245,15 @@ class ReclaimForesight:
         if is_inside_quota(top, ask):
             claim = Claim.QUOTA
         table = world.losses.table((need, resources, claim), world.tops, width)
-        if table.stale:
-            table.update(lambda theirs: _losses(world, theirs, ask, claim, helps))
-        outlook.add_others(table, top)
+
+        def find(theirs: QueueState) -> list[Loss]:
+            return _losses(world, theirs, ask, claim, helps)
+
+        is_complete = pace.may_look
+        if is_complete:
+            pace.looked()
+            table.update(find)
+        outlook.add_others(table, top, find, is_complete=is_complete)
         return outlook
 
     def learn(self, evictions: int, *, found: bool) -> None:

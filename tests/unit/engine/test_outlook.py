@@ -55,9 +55,11 @@ def live_through(seed):
 
 @pytest.mark.parametrize("seeds", [range(10), range(10, 20)])
 def test_looking_ahead_changes_no_step(monkeypatch, seeds):
-    """In one run every search looks ahead that can, in the other none does."""
+    """In one run every search looks ahead at all queues, in one at the first ones only, and in the last at none."""
     monkeypatch.setattr(loss_tables.Pace, "may_look", property(lambda self: True))
     with_outlook = [live_through(seed) for seed in seeds]
+    monkeypatch.setattr(loss_tables.Pace, "may_look", property(lambda self: False))
+    assert with_outlook == [live_through(seed) for seed in seeds]
     monkeypatch.setattr(outlook.ReclaimForesight, "outlook", lambda self, need, helps: None)
     monkeypatch.setattr(outlook.PreemptForesight, "outlook", lambda self, need, helps: None)
     assert with_outlook == [live_through(seed) for seed in seeds]
