@@ -22,6 +22,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection
@@ -120,6 +121,27 @@ def try_replay() -> Iterator[bool]:
     that waited in its task would hold a process of the worker, and new work would wait for that."""
     with _try_lock(LONG_WORK_LOCK_SPACE, 1) as is_free:
         yield is_free
+
+
+def end_silent_long_work(silent_for: timedelta) -> int:
+    """End the sessions that hold the turn of long work or the place of replays and have sent nothing for this long, and
+    return their number. Their processes are frozen or cannot be reached: PostgreSQL keeps the locks of a session until
+    its connection ends, which the freezing of a process does not do. A process that wakes up finds its connection
+    lost. A session whose statement runs is left alone, except where it only waits for its client to read the answer."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 1000)) FROM (
+                SELECT DISTINCT pid FROM pg_locks AS held JOIN pg_stat_activity AS holder USING (pid)
+                WHERE held.locktype = 'advisory' AND held.classid = %s AND held.objsubid = 2 AND held.granted
+                    AND holder.datname = current_database() AND pid <> pg_backend_pid()
+                    AND (holder.state <> 'active' OR holder.wait_event_type = 'Client')
+                    AND holder.state_change < now() - %s * interval '1 second'
+            ) AS silent
+            """,
+            [LONG_WORK_LOCK_SPACE, silent_for.total_seconds()],
+        )
+        return int(cursor.fetchone()[0])
 
 
 @contextmanager

@@ -5,13 +5,14 @@ turn of long background work for a few seconds and lets the others go first in b
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
@@ -21,7 +22,7 @@ from pools.locking import lock_user
 from pools.models import Backend, Pool
 from pools.transactions import change, database_time
 from scheduling.domain.replay.history_clock import TooLong
-from scheduling.locking import LongWorkRuns, hold_long_work_turn, try_replay
+from scheduling.locking import LongWorkRuns, end_silent_long_work, hold_long_work_turn, try_replay
 from scheduling.models import HistoryReplay
 from scheduling.models.history_replay import ReplayStatus
 from scheduling.selectors.history_replays import find_replay
@@ -36,6 +37,8 @@ from scheduling.services.own_replay import (
     visible_roots,
 )
 
+logger = logging.getLogger(__name__)
+
 MAX_KEPT = 20
 """The newest replays of a user are kept."""
 MAX_WORK_SECONDS = 300.0
@@ -45,7 +48,7 @@ TURN_SECONDS = 5.0
 PAUSE_SECONDS = 3.0
 """Longer than the time after which other long work tries again (LONG_JOB_RETRY_SECONDS in :mod:`scheduling.tasks`)."""
 LOST_AFTER = timedelta(minutes=1)
-"""A replay without a sign for this long has lost its process."""
+"""A replay without a sign for this long has lost its process; long work without one loses its turn."""
 MAX_TRIES = 2
 _LIVE = (ReplayStatus.WAITING, ReplayStatus.RUNNING)
 
@@ -96,7 +99,10 @@ def cancel_replay(*, actor: Actor, replay_id: UUID) -> HistoryReplay:
 
 
 def resume_replays() -> None:
-    """Give replays whose process died back to the workers, once; and queue those whose notification was lost."""
+    """Give replays whose process died or is frozen back to the workers, once; and queue those whose notification was
+    lost. The place of a frozen process, and its turn of long work, become free."""
+    if ended := end_silent_long_work(LOST_AFTER):
+        logger.warning("%d processes with long work sent nothing for %s: their work ends.", ended, LOST_AFTER)
     lost = HistoryReplay.objects.filter(status=ReplayStatus.RUNNING, beat_at__lt=database_time() - LOST_AFTER)
     lost.filter(tries__gte=MAX_TRIES).update(
         status=ReplayStatus.FAILED,
@@ -140,6 +146,8 @@ def _run_waiting(replay_id: UUID) -> None:
             _fail(row, Conflict(message, [Violation("since", "window_too_long", message, numbers=numbers)]))
     except DomainError as refusal:
         _fail(row, refusal)
+    except (OperationalError, InterfaceError):
+        raise  # nothing can be written; the replay begins again without this process
     except Exception:
         _fail(row, Conflict("This replay failed by a fault of OSMO Admin; the log of the worker has it."))
         raise

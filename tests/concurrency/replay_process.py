@@ -1,0 +1,37 @@
+"""A process that runs one replay, and stops in the middle of it with the turn of long work in its hands.
+
+    python -m tests.concurrency.replay_process REPLAY
+
+Prints `working`, waits for a line on standard input, and goes on; prints `ended`, or `lost` if its connection is lost.
+"""
+
+from __future__ import annotations
+
+import sys
+from uuid import UUID
+
+
+def main(replay_id: str) -> None:
+    import django
+
+    django.setup()
+    from django.db import OperationalError
+
+    from scheduling.services import replays
+
+    def wait(*_: object) -> dict[str, bool]:
+        print("working", flush=True)
+        sys.stdin.readline()
+        return {"from_the_frozen_process": True}
+
+    replays.replay_own_history = wait  # type: ignore[assignment]
+    try:
+        replays.run_replay(UUID(replay_id))
+    except OperationalError:
+        print("lost")
+    else:
+        print("ended")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

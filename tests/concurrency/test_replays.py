@@ -1,0 +1,112 @@
+"""A replay whose process is frozen keeps neither the place of replays nor the turn of long work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM
+from pools.models import User
+from pools.services.users import create_user
+from scheduling.locking import LongWorkRuns, hold_long_work_turn, try_replay
+from scheduling.models import HistoryReplay
+from scheduling.models.history_replay import ReplayStatus
+from scheduling.services import notifications, replays
+from tests.support import factories
+from tests.support.services import ROOT, Services
+
+pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
+
+
+def _request(username: str) -> UUID:
+    create_user(actor=SYSTEM, username=username, roles=["osmo-admin"])
+    at = timezone.now().replace(tzinfo=None).isoformat()
+    row = HistoryReplay.objects.create(
+        user=User.objects.get(username=username),
+        backend_id=factories.make_backend(name=f"sim-{username}").pk,
+        question={"backend": f"sim-{username}", "since": at, "until": at, "changes": []},
+        reads_all=True,
+        pools=[],
+    )
+    return row.pk
+
+
+def _status(pk: UUID) -> str:
+    return HistoryReplay.objects.get(pk=pk).status
+
+
+def _start(address: str, pk: UUID) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.concurrency.replay_process", str(pk)],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DATABASE_URL": address,
+            "OSMO_SECRET_KEY": "only-for-tests-" + "k" * 50,
+            "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_frozen_process_gives_its_place_to_others(template: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifications, "enqueue_history_replay", lambda _: None)
+    monkeypatch.setattr(replays, "replay_own_history", lambda *_: {})
+    first, second = _request("first"), _request("second")
+    with _start(template.database_url(connection.settings_dict["NAME"]), first) as process, ExitStack() as at_end:
+        at_end.callback(process.kill)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "working\n"
+        process.send_signal(signal.SIGSTOP)
+        replays.resume_replays()
+        replays.run_replay(second)
+        assert (_status(first), _status(second)) == (ReplayStatus.RUNNING, ReplayStatus.WAITING), "it spoke just now"
+        with pytest.raises(LongWorkRuns), hold_long_work_turn():
+            pass
+
+        monkeypatch.setattr(replays, "LOST_AFTER", timedelta(0))
+        replays.resume_replays()
+        assert _status(first) == ReplayStatus.WAITING
+        with hold_long_work_turn():
+            """Other long work runs again."""
+        for pk in (second, first):
+            replays.run_replay(pk)
+            assert _status(pk) == ReplayStatus.COMPLETED
+
+        process.send_signal(signal.SIGCONT)
+        told, _ = process.communicate("\n", timeout=60)
+        assert told == "lost\n"
+        assert HistoryReplay.objects.get(pk=first).answer == {}, "it wakes up and has nothing to say"
+
+
+def test_a_process_whose_statement_runs_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replays, "LOST_AFTER", timedelta(0))
+    worked: list[bool] = []
+
+    def work() -> None:
+        with try_replay() as is_free, connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(1)")
+            worked.append(is_free)
+        connection.close()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    is_running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(1)'"
+    with connection.cursor() as cursor:
+        while worker.is_alive() and cursor.execute(is_running).fetchone() == (0,):
+            pass
+    replays.resume_replays()
+    worker.join()
+    assert worked == [True]
