@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import structlog
 from django.db import InterfaceError, OperationalError, ProgrammingError, close_old_connections
 from django_celery_beat.schedulers import DatabaseScheduler
@@ -11,6 +13,7 @@ from osmo_admin import heartbeat
 from scheduling.services.periodic_tasks import ensure_periodic_tasks
 
 RETRY_SECONDS = 2.0
+_GONE = (OperationalError, InterfaceError, ProgrammingError, BrokerError)
 log = structlog.get_logger(__name__)
 
 
@@ -23,6 +26,18 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
 
     _ensured = False
 
+    def setup_schedule(self) -> None:
+        """Read the rows, as soon as the database and the broker answer."""
+        while True:
+            try:
+                super().setup_schedule()
+            except _GONE as problem:
+                log.warning("beat_waits", problem=str(problem))
+                close_old_connections()
+                time.sleep(RETRY_SECONDS)
+            else:
+                return
+
     def tick(self, *args: object, **kwargs: object) -> float:
         """Send the tasks that are due. Returns the seconds until the next tick."""
         try:
@@ -30,7 +45,7 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
                 ensure_periodic_tasks()
                 self._ensured = True
             delay: float = super().tick(*args, **kwargs)
-        except (OperationalError, InterfaceError, ProgrammingError, BrokerError) as problem:
+        except _GONE as problem:
             log.warning("beat_waits", problem=str(problem))
             close_old_connections()
             return RETRY_SECONDS

@@ -13,7 +13,7 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from django_celery_beat.schedulers import DatabaseScheduler
 from kombu.exceptions import OperationalError as BrokerError
 
-from osmo_admin import heartbeat
+from osmo_admin import beat, heartbeat
 from osmo_admin.beat import RETRY_SECONDS, Scheduler
 from osmo_admin.celery import app
 from scheduling.services.periodic_tasks import FIND_SILENT, ensure_periodic_tasks
@@ -38,6 +38,22 @@ def test_it_waits_and_retries(scheduler: Scheduler, problem: Exception, monkeypa
     monkeypatch.setattr(DatabaseScheduler, "tick", lambda self: 3.0)
     assert scheduler.tick() == 3.0
     assert heartbeat.heartbeat_age(heartbeat.BEAT) is not None
+
+
+@pytest.mark.parametrize("problem", [OperationalError("gone"), BrokerError("gone")], ids=["database", "broker"])
+def test_its_start_waits_too(scheduler: Scheduler, problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start in the moment of a restart of the database would end its process otherwise."""
+    found: list[Any] = [problem, problem, None]
+    waits: list[float] = []
+
+    def setup(self: Any) -> None:
+        if (each := found.pop(0)) is not None:
+            raise each
+
+    monkeypatch.setattr(DatabaseScheduler, "setup_schedule", setup)
+    monkeypatch.setattr(beat.time, "sleep", waits.append)
+    Scheduler(app=app)
+    assert (found, waits) == ([], [RETRY_SECONDS] * 2)
 
 
 def test_its_heartbeat_is_renewed_before_it_expires(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
