@@ -18,6 +18,7 @@ from pools.admin.quota_changes import import_quotas_page, resize_pool_page
 from pools.admin.subpools import (
     create_subpool_page,
     delete_subpool_page,
+    drain_deadline_page,
     recreate_subpool_page,
     resize_subpool_page,
 )
@@ -60,6 +61,7 @@ class PoolAdmin(PolicyAdmin):
             *change_paths("<str:pool>/subpools/create/", on_pool(create_subpool_page), name="pools_subpool_create"),
             *change_paths(f"{subpool}/resize/", on_subpool(resize_subpool_page), name="pools_subpool_resize"),
             *change_paths(f"{subpool}/delete/", on_subpool(delete_subpool_page), name="pools_subpool_delete"),
+            *change_paths(f"{subpool}/deadline/", on_subpool(drain_deadline_page), name="pools_subpool_deadline"),
             *change_paths(f"{subpool}/recreate/", on_subpool(recreate_subpool_page), name="pools_subpool_recreate"),
         ]
 

@@ -23,9 +23,21 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
 from pools.permissions import get_visible_root, require_permission
 from pools.services.approvals import RequestedChange
-from pools.services.subpools import SubpoolResult, create_subpool, delete_subpool, resize_subpool
+from pools.services.subpools import (
+    SubpoolResult,
+    create_subpool,
+    delete_subpool,
+    resize_subpool,
+    set_drain_deadline,
+)
 
 QUOTA_HELP = "Whole GPUs, or a share of the pool such as 25%. Fractions are rounded down."
+
+
+DEADLINE_HELP = (
+    "The time at which the work of the subpool should have ended. It stops no work: after it, the home page warns and "
+    "notices are sent."
+)
 
 
 class CreateSubpoolForm(ChangeForm):
@@ -54,12 +66,20 @@ class ResizeForm(SubpoolQuotaForm):
     )
 
 
+class DeadlineForm(ChangeForm):
+    """The deadline of a drain."""
+
+    drain_by = forms.time_field("Deadline (UTC)", help_text=f"{DEADLINE_HELP} Empty for none.")
+    description = forms.text_field("Reason", help_text=REASON_HELP)
+
+
 class DeleteSubpoolForm(ChangeForm):
     """The deletion of a subpool."""
 
     cancel_pending = forms.checkbox_field(
         "Cancel the workflows that have not started", help_text="Running work always continues until it ends by itself."
     )
+    drain_by = forms.time_field("Deadline (UTC)", help_text=DEADLINE_HELP)
     description = forms.text_field("Reason", help_text=REASON_HELP)
 
 
@@ -196,6 +216,7 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
             parent=root.name,
             subpool_name=subpool,
             cancel_pending=form.cleaned_data["cancel_pending"],
+            drain_by=form.cleaned_data["drain_by"],
             description=form.cleaned_data["description"],
             expected_version=version,
         )
@@ -206,12 +227,14 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
 
     def messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: SubpoolResult) -> tuple[str, ...]:
         cancelled = row.usage.live_workflows - result.subpool.usage.live_workflows
-        return consequence_messages(nodes, draining=len(remaining), cancelled=cancelled)
+        found = consequence_messages(nodes, draining=len(remaining), cancelled=cancelled)
+        return (*found, _deadline_message(result)) if result.row.drain_by else found
 
     def success_message(result: SubpoolResult) -> str:
         usage, name = result.subpool.usage, result.row.name
         if result.subpool.state is SubpoolState.DELETING:
-            return f"{name} is draining: {usage.live_workflows} active workflows hold {usage.total_usage} GPUs."
+            text = f"{name} is draining: {usage.live_workflows} active workflows hold {usage.total_usage} GPUs."
+            return f"{text} {_deadline_message(result)}" if result.row.drain_by else text
         return f"{name} is archived; it has no active workflows."
 
     change = Change(
@@ -235,12 +258,62 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
             ApprovalService.DELETE_SUBPOOL,
             root,
             form,
-            {"subpool_name": subpool, "cancel_pending": form.cleaned_data["cancel_pending"]},
+            {
+                "subpool_name": subpool,
+                "cancel_pending": form.cleaned_data["cancel_pending"],
+                "drain_by": form.cleaned_data["drain_by"],
+            },
         ),
         success_message=success_message,
         success_url=lambda _: pool_url(root.name),
     )
     return ConfirmFlow(admin, request, change).respond()
+
+
+def drain_deadline_page(admin: PolicyAdmin, request: HttpRequest, pool: str, subpool: str) -> HttpResponse:
+    """The pages that set the time at which the work of a draining subpool should have ended."""
+    actor, root, row = actor_of(request), *_subpool_of(request, pool, subpool)
+
+    def execute(form: ChangeForm, version: int | None) -> SubpoolResult:
+        return set_drain_deadline(
+            actor=actor,
+            parent=root.name,
+            subpool_name=subpool,
+            drain_by=form.cleaned_data["drain_by"],
+            description=form.cleaned_data["description"],
+            expected_version=version,
+        )
+
+    def messages(_: tuple[NodeEffect, ...], __: list[Reservation], result: SubpoolResult) -> tuple[str, ...]:
+        return (_deadline_message(result),)
+
+    change = Change(
+        title=f"Deadline of the drain of {row.name}",
+        unavailable_reason=_unavailable_reason(row, SubpoolState.DELETING),
+        button="Save the deadline",
+        breadcrumbs=pool_breadcrumbs(root),
+        form_class=DeadlineForm,
+        initial={"drain_by": row.drain_by},
+        version=row.version,
+        preview=PoolTreePreview(
+            actor=actor,
+            pool=root,
+            root_name=root.name,
+            messages=messages,
+        ),
+        execute=execute,
+        success_message=_deadline_message,
+        success_url=lambda _: pool_url(root.name),
+    )
+    return ConfirmFlow(admin, request, change).respond()
+
+
+def _deadline_message(result: SubpoolResult) -> str:
+    """The deadline of a drain."""
+    if result.row.drain_by is None:
+        return f"The drain of {result.row.name} has no deadline."
+    end = f"{result.row.drain_by.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return f"The work of {result.row.name} should have ended by {end}; no work is stopped then."
 
 
 def _end_messages(result: SubpoolResult) -> tuple[str, ...]:

@@ -44,7 +44,13 @@ from pools.selectors.pool_balance import read_balances, subpool_from_row
 from pools.selectors.start_room import read_start_room
 from pools.services.approvals import RequestedChange
 from pools.services.dry_run import effect_on_pool_tree
-from pools.services.subpools import SubpoolResult, create_subpool, delete_subpool, resize_subpool
+from pools.services.subpools import (
+    SubpoolResult,
+    create_subpool,
+    delete_subpool,
+    resize_subpool,
+    set_drain_deadline,
+)
 
 QUOTA = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}
 SUBPOOL = object_with(
@@ -57,6 +63,7 @@ SUBPOOL = object_with(
         "last_quota": INTEGER,
         "quota_until": nullable(DATETIME),
         "quota_after": nullable(INTEGER),
+        "drain_by": nullable(DATETIME),
         "scheduling_quota": INTEGER,
         "used": INTEGER,
         "available": INTEGER,
@@ -160,15 +167,20 @@ class SubpoolDetail(View):
         return subpool_response(self.actor, parent, subpool)
 
     @describe_operation(
-        "Change the quota of a subpool, with `until` (UTC) for a limited time: then it gets its present quota again.",
+        "Change the quota of a subpool, with `until` (UTC) for a limited time: then it gets its present quota again. A "
+        "draining subpool takes `drain_by` alone: the time (UTC) at which its work should have ended, null for none.",
         query_parameters=[DRY_RUN, REQUEST_APPROVAL],
-        body=object_with({"quota": QUOTA, "until": nullable(DATETIME)}, required=[], additional=True),
+        body=object_with(
+            {"quota": QUOTA, "until": nullable(DATETIME), "drain_by": nullable(DATETIME)}, required=[], additional=True
+        ),
         answer=SUBPOOL,
     )
     def patch(self, request: Request, parent: str, subpool: str) -> Response:
         body, description, _ = unwrap_body(request)
+        if "drain_by" in body:
+            return self._set_deadline(parent, subpool, body, description)
         reader = _read_required(body, "quota", optional=("until",))
-        until = _read_end(reader)
+        until = _read_time(reader, "until")
         reader.raise_faults()
         quota = body["quota"]
         version = expected_version(request)
@@ -195,16 +207,18 @@ class SubpoolDetail(View):
         )
 
     @describe_operation(
-        "Delete a subpool; it drains first if it has active work.",
+        "Delete a subpool; it drains first if it has active work. `drain_by` is the time (UTC) at which that work "
+        "should have ended; no work is stopped then.",
         query_parameters=[DRY_RUN, REQUEST_APPROVAL],
-        body=object_with({"cancel_pending": BOOLEAN}, required=[], additional=True),
+        body=object_with({"cancel_pending": BOOLEAN, "drain_by": nullable(DATETIME)}, required=[], additional=True),
         answer=SUBPOOL,
     )
     def delete(self, request: Request, parent: str, subpool: str) -> Response:
         body, description, _ = unwrap_body(request)
         reader = BodyReader(body)
-        reader.reject_unknown_keys(("cancel_pending",), ())
+        reader.reject_unknown_keys(("cancel_pending", "drain_by"), ())
         cancel_pending = reader.boolean("cancel_pending")
+        drain_by = _read_time(reader, "drain_by")
         reader.raise_faults()
         version = expected_version(request)
         return run_or_request(
@@ -217,14 +231,39 @@ class SubpoolDetail(View):
                     parent=parent,
                     subpool_name=subpool,
                     cancel_pending=cancel_pending,
+                    drain_by=drain_by,
                     description=description,
                     expected_version=version,
                 ),
             ),
             RequestedChange(
                 ApprovalService.DELETE_SUBPOOL,
-                {"parent": parent, "subpool_name": subpool, "cancel_pending": cancel_pending},
+                {
+                    "parent": parent,
+                    "subpool_name": subpool,
+                    "cancel_pending": cancel_pending,
+                    "drain_by": drain_by,
+                },
                 description,
+            ),
+        )
+
+    def _set_deadline(self, parent: str, subpool: str, body: dict[str, object], description: str) -> Response:
+        reader = BodyReader(body)
+        reader.reject_unknown_keys(("drain_by",), ())
+        drain_by = _read_time(reader, "drain_by")
+        reader.raise_faults()
+        version = expected_version(self.request)
+        return _run_or_preview(
+            self,
+            parent,
+            lambda: set_drain_deadline(
+                actor=self.actor,
+                parent=parent,
+                subpool_name=subpool,
+                drain_by=drain_by,
+                description=description,
+                expected_version=version,
             ),
         )
 
@@ -248,14 +287,15 @@ def _run_or_preview(view: View, parent: str, operation: Callable[[], SubpoolResu
     return Response(body, headers=etag_header(result.row.version))
 
 
-def _read_end(reader: BodyReader) -> datetime | None:
-    """The end of a temporary quota: an ISO time, in UTC if it has no zone. None without one."""
-    text = reader.body.get("until")
+def _read_time(reader: BodyReader, key: str) -> datetime | None:
+    """The end of a temporary quota or the deadline of a drain: an ISO time, in UTC if it has no zone. None without
+    one."""
+    text = reader.body.get(key)
     if text is None:
         return None
     end = parse_datetime(text) if isinstance(text, str) else None
     if end is None:
-        reader.add_fault("until", "bad_value", "must be a time such as 2026-11-27T18:00:00 (UTC).")
+        reader.add_fault(key, "bad_value", "must be a time such as 2026-11-27T18:00:00 (UTC).")
     return end
 
 

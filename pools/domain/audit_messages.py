@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from pools.domain.amounts import UNLIMITED, decode_gpus
@@ -83,6 +84,10 @@ def _value_text(value: Any) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
+def _time_text(value: str) -> str:
+    return f"{datetime.fromisoformat(value).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
 def _gpus(value: Any) -> str:
     return "1 GPU" if value == 1 else f"{value} GPUs"
 
@@ -104,13 +109,18 @@ def _subpool_created(entry: _AuditEntry) -> str:
 
 def _subpool_updated(entry: _AuditEntry) -> str:
     old, new = entry.before.get("last_quota"), entry.after.get("last_quota")
+    if entry.before.get("drain_by") != (deadline := entry.after.get("drain_by")):
+        drain = f"the deadline of the drain of {entry.name}"
+        return f"set {drain} to {_time_text(deadline)}" if deadline else f"removed {drain}"
     if not isinstance(old, int) or not isinstance(new, int) or old == new:
         return f"updated {entry.name}{entry.changes()}"
     return f"{_resize_verb(old, new)} {entry.name} from {old} to {new}{entry.changes('last_quota')}"
 
 
 def _subpool_deleting(entry: _AuditEntry) -> str:
-    return f"deleted subpool {entry.name}, which is draining {_gpus(entry.before.get('last_quota'))}"
+    text = f"deleted subpool {entry.name}, which is draining {_gpus(entry.before.get('last_quota'))}"
+    deadline = entry.after.get("drain_by")
+    return f"{text}; its work should have ended by {_time_text(deadline)}" if deadline else text
 
 
 def _subpool_archived(entry: _AuditEntry) -> str:

@@ -140,8 +140,8 @@ class Notice(models.Model):
 
 class NoticeCondition(models.Model):
     """A state that somebody is told about, as long as it lasts: late background jobs, silent clusters, long waits,
-    quotas that are nearly used. Its beginning and its end are entries of the audit trail, from which notices are made.
-    `pool` and `owner` decide who may see it."""
+    quotas that are nearly used, overdue drains. Its beginning and its end are entries of the audit trail, from which
+    notices are made. `pool` and `owner` decide who may see it."""
 
     kind = models.TextField(choices=[(each, each) for each in NoticeKind])
     subject = models.TextField()

@@ -68,7 +68,11 @@ STATE_MACHINE = pgtrigger.Trigger(
             IS DISTINCT FROM to_jsonb(OLD) - ARRAY['version', 'updated_at']
         THEN
             NEW.version := OLD.version + 1;
-            NEW.updated_at := clock_timestamp();
+            -- A drain begins with the last change of the row, so its deadline is none.
+            NEW.updated_at := CASE
+                WHEN to_jsonb(NEW) - ARRAY['version', 'updated_at', 'drain_by']
+                    IS DISTINCT FROM to_jsonb(OLD) - ARRAY['version', 'updated_at', 'drain_by']
+                THEN clock_timestamp() ELSE OLD.updated_at END;
         ELSE
             NEW.version := OLD.version;
         END IF;
@@ -262,7 +266,9 @@ class Pool(models.Model):
     shared leaf. `guarantee` is the quota of a pool and `maximum` its limit, in GPUs; -1 is unlimited, null is "not
     configured", which means the same. `borrowing_limit` and `lending_limit` are GPUs too, null is no limit; only a pool
     in a cohort has them. A temporary quota of a subpool ends at `quota_until`; a background job then sets the quota to
-    `quota_after`, which is lower. `version` grows with configuration and state, never with usage.
+    `quota_after`, which is lower. A draining subpool may have a deadline, `drain_by`: the time at which somebody wants
+    its work to have ended, which stops no work; a change of it leaves `updated_at`. `version` grows with configuration
+    and state, never with usage.
     """
 
     name = models.TextField(unique=True)
@@ -272,6 +278,7 @@ class Pool(models.Model):
     last_quota = models.IntegerField(null=True)
     quota_until = models.DateTimeField(null=True)
     quota_after = models.IntegerField(null=True)
+    drain_by = models.DateTimeField(null=True)
     archived = models.BooleanField(default=False)
 
     backend = models.ForeignKey(Backend, on_delete=models.PROTECT, null=True, related_name="pools")
@@ -343,6 +350,11 @@ class Pool(models.Model):
                 name="temporary_quota_is_a_raise",
                 violation_error_message="A temporary quota belongs to an ACTIVE subpool, ends, and is above the quota "
                 "that follows it.",
+            ),
+            models.CheckConstraint(
+                condition=Q(drain_by__isnull=True) | Q(parent__isnull=False, subpool_state=SubpoolState.DELETING),
+                name="deadline_is_of_a_drain",
+                violation_error_message="Only a draining (DELETING) subpool has a deadline.",
             ),
             models.CheckConstraint(
                 condition=Q(parent__isnull=True, name__regex=names.SHORT_NAME_PATTERN)

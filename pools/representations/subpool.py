@@ -26,6 +26,7 @@ def subpool_body(
         "last_quota": part.last_quota,
         "quota_until": part.until and part.until.astimezone(UTC).replace(tzinfo=None),
         "quota_after": part.quota_after,
+        "drain_by": row.drain_by and row.drain_by.astimezone(UTC).replace(tzinfo=None),
         "scheduling_quota": part.scheduling_quota,
         "used": part.usage.used,
         "available": part.available,

@@ -258,10 +258,14 @@ def _expire(rows: QuerySet[ApprovalRequest]) -> int:
     return due.update(state=ApprovalState.EXPIRED, decided_at=Now(), decision_note=EXPIRED_NOTE)
 
 
+_TIMES = ("until", "drain_by")
+"""Arguments that are times, which JSON has as text."""
+
+
 def _stored_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in arguments.items()}
 
 
 def _read_arguments(stored: Mapping[str, Any]) -> dict[str, Any]:
-    until = stored.get("until")
-    return {**stored, "until": datetime.fromisoformat(until)} if until else dict(stored)
+    times = {name: datetime.fromisoformat(text) for name in _TIMES if (text := stored.get(name))}
+    return {**stored, **times}

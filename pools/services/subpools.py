@@ -28,6 +28,7 @@ from pools.transactions import change, database_time
 
 DRAIN_BATCH = 500
 LONGEST_TEMPORARY_QUOTA = timedelta(days=366)
+LONGEST_DRAIN = timedelta(days=366)
 TEMPORARY_QUOTA_ENDED = "the temporary quota ended"
 
 
@@ -141,11 +142,13 @@ def delete_subpool(
     parent: str,
     subpool_name: str,
     cancel_pending: bool = False,
+    drain_by: datetime | None = None,
     description: str = "",
     expected_version: int | None = None,
 ) -> SubpoolResult:
     """Delete a subpool without stopping work: it is ARCHIVED at once if it has no live workflows, else DELETING until
-    they have ended (D3). `cancel_pending` cancels the workflows that have not started, in the same transaction."""
+    they have ended (D3). `cancel_pending` cancels the workflows that have not started, in the same transaction.
+    `drain_by` is the deadline of the drain, as in :func:`set_drain_deadline`."""
     require_permission(actor, Permission.POOL_PARTITION, parent)
     visible_root = get_visible_root(actor, parent)
     with change(actor=actor, description=description):
@@ -153,13 +156,52 @@ def delete_subpool(
         row = _find_subpool(root, subpool_name)
         _check_version(row, expected_version)
         _require_active(row, "it cannot be deleted again")
+        if drain_by is not None:
+            _check_deadline(drain_by)
         require_no_subpool_approval(root, row.name, row=row, quota=0)
         if cancel_pending:
             pending_work.cancel(actor=actor, leaf=row)
         row.usage.refresh_from_db()
         row.subpool_state = subpool_lifecycle.state_after_delete(live_workflows=row.usage.live_workflows)
         row.quota_until = row.quota_after = None
-        row.save(update_fields=["subpool_state", "quota_until", "quota_after"])
+        drains = row.subpool_state == SubpoolState.DELETING
+        row.drain_by = drain_by if drains else None
+        row.save(update_fields=["subpool_state", "quota_until", "quota_after", "drain_by"])
+        warnings = (f"{row.name} has no active work, so it needs no deadline.",) if drain_by and not drains else ()
+        return read_result(root, row, warnings=warnings)
+
+
+def set_drain_deadline(
+    *,
+    actor: Actor,
+    parent: str,
+    subpool_name: str,
+    drain_by: datetime | None,
+    description: str = "",
+    expected_version: int | None = None,
+) -> SubpoolResult:
+    """Set the time at which the work of a draining subpool should have ended; None removes it.
+
+    A deadline stops no work and changes neither quota nor state, which are frozen during a drain. After it, the
+    subpool is a problem on Home, and notices tell about it. Raises BadInput for a time that is past or more than
+    LONGEST_DRAIN ahead, Conflict for a subpool that does not drain, NotFound/Forbidden (role).
+    """
+    require_permission(actor, Permission.POOL_PARTITION, parent)
+    visible_root = get_visible_root(actor, parent)
+    with change(actor=actor, description=description):
+        root = _open_tree(visible_root)
+        row = _find_subpool(root, subpool_name)
+        _check_version(row, expected_version)
+        if row.subpool_state != SubpoolState.DELETING:
+            message = (
+                f"Subpool {row.name} is {row.subpool_state}, so it has no drain that could have a deadline. Give the "
+                "deadline when you delete it, or while it drains."
+            )
+            raise Conflict(message, [Violation("subpool_state", "wrong_state", message)])
+        if drain_by is not None:
+            _check_deadline(drain_by)
+        row.drain_by = drain_by
+        row.save(update_fields=["drain_by"])
         return read_result(root, row)
 
 
@@ -186,7 +228,7 @@ def archive_if_drained(*, root: Pool, leaf_id: int) -> bool:
         return False
     drained = Pool.objects.filter(
         pk=leaf_id, parent=root, subpool_state=SubpoolState.DELETING, usage__live_workflows=0
-    ).update(subpool_state=SubpoolState.ARCHIVED)
+    ).update(subpool_state=SubpoolState.ARCHIVED, drain_by=None)
     return bool(drained)
 
 
@@ -209,7 +251,9 @@ def archive_drained() -> int:
                 return archived_count
             lock_pool_trees({root for _, root in batch if root is not None})
             last = batch[-1][0]
-            archived_count += drained.filter(pk__in=[pk for pk, _ in batch]).update(subpool_state=SubpoolState.ARCHIVED)
+            archived_count += drained.filter(pk__in=[pk for pk, _ in batch]).update(
+                subpool_state=SubpoolState.ARCHIVED, drain_by=None
+            )
 
 
 def _open_tree(visible_root: Pool) -> Pool:
@@ -286,6 +330,18 @@ def _check_temporary(row: Pool, *, quota: int, lasting: int, until: datetime) ->
             f"more than {lasting}, or leave the end out."
         )
         raise BadInput.of([Violation("until", "temporary_cut", message, numbers=(("lasting", lasting),))])
+
+
+def _check_deadline(drain_by: datetime) -> None:
+    """Raise BadInput unless a drain may have this deadline."""
+    now = database_time()
+    if now < drain_by <= now + LONGEST_DRAIN:
+        return
+    message = (
+        f"{_utc_text(drain_by)} cannot be the deadline of a drain: give a time after {_utc_text(now)} and at most "
+        f"{LONGEST_DRAIN.days} days later, or leave it out."
+    )
+    raise BadInput.of([Violation("drain_by", "bad_deadline", message, numbers=(("longest_days", LONGEST_DRAIN.days),))])
 
 
 def _utc_text(time: datetime) -> str:

@@ -33,6 +33,8 @@ DRAIN = object_with(
         "subpool": TEXT,
         "since": DATETIME,
         "long": BOOLEAN,
+        "drain_by": nullable(DATETIME),
+        "overdue": BOOLEAN,
         "live_workflows": INTEGER,
         "waiting_workflows": INTEGER,
         "unlimited_workflows": INTEGER,
@@ -46,10 +48,12 @@ DRAIN = object_with(
 
 class DrainList(View):
     """The drains that the caller may see, the oldest first. A drain ends no work; its latest end, `ends_by`, is known
-    only if all its work runs (none of it waits) with a time limit (none of it is unlimited)."""
+    only if all its work runs (none of it waits) with a time limit (none of it is unlimited). `drain_by` is a deadline
+    that somebody set, and `overdue` says that it has passed; it stops no work."""
 
     @describe_operation(
-        "List draining subpools: since when, how many GPUs are in use, and when time limits end their work.",
+        "List draining subpools: since when, how many GPUs are in use, when time limits end their work, and the "
+        "deadline that somebody set.",
         query_parameters=[
             QueryParameter("pool", TEXT, "Only subpools of this pool, or this subpool.", is_list=True),
             LIMIT,
@@ -65,11 +69,18 @@ class DrainList(View):
 
 
 def _drain_body(drain: Drain) -> dict[str, Any]:
-    times = {"half_free_by": drain.half_free_by, "limits_end_at": drain.limits_end_at, "ends_by": drain.ends_by}
+    now = timezone.now()
+    times = {
+        "drain_by": drain.drain_by,
+        "half_free_by": drain.half_free_by,
+        "limits_end_at": drain.limits_end_at,
+        "ends_by": drain.ends_by,
+    }
     return {
         "subpool": drain.subpool,
         "since": utc_text(drain.since),
-        "long": drain.is_long(timezone.now()),
+        "long": drain.is_long(now),
+        "overdue": drain.is_overdue(now),
         "live_workflows": drain.workflows,
         "waiting_workflows": drain.waiting,
         "unlimited_workflows": drain.unlimited,

@@ -1,8 +1,8 @@
 """Draining subpools: since when they drain, what still runs on them, and when it ends at the latest.
 
-A drain ends no work, so it has no deadline of its own. The latest end of running work is its time limit
-(`exec_timeout`, from the first start of the workflow); work without one may run as long as it wants, and nobody knows
-the end of work that waits.
+A drain ends no work, and a deadline that somebody set (`drain_by`) ends none either. The latest end of running work is
+its time limit (`exec_timeout`, from the first start of the workflow); work without one may run as long as it wants, and
+nobody knows the end of work that waits.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from scheduling.selectors.problems import LONG_DRAIN
 class Drain:
     """A draining subpool. `workflows` are active; of them `waiting` have not started, and `unlimited` run without time
     limits. Half of the `gpus` in use are free at `half_free_by` at the latest; the last time limit of running work is
-    `limits_end_at`. With no `waiting` and no `unlimited` work the drain is over then at the latest."""
+    `limits_end_at`. With no `waiting` and no `unlimited` work the drain is over then at the latest. `drain_by` is the
+    deadline that somebody set."""
 
     subpool: str
     since: datetime
+    drain_by: datetime | None
     workflows: int
     waiting: int
     unlimited: int
@@ -43,6 +45,15 @@ class Drain:
     def is_long(self, now: datetime) -> bool:
         """Whether it drains for more than a day."""
         return now - self.since > LONG_DRAIN
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Whether its deadline has passed."""
+        return self.drain_by is not None and self.drain_by < now
+
+    @property
+    def may_miss_deadline(self) -> bool:
+        """Whether time limits let its work run beyond its deadline, or nothing limits it."""
+        return self.drain_by is not None and (self.ends_by is None or self.ends_by > self.drain_by)
 
 
 _ACTIVE = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))
@@ -68,13 +79,13 @@ _OUTLOOK = f"""
 def read_drains(actor: Actor, *, pools: Collection[str] = (), limit: int, offset: int = 0) -> list[Drain]:
     """The draining subpools that the actor may see, the oldest drain first; with `pools`, names of leaves, only these.
     Two queries."""
-    # Nothing in the row of a draining subpool changes, so its last change is its deletion.
+    # Only the deadline in the row of a draining subpool changes, which leaves `updated_at`: the time of the deletion.
     rows = Pool.objects.visible_to(actor).filter(subpool_state=SubpoolState.DELETING).order_by("updated_at", "name")
     if pools:
         rows = rows.filter(name__in=pools)
-    found = list(rows.values_list("pk", "name", "updated_at")[offset : offset + limit])
+    found = list(rows.values_list("pk", "name", "updated_at", "drain_by")[offset : offset + limit])
     with connection.cursor() as cursor:
-        cursor.execute(_OUTLOOK, [[pk for pk, _, _ in found]])
+        cursor.execute(_OUTLOOK, [[pk for pk, *_ in found]])
         live = {pk: numbers for pk, *numbers in cursor}
     nothing = [0, 0, 0, 0, None, None]
-    return [Drain(name, since, *live.get(pk, nothing)) for pk, name, since in found]
+    return [Drain(name, since, drain_by, *live.get(pk, nothing)) for pk, name, since, drain_by in found]

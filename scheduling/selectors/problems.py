@@ -53,6 +53,7 @@ class ProblemCode(StrEnum):
     OVERSUBSCRIBED = "oversubscribed"
     GPU_QUOTA = "gpu_quota"
     LONG_DRAIN = "long_drain"
+    OVERDUE_DRAIN = "overdue_drain"
     LONG_WAIT = "long_wait"
     IDLE_QUOTA = "idle_quota"
 
@@ -145,18 +146,20 @@ def gpu_quota_alerts(actor: Actor) -> Iterator[Problem]:
 
 
 def long_drains(actor: Actor, now: datetime) -> Iterator[Problem]:
-    """Subpools that drain for more than a day. One query."""
+    """Subpools that drain beyond their deadline, or for more than a day. One query."""
     rows = (
         Pool.objects.visible_to(actor)
-        .filter(subpool_state=SubpoolState.DELETING, updated_at__lt=now - LONG_DRAIN)
-        .order_by("updated_at")
-        .values_list("name", "updated_at", "usage__live_workflows", "usage__total_usage")
+        .filter(Q(updated_at__lt=now - LONG_DRAIN) | Q(drain_by__lt=now), subpool_state=SubpoolState.DELETING)
+        .order_by(F("drain_by").asc(nulls_last=True), "updated_at")
+        .values_list("name", "updated_at", "drain_by", "usage__live_workflows", "usage__total_usage")
     )
-    for name, since, workflows, gpus in rows[:MAX_SHOWN]:
+    for name, began, drain_by, workflows, gpus in rows[:MAX_SHOWN]:
+        code, since, drains = ProblemCode.LONG_DRAIN, began, "drains for more than a day"
+        if drain_by is not None and drain_by < now:
+            code, since, drains = ProblemCode.OVERDUE_DRAIN, drain_by, "drains beyond its deadline"
         work = "1 active workflow holds" if workflows == 1 else f"{workflows} active workflows hold"
-        message = f"Subpool {name} drains for more than a day: {work} {gpus} GPU{'' if gpus == 1 else 's'}."
-        numbers = {"workflows": workflows, "gpus": gpus}
-        yield Problem(ProblemCode.LONG_DRAIN, f"pool/{name}", message, False, since, numbers)
+        message = f"Subpool {name} {drains}: {work} {gpus} GPU{'' if gpus == 1 else 's'}."
+        yield Problem(code, f"pool/{name}", message, False, since, {"workflows": workflows, "gpus": gpus})
 
 
 def late_jobs(actor: Actor, now: datetime) -> Iterator[Problem]:

@@ -30,6 +30,11 @@ def drains_of(context: dict[str, Any], pool: str) -> dict[str, Drain]:
 
 @register.inclusion_tag("osmo/parts/drain_outlook.html")
 def drain_outlook(drains: dict[str, Drain], subpool: str) -> dict[str, Any]:
-    """Since when a subpool drains, and when its work ends at the latest; nothing for another leaf."""
+    """Since when a subpool drains, when its work ends at the latest, and its deadline; nothing for another leaf."""
     drain = drains.get(subpool)
-    return {"drain": drain, "is_long": drain is not None and drain.is_long(timezone.now())}
+    now = timezone.now()
+    return {
+        "drain": drain,
+        "is_long": drain is not None and drain.is_long(now),
+        "is_overdue": drain is not None and drain.is_overdue(now),
+    }

@@ -116,6 +116,7 @@ DATABASE_RULES: dict[str, str] = {
     "pools_pool:subpools_owned_by_git": f"{_OWNERSHIP}::test_raw_sql_is_refused[pools_pool:subpools_owned_by_git]",
     "pools_pool:subpools_within_guarantee": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[no guarantee under subpools]",
     "pools_pool:temporary_quota_is_a_raise": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[temporary_quota_is_a_raise]",
+    "pools_pool:deadline_is_of_a_drain": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[deadline_is_of_a_drain]",
     "pools_quotastamp:one_quota_stamp": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[one_quota_stamp]",
     "pools_quotastamp:protect_derived": f"{_RAW_WRITES}::test_what_follows_from_other_rows_is_not_written_by_hand[pools_quotastamp]",
     "pools_reservation:count_delete": f"{_NAMED_RULES}::test_ended_work_is_counted_off",

@@ -187,6 +187,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "pools/pool/<str:pool>/subpools/<str:subpool>/resize/": ["/pools/pool/team/subpools/a/resize/"],
     "pools/pool/<str:pool>/subpools/<str:subpool>/delete/": ["/pools/pool/team/subpools/a/delete/"],
     "pools/pool/<str:pool>/subpools/<str:subpool>/recreate/": ["/pools/pool/team/subpools/gone/recreate/"],
+    "pools/pool/<str:pool>/subpools/<str:subpool>/deadline/": ["/pools/pool/team/subpools/b/deadline/"],
+    "pools/pool/<str:pool>/subpools/<str:subpool>/deadline/preview/": ["/pools/pool/team/subpools/b/deadline/preview/"],
     "pools/pool/<str:object_id>/change/": ["/pools/pool/team/change/"],
     "pools/accesstoken/<str:name>/revoke/": ["/pools/accesstoken/mine/revoke/"],
     "pools/savedview/save/<str:page>/": ["/pools/savedview/save/workflows/?pool=team"],

@@ -112,12 +112,20 @@ def delete(
     parent: ParentArgument,
     subpool: SubpoolArgument,
     cancel_pending: CancelPendingOption = False,
+    drain_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Deadline: the work should have ended by then; it is not stopped. Local time."
+        ),
+    ] = None,
     description: DescriptionOption = None,
     request_approval: RequestApprovalOption = False,
     if_match: IfMatchOption = None,
 ) -> None:
     """Delete a subpool: at once if it has no active workflows; otherwise it takes no new work and drains first."""
     body = _add_description({"cancel_pending": True} if cancel_pending else {}, description)
+    if drain_by:
+        body["drain_by"] = parse_time(drain_by)
     address = _subpool_url(parent, subpool)
     http = session.http()
 
@@ -130,6 +138,28 @@ def delete(
         "DELETE", address, query=approval_query(session, request_approval), body=body or None, if_match=if_match
     )
     _print_result(session, answer, "deleted")
+
+
+@client_command(app, "deadline", writes=True)
+def set_deadline(
+    session: ClientSession,
+    *,
+    parent: ParentArgument,
+    subpool: SubpoolArgument,
+    time: Annotated[
+        str | None, typer.Argument(metavar="[TIME]", help="Such as 2026-11-27T18:00, local time; none removes it.")
+    ] = None,
+    description: DescriptionOption = None,
+    if_match: IfMatchOption = None,
+) -> None:
+    """Set the time by which the work of a draining subpool should have ended. No work is stopped then: the home page
+    warns, and notices are sent."""
+    drain_by = parse_time(time) if time else None
+    body = _add_description({"drain_by": drain_by}, description)
+    answer = session.http().send_change(
+        "PATCH", _subpool_url(parent, subpool), query=session.dry_run_query, body=body, if_match=if_match
+    )
+    _print_result(session, answer, "updated")
 
 
 @client_command(app, "export")
@@ -207,9 +237,11 @@ def _result_message(answer: dict[str, Any], action: str) -> str:
         end = f" At {until} it is {answer.get('quota_after')} again." if until else ""
         return f"Subpool {name} {action}: {state}, {numbers}.{end}"
     if state == "DELETING":
+        deadline = format_local_time(answer.get("drain_by"))
         return (
             f"Subpool {name} is DELETING: it takes no new work and is archived when its "
             f"{_active_workflows_text(answer['live_workflows'])} ended (guaranteed in use: {answer['used']} GPUs)."
+            f"{f' Deadline: {deadline}.' if deadline else ''}"
         )
     return f"Subpool {name} is {state}; its quota returned to {answer['parent_pool']}."
 
@@ -266,6 +298,7 @@ def _subpool_facts(answer: dict[str, Any]) -> Facts:
             ("Last quota", answer["last_quota"]),
             ("Temporary until", format_local_time(answer.get("quota_until"))),
             ("Quota after that", answer.get("quota_after")),
+            ("Drain deadline", format_local_time(answer.get("drain_by"))),
             ("Scheduling quota", answer["scheduling_quota"]),
             ("Guaranteed in use", answer["used"]),
             ("Guaranteed free", answer["available"]),

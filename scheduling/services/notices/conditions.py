@@ -1,6 +1,6 @@
 """Finds the states that somebody chose to be told about and that no change announces: late background jobs, silent
-clusters, work that waits longer than usual, quotas that are nearly used. The beginning of each is an entry of the audit
-trail, from which the notices are made."""
+clusters, work that waits longer than usual, quotas that are nearly used, drains beyond their deadline. The beginning of
+each is an entry of the audit trail, from which the notices are made."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from scheduling.selectors.problems import (
     ProblemCode,
     cluster_problems,
     late_jobs,
+    long_drains,
     long_waits,
     read_usual_waits,
 )
@@ -88,11 +89,24 @@ def _find(kinds: Collection[str], known: Collection[tuple[str, str]], now: datet
         for cluster in cluster_problems(SYSTEM, now):
             if cluster.code == ProblemCode.SILENT_CLUSTER:
                 yield _Found(NoticeKind.CLUSTER_SILENT, cluster.subject, cluster.message)
+    if NoticeKind.DRAIN in kinds:
+        yield from _overdue_drains(now)
     if NoticeKind.QUOTA_NEARLY_USED in kinds:
         yield from _nearly_used({subject for kind, subject in known if kind == NoticeKind.QUOTA_NEARLY_USED})
     if NoticeKind.LONG_WAIT in kinds:
         yield from _long_waits_of_pools(now)
         yield from _long_waits_of_people(now)
+
+
+def _overdue_drains(now: datetime) -> Iterator[_Found]:
+    """Subpools whose drain has passed its deadline. Two queries."""
+    found = {
+        problem.subject.partition("/")[2]: problem
+        for problem in long_drains(SYSTEM, now)
+        if problem.code == ProblemCode.OVERDUE_DRAIN
+    }
+    for name, root in Pool.objects.filter(name__in=found).values_list("name", "parent_id"):
+        yield _Found(NoticeKind.DRAIN, found[name].subject, found[name].message, pool_id=root)
 
 
 def _nearly_used(known: Collection[str]) -> Iterator[_Found]:

@@ -180,6 +180,7 @@ def _draining(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     """To the people for whose work the drain waits, and to the pool."""
     name = entry.object.partition("/")[2]
     leaf = int((entry.after or {})["id"])
+    deadline = _deadline_text((entry.after or {}).get("drain_by"))
     active = Workflow.objects.active().filter(pool_id=leaf)
     held = {
         row["submitted_by_id"]: row["count"]
@@ -192,11 +193,18 @@ def _draining(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
         work = "1 active workflow of yours" if count == 1 else f"{count} active workflows of yours"
         text = (
             f"Subpool {name} was deleted by {entry.actor} and drains. It waits for {work} ({total} GPUs in use): let "
-            "them end, or cancel them."
+            f"them end, or cancel them.{deadline}"
         )
         yield _facts(entry, names, NoticeKind.DRAIN, entry.object, text, owner_id=user.pk, is_personal=True)
-    text = f"Subpool {name} was deleted by {entry.actor} and drains: {sum(held.values())} active workflows remain."
+    remaining = f"{sum(held.values())} active workflows remain"
+    text = f"Subpool {name} was deleted by {entry.actor} and drains: {remaining}.{deadline}"
     yield _facts(entry, names, NoticeKind.DRAIN, entry.object, text, owner_id=None)
+
+
+def _deadline_text(drain_by: str | None) -> str:
+    if drain_by is None:
+        return ""
+    return f" This work should have ended by {datetime.fromisoformat(drain_by).astimezone(UTC):%Y-%m-%d %H:%M} UTC."
 
 
 def _condition(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:

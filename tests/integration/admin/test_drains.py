@@ -58,7 +58,8 @@ def test_half_of_the_gpus_and_the_end_follow_from_time_limits(as_person: SignedI
     assert drain.pop("half_free_by").startswith(text(middle))
     assert drain.pop("limits_end_at").startswith(text(end)) and drain.pop("ends_by").startswith(text(end))
     assert drain == {
-        "subpool": "team--a", "long": False, "live_workflows": 3, "waiting_workflows": 0, "unlimited_workflows": 0,
+        "subpool": "team--a", "long": False, "drain_by": None, "overdue": False,
+        "live_workflows": 3, "waiting_workflows": 0, "unlimited_workflows": 0,
         "gpus": 16,
     }  # fmt: skip
     page = as_person("worker").get(PAGE).content.decode()

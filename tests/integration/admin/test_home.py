@@ -79,6 +79,20 @@ def test_a_drain_of_more_than_a_day(as_person: Callable[[str], Client]) -> None:
     assert dict(found.numbers) == {"workflows": 1, "gpus": 8}
 
 
+def test_a_drain_beyond_its_deadline(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("other--x", gpus=8, username="root", name="leaving")
+    run_cycles()
+    deadline = timezone.now() + timedelta(hours=1)
+    delete_subpool(actor=SYSTEM, parent="other", subpool_name="x", drain_by=deadline)
+    assert not _codes(as_person("root")) & {("overdue_drain", "pool/other--x"), ("long_drain", "pool/other--x")}
+    Pool.objects.filter(name="other--x").update(drain_by=timezone.now() - timedelta(seconds=1))
+    root = as_person("root")
+    assert ("overdue_drain", "pool/other--x") in _codes(root)
+    assert (
+        "Subpool other--x drains beyond its deadline: 1 active workflow holds 8 GPUs." in root.get("/").content.decode()
+    )
+
+
 def test_oversubscribed_offline_and_gpu_quota(as_person: Callable[[str], Client]) -> None:
     patch_pool(actor=SYSTEM, name="other", patch={"resources": {"gpu": {"guarantee": 999}}})
     Backend.objects.filter(name="sim").update(offline=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from pools.domain.names import REMAINDER_LABEL
 from pools.domain.ownership import GitOwner, OwnedKind
@@ -19,6 +21,7 @@ from tests.integration.admin.conftest import actor_named, confirm_change, run_cy
 CREATE = "/pools/pool/team/subpools/create/"
 RESIZE = "/pools/pool/team/subpools/a/resize/"
 DELETE = "/pools/pool/team/subpools/a/delete/"
+DEADLINE = "/pools/pool/team/subpools/a/deadline/"
 RECREATE = "/pools/pool/team/subpools/a/recreate/"
 
 
@@ -162,3 +165,28 @@ def test_a_page_of_an_object_of_git_says_so_and_has_no_form(
     page = answer.content.decode()
     assert answer.status_code == 409 and "owned by Git (git@example.com:gpu, all.yaml)" in page
     assert "<textarea" not in page and 'name="quota"' not in page
+
+
+def test_the_deadline_of_a_drain_is_given_shown_and_changed(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", gpus=8)
+    run_cycles()
+    chief = as_person("chief")
+    assert "this is possible only while it is DELETING" in chief.get(DEADLINE).content.decode()
+    preview = chief.post(DELETE, {"drain_by": "2999-01-01 10:00", "step": "preview"}, follow=True)
+    assert "cannot be the deadline of a drain" in preview.content.decode()
+    end = timezone.now().replace(second=0, microsecond=0) + timedelta(days=2)
+    preview = chief.post(DELETE, {"drain_by": f"{end:%Y-%m-%d %H:%M}", "step": "preview"}, follow=True)
+    assert f"should have ended by {end:%Y-%m-%d %H:%M} UTC; no work is stopped then." in preview.content.decode()
+    chief.post(DELETE, {**preview.context["hidden"], "step": "confirm"})
+    assert Pool.objects.get(name="team--a").drain_by == end
+    page = " ".join(chief.get("/pools/pool/team/change/").content.decode().split())
+    assert "<dt>Deadline</dt>" in page
+    assert "time limits do not end all its work by then" in page
+    assert DEADLINE in page
+    assert DEADLINE not in as_person("worker").get("/pools/pool/team/change/").content.decode()
+    preview = chief.post(DEADLINE, {"drain_by": "", "step": "preview"}, follow=True)
+    assert "The drain of team--a has no deadline." in preview.content.decode()
+    chief.post(DEADLINE, {**preview.context["hidden"], "step": "confirm"})
+    assert Pool.objects.get(name="team--a").drain_by is None
+    Pool.objects.filter(name="team--a").update(drain_by=timezone.now() - timedelta(seconds=1))
+    assert "The deadline of this drain has passed" in chief.get("/pools/pool/team/change/").content.decode()

@@ -68,6 +68,7 @@ CHECKS = {
     "pool_lends_what_it_has": "UPDATE pools_pool SET lending_limit = 99 WHERE name = 'lender'",
     "pool_archived_has_no_cohort": "UPDATE pools_pool SET archived = true WHERE name = 'lender'",
     "temporary_quota_is_a_raise": "UPDATE pools_pool SET quota_after = 99, quota_until = now() WHERE name = 'team--a'",
+    "deadline_is_of_a_drain": "UPDATE pools_pool SET drain_by = now() WHERE name = 'team--a'",
     "usage_never_negative": f"{UNPROTECTED} UPDATE pools_leafusage SET used = -1",
     "one_usage_progress": "UPDATE scheduling_usageprogress SET id = 2",
     "one_quota_stamp": f"{UNPROTECTED} UPDATE pools_quotastamp SET id = 2",

@@ -11,7 +11,8 @@ from django_celery_beat.models import PeriodicTask
 
 from pools.domain.notices import NoticeKind
 from pools.domain.roles import Actor
-from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Notice, NoticeCondition
+from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Notice, NoticeCondition, Pool
+from pools.services.subpools import delete_subpool
 from pools.services.users import revoke_role
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Workflow
@@ -152,3 +153,18 @@ def test_a_second_row_is_refused() -> None:
     NoticeCondition.objects.create(**values)
     with pytest.raises(IntegrityError, match="notice_condition_once"), transaction.atomic():
         NoticeCondition.objects.create(**values)
+
+
+def test_a_drain_beyond_its_deadline_is_told_once(bob: Actor, hook: Hook) -> None:
+    hook(admin_actor(), name="teams", pool="team", kinds=["drain"])
+    submit_workflow(bob, "team--a", 4, name="long")
+    _reconcile()
+    delete_subpool(actor=admin_actor(), parent="team", subpool_name="a", drain_by=timezone.now() + timedelta(hours=1))
+    find_conditions()
+    plan_notices()
+    (deleted,) = Notice.objects.filter(target__name="teams")
+    assert "This work should have ended by" in deleted.text
+    Notice.objects.all().delete()
+    Pool.objects.filter(name="team--a").update(drain_by=timezone.now() - timedelta(seconds=1))
+    assert _told() == [("teams", "drain", "pool/team--a")]
+    assert _told() == []

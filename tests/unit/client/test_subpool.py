@@ -207,6 +207,20 @@ def test_a_temporary_quota_is_sent_and_shown_with_its_end(osmo, stub):
     assert "it is 30 again." in text
 
 
+def test_a_deadline_of_a_drain_is_sent_and_shown(osmo, stub):
+    draining = subpool_body("DELETING", quota=0, drain_by="2026-11-27T18:00:00")
+    stub.on("DELETE", ONE, draining)
+    text = osmo.ok("pool", "subpool", "delete", "team", "a", "--yes", "--drain-by", "2026-11-27T18:00+00:00")
+    assert stub.last.body == {"drain_by": "2026-11-27T18:00:00"}
+    assert "Deadline: 2026-11-27" in text
+    stub.on("PATCH", ONE, draining)
+    osmo.ok("pool", "subpool", "deadline", "team", "a", "2026-11-27T18:00+00:00", "-d", "agreed")
+    assert stub.last.body == {"drain_by": "2026-11-27T18:00:00", "description": "agreed"}
+    stub.on("PATCH", ONE, subpool_body("DELETING", quota=0, drain_by=None))
+    assert "Deadline" not in osmo.ok("pool", "subpool", "deadline", "team", "a")
+    assert stub.last.body == {"drain_by": None}
+
+
 QUOTAS = "/api/configs/subpool_quotas"
 
 
