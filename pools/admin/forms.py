@@ -29,6 +29,11 @@ REVERT_PARAMETER = "revert"
 INCOMPLETE_INPUT = "incomplete"  # sent with a form that lost its secret or its file during a login
 
 
+def unix_lines(text: str) -> str:
+    """The text with a newline at the end of each line: browsers send CRLF, and files have either."""
+    return text.replace("\r\n", "\n")
+
+
 class ServiceForm(forms.Form):
     """A form whose errors come from services. `paths` maps a violation's path to a field where they differ."""
 
@@ -71,6 +76,23 @@ class ServiceForm(forms.Form):
         if int(entry[1]) >= len(lines):
             return message
         return f"Line {lines[int(entry[1])]}{f': {entry[2]}' if entry[2] else ''}{rest}"
+
+    def read_upload(self, field: str, *, longest: int) -> str:
+        """The text of an uploaded file, of `longest` bytes at most; empty without a file, or with an error at its field
+        if it is longer or no UTF-8. A byte order mark is left out, and each line ends with a newline."""
+        upload = self.files.get(field)
+        if upload is None:
+            return ""
+        if (upload.size or 0) > longest:
+            self.add_error(field, f"{upload.name} has {upload.size} bytes; the most is {longest}.")
+            return ""
+        try:
+            return unix_lines(str(upload.read().decode("utf-8-sig")))
+        except UnicodeDecodeError:
+            self.add_error(field, f"{upload.name} is not valid UTF-8 text.")
+            return ""
+        finally:
+            upload.seek(0)
 
     def replace_input(self, field: str, value: str) -> None:
         """Replace the input of one field on the page, where sending the same input again could not succeed."""

@@ -150,30 +150,15 @@ class QuotaFileForm(ChangeForm):
 
     def clean(self) -> dict[str, Any]:
         data = super().clean()
-        text = self._uploaded_text() or data.get("quotas", "")
+        text = self.read_upload("upload", longest=MAX_FILE_LENGTH) or forms.unix_lines(data.get("quotas", ""))
         if self.errors:
             return data
         try:
-            data["parsed"] = self._changes(parse_quota_file(text.replace("\r\n", "\n")))
+            data["parsed"] = self._changes(parse_quota_file(text))
         except BadInput as refusal:
             self.cleaned_data = data
             self.add_errors(refusal)
         return data
-
-    def _uploaded_text(self) -> str:
-        upload = self.files.get("upload")
-        if upload is None:
-            return ""
-        if (upload.size or 0) > MAX_FILE_LENGTH:
-            self.add_error("upload", f"{upload.name} has {upload.size} bytes; the most is {MAX_FILE_LENGTH}.")
-            return ""
-        try:
-            return str(upload.read().decode("utf-8-sig"))
-        except UnicodeDecodeError:
-            self.add_error("upload", f"{upload.name} is not valid UTF-8 text.")
-            return ""
-        finally:
-            upload.seek(0)
 
     def _changes(self, file: QuotaFile) -> QuotaFile:
         """The lines that change a quota, which the form shows from now on. Raises BadInput without any."""

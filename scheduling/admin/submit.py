@@ -86,25 +86,13 @@ class SubmitForm(forms.ServiceForm):
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
-        upload = data.get("upload")
-        if upload is not None:
-            data["file"] = self._read_upload(upload)
-        data["file"] = data.get("file", "").replace("\r\n", "\n")  # browsers send CRLF; files have \n
+        if data.get("upload") is not None:
+            data["file"] = self.read_upload("upload", longest=MAX_FILE_BYTES)
+        else:
+            data["file"] = forms.unix_lines(data.get("file", ""))
         if not data["file"].strip() and not self.errors:
             self.add_error("file", "Upload a workflow file, or paste one here.")
         return data
-
-    def _read_upload(self, upload: Any) -> str:
-        if upload.size > MAX_FILE_BYTES:
-            self.add_error(
-                "upload", f"{upload.name} has {upload.size} bytes; a workflow file has at most {MAX_FILE_BYTES}."
-            )
-            return ""
-        try:
-            return str(upload.read().decode("utf-8-sig"))
-        except UnicodeDecodeError:
-            self.add_error("upload", f"{upload.name} is not valid UTF-8 text.")
-            return ""
 
     def to_submission(self) -> Submission:
         """The submission for the service."""
