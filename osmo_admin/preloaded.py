@@ -29,8 +29,15 @@ from osmo_admin.ops.processes import request_death_signal
 MODULES = (
     "osmo_admin.rsgi",
     "osmo_admin.urls",
-    "celery.bin.worker",
-    "celery.bin.beat",
+    "celery.bin.celery",  # with the shell of its plugins, 180 modules that nobody uses
+    "celery.apps.beat",
+    "celery.apps.worker",
+    "celery.concurrency.prefork",
+    "celery.contrib.django.task",
+    "celery.worker.consumer",
+    "kombu.transport.redis",
+    "osmo_admin.beat",
+    "scheduling.services.kubernetes.agent",
     "osmo_admin.celery",
     "granian.server.mp",
 )
