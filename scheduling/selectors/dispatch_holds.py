@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
-from django.db.models import Exists, OuterRef, Sum
+from django.db.models import Exists, OuterRef, QuerySet, Sum
+from django.db.models.functions import Coalesce, Now
 
 from pools.domain.amounts import GPU, Amount
 from pools.domain.pool_config import HOLD_AFTER
@@ -113,11 +114,11 @@ def _priority_of(gang: GangFacts) -> Priority:
 
 def read_dispatch_holds(backend: Backend, live: LiveFacts | None = None) -> DispatchHolds:
     """The holds of a Kubernetes backend. Where no pool of it says `hold_after`: one query, or none if the caller has
-    the live facts, which are otherwise read only where a gang has waited so long."""
+    the live facts; one more where no gang has waited so long. Only then the rest is read."""
     if backend.kind != Backend.Kind.KUBERNETES:
         return DispatchHolds()
     roots = _read_hold_after(backend) if live is None else live.hold_after
-    if not roots:
+    if not roots or not _has_waited(roots):
         return DispatchHolds()
     now = database_time().timestamp()
     waiting, running = _read_waiting(roots), _read_running(roots)
@@ -167,20 +168,29 @@ def _find_possible(live: LiveFacts, groups: Collection[UUID]) -> set[UUID]:
     return found
 
 
+def _has_waited(hold_after: Mapping[int, int]) -> bool:
+    """Whether a gang on the cluster has waited as long as the shortest of these."""
+    since = Coalesce("ready_at", "workflow__submit_time")
+    least = Now() - timedelta(seconds=min(hold_after.values()))
+    return _waiting_groups(hold_after).filter(_SENT).annotate(since=since).filter(since__lte=least).exists()
+
+
+def _waiting_groups(roots: Collection[int]) -> QuerySet[Group]:
+    return Group.objects.filter(
+        status=TaskStatus.SCHEDULING,
+        workflow__status__in=ACTIVE_WORKFLOW_STATUSES,
+        workflow__root_pool__in=roots,
+        gpus__gt=0,
+    ).order_by()
+
+
+_SENT = Exists(Task.objects.filter(group=OuterRef("pk"), dispatched_at__isnull=False, end_time=None))
+
+
 def _read_waiting(roots: Collection[int]) -> dict[int, list[WaitingPoolGang]]:
-    sent = Exists(Task.objects.filter(group=OuterRef("pk"), dispatched_at__isnull=False, end_time=None))
-    rows = (
-        Group.objects.filter(
-            status=TaskStatus.SCHEDULING,
-            workflow__status__in=ACTIVE_WORKFLOW_STATUSES,
-            workflow__root_pool__in=roots,
-            gpus__gt=0,
-        )
-        .order_by()
-        .values_list(
-            "workflow__root_pool_id", "pk", "workflow__pool_id", "workflow__priority", "workflow__submit_time",
-            "workflow__name", "position", "gpus", "ready_at", "workflow__exec_timeout", sent,
-        )
+    rows = _waiting_groups(roots).values_list(
+        "workflow__root_pool_id", "pk", "workflow__pool_id", "workflow__priority", "workflow__submit_time",
+        "workflow__name", "position", "gpus", "ready_at", "workflow__exec_timeout", _SENT,
     )  # fmt: skip
     found: dict[int, list[WaitingPoolGang]] = defaultdict(list)
     for root, group, leaf, priority, submitted, name, position, gpus, ready, limit, is_sent in rows:

@@ -14,8 +14,10 @@ from pools.services.pools import patch_pool
 from scheduling.domain.forecast.futures import sample_waits
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Workflow
+from scheduling.selectors.dispatch_holds import read_dispatch_holds
 from scheduling.selectors.forecast_facts import read_forecast_facts
 from scheduling.selectors.impact import read_cancel_impact
+from scheduling.selectors.live_facts import read_live_facts
 from scheduling.selectors.visible_queue import list_waiting_gangs
 from scheduling.selectors.what_if import answer_live_question
 from scheduling.services.workflows.start_question import forecast_submissions
@@ -238,3 +240,19 @@ def test_a_live_question_keeps_held_work_waiting(fake_harness: AgentHarness) -> 
     impact = read_cancel_impact(factories.admin_actor(), [first])
     assert impact is not None
     assert impact.starting.names == (later.name,)
+
+
+def test_the_check_costs_a_query_or_two_where_nothing_is_held(
+    fake_harness: AgentHarness, django_assert_num_queries: Any
+) -> None:
+    first = fake_harness.submit(gang_file("lead", "other", gpus=40))
+    fake_harness.run_agent()
+    for setting, queries in ((None, 1), (HOUR, 2)):
+        hold(fake_harness, setting)
+        live = read_live_facts(fake_harness.backend)
+        with django_assert_num_queries(queries):
+            assert not read_dispatch_holds(fake_harness.backend).holders
+        with django_assert_num_queries(queries - 1):
+            assert not read_dispatch_holds(fake_harness.backend, live).holders
+    has_waited(first)
+    assert list(read_dispatch_holds(fake_harness.backend).names.values()) == [first.name]
