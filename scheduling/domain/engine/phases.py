@@ -190,11 +190,7 @@ class Phases:
         wanted.update(judge)
         shapes = [shape for shape in wanted.shapes() if is_possible(shape)]
         # Until the first success nothing changes. Most phases have none, and then the order of queues is not needed.
-        if (
-            may_help is not None
-            and self._world.policy is None
-            and not any(may_help(gang, leaf) for gang, leaf in wanted.groups(shapes))
-        ):
+        if may_help is not None and not self._may_help_any(may_help, wanted, shapes):
             wanted.futile_in = self._world.version
             return False
         pending = wanted.pending(shapes)
@@ -230,6 +226,19 @@ class Phases:
                 order.refresh(queue)
         wanted.futile_in = None if helped else self._world.version
         return helped
+
+    def _may_help_any(self, may_help: MayHelp, wanted: WantedGroups, shapes: Sequence[Shape]) -> bool:
+        """Whether an attempt for some group could succeed now. Reservations hold back what they hold back later."""
+        policy = self._world.policy
+        if policy is None:
+            return any(may_help(gang, leaf) for gang, leaf in wanted.groups(shapes))
+        with policy.preview():
+            for gang, leaf in wanted.groups(shapes):
+                is_possible = policy.begin_attempt(gang) and may_help(gang, leaf)
+                policy.end_attempt()
+                if is_possible:
+                    return True
+        return False
 
     def _would_find(self, attempt: HelpAttempt, gang: GangState, queue: QueueState) -> bool:
         found = attempt(gang, queue)

@@ -22,6 +22,7 @@ import math
 import weakref
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -362,6 +363,17 @@ class StartPolicy:
                 for n, need in (held.places or {}).items():
                     self._world.nodes.reserve(n, need)
         return True
+
+    @contextmanager
+    def preview(self) -> Iterator[None]:
+        """Attempts inside it leave no trace. The ends of running work are read when an attempt first needs them, and
+        count until the next `refresh`; here they are read for the preview alone."""
+        ends, latest = self._ends, self._latest
+        self._latest = dict(latest)
+        try:
+            yield
+        finally:
+            self._ends, self._latest = ends, latest
 
     @property
     def is_withholding(self) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from scheduling.domain.engine import loss_tables, outlook
-from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, QueueFacts
+from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
 from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.engine.phases import Phases
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.engine.world import World
 from tests.unit.engine.sample_clusters import GPU, facts, gang, queue
@@ -35,10 +37,10 @@ def full_cluster(pick):
     return ClusterFacts(tuple(queues), tuple(cohorts), overfull, nodes)
 
 
-def live_through(seed):
-    """The steps of each instant of a random history in a kept state."""
+def live_through(seed, policy=None):
+    """The steps of each instant of a random history in a kept state; an instant takes a minute."""
     pick = random.Random(seed)
-    start = full_cluster(pick)
+    start = replace(full_cluster(pick), policy=policy)
     leaves = [q.name for q in start.queues if "-" in q.name]
     kept, there, found = KeptState(start), [], []
     for instant in range(25):
@@ -47,9 +49,10 @@ def live_through(seed):
         for _ in range(pick.choice([1, 2, 6]) if instant else 40):
             new = random_gang(pick, f"g{pick.randrange(1000):03}-{instant}-{len(there)}", leaves, instant)
             if len(there) < 60 and set(new.tasks[0].request) == {GPU}:
-                kept.arrived(new)
+                limit = None if policy is None else pick.choice([None, 300, 1200])
+                kept.arrived(replace(new, submitted=60 * instant, time_limit=limit))
                 there.append(new.name)
-        found.append(kept.run().steps)
+        found.append(kept.run(60 * instant).steps)
     return found
 
 
@@ -60,11 +63,21 @@ def test_looking_ahead_changes_no_step(monkeypatch, seeds):
     with_outlook = [live_through(seed) for seed in seeds]
     monkeypatch.setattr(loss_tables.Pace, "may_look", property(lambda self: False))
     assert with_outlook == [live_through(seed) for seed in seeds]
-    monkeypatch.setattr(outlook.ReclaimForesight, "outlook", lambda self, need, helps: None)
-    monkeypatch.setattr(outlook.PreemptForesight, "outlook", lambda self, need, helps: None)
+    monkeypatch.setattr(outlook.ReclaimForesight, "outlook", lambda self, tasks, helps: None)
+    monkeypatch.setattr(outlook.PreemptForesight, "outlook", lambda self, tasks, helps: None)
     assert with_outlook == [live_through(seed) for seed in seeds]
     actions = {step.action for history in with_outlook for steps in history for step in steps}
     assert actions >= {StepAction.RECLAIM, StepAction.PREEMPT}
+
+
+@pytest.mark.parametrize("seeds", [range(12), range(12, 24)])
+def test_a_phase_that_ends_early_changes_no_step_under_a_policy(monkeypatch, seeds):
+    """A phase asks first whether an attempt for some group could succeed, and is over if none could."""
+    policy = PolicyFacts(reserve_after=180, ageing=600)
+    early = [live_through(seed, policy) for seed in seeds]
+    assert early != [live_through(seed) for seed in seeds], "the policy decides something"
+    monkeypatch.setattr(Phases, "_may_help_any", lambda self, may_help, wanted, shapes: True)
+    assert early == [live_through(seed, policy) for seed in seeds]
 
 
 def crowded():

@@ -111,6 +111,19 @@ class TestTheReservation:
         assert settled.world.policy.latest_start("big").time == 20 * HOUR
 
 
+def test_a_preview_of_attempts_leaves_no_trace():
+    """What the first attempt after it reads about ends of work is what it would read without the preview."""
+    small = replace(gang("small", "q", NORMAL, gpus=1, at=1), time_limit=HOUR)
+    world = run_cycle(full_cluster(gang("big", "q", NORMAL, gpus=8, at=0), small, on=("n1", "n1", "n2", None))).world
+    policy = world.policy
+    policy.refresh()
+    with policy.preview():
+        assert policy.begin_attempt(world.gang_of["small"])
+        policy.end_attempt()
+    assert policy._ends is None
+    assert policy._latest == {}
+
+
 def started_in(settled):
     return {step.gang for step in settled.steps if step.action == "start"}
 
