@@ -146,7 +146,7 @@ class EvictionSearch:
             return None
         fits = self.can_start()
         tasks = None if fits else self.alike_tasks()
-        outlook = None if tasks is None else foresight.outlook(tasks.need, candidates.helps)
+        outlook = None if tasks is None else foresight.outlook(tasks, candidates.helps)
         if outlook is not None and tasks is not None:
             if outlook.is_complete and not outlook.may_open(tasks):
                 return None

@@ -173,16 +173,23 @@ class LossTables:
 
     def finding(self, top: QueueState, key: object, find: Callable[[], Any]) -> Any:
         """Another finding that holds until something below the top queue changes."""
-        known = self._findings.setdefault(top.index, {})
-        found = known.get(key)
+        found = self.known(top, key)
         if found is None:
-            if self._count >= MAX_FINDINGS:
-                self._findings.clear()
-                self._count = 0
-                known = self._findings.setdefault(top.index, {})
-            self._count += 1
-            found = known[key] = find()
+            found = find()
+            self.keep(top, key, found)
         return found
+
+    def known(self, top: QueueState, key: object) -> Any:
+        """A finding that still holds, or None."""
+        return self._findings.get(top.index, {}).get(key)
+
+    def keep(self, top: QueueState, key: object, found: Any) -> None:
+        """Keep a finding until something below the top queue changes."""
+        if self._count >= MAX_FINDINGS:
+            self._findings.clear()
+            self._count = 0
+        self._count += 1
+        self._findings.setdefault(top.index, {})[key] = found
 
 
 def gains_of(units: Iterable[EvictionUnit], width: int) -> Mapping[int, list[Number]]:

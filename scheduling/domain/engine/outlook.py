@@ -59,7 +59,14 @@ class AlikeTasks:
 class Outlook:
     """The evictions of one search: those in its own top queue, then those in the others."""
 
-    def __init__(self, world: World, inner: Sequence[EvictionUnit], inner_gains: Mapping[int, list[Number]]) -> None:
+    def __init__(
+        self,
+        world: World,
+        inner: Sequence[EvictionUnit],
+        inner_gains: Mapping[int, list[Number]],
+        *,
+        is_complete: bool = True,
+    ) -> None:
         assert world.nodes is not None
         self._world, self._nodes = world, world.nodes
         self._inner, self._inner_gains = inner, inner_gains
@@ -68,13 +75,13 @@ class Outlook:
         self._top: QueueState | None = None
         self.in_vain = 0
         """The evictions of a search that found nothing, where the losses of all queues were not known before."""
-        self.is_complete = True
+        self.is_complete = is_complete
         """Whether the losses of all queues are known already, so that `may_open` may be asked."""
 
-    def add_others(self, table: LossTable, top: QueueState, find: FindLosses, *, is_complete: bool) -> None:
+    def add_others(self, table: LossTable, top: QueueState, find: FindLosses) -> None:
         """Add the losses of all top queues but this one. `find`: finds those of a queue that changed."""
         self._table, self._top, self._own = table, top, table.by_top.get(top.index, ())
-        self._find, self.is_complete = find, is_complete
+        self._find = find
 
     def may_open(self, tasks: AlikeTasks) -> bool:
         """Whether the tasks fit on the nodes after all these evictions."""
@@ -165,10 +172,11 @@ class Outlook:
 
 
 class EvictedAmounts:
-    """Whether some tasks fit after evictions, on a copy of the free amounts of the nodes that these touch."""
+    """Whether some tasks fit after evictions, on a copy of the free amounts of the nodes that these touch. The free
+    amounts are those of the beginning."""
 
     def __init__(self, nodes: NodeIndex, tasks: AlikeTasks) -> None:
-        self._nodes, self._need = nodes, tasks.need
+        self._nodes, self._need, self._before = nodes, tasks.need, nodes.free.copy()
         self._missing = tasks.count - nodes.count_slots(tasks.need, tasks.count)
         self._free: dict[int, list[Number]] = {}
         self._lacking = [[r, amount * tasks.count - nodes.total[r]] for r, amount in tasks.need if r < nodes.width]
@@ -190,7 +198,7 @@ class EvictedAmounts:
                 continue
             have = self._free.get(node)
             if have is None:
-                have = self._free[node] = list(nodes.free[node])
+                have = self._free[node] = list(self._before[node])
             before = nodes.slots_in(have, need) if has_enough(have, need) else 0
             request = unit.gang.requests[i]
             for r, amount in request:
@@ -208,8 +216,8 @@ class Foresight(Protocol):
 
     is_exact: bool
 
-    def outlook(self, need: Request, helps: HelpsStart) -> Outlook | None:
-        """The evictions for tasks with this need that quotas allow already; None where it is not known."""
+    def outlook(self, tasks: AlikeTasks, helps: HelpsStart) -> Outlook | None:
+        """The evictions for tasks that quotas allow already; None where it is not known."""
 
     def learn(self, evictions: int, *, found: bool) -> None:
         """The search is over: its trial evictions, and whether it found victims."""
@@ -224,23 +232,26 @@ class ReclaimForesight:
         self._world, self._leaf, self._ask = world, leaf, ask
         self._pace: Pace | None = None
 
-    def outlook(self, need: Request, helps: HelpsStart) -> Outlook | None:
+    def outlook(self, tasks: AlikeTasks, helps: HelpsStart) -> Outlook | None:
         """None too where the losses of some queues depend on each other."""
-        world, leaf, ask = self._world, self._leaf, self._ask
+        world, leaf, ask, need = self._world, self._leaf, self._ask, tasks.need
         top = leaf.path[-1]
         if world.nodes is None or world.firm is None or not world.is_flat_below_root(top):
             return None
         world.losses.forget_changed(world.firm, world.on_node)
         resources = tuple([r for r, _amount in ask])
         self._pace = pace = world.losses.pace((need, resources), world.tops)
-        width = world.nodes.full_width
-
-        def find_inner() -> tuple[list[EvictionUnit], bool, Mapping[int, list[Number]]]:
-            units, is_inside = _inner_losses(world, leaf, ask, helps)
-            return units, is_inside, gains_of(units, width)
-
-        units, is_inside, gains = world.losses.finding(top, ("inner", leaf.index, ask, need), find_inner)
-        outlook = Outlook(world, units, gains)
+        width, is_complete = world.nodes.full_width, pace.may_look
+        key = ("inner", leaf.index, ask, need)
+        found = world.losses.known(top, key)
+        if found is None:
+            units, is_inside, is_enough = _inner_losses(world, leaf, ask, helps, None if is_complete else tasks)
+            if is_enough:
+                return Outlook(world, units, _NO_GAINS, is_complete=False)
+            found = units, is_inside, gains_of(units, width)
+            world.losses.keep(top, key, found)
+        units, is_inside, gains = found
+        outlook = Outlook(world, units, gains, is_complete=is_complete)
         claim = Claim.LATE_QUOTA if is_inside else Claim.SHARE
         if is_inside_quota(top, ask):
             claim = Claim.QUOTA
@@ -249,11 +260,10 @@ class ReclaimForesight:
         def find(theirs: QueueState) -> list[Loss]:
             return _losses(world, theirs, ask, claim, helps)
 
-        is_complete = pace.may_look
         if is_complete:
             pace.looked()
             table.update(find)
-        outlook.add_others(table, top, find, is_complete=is_complete)
+        outlook.add_others(table, top, find)
         return outlook
 
     def learn(self, evictions: int, *, found: bool) -> None:
@@ -262,16 +272,22 @@ class ReclaimForesight:
             self._pace.learn(evictions, found=found)
 
 
-def _inner_losses(world: World, leaf: QueueState, ask: Request, helps: HelpsStart) -> tuple[list[EvictionUnit], bool]:
-    """All that the other branches below the top queue of the leaf may lose, and whether the top queue is then inside
-    its quota."""
+def _inner_losses(
+    world: World, leaf: QueueState, ask: Request, helps: HelpsStart, tasks: AlikeTasks | None
+) -> tuple[list[EvictionUnit], bool, bool]:
+    """All that the other branches below the top queue of the leaf may lose, or with `tasks` what they lose until these
+    fit; whether the top queue is then inside its quota; and whether the tasks fit."""
     top, before = leaf.path[-1], world.mark()
-    victims, units = InnerVictims(world, leaf, ask), []
-    while (unit := victims.take_next(helps)) is not None:
+    trial = None if tasks is None or world.nodes is None else EvictedAmounts(world.nodes, tasks)
+    victims, units, is_enough = InnerVictims(world, leaf, ask), [], False
+    while not is_enough and (unit := victims.take_next(helps)) is not None:
         units.append(unit)
+        if trial is not None:
+            trial.evict(unit)
+            is_enough = trial.fits and trial.has_opened(unit)
     is_inside = is_inside_quota(top, ask)
     world.undo(before)
-    return units, is_inside
+    return units, is_inside, is_enough
 
 
 def _losses(world: World, top: QueueState, ask: Request, claim: Claim, helps: HelpsStart) -> list[Loss]:
@@ -300,9 +316,9 @@ class PreemptForesight:
     def __init__(self, world: World, leaf: QueueState, priority: int) -> None:
         self._world, self._leaf, self._priority = world, leaf, priority
 
-    def outlook(self, need: Request, helps: HelpsStart) -> Outlook | None:
+    def outlook(self, tasks: AlikeTasks, helps: HelpsStart) -> Outlook | None:
         """What all of them free together."""
-        world, leaf, priority = self._world, self._leaf, self._priority
+        world, leaf, priority, need = self._world, self._leaf, self._priority, tasks.need
         if world.nodes is None or world.firm is None:
             return None
         world.losses.forget_changed(world.firm, world.on_node)
