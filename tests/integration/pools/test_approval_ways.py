@@ -150,6 +150,14 @@ def test_the_refusal_of_a_move_names_both_places_and_a_remedy(team: None) -> Non
     assert {fault.path for fault in refusal.value.violations} == {"pools.team"}
 
 
+def test_a_cycle_that_raw_sql_made_is_measured_once(team: None) -> None:
+    with factories.triggers_off():
+        Cohort.objects.filter(name="lab").update(parent=Cohort.objects.get(name="org"))
+    with pytest.raises(Conflict) as refusal:
+        patch_cohort(actor=SYSTEM, name="lab", patch={"parent": None})
+    assert [dict(fault.numbers)["amount"] for fault in refusal.value.violations] == ["borrowing limit", "lending limit"]
+
+
 def test_the_end_of_a_temporary_quota_was_approved_with_it(team: None) -> None:
     with factories.triggers_off():
         Pool.objects.filter(name="team--t").update(quota_until=timezone.now() - timedelta(seconds=1))
