@@ -35,6 +35,8 @@ _LISTEN_TIMEOUT = 0.5  # seconds; shorter than the time after which a silent con
 _REQUEST_LIFETIME = 60  # seconds
 _SEND_INTERVAL = 1  # seconds between two tasks of the same request
 _RECONCILE_INTERVAL = 200  # milliseconds between the beginnings of two reconciliations of a backend
+_POSTPONE_FACTOR = 4  # the pause after a reconciliation that started nothing, as a multiple of its duration
+_LONGEST_PAUSE = 1000  # milliseconds
 _PERIODIC_KEY = f"{RECONCILE_TASK}-{Scope.TICK}"
 _PERIODIC_LIFETIME = 20  # seconds after which a periodic reconciliation is queued again; its message may be lost
 _BROKER_PAUSE = 5.0  # seconds without requests after a broker did not answer, so that web requests do not wait for it
@@ -132,12 +134,41 @@ def await_reconcile_turn(backend_id: int) -> None:
     """Wait until the last reconciliation of this backend has begun `_RECONCILE_INTERVAL` ago, in whichever process, so
     that a stream of submissions shares its reads and plans. The first one of a pause begins at once, and without a
     broker nobody waits."""
-    key = f"osmo:hint-turn:{RECONCILE_TASK}:{backend_id}"
+    key = _turn_key(backend_id)
     try:
         while not broker.client.set(key, 1, nx=True, px=_RECONCILE_INTERVAL):
             time.sleep(max(1, broker.client.pttl(key)) / 1000)  # -2 if it has just expired
     except redis.RedisError as error:
         logger.warning("could not wait for a turn on backend %s: %s", backend_id, error)
+
+
+def postpone_reconcile(backend_id: int, seconds: float) -> None:
+    """The next reconciliation of this backend begins after a pause, because the last one took so many seconds and had
+    nothing to do. A stream of submissions to a full backend would keep the worker and the database busy with reading
+    all running work. The pause ends after `_LONGEST_PAUSE`, so free capacity is used after that time at the latest."""
+    pause = min(_LONGEST_PAUSE, round(_POSTPONE_FACTOR * seconds * 1000))
+    if pause <= _RECONCILE_INTERVAL:
+        return
+    try:
+        broker.client.set(_turn_key(backend_id), 1, px=pause)
+    except redis.RedisError as error:
+        logger.warning("could not postpone the next turn of backend %s: %s", backend_id, error)
+
+
+def is_reconcile_postponed(backend_id: int, scope: Scope) -> bool:
+    """Whether the next turn of this backend is farther away than a turn of a stream. Its task comes again then, so that
+    no process of the worker waits for it."""
+    try:
+        pause = broker.client.pttl(_turn_key(backend_id))
+        if pause <= _RECONCILE_INTERVAL:
+            return False
+        is_first = broker.client.set(f"osmo:hint-later:{RECONCILE_TASK}:{backend_id}:{scope}", 1, nx=True, px=pause)
+    except redis.RedisError as error:
+        logger.warning("could not see the next turn of backend %s: %s", backend_id, error)
+        return False
+    if is_first:
+        _send(RECONCILE_TASK, [backend_id, scope], countdown=pause / 1000)
+    return True
 
 
 def is_reconcile_requested(backend_id: int) -> bool:
@@ -239,9 +270,9 @@ def _enqueue(task: str, backend_id: int) -> None:
     _send(task, [backend_id])
 
 
-def _send(task: str, arguments: list[Any]) -> None:
+def _send(task: str, arguments: list[Any], *, countdown: float | None = None) -> None:
     try:
-        current_app.send_task(task, arguments, retry=False)
+        current_app.send_task(task, arguments, retry=False, countdown=countdown)
     except (redis.RedisError, OperationalError) as error:
         broker.pause(error)
 
@@ -262,6 +293,10 @@ def _is_requested(task: str, backend_id: int) -> bool:
 
 def _key(task: str, backend_id: int) -> str:
     return f"osmo:hint:{task}:{backend_id}"
+
+
+def _turn_key(backend_id: int) -> str:
+    return f"osmo:hint-turn:{RECONCILE_TASK}:{backend_id}"
 
 
 def _sent_key(task: str, backend_id: int) -> str:

@@ -7,6 +7,7 @@ done: a gang starts, with all evictions for it, in one transaction or not at all
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection
 from contextlib import nullcontext
@@ -71,14 +72,19 @@ def reconcile_while_requested(backend_id: int, scope: Scope = Scope.HINT) -> Non
     """Reconcile as far as the scope asks for, and again while new requests arrive.
 
     While another reconciliation runs there is nothing to do: the other one checks for new requests after it has
-    released its lock, so no request is lost.
+    released its lock, so no request is lost. After one that did nothing the next one is postponed.
     """
     for _ in range(MAX_ROUNDS):
+        if notifications.is_reconcile_postponed(backend_id, scope):
+            return
         notifications.await_reconcile_turn(backend_id)
+        begin = time.monotonic()
         try:
-            reconcile_backend(backend_id, scope=scope)
+            result = reconcile_backend(backend_id, scope=scope)
         except AlreadyReconciling:
             return
+        if scope is Scope.HINT and not result["steps"]:
+            notifications.postpone_reconcile(backend_id, time.monotonic() - begin)
         if not notifications.is_reconcile_requested(backend_id):
             return
         scope = Scope.HINT  # the wider scope has been dealt with

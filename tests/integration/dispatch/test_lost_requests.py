@@ -14,6 +14,8 @@ from celery import current_app
 from pools.models import Backend
 from scheduling.services import notifications
 from scheduling.services.notifications import RECONCILE_TASK, broker
+from scheduling.services.simulated import reconcile
+from scheduling.services.simulated.dirty import Scope
 from tests.support.agent_harness import kubernetes_backend
 from tests.support.kube_server import wait_for
 
@@ -84,6 +86,54 @@ def test_reconciliations_that_are_requested_in_a_stream_take_turns(
     monkeypatch.setattr(broker.client, "set", raise_connection_error)
     notifications.await_reconcile_turn(BACKEND)
     assert len(slept) == 1
+
+
+def test_a_reconciliation_that_found_nothing_to_do_postpones_the_next_one(sent: list[tuple[Any, ...]]) -> None:
+    """By a multiple of its duration; its task comes again once, and waits in no process of the worker."""
+    notifications.postpone_reconcile(BACKEND, 0.01)
+    assert not notifications.is_reconcile_postponed(BACKEND, Scope.HINT)
+    notifications.postpone_reconcile(BACKEND, 0.2)
+    notifications.postpone_reconcile(BACKEND + 1, 30)
+    assert 700 < broker.client.pttl(f"osmo:hint-turn:{RECONCILE_TASK}:{BACKEND}") <= 800
+    assert 900 < broker.client.pttl(f"osmo:hint-turn:{RECONCILE_TASK}:{BACKEND + 1}") <= 1000
+    assert [notifications.is_reconcile_postponed(BACKEND, Scope.HINT) for _ in range(3)] == [True] * 3
+    assert notifications.is_reconcile_postponed(BACKEND, Scope.TICK)
+    assert sent == [(RECONCILE_TASK, BACKEND, Scope.HINT), (RECONCILE_TASK, BACKEND, Scope.TICK)]
+
+
+def test_without_a_broker_no_reconciliation_is_postponed(
+    sent: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notifications.postpone_reconcile(BACKEND, 30)
+    monkeypatch.setattr(broker.client, "pttl", raise_connection_error)
+    monkeypatch.setattr(broker.client, "set", raise_connection_error)
+    notifications.postpone_reconcile(BACKEND, 30)
+    assert not notifications.is_reconcile_postponed(BACKEND, Scope.HINT)
+
+
+@pytest.mark.parametrize(
+    ("scope", "steps", "is_postponed"),
+    [(Scope.HINT, [], True), (Scope.HINT, ["start"], False), (Scope.TICK, [], False)],
+)
+def test_only_a_notification_that_started_nothing_postpones_the_next(
+    sent: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch, scope: Scope, steps: list[str], is_postponed: bool
+) -> None:
+    """The reconciliation of the periodic task may be a full cycle, which takes seconds and says nothing of new work."""
+    postponed: list[int] = []
+    monkeypatch.setattr(notifications, "postpone_reconcile", lambda backend, _: postponed.append(backend))
+    monkeypatch.setattr(reconcile, "reconcile_backend", lambda *_, **__: {"steps": steps, "settled": True})
+    reconcile.reconcile_while_requested(BACKEND, scope)
+    assert postponed == [BACKEND] * is_postponed
+
+
+def test_a_postponed_reconciliation_does_not_begin(
+    sent: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notifications.postpone_reconcile(BACKEND, 30)
+    begun: list[int] = []
+    monkeypatch.setattr(reconcile, "reconcile_backend", lambda backend, **_: begun.append(backend))
+    reconcile.reconcile_while_requested(BACKEND)
+    assert (begun, sent) == ([], [(RECONCILE_TASK, BACKEND, Scope.HINT)])
 
 
 def raise_connection_error(*_: Any, **__: Any) -> None:
