@@ -96,7 +96,12 @@ def test_a_request_during_a_reconciliation_is_done_after_it(team: Pool, monkeypa
     requested = iter([True, True, False])
     rounds: list[tuple[int | None, Scope]] = []
     monkeypatch.setattr(notifications, "is_reconcile_requested", lambda _: next(requested))
-    monkeypatch.setattr(reconcile, "reconcile_backend", lambda backend_id, scope: rounds.append((backend_id, scope)))
+
+    def note_round(backend_id: int, scope: Scope) -> dict[str, Any]:
+        rounds.append((backend_id, scope))
+        return {"steps": ["start"], "settled": True}
+
+    monkeypatch.setattr(reconcile, "reconcile_backend", note_round)
     reconcile.reconcile_while_requested(team.backend_id, Scope.TICK)
 
     assert rounds == [(team.backend_id, scope) for scope in (Scope.TICK, Scope.HINT, Scope.HINT)]
