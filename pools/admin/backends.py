@@ -6,21 +6,21 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Count, Sum
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern, path, reverse
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, reverse
 
 from pools.admin import cluster_forms, forms
-from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP
-from pools.domain.byte_sizes import exact_size_text
-from pools.domain.errors import Conflict, DomainError, Stale
+from pools.admin.backend_preview import backend_preview, format_node_line
+from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
+from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, change_paths, typed_input
+from pools.domain.errors import Conflict
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor, Permission, is_allowed
-from pools.models import Backend, KubernetesSettings, Node, Pool
+from pools.models import Backend, KubernetesSettings, Pool
 from pools.models.backend import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
 from pools.permissions import require_platform
 from pools.selectors.backend_capacity import read_capacities, read_used_gpus
-from pools.services.backends import put_backend, read_backend
+from pools.services.backends import BackendResult, put_backend, read_backend
 from pools.services.ownership import find_owner
 
 MAX_POOLS_SHOWN = 5
@@ -29,8 +29,10 @@ NEW_BACKEND_VALUES = {
 }  # fmt: skip
 
 
-class SimulatedBackendForm(forms.ServiceForm):
+class SimulatedBackendForm(ChangeForm):
     """A simulated cluster; one node a line."""
+
+    kept_fields = frozenset({"nodes"})
 
     namespace = forms.text_field(
         "Namespace", help_text="Part of every queue name; cannot change while pools use the cluster.", required=True
@@ -58,7 +60,6 @@ class SimulatedBackendForm(forms.ServiceForm):
         "Work on a removed node continues until it ends.",
     )
     description = forms.text_field("Reason", help_text=REASON_HELP)
-    version = forms.hidden_number_field()
     field_by_path = {"description": "about"}
 
     def body(self) -> dict[str, Any]:
@@ -82,31 +83,27 @@ class CreateSimulatedBackendForm(SimulatedBackendForm):
     name = forms.text_field("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
 
 
-BackendForm = SimulatedBackendForm | cluster_forms.ClusterForm
-
-
-def _existing_backend_form(backend: Backend, request: HttpRequest) -> BackendForm:
-    """The form of an existing backend, by its kind."""
-    cluster = KubernetesSettings.objects.filter(backend=backend).first()
-    if cluster is not None:
-        return cluster_forms.ClusterForm(
-            forms.submitted_data(request), initial=cluster_forms.cluster_form_values(backend, cluster)
-        )
-    if backend.kind == Backend.Kind.KUBERNETES:
-        initial = {**cluster_forms.NEW_CLUSTER_VALUES, "namespace": backend.namespace, "version": backend.version}
-        return cluster_forms.ClusterForm(forms.submitted_data(request), initial=initial)
-    present = {
+def simulated_form_values(backend: Backend) -> dict[str, Any]:
+    """A simulated backend as the values of its form."""
+    return {
         "namespace": backend.namespace,
         "about": backend.description,
         "offline": backend.offline,
         "auto_end": backend.auto_end,
         "reserve_after": backend.reserve_after,
         "ageing": backend.ageing,
-        "nodes": "\n".join(_format_node_line(node) for node in backend.nodes.order_by("name")),
-        "version": backend.version,
+        "nodes": "\n".join(format_node_line(node) for node in backend.nodes.order_by("name")),
     }
-    initial = forms.initial_values(request, SimulatedBackendForm, present)
-    return SimulatedBackendForm(forms.submitted_data(request), initial=initial)
+
+
+def _form_of(backend: Backend) -> tuple[type[ChangeForm], dict[str, Any]]:
+    """The form of an existing backend, by its kind, and the present values."""
+    cluster = KubernetesSettings.objects.filter(backend=backend).first()
+    if cluster is not None:
+        return cluster_forms.ClusterForm, cluster_forms.cluster_form_values(backend, cluster)
+    if backend.kind == Backend.Kind.KUBERNETES:
+        return cluster_forms.ClusterForm, {**cluster_forms.NEW_CLUSTER_VALUES, "namespace": backend.namespace}
+    return SimulatedBackendForm, simulated_form_values(backend)
 
 
 def _parse_node_line(line: str) -> dict[str, Any]:
@@ -125,14 +122,6 @@ def _parse_number(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else text
 
 
-def _format_node_line(node: Node) -> str:
-    """A node as a line of the form."""
-    return (
-        f"{node.name} {node.gpus} cpu={node.cpu} memory={exact_size_text(node.memory_bytes)} "
-        f"storage={exact_size_text(node.storage_bytes)} platform={node.platform}"
-    )
-
-
 @admin.register(Backend)
 class BackendAdmin(PolicyAdmin):
     """Read by the platform's admins and viewers, changed by osmo-admin."""
@@ -142,9 +131,9 @@ class BackendAdmin(PolicyAdmin):
 
     def extra_urls(self) -> list[URLPattern]:
         return [
-            path("create/", self.protect(self._create), name="pools_backend_create"),
-            path("connect/", self.protect(self._connect), name="pools_backend_connect"),
-            path("<str:name>/configuration/", self.protect(self._configure), name="pools_backend_configure"),
+            *change_paths("create/", self.protect(self._create), name="pools_backend_create"),
+            *change_paths("connect/", self.protect(self._connect), name="pools_backend_connect"),
+            *change_paths("<str:name>/configuration/", self.protect(self._configure), name="pools_backend_configure"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
@@ -181,59 +170,72 @@ class BackendAdmin(PolicyAdmin):
         )
 
     def _create(self, request: HttpRequest) -> HttpResponse:
-        require_platform(actor_of(request))
-        form = CreateSimulatedBackendForm(forms.submitted_data(request), initial=NEW_BACKEND_VALUES)
-        return self._create_from(request, form, "Create a simulated cluster", "Create the cluster")
+        words = ("Create a simulated cluster", "Create the cluster")
+        return self._create_with(request, CreateSimulatedBackendForm, NEW_BACKEND_VALUES, *words)
 
     def _connect(self, request: HttpRequest) -> HttpResponse:
-        require_platform(actor_of(request))
-        form = cluster_forms.ConnectClusterForm(forms.submitted_data(request), initial=cluster_forms.NEW_CLUSTER_VALUES)
-        return self._create_from(request, form, "Connect a Kubernetes cluster", "Connect the cluster")
+        words = ("Connect a Kubernetes cluster", "Connect the cluster")
+        return self._create_with(request, cluster_forms.ConnectClusterForm, cluster_forms.NEW_CLUSTER_VALUES, *words)
 
-    def _create_from(self, request: HttpRequest, form: BackendForm, title: str, button: str) -> HttpResponse:
-        if request.method == "POST" and form.is_valid():
-            name = form.cleaned_data["name"]
+    def _create_with(
+        self, request: HttpRequest, form_class: type[ChangeForm], initial: dict[str, Any], title: str, button: str
+    ) -> HttpResponse:
+        actor = actor_of(request)
+        require_platform(actor)
+        name = typed_input(request).get("name", "").strip()
+
+        def execute(form: ChangeForm, version: int | None) -> BackendResult:
             if Backend.objects.filter(name=name).exists():
-                form.add_errors(Conflict(f"Cluster {name} exists already; edit it on its own page."))
-            elif answer := self._put(request, form, name, None):
-                return answer
-        return self._form(request, form, title, button, None)
+                raise Conflict(f"Cluster {name} exists already; edit it on its own page.")
+            return _put(actor, name, form, None)
+
+        change = Change(
+            title=title,
+            button=button,
+            breadcrumbs=_breadcrumbs(None),
+            form_class=form_class,
+            initial=initial,
+            preview=backend_preview(actor, name, form_class),
+            execute=execute,
+            success_message=_success_message,
+            success_url=lambda _: _address(name),
+        )
+        return ConfirmFlow(self, request, change).respond()
 
     def _configure(self, request: HttpRequest, name: str) -> HttpResponse:
-        require_platform(actor_of(request))
-        backend = read_backend(actor_of(request), name)
-        form = _existing_backend_form(backend, request)
-        if request.method == "POST" and form.is_valid():
-            answer = self._put(request, form, backend.name, form.cleaned_data["version"])
-            if answer is not None:
-                return answer
-        return self._form(request, form, f"Edit {backend.name}", "Save the cluster", backend)
+        actor = actor_of(request)
+        require_platform(actor)
+        backend = read_backend(actor, name)
+        form_class, present = _form_of(backend)
+        change = Change(
+            title=f"Edit {name}",
+            button="Save the cluster",
+            breadcrumbs=_breadcrumbs(name),
+            form_class=form_class,
+            initial=present,
+            version=backend.version,
+            preview=backend_preview(actor, name, form_class),
+            execute=lambda form, version: _put(actor, name, form, version),
+            success_message=_success_message,
+            success_url=lambda _: _address(name),
+        )
+        return ConfirmFlow(self, request, change).respond()
 
-    def _put(self, request: HttpRequest, form: BackendForm, name: str, version: int | None) -> HttpResponse | None:
-        """Save and redirect to the cluster's page; None if the service refused, which the form then shows."""
-        try:
-            result = put_backend(
-                actor=actor_of(request),
-                name=name,
-                body=form.body(),
-                description=form.cleaned_data["description"],
-                expected_version=version,
-            )
-        except Stale as refusal:
-            form.add_stale_error(refusal, "version", str(Backend.objects.get(name=name).version))
-            return None
-        except DomainError as refusal:
-            form.add_errors(refusal)
-            return None
-        self.show_success(request, f"Cluster {result.row.name} was saved.")
-        for warning in result.warnings:
-            self.show_warning(request, warning)
-        return HttpResponseRedirect(reverse("admin:pools_backend_change", args=[result.row.name]))
 
-    def _form(
-        self, request: HttpRequest, form: BackendForm, title: str, button: str, backend: Backend | None
-    ) -> HttpResponse:
-        crumbs = [("Clusters and nodes", reverse("admin:pools_backend_changelist"))]
-        if backend is not None:
-            crumbs.append((backend.name, reverse("admin:pools_backend_change", args=[backend.name])))
-        return self.render_form_page(request, form, title=title, button=button, crumbs=crumbs)
+def _put(actor: Actor, name: str, form: ChangeForm, version: int | None) -> BackendResult:
+    assert isinstance(form, SimulatedBackendForm | cluster_forms.ClusterForm)
+    description = form.cleaned_data["description"]
+    return put_backend(actor=actor, name=name, body=form.body(), description=description, expected_version=version)
+
+
+def _success_message(result: BackendResult) -> str:
+    return f"Cluster {result.row.name} was saved."
+
+
+def _breadcrumbs(name: str | None) -> Breadcrumbs:
+    top = ("Clusters and nodes", reverse("admin:pools_backend_changelist"))
+    return [top, (name, _address(name))] if name is not None else [top]
+
+
+def _address(name: str) -> str:
+    return reverse("admin:pools_backend_change", args=[name])

@@ -16,7 +16,6 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from unfold.admin import ModelAdmin
 
-from pools.admin import forms
 from pools.domain.roles import Actor
 from pools.models import User
 
@@ -118,7 +117,6 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
             "title": title,
             "button": button,
             "back": crumbs[-1][1],
-            "reverts": forms.reverted_entry(request),
             **more,
         }
         return self.render_page(

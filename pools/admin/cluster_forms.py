@@ -7,7 +7,7 @@ from typing import Any
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from pools.admin import forms
-from pools.admin.confirm_flow import REASON_HELP
+from pools.admin.confirm_flow import REASON_HELP, ChangeForm
 from pools.domain import cluster_config
 from pools.models import Backend, KubernetesSettings
 
@@ -45,7 +45,7 @@ def sealed_text_field(label: str, *, rows: int, max_length: int, help_text: str)
     return field
 
 
-class ClusterForm(forms.ServiceForm):
+class ClusterForm(ChangeForm):
     """The configuration of a cluster. An empty field keeps the stored value, in particular the kubeconfig."""
 
     namespace = forms.text_field(
@@ -76,7 +76,6 @@ class ClusterForm(forms.ServiceForm):
     node_pool = forms.text_field("Shard", help_text="Empty: the shard of objects without the label.")
     sync_mode = forms.choice_field("Queues", _SYNC_MODE_CHOICES)
     description = forms.text_field("Reason", help_text=REASON_HELP)
-    version = forms.hidden_number_field()
     field_by_path = {"description": "about"}
 
     def body(self) -> dict[str, Any]:
@@ -131,5 +130,4 @@ def cluster_form_values(backend: Backend, settings: KubernetesSettings) -> dict[
         "node_pool_key": settings.node_pool_key,
         "node_pool": settings.node_pool,
         "sync_mode": settings.sync_mode,
-        "version": backend.version,
     }

@@ -21,7 +21,7 @@ from pools.admin.cohort_forms import (
     cohort_config_from,
     format_quota_line,
 )
-from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, ResultT, typed_input
+from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, Done, ResultT, typed_input
 from pools.admin.effect_tables import changed_fields
 from pools.admin.forms import script_media
 from pools.admin.git_ownership import owned_reason
@@ -89,13 +89,6 @@ class CohortPreview(Generic[ResultT]):
         return children
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedCohort:
-    """The result of a deletion, which has no warnings."""
-
-    warnings: tuple[str, ...] = ()
-
-
 def create_cohort_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
     """The pages that create a cohort."""
     actor = actor_of(request)
@@ -158,7 +151,7 @@ def delete_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -> H
     require_platform(actor)
     cohort = get_cohort(name)
 
-    def execute(form: ChangeForm, version: int | None) -> DeletedCohort:
+    def execute(form: ChangeForm, version: int | None) -> Done:
         delete_cohort(
             actor=actor,
             name=cohort.name,
@@ -166,7 +159,7 @@ def delete_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -> H
             description=form.cleaned_data["description"],
             expected_version=version,
         )
-        return DeletedCohort()
+        return Done()
 
     change = Change(
         title=f"Delete {cohort.name}",

@@ -1,28 +1,31 @@
-"""The confirmation flow of the pages that change quotas: form, preview of the effect, confirmation, message.
+"""The confirmation flow of the pages that change the configuration: form, preview of the effect, confirmation, message.
 
 A preview has its own address below the form's (`preview/`, with the input in its query), to which the form redirects,
-so Back and reload work. Reading it is a dry run: it changes nothing, and is the one kind of read that needs a
-transaction in which it could (:mod:`pools.domain.page_addresses`).
+so Back and reload work. Input that is secret, or too long for an address, is kept apart for an hour
+(:mod:`pools.admin.kept_input`). Reading a preview is a dry run: it changes nothing, and is the one kind of read that
+needs a transaction in which it could (:mod:`pools.domain.page_addresses`).
 
-A `Change` holds the operation and the texts of its pages; a `Preview` holds the other contents of the pages, one for
-changes of a pool's tree and one for changes of a cohort. The preview is a dry run of the very service that the
-confirmation calls. The confirmation carries the version and the fingerprint of the state that the preview was made
-from; if that state has changed meanwhile, the answer is a new preview and not the change. After a refusal the form
-appears again with its input.
+A `Change` holds the operation and the texts of its pages; a `Preview` holds the other contents of the pages: one for
+changes of a pool's tree, one for changes of a cohort, one for all other objects. The preview is a dry run of the very
+service that the confirmation calls. The confirmation carries the version and the fingerprint of the state that the
+preview was made from; if that state has changed meanwhile, the answer is a new preview and not the change. After a
+refusal the form appears again with its input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
+from django.forms import BooleanField, MultipleChoiceField
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.urls import URLPattern, path, reverse
 from django.utils.http import urlencode
 
 from pools.admin import forms
 from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
+from pools.admin.kept_input import KEPT_INPUT, KEPT_MINUTES, keep_input, read_kept_input
 from pools.domain.approvals import APPROVAL_NEEDED, ApprovalNeeded
 from pools.domain.errors import BadInput, Busy, Conflict, Stale, Violation
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
@@ -33,6 +36,12 @@ REFUSALS = (BadInput, Conflict, Busy)
 NOTICE = "changed_meanwhile"
 """The key in the address of a preview that replaces an older one, which another change made obsolete."""
 _CHANGED_MEANWHILE = "The configuration was changed meanwhile. This is the effect as of now."
+_NOT_KEPT = (
+    f"The input of this preview is kept for {KEPT_MINUTES} minutes and is gone now. Check all fields and enter again "
+    "what is missing; nothing was changed."
+)
+MAX_ADDRESS_LENGTH = 6000
+"""The most characters of input in the address of a preview."""
 
 
 def change_paths(route: str, view: Any, *, name: str) -> list[URLPattern]:
@@ -41,8 +50,20 @@ def change_paths(route: str, view: Any, *, name: str) -> list[URLPattern]:
 
 
 def typed_input(request: HttpRequest) -> QueryDict:
-    """The input of a request of the flow: submitted, or in the query of a preview's address."""
-    return request.POST if request.method == "POST" else request.GET
+    """The input of a request of the flow: submitted, or in the query of a preview's address, with what was kept apart
+    of it."""
+    return _read_typed(request)[0]
+
+
+def _read_typed(request: HttpRequest) -> tuple[QueryDict, dict[str, str] | None]:
+    """The input, and the part of it that was kept apart; None if that part does not exist any more."""
+    data = (request.POST if request.method == "POST" else request.GET).copy()
+    key = data.get(KEPT_INPUT, "")
+    kept = read_kept_input(actor_of(request), key) if key else {}
+    if kept is not None:
+        kept = {name: text for name, text in kept.items() if name not in data}
+        data.update(kept)
+    return data, kept
 
 
 class ServiceResult(Protocol):
@@ -52,13 +73,22 @@ class ServiceResult(Protocol):
     def warnings(self) -> tuple[str, ...]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The result of a service that answers nothing else than warnings, if any."""
+
+    warnings: tuple[str, ...] = ()
+
+
 ResultT = TypeVar("ResultT", bound=ServiceResult)
 ResultT_contra = TypeVar("ResultT_contra", bound=ServiceResult, contravariant=True)
 
 
 class ChangeForm(forms.ServiceForm):
-    """A form that carries, hidden, the state that its preview was made from."""
+    """A form that carries, hidden, the state that its preview was made from. `kept_fields` are left out of the address
+    where they have their first value; a missing one means the present value."""
 
+    kept_fields: ClassVar[frozenset[str]] = frozenset()
     seen = forms.hidden_text_field()
     version = forms.hidden_number_field()
 
@@ -108,6 +138,36 @@ class Change(Generic[ResultT]):
 
 
 @dataclass(frozen=True, slots=True)
+class _Input:
+    """The input of one request. `key` names the part that was kept apart, `kept_names` are its fields; `is_lost`: that
+    part does not exist any more."""
+
+    data: QueryDict
+    key: str
+    kept_names: frozenset[str]
+    is_lost: bool
+
+
+def _encoded(typed: Mapping[str, list[str]], *, without: Mapping[str, str]) -> str:
+    return urlencode({name: texts for name, texts in typed.items() if name not in without}, doseq=True)
+
+
+def _forgotten_text(form: ChangeForm, sent: _Input) -> str:
+    """The note about secrets that were kept for the preview, and that no form shows; empty without any."""
+    labels = [f"“{form.fields[name].label}”" for name in sent.kept_names if _is_secret(form, name)]
+    return f"{', '.join(labels)} is a secret and is not shown again: enter it once more." if labels else ""
+
+
+def _is_secret(form: ChangeForm, name: str) -> bool:
+    return isinstance(form.fields.get(name), forms.SecretField)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a text: browsers send other ends of lines than they were given."""
+    return text.strip().splitlines()
+
+
+@dataclass(frozen=True, slots=True)
 class ConfirmFlow(Generic[ResultT]):
     """One request of the confirmation flow."""
 
@@ -128,39 +188,91 @@ class ConfirmFlow(Generic[ResultT]):
                 reason=change.unavailable_reason,
                 back=change.breadcrumbs[-1][1],
             )
-        form_class = change.form_class
-        if request.method != "POST":
-            if not is_preview_address(request.path):
-                return self._form_page(form_class(initial=request.GET.dict() or dict(change.initial)))
-            form = form_class(request.GET)
-            return self._preview_page(form) if form.is_valid() else self._form_page(form)
-        form, step = form_class(request.POST, request.FILES), request.POST.get("step")
+        sent = self._read_input()
+        form_class, step = change.form_class, request.POST.get("step")
+        if request.method != "POST" and not is_preview_address(request.path):
+            form = form_class(initial=self._first_values(sent.data))
+            return self._form_page(form, note=_NOT_KEPT if sent.is_lost else _forgotten_text(form, sent))
+        form = form_class(sent.data, request.FILES if request.method == "POST" else None)
         if step == "edit":
-            return HttpResponseRedirect(f"{self._form_address}?{self._query(form)}")
+            return HttpResponseRedirect(f"{self._form_address}?{self._query(form, sent)}")
+        form.full_clean()
+        if sent.is_lost:
+            form.add_error(None, _NOT_KEPT)
         if not form.is_valid():
             return self._form_page(form)
-        return (
-            self._confirm(form, asks=step == "ask") if step in ("confirm", "ask") else self._redirect_to_preview(form)
-        )
+        if request.method != "POST":
+            return self._preview_page(form, sent)
+        if step in ("confirm", "ask"):
+            return self._confirm(form, sent, asks=step == "ask")
+        return self._redirect_to_preview(form, sent)
+
+    def _read_input(self) -> _Input:
+        """The input of the request, with what was kept apart of it."""
+        data, kept = _read_typed(self.request)
+        if self.request.method == "POST" or is_preview_address(self.request.path):
+            for name in self.change.form_class.kept_fields - data.keys():
+                data[name] = self._first_text(name)
+        return _Input(data, data.get(KEPT_INPUT, ""), frozenset(kept or ()), is_lost=kept is None)
+
+    def _first_text(self, name: str) -> str:
+        """The first value of a field, as a browser would send it."""
+        value = self.change.initial.get(name)
+        return "" if value is None else str(value)
+
+    def _first_values(self, data: QueryDict) -> dict[str, Any]:
+        """The first values of the form: those in the address, if it has any, and the present ones."""
+        if not data:
+            return dict(self.change.initial)
+        values = {**self.change.initial, **data.dict()}
+        for name, each in self.change.form_class.base_fields.items():
+            if isinstance(each, MultipleChoiceField):
+                values[name] = data.getlist(name)
+            elif isinstance(each, BooleanField):
+                values[name] = name in data
+        return values
 
     @property
     def _form_address(self) -> str:
         return self.request.path.removesuffix(PREVIEW_SEGMENT)
 
-    @staticmethod
-    def _query(form: ChangeForm) -> str:
-        typed = {field.name: form.data[field.name] for field in form.visible_fields() if field.name in form.data}
-        return urlencode(typed)
+    def _typed(self, form: ChangeForm, sent: _Input) -> dict[str, list[str]]:
+        """The input by field, without what was kept apart and what is as before."""
+        data = cast("QueryDict", form.data)  # a form may have replaced a part of its input
+        typed = {each.name: data.getlist(each.name) for each in form.visible_fields() if each.name in data}
+        return {
+            name: texts
+            for name, texts in typed.items()
+            if name not in sent.kept_names
+            and not (name in form.kept_fields and _lines(texts[0]) == _lines(self._first_text(name)))
+        }
 
-    def _redirect_to_preview(self, form: ChangeForm, *, is_repeated: bool = False) -> HttpResponse:
-        query = "&".join(part for part in (self._query(form), urlencode({NOTICE: "1"}) if is_repeated else "") if part)
+    def _query(self, form: ChangeForm, sent: _Input) -> str:
+        """The input as the query of an address, with a key for the part that is kept apart."""
+        typed, key = self._typed(form, sent), sent.key
+        apart = {name: texts[0] for name, texts in typed.items() if _is_secret(form, name) and texts[0]}
+        query = _encoded(typed, without=apart)
+        longest_first = sorted((name for name in typed if len(typed[name]) == 1), key=lambda name: -len(typed[name][0]))
+        for name in longest_first:
+            if len(query) <= MAX_ADDRESS_LENGTH:
+                break
+            apart[name] = typed[name][0]
+            query = _encoded(typed, without=apart)
+        if apart:
+            earlier = {name: str(sent.data[name]) for name in sent.kept_names}
+            key = keep_input(actor_of(self.request), {**earlier, **apart})
+        return "&".join(part for part in (query, urlencode({KEPT_INPUT: key}) if key else "") if part)
+
+    def _redirect_to_preview(self, form: ChangeForm, sent: _Input, *, is_repeated: bool = False) -> HttpResponse:
+        notice = urlencode({NOTICE: "1"}) if is_repeated else ""
+        query = "&".join(part for part in (self._query(form, sent), notice) if part)
         return HttpResponseRedirect(f"{self._form_address}{PREVIEW_SEGMENT}?{query}")
 
-    def _form_page(self, form: ChangeForm) -> HttpResponse:
-        preview = self.change.preview
-        return self._render(preview.form_template, form, status=400 if form.errors else 200, **preview.form_context())
+    def _form_page(self, form: ChangeForm, *, note: str = "") -> HttpResponse:
+        preview, status = self.change.preview, 400 if form.errors else 200
+        return self._render(preview.form_template, form, status=status, note=note, **preview.form_context())
 
-    def _preview_page(self, form: ChangeForm) -> HttpResponse:
+    def _preview_page(self, form: ChangeForm, sent: _Input) -> HttpResponse:
         change, preview = self.change, self.change.preview
         results: list[ResultT] = []
         try:
@@ -174,7 +286,10 @@ class ConfirmFlow(Generic[ResultT]):
             form.add_errors(BadInput.of(violations))
             return self._form_page(form)
         seen = preview.fingerprint(effect["before"])
-        sent = {field.name: form.data[field.name] for field in form.visible_fields() if field.name in form.data}
+        typed = self._typed(form, sent)
+        hidden: dict[str, Any] = {name: texts if len(texts) > 1 else texts[0] for name, texts in typed.items()}
+        hidden |= {KEPT_INPUT: sent.key} if sent.key else {}
+        hidden |= {"seen": seen, "version": "" if change.version is None else change.version}
         return self._render(
             preview.effect_template,
             form,
@@ -182,18 +297,23 @@ class ConfirmFlow(Generic[ResultT]):
             notice=_CHANGED_MEANWHILE if NOTICE in self.request.GET else "",
             effect=effect,
             approval_needs=needs,
-            hidden=sent | {"seen": seen, "version": "" if change.version is None else change.version},
+            hidden=hidden,
+            hidden_inputs=[
+                (name, text)
+                for name, value in hidden.items()
+                for text in (value if isinstance(value, list) else [value])
+            ],
             **preview.effect_context(effect, results[0]),
         )
 
-    def _confirm(self, form: ChangeForm, *, asks: bool) -> HttpResponse:
+    def _confirm(self, form: ChangeForm, sent: _Input, *, asks: bool) -> HttpResponse:
         preview = self.change.preview
         if form.cleaned_data["seen"] != preview.fingerprint(preview.current_state()):
-            return self._redirect_to_preview(form, is_repeated=True)
+            return self._redirect_to_preview(form, sent, is_repeated=True)
         try:
             result = self.change.execute(form, form.cleaned_data["version"])
         except Stale:
-            return self._redirect_to_preview(form, is_repeated=True)
+            return self._redirect_to_preview(form, sent, is_repeated=True)
         except ApprovalNeeded as need:
             if asks and self.change.requested is not None:
                 return self._ask(form, self.change.requested(form), need)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,11 +48,23 @@ class ChangedNumber:
     after: Any
 
 
-def changed_fields(changes: Iterable[Mapping[str, Any]]) -> list[ChangedField]:
-    """The `changes` of an effect."""
+def field_label(path: str) -> str:
+    """The label of a field of a pool or cohort."""
+    if path in _LABELS:
+        return _LABELS[path]
+    if path.startswith("quotas."):
+        resource, _, number = path.removeprefix("quotas.").rpartition(".")
+        return f"{_LABELS.get(number, number)} of {resource}" if resource else f"Quota of {number}"
+    return path.replace("_", " ").replace(".", ": ")
+
+
+def changed_fields(
+    changes: Iterable[Mapping[str, Any]], label_of: Callable[[str], str] = field_label
+) -> list[ChangedField]:
+    """The `changes` of an effect, each with the label of its path."""
     return [
         ChangedField(
-            _label(each["path"]),
+            label_of(each["path"]),
             each["path"],
             _value_text(each["path"], each["before"]),
             _value_text(each["path"], each["after"]),
@@ -77,20 +89,11 @@ def changed_numbers(neighbours: Iterable[Mapping[str, Any]]) -> list[ChangedNumb
     ]
 
 
-def _label(path: str) -> str:
-    if path in _LABELS:
-        return _LABELS[path]
-    if path.startswith("quotas."):
-        resource, _, number = path.removeprefix("quotas.").rpartition(".")
-        return f"{_LABELS.get(number, number)} of {resource}" if resource else f"Quota of {number}"
-    return path.replace("_", " ").replace(".", ": ")
-
-
 def _value_text(path: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value == NO_LIMIT and path in _UNLIMITED_PATHS:
         return "unlimited"
     if value is None:
-        return "no limit" if path.endswith("_limit") else "none"
+        return "no limit" if path.endswith("_limit") else "no node" if path.startswith("nodes.") else "none"
     return "empty" if value == "" else str(value)

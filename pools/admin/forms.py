@@ -24,8 +24,6 @@ from pools.domain.errors import DomainError, Stale, Violation
 
 MAX_TEXT_LENGTH = 2_000
 DATETIME_FORMATS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M")
-REVERT_PARAMETER = "revert"
-"""The number of the audit entry that a form with this query would undo."""
 INCOMPLETE_INPUT = "incomplete"  # sent with a form that lost its secret or its file during a login
 
 
@@ -131,27 +129,6 @@ def script_media(name: str) -> forms.Media:
     """One of our own scripts, for the head of a page that works without it too."""
     tags: list[Any] = [Script(f"osmo/{name}.js", defer=True)]
     return forms.Media(js=tags)
-
-
-def initial_values(request: HttpRequest, form_class: type[forms.Form], present: Mapping[str, Any]) -> dict[str, Any]:
-    """The first values of a form: the present ones, with those that the revert of an audit entry asks for."""
-    if request.method == "POST" or REVERT_PARAMETER not in request.GET:
-        return dict(present)
-    asked: dict[str, Any] = {}
-    for name, field in form_class.base_fields.items():
-        if name not in request.GET or isinstance(field.widget, forms.HiddenInput):
-            continue
-        if isinstance(field, forms.MultipleChoiceField):
-            asked[name] = request.GET.getlist(name)
-        else:
-            asked[name] = request.GET[name] == str(True) if isinstance(field, forms.BooleanField) else request.GET[name]
-    return {**present, **asked}
-
-
-def reverted_entry(request: HttpRequest) -> int | None:
-    """The number of the audit entry that the form of this page would undo."""
-    text = request.GET.get(REVERT_PARAMETER, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def submitted_data(request: HttpRequest) -> QueryDict | None:

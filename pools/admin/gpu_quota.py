@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.contrib import admin
@@ -9,13 +10,17 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
-from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP
+from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
+from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, Done, change_paths, typed_input
+from pools.admin.git_ownership import owned_reason
+from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
 from pools.admin.paging import paginate
-from pools.domain.errors import Conflict, DomainError, Stale
+from pools.domain.errors import Conflict, DomainError
 from pools.domain.gpu_quota.checks import headroom_for
+from pools.domain.gpu_quota.spec import gpu_quota_spec_body
 from pools.domain.gpu_quota.workers import parse_worker
 from pools.domain.ownership import OwnedKind
+from pools.domain.roles import Actor
 from pools.models import GpuQuota, GpuUsage, Pool
 from pools.permissions import (
     may_allocate,
@@ -25,9 +30,11 @@ from pools.permissions import (
     require_platform,
     unknown_namespace,
 )
-from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
+from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, spec_from_row
 from pools.selectors.gpu_usage import (
+    LABELS,
     allocations_in,
+    changed_gauges,
     current_conditions,
     namespace_row,
     namespace_rows,
@@ -67,7 +74,7 @@ def _field_by_path() -> dict[str, str]:
     return found
 
 
-class GpuQuotaForm(forms.ServiceForm):
+class GpuQuotaForm(ChangeForm):
     """The caps of a namespace; an empty cap is not checked."""
 
     field_by_path = _field_by_path()
@@ -87,7 +94,6 @@ class GpuQuotaForm(forms.ServiceForm):
     default_limits_tflops = forms.text_field("TFLOPS limit for a worker that names none")
     default_limits_vram = forms.text_field("Memory limit for a worker that names none")
     description = forms.text_field("Reason", help_text=REASON_HELP)
-    version = forms.hidden_number_field()
 
     def spec(self) -> dict[str, Any]:
         """The spec for the service, which checks it."""
@@ -130,7 +136,7 @@ class WorkerSizeForm(forms.ServiceForm):
         return {name: str(self.cleaned_data.get(name, "")).strip() for name in self.fields}
 
 
-class ReasonForm(forms.ServiceForm):
+class ReasonForm(ChangeForm):
     """The reason of a change."""
 
     description = forms.text_field("Reason", help_text=REASON_HELP)
@@ -147,9 +153,11 @@ class GpuQuotaAdmin(PolicyAdmin):
 
     def extra_urls(self) -> list[URLPattern]:
         return [
-            path("create/", self.protect(self._create), name="pools_gpuquota_create"),
-            path("<str:namespace>/configuration/", self.protect(self._configure), name="pools_gpuquota_configure"),
-            path("<str:namespace>/delete/", self.protect(self._delete), name="pools_gpuquota_delete"),
+            *change_paths("create/", self.protect(self._create), name="pools_gpuquota_create"),
+            *change_paths(
+                "<str:namespace>/configuration/", self.protect(self._configure), name="pools_gpuquota_configure"
+            ),
+            *change_paths("<str:namespace>/delete/", self.protect(self._delete), name="pools_gpuquota_delete"),
             path("<str:namespace>/release/<str:worker>/", self.protect(self._release), name="pools_gpuquota_release"),
         ]
 
@@ -200,78 +208,78 @@ class GpuQuotaAdmin(PolicyAdmin):
         return facts
 
     def _create(self, request: HttpRequest) -> HttpResponse:
-        require_platform(actor_of(request))
-        present = {"alert_threshold": 95, "namespace": request.GET.get("namespace", "")}
-        initial = forms.initial_values(request, CreateGpuQuotaForm, present)
-        form = CreateGpuQuotaForm(forms.submitted_data(request), initial=initial)
-        if request.method == "POST" and form.is_valid():
-            namespace = form.cleaned_data["namespace"].strip()
+        actor = actor_of(request)
+        require_platform(actor)
+        namespace = typed_input(request).get("namespace", "").strip()
+
+        def execute(form: ChangeForm, version: int | None) -> Done:
             if GpuQuota.objects.filter(namespace=namespace).exists():
-                form.add_errors(Conflict(f"Namespace {namespace} has a quota already; edit it on its own page."))
-            elif answer := self._put(request, form, namespace, None):
-                return answer
-        return self._form(request, form, "Limit a namespace", "Set the quota", None)
+                raise Conflict(f"Namespace {namespace} has a quota already; edit it on its own page.")
+            return _put(actor, namespace, form, None)
+
+        change = Change(
+            title="Limit a namespace",
+            button="Set the quota",
+            breadcrumbs=_breadcrumbs(None),
+            form_class=CreateGpuQuotaForm,
+            initial={"alert_threshold": 95, "namespace": namespace},
+            preview=_preview(actor, namespace, CreateGpuQuotaForm),
+            execute=execute,
+            success_message=lambda _: f"The quota of namespace {namespace} was saved.",
+            success_url=lambda _: _address(namespace),
+        )
+        return ConfirmFlow(self, request, change).respond()
 
     def _configure(self, request: HttpRequest, namespace: str) -> HttpResponse:
-        require_platform(actor_of(request))
-        facts = read_namespaces([namespace])[namespace]
-        if facts.quota is None:
-            raise unknown_namespace(namespace)
-        present = spec_form_values(facts.spec) | {"version": facts.quota.version}
-        initial = forms.initial_values(request, GpuQuotaForm, present)
-        form = GpuQuotaForm(forms.submitted_data(request), initial=initial)
-        if request.method == "POST" and form.is_valid():
-            answer = self._put(request, form, namespace, form.cleaned_data["version"])
-            if answer is not None:
-                return answer
-        return self._form(request, form, f"GPU quota of {namespace}", "Save the quota", namespace)
+        actor, quota = actor_of(request), self._changeable_quota(request, namespace)
+        change = Change(
+            title=f"GPU quota of {namespace}",
+            button="Save the quota",
+            unavailable_reason=owned_reason(OwnedKind.GPU_QUOTA, namespace),
+            breadcrumbs=_breadcrumbs(namespace),
+            form_class=GpuQuotaForm,
+            initial=spec_form_values(spec_from_row(quota)),
+            version=quota.version,
+            preview=_preview(actor, namespace, GpuQuotaForm),
+            execute=lambda form, version: _put(actor, namespace, form, version),
+            success_message=lambda _: f"The quota of namespace {namespace} was saved.",
+            success_url=lambda _: _address(namespace),
+        )
+        return ConfirmFlow(self, request, change).respond()
 
-    def _put(
-        self, request: HttpRequest, form: GpuQuotaForm, namespace: str, version: int | None
-    ) -> HttpResponse | None:
-        """Save and redirect to the namespace's page; None if the service refused, which the form then shows."""
-        try:
-            put_gpu_quota(
-                actor=actor_of(request),
+    def _delete(self, request: HttpRequest, namespace: str) -> HttpResponse:
+        actor, quota = actor_of(request), self._changeable_quota(request, namespace)
+
+        def execute(form: ChangeForm, version: int | None) -> Done:
+            delete_gpu_quota(
+                actor=actor,
                 namespace=namespace,
-                spec=form.spec(),
                 description=form.cleaned_data["description"],
                 expected_version=version,
             )
-        except Stale as refusal:
-            now = GpuQuota.objects.filter(namespace=namespace).first()
-            form.add_stale_error(refusal, "version", "" if now is None else str(now.version))
-            return None
-        except DomainError as refusal:
-            form.add_errors(refusal)
-            return None
-        self.show_success(request, f"The quota of namespace {namespace} was saved.")
-        return HttpResponseRedirect(reverse("admin:pools_gpuquota_change", args=[namespace]))
+            return Done()
 
-    def _delete(self, request: HttpRequest, namespace: str) -> HttpResponse:
+        change = Change(
+            title=f"Delete the quota of {namespace}",
+            button="Delete the quota",
+            danger=True,
+            unavailable_reason=owned_reason(OwnedKind.GPU_QUOTA, namespace),
+            breadcrumbs=_breadcrumbs(namespace),
+            form_class=ReasonForm,
+            version=quota.version,
+            preview=_preview(actor, namespace, GpuQuotaForm),
+            execute=execute,
+            success_message=lambda _: f"The workers of namespace {namespace} are no longer limited.",
+            success_url=lambda _: reverse("admin:pools_gpuquota_changelist"),
+        )
+        return ConfirmFlow(self, request, change).respond()
+
+    def _changeable_quota(self, request: HttpRequest, namespace: str) -> GpuQuota:
         require_platform(actor_of(request))
-        facts = read_namespaces([namespace])[namespace]
-        if facts.quota is None:
+        quota = GpuQuota.objects.filter(namespace=namespace).first()
+        if quota is None:
             raise unknown_namespace(namespace)
-        form = ReasonForm(forms.submitted_data(request), initial=forms.initial_values(request, ReasonForm, {}))
-        if request.method == "POST" and form.is_valid():
-            try:
-                delete_gpu_quota(
-                    actor=actor_of(request), namespace=namespace, description=form.cleaned_data["description"]
-                )
-            except DomainError as refusal:
-                form.add_errors(refusal)
-            else:
-                self.show_success(request, f"The workers of namespace {namespace} are no longer limited.")
-                return HttpResponseRedirect(reverse("admin:pools_gpuquota_changelist"))
-        workers = facts.committed.workers
-        lead = (
-            f"Its {workers} worker{'s' if workers != 1 else ''} stay and are still counted; new workers are not "
-            "limited. A quota that is created again later counts them at once."
-        )
-        return self._form(
-            request, form, f"Delete the quota of {namespace}", "Delete the quota", namespace, lead=lead, danger=True
-        )
+        return quota
 
     def _release(self, request: HttpRequest, namespace: str, worker: str) -> HttpResponse:
         facts = self._visible_namespace(request, namespace)
@@ -294,15 +302,82 @@ class GpuQuotaAdmin(PolicyAdmin):
             "The quota of this worker becomes free at once. This ends no pod: release only workers whose pod no "
             "longer exists."
         )
-        return self._form(request, form, f"Release {worker}", "Release the worker", facts.name, lead=lead, danger=True)
+        return self.render_form_page(
+            request,
+            form,
+            title=f"Release {worker}",
+            button="Release the worker",
+            crumbs=_breadcrumbs(facts.name),
+            lead=lead,
+            danger=True,
+        )
 
-    def _form(
-        self, request: HttpRequest, form: Any, title: str, button: str, namespace: str | None, **more: Any
-    ) -> HttpResponse:
-        crumbs = [(LIST_TITLE, reverse("admin:pools_gpuquota_changelist"))]
-        if namespace is not None:
-            crumbs.append((namespace, reverse("admin:pools_gpuquota_change", args=[namespace])))
-        return self.render_form_page(request, form, title=title, button=button, crumbs=crumbs, **more)
+
+def _put(actor: Actor, namespace: str, form: ChangeForm, version: int | None) -> Done:
+    assert isinstance(form, GpuQuotaForm)
+    put_gpu_quota(
+        actor=actor,
+        namespace=namespace,
+        spec=form.spec(),
+        description=form.cleaned_data["description"],
+        expected_version=version,
+    )
+    return Done()
+
+
+def _preview(actor: Actor, namespace: str, form_class: type[ChangeForm]) -> ObjectPreview[Done]:
+    return ObjectPreview(
+        actor=actor,
+        read_state=lambda: _state(namespace),
+        label_of=form_label(form_class),
+        messages=_effect_messages,
+        warnings=_effect_warnings,
+        tables=lambda before, after: {"gauges": changed_gauges(before["facts"], after["facts"])},
+    )
+
+
+def _state(namespace: str) -> dict[str, Any]:
+    facts = read_namespaces([namespace])[namespace]
+    configs = None if facts.quota is None else {"spec": gpu_quota_spec_body(facts.spec)}
+    return {CONFIGS: configs, "facts": facts}
+
+
+def _effect_messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    old, new = before["facts"], after["facts"]
+    workers = f"{new.committed.workers} worker{'s' if new.committed.workers != 1 else ''}"
+    if new.quota is None:
+        yield (
+            f"The {workers} of namespace {new.name} stay and are still counted; new workers are not limited. A quota "
+            "that is created again later counts them at once."
+        )
+    elif old.quota is None:
+        counted = f" Its {workers} count already." if new.committed.workers else ""
+        yield f"New workers in namespace {new.name} are checked against these caps.{counted}"
+    raised = [set(each.quota.alerting) if each.quota else set() for each in (old, new)]
+    for key in sorted(raised[1] - raised[0]):
+        yield f"An alert begins for {LABELS[key]}, which is above the alert threshold of {new.spec.threshold} percent."
+    for key in sorted(raised[0] - raised[1]):
+        yield f"The alert for {LABELS[key]} ends."
+    if pools := pools_using_namespace(new.name, Pool.objects.all()):
+        yield f"Work of pool{'s' if len(pools) > 1 else ''} {', '.join(pools)} counts in this namespace."
+
+
+def _effect_warnings(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    for gauge in changed_gauges(before["facts"], after["facts"]):
+        if gauge.is_exceeded:
+            yield (
+                f"{gauge.label}: {gauge.used} in use, and the cap is {gauge.cap_after}. Nothing is stopped; new "
+                "workers are refused until the use is below the cap."
+            )
+
+
+def _breadcrumbs(namespace: str | None) -> Breadcrumbs:
+    top = (LIST_TITLE, reverse("admin:pools_gpuquota_changelist"))
+    return [top, (namespace, _address(namespace))] if namespace is not None else [top]
+
+
+def _address(namespace: str) -> str:
+    return reverse("admin:pools_gpuquota_change", args=[namespace])
 
 
 def _free_capacity(facts: GpuNamespace, size: dict[str, str]) -> dict[str, Any] | None:

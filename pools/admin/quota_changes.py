@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow
+from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, typed_input
 from pools.admin.git_ownership import owned_reason
 from pools.admin.pool_tree_preview import pool_breadcrumbs, pool_url
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
@@ -93,7 +93,7 @@ def resize_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Htt
     require_permission(actor, Permission.POOL_PARTITION, pool)
     present = visible_quotas(actor, [root])
     form_class = _pool_form(present)
-    typed = request.POST if request.method == "POST" else request.GET
+    typed = typed_input(request)
     quotas: dict[str, object] = {name: typed[key] for name in present if (key := _field_of(name)) in typed}
     change = Change(
         title=f"Resize subpools of {root.name}",
@@ -118,7 +118,7 @@ def import_quotas_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse
         raise Forbidden(f"This needs the role osmo-admin or osmo-POOL-admin; {actor.username} has neither.")
     present = visible_quotas(actor)
     form_class = type("QuotaFileForm", (QuotaFileForm,), {"present": present})
-    form = form_class(request.POST, request.FILES) if request.method == "POST" else form_class(request.GET)
+    form = form_class(typed_input(request), request.FILES if request.method == "POST" else None)
     file = form.cleaned_data.get("parsed") if form.is_valid() else None
     quotas: Mapping[str, object] = file.quotas if file else {}
     change = Change(

@@ -1,4 +1,4 @@
-"""The revert of a change from its audit entry: the page of the opposite change, with its input filled in.
+"""The revert of a change from its audit entry: the preview of the opposite change, with its input filled in.
 
 Nothing is restored behind the rules: the preview, the refusals and the confirmation are those of any other change. Only
 the columns that the entry changed are set back; later changes of other columns stay.
@@ -13,8 +13,8 @@ from typing import Any, Final
 from django.urls import reverse
 from django.utils.http import urlencode
 
+from pools.admin.backends import simulated_form_values
 from pools.admin.cohort_changes import cohort_form_values
-from pools.admin.forms import REVERT_PARAMETER
 from pools.admin.pool_changes import pool_form_values
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
 from pools.domain.names import split_name
@@ -66,8 +66,6 @@ def revert_address(actor: Actor, entry: AuditEntry) -> str:
         return ""
     page, arguments, fields = typed
     words = fields | {"description": f"Revert of audit entry {entry.pk}"}
-    if not page.endswith("_preview"):
-        words[REVERT_PARAMETER] = entry.pk
     return f"{reverse(f'admin:{page}', args=arguments)}?{urlencode(words, doseq=True)}"
 
 
@@ -134,16 +132,18 @@ def _cohort_of(columns: Columns) -> Cohort:
 
 def _backend_revert(entry: AuditEntry, name: str) -> Typed | None:
     changed = _changed(entry)
-    is_simulated = Backend.objects.filter(name=name, kind=Backend.Kind.SIMULATED).exists()
-    if entry.action != "backend.updated" or not is_simulated or not changed <= _BACKEND_FIELDS.keys():
+    row = Backend.objects.filter(name=name, kind=Backend.Kind.SIMULATED).first()
+    if entry.action != "backend.updated" or row is None or not changed <= _BACKEND_FIELDS.keys():
         return None
-    return "pools_backend_configure", [name], _set_back({}, entry, changed, _BACKEND_FIELDS)
+    values = _set_back(simulated_form_values(row), entry, changed, _BACKEND_FIELDS)
+    del values["nodes"]  # without them the nodes stay as they are
+    return "pools_backend_configure_preview", [name], _sent(values)
 
 
 def _gpu_quota_revert(entry: AuditEntry, namespace: str) -> Typed | None:
     exists = GpuQuota.objects.filter(namespace=namespace, source="api").exists()
     if entry.action == "gpu_quota.created" and exists:
-        return "pools_gpuquota_delete", [namespace], {}
+        return "pools_gpuquota_delete_preview", [namespace], {}
     old_spec = (entry.before or {}).get("spec")
     if old_spec is None or (entry.action == "gpu_quota.updated") != exists or "spec" not in _changed(entry):
         return None
@@ -152,8 +152,8 @@ def _gpu_quota_revert(entry: AuditEntry, namespace: str) -> Typed | None:
         for field, value in spec_form_values(parse_gpu_quota_spec(old_spec)[0]).items()
     }
     if exists:
-        return "pools_gpuquota_configure", [namespace], values
-    return ("pools_gpuquota_create", [], {"namespace": namespace, **values}) if entry.after is None else None
+        return "pools_gpuquota_configure_preview", [namespace], values
+    return ("pools_gpuquota_create_preview", [], {"namespace": namespace, **values}) if entry.after is None else None
 
 
 def _user_revert(entry: AuditEntry, username: str) -> Typed | None:
@@ -165,14 +165,14 @@ def _user_revert(entry: AuditEntry, username: str) -> Typed | None:
     roles = set(user.as_actor().roles)
     if (role in roles) != is_grant:
         return None
-    return "pools_user_roles", [username], {"roles": sorted(roles - {role} if is_grant else roles | {role})}
+    return "pools_user_roles_preview", [username], {"roles": sorted(roles - {role} if is_grant else roles | {role})}
 
 
 def _settings_revert(entry: AuditEntry, name: str) -> Typed | None:
     changed = _changed(entry)
     if entry.action != "workflow_config.updated" or not changed or not changed <= _SETTINGS_FIELDS.keys():
         return None
-    return "scheduling_workflowconfig_changelist", [], _set_back({}, entry, changed, _SETTINGS_FIELDS)
+    return "scheduling_workflowconfig_preview", [], _set_back({}, entry, changed, _SETTINGS_FIELDS)
 
 
 _REVERTS: Final[Mapping[str, Callable[[AuditEntry, str], Typed | None]]] = {

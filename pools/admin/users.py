@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin
@@ -11,13 +11,15 @@ from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP
+from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, Done, change_paths
 from pools.admin.filters import UserPageFilterSet
 from pools.admin.forms import script_media
+from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.admin.paging import paginate
-from pools.domain.errors import DomainError, NotFound, Stale
-from pools.domain.roles import PLATFORM_ROLES, Permission, PoolRoleKind, is_allowed, pool_role
-from pools.models import Pool, RoleAssignment, User
+from pools.domain.errors import DomainError, NotFound
+from pools.domain.role_changes import right_changes
+from pools.domain.roles import PLATFORM_ROLES, Actor, Permission, PoolRoleKind, is_allowed, parse_pool_role, pool_role
+from pools.models import AccessToken, Pool, Reservation, RoleAssignment, User
 from pools.permissions import require_platform
 from pools.selectors.sign_on import identity_rows, linkable_providers
 from pools.selectors.users import list_accounts
@@ -59,10 +61,9 @@ class RolesForm(forms.ServiceForm):
         return list(dict.fromkeys([*self.cleaned_data["roles"], *typed]))
 
 
-class UserRolesForm(RolesForm):
-    """The desired roles of a user, and the roles that were shown."""
+class UserRolesForm(RolesForm, ChangeForm):
+    """The desired roles of a user."""
 
-    seen = forms.hidden_text_field()
     description = forms.text_field("Reason", help_text=REASON_HELP)
 
 
@@ -100,7 +101,7 @@ class UserAdmin(PolicyAdmin):
 
         return [
             path("create/", self.protect(self._create_page), name="pools_user_create"),
-            path("<str:username>/roles/", protect_user_view(self._roles_page), name="pools_user_roles"),
+            *change_paths("<str:username>/roles/", protect_user_view(self._roles_page), name="pools_user_roles"),
             path("<str:username>/password/", protect_user_view(self._password_page), name="pools_user_password"),
             path("<str:username>/unlink/<str:provider>/", self.protect(self._unlink_page), name="pools_user_unlink"),
             path("<str:username>/close/", protect_user_view(self._enable_or_disable_page), name="pools_user_close"),
@@ -161,30 +162,34 @@ class UserAdmin(PolicyAdmin):
         return self._form_page(request, form, title="Create a user", button="Create the user")
 
     def _roles_page(self, request: HttpRequest, user: User) -> HttpResponse:
-        current = sorted(user.as_actor().roles)
-        present = {"roles": current, "seen": " ".join(current)}
-        initial = forms.initial_values(request, UserRolesForm, present)
-        form = UserRolesForm(forms.submitted_data(request), initial=initial)
-        if request.method == "POST" and form.is_valid():
-            data = form.cleaned_data
-            try:
-                set_roles(
-                    actor=actor_of(request),
-                    username=user.username,
-                    roles=form.all_roles,
-                    expected_roles=data["seen"].split(),
-                    description=data["description"],
-                )
-            except Stale as refusal:
-                form.add_stale_error(refusal, "seen", " ".join(current))
-            except DomainError as refusal:
-                form.add_errors(refusal)
-            else:
-                self.show_success(
-                    request, f"The roles of {user.username} were changed; the change applies from the next request."
-                )
-                return HttpResponseRedirect(_user_url(user))
-        return self._form_page(request, form, user, title=f"Roles of {user.username}", button="Save the roles")
+        actor = actor_of(request)
+
+        def execute(form: ChangeForm, version: int | None) -> Done:
+            assert isinstance(form, UserRolesForm)
+            seen = form.cleaned_data["seen"]
+            set_roles(
+                actor=actor,
+                username=user.username,
+                roles=form.all_roles,
+                expected_roles=seen.split()[1:] if seen else None,
+                description=form.cleaned_data["description"],
+            )
+            return Done()
+
+        change = Change(
+            title=f"Roles of {user.username}",
+            button="Save the roles",
+            breadcrumbs=[("Users and roles", reverse("admin:pools_user_changelist")), (user.username, _user_url(user))],
+            form_class=UserRolesForm,
+            initial={"roles": sorted(user.as_actor().roles)},
+            preview=_roles_preview(actor, user),
+            execute=execute,
+            success_message=lambda _: (
+                f"The roles of {user.username} were changed; the change applies from the next request."
+            ),
+            success_url=lambda _: _user_url(user),
+        )
+        return ConfirmFlow(self, request, change).respond()
 
     def _password_page(self, request: HttpRequest, user: User) -> HttpResponse:
         form = UserPasswordForm(forms.submitted_data(request))
@@ -251,6 +256,53 @@ class UserAdmin(PolicyAdmin):
         if user is not None:
             crumbs.append((user.username, _user_url(user)))
         return self.render_form_page(request, form, crumbs=crumbs, script=script_media("picker"), **words)
+
+
+def _roles_preview(actor: Actor, user: User) -> ObjectPreview[Done]:
+    return ObjectPreview(
+        actor=actor,
+        read_state=lambda: _roles_state(user.pk),
+        label_of=lambda role: f"Role {role}",
+        messages=lambda before, after: _role_messages(user, before, after),
+        warnings=lambda before, after: _role_warnings(actor, user, before, after),
+        tables=lambda before, after: {"rights": right_changes(before[CONFIGS], after[CONFIGS])},
+        mark_of=lambda state: " ".join(["roles", *sorted(state[CONFIGS])]),
+        form_words={"script": script_media("picker")},
+    )
+
+
+def _roles_state(user_id: int) -> dict[str, Any]:
+    return {CONFIGS: dict.fromkeys(sorted(User.objects.get(pk=user_id).as_actor().roles), "held")}
+
+
+def _role_messages(user: User, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    old, new = set(before[CONFIGS]), set(after[CONFIGS])
+    if old == new:
+        return
+    changes = right_changes(old, new)
+    if not changes:
+        yield f"No right of {user.username} changes: other roles give the same rights."
+    for each in changes:
+        if each.gained:
+            yield f"{user.username} gains in {each.place}: {', '.join(each.gained)}."
+        if each.lost:
+            yield f"{user.username} loses in {each.place}: {', '.join(each.lost)}."
+    for token in AccessToken.objects.filter(owner=user).order_by("name"):
+        if lost := sorted(set(token.roles or ()) & (old - new)):
+            yield f"The access token {token.name} loses {', '.join(lost)}, too."
+    lost_pools = [parsed[0] for role in old - new if (parsed := parse_pool_role(role))]
+    held = Reservation.objects.filter(owner=user.username, pool__name__in=lost_pools)
+    held |= Reservation.objects.filter(owner=user.username, pool__parent__name__in=lost_pools)
+    if count := held.count():
+        works = "workflow" if count == 1 else "workflows"
+        yield f"{user.username} has {count} {works} in these pools; running and waiting work continues."
+
+
+def _role_warnings(actor: Actor, user: User, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    if not after[CONFIGS]:
+        yield f"{user.username} has no role then, and sees no pool."
+    if user.username == actor.username and set(before[CONFIGS]) != set(after[CONFIGS]):
+        yield "These are your own roles."
 
 
 def _find_user(username: str) -> User:

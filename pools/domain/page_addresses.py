@@ -10,7 +10,7 @@ PREVIEW_SEGMENT: Final = "preview/"
 
 def is_preview_address(path: str) -> bool:
     """Whether this is the address of a preview, whose GET makes a dry run."""
-    return path.startswith("/pools/") and path.endswith(f"/{PREVIEW_SEGMENT}")
+    return path.startswith(("/pools/", "/scheduling/")) and path.endswith(f"/{PREVIEW_SEGMENT}")
 
 
 SIGN_ON_PREFIX: Final = "/sign-on/"

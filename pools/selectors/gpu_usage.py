@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from pools.domain.gpu_quota.checks import GpuQuotaSpec, ResourceCaps
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
-from pools.domain.gpu_quota.status import GAUGE_KEYS, WORKERS, GpuQuotaCondition, usage_gauges
+from pools.domain.gpu_quota.status import GAUGE_KEYS, WORKERS, GpuQuotaCondition, UsageGauge, usage_gauges
 from pools.domain.gpu_quota.workers import GpuAmounts, WorkerTotals
 from pools.domain.quantities import Quantity, QuantityFormat
 from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample, Pool
@@ -134,6 +134,34 @@ def _meters(facts: GpuNamespace) -> Iterator[GpuMeter]:
             is_in_alert=gauge.available_percent < 100 - spec.threshold,
             is_exceeded=gauge.is_exceeded,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedGauge:
+    """One amount of a namespace beside a change of its caps: its use after the change, and the cap before and after,
+    as readable texts; a missing cap is empty. `available` is a percentage of the cap after the change."""
+
+    label: str
+    used: str
+    cap_before: str
+    cap_after: str
+    available: str
+    is_exceeded: bool
+
+
+def changed_gauges(before: GpuNamespace, after: GpuNamespace) -> list[ChangedGauge]:
+    """The amounts with a cap before or after a change."""
+    found = []
+    for old, new in zip(*(usage_gauges(each.spec, each.committed) for each in (before, after)), strict=True):
+        was, becomes = (_gauge_cap(each, gauge) for each, gauge in ((before, old), (after, new)))
+        if was or becomes:
+            used = _text(after.committed, new.key)
+            found.append(ChangedGauge(LABELS[new.key], used, was, becomes, new.available_text, new.is_exceeded))
+    return found
+
+
+def _gauge_cap(facts: GpuNamespace, gauge: UsageGauge) -> str:
+    return "" if gauge.total is None else _cap_text(facts.spec, gauge.key)
 
 
 def _text(held: WorkerTotals, key: str) -> str:

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.domain.errors import DomainError, Stale
+from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, Done
+from pools.admin.git_ownership import owned_reason
+from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
+from pools.domain.ownership import OwnedKind
+from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.permissions import require_platform
 from scheduling.models import WorkflowConfig
-from scheduling.services.workflow_config import DRAIN_INTERVAL, MAX_RETRY, current_config, update_workflow_config
+from scheduling.services.workflow_config import (
+    DRAIN_INTERVAL,
+    MAX_RETRY,
+    config_body,
+    current_config,
+    update_workflow_config,
+)
+
+TITLE = "Scheduler settings"
 
 
-class SchedulerSettingsForm(forms.ServiceForm):
-    """The drain monitor's interval, the retries of a task, and the version that was shown."""
+class SchedulerSettingsForm(ChangeForm):
+    """The drain monitor's interval, and the retries of a task."""
 
     field_by_path = {DRAIN_INTERVAL: "minutes", MAX_RETRY: "retries"}
+    kept_fields = frozenset({"minutes", "retries"})
     minutes = forms.text_field(
         "Check for drained subpools every … minutes",
         help_text="1 to 10080. The last workflow that ends archives its subpool at once; this check finds any that "
@@ -30,59 +46,99 @@ class SchedulerSettingsForm(forms.ServiceForm):
         help_text="0 to 100, where its exit actions say RESCHEDULE. Preempted work is always re-queued.",
         inputmode="numeric",
     )
-    version = forms.hidden_number_field()
+    description = forms.text_field("Reason", help_text=REASON_HELP)
+
+
+class SettingsPreview(ObjectPreview[Done]):
+    """The preview of a change of the settings, whose form is on their page."""
+
+    form_template: ClassVar[str] = "osmo/scheduler_settings.html"
 
 
 @admin.register(WorkflowConfig)
 class WorkflowConfigAdmin(PolicyAdmin):
-    """One row on one page."""
+    """One row on one page: the form for those who may change it, the values for all other readers."""
 
     def may_see(self, actor: Actor) -> bool:
         return is_allowed(actor, Permission.PLATFORM_READ)
 
+    def extra_urls(self) -> list[URLPattern]:
+        return [path(PREVIEW_SEGMENT, self.protect(self._configure), name="scheduling_workflowconfig_preview")]
+
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        actor = actor_of(request)
-        if request.method == "POST":
-            require_platform(actor)
-        row = current_config()
-        present = {
-            "minutes": row.subpool_drain_interval_minutes,
-            "retries": row.max_retry_per_task,
-            "version": row.version,
-        }
-        initial = forms.initial_values(request, SchedulerSettingsForm, present)
-        form = SchedulerSettingsForm(forms.submitted_data(request), initial=initial)
-        if request.method == "POST" and form.is_valid():
-            minutes, retries = form.cleaned_data["minutes"], form.cleaned_data["retries"]
-            try:
-                update_workflow_config(
-                    actor=actor,
-                    drain_interval_minutes=_parse_number(minutes),
-                    max_retry_per_task=_parse_number(retries) if retries else None,  # an empty field changes nothing
-                    expected_version=form.cleaned_data["version"],
-                )
-            except Stale as refusal:
-                form.add_stale_error(refusal, "version", str(row.version))
-            except DomainError as refusal:
-                form.add_errors(refusal)
-            else:
-                self.show_success(request, f"The drain monitor runs every {minutes} minutes from now on.")
-                return HttpResponseRedirect(request.path)
-        return self.render_page(
-            request,
-            "osmo/scheduler_settings.html",
-            title="Scheduler settings",
-            form=form,
-            row=row,
-            reverts=forms.reverted_entry(request),
-            may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
-            back=reverse("admin:index"),
-            button="Save",
-            status=400 if form.errors else 200,
-        )
+        if request.method == "POST" or is_allowed(actor_of(request), Permission.PLATFORM_WRITE):
+            return self._configure(request)
+        return self.render_page(request, "osmo/scheduler_settings.html", title=TITLE, row=current_config())
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return HttpResponseRedirect(reverse("admin:scheduling_workflowconfig_changelist"))
+        return HttpResponseRedirect(_address())
+
+    def _configure(self, request: HttpRequest) -> HttpResponse:
+        actor, row = actor_of(request), current_config()
+        require_platform(actor)
+        above = (TITLE, _address()) if is_preview_address(request.path) else ("Home", reverse("admin:index"))
+
+        def execute(form: ChangeForm, version: int | None) -> Done:
+            minutes, retries = form.cleaned_data["minutes"], form.cleaned_data["retries"]
+            update_workflow_config(
+                actor=actor,
+                drain_interval_minutes=_parse_number(minutes),
+                max_retry_per_task=_parse_number(retries) if retries else None,  # an empty field changes nothing
+                description=form.cleaned_data["description"],
+                expected_version=version,
+            )
+            return Done()
+
+        change = Change(
+            title=TITLE,
+            button="Save the settings",
+            unavailable_reason=owned_reason(OwnedKind.SETTINGS, "workflow"),
+            breadcrumbs=[above],
+            form_class=SchedulerSettingsForm,
+            initial={"minutes": row.subpool_drain_interval_minutes, "retries": row.max_retry_per_task},
+            version=row.version,
+            preview=SettingsPreview(
+                actor=actor,
+                read_state=_state,
+                label_of=form_label(SchedulerSettingsForm),
+                messages=_messages,
+                form_words={"row": row, "may_write": True},
+            ),
+            execute=execute,
+            success_message=lambda _: "The scheduler settings were saved and apply from now on.",
+            success_url=lambda _: _address(),
+        )
+        return ConfirmFlow(self, request, change).respond()
+
+
+def _state() -> dict[str, Any]:
+    body = config_body(current_config())
+    return {CONFIGS: {key: body[key] for key in (DRAIN_INTERVAL, MAX_RETRY)}}
+
+
+def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    old, new = before[CONFIGS], after[CONFIGS]
+    if old[DRAIN_INTERVAL] != new[DRAIN_INTERVAL]:
+        yield (
+            f"A drained subpool whose last workflow ended unnoticed is archived {new[DRAIN_INTERVAL]} minutes later at "
+            f"the most, instead of {old[DRAIN_INTERVAL]}. The end of a workflow that is noticed archives its subpool "
+            "at once, as before."
+        )
+    if new[MAX_RETRY] < old[MAX_RETRY]:
+        yield (
+            f"A task that fails with the exit action RESCHEDULE starts again {new[MAX_RETRY]} times at the most, "
+            f"instead of {old[MAX_RETRY]}. A running task that was retried more often already goes on; it fails for "
+            "good at its next failure."
+        )
+    elif new[MAX_RETRY] > old[MAX_RETRY]:
+        yield (
+            f"A task that fails with the exit action RESCHEDULE starts again up to {new[MAX_RETRY]} times, instead of "
+            f"{old[MAX_RETRY]}; running work has the new limit, too. Tasks that failed for good stay failed."
+        )
+
+
+def _address() -> str:
+    return reverse("admin:scheduling_workflowconfig_changelist")
 
 
 def _parse_number(text: str) -> int | str:

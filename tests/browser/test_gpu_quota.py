@@ -90,8 +90,10 @@ def test_calculating_free_capacity_and_setting_a_cap(
     page.wait_for_url("**#capacity-title")  # so the answer is visible, on a phone too
     page.get_by_role("link", name="Edit").click()
     page.get_by_label("Workers", exact=True).fill("-3")
-    page.get_by_role("button", name="Save the quota").click()
+    page.get_by_role("button", name="Preview").click()
     page.get_by_text("whole number from 0").first.wait_for()
     page.get_by_label("Workers", exact=True).fill("3")
+    page.get_by_role("button", name="Preview").click()
+    expect_text(page.get_by_role("table", name="Fields that change"), "Workers")
     page.get_by_role("button", name="Save the quota").click()
     page.get_by_text(f"The quota of namespace {namespace} was saved.").wait_for()

@@ -148,6 +148,13 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     },
     "pools/auditentry/<str:object_id>/change/": ["/pools/auditentry/NEWEST_ENTRY/change/"],
     "pools/backend/<str:name>/configuration/": ["/pools/backend/sim/configuration/"],
+    "pools/backend/<str:name>/configuration/preview/": [
+        "/pools/backend/sim/configuration/preview/?namespace=ns&about=new&offline=on"
+    ],
+    "pools/backend/create/preview/": ["/pools/backend/create/preview/?name=fresh&namespace=fresh&nodes=n1+8"],
+    "pools/backend/connect/preview/": [
+        "/pools/backend/connect/preview/?name=fresh&namespace=fresh&access=in_cluster&sync_mode=off"
+    ],
     "pools/backend/<str:object_id>/change/": ["/pools/backend/sim/change/", "/pools/backend/prod/change/"],
     "pools/cohort/<str:name>/configuration/": ["/pools/cohort/org/configuration/"],
     "pools/cohort/<str:name>/delete/": ["/pools/cohort/org/delete/"],
@@ -155,6 +162,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "pools/cohort/<str:object_id>/change/": ["/pools/cohort/org/change/"],
     "pools/gpuquota/<str:namespace>/configuration/": ["/pools/gpuquota/team-a/configuration/"],
     "pools/gpuquota/<str:namespace>/delete/": ["/pools/gpuquota/team-a/delete/"],
+    "pools/gpuquota/create/preview/": ["/pools/gpuquota/create/preview/?namespace=fresh&max_workers=3"],
+    "pools/gpuquota/<str:namespace>/configuration/preview/": [
+        "/pools/gpuquota/team-a/configuration/preview/?requests_tflops=5"
+    ],
+    "pools/gpuquota/<str:namespace>/delete/preview/": ["/pools/gpuquota/team-a/delete/preview/"],
     "pools/gpuquota/<str:namespace>/release/<str:worker>/": ["/pools/gpuquota/team-a/release/w1/"],
     "pools/gpuquota/<str:object_id>/change/": ["/pools/gpuquota/team-a/change/"],
     "pools/node/on/<str:backend>/<str:name>/": ["/pools/node/on/sim/n1/"],
@@ -202,6 +214,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "pools/noticetarget/<str:object_id>/change/": ["/pools/noticetarget/1/change/"],
     "pools/accesstoken/<str:object_id>/change/": ["/pools/accesstoken/1/change/"],
     "pools/user/<str:username>/roles/": ["/pools/user/rita/roles/"],
+    "pools/user/<str:username>/roles/preview/": ["/pools/user/rita/roles/preview/?roles=osmo-viewer"],
     "pools/user/<str:username>/password/": ["/pools/user/rita/password/"],
     "pools/user/<str:username>/close/": ["/pools/user/rita/close/"],
     "pools/user/<str:username>/unlink/<str:provider>/": ["/pools/user/rita/unlink/corp/"],
@@ -217,6 +230,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "scheduling/historyreplay/<str:object_id>/cancel/": [f"/scheduling/historyreplay/{REPLAY}/cancel/"],
     "scheduling/historyreplay/<str:object_id>/change/": [f"/scheduling/historyreplay/{REPLAY}/change/"],
     "scheduling/usageprogress/<str:object_id>/change/": ["/scheduling/usageprogress/1/change/"],
+    "scheduling/workflowconfig/preview/": ["/scheduling/workflowconfig/preview/?minutes=7&retries=3"],
     "scheduling/workflowconfig/<str:object_id>/change/": ["/scheduling/workflowconfig/1/change/"],
     "scheduling/workflow/queue/": ["/scheduling/workflow/queue/"],
     "scheduling/workflow/queue/<str:pool>/": ["/scheduling/workflow/queue/team/"],

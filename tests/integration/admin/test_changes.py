@@ -62,15 +62,15 @@ def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client
 
 def test_roles_are_set_as_a_whole_and_not_over_another_change(as_person: Callable[[str], Client]) -> None:
     root, address = as_person("root"), "/pools/user/worker/roles/"
-    seen = root.get(address).context["form"]["seen"].value()
-    assert seen == "osmo-team-user"
-    chosen = {"roles": ["osmo-team-admin", "osmo-other-user"], "seen": seen, "description": "moved"}
-    assert root.post(address, chosen).status_code == 302
+    shown = root.post(address, {"roles": ["osmo-team-user", "osmo-viewer"], "step": "preview"}, follow=True)
+    chosen = {"roles": ["osmo-team-admin", "osmo-other-user"], "description": "moved"}
+    assert confirm_change(root, address, **chosen).status_code == 302
     assert User.objects.get(username="worker").as_actor().roles == {"osmo-team-admin", "osmo-other-user"}
     assert '<span class="oa-mono">osmo-other-user</span>' in root.get("/pools/user/").content.decode()
-    stale = root.post(address, {"roles": ["osmo-team-user"], "seen": seen})
-    assert "changed meanwhile" in stale.context["form"].non_field_errors()[0]
-    unknown = root.post(address, {"roles": ["osmo-ghost-user"], "seen": seen})
+    stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
+    assert "changed meanwhile" in stale.context["notice"]
+    assert User.objects.get(username="worker").as_actor().roles == {"osmo-team-admin", "osmo-other-user"}
+    unknown = root.post(address, {"roles": ["osmo-ghost-user"], "step": "preview"}, follow=True)
     assert unknown.status_code == 400
     actions = {entry.action for entry in AuditEntry.objects.filter(object="user/worker", actor="root")}
     assert {"role.granted", "role.revoked"} <= actions
@@ -119,7 +119,8 @@ def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) 
     root = as_person("root")
     pool = root.post("/pools/pool/team/configuration/", {**POOL, "weight": "-5", "step": "preview"}, follow=True)
     assert pool.context["form"].errors["weight"] == ["“Weight” must be a whole number from 0 to 2147483647, not -5."]
-    backend = root.post("/pools/backend/sim/configuration/", {"namespace": "ns", "nodes": "n0 8\n\nn1"})
+    typed = {"namespace": "ns", "nodes": "n0 8\n\nn1", "step": "preview"}
+    backend = root.post("/pools/backend/sim/configuration/", typed, follow=True)
     assert backend.context["form"].errors["nodes"] == ["Line 3: gpus is missing."]
     typed = {"name": "fine", "parent": "corp", "nominal": "many", "others": "\ncpu=4:x\nmemory", "step": "preview"}
     cohort = root.post("/pools/cohort/create/", typed, follow=True).context["form"].errors
@@ -180,53 +181,59 @@ def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
     lines = form["nodes"].value().splitlines()
     assert lines[0] == "n0 8 cpu=128 memory=1Ti storage=4Ti platform=default"
     assert (form["reserve_after"].value(), form["ageing"].value()) == (3600, 14400)
-    typed = {"namespace": "ns", "auto_end": "on", "version": form["version"].value(), "ageing": "7200"}
-    soon = root.post(address, {**typed, "nodes": "n0 8", "reserve_after": "soon"})
+    typed = {"namespace": "ns", "auto_end": "on", "ageing": "7200", "step": "preview"}
+    soon = root.post(address, {**typed, "nodes": "n0 8", "reserve_after": "soon"}, follow=True)
     assert soon.context["form"].errors["reserve_after"]
-    bad = root.post(address, {**typed, "nodes": "n0 eight\nn0 8\nn1 8 colour=red"})
+    bad = root.post(address, {**typed, "nodes": "n0 eight\nn0 8\nn1 8 colour=red"}, follow=True)
     assert bad.status_code == 400
     assert len(bad.context["form"].errors["nodes"]) >= 3
     assert bad.context["form"]["nodes"].value() == "n0 eight\nn0 8\nn1 8 colour=red"
-    assert root.post(address, {**typed, "nodes": "\n".join(lines[:4])}).status_code == 302
+    shown = root.post(address, {**typed, "nodes": "n0 8"}, follow=True)
+    assert confirm_change(root, address, **typed | {"nodes": "\n".join(lines[:4])}).status_code == 302
     assert Backend.objects.get(name="sim").nodes.count() == 4
     assert Backend.objects.get(name="sim").reserve_after is None, "empty: never"
-    stale = root.post(address, {**typed, "nodes": "n0 8"})
-    assert "changed meanwhile" in stale.context["form"].non_field_errors()[0]
-    assert "overwrite the other change" in stale.context["form"].non_field_errors()[1]
-    assert stale.context["form"]["nodes"].value() == "n0 8"
-    taken = root.post("/pools/backend/create/", {"name": "sim", "namespace": "x"})
+    stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
+    assert "changed meanwhile" in stale.context["notice"]
+    assert stale.context["hidden"]["nodes"] == "n0 8"
+    assert Backend.objects.get(name="sim").nodes.count() == 4
+    create = "/pools/backend/create/"
+    taken = root.post(create, {"name": "sim", "namespace": "x", "step": "preview"}, follow=True)
     assert "exists already" in taken.context["form"].non_field_errors()[0]
-    assert root.post("/pools/backend/create/", {"name": "second", "namespace": "x", "nodes": "m 4"}).status_code == 302
+    assert confirm_change(root, create, name="second", namespace="x", nodes="m 4").status_code == 302
 
 
 @pytest.mark.parametrize("text", ["0", "10081", "1.5", "soon", "", "²"])
 def test_the_drain_interval_refuses_invalid_values(as_person: Callable[[str], Client], text: str) -> None:
-    answer = as_person("root").post("/scheduling/workflowconfig/", {"minutes": text})
+    typed = {"minutes": text, "step": "preview"}
+    answer = as_person("root").post("/scheduling/workflowconfig/", typed, follow=True)
     assert answer.status_code == 400
     assert answer.context["form"].errors["minutes"]
 
 
 def test_the_drain_interval(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
-    version = root.get("/scheduling/workflowconfig/").context["form"]["version"].value()
-    assert root.post("/scheduling/workflowconfig/", {"minutes": "5", "version": version}).status_code == 302
+    address = "/scheduling/workflowconfig/"
+    shown = root.post(address, {"minutes": "6", "step": "preview"}, follow=True)
+    assert confirm_change(root, address, minutes="5").status_code == 302
     assert WorkflowConfig.objects.get().subpool_drain_interval_minutes == 5
-    stale = root.post("/scheduling/workflowconfig/", {"minutes": "6", "version": version})
-    assert "changed meanwhile" in stale.context["form"].non_field_errors()[0]
+    stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
+    assert "changed meanwhile" in stale.context["notice"]
+    assert WorkflowConfig.objects.get().subpool_drain_interval_minutes == 5
     assert "every 5 minutes" in root.get("/django_celery_beat/periodictask/").content.decode()
     assert "5 minutes" in as_person("viewer").get("/scheduling/workflowconfig/").content.decode()
 
 
 @pytest.mark.parametrize("text", ["-1", "101", "often"])
 def test_the_retries_of_a_task_refuse_invalid_values(as_person: Callable[[str], Client], text: str) -> None:
-    answer = as_person("root").post("/scheduling/workflowconfig/", {"minutes": "15", "retries": text})
+    typed = {"minutes": "15", "retries": text, "step": "preview"}
+    answer = as_person("root").post("/scheduling/workflowconfig/", typed, follow=True)
     assert answer.status_code == 400
     assert answer.context["form"].errors["retries"]
 
 
 def test_the_retries_of_a_task(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
-    assert root.post("/scheduling/workflowconfig/", {"minutes": "15", "retries": "2"}).status_code == 302
+    assert confirm_change(root, "/scheduling/workflowconfig/", minutes="15", retries="2").status_code == 302
     row = WorkflowConfig.objects.get()
     assert (row.max_retry_per_task, row.subpool_drain_interval_minutes) == (2, 15)
     assert "2 times" in as_person("viewer").get("/scheduling/workflowconfig/").content.decode()
@@ -325,9 +332,8 @@ def test_the_forms_of_roles_stay_small_beside_a_thousand_pools(as_person: Callab
         assert page.content.decode().count('name="roles"') <= 4
         assert "osmo-many7-admin" not in page.content.decode()
     assert "<span>osmo-team-user</span>" in root.get("/pools/user/worker/roles/").content.decode()
-    seen = root.get("/pools/user/worker/roles/").context["form"]["seen"].value()
-    chosen = {"roles": ["osmo-team-user"], "more_roles": "osmo-many7-admin, osmo-many8-user", "seen": seen}
-    assert root.post("/pools/user/worker/roles/", chosen).status_code == 302
+    chosen = {"roles": ["osmo-team-user"], "more_roles": "osmo-many7-admin, osmo-many8-user"}
+    assert confirm_change(root, "/pools/user/worker/roles/", **chosen).status_code == 302
     roles = {"osmo-team-user", "osmo-many7-admin", "osmo-many8-user"}
     assert User.objects.get(username="worker").as_actor().roles == roles
     refused = root.post("/pools/user/create/", {"username": "fresh", "more_roles": "osmo-ghost-user"})

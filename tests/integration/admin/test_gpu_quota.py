@@ -17,6 +17,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsageSample, Pool
 from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_gpu_quota, sample_usage
+from tests.integration.admin.conftest import confirm_change
 from tests.unit.gpu_quota.builders import make_amounts
 
 SPEC = {
@@ -124,28 +125,32 @@ def test_caps_are_set_changed_and_deleted(quota: None, as_person: SignedIn) -> N
     root = as_person("root")
     form = {"namespace": "team-b", "requests_tflops": "5", "max_workers": "3", "alert_threshold": "90"}
     form |= {"max_limits_vram": "1Gi", "default_requests_tflops": "1", "description": "as agreed"}
-    assert root.post("/pools/gpuquota/create/", form).status_code == 302
+    assert confirm_change(root, "/pools/gpuquota/create/", **form).status_code == 302
     row = GpuQuota.objects.get(namespace="team-b")
     assert row.spec == {
         "total": {"requests": {"tflops": "5"}, "maxWorkers": 3, "alertThresholdPercent": 90},
         "single": {"maxLimits": {"vram": "1Gi"}, "defaultRequests": {"tflops": "1"}},
     }
     assert AuditEntry.objects.filter(object="gpu_quota/team-b", description="as agreed").exists()
-    again = root.post("/pools/gpuquota/create/", form)
+    again = root.post("/pools/gpuquota/create/", form | {"step": "preview"}, follow=True)
     assert (again.status_code, "has a quota already" in again.content.decode()) == (400, True)
     page = text(root, "/pools/gpuquota/team-b/configuration/")
     assert 'value="1Gi"' in page
-    assert root.post("/pools/gpuquota/team-b/configuration/", {"max_workers": "4", "version": "1"}).status_code == 302
-    stale = root.post("/pools/gpuquota/team-b/configuration/", {"max_workers": "5", "version": "1"})
-    assert (stale.status_code, "was changed meanwhile" in stale.content.decode()) == (400, True)
-    assert root.post("/pools/gpuquota/team-b/delete/", {}).status_code == 302
+    address = "/pools/gpuquota/team-b/configuration/"
+    shown = root.post(address, {"max_workers": "5", "step": "preview"}, follow=True)
+    assert confirm_change(root, address, max_workers="4").status_code == 302
+    stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
+    assert "was changed meanwhile" in stale.content.decode()
+    assert GpuQuota.objects.get(namespace="team-b").spec["total"]["maxWorkers"] == 4
+    assert confirm_change(root, "/pools/gpuquota/team-b/delete/").status_code == 302
     assert not GpuQuota.objects.filter(namespace="team-b").exists()
     assert GpuAllocation.objects.filter(namespace="team-b", state="committed").exists()
 
 
 def test_every_error_is_shown_at_its_field(quota: None, as_person: SignedIn) -> None:
     form = {"requests_tflops": "-1", "limits_vram": "1 Gi", "max_workers": "many", "alert_threshold": "101"}
-    answer = as_person("root").post("/pools/gpuquota/team-a/configuration/", form | {"version": "1"})
+    address = "/pools/gpuquota/team-a/configuration/"
+    answer = as_person("root").post(address, form | {"step": "preview"}, follow=True)
     assert answer.status_code == 400
     errors: Any = answer.context["form"].errors
     assert set(errors) == {"requests_tflops", "limits_vram", "max_workers", "alert_threshold"}

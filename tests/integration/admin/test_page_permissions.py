@@ -96,6 +96,7 @@ def test_pages_of_a_pool(as_person: Callable[[str], Client], address: str) -> No
         ("/pools/backend/create/", {"name": "fresh", "namespace": "x"}),
         ("/pools/backend/sim/configuration/", {"namespace": "ns", "offline": "on"}),
         ("/scheduling/workflowconfig/", {"minutes": "1"}),
+        ("/scheduling/workflowconfig/preview/", {"minutes": "1"}),
     ],
 )
 def test_writing_without_the_role_changes_nothing(

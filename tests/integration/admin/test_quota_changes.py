@@ -7,7 +7,7 @@ from collections.abc import Callable
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from pools.models import Pool
+from pools.models import AuditEntry, Pool
 from pools.services.subpools import resize_subpool
 from tests.integration.admin.conftest import actor_named
 
@@ -80,3 +80,14 @@ def test_faults_of_a_file(as_person: Callable[[str], Client]) -> None:
     upload = SimpleUploadedFile("quotas.csv", b"\xff\xfe", content_type="text/csv")
     assert "not valid UTF-8" in chief.post(IMPORT, {"upload": upload, "step": "preview"}).content.decode()
     assert _quotas() == {"a": 30, "b": 20}
+
+
+def test_many_subpools_do_not_outgrow_the_address(as_person: Callable[[str], Client]) -> None:
+    chief = as_person("chief")
+    typed = {"quota-a": "31", "quota-b": "19", "step": "preview"}
+    sent = chief.post("/pools/pool/team/quotas/", typed | {"description": "ü" * 1900})
+    assert len(sent.headers["Location"]) < 1000
+    page = chief.get(sent.headers["Location"])
+    assert chief.post("/pools/pool/team/quotas/", {**page.context["hidden"], "step": "confirm"}).status_code == 302
+    assert Pool.objects.get(name="team--a").last_quota == 31
+    assert AuditEntry.objects.filter(object="pool/team--a").latest("id").description == "ü" * 1900

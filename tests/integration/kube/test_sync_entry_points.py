@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
+from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
 from pools.domain.roles import SYSTEM
-from pools.models import AccessToken, Backend, KubernetesSettings, Pool, User
+from pools.models import AccessToken, KubernetesSettings, Pool, User
 from pools.services.access_tokens import create_token
 from pools.services.backends import put_backend
 from pools.services.pools import put_pool
@@ -30,6 +31,7 @@ from scheduling.models import ClusterState, QueueSync
 from scheduling.services import notifications
 from scheduling.services.kubernetes import connection_test, connections
 from scheduling.services.kubernetes.connection_test import run_connection_test
+from tests.integration.admin.conftest import confirm_change
 from tests.integration.kube.conftest import KUBECONFIG, SyncHarness
 from tests.integration.pools.conftest import ApiCaller
 
@@ -275,12 +277,12 @@ def test_connecting_a_cluster_in_the_browser(browser: Client) -> None:
         "sync_mode": "apply",
         "kubeconfig": KUBECONFIG_TEXT,
     }
-    refused = browser.post("/pools/backend/connect/", form)
+    refused = browser.post("/pools/backend/connect/", form | {"step": "preview"}, follow=True)
     assert refused.status_code == 400
     assert "names no current-context" in str(refused.context["form"].errors["kubeconfig"])
     assert "secret-token" not in refused.content.decode(), "the pasted kubeconfig is not shown again"
     assert "was not kept: type it again" in refused.content.decode()
-    made = browser.post("/pools/backend/connect/", form | {"kubeconfig": good, "node_pool": "gpu"})
+    made = confirm_change(browser, "/pools/backend/connect/", **form | {"kubeconfig": good, "node_pool": "gpu"})
     assert made.status_code == 302
     row = KubernetesSettings.objects.get(backend__name="new")
     assert (row.server, row.node_pool) == ("https://new.example", "gpu")
@@ -288,14 +290,37 @@ def test_connecting_a_cluster_in_the_browser(browser: Client) -> None:
     assert "https://new.example" in page
     edited = browser.get("/pools/backend/new/configuration/")
     assert edited.context["form"]["kubeconfig"].value() is None
-    change = form | {"kubeconfig": "", "node_pool": "", "version": row.backend.version}
-    assert browser.post("/pools/backend/new/configuration/", change).status_code == 302
+    change = form | {"kubeconfig": "", "node_pool": ""}
+    assert confirm_change(browser, "/pools/backend/new/configuration/", **change).status_code == 302
     row.refresh_from_db()
     assert row.node_pool == ""
     assert row.sealed_kubeconfig
-    assert "exists already" in str(
-        browser.post("/pools/backend/connect/", form | {"kubeconfig": good}).context["form"].errors
-    )
+    again = browser.post("/pools/backend/connect/", form | {"kubeconfig": good, "step": "preview"}, follow=True)
+    assert "exists already" in str(again.context["form"].errors)
+
+
+def test_a_kubeconfig_waits_for_the_confirmation_and_no_page_shows_it(browser: Client) -> None:
+    good = yaml.safe_dump({**KUBECONFIG, "clusters": [{"name": "c", "cluster": {"server": "https://new.example"}}]})
+    form = {"namespace": "t1", "access": "kubeconfig", "sync_mode": "off", "kubeconfig": good}
+    address = "/pools/backend/lab/configuration/"
+    sent = browser.post(address, form | {"step": "preview"})
+    assert "secret-token" not in sent.headers["Location"]
+    assert len(sent.headers["Location"]) < 300
+    page = browser.get(sent.headers["Location"])
+    assert "secret-token" not in page.content.decode()
+    changes = {each.label: (each.before, each.after) for each in page.context["fields"]}
+    assert changes["Address of the cluster"][1] == "https://new.example"
+    assert changes["Kubeconfig"][1].startswith("stored, fingerprint ")
+    edit = browser.post(address, {**page.context["hidden"], "step": "edit"}, follow=True)
+    assert "“Kubeconfig” is a secret and is not shown again" in edit.content.decode()
+    assert "secret-token" not in edit.content.decode()
+    cache.clear()
+    lost = browser.post(address, {**page.context["hidden"], "step": "confirm"})
+    assert lost.status_code == 400
+    assert "kept for 60 minutes" in lost.content.decode()
+    assert KubernetesSettings.objects.get().server != "https://new.example"
+    assert confirm_change(browser, address, **form).status_code == 302
+    assert KubernetesSettings.objects.get().server == "https://new.example"
 
 
 def test_a_cluster_that_has_lost_its_settings_gets_new_ones(browser: Client) -> None:
@@ -305,9 +330,8 @@ def test_a_cluster_that_has_lost_its_settings_gets_new_ones(browser: Client) -> 
         "namespace": "t1",
         "access": "in_cluster",
         "sync_mode": "off",
-        "version": Backend.objects.get(name="lab").version,
     }
-    assert browser.post("/pools/backend/lab/configuration/", change).status_code == 302
+    assert confirm_change(browser, "/pools/backend/lab/configuration/", **change).status_code == 302
     assert KubernetesSettings.objects.get().access == "in_cluster"
 
 

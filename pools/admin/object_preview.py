@@ -1,0 +1,76 @@
+"""The preview of a change of one object that is no pool and no cohort: a cluster, a GPU quota, roles, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic
+
+from pools.admin.confirm_flow import ChangeForm, ResultT
+from pools.admin.effect_tables import changed_fields
+from pools.domain.field_changes import field_changes
+from pools.domain.roles import Actor
+from pools.services.dry_run import read_effect
+
+CONFIGS = "configs"
+"""The key of a state that has the configuration; the other keys are facts for the messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectPreview(Generic[ResultT]):
+    """The preview of a change of one object. `read_state` returns its configuration under :data:`CONFIGS` (None without
+    an object) beside further facts; `label_of` names a path of the configuration, `messages` say the effect of the
+    change, and `tables` are further tables. `mark_of` a state identifies it where no version does."""
+
+    form_template: ClassVar[str] = "osmo/change_form.html"
+    effect_template: ClassVar[str] = "osmo/change_effect.html"
+
+    actor: Actor
+    read_state: Callable[[], dict[str, Any]]
+    label_of: Callable[[str], str]
+    messages: Callable[[dict[str, Any], dict[str, Any]], Iterable[str]]
+    warnings: Callable[[dict[str, Any], dict[str, Any]], Iterable[str]] | None = None
+    tables: Callable[[dict[str, Any], dict[str, Any]], Mapping[str, Any]] | None = None
+    mark_of: Callable[[dict[str, Any]], str] | None = None
+    form_words: Mapping[str, Any] = field(default_factory=dict)
+
+    def form_context(self) -> dict[str, Any]:
+        """The words of the form's page."""
+        return dict(self.form_words)
+
+    def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
+        """The effect, with the work that the next scheduling cycle would treat differently."""
+        return read_effect(operation, read_state=self.read_state, actor=self.actor)
+
+    def effect_context(self, effect: dict[str, Any], result: ResultT) -> dict[str, Any]:
+        """The fields that change, what follows from them, and warnings."""
+        before, after = effect["before"], effect["after"]
+        changes = field_changes(before[CONFIGS], after[CONFIGS])
+        fields = [{"path": each.path, "before": each.before, "after": each.after} for each in changes]
+        return {
+            "fields": changed_fields(fields, self.label_of),
+            "is_unchanged": not fields,
+            "effect_messages": tuple(self.messages(before, after)),
+            "warnings": (*result.warnings, *(self.warnings(before, after) if self.warnings else ())),
+            "reclaimed": effect["may_be_reclaimed"],
+            "reclaimed_elsewhere": effect["may_be_reclaimed_elsewhere"],
+            **(self.tables(before, after) if self.tables else {}),
+        }
+
+    def current_state(self) -> dict[str, Any]:
+        """The present state."""
+        return self.read_state()
+
+    def fingerprint(self, state: dict[str, Any] | None) -> str:
+        """The mark of the state; empty where the version of the object is enough."""
+        return "" if state is None or self.mark_of is None else self.mark_of(state)
+
+
+def form_label(form_class: type[ChangeForm]) -> Callable[[str], str]:
+    """Names each path as the field of this form that edits it."""
+
+    def label_of(path: str) -> str:
+        edited = form_class.base_fields.get(form_class.field_by_path.get(path, path))
+        return path if edited is None else str(edited.label)
+
+    return label_of

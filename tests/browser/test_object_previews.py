@@ -1,0 +1,51 @@
+"""The previews of clusters, GPU quotas, roles and settings: readable at both widths, and Back and Forward work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.pool_scene import PoolScene
+from tests.support.browser import expect_text
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize(("width", "colours"), [(1440, "light"), (390, "dark"), (1440, "dark"), (390, "light")])
+def test_every_preview(scene: PoolScene, signed_in: Callable[..., Any], width: int, colours: str) -> None:
+    scene.create_subpool("a", 30)
+    scene.run_workflows(f"{scene.pool}--a", gpus=8)
+    tab = signed_in("admin", viewport={"width": width, "height": 900}, color_scheme=colours)
+    cluster = f"/pools/backend/{scene.pool}/configuration/preview/"
+    for name, address in {
+        "cluster": f"{cluster}?namespace={scene.pool}&offline=on&about=moves&nodes=n0+4",
+        "settings": "/scheduling/workflowconfig/preview/?minutes=60&retries=4",
+        "roles": f"/pools/user/{scene.pool_admin}/roles/preview/?roles=osmo-viewer",
+        "gpu-quota": "/pools/gpuquota/create/preview/?namespace=previewed&requests_tflops=40&max_workers=3",
+    }.items():
+        page = tab.open(address)
+        expect(page, address).to_have_title(re.compile("OSMO Admin$"))
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
+        tab.screenshot(f"{name}-{width}-{colours}")
+        tab.assert_accessible()
+
+
+def test_back_and_forward_around_a_preview(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    page = signed_in("admin").open(f"/pools/user/{scene.pool_admin}/roles/")
+    page.get_by_label("Reason").fill("for Friday")
+    page.get_by_label("Further roles").fill("osmo-viewer")
+    page.get_by_role("button", name="Preview").click()
+    expect_text(page.get_by_role("table", name="Rights that change"), "read clusters, users and settings")
+    page.go_back()
+    expect_text(page.locator("main"), "Nothing changes yet")
+    page.go_forward()
+    page.get_by_role("button", name="Change the input").click()
+    expect(page.get_by_label("Reason")).to_have_value("for Friday")
+    expect(page.get_by_label("Further roles")).to_have_value("osmo-viewer")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name="Save the roles").click()
+    page.get_by_text("the change applies from the next request").wait_for()

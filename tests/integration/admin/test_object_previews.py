@@ -1,0 +1,189 @@
+"""The previews of changes of clusters, GPU quotas, roles and scheduler settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
+from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry, Backend, GpuQuota, User
+from pools.services.access_tokens import create_token
+from pools.services.accounts import set_roles
+from pools.services.backends import put_backend
+from pools.services.gpu_allocations import allocate
+from pools.services.gpu_quotas import put_gpu_quota
+from scheduling.models import WorkflowConfig
+from tests.integration.admin.conftest import confirm_change, run_cycles, submit_workflow
+from tests.unit.gpu_quota.builders import make_amounts
+
+CLUSTER = "/pools/backend/sim/configuration/"
+SETTINGS = "/scheduling/workflowconfig/"
+ROLES = "/pools/user/worker/roles/"
+CAPS = "/pools/gpuquota/lab/configuration/"
+
+
+def _preview(client: Client, address: str, **typed: Any) -> Any:
+    sent = client.post(address, {**typed, "step": "preview"})
+    assert sent.status_code == 302, sent.content.decode()
+    page = client.get(sent.headers["Location"])
+    assert page.status_code == 200, page.content.decode()
+    return page
+
+
+def _changes(page: Any) -> dict[str, tuple[str, str]]:
+    return {each.label: (each.before, each.after) for each in page.context["fields"]}
+
+
+def _said(page: Any) -> str:
+    return " ".join([*page.context["warnings"], *page.context["effect_messages"]])
+
+
+def _cluster(**typed: str) -> dict[str, str]:
+    return {"namespace": "ns", "reserve_after": "3600", "ageing": "14400", **typed}
+
+
+def test_a_cluster_names_its_fields_its_pools_and_the_work_that_waits(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", name="runs")
+    run_cycles()
+    submit_workflow("team--a", name="waits")
+    before = AuditEntry.objects.count()
+    page = _preview(as_person("root"), CLUSTER, **_cluster(offline="on", about="moves", reserve_after=""))
+    assert _changes(page) == {
+        "Description": ("empty", "moves"),
+        "Offline": ("no", "yes"),
+        "Reserve after (seconds)": ("3600", "none"),
+    }
+    assert "3 pools are on cluster sim (other, team, team-admin), with 1 running workflow." in _said(page)
+    assert "goes offline" in _said(page)
+    assert page.context["effect"]["could_no_longer_start"] == ["waits-1"]
+    assert AuditEntry.objects.count() == before
+    assert not Backend.objects.get(name="sim").offline
+
+
+def test_removed_nodes_show_their_work_and_oversubscription(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", name="runs")
+    run_cycles()
+    root = as_person("root")
+    page = _preview(root, CLUSTER, **_cluster(nodes="n1 8\nn2 4"))
+    changes = _changes(page)
+    assert changes["Node n0"] == ("8 GPUs, cpu=128 memory=1Ti storage=4Ti platform=default", "no node")
+    assert changes["Node n2"][1].startswith("4 GPUs, ")
+    assert "Node n1" not in changes
+    assert "12 GPUs instead of 160; the quotas of its pools are 160 together" in _said(page)
+    assert "148 more: guaranteed work may wait" in _said(page)
+    assert "Work still runs on the removed nodes" in _said(page)
+    assert root.post(CLUSTER, {**page.context["hidden"], "step": "confirm"}).status_code == 302
+    assert sorted(Backend.objects.get(name="sim").nodes.values_list("name", "gpus")) == [("n1", 8), ("n2", 4)]
+
+
+def test_nodes_that_stay_are_not_in_the_address_and_many_nodes_fit(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    shown = root.get(CLUSTER).context["form"]["nodes"].value().replace("\n", "\r\n")
+    sent = root.post(CLUSTER, _cluster(nodes=shown, about="new", step="preview"))
+    assert "nodes" not in sent.headers["Location"]
+    assert set(_changes(root.get(sent.headers["Location"]))) == {"Description"}
+    many = "\n".join(f"node-with-a-long-name-{number} 8" for number in range(600))
+    sent = root.post(CLUSTER, _cluster(nodes=many, step="preview"))
+    assert len(sent.headers["Location"]) < 500
+    page = root.get(sent.headers["Location"])
+    assert "and 420 more fields" in page.content.decode()
+    edit = root.post(CLUSTER, {**page.context["hidden"], "step": "edit"}, follow=True)
+    assert edit.context["form"]["nodes"].value() == many
+    other = as_person("viewer").get(sent.headers["Location"])
+    assert other.status_code == 403
+    assert root.post(CLUSTER, {**page.context["hidden"], "step": "confirm"}).status_code == 302
+    assert Backend.objects.get(name="sim").nodes.count() == 600
+
+
+def test_a_cluster_that_changed_meanwhile_is_previewed_again(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    page = _preview(root, CLUSTER, **_cluster(about="mine"))
+    put_backend(actor=SYSTEM, name="sim", body={"nodes": [{"name": "n1", "gpus": 8}]})
+    again = root.post(CLUSTER, {**page.context["hidden"], "step": "confirm"}, follow=True)
+    assert "changed meanwhile" in again.context["notice"]
+    assert set(_changes(again)) == {"Description"}, "the nodes of the other change stay"
+    assert root.post(CLUSTER, {**again.context["hidden"], "step": "confirm"}).status_code == 302
+    assert Backend.objects.get(name="sim").nodes.count() == 1
+
+
+def test_a_gpu_quota_shows_use_against_the_new_cap(as_person: Callable[[str], Client]) -> None:
+    put_gpu_quota(actor=SYSTEM, namespace="lab", spec={"total": {"requests": {"tflops": "100"}, "maxWorkers": 9}})
+    allocate(actor=SYSTEM, namespace="lab", request=AllocationRequest("w1", "", GpuWorker(make_amounts(50))))
+    root = as_person("root")
+    page = _preview(root, CAPS, requests_tflops="40", alert_threshold="90", max_gpu_count="2")
+    assert _changes(page) == {
+        "TFLOPS requested, in total": ("100", "40"),
+        "Workers": ("9", "none"),
+        "Alert above this percentage of usage": ("95", "90"),
+        "GPUs of one worker": ("none", "2"),
+    }
+    gauges = {each.label: (each.used, each.cap_before, each.cap_after) for each in page.context["gauges"]}
+    assert gauges == {"TFLOPS requested": ("50", "100", "40"), "Workers": ("1", "9", "")}
+    assert "TFLOPS requested: 50 in use, and the cap is 40. Nothing is stopped" in _said(page)
+    assert "An alert begins for TFLOPS requested" in _said(page)
+    assert GpuQuota.objects.get(namespace="lab").spec["total"]["requests"] == {"tflops": "100"}
+    assert root.post(CAPS, {**page.context["hidden"], "step": "confirm"}).status_code == 302
+    gone = _preview(root, "/pools/gpuquota/lab/delete/")
+    assert "The 1 worker of namespace lab stay" in _said(gone)
+
+
+def test_roles_say_who_gains_and_loses_which_right(as_person: Callable[[str], Client]) -> None:
+    create_token(actor=SYSTEM, owner="worker", name="ci", roles=["osmo-team-user"])
+    submit_workflow("team--a")
+    root = as_person("root")
+    page = _preview(root, ROLES, roles=["osmo-other-admin"], description="moves")
+    assert _changes(page) == {
+        "Role osmo-team-user": ("held", "none"),
+        "Role osmo-other-admin": ("none", "held"),
+    }
+    said = _said(page)
+    assert "worker gains in other: see the pool and its work, submit work, divide the pool into subpools" in said
+    assert "worker loses in team: see the pool and its work, submit work." in said
+    assert "The access token ci loses osmo-team-user, too." in said
+    assert "worker has 1 workflow in these pools; running and waiting work continues." in said
+    assert User.objects.get(username="worker").as_actor().roles == {"osmo-team-user"}
+    edit = root.post(ROLES, {**page.context["hidden"], "step": "edit"}, follow=True)
+    assert edit.context["form"]["roles"].value() == ["osmo-other-admin"]
+    assert root.post(ROLES, {**page.context["hidden"], "step": "confirm"}).status_code == 302
+    assert User.objects.get(username="worker").as_actor().roles == {"osmo-other-admin"}
+
+
+@pytest.mark.parametrize("roles", [["osmo-team-admin", "osmo-team-user"], []])
+def test_roles_that_changed_meanwhile_are_previewed_again(as_person: Callable[[str], Client], roles: list[str]) -> None:
+    set_roles(actor=SYSTEM, username="worker", roles=roles)
+    root = as_person("root")
+    page = _preview(root, ROLES, roles=["osmo-viewer"])
+    set_roles(actor=SYSTEM, username="worker", roles=["osmo-other-user"])
+    again = root.post(ROLES, {**page.context["hidden"], "step": "confirm"}, follow=True)
+    assert "changed meanwhile" in again.context["notice"]
+    assert User.objects.get(username="worker").as_actor().roles == {"osmo-other-user"}
+
+
+def test_the_last_admin_is_refused_at_the_preview(as_person: Callable[[str], Client]) -> None:
+    page = as_person("root").post("/pools/user/root/roles/", {"roles": [], "step": "preview"}, follow=True)
+    assert page.status_code == 400
+    assert "cannot take osmo-admin from yourself" in page.content.decode()
+
+
+def test_settings_say_their_effect(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    page = _preview(root, SETTINGS, minutes="60", retries="4", description="calmer")
+    assert _changes(page) == {
+        "Check for drained subpools every … minutes": ("15", "60"),
+        "Retry a task at most … times": ("0", "4"),
+    }
+    assert "archived 60 minutes later at the most, instead of 15" in _said(page)
+    assert "starts again up to 4 times, instead of 0" in _said(page)
+    assert not WorkflowConfig.objects.filter(max_retry_per_task=4).exists()
+    assert confirm_change(root, SETTINGS, minutes="60", retries="4", description="calmer").status_code == 302
+    assert WorkflowConfig.objects.get().max_retry_per_task == 4
+    assert AuditEntry.objects.filter(object="config/workflow", description="calmer").exists()
+
+
+def test_a_change_of_nothing_says_so(as_person: Callable[[str], Client]) -> None:
+    page = _preview(as_person("root"), SETTINGS, minutes="15", retries="0")
+    assert "No field changes." in page.content.decode()
