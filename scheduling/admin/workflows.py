@@ -23,6 +23,7 @@ from pools.permissions import require_permission
 from pools.representations.csv_files import MAX_CSV_ROWS, csv_response, is_csv_request
 from pools.selectors.list_order import read_list_order
 from pools.selectors.pool_tree import PoolTreeRow, pool_trees_of
+from scheduling.admin.comparison import comparison_page
 from scheduling.admin.filters import ACTIVE, WorkflowPageFilterSet
 from scheduling.admin.pool_queue import pool_queue_page
 from scheduling.admin.submit import submit_workflow_page
@@ -84,6 +85,11 @@ class WorkflowAdmin(PolicyAdmin):
                 "queue/<str:pool>/",
                 self.protect(lambda request, pool: pool_queue_page(self, request, pool)),
                 name="scheduling_workflow_queue",
+            ),
+            path(
+                "compare/",
+                self.protect(lambda request: comparison_page(self, request)),
+                name="scheduling_workflow_compare",
             ),
             path(
                 "cancel/",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from scheduling.api import (
+    comparison,
     drains,
     gpu_quotas,
     nodes,
@@ -42,6 +43,7 @@ urlpatterns: list[URLPattern] = [
     path("workflow/<str:name>/logs", workflow_texts.WorkflowLog.as_view()),
     path("workflow/<str:name>/error_logs", workflow_texts.WorkflowErrorLog.as_view()),
     path("workflow/<str:name>/events", workflow_texts.WorkflowEventLog.as_view()),
+    path("workflow/<str:name>/compare/<str:other>", comparison.WorkflowComparison.as_view()),
     path("workflow/<str:name>/cancel", workflows.WorkflowCancel.as_view()),
     path("workflow/<str:name>/end", workflows.WorkflowEnd.as_view()),
     path("workflow/<str:name>/tag", workflows.WorkflowTags.as_view()),

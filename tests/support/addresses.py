@@ -121,6 +121,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "api/resources/<str:name>": ["/api/resources/n1"],
     "api/workflow": ["/api/workflow", "/api/workflow?all_users=True&limit=1000"],
     "api/workflow/<str:name>": ["/api/workflow/waiting-1", "/api/workflow/running-1?verbose=True"],
+    "api/workflow/<str:name>/compare/<str:other>": ["/api/workflow/waiting-1/compare/running-1"],
     "api/workflow/<str:name>/spec": ["/api/workflow/waiting-1/spec"],
     "api/workflow/<str:name>/logs": ["/api/workflow/running-1/logs"],
     "api/workflow/<str:name>/error_logs": ["/api/workflow/failed-1/error_logs"],

@@ -8,7 +8,7 @@ import typer
 
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.commands import workflow_queue, workflow_submit
+from osmo_admin.cli.commands import workflow_compare, workflow_queue, workflow_submit
 from osmo_admin.cli.commands.workflow_submit import ENDED_PREFIXES
 from osmo_admin.cli.completion import complete_workflows
 from osmo_admin.cli.effect_text import show_effect
@@ -36,6 +36,7 @@ from osmo_admin.cli.times import format_duration, format_local_time, parse_time
 app = command_group("Submit and follow workflows.")
 workflow_submit.add_to(app)
 workflow_queue.add_to(app)
+workflow_compare.add_to(app)
 TaskOption = Annotated[str | None, typer.Option("--task", "-t", help="Only this task.")]
 RetryOption = Annotated[
     int | None,

@@ -504,3 +504,35 @@ def test_the_first_of_several_faults_is_printed_once(osmo, stub, spec):
     text = osmo("workflow", "submit", spec, "-p", "team").stderr
     assert text.count("Add the image.") == 1
     assert "2 faults:" in text
+
+
+def test_compare_shows_what_differs(osmo, stub):
+    facts = [
+        {
+            "key": "status",
+            "title": "Status",
+            "unit": "text",
+            "first": "RUNNING",
+            "second": "PENDING",
+            "different": True,
+        },
+        {"key": "user", "title": "Submitted by", "unit": "text", "first": "bob", "second": "bob", "different": False},
+        {"key": "run_seconds", "title": "Ran", "unit": "seconds", "first": 62, "second": None, "different": True},
+        {"key": "gpu_seconds", "title": "Used", "unit": "gpu_seconds", "first": 7200, "second": 0, "different": True},
+    ]
+    gang = {
+        "name": "main",
+        "in_first": True,
+        "in_second": True,
+        "facts": [facts[0] | {"unit": "bytes", "first": 2**30}],
+    }
+    gang["facts"][0]["second"] = 2**31
+    answer = {"first": "a-1", "second": "b-1", "facts": facts, "gangs": [gang], "file_changes": []}
+    stub.on("GET", "/api/workflow/a-1/compare/b-1", answer)
+    text = osmo.ok("workflow", "compare", "a-1", "b-1")
+    for part in ("a-1", "b-1", "RUNNING", "1m 02s", "2.00 GPU-hours", "1.0 GiB", "2.0 GiB", "main"):
+        assert part in text
+    assert "bob" not in text
+    assert "bob" in osmo.ok("workflow", "compare", "a-1", "b-1", "--all")
+    stub.on("GET", "/api/workflow/a-1/compare/a-1", answer | {"facts": [facts[1]], "gangs": []})
+    assert "No fact differs." in osmo.ok("workflow", "compare", "a-1", "a-1")
