@@ -382,6 +382,8 @@ class _Trials:
         self._search, self._highest, self._source = search, highest, source
         self._nodes, self._tasks = search.world.nodes, search.alike_tasks()
         self._left = MAX_TRIALS
+        self._trial: EvictedAmounts | None = None
+        """Of the state before the search, in which the trials begin and end."""
         nodes = self._nodes
         lacking = [] if nodes is None else [(r, amount - nodes.total[r]) for r, amount in search.request]
         self._lacking = [(r, amount) for r, amount in lacking if amount > 0]
@@ -393,8 +395,13 @@ class _Trials:
     def singles(self) -> Iterator[tuple[GangState]]:
         """Single gangs."""
         lacking, quick = self._lacking, self._one_need()
+        only = lacking[0] if len(lacking) == 1 else None
         for gang in self._gangs(MAX_SINGLE_VICTIMS):
-            if lacking and not _has_all(gang.running_request, lacking):
+            request = gang.running_request
+            if only is not None and len(request) == 1:  # nearly always; the call would take most of the time
+                if request[0][0] != only[0] or request[0][1] < only[1]:
+                    continue
+            elif lacking and not _has_all(request, lacking):
                 continue
             self._left -= 1
             if self._left < 0:
@@ -411,16 +418,21 @@ class _Trials:
 
     def pairs(self) -> Iterator[tuple[GangState, ...]]:
         """Two gangs together."""
-        for chosen in combinations(self._gangs(MAX_PAIRED_VICTIMS), 2):
-            if self._lacking:
-                together = sum_requests([gang.running_request for gang in chosen])
-                if not _has_all(together, self._lacking):
-                    continue
-            self._left -= 1
-            if self._left < 0:
-                return
-            if self._may_fit_without(chosen):
-                yield chosen
+        needed = [amount for _r, amount in self._lacking]
+        gangs = []
+        for gang in self._gangs(MAX_PAIRED_VICTIMS):
+            running = dict(gang.running_request)
+            gangs.append((gang, [running.get(r, 0) for r, _amount in self._lacking]))
+        for (first, amounts), (second, others) in combinations(gangs, 2):
+            for have, more, lacking in zip(amounts, others, needed, strict=True):
+                if have + more < lacking:
+                    break
+            else:
+                self._left -= 1
+                if self._left < 0:
+                    return
+                if self._may_fit_without((first, second)):
+                    yield first, second
 
     def _one_need(self) -> tuple[int, Number, Sequence[FreeAmounts]] | None:
         """The resource and the amount, if only one task with one of them has to fit on one of the nodes."""
@@ -434,11 +446,19 @@ class _Trials:
         """Whether the tasks would fit if these gangs lost all that runs."""
         if self._nodes is None or self._tasks is None:
             return True
-        trial = EvictedAmounts(self._nodes, self._tasks)
+        trial = self._trial
+        if trial is None:
+            trial = self._trial = EvictedAmounts(self._nodes, self._tasks)
+        units = []
         for gang in gangs:
             running = gang.running_tasks()
-            trial.evict(EvictionUnit(gang, running, tuple([gang.node[i] for i in running])))
-        return trial.fits
+            units.append(EvictionUnit(gang, running, tuple([gang.node[i] for i in running])))
+        for unit in units:
+            trial.evict(unit)
+        fits = trial.fits
+        for unit in units:
+            trial.evict(unit, -1)
+        return fits
 
 
 def _has_all(have: Request, lacking: Sequence[tuple[int, Number]]) -> bool:

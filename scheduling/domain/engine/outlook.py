@@ -18,7 +18,7 @@ from typing import Protocol
 
 from pools.domain.amounts import Number
 from scheduling.domain.engine.loss_tables import Loss, LossTable, Pace, gains_of, units_of
-from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request, has_enough
+from scheduling.domain.engine.nodes import NOWHERE, FreeAmounts, NodeIndex, Request, has_enough
 from scheduling.domain.engine.queue_order import victim_rank
 from scheduling.domain.engine.state import QueueState, Rank
 from scheduling.domain.engine.victims import (
@@ -172,11 +172,11 @@ class Outlook:
 
 
 class EvictedAmounts:
-    """Whether some tasks fit after evictions, on a copy of the free amounts of the nodes that these touch. The free
-    amounts are those of the beginning."""
+    """Whether some tasks fit after evictions, on a copy of the free amounts of the nodes that these touch."""
 
-    def __init__(self, nodes: NodeIndex, tasks: AlikeTasks) -> None:
-        self._nodes, self._need, self._before = nodes, tasks.need, nodes.free.copy()
+    def __init__(self, nodes: NodeIndex, tasks: AlikeTasks, free: Sequence[FreeAmounts] | None = None) -> None:
+        """`free`: the free amounts of all nodes now, if they change before the last eviction."""
+        self._nodes, self._need, self._before = nodes, tasks.need, nodes.free if free is None else free
         self._missing = tasks.count - nodes.count_slots(tasks.need, tasks.count)
         self._free: dict[int, list[Number]] = {}
         self._lacking = [[r, amount * tasks.count - nodes.total[r]] for r, amount in tasks.need if r < nodes.width]
@@ -278,7 +278,9 @@ def _inner_losses(
     """All that the other branches below the top queue of the leaf may lose, or with `tasks` what they lose until these
     fit; whether the top queue is then inside its quota; and whether the tasks fit."""
     top, before = leaf.path[-1], world.mark()
-    trial = None if tasks is None or world.nodes is None else EvictedAmounts(world.nodes, tasks)
+    trial = (
+        None if tasks is None or world.nodes is None else EvictedAmounts(world.nodes, tasks, world.nodes.free.copy())
+    )
     victims, units, is_enough = InnerVictims(world, leaf, ask), [], False
     while not is_enough and (unit := victims.take_next(helps)) is not None:
         units.append(unit)
