@@ -300,7 +300,9 @@ def test_connecting_a_cluster_in_the_browser(browser: Client) -> None:
 
 
 def test_a_kubeconfig_waits_for_the_confirmation_and_no_page_shows_it(browser: Client) -> None:
-    good = yaml.safe_dump({**KUBECONFIG, "clusters": [{"name": "c", "cluster": {"server": "https://new.example"}}]})
+    server, token = {"server": "https://new.example"}, {"token": "secret-token"}
+    people = [{"name": "u", "user": token}]
+    good = yaml.safe_dump({**KUBECONFIG, "clusters": [{"name": "c", "cluster": server}], "users": people})
     form = {"namespace": "t1", "access": "kubeconfig", "sync_mode": "off", "kubeconfig": good}
     address = "/pools/backend/lab/configuration/"
     sent = browser.post(address, form | {"step": "preview"})
