@@ -64,7 +64,7 @@ class ComparedGang:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class WorkflowsSideBySide:
     """Two workflows. `file_changes` are the lines of a unified difference of their rendered files, none if these are
     equal, and None if one has more than :data:`MAX_LINES`."""
 
@@ -79,14 +79,14 @@ _Values = Mapping[tuple[str, str, FactUnit], Any]
 _Waits = Mapping[UUID, Mapping[WaitCause, float]]
 
 
-def compare_workflows(actor: Actor, first: str, second: str) -> Comparison:
+def compare_workflows(actor: Actor, first: str, second: str) -> WorkflowsSideBySide:
     """Compare two workflows by name or uuid. Eight queries. Raises NotFound if one does not exist or `actor` may not
     see it."""
     one, other = (get_full_workflow(actor, name, all_attempts=True) for name in (first, second))
     gangs_of_one, gangs_of_other = ({each.name: each for each in work.groups.all()} for work in (one, other))
     now = timezone.now()
     waits = _read_waits([*gangs_of_one.values(), *gangs_of_other.values()], now)
-    return Comparison(
+    return WorkflowsSideBySide(
         first=one,
         second=other,
         facts=tuple(_pairs(_workflow_values(one, now), _workflow_values(other, now))),
