@@ -80,6 +80,7 @@ def test_each_service_that_seals_has_its_columns_in_the_list() -> None:
         for path in (root / package).rglob("*.py")
         if "import" in (text := path.read_text()) and ("seal(" in text.replace("unseal(", ""))
     } - {"pools/security/sealing.py", "pools/services/secret_key.py", "osmo_admin/cli/server_commands/secret_key.py"}
+    callers -= {"pools/admin/kept_input.py"}  # kept for an hour, and asked for again if no key reads it
     assert callers == {
         "pools/services/cluster_credentials.py",
         "pools/services/notice_targets.py",

@@ -112,11 +112,12 @@ def test_a_watch_that_ends_goes_on_from_its_place() -> None:
     assert flaky.lists == 1
 
 
-def test_one_broken_connection_costs_no_list() -> None:
+@pytest.mark.parametrize("failure", [errors.Unreachable("it broke"), errors.ServerError("etcd", status=500)])
+def test_one_broken_connection_costs_no_list(failure: Exception) -> None:
     flaky = FailingCluster()
     with running_informer(flaky) as (informer, _):
         wait_for(lambda: flaky.watches)
-        flaky.failures.append(errors.Unreachable("it broke"))
+        flaky.failures.append(failure)
         create_pod(flaky, "a")
         wait_for_names(informer, "a")
         wait_for(lambda: not flaky.failures and flaky.watches > 2)
@@ -131,7 +132,7 @@ def test_one_broken_connection_costs_no_list() -> None:
         [errors.Unauthorized("token expired", status=401)],
         [errors.KindMissing("no such kind", status=404)],
         [errors.TooManyRequests("slowly", status=429, retry_after=0.01)],
-        [errors.ServerError("etcd", status=500)],
+        [errors.ServerError("etcd", status=500), errors.ServerError("etcd", status=500)],
     ],
 )
 def test_after_anything_else_it_lists_anew(failures: list[Exception]) -> None:
