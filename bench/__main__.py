@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ NAMES = (
     "start", "client_start", "admission", "pool_quota", "drain", "engine", "live_reconcile", "quota_tree", "queue_sync",
     "dispatch", "webhooks", "gpu_quota", "request_cost", "http_rates", "first_visit", "pages", "replay", "forecast",
 )  # fmt: skip
+
+
+ALONE = {"start"}
+"""Measured without the installation of the others beside it."""
 
 
 def main() -> int:
@@ -37,7 +42,7 @@ def main() -> int:
     names = options.names or list(NAMES)
     if len(names) == 1:
         print(f"running {names[0]} ...", file=sys.stderr)
-        with installation.run_installation() as running:
+        with nullcontext() if names[0] in ALONE else installation.run_installation() as running:
             report[names[0]] = importlib.import_module(f"bench.{names[0]}").run(running, seconds=options.seconds)
     else:
         for name in names:  # each in a process of its own: a process belongs to one installation

@@ -28,8 +28,7 @@ SERVERS = {"postgres", "valkey-server"}
 
 
 def run(installation: object, *, seconds: int) -> dict[str, Any]:
-    """`{"first_with_demo_s", "first_s", "again_s", "idle_pss_mb", "idle_processes"}`. The installation of the other
-    benchmarks idles beside."""
+    """`{"first_with_demo_s", "first_s", "again_s", "idle_pss_mb", "idle_processes"}`."""
     with_demo = [_first_start("--demo") for _ in range(ROUNDS)]
     first = [_first_start("--no-demo") for _ in range(ROUNDS)]
     with _folder() as folder:
