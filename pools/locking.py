@@ -16,9 +16,10 @@ given. Two transactions that keep the order can wait for each other, but never i
 | 9 | stored answers of a user | advisory lock `LOCK_ANSWERS_SQL`, user id, as the last statement | one only |
 | 10 | at commit, by trigger | `LedgerGeneration` rows of the backends whose promises changed | backend id |
 
-Locks outside the table: `lock_revision`, `lock_backend` and `lock_grants` are the only lock of their transaction. The
-locks of scheduling's own tables are in :mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue
-sync, GPU quota controller) are rows claimed by a single UPDATE, so no lock is held while a lease is.
+Locks outside the table: `lock_revision`, `lock_backend` and `lock_grants` are the only lock of their transaction; but
+`lock_backend` is the last lock of the deletion of a backend. The locks of scheduling's own tables are in
+:mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue sync, GPU quota controller) are rows
+claimed by a single UPDATE, so no lock is held while a lease is.
 
 Triggers repeat locks 5 and 6 for writers that bypass the services; a service that keeps the order holds them already.
 
@@ -167,7 +168,8 @@ def lock_revision(pk: int) -> ConfigRevision:
 
 
 def lock_backend(pk: int) -> Backend:
-    """Lock the row of a backend until the transaction ends, for a change of its dependent rows, such as its webhook."""
+    """Lock the row of a backend until the transaction ends, for a change of its dependent rows, such as its webhook,
+    and for its deletion: no row that refers to it can be committed meanwhile."""
     _require_transaction()
     return Backend.objects.select_for_update().get(pk=pk)
 

@@ -11,7 +11,7 @@ from pools.domain.backend_config import BackendSpec, NodeSpec, parse_backend
 from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
 from pools.domain.roles import Actor, Permission
 from pools.domain.version_check import check_version
-from pools.locking import lock_configuration
+from pools.locking import lock_backend, lock_configuration
 from pools.models import Backend, Node
 from pools.permissions import require_platform
 from pools.services.cluster_credentials import put_cluster, read_credential
@@ -86,6 +86,7 @@ def delete_backend(*, actor: Actor, name: str, description: str = "", expected_v
             )
             raise Conflict(message, [Violation("pools", "in_use", message, numbers=(("pools", len(pools)),))])
         release_backend_pods(row)
+        lock_backend(row.pk)  # its agent may write a row that refers to it, after the others were found for deletion
         row.delete()
 
 
