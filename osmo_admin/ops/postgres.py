@@ -21,10 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-import psycopg
-from psycopg import sql
-from psycopg.pq import PGconn, Ping
-
 from osmo_admin.ops.errors import OperationError
 from osmo_admin.ops.privileges import SystemAccount, can_reach, change_owner, current_user_name, take_over
 from osmo_admin.ops.processes import ChildProcess, plain_environment, start_child
@@ -208,28 +204,29 @@ def launch_postgres(
     child = start_child("postgres", command, log=log, account=account, stop_signal=signal.SIGINT, cwd=Path("/"))
     server = PostgresServer(child, socket_dir)
     try:
-        _wait_until_ready(server, report, check_stop)
+        _wait_until_ready(server, data, report, check_stop)
     except BaseException:  # an interrupt must not leave a server running
         child.kill_group()
         raise
     return server
 
 
-def _wait_until_ready(server: PostgresServer, report: Callable[[str], None], check_stop: Callable[[], None]) -> None:
+def _wait_until_ready(
+    server: PostgresServer, data: Path, report: Callable[[str], None], check_stop: Callable[[], None]
+) -> None:
     """Wait until the server accepts connections. It refuses them during a recovery after a crash."""
     begin, is_reported = time.monotonic(), False
-    address = f"{server.url('postgres', SUPERUSER)}&connect_timeout=2".encode()
     while True:
         check_stop()
         if (code := server.child.exit_code()) is not None:
             raise OperationError(
                 f"PostgreSQL ended with code {code} while starting. Its last lines:\n{server.child.log_tail()}"
             )
-        state = Ping(PGconn.ping(address))
-        if state is Ping.OK:
+        state = _read_state(data, server.child.pid)
+        if state in ("ready", "standby"):
             return
         elapsed = time.monotonic() - begin
-        timeout = RECOVERY_SECONDS if state is Ping.REJECT else START_SECONDS
+        timeout = RECOVERY_SECONDS if state else START_SECONDS
         if elapsed > timeout:
             raise OperationError(
                 f"PostgreSQL did not answer in {timeout:.0f} s. Its last lines:\n{server.child.log_tail()}"
@@ -240,9 +237,22 @@ def _wait_until_ready(server: PostgresServer, report: Callable[[str], None], che
         time.sleep(0.05)
 
 
+def _read_state(data: Path, pid: int) -> str:
+    """What the server with this process id says in its `postmaster.pid`, as `pg_ctl` reads it: `starting`, `ready`,
+    `standby` or `stopping`; empty before it says anything. A file that a killed server left has another process id."""
+    try:
+        lines = (data / "postmaster.pid").read_text().splitlines()
+    except FileNotFoundError:
+        return ""
+    return lines[7].strip() if len(lines) > 7 and lines[0] == str(pid) else ""
+
+
 def ensure_database(server: PostgresServer) -> None:
     """Create the roles and the database. The owner makes and changes tables; the role at run time only reads and writes
     rows. Neither is a superuser."""
+    import psycopg  # noqa: PLC0415  # 9 MB, which the supervisor would hold as long as it runs
+    from psycopg import sql  # noqa: PLC0415
+
     with psycopg.connect(server.url("postgres", SUPERUSER), autocommit=True) as admin:
         for role in (OWNER, RUNTIME):
             if not admin.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role]).fetchone():

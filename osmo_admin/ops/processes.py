@@ -17,6 +17,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from osmo_admin.ops.errors import OperationError
 from osmo_admin.ops.privileges import SystemAccount
 
 _PR_SET_PDEATHSIG = 1
@@ -62,6 +63,26 @@ def reap_adopted(own: Container[int]) -> None:
 def plain_environment() -> dict[str, str]:
     """The environment for programs of others, such as PostgreSQL: the path, the locale and the time zone."""
     return {name: value for name, value in os.environ.items() if name in _PLAIN or name.startswith("LC_")}
+
+
+def run_in_fork(work: Callable[[], object]) -> None:
+    """Do `work` in a fork of this process, so that this one keeps none of the modules that it loads. The process must
+    have one thread. Raises OperationError with the text of an error that `work` raised."""
+    receiver, sender = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            work()
+        finally:  # nothing of this process may run on in the fork
+            problem = sys.exception()
+            os.write(sender, b"" if problem is None else f"{type(problem).__name__}: {problem}".encode()[:4096])
+            os._exit(0 if problem is None else 1)
+    os.close(sender)
+    with os.fdopen(receiver, "rb") as answer:
+        error = answer.read().decode(errors="replace")
+    _, status = os.waitpid(pid, 0)
+    if code := os.waitstatus_to_exitcode(status):
+        raise OperationError(error or f"A helper process ended with code {code}.")
 
 
 class ForkedProcess:

@@ -38,7 +38,15 @@ from osmo_admin.ops.data_directory import DataDirectory, DataDirectoryLock, writ
 from osmo_admin.ops.errors import OperationError
 from osmo_admin.ops.preloader import Preloader, can_preload
 from osmo_admin.ops.privileges import can_reach, change_owner, find_database_account
-from osmo_admin.ops.processes import ChildProcess, end_group, read_tail, reap_adopted, start_child, stop_children
+from osmo_admin.ops.processes import (
+    ChildProcess,
+    end_group,
+    read_tail,
+    reap_adopted,
+    run_in_fork,
+    start_child,
+    stop_children,
+)
 from osmo_admin.ops.services import DELAYS, WINDOW_SECONDS, Service, describe_end
 
 READY_SECONDS = 90.0
@@ -164,7 +172,7 @@ class Supervisor:
         server = launch()
         self.database = Service(server.child.name, restart, server.child)
         self._record_children()
-        postgres.ensure_database(server)
+        run_in_fork(lambda: postgres.ensure_database(server))
         self.owner_url = server.url(user=postgres.OWNER)
         self._raise_if_stopping()
         return server.url()

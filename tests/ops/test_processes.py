@@ -14,7 +14,13 @@ import pytest
 
 from osmo_admin.ops import orphans
 from osmo_admin.ops.data_directory import DataDirectory
-from osmo_admin.ops.processes import ChildProcess, process_start_time, read_tail, start_child, stop_children
+from osmo_admin.ops.processes import (
+    ChildProcess,
+    process_start_time,
+    read_tail,
+    start_child,
+    stop_children,
+)
 from tests.ops.conftest import is_running
 from tests.support.services import ROOT
 
@@ -128,3 +134,25 @@ def test_the_tail_of_a_log(tmp_path: Path) -> None:
     assert read_tail(path) == ""
     path.write_text("".join(f"{number}\n" for number in range(100)))
     assert read_tail(path, 2) == "98\n99"
+
+
+def test_work_in_a_fork_leaves_its_modules_there_and_its_error_here(tmp_path: Path) -> None:
+    """In a process of one thread, as the supervisor is; this one may have more."""
+    program = (
+        "import os, sys\nfrom osmo_admin.ops.errors import OperationError\n"
+        "from osmo_admin.ops.processes import run_in_fork\n"
+        "def work():\n    import wave; open(sys.argv[1], 'w').write('done')\n"
+        "run_in_fork(work); print('wave' in sys.modules)\n"
+        "try:\n    run_in_fork(lambda: {}['no such key'])\nexcept OperationError as problem:\n    print(problem)\n"
+        "try:\n    run_in_fork(lambda: os._exit(7))\nexcept OperationError as problem:\n    print(problem)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "result")]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert (tmp_path / "result").read_text() == "done"
+    assert answer.stdout.splitlines() == ["False", "KeyError: 'no such key'", "A helper process ended with code 7."]
+
+
+def test_the_supervisor_loads_no_database_driver() -> None:
+    program = "import sys, osmo_admin.ops.supervisor, osmo_admin.cli.server; print('psycopg' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert answer.stdout == "False\n"
