@@ -2,23 +2,30 @@
 `request_cost`: 101 pools, 404 nodes, thousands of workflows, the scheduler running.
 
 A row is the median of three rounds at one and at eight clients. `version` touches no table, so it is the floor of the
-server; every other row is compared with it.
+server; every other row is compared with it. `submission` sends all to one pool, `submission_all_pools` to the 100
+others in turn.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
+from dataclasses import replace
 from typing import Any
 
 from bench import request_cost
 from bench.installation import Installation
 from bench.load import LoadRequest, LoadResult, run_load
+from bench.pgbench import workflow_file
 
 ROUNDS = 3
 CLIENTS = (1, 8)
 READS = ("version", "profile", "pool_quota_one", "pool_quota_all", "workflow_list", "queue", "workflow")
-WRITES = ("dry_run", "submission")
-TARGETS_PER_SECOND = {"workflow_list": 450, "pool_quota_all": 250, "submission": 250, "admission_review": 1000}
+WRITES = ("dry_run", "submission", "submission_all_pools")
+TARGETS_PER_SECOND = {
+    "workflow_list": 450, "pool_quota_all": 250, "submission": 250, "submission_all_pools": 250,
+    "admission_review": 1000,
+}  # fmt: skip
 """Issue targets at eight clients."""
 
 
@@ -26,6 +33,7 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Every row: requests per second and percentiles by number of clients, and its ratio to `version`."""
     name, mark = request_cost.fill_installation(is_offline=False)
     requests = request_cost.make_requests(name, mark)
+    requests["submission_all_pools"] = replace(requests["submission"], path=_other_pool, body=_other_file)
     rows: dict[str, Any] = {}
     for row in (*READS, *WRITES, "admission_review"):
         rows[row] = {str(clients): _measure(installation, requests[row], clients, seconds) for clients in CLIENTS}
@@ -36,6 +44,15 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
             reached = by_clients["8"]["per_second"] >= TARGETS_PER_SECOND[row]
             by_clients["8"] |= {"target_per_second": TARGETS_PER_SECOND[row], "within_target": reached}
     return rows
+
+
+def _other_pool(number: int) -> str:
+    client, count = divmod(number, 100_000)  # clients begin at different pools, so they do not meet in each
+    return f"/api/pool/{request_cost.BACKEND}{1 + (13 * client + count) % (request_cost.POOLS - 1)}/workflow"
+
+
+def _other_file(number: int) -> bytes:
+    return json.dumps({"file": workflow_file(f"other{number}")}).encode()
 
 
 def _measure(
