@@ -32,7 +32,7 @@ RUNTIME = "osmo_app"
 DATABASE = "osmo"
 START_SECONDS = 30.0
 RECOVERY_SECONDS = 1800.0
-# 2 web workers with 3 threads, 3 worker processes, beat, and some commands: 100 connections are enough.
+# 2 web workers with at most 8 threads, 3 worker processes, beat, and some commands: 100 connections are enough.
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
     "max_connections": "100",

@@ -12,8 +12,9 @@ WORKER = "worker"
 BEAT = "beat"
 CLUSTERS = "clusters"
 WEB_WORKERS = 2
-# More threads only raise the latency, because they share one interpreter lock.
-WEB_THREADS = 3
+# The most of a process; a thread is started when it is needed. They share one interpreter lock, so more of them make
+# nothing faster that computes; but submissions that wait share a transaction, so more of them wait together.
+WEB_THREADS = 8
 WEBHOOK_THREADS = 2
 WORKER_PROCESSES = 2
 # Connections of one server process, with or without a request, and its other files: further ones wait to be accepted.

@@ -7,19 +7,25 @@ import contextvars
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 
 class Lane:
-    """A queue of jobs with threads of its own, which take them in order of arrival."""
+    """A queue of jobs with threads of its own, which take them in order of arrival.
+
+    A thread is started when a job finds none idle, up to `threads`, because each thread that has served a request keeps
+    a connection to the database. The jobs come from the thread of the event loop only.
+    """
 
     def __init__(self, name: str, threads: int, loop: asyncio.AbstractEventLoop) -> None:
         self._jobs: SimpleQueue[tuple[asyncio.Future[Any], contextvars.Context, Callable[..., Any], tuple[Any, ...]]]
         self._jobs = SimpleQueue()
         self._loop = loop
-        for number in range(threads):
-            threading.Thread(target=self._work, name=f"{name}-{number + 1}", daemon=True).start()
+        self._name = name
+        self._most = threads
+        self._started = 0
+        self._idle = threading.Semaphore(0)
 
     def waiting(self) -> int:
         """The number of jobs that no thread has taken yet."""
@@ -29,11 +35,18 @@ class Lane:
         """Run `job(*arguments)` in `context` in a thread."""
         done: asyncio.Future[Any] = self._loop.create_future()
         self._jobs.put((done, context, job, arguments))
+        if not self._idle.acquire(blocking=False) and self._started < self._most:
+            self._started += 1
+            threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
         return done
 
     def _work(self) -> None:
         while True:
-            done, context, job, arguments = self._jobs.get()
+            try:
+                done, context, job, arguments = self._jobs.get_nowait()
+            except Empty:
+                self._idle.release()
+                done, context, job, arguments = self._jobs.get()
             result, error = None, None
             try:
                 result = context.run(job, *arguments)

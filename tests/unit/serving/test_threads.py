@@ -1,0 +1,61 @@
+"""Threads of the web server start when jobs need them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+
+from osmo_admin.serving.threads import Lane
+
+
+def _name(gate: threading.Barrier | None = None) -> str:
+    if gate is not None:
+        gate.wait(30)
+    return threading.current_thread().name
+
+
+def _run(lane_threads: int, *rounds: int) -> list[set[str]]:
+    """The names of the threads that served each round of so many jobs, which wait for each other."""
+
+    async def serve() -> list[set[str]]:
+        lane = Lane("request", lane_threads, asyncio.get_running_loop())
+        found = []
+        for jobs in rounds:
+            gate = threading.Barrier(jobs)
+            found.append(
+                set(await asyncio.gather(*[lane.run(contextvars.Context(), _name, gate) for _ in range(jobs)]))
+            )
+            await asyncio.sleep(0.05)  # the threads become idle
+        return found
+
+    return asyncio.run(serve())
+
+
+def test_requests_that_follow_each_other_need_one_thread() -> None:
+    assert _run(8, 1, 1, 1, 1) == [{"request-1"}] * 4
+
+
+def test_requests_at_the_same_time_have_a_thread_each() -> None:
+    assert _run(8, 3, 3, 1)[:2] == [{"request-1", "request-2", "request-3"}] * 2
+
+
+def test_no_more_threads_than_allowed_and_every_job_is_done() -> None:
+    async def serve() -> list[str]:
+        lane = Lane("request", 2, asyncio.get_running_loop())
+        jobs = [lane.run(contextvars.Context(), _name) for _ in range(500)]
+        return list(await asyncio.gather(*jobs))
+
+    names = asyncio.run(serve())
+    assert len(names) == 500
+    assert set(names) <= {"request-1", "request-2"}
+
+
+def test_a_failing_job_ends_no_thread() -> None:
+    async def serve() -> list[object]:
+        lane = Lane("request", 1, asyncio.get_running_loop())
+        jobs = [lane.run(contextvars.Context(), int, text) for text in ("1", "x", "2")]
+        return list(await asyncio.gather(*jobs, return_exceptions=True))
+
+    first, fault, last = asyncio.run(serve())
+    assert (first, type(fault), last) == (1, ValueError, 2)
