@@ -7,13 +7,16 @@ for a connection. Only the computed column is named here.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 
 from django.db import connection, models
 
+from pools.models.triggers import REQUEST_IDS
 from pools.prepared import prepared_cursor
 from pools.services.reservations import reservations_sql
+from pools.transactions import request_id
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.workflows.bulk_sql import recordset_sql, rows_as_json
 
@@ -24,18 +27,24 @@ def insert_workflows(
     groups: Sequence[Group],
     tasks: Sequence[Task],
     needed_gpus: Sequence[int],
+    request_ids: Mapping[str, str],
 ) -> None:
     """Insert new workflows of a user, `owner`, with their reservations, and give each its name: `{spec_name}-{n}` with
-    n dense, `1 + highest`, in the order given. `needed_gpus` are those of the largest gang of each.
+    n dense, `1 + highest`, in the order given. `needed_gpus` are those of the largest gang of each; `request_ids` has
+    the id of its request for each uuid, for the audit entries.
 
     Submissions with equal names wait for each other at their row of :class:`WorkflowName` until the transaction ends.
     The caller holds the lock of the tree and the one of the user's live work.
     """
     assert connection.in_atomic_block
+    is_own = set(request_ids.values()) == {request_id.get()}
     documents = [rows_as_json(rows) for rows in (workflows, groups, tasks)]
     with prepared_cursor() as cursor:
-        cursor.execute(_insert_statement(), [documents[0], list(needed_gpus), *documents[1:], owner])
-        names = dict(cursor.fetchall())
+        cursor.execute(
+            _insert_statement(),
+            [documents[0], list(needed_gpus), *documents[1:], owner, "" if is_own else json.dumps(request_ids)],
+        )
+        names = {uuid: name for uuid, name, _ in cursor.fetchall()}
     for workflow in workflows:
         workflow.name = names[workflow.uuid]
         workflow._state.adding = False
@@ -73,5 +82,6 @@ def _insert_statement() -> str:
         ), claims AS (
             {reservations_sql("SELECT uuid, full_name, pool_id, %s, priority, needed_gpus, submit_time FROM named")}
         )
-        SELECT uuid, full_name FROM named
+        -- The audit trigger reads the setting: it runs for the rows at the end of this statement.
+        SELECT uuid, full_name, set_config('{REQUEST_IDS}', %s, true) FROM named
     """

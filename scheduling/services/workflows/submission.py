@@ -8,15 +8,16 @@ Source: decisions D5, D6; OSMO contract, section 7.1.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db import connection
 
 from pools.domain.amounts import Gpus
-from pools.domain.errors import BadInput, ErrorCode, Violation
+from pools.domain.errors import BadInput, DomainError, ErrorCode, Violation
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.locking import lock_leaf, read_leaf
@@ -24,7 +25,7 @@ from pools.models import Backend, Pool
 from pools.permissions import require_permission, unknown_pool
 from pools.selectors.quota_potential import potential_limit
 from pools.selectors.submission_path import find_leaf_with_root
-from pools.transactions import change
+from pools.transactions import change, request_id
 from scheduling.domain.admission import LeafFacts, SubmissionRefusal, TreeLimit, submission_verdict
 from scheduling.domain.cluster.tokens import INPUT_DIRECTORY, OUTPUT_DIRECTORY
 from scheduling.domain.priorities import Priority
@@ -33,6 +34,7 @@ from scheduling.domain.workflow_spec import WorkflowSpec, simulated_runtime_seco
 from scheduling.locking import hold_render_turn
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.gpu_quota.workloads import single_worker_violations
+from scheduling.services.workflows.group_commit import GroupCommit, Take
 from scheduling.services.workflows.insert_rows import insert_workflows
 from scheduling.services.workflows.live_work import (
     MOST_SIDE_BY_SIDE,
@@ -173,34 +175,119 @@ def submit_many(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -
 
 
 def submit_prepared(*, actor: Actor, prepared: PreparedSubmissions) -> list[SubmissionReceipt]:
-    """The second half of :func:`submit_many`: the verdict and the writes, under the lock of the tree."""
-    if len(prepared.items) <= MOST_SIDE_BY_SIDE and not settings.OSMO.max_submissions_per_minute:
+    """The second half of :func:`submit_many`: the verdict and the writes, under the lock of the tree.
+
+    Small requests of one user to one leaf that arrive while another one is in its transaction share the next
+    transaction (:mod:`scheduling.services.workflows.group_commit`); each has its own verdict, answer and audit entries.
+    A request that has a transaction already, because its answer is stored with it or because it is a preview, is
+    admitted alone.
+    """
+    request = _Request(actor, prepared, request_id.get())
+    if not request.is_small or connection.in_atomic_block:
+        return _admit_alone(request)
+    return _GROUPS.run((actor.username, _user_id(actor), prepared.leaf.pk), request)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Prepared submissions that are admitted all or none, and the id of their request in the audit trail."""
+
+    actor: Actor
+    prepared: PreparedSubmissions
+    request_id: str
+
+    @property
+    def items(self) -> Sequence[_PreparedSubmission]:
+        return self.prepared.items
+
+    @property
+    def is_small(self) -> bool:
+        """Whether other submissions of the user may run at the same time."""
+        return len(self.items) <= MOST_SIDE_BY_SIDE and not settings.OSMO.max_submissions_per_minute
+
+
+def _admit_alone(request: _Request) -> list[SubmissionReceipt]:
+    [outcome] = _admit_group(request, lambda _: [])
+    if isinstance(outcome, DomainError):
+        raise outcome
+    return outcome
+
+
+def _admit_group(first: _Request, take: Take[_Request]) -> list[list[SubmissionReceipt] | DomainError]:
+    """The receipts or the refusal of `first`, and of the requests of the same user to the same leaf that `take` adds
+    (at most as many as may share the lock of the user's live work)."""
+    group = [first]
+    if first.is_small:
         with suppress(NearLimit):
-            return _admit(actor, prepared.leaf, prepared.items, is_shared=True)
-    return _admit(actor, prepared.leaf, prepared.items, is_shared=False)
+            return _admit(group, take, is_shared=True)
+    return _admit(group, take, is_shared=False)
 
 
 def _admit(
-    actor: Actor, leaf: Pool, prepared: Sequence[_PreparedSubmission], *, is_shared: bool
-) -> list[SubmissionReceipt]:
-    """`is_shared` says whether other submissions of the user may run at the same time; it may raise NearLimit."""
+    group: list[_Request], take: Take[_Request], *, is_shared: bool
+) -> list[list[SubmissionReceipt] | DomainError]:
+    """`is_shared` says whether other submissions of the user may run at the same time; it may raise NearLimit. The
+    requests that are taken are added to `group`."""
+    actor, leaf = group[0].actor, group[0].prepared.leaf
     with change(actor=actor):
         try:
             locked = lock_leaf(leaf, *lock_live_work(_user_id(actor), is_shared=is_shared))
         except Pool.DoesNotExist:
             raise unknown_pool(leaf.name) from None
-        _refuse_or_accept(actor, _leaf_facts(leaf, locked.root, locked.state, locked.quota), prepared)
-        live = LiveWork(*locked.more)
-        if is_shared and not live.has_room(len(prepared), settings.OSMO.max_live_workflows, is_shared=True):
+        group += take(MOST_SIDE_BY_SIDE - _count(group))
+        facts, live = _leaf_facts(leaf, locked.root, locked.state, locked.quota), LiveWork(*locked.more)
+        refusals = [_find_refusal(request, facts) for request in group]
+        if is_shared and not live.has_room(
+            _count(_accepted(group, refusals)), settings.OSMO.max_live_workflows, is_shared=True
+        ):
             raise NearLimit
-        _require_room(actor, live, len(prepared))
-        if pace := settings.OSMO.max_submissions_per_minute:
-            require_pace(username=actor.username, user_id=_user_id(actor), requested=len(prepared), limit=pace)
-        workflows = _insert(actor, leaf, prepared, locked.time)
-    return [
-        SubmissionReceipt(item.spec, item.rendered, leaf, item.warnings, workflow)
-        for item, workflow in zip(prepared, workflows, strict=True)
-    ]
+        for index, request in enumerate(group):
+            if refusals[index] is None:
+                refusals[index] = _find_room_refusal(request, live)
+            if refusals[index] is None:
+                live = replace(live, live=live.live + len(request.items))
+        accepted = _accepted(group, refusals)
+        if accepted and (pace := settings.OSMO.max_submissions_per_minute):
+            requested = _count(accepted)
+            require_pace(username=actor.username, user_id=_user_id(actor), requested=requested, limit=pace)
+        workflows = iter(_insert(accepted, locked.time) if accepted else ())
+        # Nothing follows the commit: what fails after it would be tried again.
+        return [refusal or _receipts(request, workflows) for request, refusal in zip(group, refusals, strict=True)]
+
+
+def _receipts(request: _Request, workflows: Iterator[Workflow]) -> list[SubmissionReceipt]:
+    leaf = request.prepared.leaf
+    return [SubmissionReceipt(item.spec, item.rendered, leaf, item.warnings, next(workflows)) for item in request.items]
+
+
+def _count(group: Sequence[_Request]) -> int:
+    """The number of workflows."""
+    return sum(len(request.items) for request in group)
+
+
+def _accepted(group: Sequence[_Request], refusals: Sequence[DomainError | None]) -> list[_Request]:
+    return [request for request, refusal in zip(group, refusals, strict=True) if refusal is None]
+
+
+def _find_refusal(request: _Request, facts: LeafFacts) -> DomainError | None:
+    try:
+        _refuse_or_accept(request.actor, facts, request.items)
+    except DomainError as refusal:
+        return refusal
+    return None
+
+
+def _find_room_refusal(request: _Request, live: LiveWork) -> DomainError | None:
+    try:
+        _require_room(request.actor, live, len(request.items))
+    except DomainError as refusal:
+        return refusal
+    return None
+
+
+_GROUPS: GroupCommit[_Request, list[SubmissionReceipt]] = GroupCommit(
+    together=_admit_group, alone=_admit_alone, size=lambda request: len(request.items)
+)
 
 
 def _require_room(actor: Actor, live: LiveWork, requested: int) -> None:
@@ -349,20 +436,25 @@ def _refuse_or_accept(actor: Actor, facts: LeafFacts, prepared: Sequence[_Prepar
     raise batch_refusal([[refusal.violation] if refusal else [] for refusal in refusals], ErrorCode.RESOURCE)
 
 
-def _insert(actor: Actor, leaf: Pool, prepared: Sequence[_PreparedSubmission], now: datetime) -> list[Workflow]:
+def _insert(group: Sequence[_Request], now: datetime) -> list[Workflow]:
+    actor = group[0].actor
     workflows: list[Workflow] = []
     groups: list[Group] = []
     tasks: list[Task] = []
-    for index, item in enumerate(prepared):
-        # Workflows that are submitted together are served in their order.
-        workflow = _new_workflow(actor, leaf, item, now + timedelta(microseconds=index))
-        workflows.append(workflow)
-        for position, group_spec in enumerate(item.spec.groups):
-            group = build_group(workflow, position, group_spec)
-            groups.append(group)
-            tasks += build_tasks(group, group_spec)
-    needed_gpus = [item.spec.largest_gang_gpus for item in prepared]
-    insert_workflows(actor.username, workflows, groups, tasks, needed_gpus)
+    request_ids: dict[str, str] = {}
+    for request in group:
+        for item in request.items:
+            # Workflows that are submitted together are served in their order.
+            at = now + timedelta(microseconds=len(workflows))
+            workflow = _new_workflow(actor, request.prepared.leaf, item, at)
+            workflows.append(workflow)
+            request_ids[str(workflow.uuid)] = request.request_id
+            for position, group_spec in enumerate(item.spec.groups):
+                row = build_group(workflow, position, group_spec)
+                groups.append(row)
+                tasks += build_tasks(row, group_spec)
+    needed_gpus = [item.spec.largest_gang_gpus for request in group for item in request.items]
+    insert_workflows(actor.username, workflows, groups, tasks, needed_gpus, request_ids)
     return workflows
 
 

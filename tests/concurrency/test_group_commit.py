@@ -1,0 +1,267 @@
+"""Submissions of one user to one leaf that wait for the same lock share a transaction, and stay independent."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection, connections, transaction
+
+from pools import transactions
+from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Throttled
+from pools.domain.roles import Actor
+from pools.locking import lock_pool_tree
+from pools.models import AuditEntry, LeafUsage, Pool
+from pools.services import idempotency
+from scheduling.models import Workflow
+from scheduling.services.verify import verify
+from scheduling.services.workflows import submission
+from scheduling.services.workflows.insert_rows import insert_workflows
+from scheduling.services.workflows.submission import Submission, SubmissionReceipt, submit
+from tests.support import factories
+
+pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
+
+Outcome = SubmissionReceipt | BaseException
+POOL = "team"
+
+
+@pytest.fixture
+def ann() -> Actor:
+    factories.make_pool(POOL, 10)
+    return factories.make_user("ann", "osmo-team-user")
+
+
+def _submit(actor: Actor, name: str, gpus: int = 1) -> SubmissionReceipt:
+    return submit(actor=actor, pool=POOL, submission=Submission(file=factories.workflow_file(name, gpus)))
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.002)
+
+
+def _known() -> int:
+    """Requests of this process that lead or wait."""
+    return sum(len(queue) + 1 for queue in submission._GROUPS._waiting.values())
+
+
+def _run_together(*calls: Callable[[], Any], before_release: Callable[[], None] = lambda: None) -> list[Any]:
+    """What each call returned or raised. The request ids are `r0`, `r1`, …; the calls come one after the other while
+    the tree of the pool is locked, so all wait for the first one."""
+
+    def run(number: int, call: Callable[[], Any]) -> Any:
+        transactions.request_id.set(f"r{number}")
+        try:
+            return call()
+        except Exception as problem:  # noqa: BLE001  (the caller judges each outcome)
+            return problem
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(calls)) as threads:
+        futures = []
+        with transaction.atomic():
+            lock_pool_tree(Pool.objects.get(name=POOL).pk)
+            for number, call in enumerate(calls):
+                futures.append(threads.submit(run, number, call))
+                _wait_until(lambda number=number: _known() > number)  # type: ignore[misc]
+            before_release()
+        return [future.result(60) for future in futures]
+
+
+def _submissions(actor: Actor, sizes: Sequence[int]) -> list[Callable[[], SubmissionReceipt]]:
+    return [lambda n=n, gpus=gpus: _submit(actor, f"job{n}", gpus) for n, gpus in enumerate(sizes)]  # type: ignore[misc]
+
+
+def _transactions() -> list[list[str]]:
+    """The request ids of the submissions of each transaction."""
+    found: dict[int, list[str]] = {}
+    for entry in AuditEntry.objects.filter(action="workflow.submitted").order_by("id"):
+        found.setdefault(entry.transaction, []).append(entry.request_id)
+    return list(found.values())
+
+
+def _set_limits(settings: Any, **limits: int) -> None:
+    settings.OSMO = dataclasses.replace(settings.OSMO, **limits)
+
+
+def test_they_share_one_transaction_and_keep_their_request_ids(ann: Actor) -> None:
+    results = _run_together(*_submissions(ann, [1, 2, 3, 4]))
+    assert [result.workflow.name for result in results] == ["job0-1", "job1-1", "job2-1", "job3-1"]
+    assert _transactions() == [["r0", "r1", "r2", "r3"]]
+    entries = AuditEntry.objects.filter(action="workflow.submitted").order_by("id")
+    assert [(entry.object, entry.request_id, entry.actor) for entry in entries] == [
+        (f"workflow/job{n}-1", f"r{n}", "ann") for n in range(4)
+    ]
+    assert [result.spec.largest_gang_gpus for result in results] == [1, 2, 3, 4]
+    assert LeafUsage.objects.get(pool__name=POOL).live_workflows == 4
+    assert verify() == []
+
+
+def test_if_none_were_taken_each_would_have_a_transaction_of_its_own(
+    ann: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the test above would see without the group."""
+    monkeypatch.setattr(submission, "MOST_SIDE_BY_SIDE", 1)
+    _run_together(*_submissions(ann, [1, 1, 1]))
+    assert _transactions() == [["r0"], ["r1"], ["r2"]]
+
+
+def test_one_of_several_is_refused_with_its_own_numbers(ann: Actor) -> None:
+    results = _run_together(*_submissions(ann, [1, 50, 1, 60]))
+    with pytest.raises(BadInput) as alone:
+        _submit(ann, "job1", 50)
+    assert [type(result) for result in results] == [SubmissionReceipt, BadInput, SubmissionReceipt, BadInput]
+    assert (results[1].message, results[1].details) == (alone.value.message, alone.value.details)
+    assert results[1].workflow_id == "job1"
+    assert "60" in results[3].message
+    assert _transactions() == [["r0", "r2"]]
+
+
+def test_all_are_refused(ann: Actor) -> None:
+    results = _run_together(*_submissions(ann, [50, 51, 52]))
+    assert [type(result) for result in results] == [BadInput] * 3
+    assert Workflow.objects.count() == 0
+
+
+def test_the_limit_of_live_workflows_is_reached_in_the_middle(ann: Actor, settings: Any) -> None:
+    _set_limits(settings, max_live_workflows=3)
+    _submit(ann, "first")
+    results = _run_together(*_submissions(ann, [1, 1, 1, 1]))
+    assert [type(result) for result in results] == [SubmissionReceipt] * 2 + [Throttled] * 2
+    assert [dict(result.details[0].numbers) for result in results[2:]] == [{"live": 3, "requested": 1, "limit": 3}] * 2
+    assert Workflow.objects.count() == 3
+
+
+def test_a_group_stays_within_what_others_count_for_it(ann: Actor) -> None:
+    """Submissions that share the lock of the user's live work count at most 8 workflows for each connection."""
+    _run_together(*_submissions(ann, [1] * 11))
+    assert [len(ids) for ids in _transactions()] == [8, 3]
+
+
+def test_each_request_has_the_roles_of_its_own_actor(ann: Actor) -> None:
+    Pool.objects.filter(name=POOL).update(enable_maintenance=True)
+    admin = dataclasses.replace(ann, roles=ann.roles | {"osmo-admin"})
+    results = _run_together(lambda: _submit(ann, "a"), lambda: _submit(admin, "b"), lambda: _submit(ann, "c"))
+    assert [type(result) for result in results] == [BadInput, SubmissionReceipt, BadInput]
+    assert _transactions() == [["r1"]]
+
+
+def test_a_failure_in_the_shared_transaction_is_that_of_its_own_request(
+    ann: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert = insert_workflows
+
+    def insert_unless_broken(owner: str, workflows: Sequence[Workflow], *more: Any) -> None:
+        insert(owner, workflows, *more)
+        if any(workflow.spec_name == "job1" for workflow in workflows):
+            raise ValueError("a defect")
+
+    monkeypatch.setattr(submission, "insert_workflows", insert_unless_broken)
+    results = _run_together(*_submissions(ann, [1, 1, 1]))
+    assert [type(result) for result in results] == [SubmissionReceipt, ValueError, SubmissionReceipt]
+    assert sorted(_transactions()) == [["r0"], ["r2"]]
+    assert verify() == []
+
+
+def test_a_violated_rule_of_the_database_too(ann: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    insert = insert_workflows
+
+    def insert_twice(owner: str, workflows: Sequence[Workflow], *more: Any) -> None:
+        insert(owner, workflows, *more)
+        if any(workflow.spec_name == "job2" for workflow in workflows):
+            Workflow.objects.bulk_create(workflows)
+
+    monkeypatch.setattr(submission, "insert_workflows", insert_twice)
+    results = _run_together(*_submissions(ann, [1, 1, 1]))
+    assert [type(result) for result in results] == [SubmissionReceipt, SubmissionReceipt, Conflict]
+
+
+def test_those_that_wait_do_not_wait_for_the_same_lock_one_after_the_other(ann: Actor, settings: Any) -> None:
+    _set_limits(settings, lock_timeout_ms=200)
+    ended = threading.Event()
+
+    def submit_and_note(number: int) -> SubmissionReceipt:
+        try:
+            return _submit(ann, f"job{number}")
+        finally:
+            ended.set()
+
+    calls = [lambda n=n: submit_and_note(n) for n in range(3)]  # type: ignore[misc]
+    results = _run_together(*calls, before_release=lambda: _wait_until(ended.is_set))
+    assert [type(result) for result in results] == [Busy] * 3
+    assert all(result.retry_after for result in results)
+    assert Workflow.objects.count() == 0
+
+
+def test_a_commit_whose_outcome_is_unknown_is_not_repeated(ann: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = transactions._announce_and_commit
+
+    def commit_and_lose_the_answer() -> None:
+        commit()
+        connection.connection.close()
+
+    monkeypatch.setattr(transactions, "_announce_and_commit", commit_and_lose_the_answer)
+    results = _run_together(*_submissions(ann, [1, 1, 1]))
+    assert [type(result).__name__ for result in results] == ["DatabaseLost"] * 3
+    assert all("not known" in result.message for result in results)
+    assert _transactions() == [["r0", "r1", "r2"]]
+
+
+def test_a_lost_connection_leaves_nothing_and_all_can_try_again(ann: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    insert = insert_workflows
+
+    def insert_and_lose_the_server(*arguments: Any) -> None:
+        insert(*arguments)
+        connection.connection.close()
+
+    with monkeypatch.context() as lost:
+        lost.setattr(submission, "insert_workflows", insert_and_lose_the_server)
+        results = _run_together(*_submissions(ann, [1, 1, 1]))
+    assert [type(result).__name__ for result in results] == ["DatabaseLost"] * 3
+    assert all(result.retry_after for result in results)
+    assert Workflow.objects.count() == 0
+    assert len(_run_together(*_submissions(ann, [1, 1, 1]))) == Workflow.objects.count() == 3
+
+
+def test_a_key_is_used_once_beside_a_group(ann: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request with an Idempotency-Key has a transaction of its own, in which its answer is stored."""
+    monkeypatch.setattr(idempotency, "WAIT_FOR_FIRST", "20s")
+
+    def submit_once() -> Any:
+        with idempotency.run_once(actor=ann, address="POST /x", key="k", body=b"") as slot:
+            if slot.is_repeat:
+                return slot.stored
+            receipt = _submit(ann, "once")
+            assert receipt.workflow is not None
+            slot.answer = receipt.workflow.name
+            return slot.answer
+
+    keyed: list[Any] = []
+
+    def run_keyed() -> None:
+        try:
+            keyed.append(submit_once())
+        finally:
+            connections.close_all()
+
+    repeats = [threading.Thread(target=run_keyed) for _ in range(2)]
+
+    def start_repeats() -> None:
+        for thread in repeats:
+            thread.start()
+
+    results = _run_together(*_submissions(ann, [1, 1]), before_release=start_repeats)
+    for thread in repeats:
+        thread.join(60)
+    assert keyed == ["once-1", "once-1"]
+    assert not any(isinstance(result, DomainError) for result in results)
+    assert Workflow.objects.count() == 3
