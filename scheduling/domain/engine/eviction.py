@@ -17,7 +17,7 @@ from typing import Protocol
 from pools.domain.amounts import Number
 from scheduling.domain.engine.gates import may_start
 from scheduling.domain.engine.nodes import NOWHERE, FreeAmounts, Request
-from scheduling.domain.engine.outlook import AlikeTasks, EvictedAmounts, Foresight
+from scheduling.domain.engine.outlook import AlikeTasks, EvictedAmounts, Foresight, kept_failure
 from scheduling.domain.engine.starting import attempt_start
 from scheduling.domain.engine.state import WAITING, GangState, QueueState, sum_requests
 from scheduling.domain.engine.steps import StepAction, StepLog
@@ -103,6 +103,13 @@ class _CandidateNodes:
         )
 
 
+def fails_again(world: World, gang: GangState, leaf: QueueState, name: str) -> bool:
+    """Whether a search (`Foresight.name`) for the gang has failed already, and would fail again; False where that is
+    not known."""
+    failure = kept_failure(world, name, leaf, gang.signature)
+    return failure is not None and failure.holds(world, leaf, lambda: _CandidateNodes(world, gang).helps)
+
+
 class EvictionSearch:
     """The search for one gang. A search that fails changes nothing."""
 
@@ -149,6 +156,7 @@ class EvictionSearch:
         outlook = None if tasks is None else foresight.outlook(tasks, candidates.helps)
         if outlook is not None and tasks is not None:
             if outlook.is_complete and not outlook.may_open(tasks):
+                foresight.keep_failure(self.gang.signature, tasks)
                 return None
             if foresight.is_exact:
                 foreseen = outlook.first_units(tasks)

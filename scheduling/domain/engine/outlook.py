@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from heapq import heappop, heappush, heapreplace
 from itertools import chain
-from typing import Protocol
+from typing import Protocol, cast
 
 from pools.domain.amounts import Number
 from scheduling.domain.engine.loss_tables import Loss, LossTable, Pace, gains_of, units_of
 from scheduling.domain.engine.nodes import NOWHERE, FreeAmounts, NodeIndex, Request, has_enough
 from scheduling.domain.engine.queue_order import victim_rank
-from scheduling.domain.engine.state import QueueState, Rank
+from scheduling.domain.engine.state import QueueState, Rank, Signature
 from scheduling.domain.engine.victims import (
     Branch,
     BranchPoint,
@@ -54,6 +54,37 @@ class AlikeTasks:
 
     need: Request
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFailure:
+    """A search that looked ahead and failed: its tasks, and what evictions in its own top queue free. `reclaim`: the
+    request, and the claim to evict from other top queues.
+
+    It is kept until something below its own top queue changes, and says how to look ahead again without a search: only
+    other losses and free amounts can let the tasks fit now. It refers to no world, which is freed by its reference
+    count."""
+
+    tasks: AlikeTasks
+    inner_gains: Mapping[int, list[Number]]
+    reclaim: tuple[Request, Claim] | None = None
+
+    def holds(self, world: World, leaf: QueueState, helps: Callable[[], HelpsStart]) -> bool:
+        """Whether the search would fail again; False where that is not known. `helps`: makes the test for victims that
+        help the tasks."""
+        outlook = Outlook(world, (), self.inner_gains)
+        if self.reclaim is not None:
+            ask, claim = self.reclaim
+            pace = _pace_of(world, ask, self.tasks.need)
+            if not pace.may_look:
+                return False
+            pace.looked()
+            table, top = _table_of(world, ask, claim, self.tasks.need), leaf.path[-1]
+            if table.stale:
+                test = helps()
+                table.update(lambda theirs: _losses(world, theirs, ask, claim, test))
+            outlook.add_others(table, top, lambda _theirs: [])
+        return not outlook.may_open(self.tasks)
 
 
 class Outlook:
@@ -215,9 +246,14 @@ class Foresight(Protocol):
     only what they free together."""
 
     is_exact: bool
+    name: str
+    """Kept failures of other searches have other names."""
 
     def outlook(self, tasks: AlikeTasks, helps: HelpsStart) -> Outlook | None:
         """The evictions for tasks that quotas allow already; None where it is not known."""
+
+    def keep_failure(self, signature: Signature, tasks: AlikeTasks) -> None:
+        """The last outlook knows all losses, and they do not suffice for gangs of the leaf with this signature."""
 
     def learn(self, evictions: int, *, found: bool) -> None:
         """The search is over: its trial evictions, and whether it found victims."""
@@ -227,10 +263,13 @@ class ReclaimForesight:
     """Of a reclaim for the leaf."""
 
     is_exact = True
+    name = "reclaim"
 
     def __init__(self, world: World, leaf: QueueState, ask: Request) -> None:
         self._world, self._leaf, self._ask = world, leaf, ask
         self._pace: Pace | None = None
+        self._inner_gains: Mapping[int, list[Number]] = _NO_GAINS
+        self._claim = Claim.SHARE
 
     def outlook(self, tasks: AlikeTasks, helps: HelpsStart) -> Outlook | None:
         """None too where the losses of some queues depend on each other."""
@@ -239,8 +278,7 @@ class ReclaimForesight:
         if world.nodes is None or world.firm is None or not world.is_flat_below_root(top):
             return None
         world.losses.forget_changed(world.firm, world.on_node)
-        resources = tuple([r for r, _amount in ask])
-        self._pace = pace = world.losses.pace((need, resources), world.tops)
+        self._pace = pace = _pace_of(world, ask, need)
         width, is_complete = world.nodes.full_width, pace.may_look
         key = ("inner", leaf.index, ask, need)
         found = world.losses.known(top, key)
@@ -255,7 +293,8 @@ class ReclaimForesight:
         claim = Claim.LATE_QUOTA if is_inside else Claim.SHARE
         if is_inside_quota(top, ask):
             claim = Claim.QUOTA
-        table = world.losses.table((need, resources, claim), world.tops, width)
+        table = _table_of(world, ask, claim, need)
+        self._inner_gains, self._claim = gains, claim
 
         def find(theirs: QueueState) -> list[Loss]:
             return _losses(world, theirs, ask, claim, helps)
@@ -266,10 +305,40 @@ class ReclaimForesight:
         outlook.add_others(table, top, find)
         return outlook
 
+    def keep_failure(self, signature: Signature, tasks: AlikeTasks) -> None:
+        """Until something below the top queue changes."""
+        failure = KeptFailure(tasks, self._inner_gains, (self._ask, self._claim))
+        _keep_failure(self._world, self.name, self._leaf, signature, failure)
+
     def learn(self, evictions: int, *, found: bool) -> None:
         """Searches that fail make the next outlook worth its cost."""
         if self._pace is not None:
             self._pace.learn(evictions, found=found)
+
+
+def _pace_of(world: World, ask: Request, need: Request) -> Pace:
+    return world.losses.pace((need, tuple([r for r, _amount in ask])), world.tops)
+
+
+def _table_of(world: World, ask: Request, claim: Claim, need: Request) -> LossTable:
+    assert world.nodes is not None
+    key = (need, tuple([r for r, _amount in ask]), claim)
+    return world.losses.table(key, world.tops, world.nodes.full_width)
+
+
+def _keep_failure(world: World, name: str, leaf: QueueState, signature: Signature, failure: KeptFailure) -> None:
+    # Under a cohort, quotas may also change where the work of other top queues changes.
+    if not leaf.has_cohort_above:
+        world.losses.keep(leaf.path[-1], (name, leaf.index, signature), failure)
+
+
+def kept_failure(world: World, name: str, leaf: QueueState, signature: Signature) -> KeptFailure | None:
+    """The failure of the last such search (`Foresight.name`) for gangs of the leaf with this signature, if nothing
+    below its top queue has changed since."""
+    if world.nodes is None or world.firm is None:
+        return None
+    world.losses.forget_changed(world.firm, world.on_node)
+    return cast("KeptFailure | None", world.losses.known(leaf.path[-1], (name, leaf.index, signature)))
 
 
 def _inner_losses(
@@ -314,9 +383,11 @@ class PreemptForesight:
     """Of a preemption in the leaf by a gang of this priority: all lower work that helps."""
 
     is_exact = False
+    name = "preempt"
 
     def __init__(self, world: World, leaf: QueueState, priority: int) -> None:
         self._world, self._leaf, self._priority = world, leaf, priority
+        self._gains: Mapping[int, list[Number]] = _NO_GAINS
 
     def outlook(self, tasks: AlikeTasks, helps: HelpsStart) -> Outlook | None:
         """What all of them free together."""
@@ -334,8 +405,12 @@ class PreemptForesight:
                     units.append(EvictionUnit(gang, tasks, tuple([gang.node[i] for i in tasks])))
             return units, gains_of(units, width)
 
-        units, gains = world.losses.finding(leaf.path[-1], ("lower", leaf.index, priority, need), find)
-        return Outlook(world, units, gains)
+        units, self._gains = world.losses.finding(leaf.path[-1], ("lower", leaf.index, priority, need), find)
+        return Outlook(world, units, self._gains)
+
+    def keep_failure(self, signature: Signature, tasks: AlikeTasks) -> None:
+        """Until something below the top queue changes."""
+        _keep_failure(self._world, self.name, self._leaf, signature, KeptFailure(tasks, self._gains))
 
     def learn(self, evictions: int, *, found: bool) -> None:
         """An outlook costs less than any search."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from pools.domain.amounts import Number
 from scheduling.domain.engine.consolidation import MovableGangs, start_by_moving
-from scheduling.domain.engine.eviction import EvictionResult, EvictionSearch
+from scheduling.domain.engine.eviction import EvictionResult, EvictionSearch, fails_again
 from scheduling.domain.engine.gates import is_within_limits, is_within_quota, may_start
 from scheduling.domain.engine.nodes import Request
 from scheduling.domain.engine.outlook import PreemptForesight, ReclaimForesight
@@ -103,6 +103,8 @@ class Phases:
             return self._help_by_moving(gang, queue, movable, ()) or evict(gang, queue)
 
         def evict(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
+            if fails_again(world, gang, queue, ReclaimForesight.name):
+                return None
             search, ask = EvictionSearch(world, gang), gang.next_request
             result = search.find_victims(
                 ReclaimVictims(world, queue, ask),
@@ -135,6 +137,8 @@ class Phases:
             return self._help_by_moving(gang, queue, movable, (queue.index, priority)) or evict(gang, queue)
 
         def evict(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
+            if fails_again(world, gang, queue, PreemptForesight.name):
+                return None
             search, priority = EvictionSearch(world, gang), gang.fact.priority
             before = [list(above.alloc) for above in queue.path]
             result = search.find_victims(

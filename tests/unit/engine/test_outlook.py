@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from scheduling.domain.engine import loss_tables, outlook
+from scheduling.domain.engine.eviction import EvictionSearch
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.phases import Phases
@@ -149,3 +150,35 @@ def test_what_a_queue_may_lose_is_found_again_after_firm_work_left_its_node():
         (StepAction.RECLAIM, "lent"),
         (StepAction.START, "whole"),
     ]
+
+
+def searches_of(monkeypatch, state):
+    """The gangs that a run searches victims for."""
+    searched = []
+    original = EvictionSearch.find_victims
+
+    def watched(self, *arguments):
+        searched.append(self.gang.fact.name)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(EvictionSearch, "find_victims", watched)
+    state.run()
+    monkeypatch.undo()
+    return searched
+
+
+def test_a_search_that_failed_is_not_repeated_until_something_helps(monkeypatch):
+    """`whole` finds no victims, neither in `lender` nor in its own queue, whatever comes and goes in another queue."""
+    queues, running, nodes = crowded()
+    running += [gang("mine", "small", gpus=1, at=1, on="o"), gang("old", "other", gpus=1, at=1, on="p")]
+    waits = gang("whole", "small", gpus=4, priority=100, at=5)
+    kept = KeptState(facts([*queues, queue("other", 4)], [*running, waits], nodes | {"o": 1, "p": 1}))
+    assert "whole" in searches_of(monkeypatch, kept)
+    kept.ended("old")
+    kept.arrived(gang("new", "other", gpus=1, at=7))
+    assert "whole" not in searches_of(monkeypatch, kept)
+    assert kept.is_running("new")
+    kept.ended("a")
+    kept.ended("c")
+    kept.run()
+    assert kept.is_running("whole")
