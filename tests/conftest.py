@@ -111,13 +111,16 @@ def _use_quick_hashes() -> None:
 
 
 def _point_django_at(here: Services) -> None:
-    """Addresses are known before the servers run, so settings are read once."""
+    """Addresses are known before the servers run, so settings are read once. Logs are configured by then; a command that
+    a test runs in this process would direct them to an output that closes with the command, and each later record would
+    fail, with a printed stack."""
     from django.conf import settings
 
     import osmo_admin.settings as ours
     from osmo_admin.celery import app
 
     ours.ENV = settings.OSMO = dataclasses.replace(settings.OSMO, lock_timeout_ms=LOCK_TIMEOUT_MS)
+    settings.LOGGING_CONFIG = None
     settings.SECRET_KEY = SECRET_KEY
     settings.DATABASES["default"].update(ours.database_settings(here.database_url(here.database_name("test"))))
     settings.DATABASES["default"]["CONN_MAX_AGE"] = 0
