@@ -111,9 +111,9 @@ def _use_quick_hashes() -> None:
 
 
 def _point_django_at(here: Services) -> None:
-    """Addresses are known before the servers run, so settings are read once. Logs are configured by then; a command that
-    a test runs in this process would direct them to an output that closes with the command, and each later record would
-    fail, with a printed stack."""
+    """Addresses are known before the servers run, so settings are read once. Logs are configured by then; a command
+    that a test runs in this process would direct them to an output that closes with the command, and each later record
+    would fail, with a printed stack."""
     from django.conf import settings
 
     import osmo_admin.settings as ours

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from pools.domain.errors import Busy, Forbidden, Throttled, Violation
 from pools.domain.sign_on import MAX_GROUPS, MAX_TEXT, LdapDirectory, ProviderFacts
+from pools.security.tls_sockets import close_unfinished
 
 if TYPE_CHECKING:
     from ldap3 import Connection, Tls
@@ -198,7 +199,9 @@ def _new_connection(directory: LdapDirectory, url: str) -> Connection:
 
 def authorities(directory: LdapDirectory) -> ssl.SSLContext:
     """The context that checks the certificate of a directory. Raises OSError if its authorities cannot be read."""
-    return ssl.create_default_context(cafile=directory.ca_file or None, cadata=directory.ca_text or None)
+    return close_unfinished(
+        ssl.create_default_context(cafile=directory.ca_file or None, cadata=directory.ca_text or None)
+    )
 
 
 def _verified_tls(directory: LdapDirectory) -> Tls:

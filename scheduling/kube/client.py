@@ -41,6 +41,7 @@ from scheduling.kube.port import (
     WatchEventType,
 )
 from scheduling.kube.resource_kinds import POD
+from scheduling.kube.tls_connections import close_failed_connections
 
 JSON_TYPE = "application/json"
 APPLY_PATCH_TYPE = "application/apply-patch+yaml"
@@ -95,6 +96,7 @@ class KubernetesCluster:
         # An API server redirects nobody; a redirect would take the request to an address that no kubeconfig names.
         # The reference is weak: in a cycle, open connections would stay until the garbage collector finds them.
         manager.urlopen = partial(type(manager).urlopen, weakref.proxy(manager), redirect=False)
+        close_failed_connections(manager)
         if isinstance(access, KubeconfigAccess) and access.addresses is not None:
             guard_connections(manager, access.addresses)
 
@@ -460,12 +462,12 @@ _CLASSES: dict[int, type[ClusterError]] = {
 
 
 def _network_message(error: Exception) -> str:
+    if isinstance(error, urllib3.exceptions.NewConnectionError):  # it counts as a ConnectTimeoutError too
+        return "No connection: " + str(error).rpartition(": ")[2]
     if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
         return "No connection in time."
     if isinstance(error, urllib3.exceptions.ReadTimeoutError):
         return "Connected, but no answer in time."
-    if isinstance(error, urllib3.exceptions.NewConnectionError):
-        return "No connection: " + str(error).rpartition(": ")[2]
     return f"The connection broke: {_short_text(error)}"
 
 

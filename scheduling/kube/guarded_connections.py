@@ -6,12 +6,13 @@ import socket
 from typing import Any
 
 import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
 from pools.domain.cluster_addresses import AddressRule
 from scheduling.kube.errors import BadCredentials
+from scheduling.kube.tls_connections import TlsConnection
 
 
 def guard_connections(manager: urllib3.PoolManager, rule: AddressRule) -> None:
@@ -24,7 +25,7 @@ def guard_connections(manager: urllib3.PoolManager, rule: AddressRule) -> None:
         def _new_conn(self) -> socket.socket:
             return _connect_to_checked_address(self, super()._new_conn, rule)
 
-    class GuardedTlsConnection(HTTPSConnection):
+    class GuardedTlsConnection(TlsConnection):
         def _new_conn(self) -> socket.socket:
             return _connect_to_checked_address(self, super()._new_conn, rule)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import urllib3
+
+from scheduling.kube.tls_connections import close_failed_connections
 
 ProxyRequest = tuple[str, str]  # method, path with its query
 
@@ -48,6 +50,7 @@ class FaultyProxy:
         self.rules: list[ProxyRule] = []
         self.requests: list[ProxyRequest] = []
         self._upstream = urllib3.PoolManager(maxsize=20, ca_certs=str(authority), retries=False)
+        close_failed_connections(self._upstream)
         self._lock = threading.Lock()
         self._closing = threading.Event()
         proxy = self
@@ -91,13 +94,14 @@ class FaultyProxy:
                     answer = proxy._upstream.request(
                         "GET", address + self.path, headers=headers, preload_content=False, timeout=300
                     )
-                    self.send_response(answer.status)
-                    self.send_header("Content-Type", "application/json")
-                    self.send_header("Connection", "close")
-                    self.end_headers()
-                    while not proxy._closing.is_set() and (chunk := answer.read1()):
-                        self.wfile.write(chunk)
-                        self.wfile.flush()
+                    with closing(answer):
+                        self.send_response(answer.status)
+                        self.send_header("Content-Type", "application/json")
+                        self.send_header("Connection", "close")
+                        self.end_headers()
+                        while not proxy._closing.is_set() and (chunk := answer.read1()):
+                            self.wfile.write(chunk)
+                            self.wfile.flush()
 
             def _answer(self, code: int, body: bytes, headers: dict[str, str], drip: float) -> None:
                 with suppress(OSError):  # the client may have disconnected

@@ -8,6 +8,8 @@ import socket
 import ssl
 from urllib.parse import urlsplit
 
+from pools.security.tls_sockets import close_unfinished
+
 AUTHORITY_FILE = "OSMO_WEBHOOK_AUTHORITY"
 """The environment variable with the file of the authority whose certificate our webhook server shows."""
 
@@ -32,7 +34,7 @@ def shows_certificate_of(url: str, authority: str) -> bool:
     parts = urlsplit(url)
     if not parts.hostname:
         return False
-    context = ssl.create_default_context(cadata=authority)
+    context = close_unfinished(ssl.create_default_context(cadata=authority))
     try:
         with (
             socket.create_connection((parts.hostname, parts.port or 443), PROBE_SECONDS) as plain,
