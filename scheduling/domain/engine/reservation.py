@@ -82,6 +82,8 @@ class StartPolicy:
         self._unplaceable: dict[int, tuple[int, ...]] = {}
         self._latest: dict[int, LatestStart] = {}
         self._ends: list[_End] | None = None
+        self._will_have: dict[int, bool] = {}
+        """Whether a reserved gang without quota will have it; until something starts or stops."""
         self._heads: list[tuple[Number, str, GangState]] = []
         """The heads of all leaves by the time since that they wait, then by name."""
         self._heads_of: dict[int, list[tuple[Number, str, GangState]]] = {}
@@ -112,6 +114,7 @@ class StartPolicy:
 
     def note_change(self, gang: GangState) -> None:
         """Tasks of the gang started or stopped."""
+        self._will_have.clear()
         if any(gang.active):
             self._started.setdefault(gang.index, self.now)
         else:
@@ -151,6 +154,7 @@ class StartPolicy:
     def refresh(self) -> None:
         """Drop the reservations that are not due any more, and make new ones."""
         self._read_ends()
+        self._will_have.clear()
         self._held = [held for held in self._held if self._is_due(held)]
         for held in self._held:
             self._place(held)
@@ -338,6 +342,23 @@ class StartPolicy:
         """Whether quotas and limits alone let the gang start now."""
         return may_start(self._world, queue, gang.next_request, preemptible=gang.preemptible)
 
+    def _will_have_quota(self, held: _Reservation) -> bool:
+        """Whether quotas and limits let the gang start now, or will when work has ended by its limit: work of its own
+        queue may use the quota before it starts, and its nodes would be lost to others meanwhile, again and again."""
+        gang, queue = held.gang, held.gang.queue
+        if queue is None:
+            return False
+        if self._has_quota(gang, queue):
+            return True
+        known = self._will_have.get(gang.index)
+        if known is None:
+            room = _QuotaRoom(gang, queue)
+            for other in self._world.gangs if not self._lacks_tree(gang, queue) else ():
+                if other.fact.time_limit is not None and (any(other.active) or any(other.released)):
+                    room.count_end(other)
+            known = self._will_have[gang.index] = room.is_enough and not self._lacks_tree(gang, queue)
+        return known
+
     def _lacks_tree(self, gang: GangState, queue: QueueState) -> bool:
         columns = self._world.columns
         return queue.has_cohort_above and any(
@@ -353,12 +374,8 @@ class StartPolicy:
         if any(self._takes_quota(held, gang) for held in binding):
             return False
         if self._world.nodes is not None:
-            # While quotas stop the reserved gang, its nodes are of no use to it.
-            self._applied = [
-                held
-                for held in binding
-                if held.places and held.gang.queue is not None and self._has_quota(held.gang, held.gang.queue)
-            ]
+            # While quotas stop the reserved gang for an unknown time, its nodes are of no use to it.
+            self._applied = [held for held in binding if held.places and self._will_have_quota(held)]
             for held in self._applied:
                 for n, need in (held.places or {}).items():
                     self._world.nodes.reserve(n, need)
