@@ -48,6 +48,12 @@ def _pool(pool: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
         ("Division", "Waiting [GPU h]", "Lost", "Cost", "HIGH/NORMAL jobs later", "Never again", "Quotas"),
         [_rival(rival) for rival in pool["rivals"]],
     )
+    if pool.get("guaranteed_jobs") == 0:
+        yield (
+            "No HIGH or NORMAL job of this pool is in the window, and quotas exist for those: try other windows too. "
+            "No proposal takes a queue below the GPUs that its work used on average (if it has so many today): "
+            f"{', '.join(f'{name} {least}' for name, least in pool['least'].items() if least) or 'none used a GPU'}."
+        )
     if pool["proposal"] is None:
         yield "No division was found that would have cost less without delaying HIGH or NORMAL work."
     else:
@@ -59,7 +65,7 @@ def _rival(rival: dict[str, Any]) -> tuple[Any, ...]:
     return (
         _RIVALS[rival["name"]], _hours(rival["waiting_gpu_h"]), _hours(rival["lost_gpu_h"]),
         _hours(rival["cost_gpu_h"]), None if later is None else sum(later.values()), rival["never_again"],
-        rival["leaves"],
+        dict(sorted(rival["leaves"].items())),
     )  # fmt: skip
 
 
@@ -79,8 +85,10 @@ def _proposal(proposal: dict[str, Any], today: Mapping[str, Any]) -> Iterator[An
 
 
 def _effect(effect: Mapping[str, Any], today: Mapping[str, Any]) -> Table:
+    """The teams for which something changes."""
     rows = []
-    for name, change in effect["teams"].items():
+    changed = {name: change for name, change in effect["teams"].items() if any(change.values())}
+    for name, change in sorted(changed.items()):
         team = today["teams"][name]
         rows.append(
             (

@@ -216,8 +216,10 @@ def _advice(actor: Actor, advice: dict[str, Any] | None) -> dict[str, Any] | Non
             [] if proposal is None else [{**each, "preview": _preview(actor, each)} for each in proposal["changes"]]
         )
         effect = {} if proposal is None else proposal["effect"]["teams"]
-        teams = [(name, _effect_cells(today[name], change)) for name, change in effect.items() if today[name]["jobs"]]
-        pools.append({**pool, "changes": changes, "teams": teams})
+        rows = [(name, _effect_cells(today[name], change)) for name, change in sorted(effect.items())]
+        teams = [(name, cells) for name, cells in rows if any(would is not None for _, _, would in cells)]
+        rivals = [{**rival, "leaves": dict(sorted(rival["leaves"].items()))} for rival in pool["rivals"]]
+        pools.append({**pool, "changes": changes, "teams": teams, "rivals": rivals})
     return {**advice, "pools": pools}
 
 

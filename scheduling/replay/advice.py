@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from scheduling.domain.advisor.advice import advise, use_by_team
+from scheduling.domain.advisor.advice import Window, advise, guaranteed_by_team, use_by_team
 from scheduling.domain.advisor.allotment import find_pools
 from scheduling.domain.advisor.dry_runs import add_dry_runs
 from scheduling.domain.advisor.trials import TraceTrials
@@ -36,6 +36,8 @@ def advise_from_files(request: ReplayRequest, replays: int, report: Report = lam
 
     with garbage_collector.paused():
         trials = TraceTrials(facts, jobs, request.rules, tell=tell)
-        answer = advise(pools, trials, use_by_team(jobs), replays=replays, idle=trials.idle_promises)
+        hours = float(trials.today.summary["makespan_s"] or 0) / 3600
+        window = Window(use_by_team(jobs), guaranteed_by_team(jobs), hours, trials.idle_promises)
+        answer = advise(pools, trials, window, replays=replays)
     add_dry_runs(answer)
     return answer | {"seconds": round(time.monotonic() - began, 3)}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from pools.models import Backend
-from scheduling.domain.advisor.advice import advise
+from scheduling.domain.advisor.advice import Window, advise
 from scheduling.domain.advisor.dry_runs import add_dry_runs
 from scheduling.domain.advisor.past_trials import PastTrials, find_past_pools
 from scheduling.domain.advisor.sentences import advice_sentences
 from scheduling.domain.replay.history_clock import HistoryClock
+from scheduling.domain.replay.measures import HOUR
 from scheduling.domain.replay.sentences import exactness_sentences
 from scheduling.garbage_collector import garbage_collector
 from scheduling.selectors.own_history import read_history
@@ -48,8 +49,9 @@ def advise_on_own_history(
         trials = PastTrials(history, names, must_stop, lambda: work.is_out_of_time)
         pools = find_past_pools(history, names, with_lending=view.reads_all)
         use = {name: float(row["used_gpu_h"] or 0) for name, row in trials.today.teams.items()}
-        idle = trials.idle_promises()
-        found = advise(pools, trials, use, replays=tries, idle=idle, is_over=lambda: trials.is_over)
+        hours = (history.until - history.since) / HOUR
+        window = Window(use, trials.guaranteed_jobs(), hours, trials.idle_promises())
+        found = advise(pools, trials, window, replays=tries, is_over=lambda: trials.is_over)
     add_dry_runs(found)
     advice = found | {"quotas_changed": trials.quotas_changed, "out_of_time": trials.is_over}
     answer = answer_without_changes(backend, view, question, history, unchanged, trials.past)

@@ -65,7 +65,7 @@ class Viewpoint:
 
 
 def find_replay_backend(actor: Actor, question: ReplayQuestion) -> Backend:
-    """The cluster whose history is replayed. Raises `ScenarioError`, `Forbidden`, `NotFound`, `Conflict`."""
+    """The cluster whose history is replayed. Raises `BadInput`, `Forbidden`, `NotFound`, `Conflict`."""
     backend = find_backend(actor, {} if question.backend is None else {"backend": question.backend})
     if backend.kind != Backend.Kind.SIMULATED:
         raise Conflict(

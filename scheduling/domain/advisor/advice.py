@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pools.domain.amounts import UNLIMITED, Amount
@@ -22,35 +25,65 @@ def use_by_team(jobs: Iterable[Job]) -> dict[str, float]:
     return found
 
 
+def guaranteed_by_team(jobs: Iterable[Job]) -> Counter[str]:
+    """The HIGH and NORMAL jobs of each team."""
+    return Counter(job.team for job in jobs if not job.priority.is_preemptible)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is known of a window of history besides its replays. `use`: GPU-hours that the work of each team used.
+    `guaranteed`: the HIGH and NORMAL jobs of each team. `hours`: its length. `idle`: GPU-hours of idle promises, by
+    team."""
+
+    use: dict[str, float]
+    guaranteed: Mapping[str, int]
+    hours: float
+    idle: Mapping[str, float]
+
+
 def advise(
     pools: Sequence[AdvicePool],
     trials: Trials,
-    use: dict[str, float],
+    window: Window,
     *,
     replays: int,
-    idle: Mapping[str, float],
     is_over: Callable[[], bool] = bool,
 ) -> dict[str, Any]:
     """The whole answer (docs/advisor.md). `replays`: the most for all pools together, today's excluded; pools whose
-    work waits most come first. `idle`: GPU-hours of idle promises, by team."""
+    work waits most come first."""
     today = trials.today
     found = []
     most = trials.count + replays
     for number, pool in enumerate(ordered := sorted(pools, key=lambda each: _by_waiting(each, today))):
         share = (most - trials.count) // (len(ordered) - number)
-        found.append(find_best(pool, trials, use, share, is_over))
+        found.append(find_best(_that_keeps_use(pool, window), trials, window.use, share, is_over))
     return {
         **_cost(today),
         "today": {"summary": today.summary, "teams": today.teams},
-        "pools": [_pool(each, today) for each in found],
+        "pools": [_pool(each, today, window) for each in found],
         "together": _together(found, trials),
         "idle_promises": [
             {"team": team, "gpu_h": hours}
-            for team, hours in sorted(idle.items(), key=lambda item: (-item[1], item[0]))
+            for team, hours in sorted(window.idle.items(), key=lambda item: (-item[1], item[0]))
             if hours > 0
         ],
         "replays": trials.count,
     }
+
+
+def _that_keeps_use(pool: AdvicePool, window: Window) -> AdvicePool:
+    """Without HIGH and NORMAL work no job forbids a division: then a leaf keeps the GPUs that its work used on average,
+    rounded up, if it has so many today."""
+    if _guaranteed_jobs(pool, window):
+        return pool
+    hours = max(window.hours, 1 / HOUR)
+    least = {name: min(quota, math.ceil(window.use.get(name, 0) / hours)) for name, quota in pool.today.quotas}
+    return replace(pool, least=least)
+
+
+def _guaranteed_jobs(pool: AdvicePool, window: Window) -> int:
+    return sum(window.guaranteed.get(name, 0) for name, _ in pool.today.quotas)
 
 
 def _cost(trial: Trial | None) -> dict[str, float | None]:
@@ -67,13 +100,15 @@ def _by_waiting(pool: AdvicePool, today: Trial) -> tuple[float, str]:
     return -waiting, pool.name or ""
 
 
-def _pool(found: Found, today: Trial) -> dict[str, Any]:
+def _pool(found: Found, today: Trial, window: Window) -> dict[str, Any]:
     is_better = found.allotment != found.pool.today
     return {
         "pool": found.pool.name,
         "quota": found.pool.total,
         "leaves": dict(found.pool.today.quotas),
         "lending_limits": {name: _limit(limit) for name, limit in found.pool.today.lending},
+        "guaranteed_jobs": _guaranteed_jobs(found.pool, window),
+        "least": dict(found.pool.least),
         "exact": found.is_exact,
         "replays": found.replays,
         "proposal": _proposal([found], found.trial, today) if is_better else None,

@@ -8,7 +8,7 @@ is a queue in a cohort, or else to the leaves that are members themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount
 from scheduling.domain.engine.facts import ClusterFacts, QueueFacts
@@ -56,16 +56,21 @@ class Allotment:
 @dataclass(frozen=True, slots=True)
 class AdvicePool:
     """A pool that can be divided in another way. `name`: the parent; None for queues without one. `most`: by leaf, the
-    largest quota that its limit permits."""
+    largest quota that its limit permits. `least`: by leaf, the quota that it keeps at least; 0 where it has none."""
 
     name: str | None
     today: Allotment
     most: Mapping[str, Amount]
+    least: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
         """The sum of the quotas."""
         return sum(quota for _, quota in self.today.quotas)
+
+    def permits(self, allotment: Allotment) -> bool:
+        """Whether every leaf keeps its least quota."""
+        return all(quota >= self.least.get(name, 0) for name, quota in allotment.quotas)
 
     def capacity_to_lend(self, allotment: Allotment, lender: str) -> int:
         """A lending limit of this amount or more restricts nothing."""
@@ -74,7 +79,8 @@ class AdvicePool:
     def all_allotments(self) -> Iterator[Allotment]:
         """Every division of the total with every lending limit. The number grows very fast; callers count."""
         names = [name for name, _ in self.today.quotas]
-        for quotas in _divisions(self.total, [self.most[name] for name in names]):
+        least = [self.least.get(name, 0) for name in names]
+        for quotas in _divisions(self.total, least, [self.most[name] for name in names]):
             allotment = self.today.with_quotas(dict(zip(names, quotas, strict=True)))
             yield from self._with_all_limits(allotment, 0)
 
@@ -132,14 +138,14 @@ def _whole(amount: Amount) -> int:
     return amount
 
 
-def _divisions(total: int, most: Sequence[Amount]) -> Iterator[tuple[int, ...]]:
-    """Every way to write the total as so many whole numbers, none above its bound."""
+def _divisions(total: int, least: Sequence[int], most: Sequence[Amount]) -> Iterator[tuple[int, ...]]:
+    """Every way to write the total as so many whole numbers, each within its bounds."""
     if len(most) == 1:
-        if total <= most[0]:
+        if least[0] <= total <= most[0]:
             yield (total,)
         return
-    for first in range(int(min(total, most[0])) + 1):
-        for rest in _divisions(total - first, most[1:]):
+    for first in range(least[0], int(min(total, most[0])) + 1):
+        for rest in _divisions(total - first, least[1:], most[1:]):
             yield (first, *rest)
 
 

@@ -83,6 +83,14 @@ class PastTrials:
         """Whether the quotas of today did not hold for the whole window."""
         return any(self._todays(each) != each for each in self._history.configurations)
 
+    def guaranteed_jobs(self) -> Counter[str]:
+        """The HIGH and NORMAL jobs of the window, of the leaves that the reader knows."""
+        return Counter(
+            self._names[job.job.queue]
+            for job in self.past.jobs.values()
+            if not job.job.priority.is_preemptible and job.job.queue in self._names
+        )
+
     def idle_promises(self) -> dict[str, float]:
         """GPU-hours of quota that nobody used while work of others waited, of the leaves that the reader knows."""
         changes: list[tuple[int, str, int, int]] = []

@@ -69,7 +69,7 @@ class _Search:
                 trial = self._trials.run(allotment)
             if trial is not None:
                 self._tried.add(allotment)
-                if trial.is_allowed:
+                if trial.is_allowed and self._pool.permits(allotment):
                     self._keep_better(allotment, trial)
             rivals.append(Rival(name, allotment, trial))
         left = self._most - self._trials.count
@@ -91,7 +91,7 @@ class _Search:
 
     def _try(self, allotment: Allotment) -> bool:
         """Whether it is better than the best so far."""
-        if allotment in self._tried or self._is_done():
+        if allotment in self._tried or self._is_done() or not self._pool.permits(allotment):
             return False
         self._tried.add(allotment)
         trial = self._trials.run(allotment, self._trial.cost)
@@ -167,7 +167,7 @@ class _Search:
     def _moves(self, step: int) -> Iterator[Allotment]:
         """Moves of so many GPUs, or of all that a leaf has, from the leaves that use least of their quota to those
         whose work waits most."""
-        best, most = self._best, self._pool.most
+        best, least, most = self._best, self._pool.least, self._pool.most
         quotas = dict(best.quotas)
         teams, unused = self._trial.teams, self._trial.unused
         waiting = {name: teams[name]["waiting_gpu_h"] or 0 for name in quotas}
@@ -175,6 +175,6 @@ class _Search:
         takers = sorted((name for name in quotas if waiting[name]), key=lambda name: (-waiting[name], name))
         for taker in takers:
             for giver in givers:
-                moved = min(step, quotas[giver])
+                moved = min(step, quotas[giver] - least.get(giver, 0))
                 if giver != taker and moved and quotas[taker] + moved <= most[taker]:
                     yield best.with_quotas({**quotas, giver: quotas[giver] - moved, taker: quotas[taker] + moved})

@@ -7,6 +7,10 @@ from typing import Any
 
 from scheduling.domain.replay.sentences import change_of_team
 
+WITHOUT_GUARANTEED = (
+    "It had no HIGH or NORMAL work in this time, which its quotas exist for, so look at other times too; "
+    "each part keeps the GPUs that its work used on average."
+)
 MAX_TEAMS = 4
 """The teams that a sentence names."""
 MAX_IDLE = 3
@@ -39,10 +43,11 @@ def advice_sentences(advice: Mapping[str, Any]) -> list[str]:
 
 def _of_pool(pool: Mapping[str, Any], advice: Mapping[str, Any]) -> str:
     name, proposal = pool["pool"], pool["proposal"]
+    bound = "" if pool["guaranteed_jobs"] else f" {WITHOUT_GUARANTEED}"
     if proposal is None:
         return (
             f"{name}: no other division was found that would have cost less without delaying HIGH or NORMAL work "
-            f"({pool['replays']} replays)."
+            f"({pool['replays']} replays).{bound}"
         )
     changes = ", ".join(_change(change) for change in proposal["changes"])
     today = advice["today"]["teams"]
@@ -56,7 +61,7 @@ def _of_pool(pool: Mapping[str, Any], advice: Mapping[str, Any]) -> str:
     more = f"; {len(by_wait) - MAX_TEAMS} more change" if len(by_wait) > MAX_TEAMS else ""
     return (
         f"{name}: {changes}: {_saved(proposal, advice)}, without HIGH or NORMAL work waiting longer"
-        f"{f': {effects}{more}' if effects else ''}."
+        f"{f': {effects}{more}' if effects else ''}.{bound}"
     )
 
 

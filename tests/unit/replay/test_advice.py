@@ -219,6 +219,45 @@ def test_guaranteed_work_keeps_its_quota_however_much_low_work_waits(folder):
     assert equal["waiting_gpu_h"] * 3600 < folder.advice(60)["waiting_gpu_h"] * 3600
 
 
+LOW_ONLY = {
+    "nodes": [{"name": "n", "gpus": 4}],
+    "cohorts": [{"name": "all"}],
+    "queues": [
+        {"name": "team", "parent": "all"},
+        {"name": "team--calm", "parent": "team", "quota": 3},
+        {"name": "team--eager", "parent": "team", "quota": 1},
+        {"name": "team--idle", "parent": "team", "quota": 0},
+    ],
+}
+
+
+def low_rows(priority="LOW"):
+    """`calm` uses 1 GPU all the time, and 3 now and then; work of `eager` waits meanwhile."""
+    rows = [(0, 400, 1, "team--calm", priority), *((at, 20, 2, "team--calm", "LOW") for at in (60, 160, 260))]
+    return [*rows, *((at, 95, 1, "team--eager", "LOW") for at in range(0, 300, 25))]
+
+
+def test_without_guaranteed_work_no_quota_falls_below_the_average_use(folder):
+    """Nothing but the cost would bound the division: the cheapest takes `calm`'s last GPU."""
+    folder.write(low_rows(), LOW_ONLY)
+    pool = folder.pool(200)
+    assert (pool["guaranteed_jobs"], pool["exact"]) == (0, True)
+    assert pool["least"] == {"team--calm": 1, "team--eager": 1, "team--idle": 0}
+    proposal = pool["proposal"]
+    quotas = pool["leaves"] | {change["name"]: change["to"] for change in (proposal or {"changes": []})["changes"]}
+    assert all(quotas[name] >= least for name, least in pool["least"].items())
+    words = ["replay", str(folder.trace), "--on", str(folder.cluster), "--advise"]
+    told = " ".join(CliRunner().invoke(app, words, catch_exceptions=False).stdout.split())
+    assert "No HIGH or NORMAL job of this pool is in the window" in told
+    assert "team--calm 1, team--eager 1." in told
+
+
+def test_guaranteed_work_alone_bounds_a_division(folder):
+    folder.write(low_rows(priority="NORMAL"), LOW_ONLY)
+    pool = folder.pool(200)
+    assert (pool["guaranteed_jobs"], pool["least"]) == (1, {})
+
+
 def test_idle_promises_count_quota_that_nobody_used_while_others_waited(folder):
     """`busy` waits for one GPU from 0 to 100, while 3 are idle in `idle`: one of them was withheld. From 100 to 200
     nobody waits."""
