@@ -257,7 +257,8 @@ def _create_past_work(dice: random.Random, members: dict[str, list[Actor]]) -> N
         submitted = now - timedelta(minutes=dice.randint(60, DAYS * 24 * 60))
         started = submitted + timedelta(seconds=dice.randint(1, 4000))
         longest = (now - started) * dice.uniform(0.2, 0.95)
-        ended = started + min(timedelta(minutes=dice.randint(60, 6000)), max(longest, timedelta(minutes=1)))
+        assert workflow.simulated_runtime is not None
+        ended = started + min(workflow.simulated_runtime, max(longest, timedelta(minutes=1)))
         node = f"dgx-{dice.randint(1, 40):02}"
         times.append(_Times(workflow.pk, submitted, started, min(ended, now - timedelta(minutes=1)), node))
     _write_times(times)
@@ -362,7 +363,8 @@ def _random_job(dice: random.Random, pool: str, largest: int) -> Submission:
     priority = dice.choices([Priority.HIGH, Priority.NORMAL, Priority.LOW], weights=[1, 6, 3])[0]
     gpus = min(largest, 8, dice.choice([1, 1, 2, 2, 4, 8]))
     workers = dice.choice([1, 1, 1, 2]) if gpus * 2 <= largest else 1
-    minutes = dice.randint(20, 480)
+    # From 20 minutes to two weeks: some work ends soon, and past work says how long present work will run.
+    minutes = round(20 * 1000 ** dice.random())
     tasks = "\n".join(
         f"    - {{name: worker-{number}, image: 'registry/{pool}:latest', command: [python, train.py], resource: gpu,"
         f" lead: {'true' if number == 0 else 'false'}}}"

@@ -44,6 +44,24 @@ def test_the_demo_is_as_large_and_as_lively_as_documented() -> None:
     assert verify() == []
     _check_usage()
 
+    _check_run_times()
+
+
+def _check_run_times() -> None:
+    """Forecasts learn from past work how long present work will run."""
+    ended, running = (
+        sorted(
+            Workflow.objects.filter(
+                start_time__isnull=False, end_time__isnull=is_running, simulated_runtime__isnull=False
+            ).values_list("simulated_runtime", flat=True)
+        )
+        for is_running in (False, True)
+    )
+    for runs in (ended, running):
+        assert runs[len(runs) // 10] < timedelta(hours=2) < runs[len(runs) // 2] < timedelta(days=1)
+    for work in Workflow.objects.filter(start_time__isnull=False, end_time__isnull=False):
+        assert work.end_time - work.start_time <= work.simulated_runtime
+
 
 def _check_usage() -> None:
     """A month of use is on record; its states add up to the capacity, and its use to the attempts."""
