@@ -115,7 +115,7 @@ def _table(side: dict[str, Any]) -> Any:
                 format_duration(row["wait_mean_s"]), format_duration(row["wait_p50_s"]),
                 format_duration(row["wait_p90_s"]), f"{row['used_gpu_h']:.1f}",
             )
-            for name, row in side["teams"].items()
+            for name, row in sorted(side["teams"].items())
         ],
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pools.domain.errors import Forbidden, NotFound, Violation
+from pools.domain.errors import BadInput, Forbidden, NotFound, Violation
 from pools.domain.names import SHARED_QUEUE, canonical_name, queue_name
 from pools.domain.platforms import default_platform, platforms_of
 from pools.domain.roles import Actor, Permission
@@ -20,7 +20,6 @@ from pools.models import Backend, Node, Pool
 from pools.transactions import one_snapshot
 from scheduling.domain.engine.facts import ClusterFacts, TaskState
 from scheduling.models import Workflow
-from scheduling.scenario import ScenarioError
 from scheduling.scenario.answer import answer_scenario
 from scheduling.scenario.live_state import LiveNames, build_live_scenario
 from scheduling.scenario.parse import Scenario
@@ -33,8 +32,8 @@ def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> dict[str,
     """The answer to `{"live": true, "changes": [...], "backend": optional}`: that of a scenario, with `live` and
     `backend`.
 
-    Raises `ScenarioError` for a question that cannot be read, `Forbidden` for an actor without the admin role of a
-    pool, `NotFound` for a backend that the actor may not see.
+    Raises `ScenarioError` for a question that cannot be read, `BadInput` without a backend where there are several,
+    `Forbidden` for an actor without the admin role of a pool, `NotFound` for a backend that the actor may not see.
     """
     backend = find_backend(actor, question)
     with one_snapshot():
@@ -66,7 +65,7 @@ def _with_holds(scenario: Scenario, before: ClusterFacts, live: LiveFacts, holds
 
 
 def find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
-    """The backend that the question names, or the only possible one."""
+    """The backend that the question names, or the only possible one. Raises `BadInput`, `Forbidden`, `NotFound`."""
     administered = Pool.objects.roots().filter(archived=False)
     if not actor.can_read_all:
         names = actor.pools_with(Permission.POOL_PARTITION)
@@ -81,9 +80,10 @@ def find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
         found = list(with_pools.order_by("name") or choice.order_by("name"))
         if len(found) == 1:
             return found[0]
-        choices = ", ".join(backend.name for backend in found) or "none"
-        message = f"Name one cluster in 'backend': {choices}."
-        raise ScenarioError.of_faults([Violation("backend", "bad_value", message)])
+        choices = ", ".join(backend.name for backend in found)
+        message = f"Several clusters are possible: name one of them as the backend ({choices})."
+        message = message if found else "There is no cluster yet: an osmo-admin adds one as a backend."
+        raise BadInput.of([Violation("backend", "bad_value", message)])
     backend = choice.filter(name=name).first() if isinstance(name, str) else None
     if backend is None:
         raise NotFound(f"Cluster {str(name)[:100]} does not exist, or you administer no pool on it.")

@@ -141,6 +141,9 @@ def test_with_several_backends_one_is_named(chief: Any, admin: Any, caller: Any,
     refused = admin.post("/api/simulate", {"live": True})
     assert (admin.status, refused["details"][0]["path"]) == (400, "backend")
     assert "far, sim" in refused["message"]
+    for address, body in (("/api/simulate", {"live": True}), ("/api/replay", {"since": "2026-01-01T00:00:00"})):
+        assert "cannot be read" not in admin.post(address, body)["message"], "the question itself is sound"
+        assert admin.status == 400
     assert set(admin.post("/api/simulate", {"live": True, "backend": "far"})["queues"]) == {
         "osmo-pool-far-remote",
         "osmo-pool-far-remote--_shared",

@@ -62,6 +62,15 @@ def test_the_question_is_sent_and_the_comparison_shown(osmo, stub, tmp_path: Pat
     assert set(stub.requests[0].body) == {"since", "changes"}
 
 
+def test_teams_stand_in_the_order_of_their_names(osmo, stub):
+    """The server keeps the answer as jsonb, whose keys have no order for people."""
+    side = {"summary": None, "teams": {"z": ROW, "team--b": ROW, "a--long": ROW}}
+    stub.on(*POST, completed({**ANSWER, "on": side, "against": None}))
+    lines = osmo.ok("replay", "--own", "--since", "7d").splitlines()
+    first = [line.split()[0] for line in lines if line.split()]
+    assert [name for name in first if name in side["teams"]][:3] == ["a--long", "team--b", "z"]
+
+
 def test_a_difference_from_the_record_is_named(osmo, stub):
     step = {"time": "2026-11-17T10:00:00", "action": "start", "workflow": "w-1", "nodes": ["n1"]}
     first = {"recorded": step, "replayed": None}
