@@ -8,6 +8,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from scheduling.admin.filters import WholeQueueFilterSet
 from scheduling.models import Workflow
+from scheduling.selectors.forecast_record import read_forecast_record
 from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.selectors.visible_queue import list_waiting_gangs
 
@@ -34,4 +35,5 @@ def whole_queue_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
         filters=filters,
         mine=actor.username,
         window=ListPage(rows, number, number + 1 if more else 0),
+        record=read_forecast_record(),
     )

@@ -295,8 +295,9 @@ def _reservation(gang: PendingGang, promise: StartPromise) -> WaitingReservation
     more = "" if promise.nodes is None or len(promise.nodes) <= 3 else f" and {len(promise.nodes) - 3} more nodes"
     passed = ""
     if promise.passed_by:
-        gangs = "1 gang" if promise.passed_by == 1 else f"{promise.passed_by} gangs"
-        passed = f"Passed by {gangs} that came later and need no more, since {gang.submit_time:%Y-%m-%d %H:%M} UTC. "
+        count = promise.passed_by
+        gangs = "1 gang that came later and needs" if count == 1 else f"{count} gangs that came later and need"
+        passed = f"Passed by {gangs} no more, since {gang.submit_time:%Y-%m-%d %H:%M} UTC. "
     message = f"{passed}Reserved ({where}{more}): it starts {when}."
     if promise.holds_dispatch:
         latest = promise.latest_start

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.utils import timezone
 
 from scheduling.models import Group, StartForecast, Task, WaitSpan
 from scheduling.services.forecasts import forecast_scores, forecast_starts
+from tests.support import factories
 from tests.support.factories import workflow_file
 
 KEYS = {"p10", "p50", "p90", "samples", "made_at", "never"}
@@ -91,6 +93,27 @@ def test_the_first_forecast_is_kept_and_scored_at_the_start(alice: Any, reconcil
     score = forecast_scores()
     assert score.asked == 1
     assert score.pinball is not None
+
+
+def test_the_queue_page_tells_how_forecasts_came_true(admin: Any, client: Any) -> None:
+    """By three quantiles of 10, 20 and 30 seconds, 12 of 40 waits are over by the second, and 36 by the third."""
+    now = timezone.now()
+    backend = factories.make_backend()
+    waits = [15.0] * 12 + [25.0] * 24 + [99.0] * 4
+
+    def scored(wait: float | None) -> StartForecast:
+        return StartForecast(
+            group_id=uuid4(), backend_id=backend.pk, made_at=now, samples=12, first_made_at=now, scored_at=now,
+            first_waits=[10.0, 20.0, 30.0], first_middle=3.0, first_spread=0.6, wait=wait,
+        )  # fmt: skip
+
+    client.force_login(admin.user, "django.contrib.auth.backends.ModelBackend")
+    StartForecast.objects.bulk_create([scored(wait) for wait in waits[:19]] + [scored(None)])
+    assert "How forecasts came true" not in client.get("/scheduling/workflow/queue/").content.decode()
+    StartForecast.objects.bulk_create(scored(wait) for wait in waits[19:])
+    page = " ".join(client.get("/scheduling/workflow/queue/").content.decode().split())
+    assert "of the last 40 that could be checked, 30 % of the work had started by the time for half" in page
+    assert "and 90 % by the time for nine of ten" in page
 
 
 def test_a_gang_that_ended_without_a_start_is_not_scored(alice: Any, reconcile_pool: Any) -> None:
