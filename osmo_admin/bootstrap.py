@@ -61,12 +61,11 @@ def main() -> int:
     arguments = parser.parse_args()
     with exit_with_message():
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
+        from osmo_admin import checks
         from osmo_admin.django_setup import set_up_django
 
-        set_up_django()
-        from osmo_admin import checks
-
         checks.refuse_unsafe_settings()
+        set_up_django()
         print(json.dumps(prepare_database(demo=arguments.demo, password=os.environ.get("OSMO_ADMIN_PASSWORD"))))
     return 0
 

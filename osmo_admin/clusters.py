@@ -22,10 +22,10 @@ logger = logging.getLogger("osmo_admin.clusters")
 def main() -> None:
     """Run until a signal requests the stop."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-    set_up_django()
     from osmo_admin import checks
 
     checks.refuse_unsafe_settings()
+    set_up_django()
     from django.db import DatabaseError, InterfaceError, connection
 
     from osmo_admin import heartbeat
