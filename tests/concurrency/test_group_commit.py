@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +27,7 @@ from scheduling.services.workflows import submission
 from scheduling.services.workflows.insert_rows import insert_workflows
 from scheduling.services.workflows.submission import Submission, SubmissionReceipt, submit
 from tests.support import factories
+from tests.support.services import ROOT, Services
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
@@ -230,6 +234,30 @@ def test_a_lost_connection_leaves_nothing_and_all_can_try_again(ann: Actor, monk
     assert all(result.retry_after for result in results)
     assert Workflow.objects.count() == 0
     assert len(_run_together(*_submissions(ann, [1, 1, 1]))) == Workflow.objects.count() == 3
+
+
+def test_a_process_that_dies_in_a_shared_transaction_leaves_nothing(ann: Actor, template: Services) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.concurrency.submission_process", POOL, "ann", "3"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DATABASE_URL": template.database_url(connection.settings_dict["NAME"]),
+            "OSMO_SECRET_KEY": "only-for-tests-" + "k" * 50,
+            "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "3\n"
+        finally:
+            process.kill()
+    assert len(_run_together(*_submissions(ann, [1, 1, 1]))) == 3  # waits until PostgreSQL has noticed the death
+    assert list(Workflow.objects.order_by("name").values_list("name", flat=True)) == ["job0-1", "job1-1", "job2-1"]
+    assert LeafUsage.objects.get(pool__name=POOL).live_workflows == 3
+    assert verify() == []
 
 
 def test_a_key_is_used_once_beside_a_group(ann: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
