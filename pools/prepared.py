@@ -7,10 +7,12 @@ cursors, which send several statements at once but are planned anew each time.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Self, cast
 
 import psycopg
-from django.db import connection
+from django.db import InterfaceError, OperationalError, connection
 from django.db.backends.utils import CursorWrapper
 
 
@@ -26,3 +28,25 @@ def prepared_cursor() -> CursorWrapper:
     connection.ensure_connection()  # after the check of its health, which closes a connection that the server ended
     cursor: Any = _PreparedCursor(connection.connection)
     return connection.make_debug_cursor(cursor) if connection.queries_logged else connection.make_cursor(cursor)
+
+
+def read_first_row(sql: str, parameters: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The first row of a statement that only reads, and that may be the first one of a request.
+
+    Outside of a transaction it is also the check that a kept connection still works, for which Django would send a
+    statement of its own: if it fails, it is sent once more, on a new connection.
+    """
+    session = cast("Any", connection)
+    if session.connection is not None and not session.in_atomic_block and not session.health_check_done:
+        session.health_check_done = True
+        with suppress(OperationalError, InterfaceError):
+            return _read_row(sql, parameters)
+        session.close()
+    return _read_row(sql, parameters)
+
+
+def _read_row(sql: str, parameters: Sequence[Any]) -> tuple[Any, ...] | None:
+    with prepared_cursor() as cursor:
+        cursor.execute(sql, parameters)
+        row: tuple[Any, ...] | None = cursor.fetchone()
+        return row

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from django.db import connection, models
 
 from pools.models import AccessToken, Backend, Pool, User
-from pools.prepared import prepared_cursor
+from pools.prepared import prepared_cursor, read_first_row
 
 _LEAF = ("id", "name", "parent_id", "subpool_name", "subpool_state", "last_quota", "archived")
 ROOT_COLUMNS = (*_LEAF, "backend_id", "cohort_id", "config", "enable_maintenance", "guarantee", "maximum")
@@ -72,9 +72,7 @@ def find_leaf_with_root(name: str) -> Pool | None:
 
 def find_valid_token(pk: int) -> AccessToken | None:
     """A token that has not expired, with its active owner and the owner's current roles."""
-    with prepared_cursor() as cursor:
-        cursor.execute(_TOKEN_SQL, [pk])
-        row = cursor.fetchone()
+    row = read_first_row(_TOKEN_SQL, [pk])
     if row is None:
         return None
     token = known_row(AccessToken, _TOKEN, row[: len(_TOKEN)])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pytest
-from django.db import OperationalError, connection, connections
+from django.db import InterfaceError, OperationalError, connection, connections, transaction
 
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool
-from pools.prepared import prepared_cursor
+from pools.prepared import prepared_cursor, read_first_row
 from pools.transactions import change
 from scheduling.models import Workflow
 from scheduling.services.simulated import apply_plan, reconcile
@@ -43,6 +43,12 @@ def lose_the_commit(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_commit", cut_then_commit)
     with change(actor=SYSTEM):
         lock_pool_tree(pool.pk)
+
+
+def read_in_a_lost_transaction() -> None:
+    with transaction.atomic():
+        cut()
+        read_first_row("SELECT 1", [])
 
 
 def test_before_the_commit_nothing_was_changed() -> None:
@@ -111,6 +117,25 @@ def test_a_prepared_cursor_takes_a_new_connection_when_the_server_ended_the_old_
     with prepared_cursor() as cursor:
         cursor.execute("SELECT %s::int", [7])
         assert cursor.fetchone() == (7,)
+
+
+def test_the_first_read_of_a_request_is_the_check_of_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Django's own check would be one more statement of each request."""
+    session = connections["default"]
+    monkeypatch.setattr(session, "is_usable", lambda: pytest.fail("a statement of its own"))
+    for is_lost in (False, True):
+        old = read_first_row("SELECT pg_backend_pid()", [])
+        session.health_check_enabled, session.health_check_done = True, False
+        if is_lost:
+            cut()
+        new = read_first_row("SELECT pg_backend_pid()", [])
+        assert (new != old) == is_lost
+
+
+def test_a_first_read_within_a_transaction_is_not_repeated() -> None:
+    connection.health_check_enabled, connection.health_check_done = True, False
+    with pytest.raises((OperationalError, InterfaceError)):
+        read_in_a_lost_transaction()
 
 
 def test_a_prepared_cursor_without_a_server_reports_an_unavailable_database(monkeypatch: pytest.MonkeyPatch) -> None:
