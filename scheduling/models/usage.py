@@ -191,6 +191,20 @@ class LeafSums(models.Model):
         abstract = True
 
 
+class PoolSums(models.Model):
+    """GPU-milliseconds of the quotas of a pool: the sums of its leaves, which are twenty times as many rows in a large
+    installation."""
+
+    backend_id = models.BigIntegerField()
+    pool_id = models.BigIntegerField()
+    quota = models.BigIntegerField()
+    idle = models.BigIntegerField()
+    lent = models.BigIntegerField()
+
+    class Meta:
+        abstract = True
+
+
 class WorkSums(models.Model):
     """GPU-milliseconds that the work of one user with one priority held on one leaf, and for which it waited, by cause;
     `workflows` is the number that started for the first time, `preemptions` the number of gangs that lost GPUs."""
@@ -239,6 +253,18 @@ class LeafUsageHour(LeafSums):
         return f"leaf {self.leaf_id} at {self.hour}"
 
 
+class PoolUsageHour(PoolSums):
+    """The sums of the leaves of one pool in one hour."""
+
+    hour = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["hour", "pool_id"], name="pool_usage_hour")]
+
+    def __str__(self) -> str:
+        return f"pool {self.pool_id} at {self.hour}"
+
+
 class WorkUsageHour(WorkSums):
     """The sums of work in one hour."""
 
@@ -273,6 +299,18 @@ class LeafUsageDay(LeafSums):
 
     def __str__(self) -> str:
         return f"leaf {self.leaf_id} on {self.day}"
+
+
+class PoolUsageDay(PoolSums):
+    """The sums of the leaves of one pool in one full day in UTC: those of its stored hours."""
+
+    day = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["day", "pool_id"], name="pool_usage_day")]
+
+    def __str__(self) -> str:
+        return f"pool {self.pool_id} on {self.day}"
 
 
 class WorkUsageDay(WorkSums):

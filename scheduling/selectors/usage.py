@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -19,7 +19,7 @@ from pools.domain.names import SEPARATOR, SHARED_QUEUE
 from pools.domain.roles import Actor, Permission
 from scheduling.domain.usage import WaitCause
 from scheduling.models import UsageProgress
-from scheduling.selectors.usage_sql import COMPUTE, WORK_COLUMNS
+from scheduling.selectors.usage_sql import COMPUTE, EVERY_LEAF, WORK_COLUMNS
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -146,6 +146,7 @@ _STORED_BESIDE_DAYS = """
 _DAYS = "day >= %(days_from)s AND day < %(days_until)s AND day IS DISTINCT FROM %(joined)s"
 _WORK = f"hour, backend_id, leaf_id, user_id, priority, {', '.join(WORK_COLUMNS)}, {_NO_QUOTA}"
 _LEAF = f"hour, backend_id, leaf_id, NULL::bigint AS user_id, NULL AS priority, {_NO_WORK}, quota, idle, lent"
+_POOL = _LEAF.replace("leaf_id", "pool_id")
 _JOINS = """
     LEFT JOIN pools_pool leaf ON leaf.id = entry.leaf_id
     LEFT JOIN pools_pool root ON root.id = COALESCE(leaf.parent_id, leaf.id)
@@ -179,9 +180,10 @@ def read_usages(actor: Actor, questions: Sequence[UsageQuestion]) -> list[UsageA
     """Answers to questions that differ only in `by` and `bucket`. Their sums are computed once, in one statement."""
     first = questions[0]
     slots = _read_slots(actor, first.since, first.until)
-    values = _values(actor, first, slots)
+    are_leaves_asked = bool(first.pools) or any(question.by is UsageKey.SUBPOOL for question in questions)
+    values = _values(actor, first, slots, are_leaves_asked=are_leaves_asked)
     sees_capacity = actor.can_read_all and not first.pools and not first.users
-    found = _read_sums(questions, slots, values, sees_capacity=sees_capacity)
+    found = _read_sums(questions, slots, values, sees_capacity=sees_capacity, by_leaf=are_leaves_asked)
     answers = []
     for question, (sums, capacities) in zip(questions, found, strict=True):
         rows = _read_by_workflow(question, slots, values) if question.by is UsageKey.WORKFLOW else sums
@@ -223,8 +225,10 @@ def _read_slots(actor: Actor, since: datetime, until: datetime) -> _Slots:
     return _Slots(stored_from, stored_until, computed, joined)
 
 
-def _values(actor: Actor, question: UsageQuestion, slots: _Slots) -> dict[str, Any]:
+def _values(actor: Actor, question: UsageQuestion, slots: _Slots, *, are_leaves_asked: bool) -> dict[str, Any]:
+    """The parameters of the statements. Of the pools of which no leaf is asked for, the sums are enough."""
     computed = slots.computed
+    visible = [] if actor.can_read_all else list(actor.pools_with(Permission.POOL_READ))
     return {
         "stored_from": slots.stored_from,
         "stored_until": slots.stored_until,
@@ -236,7 +240,9 @@ def _values(actor: Actor, question: UsageQuestion, slots: _Slots) -> dict[str, A
         "begin": min((begin for begin, _ in computed), default=question.since),
         "end": max((end for _, end in computed), default=question.since),
         "sees_all": actor.can_read_all,
-        "visible": list(actor.pools_with(Permission.POOL_READ)) if not actor.can_read_all else [],
+        "visible": visible,
+        "may_join_leaves": not (are_leaves_asked and actor.can_read_all and not question.pools),
+        "detailed": (list(question.pools) or visible) if are_leaves_asked else [],
         "me": actor.user_id,
         "pools": list(question.pools),
         "has_pools": bool(question.pools),
@@ -247,21 +253,22 @@ def _values(actor: Actor, question: UsageQuestion, slots: _Slots) -> dict[str, A
     }
 
 
-def _entries(slots: _Slots, *, by_day: bool = False) -> str:
+def _entries(slots: _Slots, *, by_day: bool = False, by_leaf: bool = False) -> str:
     """SQL of the sums of work and of quotas, as the CTE `entry`, and of backends, as the CTE `capacity`; with `by_day`
-    full days are one `hour`."""
+    full days are one `hour`; without `by_leaf` the quotas of a pool are one `leaf_id`, the pool itself."""
+    quotas, columns_of_quotas = ("leafusage", _LEAF) if by_leaf else ("poolusage", _POOL)
     columns = ", ".join(BACKEND_COLUMNS)
     is_split = by_day and slots.days_from < slots.days_until
     stored = _STORED_BESIDE_DAYS if is_split else _STORED
     entries = [
         f"SELECT {_WORK} FROM scheduling_workusagehour WHERE {stored}",
-        f"SELECT {_LEAF} FROM scheduling_leafusagehour WHERE {stored}",
+        f"SELECT {columns_of_quotas} FROM scheduling_{quotas}hour WHERE {stored}",
     ]
     capacities = [f"SELECT hour, backend_id, {columns} FROM scheduling_backendusagehour WHERE {stored}"]
     if is_split:
         entries += [
             f"SELECT {_WORK} FROM (SELECT *, day AS hour FROM scheduling_workusageday WHERE {_DAYS}) work",
-            f"SELECT {_LEAF} FROM (SELECT *, day AS hour FROM scheduling_leafusageday WHERE {_DAYS}) leaf",
+            f"SELECT {columns_of_quotas} FROM (SELECT *, day AS hour FROM scheduling_{quotas}day WHERE {_DAYS}) quota",
         ]
         capacities.append(f"SELECT day, backend_id, {columns} FROM scheduling_backendusageday WHERE {_DAYS}")
     if slots.computed:
@@ -276,7 +283,7 @@ _Sums = dict[str, int]
 
 
 def _read_sums(
-    questions: Sequence[UsageQuestion], slots: _Slots, values: dict[str, Any], *, sees_capacity: bool
+    questions: Sequence[UsageQuestion], slots: _Slots, values: dict[str, Any], *, sees_capacity: bool, by_leaf: bool
 ) -> list[tuple[_Rows, dict[tuple[datetime, str | None], _Sums]]]:
     """For each question its rows of work and quotas (none by workflow), and the capacities by start and backend."""
     kinds = [(at, question) for at, question in enumerate(questions) if question.by is not UsageKey.WORKFLOW]
@@ -295,7 +302,7 @@ def _read_sums(
     nothing = ", ".join("NULL::bigint" for _ in SUM_COLUMNS[len(BACKEND_COLUMNS) :])
     parts = [
         f"""
-        SELECT {at}, false, date_trunc('{question.bucket}', hour, 'UTC'), key_{at}, {summed} FROM visible
+        SELECT {at}, false, {_start_second(question, "hour")}, key_{at}, {summed} FROM visible
         {"WHERE user_id IS NOT NULL" if _is_of_work_only(question) else ""} GROUP BY 3, 4
         """
         for at, question in kinds
@@ -303,8 +310,7 @@ def _read_sums(
     if sees_capacity:
         parts += [
             f"""
-            SELECT {at}, true, date_trunc('{question.bucket}', capacity.hour, 'UTC'), backend.name, {capacities},
-                {nothing}
+            SELECT {at}, true, {_start_second(question, "capacity.hour")}, backend.name, {capacities}, {nothing}
             FROM capacity LEFT JOIN pools_backend backend ON backend.id = capacity.backend_id GROUP BY 3, 4
             """
             for at, question in enumerate(questions)
@@ -315,7 +321,7 @@ def _read_sums(
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
-            {_entries(slots, by_day=by_day)}, visible AS (
+            {_entries(slots, by_day=by_day, by_leaf=by_leaf)}, visible AS (
                 SELECT entry.hour, entry.user_id, {", ".join(f"entry.{column}" for column in SUM_COLUMNS)}{keys}
                 FROM {source} entry {_JOINS} WHERE {_VISIBLE}
             )
@@ -323,8 +329,10 @@ def _read_sums(
             """,
             values,
         )
-        for at, is_capacity, start, key, *sums in cursor:
+        starts: dict[int, datetime] = {}
+        for at, is_capacity, second, key, *sums in cursor:
             rows, capacity = found[at]
+            start = starts.get(second) or starts.setdefault(second, datetime.fromtimestamp(second, UTC))
             if is_capacity:
                 capacity[start, key] = dict(zip(BACKEND_COLUMNS, sums, strict=False))
                 continue
@@ -333,6 +341,11 @@ def _read_sums(
             named = dict(zip(SUM_COLUMNS, sums, strict=True))
             rows[start, key] = _row(start, key, {column: named[column] or 0 for column in counted})
     return found
+
+
+def _start_second(question: UsageQuestion, column: str) -> str:
+    """SQL of the start of a row in seconds since 1970: many rows have few starts, and a time is slow to read."""
+    return f"extract(epoch FROM date_trunc('{question.bucket}', {column}, 'UTC'))::bigint"
 
 
 def _is_of_work_only(question: UsageQuestion) -> bool:
@@ -454,7 +467,7 @@ def _read_by_workflow(
             SELECT entry.*, date_trunc('{question.bucket}', entry.hour, 'UTC'), {_VISIBLE}
             FROM entry {_JOINS} ORDER BY entry.hour, entry.name
             """,
-            values | whole,
+            values | EVERY_LEAF | whole,
         )
         found = cursor.fetchall()
     return _share_out(found, inside, borrowed)

@@ -20,12 +20,15 @@ Most leaves of a large installation are quiet in a slot: they hold no work, and 
 are products, and need no walk through their moments.
 
 Within one slot, borrowed GPU-time is lent by the leaves in proportion to their unused quota, and belongs to work over
-quota in proportion. Remainders of the division are spread by running totals, so every sum is exact.
+quota in proportion. Remainders of the division are spread by running totals, so every sum is exact. The leaves of a
+pool follow each other in these totals. So the quiet subpools of a pool may count as one leaf, with the pool's negative
+number, and the sums of the pool do not change by a millisecond.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
 from scheduling.domain.usage import WaitCause
@@ -40,7 +43,15 @@ def _ms(column: str) -> str:
 
 _NEVER = 2**62
 _SPAN = f"{_ms('since')} AS a, COALESCE({_ms('until')}, {_NEVER}) AS b"
+_IS_WHOLE = "(since <= %(begin)s AND (until IS NULL OR until >= %(end)s))"
 _IN_WINDOW = "since < %(end)s AND (until IS NULL OR until > %(begin)s)"
+
+# Subpools without work whose quota does not change are one leaf, except in pools of which each subpool is asked for.
+_IS_TOGETHER = f"""
+    ({_IS_WHOLE} AND pool_id NOT IN (SELECT leaf FROM held) AND parent_id IN (SELECT pool_id FROM whole_root))
+"""
+EVERY_LEAF: dict[str, Any] = {"may_join_leaves": False, "detailed": []}
+"""Parameters for the sums of each leaf."""
 
 
 def _share(total: str, weight: str, partition: str, order: str) -> str:
@@ -65,15 +76,9 @@ slot AS (
     SELECT begins AS slot, {_ms("begins")} AS a, {_ms("ends")} AS b
     FROM unnest(%(begins)s::timestamptz[], %(ends)s::timestamptz[]) AS given (begins, ends)
 ),
-span AS MATERIALIZED (
-    SELECT pool_id, parent_id, backend_id, quota, is_unlimited, is_draining, {_SPAN}
-    FROM scheduling_quotaspan WHERE {_IN_WINDOW}
-),
-subpool_span AS (
-    SELECT root.backend_id, part.pool_id, part.parent_id, part.quota, part.is_draining,
-        GREATEST(part.a, root.a) AS a, LEAST(part.b, root.b) AS b
-    FROM span part JOIN span root ON root.pool_id = part.parent_id AND root.a < part.b AND part.a < root.b
-    WHERE part.parent_id IS NOT NULL
+root_span AS MATERIALIZED (
+    SELECT pool_id, backend_id, quota, is_unlimited, {_IS_WHOLE} AS is_whole, {_SPAN}
+    FROM scheduling_quotaspan WHERE {_IN_WINDOW} AND parent_id IS NULL
 ),
 attempt AS MATERIALIZED (
     SELECT task.gpu_count, task.group_id, {_ms("task.start_time")} AS a, {_NEVER} AS b
@@ -85,57 +90,85 @@ attempt AS MATERIALIZED (
     WHERE task.end_time > %(begin)s AND task.gpu_count > 0 AND task.start_time < %(end)s
 ),
 held AS MATERIALIZED (
-    SELECT slot.slot, COALESCE(span.backend_id, root.backend_id) AS backend, work.pool_id AS leaf,
-        work.submitted_by_id AS holder, work.priority, work.uuid AS workflow, attempt.gpu_count AS gpus,
+    SELECT slot.slot, COALESCE(span.backend_id, root.backend_id) AS backend, work.root_pool_id AS pool,
+        work.pool_id AS leaf, work.submitted_by_id AS holder, work.priority, work.uuid AS workflow,
+        attempt.gpu_count AS gpus,
         GREATEST(attempt.a, slot.a) AS a, LEAST(attempt.b, slot.b) AS b
     FROM attempt
     JOIN scheduling_group part ON part.uuid = attempt.group_id
     JOIN scheduling_workflow work ON work.uuid = part.workflow_id
     JOIN pools_pool root ON root.id = work.root_pool_id
     JOIN slot ON slot.a < attempt.b AND attempt.a < slot.b
-    LEFT JOIN span ON span.pool_id = work.root_pool_id AND span.a <= attempt.a AND attempt.a < span.b
+    LEFT JOIN root_span span ON span.pool_id = work.root_pool_id AND span.a <= attempt.a AND attempt.a < span.b
+),
+whole_root AS MATERIALIZED (
+    SELECT pool_id, backend_id FROM root_span WHERE is_whole AND %(may_join_leaves)s
+        AND pool_id NOT IN (SELECT COALESCE(parent_id, id) FROM pools_pool WHERE name = ANY(%(detailed)s))
+),
+together AS MATERIALIZED (
+    SELECT root.backend_id, root.pool_id, part.quota
+    FROM (
+        SELECT parent_id, sum(quota)::bigint AS quota FROM scheduling_quotaspan
+        WHERE parent_id IS NOT NULL AND {_IS_TOGETHER} GROUP BY parent_id
+    ) part
+    JOIN whole_root root ON root.pool_id = part.parent_id
+),
+subpool_span AS MATERIALIZED (
+    SELECT root.backend_id, part.pool_id, part.parent_id, part.quota, part.is_draining,
+        GREATEST(part.a, root.a) AS a, LEAST(part.b, root.b) AS b
+    FROM (
+        SELECT pool_id, parent_id, quota, is_draining, {_SPAN} FROM scheduling_quotaspan
+        WHERE {_IN_WINDOW} AND parent_id IS NOT NULL AND NOT {_IS_TOGETHER}
+    ) part
+    JOIN root_span root ON root.pool_id = part.parent_id AND root.a < part.b AND part.a < root.b
 ),
 leaf_part AS MATERIALIZED (
-    SELECT slot.slot, backend_id AS backend, pool_id AS leaf, quota AS q, is_unlimited::int AS u, 0 AS d,
-        GREATEST(span.a, slot.a) AS a, LEAST(span.b, slot.b) AS b
-    FROM span JOIN slot ON slot.a < span.b AND span.a < slot.b WHERE parent_id IS NULL
+    SELECT slot.slot, backend_id AS backend, pool_id AS pool, pool_id AS leaf, quota AS q, is_unlimited::int AS u,
+        0 AS d, GREATEST(span.a, slot.a) AS a, LEAST(span.b, slot.b) AS b
+    FROM root_span span JOIN slot ON slot.a < span.b AND span.a < slot.b
     UNION ALL
-    SELECT slot.slot, backend_id, pool_id, quota, 0, is_draining::int, GREATEST(part.a, slot.a), LEAST(part.b, slot.b)
+    SELECT slot.slot, backend_id, parent_id, pool_id, quota, 0, is_draining::int, GREATEST(part.a, slot.a),
+        LEAST(part.b, slot.b)
     FROM subpool_span part JOIN slot ON slot.a < part.b AND part.a < slot.b
     UNION ALL
-    SELECT slot.slot, backend_id, parent_id, -quota, 0, 0, GREATEST(part.a, slot.a), LEAST(part.b, slot.b)
+    SELECT slot.slot, backend_id, parent_id, parent_id, -quota, 0, 0, GREATEST(part.a, slot.a), LEAST(part.b, slot.b)
     FROM subpool_span part JOIN slot ON slot.a < part.b AND part.a < slot.b WHERE quota > 0
+    UNION ALL
+    SELECT slot.slot, backend_id, pool_id, pool_id, -quota, 0, 0, slot.a, slot.b
+    FROM together CROSS JOIN slot WHERE quota > 0
 ),
 quiet_leaf AS MATERIALIZED (
-    SELECT slot, backend, leaf, GREATEST(sum(q)::bigint, 0) AS q, min(a) AS a, min(b) AS b
+    SELECT slot, backend, pool, leaf, GREATEST(sum(q)::bigint, 0) AS q, min(a) AS a, min(b) AS b
     FROM leaf_part part
     WHERE NOT EXISTS (
         SELECT FROM held WHERE (held.slot, held.backend, held.leaf) = (part.slot, part.backend, part.leaf)
     )
-    GROUP BY slot, backend, leaf HAVING min(a) = max(a) AND min(b) = max(b)
+    GROUP BY slot, backend, pool, leaf HAVING min(a) = max(a) AND min(b) = max(b)
+    UNION ALL
+    SELECT slot.slot, backend_id, pool_id, -pool_id, quota, slot.a, slot.b FROM together CROSS JOIN slot
 ),
 leaf_piece AS (
-    SELECT slot, backend, leaf, q, u, d, 0 AS g, 0 AS w, a, b FROM leaf_part part
+    SELECT slot, backend, pool, leaf, q, u, d, 0 AS g, 0 AS w, a, b FROM leaf_part part
     WHERE NOT EXISTS (
         SELECT FROM quiet_leaf AS quiet
         WHERE (quiet.slot, quiet.backend, quiet.leaf) = (part.slot, part.backend, part.leaf)
     )
     UNION ALL
-    SELECT slot, backend, leaf, 0, 0, 0, CASE WHEN priority = 'LOW' THEN 0 ELSE gpus END,
+    SELECT slot, backend, pool, leaf, 0, 0, 0, CASE WHEN priority = 'LOW' THEN 0 ELSE gpus END,
         CASE WHEN priority = 'LOW' THEN gpus ELSE 0 END, a, b
     FROM held
 ),
 leaf_event AS (
-    SELECT slot, backend, leaf, at, sum(q) AS q, sum(u) AS u, sum(d) AS d, sum(g) AS g, sum(w) AS w
+    SELECT slot, backend, pool, leaf, at, sum(q) AS q, sum(u) AS u, sum(d) AS d, sum(g) AS g, sum(w) AS w
     FROM (
-        SELECT slot, backend, leaf, a AS at, q, u, d, g, w FROM leaf_piece WHERE b > a
+        SELECT slot, backend, pool, leaf, a AS at, q, u, d, g, w FROM leaf_piece WHERE b > a
         UNION ALL
-        SELECT slot, backend, leaf, b, -q, -u, -d, -g, -w FROM leaf_piece WHERE b > a
+        SELECT slot, backend, pool, leaf, b, -q, -u, -d, -g, -w FROM leaf_piece WHERE b > a
     ) change
-    GROUP BY slot, backend, leaf, at
+    GROUP BY slot, backend, pool, leaf, at
 ),
 leaf_sum AS (
-    SELECT slot, backend, leaf, at, COALESCE(lead(at) OVER leaf_time - at, 0) AS ms,
+    SELECT slot, backend, pool, leaf, at, COALESCE(lead(at) OVER leaf_time - at, 0) AS ms,
         GREATEST(sum(q) OVER leaf_time, 0) AS q, sum(u) OVER leaf_time AS u, sum(d) OVER leaf_time AS d,
         sum(g) OVER leaf_time AS g, sum(w) OVER leaf_time AS w
     FROM leaf_event WINDOW leaf_time AS (PARTITION BY slot, backend, leaf ORDER BY at)
@@ -150,12 +183,12 @@ leaf_state AS MATERIALIZED (
     SELECT *, g + w - guaranteed - inside AS over, GREATEST(q - guaranteed - inside, 0) AS unused FROM leaf_inside
 ),
 leaf_total AS MATERIALIZED (
-    SELECT slot, backend, leaf, sum(q * ms) AS quota, sum(g * ms) AS high, sum(w * ms) AS low,
+    SELECT slot, backend, pool, leaf, sum(q * ms) AS quota, sum(g * ms) AS high, sum(w * ms) AS low,
         sum(guaranteed * ms) AS guaranteed, sum(inside * ms) AS inside, sum(over * ms) AS over,
         sum(unused * ms) AS unused
-    FROM leaf_state GROUP BY slot, backend, leaf
+    FROM leaf_state GROUP BY slot, backend, pool, leaf
     UNION ALL
-    SELECT slot, backend, leaf, q * (b - a), 0, 0, 0, 0, 0, q * (b - a) FROM quiet_leaf
+    SELECT slot, backend, pool, leaf, q * (b - a), 0, 0, 0, 0, 0, q * (b - a) FROM quiet_leaf
 ),
 node_range AS (
     SELECT node_id, backend_id, gpus, GREATEST(a, (SELECT min(a) FROM slot)) AS a,
@@ -219,15 +252,15 @@ backend_total AS MATERIALIZED (
 ),
 leaf_lent AS (
     SELECT leaf.*, total.idle AS idle_total, total.idle + total.borrowed = total.unused AS is_all_idle,
-        {_share("total.borrowed", "leaf.unused", "leaf.slot, leaf.backend", "leaf.leaf")} AS lent,
-        {_share("total.borrowed", "leaf.over", "leaf.slot, leaf.backend", "leaf.leaf")} AS borrowed
+        {_share("total.borrowed", "leaf.unused", "leaf.slot, leaf.backend", "leaf.pool, leaf.leaf")} AS lent,
+        {_share("total.borrowed", "leaf.over", "leaf.slot, leaf.backend", "leaf.pool, leaf.leaf")} AS borrowed
     FROM leaf_total leaf JOIN backend_total total USING (slot, backend) WHERE total.borrowed > 0
     UNION ALL
     SELECT leaf.*, total.idle, total.idle = total.unused, 0, 0
     FROM leaf_total leaf JOIN backend_total total USING (slot, backend) WHERE total.borrowed = 0
 ),
 leaf_hour AS MATERIALIZED (
-    SELECT *, {_share("idle_total", "(unused - lent)", "slot, backend", "leaf")} AS idle FROM leaf_lent
+    SELECT *, {_share("idle_total", "(unused - lent)", "slot, backend", "pool, leaf")} AS idle FROM leaf_lent
     WHERE idle_total > 0 AND NOT is_all_idle
     UNION ALL
     SELECT *, CASE WHEN is_all_idle THEN (unused - lent)::bigint ELSE 0 END FROM leaf_lent
@@ -255,14 +288,19 @@ holder_held AS (
     FROM holder_inside
 ),
 wait AS (
-    SELECT group_id, workflow_id, gpus, {_SPAN} FROM scheduling_waitspan WHERE until > %(begin)s AND since < %(end)s
+    SELECT wait.*, work.pool_id AS leaf, work.root_pool_id AS pool, work.submitted_by_id AS holder, work.priority
+    FROM (
+        SELECT group_id, workflow_id, gpus, {_SPAN} FROM scheduling_waitspan
+        WHERE until > %(begin)s AND since < %(end)s
+    ) wait JOIN scheduling_workflow work ON work.uuid = wait.workflow_id
     UNION ALL
-    SELECT part.uuid, part.workflow_id, part.gpus, {_ms("part.ready_at")}, {_NEVER}
+    SELECT part.uuid, part.workflow_id, part.gpus, {_ms("part.ready_at")}, {_NEVER}, work.pool_id, work.root_pool_id,
+        work.submitted_by_id, work.priority
     FROM scheduling_workflow work JOIN scheduling_group part ON part.workflow_id = work.uuid
     WHERE work.status IN ({_ACTIVE}) AND part.start_time IS NULL AND part.end_time IS NULL AND part.ready_at < %(end)s
 ),
 wait_piece AS (
-    SELECT workflow_id, gpus, cause, from_ms AS a,
+    SELECT workflow_id, leaf, pool, holder, priority, gpus, cause, from_ms AS a,
         LEAST(COALESCE(lead(from_ms) OVER (PARTITION BY group_id, wait.a ORDER BY from_ms, place), wait.b), wait.b) AS b
     FROM wait CROSS JOIN LATERAL (
         SELECT '{WaitCause.ORDER}' AS cause, wait.a AS from_ms, 0 AS place
@@ -272,15 +310,14 @@ wait_piece AS (
     ) change
 ),
 waited AS (
-    SELECT slot.slot, root.backend_id AS backend, work.pool_id AS leaf, work.submitted_by_id AS holder, work.priority,
-        {_CAUSES}
+    SELECT piece.slot, root.backend_id AS backend, leaf, holder, priority, {_CAUSES}
     FROM (
-        SELECT slot, workflow_id, cause, gpus * (LEAST(piece.b, slot.b) - GREATEST(piece.a, slot.a)) AS waiting
+        SELECT slot, leaf, pool, holder, priority, cause,
+            gpus * (LEAST(piece.b, slot.b) - GREATEST(piece.a, slot.a)) AS waiting
         FROM wait_piece piece JOIN slot ON slot.a < piece.b AND piece.a < slot.b
-    ) slot
-    JOIN scheduling_workflow work ON work.uuid = slot.workflow_id
-    JOIN pools_pool root ON root.id = work.root_pool_id
-    GROUP BY slot.slot, root.backend_id, work.pool_id, work.submitted_by_id, work.priority
+    ) piece
+    JOIN pools_pool root ON root.id = piece.pool
+    GROUP BY piece.slot, root.backend_id, leaf, holder, priority
 ),
 event AS (
     SELECT DISTINCT work.uuid, {_ms("work.start_time")} AS at, true AS is_start
@@ -307,7 +344,7 @@ new_backend AS (
     FROM backend_total WHERE capacity > 0
 ),
 new_leaf AS (
-    SELECT slot AS hour, backend AS backend_id, leaf AS leaf_id, quota::bigint, idle, lent
+    SELECT slot AS hour, backend AS backend_id, abs(leaf) AS leaf_id, quota::bigint, idle, lent
     FROM leaf_hour WHERE quota > 0
 ),
 new_work AS (
@@ -328,8 +365,9 @@ new_work AS (
 )
 """
 """Common table expressions whose last three are `new_backend`, `new_leaf` and `new_work`, with the columns of the
-models of hourly sums. Parameters: `begins` and `ends` of the slots, which do not overlap, and the whole window from
-`begin` to `end`."""
+models of hourly sums. Parameters: `begins` and `ends` of the slots, which do not overlap, the whole window from `begin`
+to `end`, and `may_join_leaves`: whether `new_leaf` may have one row for several subpools of a pool, with the id of the
+pool, except in the pools of the leaves or pools named `detailed`."""
 
 STORE = f"""
 WITH {COMPUTE},
@@ -353,6 +391,9 @@ _SUMMED = {
     "scheduling_leafusageday": (
         "scheduling_leafusagehour", ["backend_id", "leaf_id"], ["quota", "idle", "lent"],
     ),
+    "scheduling_poolusageday": (
+        "scheduling_poolusagehour", ["backend_id", "pool_id"], ["quota", "idle", "lent"],
+    ),
     "scheduling_workusageday": (
         "scheduling_workusagehour", ["backend_id", "leaf_id", "user_id", "priority"], WORK_COLUMNS,
     ),
@@ -373,6 +414,15 @@ SUMS_OF_DAYS = {
 }
 """By table of daily sums: its columns, and SQL that adds up the stored hours from `begin` to `end`, two starts of
 days."""
+
+SUMS_OF_POOLS = """
+    SELECT hour, entry.backend_id, COALESCE(leaf.parent_id, entry.leaf_id) AS pool_id, sum(quota)::bigint AS quota,
+        sum(idle)::bigint AS idle, sum(lent)::bigint AS lent
+    FROM scheduling_leafusagehour entry LEFT JOIN pools_pool leaf ON leaf.id = entry.leaf_id
+    WHERE hour >= %(begin)s AND hour < %(end)s
+    GROUP BY hour, entry.backend_id, COALESCE(leaf.parent_id, entry.leaf_id)
+"""
+"""The sums of the hours of pools, from those of their leaves."""
 
 _ENTRIES = """
     SELECT id, time, after AS image, (COALESCE(after, before) ->> 'id')::bigint AS subject

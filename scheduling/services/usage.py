@@ -21,6 +21,8 @@ from scheduling.models import (
     LeafUsageHour,
     NodeSpan,
     OfflineSpan,
+    PoolUsageDay,
+    PoolUsageHour,
     QuotaSpan,
     WaitCauseChange,
     WaitSpan,
@@ -28,15 +30,23 @@ from scheduling.models import (
     WorkUsageHour,
 )
 from scheduling.selectors.pending_queue import WAITS_FOR_GROUPS, build_pending_queue
-from scheduling.selectors.usage_sql import OWN_ROWS, SPAN_COLUMNS, SPANS_FROM_AUDIT, STORE, SUMS_OF_DAYS
+from scheduling.selectors.usage_sql import (
+    EVERY_LEAF,
+    OWN_ROWS,
+    SPAN_COLUMNS,
+    SPANS_FROM_AUDIT,
+    STORE,
+    SUMS_OF_DAYS,
+    SUMS_OF_POOLS,
+)
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 HOURS_PER_STATEMENT = 24 * 7
 """The hours that one statement computes; more would only need more memory."""
 
-_SUMS = (BackendUsageHour, LeafUsageHour, WorkUsageHour)
-_DAYS = (BackendUsageDay, LeafUsageDay, WorkUsageDay)
+_SUMS = (BackendUsageHour, LeafUsageHour, PoolUsageHour, WorkUsageHour)
+_DAYS = (BackendUsageDay, LeafUsageDay, PoolUsageDay, WorkUsageDay)
 
 
 def start_of_hour(at: datetime) -> datetime:
@@ -129,7 +139,12 @@ def compute_hours(begin: datetime, end: datetime) -> None:
             model.objects.filter(hour__gte=at, hour__lt=until).delete()
         hours = [at + number * HOUR for number in range((until - at) // HOUR)]
         with connection.cursor() as cursor:
-            cursor.execute(STORE, {"begins": hours, "ends": [hour + HOUR for hour in hours], "begin": at, "end": until})
+            window = {"begin": at, "end": until}
+            cursor.execute(STORE, EVERY_LEAF | window | {"begins": hours, "ends": [hour + HOUR for hour in hours]})
+            cursor.execute(
+                "INSERT INTO scheduling_poolusagehour (hour, backend_id, pool_id, quota, idle, lent) " + SUMS_OF_POOLS,
+                window,
+            )
         at = until
     _add_up_days(start_of_day(begin), start_of_day(end))
 

@@ -12,7 +12,16 @@ from django.db import connection
 
 from pools.services.verify import LedgerDifference
 from scheduling.models import LateUsage, UsageProgress
-from scheduling.selectors.usage_sql import COMPUTE, OWN_ROWS, SPAN_COLUMNS, SPANS_FROM_AUDIT, SUMS_OF_DAYS, WORK_COLUMNS
+from scheduling.selectors.usage_sql import (
+    COMPUTE,
+    EVERY_LEAF,
+    OWN_ROWS,
+    SPAN_COLUMNS,
+    SPANS_FROM_AUDIT,
+    SUMS_OF_DAYS,
+    SUMS_OF_POOLS,
+    WORK_COLUMNS,
+)
 from scheduling.services.usage import HOUR, start_of_day, start_of_hour
 
 WINDOW = timedelta(days=2)
@@ -65,10 +74,16 @@ def _find_sum_differences(now: datetime) -> Iterator[LedgerDifference]:
     hours = [begin + number * HOUR for number in range(max(0, (until - begin) // HOUR))]
     if not hours:
         return
-    values: dict[str, Any] = {"begins": hours, "ends": [hour + HOUR for hour in hours], "begin": begin, "end": until}
+    window = {"begin": begin, "end": until}
+    values = EVERY_LEAF | window | {"begins": hours, "ends": [hour + HOUR for hour in hours]}
     for table, (source, columns) in _SUMS.items():
         stored = f"SELECT {columns} FROM {table} WHERE hour >= %(begin)s AND hour < %(end)s"
         yield from _compare(table, f"WITH {COMPUTE}", stored, f"SELECT {columns} FROM {source}", values)
+    of_pools = (
+        "SELECT hour, backend_id, pool_id, quota, idle, lent FROM scheduling_poolusagehour"
+        " WHERE hour >= %(begin)s AND hour < %(end)s"
+    )
+    yield from _compare("scheduling_poolusagehour", "WITH", of_pools, SUMS_OF_POOLS, window)
     days = {"begin": start_of_day(begin), "end": start_of_day(until)}
     for table, (columns, source) in SUMS_OF_DAYS.items():
         stored = f"SELECT {columns} FROM {table} WHERE day >= %(begin)s AND day < %(end)s"

@@ -47,6 +47,8 @@ MAY_BE_TRUNCATED = {
     "scheduling_backendusagehour": "sums of use, computed again by osmo-admin usage rebuild",
     "scheduling_leafusageday": "sums of use, computed again by osmo-admin usage rebuild",
     "scheduling_leafusagehour": "sums of use, computed again by osmo-admin usage rebuild",
+    "scheduling_poolusageday": "sums of use, computed again by osmo-admin usage rebuild",
+    "scheduling_poolusagehour": "sums of use, computed again by osmo-admin usage rebuild",
     "scheduling_workusageday": "sums of use, computed again by osmo-admin usage rebuild",
     "scheduling_workusagehour": "sums of use, computed again by osmo-admin usage rebuild",
     "scheduling_usageprogress": "how far the sums of use are computed; without it they are computed again",

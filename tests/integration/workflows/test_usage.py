@@ -168,13 +168,14 @@ def test_full_days_are_the_sums_of_their_hours(root: Caller, worker: Caller) -> 
     for work in works:
         move_back(work, 24 * 4 - 5)
     until = start_of_hour(datetime.now(UTC)).replace(tzinfo=None).isoformat()
-    questions = [{"by": by, "bucket": bucket} for by in ("backend", "subpool", "user") for bucket in ("day", "month")]
+    questions = [{"by": by, "bucket": bucket} for by in ("backend", "pool", "subpool", "user") for bucket in ("day", "month")]
     computed = [root.get("/api/usage", until=until, **question) for question in questions]
     close_ended_hours()
     assert LeafUsageDay.objects.count() >= 4 * 2 and WorkUsageDay.objects.count() >= 2 * 2
     with CaptureQueriesContext(connection) as queries:
         assert [root.get("/api/usage", until=until, **question) for question in questions] == computed
-    assert sum("scheduling_leafusageday" in query["sql"] for query in queries) == len(questions)
+    assert sum("scheduling_workusageday" in query["sql"] for query in queries) == len(questions)
+    assert sum("scheduling_leafusageday" in query["sql"] for query in queries) == 2, "leaves only by subpool"
     move_back(works[0], 12)  # writes into closed days
     close_ended_hours()
     for filters in ({}, {"pool": "team--a"}, {"user": "worker"}):
@@ -201,7 +202,7 @@ def test_own_work_of_the_day_of_joining_counts_by_hours(
     assert f"{noon - timedelta(days=1):%Y-%m-%d}" not in of_days
 
 
-@pytest.mark.parametrize("table", ["backendusageday", "leafusageday", "workusageday"])
+@pytest.mark.parametrize("table", ["backendusageday", "leafusageday", "poolusageday", "workusageday"])
 def test_verification_finds_wrong_sums_of_days(root: Caller, worker: Caller, table: str) -> None:
     work = submit_workflow(worker.actor, "team--a", 4)
     reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
@@ -209,7 +210,7 @@ def test_verification_finds_wrong_sums_of_days(root: Caller, worker: Caller, tab
     move_back(work, 24 * 2)
     close_ended_hours()
     assert [each for each in verify() if "usageday" in str(each)] == []
-    column = {"backendusageday": "capacity", "leafusageday": "idle", "workusageday": "guaranteed"}[table]
+    column = {"backendusageday": "capacity", "workusageday": "guaranteed"}.get(table, "idle")
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE scheduling_{table} SET {column} = {column} + 1")
     (difference,) = [each for each in verify() if "usageday" in str(each)]
@@ -217,6 +218,16 @@ def test_verification_finds_wrong_sums_of_days(root: Caller, worker: Caller, tab
     full = start_of_hour(datetime.now(UTC))
     compute_hours(full - timedelta(days=3), full)
     assert [each for each in verify() if "usageday" in str(each)] == []
+
+
+def test_verification_finds_wrong_sums_of_pools(root: Caller, worker: Caller) -> None:
+    age_installation(5)
+    close_ended_hours()
+    assert [each for each in verify() if "usagehour" in str(each)] == []
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE scheduling_poolusagehour SET quota = quota + 1")
+    (difference,) = [each for each in verify() if "usagehour" in str(each)]
+    assert "poolusagehour" in str(difference)
 
 
 def test_the_hour_in_which_the_record_begins_is_not_computed_again(root: Caller, worker: Caller) -> None:
