@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
-from django.db.models import Count, F, Q, Sum
+from django.db import connection
 
-from pools.domain.amounts import UNLIMITED, decode_gpus
-from pools.domain.quota.pool_balance import UsageCounts
-from pools.domain.quota.usage_bar import UsageBar, leaf_bar, sum_bars
+from pools.domain.amounts import NO_LIMIT
+from pools.domain.quota.usage_bar import UsageBar
 from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
-from pools.models.pool import PoolQuerySet
-from pools.selectors.pool_filters import big_column, largest_of, smallest_of, zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,67 +26,54 @@ class PlatformTotals:
     bar: UsageBar
 
 
+# The arithmetic is that of `leaf_bar`, `subpool_bar` and `pool_bar` in :mod:`pools.domain.quota.usage_bar`. The pools
+# of an installation have twenty thousand subpools, so nothing but the sums leaves the database.
+_TOTALS = f"""
+    WITH root (id, guarantee, used, total) AS MATERIALIZED ({{roots}}),
+    below AS (
+        SELECT part.parent_id, count(*) AS count, sum(last_quota) FILTER (WHERE is_active) AS quota,
+            sum(total_usage) AS total,
+            sum(GREATEST(total_usage - GREATEST(last_quota, used), 0)) FILTER (WHERE is_active) AS over,
+            sum(LEAST(last_quota, used)) FILTER (WHERE is_active) AS guaranteed,
+            sum(CASE WHEN is_active THEN GREATEST(used - last_quota, 0) ELSE total_usage END) AS draining
+        FROM (
+            SELECT parent_id, last_quota, subpool_state = '{SubpoolState.ACTIVE}' AS is_active, usage.used,
+                usage.total_usage
+            FROM pools_pool part JOIN pools_leafusage usage ON usage.pool_id = part.id
+            WHERE parent_id IN (SELECT id FROM root) AND subpool_state <> '{SubpoolState.ARCHIVED}'
+        ) part
+        GROUP BY part.parent_id
+    ),
+    pool AS (
+        SELECT guarantee, guarantee IS NULL OR guarantee = {NO_LIMIT} AS is_unlimited, root.used AS own, root.total,
+            guarantee - COALESCE(below.quota, 0) AS quota_of_own, COALESCE(below.count, 0) AS count,
+            COALESCE(below.total, 0) AS below, COALESCE(below.over, 0) AS over,
+            COALESCE(below.guaranteed, 0) AS guaranteed, COALESCE(below.draining, 0) AS draining
+        FROM root LEFT JOIN below ON below.parent_id = root.id
+    ),
+    bar AS (
+        SELECT count, is_unlimited, guarantee, total + below AS total,
+            guaranteed + CASE WHEN is_unlimited THEN own ELSE LEAST(own, quota_of_own) END AS guaranteed,
+            over + CASE WHEN is_unlimited THEN 0 ELSE GREATEST(total - GREATEST(quota_of_own, own), 0) END AS over,
+            draining + CASE WHEN is_unlimited THEN 0 ELSE GREATEST(own - quota_of_own, 0) END AS draining
+        FROM pool
+    )
+    SELECT count(*), sum(count), count(*) FILTER (WHERE is_unlimited), sum(guarantee) FILTER (WHERE NOT is_unlimited),
+        sum(total), sum(guaranteed), sum(total - guaranteed - over - draining), sum(over), sum(draining),
+        sum(GREATEST(guarantee - total, 0)) FILTER (WHERE NOT is_unlimited)
+    FROM bar
+"""
+
+
 def platform_totals(actor: Actor) -> PlatformTotals:
-    """The totals of the pools that `actor` may see. Two queries: the database adds up the subpools of each pool."""
+    """The totals of the pools that `actor` may see. One query."""
     roots = Pool.objects.visible_to(actor).roots().filter(archived=False)
-    sums = _subpool_sums(roots)
-    bars: list[UsageBar] = []
-    quota_sum = used = unlimited = count = 0
-    for pk, guarantee, own_used, own_total in roots.values_list("pk", "guarantee", "usage__used", "usage__total_usage"):
-        below = sums.get(pk, SubpoolSums())
-        total = own_total + below.total
-        used += total
-        count += below.count
-        quota = decode_gpus(guarantee)
-        shared, free = leaf_bar(quota - below.quota_sum, UsageCounts(own_used, own_total)), 0
-        if quota == UNLIMITED:
-            unlimited += 1
-        else:
-            quota_sum, free = quota_sum + int(quota), max(0, int(quota) - total)
-        bars.append(replace(sum_bars([shared, below.bar]), free=free))
-    return PlatformTotals(len(bars), count, unlimited, quota_sum, used, sum_bars(bars))
-
-
-@dataclass(frozen=True, slots=True)
-class SubpoolSums:
-    """The subpools of one pool, added up. `bar` has no free part, which depends on the whole pool."""
-
-    count: int = 0
-    quota_sum: int = 0
-    total: int = 0
-    bar: UsageBar = UsageBar()  # noqa: RUF009  # frozen
-
-
-def _subpool_sums(roots: PoolQuerySet) -> dict[int, SubpoolSums]:
-    """The subpools of each pool, without ARCHIVED ones. The arithmetic is that of
-    :func:`pools.domain.quota.usage_bar.subpool_bar`."""
-    active, deleting = Q(subpool_state=SubpoolState.ACTIVE), Q(subpool_state=SubpoolState.DELETING)
-    used, total, quota = F("usage__used"), F("usage__total_usage"), big_column("last_quota")
-    rows = (
-        Pool.objects.filter(parent__in=roots)
-        .exclude(subpool_state=SubpoolState.ARCHIVED)
-        .order_by()
-        .values("parent")
-        .annotate(
-            count=Count("pk"),
-            quota_sum=Sum("last_quota", filter=active),
-            held=Sum(total),
-            over=Sum(largest_of(zero(), total - largest_of(quota, used)), filter=active),
-            guaranteed=Sum(smallest_of(quota, used), filter=active),
-            cut=Sum(largest_of(zero(), used - quota), filter=active),
-            leaving=Sum(total, filter=deleting),
+    columns = roots.order_by().values_list("pk", "guarantee", "usage__used", "usage__total_usage")
+    text, values = columns.query.sql_with_params()
+    with connection.cursor() as cursor:
+        cursor.execute(_TOTALS.format(roots=text), values)
+        pools, subpools, unlimited, quota, used, guaranteed, low, over, draining, free = (
+            int(number or 0) for number in cursor.fetchone()
         )
-    )
-    return {parent: _as_sums(row) for row in rows if (parent := row["parent"]) is not None}
-
-
-def _as_sums(amounts: Mapping[str, Any]) -> SubpoolSums:
-    row = {key: int(value or 0) for key, value in amounts.items()}
-    draining, guaranteed = row["cut"] + row["leaving"], row["guaranteed"]
-    bar = UsageBar(
-        guaranteed=guaranteed,
-        low_inside=row["held"] - row["over"] - draining - guaranteed,
-        over_quota=row["over"],
-        draining=draining,
-    )
-    return SubpoolSums(row["count"], row["quota_sum"], row["held"], bar)
+    bar = UsageBar(guaranteed=guaranteed, low_inside=low, free=free, over_quota=over, draining=draining)
+    return PlatformTotals(pools, subpools, unlimited, quota, used, bar)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from django.db.models import BigIntegerField, F, OuterRef, Q, Subquery, Sum, Value
-from django.db.models.functions import Cast, Coalesce, Greatest, Least
+from django.db.models.functions import Cast, Coalesce, Greatest
 
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
@@ -73,11 +73,6 @@ def big_column(column: str) -> Cast:
 def largest_of(*amounts: Any) -> Greatest:
     """The largest of several amounts."""
     return Greatest(*amounts, output_field=BigIntegerField())
-
-
-def smallest_of(*amounts: Any) -> Least:
-    """The smallest of several amounts."""
-    return Least(*amounts, output_field=BigIntegerField())
 
 
 def zero() -> Value:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from heapq import nsmallest
 
-from django.db.models import Count, F, Min, Sum
+from django.db.models import Count, Min, Sum
 from django.db.models.functions import Coalesce
 
 from pools.domain.roles import Actor
-from pools.models import Pool
-from pools.selectors.pool_filters import big_column, zero
+from pools.models import LeafUsage, Pool
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Workflow
 
@@ -72,18 +72,18 @@ def read_waiting_pools(actor: Actor) -> list[WaitingPool]:
 
 
 def read_idle_pools(actor: Actor, backends: Collection[str], *, limit: int) -> list[IdlePool]:
-    """The pools on these backends that leave most quota idle and that `actor` may see. One query, none without a
+    """The pools on these backends that leave most quota idle and that `actor` may see. Two queries, none without a
     backend."""
     if not backends:
         return []
-    held = F("usage__total_usage") + Coalesce(Sum("subpools__usage__total_usage"), zero())
+    of_leaves = LeafUsage.objects.filter(total_usage__gt=0).order_by().values(root=Coalesce("pool__parent", "pool"))
+    held = dict(of_leaves.annotate(gpus=Sum("total_usage")).values_list("root", "gpus"))
     rows = (
         Pool.objects.visible_to(actor)
         .roots()
         .filter(archived=False, guarantee__gt=0, backend__name__in=set(backends))
-        .annotate(held=held, idle=big_column("guarantee") - held)
-        .filter(idle__gt=0)
-        .order_by("-idle", "name")
-        .values_list("name", "backend__name", "guarantee", "held")
+        .order_by()
+        .values_list("pk", "name", "backend__name", "guarantee")
     )
-    return [IdlePool(name, backend, quota or 0, used) for name, backend, quota, used in rows[:limit]]
+    found = (IdlePool(name, backend, quota or 0, held.get(pk, 0)) for pk, name, backend, quota in rows)
+    return nsmallest(limit, (each for each in found if each.idle > 0), key=lambda each: (-each.idle, each.pool))
