@@ -12,8 +12,8 @@ import json
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, close_old_connections
@@ -25,9 +25,10 @@ from pools.api.rendering import UtcJsonEncoder
 from pools.api.schema import TEXT, QueryParameter, describe_operation
 from pools.api.stream_pauses import PAUSES
 from pools.api.views import View
-from pools.domain.roles import Actor
 from pools.models import AccessToken, AuditEntry, User
 from pools.selectors.audit_trail import (
+    AuditReader,
+    Login,
     StreamPosition,
     current_snapshot,
     entries_after,
@@ -35,6 +36,7 @@ from pools.selectors.audit_trail import (
     is_beyond,
     newest_before,
     parse_position,
+    read_audit_readers,
     stream_horizon,
 )
 from pools.transactions import one_snapshot
@@ -49,77 +51,100 @@ RETRY_WHEN_CROWDED_MS = 5000
 BATCH_SIZE = 500
 Batch = list[tuple[StreamPosition, bytes]]
 """Events with their positions, as they are sent."""
+Entries = list[tuple[StreamPosition, AuditEntry, bytes]]
+"""Entries with their positions and their events, for all readers."""
+
+
+class _Round:
+    """What all streams of the process read in one pause: the horizon `end` of the stream, the position `newest` of the
+    newest transaction with entries before it, the entries after each position, and the rights of all readers.
+
+    A hundred readers of one change cost as many queries as one. Every change of a right is a transaction, which moves
+    the horizon, so the rights of a round are those of its moment."""
+
+    def __init__(self, end: StreamPosition, newest: StreamPosition) -> None:
+        self.end, self.newest = end, newest
+        self._lock = threading.Lock()
+        self._readers: dict[Login, AuditReader] | None = None
+        self._asked: frozenset[Login] = frozenset()
+        self._entries: dict[tuple[StreamPosition, str | None], Entries | None] = {}
+
+    def read(self, login: Login, place: StreamPosition, known: str | None) -> Batch | None:
+        """The entries after `place` and before the horizon that this reader may see, without those in the snapshot
+        `known`; None after the end of the login. Raises the errors of the database."""
+        with self._lock:
+            if self._readers is None or (place, known) not in self._entries:
+                self._read_for_all(place, known)
+            entries, readers = self._entries[place, known], self._readers
+        if entries is None or readers is None or login not in self._asked:
+            return _read_batch(login, place, self.end, known)
+        reader = readers.get(login)
+        if reader is None:
+            return None
+        return [(at, text) for at, entry, text in entries if reader.may_see(entry)]
+
+    def _read_for_all(self, place: StreamPosition, known: str | None) -> None:
+        """Read the entries after a position for all readers; none after a position with a long backlog, which each
+        reads by itself."""
+        with one_snapshot():  # which ends before anything is sent
+            if self._readers is None:
+                self._asked = _logins.present()
+                self._readers = read_audit_readers(self._asked, timezone.now())
+            found = entries_after(None, place, self.end, limit=BATCH_SIZE + 1, known_snapshot=known)
+        is_long = len(found) > BATCH_SIZE
+        self._entries[place, known] = None if is_long else [(at, entry, _entry_event(at, entry)) for at, entry in found]
 
 
 class _Latest:
-    """The horizon of the stream and the newest entry before it, read once for all streams of the process that ask
-    within one pause. Every transaction moves the horizon, but few of them write entries."""
+    """The present round. Every transaction moves the horizon, but few of them write entries."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._read_at = float("-inf")
-        self._end = self._newest = StreamPosition(0)
+        self._round = _Round(StreamPosition(0), StreamPosition(0))
 
-    def read(self) -> tuple[StreamPosition, StreamPosition]:
-        """A horizon that is at most half a pause old, and the position of the newest transaction with entries before
-        it. Raises the errors of the database."""
+    def read(self) -> _Round:
+        """A round that is at most a quarter of a pause old. Raises the errors of the database."""
         with self._lock:
-            if time.monotonic() - self._read_at > POLL_SECONDS / 2:
-                end = stream_horizon()
-                self._newest = newest_before(end, since=self._end) or self._newest
-                self._end, self._read_at = end, time.monotonic()
+            if time.monotonic() - self._read_at > POLL_SECONDS / 4:
+                end, last = stream_horizon(), self._round
+                self._round = _Round(end, newest_before(end, since=last.end) or last.newest)
+                self._read_at = time.monotonic()
                 close_old_connections()  # between two polls a stream must not hold a connection of the pool
-            return self._end, self._newest
+            return self._round
 
 
-@dataclass(slots=True)
-class _Shared:
-    """What one reader gets after one position: read by the first stream that asks, under the lock."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    is_read: bool = False
-    batch: Batch | None = None
-
-
-class _Batches:
-    """The entries up to the newest horizon, for all streams of one reader in the process that ask from one position: a
-    person with many windows, or many clients with one token. Every change of a right is a transaction, which moves the
-    horizon, so the rights of a batch are those of its moment."""
+class _Logins:
+    """The logins with open streams in this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._end = StreamPosition(0)
-        self._shared: dict[tuple[int, int | None, StreamPosition, str | None], _Shared] = {}
+        self._counts: Counter[Login] = Counter()
 
-    def read(
-        self, user_id: int, token_id: int | None, place: StreamPosition, end: StreamPosition, known: str | None
-    ) -> Batch | None:
-        """The entries after `place` and before `end`, without those in the snapshot `known`; None after the end of the
-        login. Raises the errors of the database."""
+    def add(self, login: Login, number: int) -> None:
+        """A stream of the login begins (1) or ends (-1)."""
         with self._lock:
-            if self._end != end:
-                self._end, self._shared = end, {}
-            shared = self._shared.setdefault((user_id, token_id, place, known), _Shared())
-        with shared.lock:
-            if not shared.is_read:
-                shared.batch = _read_batch(user_id, token_id, place, end, known)
-                shared.is_read = True
-            return shared.batch
+            self._counts[login] += number
+            if not self._counts[login]:
+                del self._counts[login]
+
+    def present(self) -> frozenset[Login]:
+        """All of them."""
+        with self._lock:
+            return frozenset(self._counts)
 
 
-def _read_batch(
-    user_id: int, token_id: int | None, place: StreamPosition, end: StreamPosition, known: str | None
-) -> Batch | None:
+def _read_batch(login: Login, place: StreamPosition, end: StreamPosition, known: str | None) -> Batch | None:
     with one_snapshot():  # which ends before anything is sent
-        actor = _read_actor(user_id, token_id)
-        if actor is None:
+        reader = read_audit_readers([login], timezone.now()).get(login)
+        if reader is None:
             return None
-        entries = entries_after(actor, place, end, limit=BATCH_SIZE, known_snapshot=known)
-        return [(at, f"id: {at}\ndata: {_entry_text(entry)}\n\n".encode()) for at, entry in entries]
+        entries = entries_after(reader.actor, place, end, limit=BATCH_SIZE, known_snapshot=known)
+        return [(at, _entry_event(at, entry)) for at, entry in entries]
 
 
 _latest = _Latest()
-_batches = _Batches()
+_logins = _Logins()
 _slots = threading.BoundedSemaphore(settings.OSMO.event_streams)
 
 
@@ -144,9 +169,9 @@ class AuditEventStream(View):
         # Other servers (Django's for development, that of tests) would ask again at once.
         pause = POLL_SECONDS if PAUSES not in request.META else 0
         if place is not None:
-            stream = _stream(user.pk, token, place, pause=pause)
+            stream = _stream((user.pk, token), place, pause=pause)
         else:  # from now on; entries after the horizon may be committed already, beside an older open transaction
-            stream = _stream(user.pk, token, stream_horizon(now), known=now, pause=pause)
+            stream = _stream((user.pk, token), stream_horizon(now), known=now, pause=pause)
         return StreamingHttpResponse(
             stream, content_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )
@@ -157,23 +182,22 @@ def _last_event(request: Request) -> str:
     return str(request.headers.get("Last-Event-ID") or request.query_params.get("last_event_id", ""))
 
 
-def _stream(
-    user_id: int, token_id: int | None, place: StreamPosition, *, pause: float, known: str | None = None
-) -> Iterator[bytes]:
+def _stream(login: Login, place: StreamPosition, *, pause: float, known: str | None = None) -> Iterator[bytes]:
     """The bytes of one stream after `place`, without the entries in the snapshot `known`. An empty chunk is a pause.
     The user and the rights of the user are read again before anything is sent."""
     has_slot = _slots.acquire(blocking=False)
+    _logins.add(login, 1)
     try:
         yield f"retry: {RETRY_MS if has_slot else RETRY_WHEN_CROWDED_MS}\nid: {place}\n\n".encode()
         ends_at = time.monotonic() + (STREAM_SECONDS if has_slot else 0)
         last_sent_at = time.monotonic()
         while True:
-            end, newest = _latest.read()
+            latest = _latest.read()
             is_over = time.monotonic() >= ends_at
             is_silent = time.monotonic() - last_sent_at >= HEARTBEAT_SECONDS
             batch: Batch = []
-            if newest.transaction >= place.transaction:  # most polls find that nothing has changed
-                read = _batches.read(user_id, token_id, place, end, known)
+            if latest.newest.transaction >= place.transaction:  # most polls find that nothing has changed
+                read = latest.read(login, place, known)
                 close_old_connections()
                 if read is None:
                     return
@@ -182,7 +206,9 @@ def _stream(
                 yield text
                 last_sent_at = time.monotonic()
             # After a full batch there are more entries, which follow now or when the client reconnects.
-            place = max(place, end) if len(batch) < BATCH_SIZE else batch[-1][0]
+            place = max(place, latest.end) if len(batch) < BATCH_SIZE else batch[-1][0]
+            if known is not None and is_beyond(place, known):
+                known = None  # no later entry is in it, and streams without it share what they read
             if is_over or is_silent:
                 # With this position a client that reconnects does not read entries again that it may not see.
                 yield f": still here\nid: {place}\n\n".encode()
@@ -196,20 +222,11 @@ def _stream(
         logger.warning("an event stream lost its database: %s", problem)
     finally:
         close_old_connections()
+        _logins.add(login, -1)
         if has_slot:
             _slots.release()
 
 
-def _entry_text(entry: AuditEntry) -> str:
-    return json.dumps(entry_body(entry), cls=UtcJsonEncoder, ensure_ascii=False)
-
-
-def _read_actor(user_id: int, token_id: int | None) -> Actor | None:
-    """The caller with its present rights; None after the end of the login."""
-    user = User.objects.filter(pk=user_id, is_active=True).first()
-    if user is None:
-        return None
-    if token_id is None:
-        return user.as_actor()
-    token = AccessToken.objects.filter(pk=token_id, expires_at__gt=timezone.now()).first()
-    return user.as_actor(token=token) if token else None
+def _entry_event(at: StreamPosition, entry: AuditEntry) -> bytes:
+    text = json.dumps(entry_body(entry), cls=UtcJsonEncoder, ensure_ascii=False)
+    return f"id: {at}\ndata: {text}\n\n".encode()

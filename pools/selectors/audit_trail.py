@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
 from django.db.models import BooleanField, F, Func, Value
 
 from pools.domain.audit_messages import audit_message
-from pools.domain.roles import Actor
+from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import AuditEntry
+from pools.models import AccessToken, AuditEntry, Pool, RoleAssignment, User
 from pools.models.audit import IS_CONFIGURATION, AuditQuerySet
 
 _ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00\Z")
@@ -119,12 +120,12 @@ def newest_before(end: StreamPosition, *, since: StreamPosition) -> StreamPositi
 
 
 def entries_after(
-    actor: Actor, start: StreamPosition, end: StreamPosition, *, limit: int, known_snapshot: str | None = None
+    actor: Actor | None, start: StreamPosition, end: StreamPosition, *, limit: int, known_snapshot: str | None = None
 ) -> list[tuple[StreamPosition, AuditEntry]]:
-    """The entries after `start` and before the horizon `end` that `actor` may see, in the order of the stream, without
-    the entries that were visible in the snapshot `known_snapshot`."""
+    """The entries after `start` and before the horizon `end` that `actor` may see (None: all), in the order of the
+    stream, without the entries that were visible in the snapshot `known_snapshot`."""
     rows = (
-        AuditEntry.objects.visible_to(actor)
+        (AuditEntry.objects.all() if actor is None else AuditEntry.objects.visible_to(actor))
         .filter(transaction__gte=str(start.transaction), transaction__lt=str(end.transaction))
         .exclude(transaction=str(start.transaction), pk__lte=start.entry)
         .order_by("transaction", "pk")
@@ -132,3 +133,53 @@ def entries_after(
     if known_snapshot is not None:
         rows = rows.exclude(_Visible(F("transaction"), Value(known_snapshot)))
     return [(StreamPosition(int(row.transaction), row.pk), row) for row in rows[:limit]]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReader:
+    """A reader of the stream with the rights of one moment: `pools` are the ids of the pools whose entries it may see,
+    `since` the start of its account."""
+
+    actor: Actor
+    pools: frozenset[int]
+    since: datetime
+
+    def may_see(self, entry: AuditEntry) -> bool:
+        """Whether :meth:`pools.models.audit.AuditQuerySet.visible_to` has this entry."""
+        if self.actor.can_read_all or entry.pool_id in self.pools:
+            return True
+        return self.actor.username in {entry.actor, entry.owner} and entry.time >= self.since
+
+
+Login = tuple[int, int | None]
+"""The ids of a user and of the access token of the login, None without a token."""
+
+
+def read_audit_readers(logins: Collection[Login], now: datetime) -> dict[Login, AuditReader]:
+    """The readers of these logins with their present rights, without those whose login has ended. Four queries at
+    most, however many there are."""
+    users = {user.pk: user for user in User.objects.filter(pk__in={user for user, _ in logins}, is_active=True)}
+    roles: defaultdict[int, set[str]] = defaultdict(set)
+    for user_id, role in RoleAssignment.objects.filter(user__in=users).values_list("user_id", "group__name"):
+        roles[user_id].add(role)
+    token_ids = {token for _, token in logins if token is not None}
+    tokens = AccessToken.objects.filter(expires_at__gt=now).in_bulk(list(token_ids)) if token_ids else {}
+    actors: dict[Login, Actor] = {}
+    for user_id, token_id in logins:
+        user, token = users.get(user_id), tokens.get(token_id) if token_id is not None else None
+        if user is None or (token_id is not None and token is None):
+            continue
+        if token is None:
+            actors[user_id, None] = user.actor_with(roles[user_id])
+        else:
+            token.owner_roles = frozenset(roles[user_id])
+            actors[user_id, token_id] = user.as_actor(token=token)
+    audited = {login: actor.pools_with(Permission.POOL_AUDIT) for login, actor in actors.items()}
+    names = set().union(*audited.values()) if audited else set()
+    ids = dict(Pool.objects.filter(name__in=names).values_list("name", "pk")) if names else {}
+    return {
+        login: AuditReader(
+            actor, frozenset(ids[name] for name in audited[login] if name in ids), users[login[0]].date_joined
+        )
+        for login, actor in actors.items()
+    }

@@ -12,7 +12,7 @@
   const GATHER = 250; // milliseconds after an event, for the events that come with it
   const MIN_PAUSE = 500; // between two refreshes
   const MAX_PAUSE = 15000;
-  const COST = 8; // a page waits for this many times the usual duration of a refresh
+  const COST = 6; // a page waits for this many times the usual duration of a refresh
   const WITHOUT_EVENTS = 30000; // some changes, such as those of other people's work, are no events for this person
   const REOPEN = 10000;
   const RESUMED = 600000; // after a longer pause a stream begins with what comes

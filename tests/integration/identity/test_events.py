@@ -6,17 +6,22 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection, connections, transaction
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from pools.api import events
+from pools.domain.errors import DomainError
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, User
 from pools.security.tokens import issue_jwt
-from pools.selectors.audit_trail import StreamPosition, parse_position
+from pools.selectors.audit_trail import StreamPosition, parse_position, read_audit_readers, stream_horizon
 from pools.services.access_tokens import create_token
 from pools.services.users import create_user, delete_user, grant_role
 from tests.support import factories
@@ -258,6 +263,77 @@ class TestWhoSeesWhat:
         assert Client().get("/api/events").status_code == 401
 
 
+class TestManyReaders:
+    """All streams of a process read together, and each reader gets what the audit list would show."""
+
+    @staticmethod
+    def _people() -> dict[str, events.Login]:
+        factories.make_pool("team", 100)
+        factories.make_pool("team2", 100)
+        roles = {
+            "viewer": ["osmo-viewer"], "ann": ["osmo-team-admin"], "bob": ["osmo-team-user", "osmo-team2-admin"],
+            "carol": [],
+        }  # fmt: skip
+        for name, held in roles.items():
+            create_user(actor=SYSTEM, username=name, roles=held)
+        logins: dict[str, events.Login] = {row.username: (row.pk, None) for row in User.objects.all()}
+        bob = User.objects.get(username="bob")
+        for name, limit in {"less": ["osmo-team-user"], "more": ["osmo-team-admin", "osmo-team2-admin"]}.items():
+            token = AccessToken.objects.create(
+                owner=bob, name=name, digest=name, roles=limit, expires_at=timezone.now() + timedelta(days=1)
+            )
+            logins[name] = bob.pk, token.pk
+        return logins
+
+    def test_each_sees_what_the_audit_list_has(self, admin: str) -> None:
+        from pools.services.subpools import create_subpool
+
+        create_user(actor=SYSTEM, username="carol")
+        delete_user(actor=SYSTEM, username="carol")  # another person had the name
+        logins = self._people()
+        for name, (user_id, _) in list(logins.items()):
+            actor = User.objects.get(pk=user_id).as_actor()
+            for parent in ("team", "team2"):
+                with suppress(DomainError):
+                    create_subpool(actor=actor, parent=parent, subpool_name=f"by-{name}", quota=1)
+        grant_role(actor=SYSTEM, username="carol", role="osmo-team-user")
+        readers = read_audit_readers(logins.values(), timezone.now())
+        everything = list(AuditEntry.objects.all())
+        seen = {}
+        for name, login in logins.items():
+            reader = readers[login]
+            seen[name] = {row.pk for row in everything if reader.may_see(row)}
+            token = AccessToken.objects.filter(pk=login[1]).first() if login[1] else None
+            actor = User.objects.get(pk=login[0]).as_actor(token=token)
+            assert seen[name] == set(AuditEntry.objects.visible_to(actor).values_list("pk", flat=True)), name
+        assert seen["viewer"] > seen["ann"] > set() and seen["bob"] > seen["less"] and seen["carol"]
+
+    def test_a_login_that_has_ended_reads_nothing(self, admin: str) -> None:
+        logins = self._people()
+        User.objects.filter(username="ann").update(is_active=False)
+        AccessToken.objects.filter(name="more").update(expires_at=timezone.now())
+        delete_user(actor=SYSTEM, username="viewer")
+        readers = read_audit_readers(logins.values(), timezone.now())
+        assert {name for name, login in logins.items() if login not in readers} == {"ann", "more", "viewer"}
+
+    def test_many_readers_cost_as_many_queries_as_one(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        logins = self._people()
+        counts = []
+        for chosen in ([logins["viewer"]], [logins["viewer"], *logins.values()]):
+            start = stream_horizon()
+            create_user(actor=SYSTEM, username=f"new{len(counts)}")
+            present = events._Logins()
+            for login in chosen:
+                present.add(login, 1)
+            monkeypatch.setattr(events, "_logins", present)
+            latest = events._Round(StreamPosition(2**62), start)
+            with CaptureQueriesContext(connection) as queries:
+                batches = [latest.read(login, start, None) for login in chosen]
+            counts.append(len(queries))
+            assert batches[0]
+        assert counts[1] <= counts[0] + 2  # tokens and the ids of pools
+
+
 class TestCrowd:
     def test_beyond_the_allowed_streams_one_gets_what_there_is_and_comes_back(
         self, admin: str, monkeypatch: pytest.MonkeyPatch
@@ -332,21 +408,51 @@ def test_a_browser_names_the_last_event_in_the_address(admin: str) -> None:
     answer.close()
 
 
-def test_streams_of_one_reader_share_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """500 windows of one person cost as much as one; another reader, position or horizon is read for itself."""
+def test_streams_share_what_they_read(admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 windows cost as much as one; another position, snapshot or horizon is read for itself."""
     asked: list[tuple[Any, ...]] = []
 
-    def read(*question: Any) -> list[tuple[StreamPosition, bytes]] | None:
-        asked.append(question)
-        return None if question[0] == 9 else [(StreamPosition(5), b"event")]
+    def read(actor: Any, start: StreamPosition, end: StreamPosition, **more: Any) -> list[Any]:
+        asked.append((actor, start, end, more["known_snapshot"]))
+        return [(StreamPosition(5), AuditEntry.objects.all()[0])]
 
-    monkeypatch.setattr(events, "_read_batch", read)
-    batches, place, end = events._Batches(), StreamPosition(4), StreamPosition(6)
-    for _ in range(3):
-        assert batches.read(1, None, place, end, None) == [(StreamPosition(5), b"event")]
-        assert batches.read(9, None, place, end, None) is None
-    assert len(asked) == 2
-    batches.read(1, 7, place, end, None)
-    batches.read(1, None, StreamPosition(3), end, None)
-    batches.read(1, None, place, StreamPosition(8), None)
-    assert len(asked) == 5
+    monkeypatch.setattr(events, "entries_after", read)
+    login = User.objects.get(username=admin).pk, None
+    present = events._Logins()
+    present.add(login, 1)
+    monkeypatch.setattr(events, "_logins", present)
+    place, end = StreamPosition(4), StreamPosition(6)
+    latest = events._Round(end, place)
+    found = [latest.read(login, place, None) for _ in range(3)]
+    assert [len(batch or []) for batch in found] == [1, 1, 1]
+    latest.read(login, StreamPosition(3), None)
+    latest.read(login, place, "1:2:")
+    events._Round(StreamPosition(8), place).read(login, place, None)
+    assert asked == [
+        (None, place, end, None),
+        (None, StreamPosition(3), end, None),
+        (None, place, end, "1:2:"),
+        (None, place, StreamPosition(8), None),
+    ]
+    assert latest.read((0, None), place, None) is None, "nobody has this login"
+
+
+def test_a_stream_that_has_passed_its_first_snapshot_shares_with_others(
+    admin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[str | None] = []
+    original = events.entries_after
+
+    def read(*place: Any, known_snapshot: str | None, **more: Any) -> list[Any]:
+        known.append(known_snapshot)
+        return original(*place, known_snapshot=known_snapshot, **more)
+
+    monkeypatch.setattr(events, "entries_after", read)
+    stream = Stream(admin)
+    for name in ("b", "c"):
+        create_user(actor=SYSTEM, username=name)
+        for chunk in stream.chunks:
+            if f"user/{name}".encode() in chunk:
+                break
+    stream.close()
+    assert known[0] is not None and known[-1] is None
