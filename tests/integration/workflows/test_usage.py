@@ -168,7 +168,9 @@ def test_full_days_are_the_sums_of_their_hours(root: Caller, worker: Caller) -> 
     for work in works:
         move_back(work, 24 * 4 - 5)
     until = start_of_hour(datetime.now(UTC)).replace(tzinfo=None).isoformat()
-    questions = [{"by": by, "bucket": bucket} for by in ("backend", "pool", "subpool", "user") for bucket in ("day", "month")]
+    questions = [
+        {"by": by, "bucket": bucket} for by in ("backend", "pool", "subpool", "user") for bucket in ("day", "month")
+    ]
     computed = [root.get("/api/usage", until=until, **question) for question in questions]
     close_ended_hours()
     assert LeafUsageDay.objects.count() >= 4 * 2 and WorkUsageDay.objects.count() >= 2 * 2
