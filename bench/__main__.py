@@ -18,7 +18,8 @@ from bench import installation
 
 NAMES = (
     "start", "client_start", "admission", "pool_quota", "drain", "engine", "live_reconcile", "quota_tree", "queue_sync",
-    "dispatch", "webhooks", "gpu_quota", "request_cost", "http_rates", "first_visit", "pages", "replay", "forecast",
+    "dispatch", "webhooks", "gpu_quota", "request_cost", "http_rates", "first_visit", "pages", "streams", "replay",
+    "forecast",
 )  # fmt: skip
 
 

@@ -380,6 +380,22 @@ def _print_pages(measured: dict[str, Any]) -> None:
     print(f"\nTarget each page ≤ {measured['target_ms']} ms: {verdict}.")
 
 
+def _print_streams(measured: dict[str, Any]) -> None:
+    print("\n## Open event streams\n")
+    print(
+        f"`python -m bench streams`: {measured['streams']} streams of one pool admin, then of as many.\n"
+        "Seconds from the answer to a change until its event is in half of the streams and in the last one.\n"
+    )
+    print("| streams of | all open s | half, median | last, median | last, worst |\n|---|---|---|---|---|")
+    for title, name in (("one user", "one_user"), ("as many users", "many_users")):
+        row = measured[name]
+        print(
+            f"| {title} | {row['open_seconds']} | {row['half_median']} | {row['last_median']} | {row['last_worst']} |"
+        )
+    worst = {name: measured[name]["last_worst"] for name in ("one_user", "many_users")}
+    _print_verdict(f"the last stream ≤ {measured['target_seconds']} s", worst, measured["target_seconds"], most=True)
+
+
 SECTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "engine": _print_engine,
     "live_reconcile": _print_live_reconcile,
@@ -394,6 +410,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "http_rates": _print_http_rates,
     "first_visit": _print_first_visit,
     "pages": _print_pages,
+    "streams": _print_streams,
 }
 
 
