@@ -140,6 +140,8 @@ class HistoryReplayAdmin(PolicyAdmin):
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         row = _find(actor_of(request), object_id)
         answer = row.answer
+        rows = [] if answer is None else _team_rows(answer)
+        is_compared = answer is not None and (answer["against"] is not None or answer.get("advice") is not None)
         return self.render_page(
             request,
             "osmo/history_replay.html",
@@ -150,7 +152,8 @@ class HistoryReplayAdmin(PolicyAdmin):
             is_live=row.ended_at is None,
             answer=answer,
             changes=[entry["set"] for entry in row.question["changes"]],
-            teams=[] if answer is None else _team_rows(answer),
+            teams=[row for row in rows if row["changes"] or not is_compared],
+            other_teams=[row for row in rows if is_compared and not row["changes"]],
             advice=None if answer is None else _advice(actor_of(request), answer.get("advice")),
             columns=[title for _, title, _ in TEAM_COLUMNS],
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,6 +22,7 @@ from scheduling.domain.replay.history_clock import (
     HistoryClock,
     Past,
     first_difference,
+    gpu_quota,
     shares_follow,
 )
 from scheduling.domain.replay.measures import Summary
@@ -28,6 +30,7 @@ from scheduling.domain.replay.past_measures import affected_people, summarize, s
 from scheduling.domain.replay.sentences import replay_sentences
 from scheduling.garbage_collector import garbage_collector
 from scheduling.scenario import ScenarioError
+from scheduling.scenario.fields import exact_number
 from scheduling.scenario.live_state import LiveNames, build_live_scenario
 from scheduling.selectors.own_history import read_history
 from scheduling.selectors.what_if import find_backend
@@ -123,11 +126,26 @@ def check_question(question: ReplayQuestion, view: Viewpoint) -> None:
             for key in entry["set"]
             if key not in CHANGED_KEYS | {"name"}
         ]  # fmt: skip
+        faults += _bad_amounts(number, entry["set"])
         name = entry["set"].get("name")
         if not isinstance(name, str) or name not in view.names:
             faults.append(_unknown_name(number, name))
     if faults:
         raise BadInput.of(faults)
+
+
+def _bad_amounts(number: int, values: Mapping[str, Any]) -> Iterator[Violation]:
+    """The numbers that no pool can have; maps of resources are read with the record."""
+    for key in sorted(CHANGED_KEYS & values.keys()):
+        value = values[key]
+        if value is None or isinstance(value, Mapping):
+            continue
+        amount, may_be_unlimited = exact_number(value), key != "weight"
+        if amount is None or (amount < 0 and not (amount == -1 and may_be_unlimited)):
+            allowed = "a number from 0, or -1 for unlimited" if may_be_unlimited else "a number from 0"
+            shown = json.dumps(value)[:50]
+            path = f"changes[{number}].set.{key}"
+            yield Violation(path, "bad_value", f"{key} must be {allowed}, not {shown}.")
 
 
 def _unknown_name(number: int, name: Any) -> Violation:
@@ -157,7 +175,8 @@ def replay_own_history(backend: Backend, view: Viewpoint, question: ReplayQuesti
         people = affected_people(as_it_was, would, known)
         answer["people"] = [{**row, "queue": known[row["queue"]]} for row in people[:MAX_PEOPLE]]
         answer["more_people"] = max(0, len(people) - MAX_PEOPLE)
-    return {**answer, "sentences": replay_sentences(answer)}
+    larger = [] if change is None else change.larger_pools(history.configurations[-1])
+    return {**answer, "sentences": [*replay_sentences(answer), *larger]}
 
 
 def answer_without_changes(
@@ -221,6 +240,19 @@ class _QuotaChange:
         question = {"live": True, "changes": [{"set": dict(entry["set"])} for entry in entries]}
         changed = build_live_scenario(facts, question, LiveNames(queue_aliases=self._names)).facts.queues
         return shares_follow(recorded, changed, {self._names[entry["set"]["name"]] for entry in entries})
+
+    def larger_pools(self, recorded: Configuration) -> list[str]:
+        """A sentence for each pool whose subpools would need more quota than the pool has."""
+        after = {queue.name: queue for queue in self(recorded).queues}
+        asked = {self._names[entry["set"]["name"]] for entry in self._changes}
+        named = {queue: name for name, queue in self._names.items()}
+        told = []
+        for queue in recorded.queues:
+            had, needs = gpu_quota(queue), gpu_quota(after[queue.name])
+            if queue.name in recorded.shared and queue.name in named and queue.name not in asked and needs > had:
+                name = named[queue.name]
+                told.append(f"{name} would need {needs} GPUs of quota for its subpools; it has {had}.")
+        return told
 
 
 # -- the answer -------------------------------------------------------------------------------------------------------

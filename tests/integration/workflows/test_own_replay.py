@@ -169,6 +169,25 @@ def test_a_bad_question_is_refused_with_its_place(story: Story, admin: Any, body
     assert path in [detail["path"] for detail in refused["details"]]
 
 
+def test_numbers_that_no_pool_can_have_are_refused_at_once(story: Story, admin: Any) -> None:
+    values = {"name": "team--a", "quota": -4, "limit": "x", "weight": -1}
+    refused = admin.post("/api/replay", story.body({"set": values}))
+    assert admin.status == 400
+    assert [each["message"] for each in refused["details"]] == [
+        'limit must be a number from 0, or -1 for unlimited, not "x".',
+        "quota must be a number from 0, or -1 for unlimited, not -4.",
+        "weight must be a number from 0, not -1.",
+    ]
+
+
+def test_a_pool_that_would_have_to_be_larger_is_named(story: Story, admin: Any) -> None:
+    """`team` has 8 GPUs, 4 of them in `b`."""
+    told = replay(admin, story.body({"set": {"name": "team--a", "quota": 24}}))["sentences"]
+    assert "team would need 28 GPUs of quota for its subpools; it has 8." in told
+    told = replay(admin, story.body(QUOTA_4))["sentences"]
+    assert not any("would need" in sentence for sentence in told)
+
+
 @pytest.mark.parametrize("quota", [None, -1, 0, 1.5, 10**6, {}])
 @pytest.mark.parametrize("name", ["team--a", "team", "team--_shared"])
 def test_every_quota_that_can_be_read_is_answered(story: Story, admin: Any, name: str, quota: Any) -> None:
