@@ -16,11 +16,12 @@ import pytest
 from django.db import connection, connections, transaction
 
 from pools import transactions
-from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Throttled
-from pools.domain.roles import Actor
+from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Forbidden, NotFound, Throttled
+from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_pool_tree
-from pools.models import AuditEntry, LeafUsage, Pool
+from pools.models import AuditEntry, LeafUsage, Pool, User
 from pools.services import idempotency
+from pools.services.users import revoke_role
 from scheduling.models import Workflow
 from scheduling.services.verify import verify
 from scheduling.services.workflows import submission
@@ -130,7 +131,9 @@ def test_one_of_several_is_refused_with_its_own_numbers(ann: Actor) -> None:
     assert _transactions() == [["r0", "r2"]]
 
 
-def test_all_are_refused(ann: Actor) -> None:
+def test_all_are_refused_without_a_commit(ann: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit would wait for the disk, because the lock of the tree is a write."""
+    monkeypatch.setattr(transactions, "_announce_and_commit", lambda: pytest.fail("a commit"))
     results = _run_together(*_submissions(ann, [50, 51, 52]))
     assert [type(result) for result in results] == [BadInput] * 3
     assert Workflow.objects.count() == 0
@@ -157,6 +160,22 @@ def test_each_request_has_the_roles_of_its_own_actor(ann: Actor) -> None:
     results = _run_together(lambda: _submit(ann, "a"), lambda: _submit(admin, "b"), lambda: _submit(ann, "c"))
     assert [type(result) for result in results] == [BadInput, SubmissionReceipt, BadInput]
     assert _transactions() == [["r1"]]
+
+
+def test_a_role_that_is_removed_while_others_wait_counts_for_the_next_request(ann: Actor) -> None:
+    """Those that wait were permitted when they came, like every request that waits for a lock."""
+    refused: list[Exception] = []
+
+    def remove_role_and_submit() -> None:
+        revoke_role(actor=SYSTEM, username="ann", role="osmo-team-user")
+        try:
+            _submit(User.objects.get(username="ann").as_actor(), "late")
+        except (Forbidden, NotFound) as refusal:
+            refused.append(refusal)
+
+    results = _run_together(*_submissions(ann, [1, 1]), before_release=remove_role_and_submit)
+    assert [type(result) for result in results] == [SubmissionReceipt] * 2
+    assert len(refused) == 1
 
 
 def test_a_failure_in_the_shared_transaction_is_that_of_its_own_request(

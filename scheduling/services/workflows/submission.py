@@ -217,10 +217,21 @@ def _admit_group(first: _Request, take: Take[_Request]) -> list[list[SubmissionR
     """The receipts or the refusal of `first`, and of the requests of the same user to the same leaf that `take` adds
     (at most as many as may share the lock of the user's live work)."""
     group = [first]
-    if first.is_small:
-        with suppress(NearLimit):
-            return _admit(group, take, is_shared=True)
-    return _admit(group, take, is_shared=False)
+    try:
+        if first.is_small:
+            with suppress(NearLimit):
+                return _admit(group, take, is_shared=True)
+        return _admit(group, take, is_shared=False)
+    except _AllRefused as end:
+        return [*end.refusals]
+
+
+class _AllRefused(Exception):
+    """Ends a transaction in which nothing was admitted: a rollback does not wait for the disk."""
+
+    def __init__(self, refusals: Sequence[DomainError]) -> None:
+        super().__init__()
+        self.refusals = refusals
 
 
 def _admit(
@@ -237,9 +248,8 @@ def _admit(
         group += take(MOST_SIDE_BY_SIDE - _count(group))
         facts, live = _leaf_facts(leaf, locked.root, locked.state, locked.quota), LiveWork(*locked.more)
         refusals = [_find_refusal(request, facts) for request in group]
-        if is_shared and not live.has_room(
-            _count(_accepted(group, refusals)), settings.OSMO.max_live_workflows, is_shared=True
-        ):
+        wanted, limit = _count(_accepted(group, refusals)), settings.OSMO.max_live_workflows
+        if wanted and is_shared and not live.has_room(wanted, limit, is_shared=True):
             raise NearLimit
         for index, request in enumerate(group):
             if refusals[index] is None:
@@ -247,10 +257,12 @@ def _admit(
             if refusals[index] is None:
                 live = replace(live, live=live.live + len(request.items))
         accepted = _accepted(group, refusals)
-        if accepted and (pace := settings.OSMO.max_submissions_per_minute):
+        if not accepted:
+            raise _AllRefused([refusal for refusal in refusals if refusal])
+        if pace := settings.OSMO.max_submissions_per_minute:
             requested = _count(accepted)
             require_pace(username=actor.username, user_id=_user_id(actor), requested=requested, limit=pace)
-        workflows = iter(_insert(accepted, locked.time) if accepted else ())
+        workflows = iter(_insert(accepted, locked.time))
         # Nothing follows the commit: what fails after it would be tried again.
         return [refusal or _receipts(request, workflows) for request, refusal in zip(group, refusals, strict=True)]
 
