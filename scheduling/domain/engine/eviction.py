@@ -21,7 +21,7 @@ from scheduling.domain.engine.outlook import AlikeTasks, EvictedAmounts, Foresig
 from scheduling.domain.engine.starting import attempt_start
 from scheduling.domain.engine.state import WAITING, GangState, QueueState, sum_requests
 from scheduling.domain.engine.steps import StepAction, StepLog
-from scheduling.domain.engine.victims import EvictionUnit, HelpsStart, next_eviction_unit
+from scheduling.domain.engine.victims import Candidate, EvictionUnit, HelpsStart, next_eviction_unit
 from scheduling.domain.engine.world import World
 
 MAX_SINGLE_VICTIMS, MAX_PAIRED_VICTIMS = 200, 24
@@ -58,8 +58,8 @@ class VictimSource(Protocol):
         """Evict one unit of the next victim that helps; None when no victim is left. With `helps`, quotas let the gang
         start already, and the stop may be postponed (:meth:`World.stop_later`)."""
 
-    def candidates(self) -> Iterable[GangState]:
-        """All gangs that may lose tasks, in order, judged before any eviction."""
+    def candidates(self) -> Iterable[Sequence[Candidate]]:
+        """All gangs that may lose tasks, in order and in parts, judged before any eviction."""
 
     def may_take(self, gang: GangState) -> bool:
         """Whether this gang may lose its next unit in the current state."""
@@ -396,40 +396,42 @@ class _Trials:
         lacking = [] if nodes is None else [(r, amount - nodes.total[r]) for r, amount in search.request]
         self._lacking = [(r, amount) for r, amount in lacking if amount > 0]
 
-    def _gangs(self, most: int) -> Iterator[GangState]:
-        highest = self._highest
-        return islice((gang for gang in self._source.candidates() if gang.fact.priority <= highest), most)
-
     def singles(self) -> Iterator[tuple[GangState]]:
         """Single gangs."""
-        lacking, quick = self._lacking, self._one_need()
+        lacking, quick, highest = self._lacking, self._one_need(), self._highest
         only = lacking[0] if len(lacking) == 1 else None
-        for gang in self._gangs(MAX_SINGLE_VICTIMS):
-            request = gang.running_request
-            if only is not None and len(request) == 1:  # nearly always; the call would take most of the time
-                if request[0][0] != only[0] or request[0][1] < only[1]:
+        count = 0
+        for part in self._source.candidates():
+            for gang, priority, request in part:  # plain loops, because most searches pass hundreds of gangs
+                if priority > highest:
                     continue
-            elif lacking and not _has_all(request, lacking):
-                continue
-            self._left -= 1
-            if self._left < 0:
-                return
-            if quick is not None:
-                r, wanted, free = quick
-                have = dict(gang.running_request).get(r, 0)
-                for node in gang.node:
-                    if node == NOWHERE or free[node][r] + have >= wanted:
+                count += 1
+                if only is not None and len(request) == 1:
+                    is_enough = request[0][0] == only[0] and request[0][1] >= only[1]
+                else:
+                    is_enough = not lacking or _has_all(request, lacking)
+                if is_enough:
+                    self._left -= 1
+                    if self._left < 0:
+                        return
+                    if quick is None:
+                        fits = self._may_fit_without((gang,))
+                    else:
+                        r, wanted, free = quick
+                        missing = wanted - dict(request).get(r, 0)
+                        fits = any(node == NOWHERE or free[node][r] >= missing for node in gang.node)
+                    if fits:
                         yield (gang,)
-                        break
-            elif self._may_fit_without((gang,)):
-                yield (gang,)
+                if count == MAX_SINGLE_VICTIMS:
+                    return
 
     def pairs(self) -> Iterator[tuple[GangState, ...]]:
         """Two gangs together."""
         needed = [amount for _r, amount in self._lacking]
-        gangs = []
-        for gang in self._gangs(MAX_PAIRED_VICTIMS):
-            running = dict(gang.running_request)
+        highest, gangs = self._highest, []
+        candidates = (each for part in self._source.candidates() for each in part if each[1] <= highest)
+        for gang, _priority, request in islice(candidates, MAX_PAIRED_VICTIMS):
+            running = dict(request)
             gangs.append((gang, [running.get(r, 0) for r, _amount in self._lacking]))
         for (first, amounts), (second, others) in combinations(gangs, 2):
             for have, more, lacking in zip(amounts, others, needed, strict=True):

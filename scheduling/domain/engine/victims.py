@@ -28,6 +28,9 @@ from scheduling.domain.engine.world import World
 HelpsStart = Callable[[GangState], bool]
 """Whether an eviction of the gang can help at all."""
 
+Candidate = tuple[GangState, int, Request]
+"""A gang that may lose tasks, its priority, and the total request of its running tasks."""
+
 
 @dataclass(frozen=True, slots=True)
 class EvictionUnit:
@@ -244,9 +247,13 @@ class Branch:
                 if queue.running:
                     yield queue
 
-    def gangs(self) -> list[GangState]:
+    def candidates(self) -> list[Candidate]:
         """Their gangs that may lose work, leaf by leaf."""
-        return [gang for leaf in sorted(self.leaves(), key=self.rank) for gang in reversed(leaf.running or ())]
+        return [
+            (gang, gang.fact.priority, gang.running_request)
+            for leaf in sorted(self.leaves(), key=self.rank)
+            for gang in reversed(leaf.running or ())
+        ]
 
     def rank(self, leaf: QueueState) -> list[Rank]:
         """The sort key of a leaf among those of the branch."""
@@ -365,17 +372,17 @@ class ReclaimVictims:
                 branch.victims(gang).skip()
         return None
 
-    def candidates(self) -> Iterator[GangState]:
-        """All gangs that may lose work, leaf by leaf."""
+    def candidates(self) -> Iterator[list[Candidate]]:
+        """All gangs that may lose work, branch by branch and leaf by leaf."""
         if not self._is_ready:
             self._prepare()
         near = sorted((Branch(where, self._ask) for where in self._near.values()), key=Branch.sort_key)
-        return chain.from_iterable(map(self._candidates_in, chain(near, self._far_lenders())))
+        return map(self._candidates_in, chain(near, self._far_lenders()))
 
-    def _candidates_in(self, branch: Branch) -> list[GangState]:
+    def _candidates_in(self, branch: Branch) -> list[Candidate]:
         resources = tuple([r for r, _amount in self._ask])
         key, top = ("candidates", branch.where.theirs.index, resources), branch.where.theirs.path[-1]
-        return cast("list[GangState]", self._world.losses.finding(top, key, branch.gangs))
+        return cast("list[Candidate]", self._world.losses.finding(top, key, branch.candidates))
 
     def may_take(self, gang: GangState) -> bool:
         """Whether the gang may lose one more unit to the requesting leaf."""
@@ -416,9 +423,10 @@ class PreemptVictims:
             return None
         return self._victims.take_head(self._world, may_postpone=helps is not None)
 
-    def candidates(self) -> Iterator[GangState]:
+    def candidates(self) -> Iterator[list[Candidate]]:
         """All gangs of a lower priority."""
-        return (gang for gang in reversed(self._leaf.running or ()) if self.may_take(gang))
+        gangs = (gang for gang in reversed(self._leaf.running or ()) if self.may_take(gang))
+        yield [(gang, gang.fact.priority, gang.running_request) for gang in gangs]
 
     def may_take(self, gang: GangState) -> bool:
         """Whether the gang has a lower priority."""
