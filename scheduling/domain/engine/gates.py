@@ -9,8 +9,10 @@ Equality passes. Only resources of the request count.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pools.domain.amounts import Amount
 from scheduling.domain.engine.nodes import Request
 from scheduling.domain.engine.state import QueueState
 
@@ -30,6 +32,34 @@ def may_start(world: World, queue: QueueState, request: Request, *, preemptible:
         return False
     if queue.has_cohort_above:
         return all(amount <= world.columns[r].available(queue.column) for r, amount in request)
+    return True
+
+
+def start_room(world: World, queue: QueueState) -> list[Amount]:
+    """The most of each resource that preemptible work may start with now; other work is bound by `firm_room` too."""
+    room = [limit - have for limit, have in zip(queue.limit, queue.alloc, strict=True)]
+    for above in queue.path[1:]:
+        room = [min(most, limit - have) for most, limit, have in zip(room, above.limit, above.alloc, strict=True)]
+    if queue.has_cohort_above:
+        room = [min(most, world.columns[r].available(queue.column)) for r, most in enumerate(room)]
+    return room
+
+
+def firm_room(queue: QueueState) -> list[Amount]:
+    """What the quotas leave to more non-preemptible work, of each resource."""
+    return [min([above.quota[r] - above.non_preemptible[r] for above in queue.path]) for r in range(len(queue.quota))]
+
+
+def most_at_once(queue: QueueState) -> list[Amount]:
+    """The most of each resource that one request may have, if no other work existed."""
+    return [min([above.limit[r] for above in queue.path]) for r in range(len(queue.limit))]
+
+
+def fits_in(room: Sequence[Amount], request: Request) -> bool:
+    """Whether the request has at most so much of each resource."""
+    for r, amount in request:  # noqa: SIM110  a plain loop is quick, and this call is frequent
+        if amount > room[r]:
+            return False
     return True
 
 

@@ -11,15 +11,28 @@ from collections.abc import Callable, Sequence
 
 from pools.domain.amounts import Number
 from scheduling.domain.engine.consolidation import MovableGangs, start_by_moving
-from scheduling.domain.engine.eviction import EvictionResult, EvictionSearch, fails_again
-from scheduling.domain.engine.gates import is_within_limits, is_within_quota, may_start
+from scheduling.domain.engine.eviction import (
+    AcceptResult,
+    EvictionResult,
+    EvictionSearch,
+    VictimSource,
+    fails_again,
+)
+from scheduling.domain.engine.gates import (
+    firm_room,
+    fits_in,
+    is_within_limits,
+    is_within_quota,
+    may_start,
+    most_at_once,
+)
 from scheduling.domain.engine.nodes import Request
-from scheduling.domain.engine.outlook import PreemptForesight, ReclaimForesight
+from scheduling.domain.engine.outlook import Foresight, PreemptForesight, ReclaimForesight
 from scheduling.domain.engine.queue_order import QueueOrder
-from scheduling.domain.engine.state import FINISHED, RUNNING, GangState, QueueState
+from scheduling.domain.engine.state import FINISHED, RUNNING, GangState, QueueState, Signature
 from scheduling.domain.engine.steps import StepAction, StepLog
 from scheduling.domain.engine.victims import PreemptVictims, ReclaimVictims, is_fair_after
-from scheduling.domain.engine.wanted import ANY_SHAPE, Judge, Shape, WantedGroups
+from scheduling.domain.engine.wanted import ANY_SHAPE, GroupJudge, Judge, Shape, WantedGroups
 from scheduling.domain.engine.world import World
 
 MAX_REMEMBERED = 8
@@ -74,6 +87,9 @@ class Phases:
         self._world, self._step_log = world, step_log
         self._no_moves: set[tuple[object, ...]] = set()
         """Keys of gangs that no moves can help in this phase; interchangeable gangs of all leaves share one search."""
+        self._no_victims: set[tuple[str, int, Signature]] = set()
+        """Names of searches, leaves and signatures whose search for victims failed in the version `_searched_in`."""
+        self._searched_in = world.version
 
     def consolidate(self) -> bool:
         """Start preemptible gangs that only the nodes block, by moving other gangs."""
@@ -82,8 +98,9 @@ class Phases:
             movable = MovableGangs(lambda other: other.preemptible and other is not gang, is_all=not any(gang.active))
             return self._help_by_moving(gang, queue, movable, ())
 
-        def judge(gang: GangState, queue: QueueState) -> Shape | None:
-            return gang.next_request if gang.preemptible and _is_worth_trying(gang, queue) else None
+        def judge(leaf: QueueState) -> GroupJudge | None:
+            is_worth_it = _worth_in(leaf)
+            return lambda gang: gang.next_request if gang.preemptible and is_worth_it(gang) else None
 
         world = self._world
 
@@ -103,18 +120,22 @@ class Phases:
             return self._help_by_moving(gang, queue, movable, ()) or evict(gang, queue)
 
         def evict(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
-            if fails_again(world, gang, queue, ReclaimForesight.name):
-                return None
-            search, ask = EvictionSearch(world, gang), gang.next_request
-            result = search.find_victims(
-                ReclaimVictims(world, queue, ask),
-                lambda result: is_fair_after(queue, ask, result.evicted_by_leaf()),
-                ReclaimForesight(world, queue, ask),
-            )
-            return None if result is None else (search, result)
+            def begin() -> tuple[VictimSource, AcceptResult, Foresight]:
+                ask = gang.next_request
 
-        def judge(gang: GangState, queue: QueueState) -> Shape | None:
-            return ANY_SHAPE if _is_inside_fair_share(gang, queue) and _is_worth_trying(gang, queue) else None
+                def accept(result: EvictionResult) -> bool:
+                    return is_fair_after(queue, ask, result.evicted_by_leaf())
+
+                return ReclaimVictims(world, queue, ask), accept, ReclaimForesight(world, queue, ask)
+
+            return self._search_victims(gang, queue, ReclaimForesight.name, begin)
+
+        def judge(leaf: QueueState) -> GroupJudge | None:
+            room = [fair - have for fair, have in zip(leaf.fair, leaf.alloc, strict=True)]
+            if min(room, default=0) < 0:
+                return None
+            is_worth_it = _worth_in(leaf)
+            return lambda gang: ANY_SHAPE if fits_in(room, gang.next_request) and is_worth_it(gang) else None
 
         def may_help(gang: GangState, queue: QueueState) -> bool:
             return self._may_move(gang, queue) or self._would_find(evict, gang, queue)
@@ -137,22 +158,23 @@ class Phases:
             return self._help_by_moving(gang, queue, movable, (queue.index, priority)) or evict(gang, queue)
 
         def evict(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
-            if fails_again(world, gang, queue, PreemptForesight.name):
-                return None
-            search, priority = EvictionSearch(world, gang), gang.fact.priority
-            before = [list(above.alloc) for above in queue.path]
-            result = search.find_victims(
-                PreemptVictims(world, queue, priority),
-                lambda _taken: not gang.preemptible or _keeps_borrowing_bounded(queue, before),
-                PreemptForesight(world, queue, priority),
-            )
-            return None if result is None else (search, result)
+            def begin() -> tuple[VictimSource, AcceptResult, Foresight]:
+                priority, before = gang.fact.priority, [list(above.alloc) for above in queue.path]
 
-        def judge(gang: GangState, queue: QueueState) -> Shape | None:
+                def accept(_result: EvictionResult) -> bool:
+                    return not gang.preemptible or _keeps_borrowing_bounded(queue, before)
+
+                return PreemptVictims(world, queue, priority), accept, PreemptForesight(world, queue, priority)
+
+            return self._search_victims(gang, queue, PreemptForesight.name, begin)
+
+        def judge(leaf: QueueState) -> GroupJudge | None:
             # Running gangs are sorted by priority, the lowest last.
-            last = next(reversed(queue.running), None) if queue.running is not None else None
-            is_wanted = last is not None and last.fact.priority < gang.fact.priority
-            return ANY_SHAPE if is_wanted and _is_worth_trying(gang, queue) else None
+            last = next(reversed(leaf.running), None) if leaf.running is not None else None
+            if last is None:
+                return None
+            lowest, is_worth_it = last.fact.priority, _worth_in(leaf)
+            return lambda gang: ANY_SHAPE if lowest < gang.fact.priority and is_worth_it(gang) else None
 
         def may_help(gang: GangState, queue: QueueState) -> bool:
             return self._may_move(gang, queue) or self._would_find(evict, gang, queue)
@@ -250,6 +272,30 @@ class Phases:
             found[0].undo()
         return found is not None
 
+    def _search_victims(
+        self,
+        gang: GangState,
+        queue: QueueState,
+        name: str,
+        begin: Callable[[], tuple[VictimSource, AcceptResult, Foresight]],
+    ) -> tuple[EvictionSearch, EvictionResult] | None:
+        """The search, unless it is known that it fails: a phase asks first whether any attempt could succeed, and then
+        makes them in order, so the same search would fail several times in one state."""
+        world, key = self._world, (name, queue.index, gang.signature)
+        is_general = world.policy is None or not world.policy.is_withholding
+        if self._searched_in != world.version:
+            self._no_victims.clear()
+            self._searched_in = world.version
+        if (is_general and key in self._no_victims) or fails_again(world, gang, queue, name):
+            return None
+        search = EvictionSearch(world, gang)
+        result = search.find_victims(*begin())
+        if result is None:
+            if is_general:
+                self._no_victims.add(key)
+            return None
+        return search, result
+
     def _may_move(self, gang: GangState, queue: QueueState) -> bool:
         """Whether moves of other work could let the gang start."""
         world = self._world
@@ -297,6 +343,19 @@ def _is_worth_trying(gang: GangState, queue: QueueState) -> bool:
     if not (queue.is_open and gang.is_complete and is_within_limits(queue, gang.next_request)):
         return False
     return gang.preemptible or is_within_quota(queue, gang.next_request)
+
+
+def _worth_in(leaf: QueueState) -> Callable[[GangState], bool]:
+    """`_is_worth_trying` for many gangs of one leaf."""
+    if not leaf.is_open:
+        return lambda _gang: False
+    most, firm = most_at_once(leaf), firm_room(leaf)
+
+    def is_worth_it(gang: GangState) -> bool:
+        request = gang.next_request
+        return fits_in(most, request) and (gang.preemptible or fits_in(firm, request)) and gang.is_complete
+
+    return is_worth_it
 
 
 def _is_inside_fair_share(gang: GangState, queue: QueueState) -> bool:

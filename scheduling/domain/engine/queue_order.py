@@ -6,7 +6,7 @@ stale entries stay in the heap and are recognised by their stamp.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -135,17 +135,25 @@ class KeptQueueOrder(QueueOrder):
         for index, leaves in list(self._closed.items()):
             top, known = leaves[0].path[-1], wanted.orders.setdefault(index, {})
             key = known.get(shapes)
-            if key is None:
+            if key is None and not all(leaf.parent is top for leaf in leaves):
                 known[shapes] = self._open(top)
-            else:
-                heappush(self._heaps[_TOP], (key, index, 0, top))
-                self._stamps[index] = 0
+                continue
+            if key is None:
+                key = known[shapes] = self._key_of(top, leaves)
+            heappush(self._heaps[_TOP], (key, index, 0, top))
+            self._stamps[index] = 0
 
     def next_leaf(self) -> QueueState | None:
         """The leaf whose first gang is tried next."""
         while (top := self._best_child(_TOP)) is not None and top.index in self._closed:
             self._open(top)
         return super().next_leaf()
+
+    def _key_of(self, top: QueueState, leaves: Sequence[QueueState]) -> Rank:
+        """The key of a top queue with leaves directly below it, without a look at all their groups."""
+        heads = [(*self._wanted.head(leaf, self._shapes, service_key), leaf.index) for leaf in leaves]
+        _key, request, _index = min(heads, key=_by_key)
+        return service_key(top, request)
 
     def _open(self, top: QueueState) -> Rank:
         """Rank the leaves below a top queue. Returns its key."""
@@ -154,3 +162,7 @@ class KeptQueueOrder(QueueOrder):
             self.pending[leaf.index] = self._wanted.pending_queue(leaf, self._shapes)
         self.refresh_all(leaves)
         return self._keys[top.index]
+
+
+def _by_key(head: tuple[Rank, Request, int]) -> tuple[Rank, int]:
+    return head[0], head[2]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from scheduling.domain.engine.gates import may_start
+from scheduling.domain.engine.gates import firm_room, fits_in, may_start, start_room
 from scheduling.domain.engine.queue_order import KeptQueueOrder
 from scheduling.domain.engine.sorted_gangs import LeafPendingQueue
 from scheduling.domain.engine.state import GangState, QueueState, place_one_by_one, sum_requests, task_choices
 from scheduling.domain.engine.steps import StepAction, StepLog
-from scheduling.domain.engine.wanted import ANY_SHAPE, Shape
+from scheduling.domain.engine.wanted import ANY_SHAPE, GroupJudge, Shape
 from scheduling.domain.engine.world import World
 from scheduling.domain.gang import ROOT, Growth
 
@@ -75,19 +75,25 @@ def pending_queues(world: World, is_wanted: Callable[[GangState, QueueState], bo
     return pending
 
 
-def _shape_to_start(world: World, gang: GangState, queue: QueueState) -> Shape | None:
-    """How many tasks of each need the gang starts at once, if its quotas let it start now. Capacity only shrinks during
-    the phase, so gangs that cannot start at its beginning are left out."""
-    if not queue.is_open:
+def _shapes_to_start(world: World, leaf: QueueState) -> GroupJudge | None:
+    """How many tasks of each need a gang of the leaf starts at once, if its quotas let it start now. Capacity only
+    shrinks during the phase, so gangs that cannot start at its beginning are left out."""
+    if not leaf.is_open:
         return None
-    tasks = gang.next_tasks()
-    if not gang.tree.is_single_leaf or len(tasks) < sum(gang.waiting):
-        # It may start in more than one way; only the attempt decides.
-        return ANY_SHAPE
-    if not (gang.is_complete and may_start(world, queue, gang.next_request, preemptible=gang.preemptible)):
-        return None
-    needs = [gang.needs[i] for i in tasks]
-    return tuple(sorted((need, needs.count(need)) for need in set(needs)))
+    room, firm = start_room(world, leaf), firm_room(leaf)
+
+    def judge(gang: GangState) -> Shape | None:
+        tasks = gang.next_tasks()
+        if not gang.tree.is_single_leaf or len(tasks) < sum(gang.waiting):
+            # It may start in more than one way; only the attempt decides.
+            return ANY_SHAPE
+        request = gang.next_request
+        if not (fits_in(room, request) and (gang.preemptible or fits_in(firm, request)) and gang.is_complete):
+            return None
+        needs = [gang.needs[i] for i in tasks]
+        return tuple(sorted((need, needs.count(need)) for need in set(needs)))
+
+    return judge
 
 
 def _may_fit(world: World, shape: Shape) -> bool:
@@ -103,7 +109,7 @@ def run_start_phase(world: World, step_log: StepLog) -> bool:
         policy.refresh()
     if wanted.futile_in == world.version:
         return False
-    wanted.update(lambda gang, queue: _shape_to_start(world, gang, queue))
+    wanted.update(lambda leaf: _shapes_to_start(world, leaf))
     shapes = {shape for shape in wanted.shapes() if _may_fit(world, shape)}
     order = KeptQueueOrder(wanted, frozenset(shapes))
     has_started = False

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from scheduling.domain.engine.sorted_gangs import LeafPendingQueue
+from scheduling.domain.engine.nodes import Request
+from scheduling.domain.engine.sorted_gangs import LeafPendingQueue, OrderKey
 from scheduling.domain.engine.state import GangState, QueueState, Signature
 
 Shape = tuple[Any, ...]
@@ -15,8 +16,15 @@ Shape = tuple[Any, ...]
 ANY_SHAPE: Shape = ()
 """The shape of a group that the nodes never rule out."""
 
-Judge = Callable[[GangState, QueueState], Shape | None]
-"""The shape of a group that the leaf and the queues above it let a phase try, or None."""
+GroupJudge = Callable[[GangState], Shape | None]
+"""The shape of a group, by its first gang, that the leaf and the queues above it let a phase try, or None."""
+
+Judge = Callable[[QueueState], GroupJudge | None]
+"""The judge of the groups of one leaf; None if the phase tries none of them."""
+
+
+MAX_HEADS = 64
+"""Beyond so many sets of shapes the heads of a leaf start anew."""
 
 
 class WantedGroups:
@@ -33,6 +41,8 @@ class WantedGroups:
         """The leaves with a group of a shape."""
         self.orders: dict[int, dict[Any, Any]] = {}
         """Findings about the groups below each top queue, forgotten when one of its leaves changes."""
+        self._heads: dict[int, dict[frozenset[Shape], tuple[Any, Request]]] = {}
+        """For each leaf and set of shapes, a finding about its first gang, and the next request of this gang."""
 
     def mark_changed(self, leaf: QueueState) -> None:
         """The verdict on groups of this leaf may be another one."""
@@ -43,6 +53,7 @@ class WantedGroups:
         for index, leaf in self._stale.items():
             if leaf.path:
                 self.orders.pop(leaf.path[-1].index, None)
+            self._heads.pop(index, None)
             for old in self._shapes.pop(index, {}).values():
                 holders = self._leaves.get(old)
                 if holders is not None:
@@ -50,8 +61,9 @@ class WantedGroups:
                     if not holders:
                         del self._leaves[old]
             found: dict[Signature, Shape] = {}
-            for signature, group in leaf.waiting.items():
-                shape = judge(group.first, leaf)
+            judge_group = judge(leaf) if leaf.waiting else None
+            for signature, group in leaf.waiting.items() if judge_group is not None else ():
+                shape = judge_group(group.first)  # type: ignore[misc]
                 if shape is not None:
                     found[signature] = shape
                     self._leaves.setdefault(shape, {})[index] = leaf
@@ -78,6 +90,23 @@ class WantedGroups:
                 if shape in these:
                     yield leaf.waiting[signature].first, leaf
 
+    def head(
+        self, leaf: QueueState, shapes: frozenset[Shape], find: Callable[[QueueState, Request], Any]
+    ) -> tuple[Any, Request]:
+        """What `find` found for the leaf and the next request of the first gang of these shapes, and this request; kept
+        until the leaf changes. The leaf has such a gang."""
+        known = self._heads.setdefault(index := leaf.index, {})
+        found = known.get(shapes)
+        if found is None:
+            if len(known) >= MAX_HEADS:
+                known.clear()
+            waiting, wanted = leaf.waiting, self._shapes[index].items()
+            firsts = [(waiting[signature].first, signature) for signature, shape in wanted if shape in shapes]
+            first, _signature = min(firsts, key=_by_order)
+            request = first.next_request
+            found = known[shapes] = find(leaf, request), request
+        return found
+
     def pending_queue(self, leaf: QueueState, shapes: frozenset[Shape]) -> LeafPendingQueue:
         """The wanted groups of these shapes in one leaf that has some."""
         wanted = self._shapes[leaf.index].items()
@@ -88,6 +117,10 @@ class WantedGroups:
         """The wanted groups of these shapes in every leaf."""
         these = frozenset(shapes)
         return {index: self.pending_queue(leaf, these) for index, leaf in sorted(self.leaves(these).items())}
+
+
+def _by_order(entry: tuple[GangState, Signature]) -> tuple[OrderKey, Signature]:
+    return entry[0].order_key, entry[1]
 
 
 class PhaseGroups:

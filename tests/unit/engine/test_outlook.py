@@ -182,3 +182,20 @@ def test_a_search_that_failed_is_not_repeated_until_something_helps(monkeypatch)
     kept.ended("c")
     kept.run()
     assert kept.is_running("whole")
+
+
+def test_no_search_for_victims_fails_twice_in_one_state(monkeypatch):
+    """A phase asks whether any attempt could succeed, and then makes them in order."""
+    failed = []
+    original = EvictionSearch.find_victims
+
+    def watched(self, source, *arguments):
+        found = original(self, source, *arguments)
+        if found is None:
+            leaf = self.gang.queue.index
+            failed.append((self.world, self.world.version, type(source), leaf, self.gang.signature))
+        return found
+
+    monkeypatch.setattr(EvictionSearch, "find_victims", watched)
+    live_through(3)
+    assert len(failed) == len(set(failed)) > 0
