@@ -37,8 +37,8 @@ workflow a request, `bulk` fifty. Clients keep their connections and send the ne
 
 
 ENGINE_NOTES = """
-The table was measured after most changes of 2026-11-24 that follow, on a quiet machine. Before them it had 1.22 s at 1×,
-7.21 s at 4×, 5.9 times as much, and instants of 10.8 ms (p50) and 63 ms (p99).
+The table was measured after most changes of 2026-11-24 that follow, on a quiet machine. Before them it had 1.22 s at
+1×, 7.21 s at 4×, 5.9 times as much, and instants of 10.8 ms (p50) and 63 ms (p99).
 
 Most of an instant were reclaims that fail: leaves inside
 their fair share whose pool is above its own tried to open a node, evicted what every lender may lose (a dozen gangs in
@@ -68,12 +68,12 @@ victim in place of several.
 
 Later still on the same day, without a policy: a search that fails on sums is kept until something below its own top
 queue changes (in 200 instants, 9,899 of the 9,965 searches for a preemption that looked ahead failed, nearly all as
-they had failed before); no search fails twice in one state; the bounds of a leaf are computed once for all its groups; a top
-queue is ranked by the kept first gangs of its leaves; the search for one victim reads kept requests. Calls under a
-profiler in the first 250 instants: 16,400 before and 12,800 after (p50), 29,200 and 22,000 (mean), 144,000 and 100,000
-(p99). Twice 500 instants before and after in turn on a very busy machine: 7.4 and 8.2 ms before, 6.0 and 5.7 ms after
-(p50); 11.1 and 12.6, 9.2 and 8.9 ms (mean); 53 and 89, 53 and 55 ms (p99). One cycle from cold at 1×: 1.31 and 1.36 s
-before, 1.34 and 1.38 s after. Every step is the same.
+they had failed before); no search fails twice in one state; the bounds of a leaf are computed once for all its groups;
+a top queue is ranked by the kept first gangs of its leaves; the search for one victim reads kept requests. Calls under
+a profiler in the first 250 instants: 16,400 before and 12,800 after (p50), 29,200 and 22,000 (mean), 144,000 and
+100,000 (p99). Twice 500 instants before and after in turn on a very busy machine: 7.4 and 8.2 ms before, 6.0 and 5.7 ms
+after (p50); 11.1 and 12.6, 9.2 and 8.9 ms (mean); 53 and 89, 53 and 55 ms (p99). One cycle from cold at 1×: 1.31 and
+1.36 s before, 1.34 and 1.38 s after. Every step is the same.
 
 The slowest instants are the first ones, in which all leaves are judged and all tables are empty: the slowest 8 of 500
 are among the first 24. About two fifths of the remaining time are reclaims that find victims in other pools and are
