@@ -120,9 +120,13 @@ class ServiceForm(forms.Form):
 
 
 class SecretField(forms.CharField):
-    """A secret: its input is never sent back to the page, not even when the form is refused."""
+    """A secret: its input is never sent back to the page, not even when the form is refused, and no script puts it into
+    an address."""
 
     is_secret = True
+
+    def widget_attrs(self, widget: Any) -> dict[str, Any]:
+        return {**super().widget_attrs(widget), "data-secret": True}
 
 
 def script_media(name: str) -> forms.Media:

@@ -3,7 +3,7 @@
 
 (function () {
   const RESEND_AFTER = 5000; // milliseconds; a person who stopped a slow page can send the form again
-  const sent = new WeakSet();
+  let sent = new WeakSet();
 
   document.addEventListener("submit", (event) => {
     const form = event.target;
@@ -14,5 +14,9 @@
     }
     sent.add(form);
     window.setTimeout(() => sent.delete(form), RESEND_AFTER);
+  });
+
+  window.addEventListener("pageshow", (event) => {
+    if (event.persisted) sent = new WeakSet(); // Back shows the page as it was left, with a form that can be sent again
   });
 })();
