@@ -75,9 +75,10 @@ def _problem_row(actor: Actor, problem: Problem) -> ProblemRow:
             return ProblemRow(problem, page, "See its pools", _pools_of(name))
         if problem.code == ProblemCode.IDLE_QUOTA:
             return ProblemRow(problem, "#idle-title", "Compare its pools", _pools_of(name))
-        if problem.code == ProblemCode.QUEUE_SYNC and reads_platform:
+        if problem.code in (ProblemCode.QUEUE_SYNC, ProblemCode.SILENT_CLUSTER) and reads_platform:
             sync = reverse("admin:scheduling_queuesync_change", args=[name])
-            return ProblemRow(problem, sync, "Compare and re-apply", sync)
+            action = "See the cause" if problem.code == ProblemCode.SILENT_CLUSTER else "Compare and re-apply"
+            return ProblemRow(problem, sync, action, sync)
         return ProblemRow(problem, page, "", "")
     return _pool_problem_row(problem, name)
 

@@ -32,7 +32,9 @@ def format_node_line(node: Node) -> str:
     )
 
 
-def backend_preview(actor: Actor, name: str, form_class: type[ChangeForm]) -> ObjectPreview[BackendResult]:
+def backend_preview(
+    actor: Actor, name: str, form_class: type[ChangeForm], form_words: Mapping[str, Any] | None = None
+) -> ObjectPreview[BackendResult]:
     """The preview of a change of the backend `name`, which may not exist yet."""
     return ObjectPreview(
         actor=actor,
@@ -40,6 +42,7 @@ def backend_preview(actor: Actor, name: str, form_class: type[ChangeForm]) -> Ob
         label_of=_labels(form_class),
         messages=_messages,
         warnings=lambda _, after: _warnings(actor, after),
+        form_words=form_words or {},
     )
 
 
@@ -100,6 +103,8 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     if old is None:
         gpus = f" with {capacity.gpus} GPUs" if capacity and capacity.gpus else ""
         yield f"Cluster {name} is added{gpus}; no pool is on it yet."
+        if "sync_mode" in new:
+            yield f"The connection is tried at once. {_MODE_EFFECTS[new['sync_mode']]}"
         return
     if old == new:
         return

@@ -183,6 +183,8 @@ class BackendAdmin(PolicyAdmin):
         actor = actor_of(request)
         require_platform(actor)
         name = typed_input(request).get("name", "").strip()
+        is_cluster = issubclass(form_class, cluster_forms.ClusterForm)
+        words = {"connect_commands": cluster_forms.CONNECT_COMMANDS, "script": forms.script_media("copy")}
 
         def execute(form: ChangeForm, version: int | None) -> BackendResult:
             if Backend.objects.filter(name=name).exists():
@@ -195,10 +197,12 @@ class BackendAdmin(PolicyAdmin):
             breadcrumbs=_breadcrumbs(None),
             form_class=form_class,
             initial=initial,
-            preview=backend_preview(actor, name, form_class),
+            preview=backend_preview(actor, name, form_class, words if is_cluster else None),
             execute=execute,
-            success_message=_success_message,
-            success_url=lambda _: _address(name),
+            success_message=lambda result: f"Cluster {name} was added." if is_cluster else _success_message(result),
+            success_url=lambda _: (
+                reverse("admin:scheduling_queuesync_change", args=[name]) if is_cluster else _address(name)
+            ),
         )
         return ConfirmFlow(self, request, change).respond()
 

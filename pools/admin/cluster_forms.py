@@ -7,7 +7,7 @@ from typing import Any
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from pools.admin import forms
-from pools.admin.confirm_flow import REASON_HELP, ChangeForm
+from pools.admin.confirm_flow import REASON_HELP, ChangeForm, FieldGroup
 from pools.domain import cluster_config
 from pools.models import Backend, KubernetesSettings
 
@@ -45,9 +45,26 @@ def sealed_text_field(label: str, *, rows: int, max_length: int, help_text: str)
     return field
 
 
+def kubeconfig_field(fate: str) -> forms.SecretField:
+    """The text of a kubeconfig; `fate` says what becomes of it."""
+    words = f"Paste its text, including certificates and token. {fate}"
+    return sealed_text_field("Kubeconfig", rows=8, max_length=262_144, help_text=words)
+
+
 class ClusterForm(ChangeForm):
     """The configuration of a cluster. An empty field keeps the stored value, in particular the kubeconfig."""
 
+    groups = (
+        FieldGroup("", ("name", "namespace", "about")),
+        FieldGroup("Access", ("access", "kubeconfig", "kubeconfig_file", "context")),
+        FieldGroup("Queues", ("sync_mode",)),
+        FieldGroup(
+            "Scheduler and state: the defaults fit KAI as it is installed",
+            ("scheduler_name", "node_pool_key", "node_pool", "offline"),
+            usual={"scheduler_name": cluster_config.SCHEDULER, "node_pool_key": cluster_config.NODE_POOL_KEY},
+        ),
+        FieldGroup("", ("description",)),
+    )
     namespace = forms.text_field(
         "Namespace",
         help_text="The namespace of the work. Part of every queue name; cannot change while pools use the cluster.",
@@ -56,13 +73,7 @@ class ClusterForm(ChangeForm):
     about = forms.text_area_field("Description", rows=2)
     offline = forms.checkbox_field("Offline", help_text="Submissions are accepted and wait; running work continues.")
     access = forms.choice_field("Access", _ACCESS_CHOICES)
-    kubeconfig = sealed_text_field(
-        "Kubeconfig",
-        rows=8,
-        max_length=262_144,
-        help_text="Paste its text, including certificates and token. It is stored encrypted and never shown again; an "
-        "empty field keeps the stored one.",
-    )
+    kubeconfig = kubeconfig_field("It is stored encrypted and never shown again; an empty field keeps the stored one.")
     kubeconfig_file = forms.text_field(
         "Name of the kubeconfig file", help_text="For a file in the operator's folder (OSMO_KUBECONFIG_DIR)."
     )
@@ -74,7 +85,11 @@ class ClusterForm(ChangeForm):
         "Label key of a scheduler shard", help_text="The label key that KAI is configured with."
     )
     node_pool = forms.text_field("Shard", help_text="Empty: the shard of objects without the label.")
-    sync_mode = forms.choice_field("Queues", _SYNC_MODE_CHOICES)
+    sync_mode = forms.choice_field(
+        "Mode of the queues",
+        _SYNC_MODE_CHOICES,
+        help_text="“Only report differences” writes nothing, so that the first differences can be read before.",
+    )
     description = forms.text_field("Reason", help_text=REASON_HELP)
     field_by_path = {"description": "about"}
 
@@ -105,8 +120,16 @@ class ConnectClusterForm(ClusterForm):
     """A new cluster."""
 
     field_order = ("name",)
+    kubeconfig = kubeconfig_field("It is stored encrypted and never shown again.")
     name = forms.text_field("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
 
+
+CONNECT_COMMANDS = (
+    "kubectl get crd queues.scheduling.run.ai podgroups.scheduling.run.ai topologies.kai.scheduler",
+    "kubectl create namespace osmo",
+    "kubectl config view --raw --minify --flatten",
+)
+"""The check of a cluster, the namespace of its work, and the kubeconfig to paste."""
 
 NEW_CLUSTER_VALUES: dict[str, Any] = {
     "namespace": "osmo",

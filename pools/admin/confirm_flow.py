@@ -14,11 +14,11 @@ refusal the form appears again with its input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
-from django.forms import BooleanField, MultipleChoiceField
+from django.forms import BooleanField, BoundField, MultipleChoiceField
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.urls import URLPattern, path, reverse
 from django.utils.http import urlencode
@@ -84,13 +84,35 @@ ResultT = TypeVar("ResultT", bound=ServiceResult)
 ResultT_contra = TypeVar("ResultT_contra", bound=ServiceResult, contravariant=True)
 
 
+@dataclass(frozen=True, slots=True)
+class FieldGroup:
+    """Fields with a common title, which may be empty. A folded group opens by itself if one of its fields has an error
+    or another value than `usual`."""
+
+    title: str
+    names: tuple[str, ...]
+    usual: Mapping[str, object] | None = None
+
+
 class ChangeForm(forms.ServiceForm):
     """A form that carries, hidden, the state that its preview was made from. `kept_fields` are left out of the address
-    where they have their first value; a missing one means the present value."""
+    where they have their first value; a missing one means the present value. `groups` divide a long form; each visible
+    field is in one of them."""
 
     kept_fields: ClassVar[frozenset[str]] = frozenset()
+    groups: ClassVar[Sequence[FieldGroup]] = ()
     seen = forms.hidden_text_field()
     version = forms.hidden_number_field()
+
+    def grouped_fields(self) -> list[tuple[FieldGroup, list[BoundField], bool]]:
+        """The groups with those of their fields that the form has, and whether the group is open."""
+        found = []
+        for group in self.groups:
+            fields = [self[name] for name in group.names if name in self.fields]
+            usual = group.usual or {}
+            is_open = any(each.errors or (each.value() or "") != usual.get(each.name, "") for each in fields)
+            found.append((group, fields, is_open))
+        return found
 
 
 class Preview(Protocol[ResultT_contra]):

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.forms import script_media
 from pools.admin.pool_changes import pool_form_values
 from pools.domain.errors import DomainError
 from pools.domain.roles import Actor, Permission, is_allowed
@@ -19,6 +20,7 @@ from pools.models import Backend, Pool
 from pools.permissions import require_platform
 from pools.services.backends import read_backend
 from scheduling.domain.queues.adoption import Adoption, find_adoption
+from scheduling.domain.queues.sync_advice import SyncAdvice, SyncFacts, advise_sync
 from scheduling.models import QueueDrift, QueueSync
 from scheduling.selectors.queue_sync_state import find_queue_sync, list_drift, queue_sync_body
 from scheduling.services.kubernetes.connection_test import request_connection_test, require_cluster
@@ -34,6 +36,16 @@ class DriftRow:
     adopt_address: str
 
 
+@dataclass(frozen=True, slots=True)
+class SyncRow:
+    """A cluster in the list: the state as in the API, the number of fields that still differ, and the next step."""
+
+    backend: Backend
+    state: dict[str, Any]
+    open_drift: int
+    advice: SyncAdvice | None
+
+
 @admin.register(QueueSync)
 class ClusterSyncAdmin(PolicyAdmin):
     """Read by the platform's admins and viewers; an osmo-admin requests a sync or a connection test."""
@@ -43,12 +55,13 @@ class ClusterSyncAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         clusters = Backend.objects.filter(kind=Backend.Kind.KUBERNETES).order_by("name")
-        rows = [{"backend": each, "state": queue_sync_body(each)} for each in clusters]
+        rows = [_sync_row(each) for each in clusters]
         return self.render_page(
             request,
             "osmo/cluster_sync_list.html",
             title="Cluster sync",
             rows=rows,
+            wrong=sum(not row.state["in_step"] and row.state["mode"] != "off" for row in rows),
             may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
         )
 
@@ -58,7 +71,10 @@ class ClusterSyncAdmin(PolicyAdmin):
         require_cluster(backend)
         if request.method == "POST":
             return self._request_action(request, backend)
-        row = find_queue_sync(backend)
+        row, shown = find_queue_sync(backend), _sync_row(backend)
+        is_testing = row.connection_test_requested_at is not None and (
+            row.connection_tested_at is None or row.connection_tested_at < row.connection_test_requested_at
+        )
         return self.render_page(
             request,
             "osmo/cluster_sync.html",
@@ -66,10 +82,13 @@ class ClusterSyncAdmin(PolicyAdmin):
             crumbs=[("Cluster sync", reverse("admin:scheduling_queuesync_changelist"))],
             backend=backend,
             row=row,
-            state=queue_sync_body(backend),
+            state=shown.state,
+            advice=shown.advice,
+            open_drift=shown.open_drift,
             drift=_drift_rows(backend, list_drift(backend)),
-            is_testing=row.connection_test_requested_at is not None
-            and (row.connection_tested_at is None or row.connection_tested_at < row.connection_test_requested_at),
+            is_testing=is_testing,
+            is_soon=is_testing or row.attempted_at is None,
+            script=script_media("copy"),
             may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
         )
 
@@ -80,19 +99,28 @@ class ClusterSyncAdmin(PolicyAdmin):
         try:
             if action == "test":
                 request_connection_test(actor=actor, backend=backend.name)
-                self.show_success(request, "A worker tests the connection; reload the page in a moment.")
+                self.show_success(request, "A worker tests the connection; the result appears here.")
             elif action == "reapply":
                 request_sync(actor=actor, backend=backend.name, reapply=[queue] if queue else True)
                 self.show_success(
                     request,
-                    f"A worker reverts {queue or 'all queues'} to the desired state; reload the page in a moment.",
+                    f"A worker reverts {queue or 'all queues'} to the desired state; the result appears here.",
                 )
             else:
                 request_sync(actor=actor, backend=backend.name)
-                self.show_success(request, "A worker syncs the queues; reload the page in a moment.")
+                self.show_success(request, "A worker syncs the queues; the result appears here.")
         except DomainError as refusal:
             self.show_warning(request, refusal.message)
         return HttpResponseRedirect(request.path)
+
+
+def _sync_row(backend: Backend) -> SyncRow:
+    state = queue_sync_body(backend)
+    open_drift = sum(each["reapplied_at"] is None for each in state["drift"])
+    facts = SyncFacts(
+        backend.name, backend.namespace, state["condition"]["reason"], state["mode"] is not None, open_drift
+    )
+    return SyncRow(backend, state, open_drift, advise_sync(facts))
 
 
 def _drift_rows(backend: Backend, drift: Sequence[QueueDrift]) -> list[DriftRow]:

@@ -93,22 +93,30 @@ def cluster_problems(actor: Actor, now: datetime) -> Iterator[Problem]:
 
 def _problems_of_backend(row: Backend, now: datetime) -> Iterator[Problem]:
     subject, heard_at = f"backend/{row.name}", getattr(row, "heard_at", None)
+    is_out_of_sync = getattr(row, "synced", None) == QueueSync.Synced.FALSE
+    cause, since = getattr(row, "sync_message", ""), getattr(row, "sync_since", None)
+    is_silent = False
     if row.desired_offline:
         message = f"Cluster {row.name} was set offline: its pools accept work, and nothing starts."
         yield Problem(ProblemCode.OFFLINE, subject, message, is_urgent=False)
     elif row.kind == Backend.Kind.KUBERNETES and getattr(row, "is_connected", False):
-        is_silent = heard_at is None or now - heard_at > HEARTBEAT_LIFETIME
-        if row.offline or is_silent:
-            message = f"Cluster {row.name} does not answer: its pools are offline, and nothing starts there."
-            yield Problem(ProblemCode.SILENT_CLUSTER, subject, message, is_urgent=True, since=heard_at)
+        is_silent = row.offline or heard_at is None or now - heard_at > HEARTBEAT_LIFETIME
+    if is_silent:
+        # The same failure keeps the queues out of sync, so its cause is told once.
+        never = "has never answered" if heard_at is None else "does not answer"
+        message = f"Cluster {row.name} {never}, so its pools are offline and nothing starts there."
+        if is_out_of_sync:
+            message = f"{message} {cause}"
+        since = heard_at or (since if is_out_of_sync else None)
+        yield Problem(ProblemCode.SILENT_CLUSTER, subject, message, is_urgent=True, since=since)
     drift: int = getattr(row, "drift", 0)
     if drift:
         fields = "1 field" if drift == 1 else f"{drift} fields"
         message = f"{fields} of the queues of cluster {row.name} differ: another client changed them."
         yield Problem(ProblemCode.QUEUE_SYNC, subject, message, is_urgent=True, numbers={"fields": drift})
-    elif getattr(row, "synced", None) == QueueSync.Synced.FALSE:
-        message = f"The queues of cluster {row.name} are not in sync: {getattr(row, 'sync_message', '')}"
-        yield Problem(ProblemCode.QUEUE_SYNC, subject, message, is_urgent=True, since=getattr(row, "sync_since", None))
+    elif is_out_of_sync and not is_silent:
+        message = f"The queues of cluster {row.name} are not in sync: {cause}"
+        yield Problem(ProblemCode.QUEUE_SYNC, subject, message, is_urgent=True, since=since)
 
 
 def oversubscribed_backends(actor: Actor, capacities: Sequence[BackendCapacity]) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
@@ -56,9 +56,11 @@ def set_silent_offline() -> list[str]:
     silent = Backend.objects.filter(kind=Backend.Kind.KUBERNETES, offline=False).filter(
         Q(cluster_state=None) | Q(cluster_state__heartbeat_at=None) | Q(cluster_state__heartbeat_at__lt=oldest)
     )
-    found = list(silent.order_by("name"))
+    found = list(silent.order_by("name").annotate(heard_at=F("cluster_state__heartbeat_at")))
+    minutes = int(HEARTBEAT_LIFETIME.total_seconds()) // 60
     for backend in found:
-        _set_offline(backend, is_offline=True, reason=f"no heartbeat of the cluster for {HEARTBEAT_LIFETIME}")
+        reason = "the cluster has never answered" if backend.heard_at is None else f"no answer for {minutes} minutes"
+        _set_offline(backend, is_offline=True, reason=reason)
     return [backend.name for backend in found]
 
 

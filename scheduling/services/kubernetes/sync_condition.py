@@ -79,7 +79,9 @@ def set_finished(
     else:
         row.applied_generation = max(row.applied_generation, desired.generation)
         row.succeeded_at = timezone.now()
-        message = f"{len(desired.queues)} queues follow the ledger's generation {desired.generation}."
+        count = len(desired.queues)
+        queues = "1 queue has its desired quota" if count == 1 else f"{count} queues have their desired quotas"
+        message = f"{queues} (generation {desired.generation})."
         _set_condition(row, Synced.TRUE, "InStep", message)
 
 

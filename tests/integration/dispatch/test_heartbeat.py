@@ -35,7 +35,7 @@ def test_a_new_backend_is_offline_until_its_first_heartbeat(fake_harness: AgentH
     assert set_silent_offline() == []
     entries = AuditEntry.objects.filter(object="backend/lab", action="backend.updated").order_by("id")
     assert [entry.description for entry in entries] == [
-        "no heartbeat of the cluster for 0:02:00",
+        "the cluster has never answered",
         "the cluster answers",
     ]
 
@@ -48,6 +48,7 @@ def test_an_old_heartbeat_does_not_count(fake_harness: AgentHarness) -> None:
     ClusterState.objects.update(heartbeat_at=heard - timedelta(seconds=1))
     assert set_silent_offline() == ["lab"]
     assert set_silent_offline() == []
+    assert AuditEntry.objects.filter(object="backend/lab").latest("id").description == "no answer for 2 minutes"
 
 
 def test_a_cluster_that_does_not_answer_has_no_heartbeat(fake_harness: AgentHarness) -> None:

@@ -402,7 +402,7 @@ def test_osmo_admin_sync_prints_the_plan_and_carries_it_out(
     assert fake_lab.queues() == {}
     code, output = _run()
     assert (code, fake_lab.queues()) == (0, {"": -1, "team": 100, "team---shared": 100})
-    assert "3 queues follow the ledger's generation" in output
+    assert "3 queues have their desired quotas (generation" in output
     fake_lab.edit("team", {"spec": {"priority": 1}})
     code, output = _run("--dry-run", "--backend", "lab")
     assert f"  ! kim changed {fake_lab.name('team')} spec.priority: 1 instead of 100" in output
