@@ -20,7 +20,7 @@ from pools.models import Backend, Pool
 from pools.permissions import require_platform
 from pools.services.backends import read_backend
 from scheduling.domain.queues.adoption import Adoption, find_adoption
-from scheduling.domain.queues.sync_advice import SyncAdvice, SyncFacts, advise_sync
+from scheduling.domain.queues.sync_advice import SyncAdvice, SyncFacts, advise_sync, rights_commands
 from scheduling.models import QueueDrift, QueueSync
 from scheduling.selectors.queue_sync_state import find_queue_sync, list_drift, queue_sync_body
 from scheduling.services.kubernetes.connection_test import request_connection_test, require_cluster
@@ -84,6 +84,7 @@ class ClusterSyncAdmin(PolicyAdmin):
             row=row,
             state=shown.state,
             advice=shown.advice,
+            rights_commands=rights_commands(backend.name, backend.namespace),
             open_drift=shown.open_drift,
             drift=_drift_rows(backend, list_drift(backend)),
             is_testing=is_testing,

@@ -49,6 +49,22 @@ def advise_sync(facts: SyncFacts) -> SyncAdvice | None:
     return advise(facts) if advise is not None else None
 
 
+def rights_commands(backend: str, namespace: str) -> tuple[str, ...]:
+    """The commands that give OSMO Admin its account in the cluster, and that make a token of it."""
+    return (*_manifest_commands(backend), _token_command(namespace))
+
+
+def _manifest_commands(backend: str) -> tuple[str, ...]:
+    return (
+        f"osmo-admin webhook manifest {shlex.quote(backend)} --url https://ADDRESS:8443 > osmo-cluster.yaml",
+        "kubectl apply -f osmo-cluster.yaml",
+    )
+
+
+def _token_command(namespace: str) -> str:
+    return f"kubectl -n {shlex.quote(namespace)} create token osmo-admin --duration=8760h"
+
+
 def _unchecked(facts: SyncFacts) -> SyncAdvice:
     return SyncAdvice(
         "The first check begins by itself within half a minute. A connection test says at once what is missing.",
@@ -76,7 +92,7 @@ def _new_credential(facts: SyncFacts) -> SyncAdvice:
     return SyncAdvice(
         "Give the cluster a kubeconfig with a new token; it is used at once. The command makes a token.",
         SyncAction.EDIT,
-        (f"kubectl -n {shlex.quote(facts.namespace)} create token osmo-admin --duration=8760h",),
+        (_token_command(facts.namespace),),
     )
 
 
@@ -84,10 +100,7 @@ def _forbidden(facts: SyncFacts) -> SyncAdvice:
     return SyncAdvice(
         "Let an admin of the cluster apply the manifest with the rights of OSMO Admin; the next check uses them.",
         SyncAction.TEST,
-        (
-            f"osmo-admin webhook manifest {shlex.quote(facts.backend)} --url https://ADDRESS:8443 > osmo-cluster.yaml",
-            "kubectl apply -f osmo-cluster.yaml",
-        ),
+        _manifest_commands(facts.backend),
     )
 
 
