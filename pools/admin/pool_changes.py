@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, typed_input
 from pools.admin.git_ownership import owned_reason
+from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
 from pools.domain.amounts import encode_gpus
-from pools.domain.approvals import ApprovalNeeded, ApprovalService
+from pools.domain.approvals import ApprovalService
 from pools.domain.change_effects import NodeEffect, consequence_messages
-from pools.domain.errors import DomainError
 from pools.domain.ownership import OwnedKind
 from pools.domain.pool_config import APPROVAL_ABOVE, HOLD_AFTER, editable_body
-from pools.domain.roles import Permission
-from pools.models import Backend, Pool, Reservation
+from pools.domain.roles import Actor, Permission, PoolRoleKind, pool_role
+from pools.models import Backend, Pool, Reservation, RoleAssignment
 from pools.permissions import get_visible_root, require_permission, require_platform
 from pools.representations.pool import pool_settings_of
-from pools.services.approvals import RequestedChange, request_approval
+from pools.services.approvals import RequestedChange
 from pools.services.pool_configuration import PoolResult
 from pools.services.pools import create_pool, delete_pool, patch_pool, put_pool
 
@@ -234,58 +236,103 @@ def pool_form_values(root: Pool) -> dict[str, Any]:
     }
 
 
+class ArchivePoolForm(ChangeForm):
+    """The reason of an archival."""
+
+    description = forms.text_field("Reason", help_text=REASON_HELP)
+
+
+@dataclass(frozen=True, slots=True)
+class _Removed:
+    """The archived pool; None if the pool was deleted."""
+
+    row: Pool | None
+    warnings: tuple[str, ...] = ()
+
+
 def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
     """The pages that remove a pool: it is archived if it ever had subpools or work, deleted otherwise."""
-    root = _configurable_root(request, pool)
-    form = forms.ServiceForm(forms.submitted_data(request))
-    back = reverse("admin:pools_pool_change", args=[root.name])
-    needs_approval = False
-    if request.method == "POST":
-        version = request.POST.get("version", "")
-        try:
-            left = delete_pool(
-                actor=actor_of(request),
-                name=root.name,
-                expected_version=int(version) if version.isascii() and version.isdigit() else None,
-            )
-        except ApprovalNeeded as need:
-            if "ask" in request.POST and (asked := _ask_to_archive(admin, request, root, form, need)):
-                return asked
-            needs_approval = True
-            form.add_errors(need)
-        except DomainError as refusal:
-            form.add_errors(refusal)
-        else:
-            admin.show_success(
-                request, f"Pool {root.name} was {'archived; it can be brought back' if left else 'deleted'}."
-            )
-            return HttpResponseRedirect(back if left else reverse("admin:pools_pool_changelist"))
-    return admin.render_form_page(
-        request,
-        form,
+    actor, root = actor_of(request), _configurable_root(request, pool)
+
+    def execute(form: ChangeForm, version: int | None) -> _Removed:
+        description = form.cleaned_data["description"]
+        left = delete_pool(actor=actor, name=root.name, description=description, expected_version=version)
+        return _Removed(left)
+
+    def success_message(result: _Removed) -> str:
+        return f"Pool {root.name} was {'archived; it can be brought back' if result.row else 'deleted'}."
+
+    change = Change(
         title=f"Archive {root.name}",
-        button="Ask for approval" if needs_approval else f"Archive {root.name}",
-        crumbs=[("Pools", reverse("admin:pools_pool_changelist")), (root.name, back)],
+        button=f"Archive {root.name}",
         danger=True,
-        extra={"version": root.version} | ({"ask": "1"} if needs_approval else {}),
-        lead=f"{root.name} accepts no more work and leaves the lists; its archived subpools and its history stay, and "
-        "it can be brought back. It must have no subpools and no active work. A pool that never had any is deleted for "
-        "good.",
+        unavailable_reason=owned_reason(OwnedKind.POOL, root.name),
+        breadcrumbs=pool_breadcrumbs(root),
+        form_class=ArchivePoolForm,
+        version=root.version,
+        preview=_archive_preview(actor, root.name),
+        execute=execute,
+        requested=lambda form: RequestedChange(
+            ApprovalService.DELETE_POOL, {"name": root.name}, form.cleaned_data["description"]
+        ),
+        success_message=success_message,
+        success_url=lambda result: pool_url(root.name) if result.row else reverse("admin:pools_pool_changelist"),
+    )
+    return ConfirmFlow(admin, request, change).respond()
+
+
+def _archive_preview(actor: Actor, name: str) -> ObjectPreview[_Removed]:
+    return ObjectPreview(
+        actor=actor,
+        read_state=lambda: _archive_state(name),
+        label_of=lambda path: _ARCHIVE_LABELS[path],
+        messages=lambda before, after: _archive_messages(name, before, after),
+        form_words={
+            "lead": f"{name} accepts no more work and leaves the lists; its archived subpools and its history stay, and "
+            "it can be brought back. It must have no subpools and no active work. A pool that never had any is deleted "
+            "for good."
+        },
     )
 
 
-def _ask_to_archive(
-    admin: PolicyAdmin, request: HttpRequest, root: Pool, form: forms.ServiceForm, need: ApprovalNeeded
-) -> HttpResponse | None:
-    """The redirect to the request, or None after a refusal, which the form shows."""
-    requested = RequestedChange(ApprovalService.DELETE_POOL, {"name": root.name})
-    try:
-        row = request_approval(actor=actor_of(request), requested=requested, need=need)
-    except DomainError as refusal:
-        form.add_errors(refusal)
-        return None
-    admin.show_success(request, f"Request {row.pk} waits for the approval of a second person.")
-    return HttpResponseRedirect(reverse("admin:pools_approvalrequest_change", args=[row.pk]))
+_ARCHIVE_LABELS = {
+    "pool": "Pool",
+    "cohort": "Cohort",
+    "borrowing_limit": "Borrowing limit in GPUs",
+    "lending_limit": "Lending limit in GPUs",
+}
+
+
+def _archive_state(name: str) -> dict[str, Any]:
+    row = Pool.objects.roots().select_related("cohort", "backend").filter(name=name).first()
+    holders = RoleAssignment.objects.filter(group__name__in=[pool_role(name, kind) for kind in PoolRoleKind])
+    people = holders.values("user").distinct().count()
+    if row is None:
+        return {CONFIGS: {"pool": "deleted"}, "people": people}
+    return {
+        CONFIGS: {
+            "pool": "archived" if row.archived else "in use",
+            "cohort": row.cohort.name if row.cohort else None,
+            "borrowing_limit": row.borrowing_limit,
+            "lending_limit": row.lending_limit,
+        },
+        "people": people,
+        "quota": row.effective_guarantee,
+        "backend": row.backend.name if row.backend else "",
+    }
+
+
+def _archive_messages(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    people = f"{before['people']} user{'' if before['people'] == 1 else 's'}"
+    if after[CONFIGS]["pool"] == "deleted":
+        yield f"{name} never had subpools or work, so it is deleted for good, with its roles, which {people} had."
+    else:
+        yield f"{name} leaves the lists and accepts no work. It can be brought back; {people} keep its roles until then."
+    if before["quota"] > 0:
+        gpus = "1 GPU" if before["quota"] == 1 else f"{before['quota']} GPUs"
+        yield f"Its quota of {gpus} of cluster {before['backend']} can be given to other pools."
+    if cohort := before[CONFIGS]["cohort"]:
+        yield f"It leaves cohort {cohort}: its idle quota is lent to nobody any more."
 
 
 def _configurable_root(request: HttpRequest, pool: str) -> Pool:

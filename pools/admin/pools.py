@@ -57,7 +57,7 @@ class PoolAdmin(PolicyAdmin):
             *change_paths("quotas/", quotas, name="pools_pool_quotas"),
             *change_paths("<str:pool>/quotas/", on_pool(resize_pool_page), name="pools_subpool_quotas"),
             *change_paths("<str:pool>/configuration/", on_pool(configure_pool_page), name="pools_pool_configure"),
-            path("<str:pool>/archive/", on_pool(archive_pool_page), name="pools_pool_archive"),
+            *change_paths("<str:pool>/archive/", on_pool(archive_pool_page), name="pools_pool_archive"),
             *change_paths("<str:pool>/subpools/create/", on_pool(create_subpool_page), name="pools_subpool_create"),
             *change_paths(f"{subpool}/resize/", on_subpool(resize_subpool_page), name="pools_subpool_resize"),
             *change_paths(f"{subpool}/delete/", on_subpool(delete_subpool_page), name="pools_subpool_delete"),

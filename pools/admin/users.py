@@ -11,7 +11,15 @@ from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, Done, change_paths
+from pools.admin.confirm_flow import (
+    REASON_HELP,
+    Change,
+    ChangeForm,
+    ConfirmFlow,
+    Done,
+    change_paths,
+    typed_input,
+)
 from pools.admin.filters import UserPageFilterSet
 from pools.admin.forms import script_media
 from pools.admin.object_preview import CONFIGS, ObjectPreview
@@ -67,7 +75,7 @@ class UserRolesForm(RolesForm, ChangeForm):
     description = forms.text_field("Reason", help_text=REASON_HELP)
 
 
-class CreateUserForm(RolesForm):
+class CreateUserForm(RolesForm, ChangeForm):
     """A new user."""
 
     field_by_path = {"id": "username"}
@@ -75,7 +83,8 @@ class CreateUserForm(RolesForm):
     password = forms.password_field(
         "Password", help_text="Leave it empty for a user who signs in by access token only.", required=False
     )
-    field_order = ("username", "password", "roles", "more_roles")
+    description = forms.text_field("Reason", help_text=REASON_HELP)
+    field_order = ("username", "password", "roles", "more_roles", "description")
 
 
 PASSWORD_RULES = "At least 8 characters; not a common one, and without the user's name."  # noqa: S105  # a help text
@@ -100,7 +109,7 @@ class UserAdmin(PolicyAdmin):
             return self.protect(user_view)
 
         return [
-            path("create/", self.protect(self._create_page), name="pools_user_create"),
+            *change_paths("create/", self.protect(self._create_page), name="pools_user_create"),
             *change_paths("<str:username>/roles/", protect_user_view(self._roles_page), name="pools_user_roles"),
             path("<str:username>/password/", protect_user_view(self._password_page), name="pools_user_password"),
             path("<str:username>/unlink/<str:provider>/", self.protect(self._unlink_page), name="pools_user_unlink"),
@@ -144,22 +153,31 @@ class UserAdmin(PolicyAdmin):
     def _create_page(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
         require_platform(actor)
-        form = CreateUserForm(forms.submitted_data(request))
-        if request.method == "POST" and form.is_valid():
+        username = typed_input(request).get("username", "").strip()
+
+        def execute(form: ChangeForm, version: int | None) -> Done:
+            assert isinstance(form, CreateUserForm)
             data = form.cleaned_data
-            try:
-                user = create_user(
-                    actor=actor,
-                    username=data["username"],
-                    password=data["password"] or None,
-                    roles=form.all_roles,
-                )
-            except DomainError as refusal:
-                form.add_errors(refusal)
-            else:
-                self.show_success(request, f"User {user.username} was created.")
-                return HttpResponseRedirect(_user_url(user))
-        return self._form_page(request, form, title="Create a user", button="Create the user")
+            create_user(
+                actor=actor,
+                username=username,
+                password=data["password"] or None,
+                roles=form.all_roles,
+                description=data["description"],
+            )
+            return Done()
+
+        change = Change(
+            title="Create a user",
+            button="Create the user",
+            breadcrumbs=[("Users and roles", reverse("admin:pools_user_changelist"))],
+            form_class=CreateUserForm,
+            preview=_creation_preview(actor, username),
+            execute=execute,
+            success_message=lambda _: f"User {username} was created.",
+            success_url=lambda _: reverse("admin:pools_user_change", args=[username]),
+        )
+        return ConfirmFlow(self, request, change).respond()
 
     def _roles_page(self, request: HttpRequest, user: User) -> HttpResponse:
         actor = actor_of(request)
@@ -256,6 +274,32 @@ class UserAdmin(PolicyAdmin):
         if user is not None:
             crumbs.append((user.username, _user_url(user)))
         return self.render_form_page(request, form, crumbs=crumbs, script=script_media("picker"), **words)
+
+
+def _creation_preview(actor: Actor, username: str) -> ObjectPreview[Done]:
+    return ObjectPreview(
+        actor=actor,
+        read_state=lambda: _new_user_state(username),
+        label_of=lambda role: f"Role {role}",
+        messages=lambda before, after: _creation_messages(username, after),
+        warnings=lambda _, after: () if after[CONFIGS] else (f"{username} has no role then, and sees no pool.",),
+        tables=lambda _, after: {"rights": right_changes((), after[CONFIGS]), "is_unchanged": False},
+        form_words={"script": script_media("picker")},
+    )
+
+
+def _new_user_state(username: str) -> dict[str, Any]:
+    user = User.objects.filter(username=username, is_active=True).first()
+    if user is None:
+        return {CONFIGS: None, "has_password": False}
+    return {**_roles_state(user.pk), "has_password": user.has_usable_password()}
+
+
+def _creation_messages(username: str, after: dict[str, Any]) -> Iterator[str]:
+    way = "with the password" if after["has_password"] else "with an access token or a sign-on only: without a password"
+    yield f"User {username} is added, and can log in {way}."
+    for each in right_changes((), after[CONFIGS]):
+        yield f"{username} gains in {each.place}: {', '.join(each.gained)}."
 
 
 def _roles_preview(actor: Actor, user: User) -> ObjectPreview[Done]:

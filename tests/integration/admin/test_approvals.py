@@ -116,10 +116,11 @@ def test_the_limit_is_a_field_of_the_configuration(limited: Callable[[str], Clie
 def test_a_pool_with_a_limit_is_archived_by_two_people(as_person: Callable[[str], Client]) -> None:
     patch_pool(actor=SYSTEM, name="team-admin", patch={"approval_above": 1})
     root, page = as_person("root"), "/pools/pool/team-admin/archive/"
-    refused = root.post(page, {})
-    assert refused.status_code == 400
-    assert "Ask for approval" in refused.content.decode()
-    asked = root.post(page, {"ask": "1"})
+    preview = root.post(page, {"step": "preview"}, follow=True)
+    assert "Ask for approval" in preview.content.decode()
+    assert root.post(page, {**preview.context["hidden"], "step": "confirm"}).status_code == 400
+    assert not ApprovalRequest.objects.exists()
+    asked = root.post(page, {**preview.context["hidden"], "step": "ask"})
     row = ApprovalRequest.objects.get()
     assert (asked.status_code, row.service, row.subject) == (302, "delete_pool", "team-admin")
     assert Pool.objects.filter(name="team-admin", archived=False).exists()

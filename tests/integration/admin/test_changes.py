@@ -47,11 +47,22 @@ def test_creating_a_pool_never_changes_an_existing_one(as_person: Callable[[str]
 
 def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client]) -> None:
     root, address = as_person("root"), "/pools/pool/other/archive/"
-    refused = root.post(address, {"version": Pool.objects.get(name="other").version})
+    refused = root.post(address, {"step": "preview"}, follow=True)
     assert refused.status_code == 400
+    assert "has subpools" in refused.content.decode()
     confirm_change(root, "/pools/pool/other/subpools/x/delete/")
-    assert root.post(address, {"version": 999}).status_code == 400
-    assert root.post(address, {"version": Pool.objects.get(name="other").version}).status_code == 302
+    preview = root.post(address, {"description": "merged", "step": "preview"}, follow=True)
+    assert preview.request["PATH_INFO"] == f"{address}preview/"
+    text = preview.content.decode()
+    assert "can be brought back" in text
+    assert "Its quota of 50 GPUs of cluster sim can be given to other pools." in text
+    assert not Pool.objects.get(name="other").archived
+    stale = root.post(address, {**preview.context["hidden"], "version": 999, "step": "confirm"})
+    assert stale.status_code == 302
+    assert "changed_meanwhile" in stale["Location"]
+    assert not Pool.objects.get(name="other").archived
+    assert root.post(address, {**preview.context["hidden"], "step": "confirm"}).status_code == 302
+    assert AuditEntry.objects.filter(object="pool/other").latest("id").description == "merged"
     assert Pool.objects.get(name="other").archived
     page = root.get("/pools/pool/other/change/").content.decode()
     assert "This pool is archived" in page
@@ -94,24 +105,43 @@ def test_disabling_a_disabled_account_does_not_enable_it(as_person: Callable[[st
 
 def test_creating_users_reports_all_errors_at_once(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
-    answer = root.post("/pools/user/create/", {"username": "no blanks", "password": "a#9"})
+    answer = root.post("/pools/user/create/", {"username": "no blanks", "password": "a#9"}, follow=True)
     assert set(answer.context["form"].errors) == {"username", "password"}
     assert "a#9" not in answer.content.decode()
     typed = {"username": "fresh", "password": "", "roles": ["osmo-viewer"]}
-    assert root.post("/pools/user/create/", typed).status_code == 302
+    assert confirm_change(root, "/pools/user/create/", **typed).status_code == 302
     fresh = User.objects.get(username="fresh")
     assert not fresh.has_usable_password()
     assert fresh.created_by == "root"
 
 
+def test_the_preview_of_a_new_user_names_the_rights_and_no_password(as_person: Callable[[str], Client]) -> None:
+    root, address = as_person("root"), "/pools/user/create/"
+    typed = {"username": "fresh", "password": SECRET, "roles": ["osmo-viewer"], "description": "new colleague"}
+    preview = root.post(address, {**typed, "step": "preview"}, follow=True)
+    text = preview.content.decode()
+    assert "can log in with the password" in text
+    assert "read clusters, users and settings" in text
+    assert SECRET not in text
+    assert SECRET not in preview.request["QUERY_STRING"]
+    assert not User.objects.filter(username="fresh").exists()
+    assert root.post(address, {**preview.context["hidden"], "step": "confirm"}).status_code == 302
+    fresh = User.objects.get(username="fresh")
+    assert fresh.check_password(SECRET)
+    assert AuditEntry.objects.filter(object="user/fresh").latest("id").description == "new colleague"
+    nobody = root.post(address, {"username": "nobody", "step": "preview"}, follow=True).content.decode()
+    assert "sees no pool" in nobody
+
+
 def test_a_password_that_a_refused_page_forgets_is_asked_for_again(as_person: Callable[[str], Client]) -> None:
     """Without the warning, a second submission would create an account without a password."""
     root, forgotten = as_person("root"), "a secret and was not kept"
-    refused = root.post("/pools/user/create/", {"username": "no blanks", "password": SECRET})
+    refused = root.post("/pools/user/create/", {"username": "no blanks", "password": SECRET}, follow=True)
     assert set(refused.context["form"].errors) == {"username"}
     assert forgotten in refused.content.decode()
     assert SECRET not in refused.content.decode()
-    assert forgotten not in root.post("/pools/user/create/", {"username": "no blanks"}).content.decode()
+    without = root.post("/pools/user/create/", {"username": "no blanks"}, follow=True)
+    assert forgotten not in without.content.decode()
     assert forgotten not in root.get("/pools/user/create/").content.decode()
 
 
@@ -336,5 +366,5 @@ def test_the_forms_of_roles_stay_small_beside_a_thousand_pools(as_person: Callab
     assert confirm_change(root, "/pools/user/worker/roles/", **chosen).status_code == 302
     roles = {"osmo-team-user", "osmo-many7-admin", "osmo-many8-user"}
     assert User.objects.get(username="worker").as_actor().roles == roles
-    refused = root.post("/pools/user/create/", {"username": "fresh", "more_roles": "osmo-ghost-user"})
+    refused = root.post("/pools/user/create/", {"username": "fresh", "more_roles": "osmo-ghost-user"}, follow=True)
     assert "There is no role osmo-ghost-user" in refused.content.decode()

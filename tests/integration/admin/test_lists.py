@@ -17,7 +17,7 @@ from pools.models import Pool
 from pools.selectors import platform_totals, pool_tree
 from pools.services.pools import put_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
-from tests.integration.admin.conftest import actor_named, run_cycles, submit_workflow
+from tests.integration.admin.conftest import actor_named, confirm_change, run_cycles, submit_workflow
 
 
 def _queries(client: Client, address: str) -> int:
@@ -158,7 +158,7 @@ def test_filters_of_the_tree(as_person: Callable[[str], Client]) -> None:
         body={"backend": "sim", "enable_maintenance": True, "resources": {"gpu": {"guarantee": 10}}},
     )
     assert shown("show=maintenance") == ["team-admin"]
-    root.post("/pools/pool/team-admin/archive/", {"version": Pool.objects.get(name="team-admin").version})
+    confirm_change(root, "/pools/pool/team-admin/archive/")
     assert shown("show=archived") == []
     assert "No pool matches" in root.get("/pools/pool/?show=archived").content.decode()
 

@@ -191,7 +191,9 @@ class TestNames:
             "django.contrib.auth.backends.ModelBackend",
         )
         texts = [
-            root.post("/pools/user/create/", {"username": "zora", "password": "zorazora"}).content.decode(),
+            root.post(
+                "/pools/user/create/", {"username": "zora", "password": "zorazora"}, follow=True
+            ).content.decode(),
             root.post("/pools/user/dora/password/", {"password": "doradora"}).content.decode(),
         ]
         own = Client()

@@ -78,7 +78,8 @@ def test_what_was_typed_comes_through_the_login(root: User) -> None:
     asked = client.post(back.context["address"], again | hidden_fields(back))
     assert set(asked.context["form"].errors) == {"password"}, "left out, it would mean an account without one"
     assert hidden_fields(asked) == {}
-    assert client.post(back.context["address"], again).status_code == 302
+    preview = client.post(back.context["address"], {**again, "step": "preview"}, follow=True)
+    assert client.post(CREATE, {**preview.context["hidden"], "step": "confirm"}).status_code == 302
     assert User.objects.get(username="a+b").as_actor().roles == {"osmo-admin", "osmo-viewer"}
 
 
