@@ -288,9 +288,9 @@ def _archive_preview(actor: Actor, name: str) -> ObjectPreview[_Removed]:
         label_of=lambda path: _ARCHIVE_LABELS[path],
         messages=lambda before, after: _archive_messages(name, before, after),
         form_words={
-            "lead": f"{name} accepts no more work and leaves the lists; its archived subpools and its history stay, and "
-            "it can be brought back. It must have no subpools and no active work. A pool that never had any is deleted "
-            "for good."
+            "lead": f"{name} accepts no more work and leaves the lists; its archived subpools and its history stay, "
+            "and it can be brought back. It must have no subpools and no active work. A pool that never had any is "
+            "deleted for good."
         },
     )
 
@@ -327,7 +327,7 @@ def _archive_messages(name: str, before: Mapping[str, Any], after: Mapping[str, 
     if after[CONFIGS]["pool"] == "deleted":
         yield f"{name} never had subpools or work, so it is deleted for good, with its roles, which {people} had."
     else:
-        yield f"{name} leaves the lists and accepts no work. It can be brought back; {people} keep its roles until then."
+        yield f"{name} leaves the lists and accepts no work. It can be brought back; its roles stay with {people}."
     if before["quota"] > 0:
         gpus = "1 GPU" if before["quota"] == 1 else f"{before['quota']} GPUs"
         yield f"Its quota of {gpus} of cluster {before['backend']} can be given to other pools."

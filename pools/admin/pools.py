@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, reverse
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import change_paths

@@ -281,7 +281,7 @@ def _creation_preview(actor: Actor, username: str) -> ObjectPreview[Done]:
         actor=actor,
         read_state=lambda: _new_user_state(username),
         label_of=lambda role: f"Role {role}",
-        messages=lambda before, after: _creation_messages(username, after),
+        messages=lambda _, after: _creation_messages(username, after),
         warnings=lambda _, after: () if after[CONFIGS] else (f"{username} has no role then, and sees no pool.",),
         tables=lambda _, after: {"rights": right_changes((), after[CONFIGS]), "is_unchanged": False},
         form_words={"script": script_media("picker")},

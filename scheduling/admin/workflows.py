@@ -117,7 +117,7 @@ class WorkflowAdmin(PolicyAdmin):
             return csv_response("workflows", _CSV_COLUMNS, map(_csv_row, read_workflow_rows(actor, every)))
         number = parse_page_number(request.GET.get("page"))
         workflows, more = list_workflows(found, limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE)
-        selectable = {row.name for row in workflows if can_cancel(actor, row) or can_retry(actor, row)}
+        can_change_some = any(can_cancel(actor, row) or can_retry(actor, row) for row in workflows)
         return self.render_page(
             request,
             "osmo/workflows.html",
@@ -129,8 +129,7 @@ class WorkflowAdmin(PolicyAdmin):
             count=filters.qs.order_by().count(),
             rows=read_workflow_rows(actor, workflows),
             window=ListPage(workflows, number, number + 1 if more else 0),
-            selectable=selectable,
-            has_selectable=bool(selectable),
+            can_change_some=can_change_some,
             is_all_selected=request.GET.get("select") == "all",
             address_filters=request.GET.urlencode(),
             may_submit=actor.is_admin or bool(actor.pools_with(Permission.POOL_SUBMIT)),

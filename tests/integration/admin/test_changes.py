@@ -129,7 +129,7 @@ def test_the_preview_of_a_new_user_names_the_rights_and_no_password(as_person: C
     fresh = User.objects.get(username="fresh")
     assert fresh.check_password(SECRET)
     assert AuditEntry.objects.filter(object="user/fresh").latest("id").description == "new colleague"
-    nobody = root.post(address, {"username": "nobody", "step": "preview"}, follow=True).content.decode()
+    nobody = root.post(address, {"username": "lonely", "step": "preview"}, follow=True).content.decode()
     assert "sees no pool" in nobody
 
 
