@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from pools.admin.backends import simulated_form_values
+from pools.admin.cluster_forms import cluster_form_values
 from pools.admin.cohort_changes import cohort_form_values
 from pools.admin.pool_changes import pool_form_values
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
@@ -45,6 +46,19 @@ _BACKEND_FIELDS: Final[Mapping[str, str]] = {
     "reserve_after": "reserve_after",
     "ageing": "ageing",
 }
+_CLUSTER_FIELDS: Final[Mapping[str, str]] = {
+    "namespace": "namespace",
+    "description": "about",
+    "offline_requested": "offline",
+    **{
+        column: column
+        for column in (
+            "access", "kubeconfig_file", "context", "scheduler_name", "node_pool_key", "node_pool", "sync_mode",
+        )
+    },
+}  # fmt: skip
+"""The columns of both rows of a Kubernetes cluster that its form edits. Its credential is a secret, which no entry has;
+`offline` without a request is the state of the cluster, and `server` follows from the credential and its context."""
 _SETTINGS_FIELDS: Final[Mapping[str, str]] = {
     "subpool_drain_interval_minutes": "minutes",
     "max_retry_per_task": "retries",
@@ -131,13 +145,27 @@ def _cohort_of(columns: Columns) -> Cohort:
 
 
 def _backend_revert(entry: AuditEntry, name: str) -> Typed | None:
+    row = Backend.objects.select_related("kubernetes").filter(name=name).first()
+    if entry.action != "backend.updated" or row is None:
+        return None
+    if row.kind == Backend.Kind.KUBERNETES:
+        return _cluster_revert(entry, row)
     changed = _changed(entry)
-    row = Backend.objects.filter(name=name, kind=Backend.Kind.SIMULATED).first()
-    if entry.action != "backend.updated" or row is None or not changed <= _BACKEND_FIELDS.keys():
+    if not changed <= _BACKEND_FIELDS.keys():
         return None
     values = _set_back(simulated_form_values(row), entry, changed, _BACKEND_FIELDS)
     del values["nodes"]  # without them the nodes stay as they are
     return "pools_backend_configure_preview", [name], _sent(values)
+
+
+def _cluster_revert(entry: AuditEntry, row: Backend) -> Typed | None:
+    settings = getattr(row, "kubernetes", None)
+    before, after = entry.before or {}, entry.after or {}
+    changed = {key for key in before | after if before.get(key) != after.get(key)} - {"offline", "server"}
+    if settings is None or not changed or not changed <= _CLUSTER_FIELDS.keys():
+        return None
+    values = _set_back(cluster_form_values(row, settings), entry, changed, _CLUSTER_FIELDS)
+    return "pools_backend_configure_preview", [row.name], _sent(values)
 
 
 def _gpu_quota_revert(entry: AuditEntry, namespace: str) -> Typed | None:

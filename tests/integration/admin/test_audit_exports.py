@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from pools.domain.roles import SYSTEM
-from pools.models import AuditEntry, Backend, Cohort, GpuQuota, Node, Pool, User
+from pools.models import AuditEntry, Backend, Cohort, GpuQuota, KubernetesSettings, Node, Pool, User
 from pools.services.accounts import set_roles
 from pools.services.backends import put_backend
 from pools.services.cohorts import delete_cohort, put_cohort
@@ -125,6 +125,26 @@ def test_a_cluster_is_reverted(as_person: Callable[[str], Client]) -> None:
     assert Backend.objects.values_list(*columns).get(name="sim") == before
     assert _latest("backend/sim").description == f"Revert of audit entry {entry.pk}"
     assert _revert(as_person("viewer"), entry) == ""
+
+
+def test_a_kubernetes_cluster_is_reverted_but_its_credential(as_person: Callable[[str], Client]) -> None:
+    first = {"type": "kubernetes", "namespace": "k", "access": "in_cluster", "sync_mode": "report"}
+    put_backend(actor=SYSTEM, name="prod", body=first)
+    put_backend(actor=SYSTEM, name="prod", body={"sync_mode": "off", "node_pool": "a100"})
+    root, settings = as_person("root"), _latest("backend/prod")
+    put_backend(actor=SYSTEM, name="prod", body={"description": "new", "offline": True})
+    row = AuditEntry.objects.filter(object="backend/prod", after__has_key="offline_requested").latest("id")
+    assert _confirm(root, _revert(root, settings)).status_code == 302
+    cluster = KubernetesSettings.objects.get(backend__name="prod")
+    assert (cluster.sync_mode, cluster.node_pool, cluster.access) == ("report", "", "in_cluster")
+    assert Backend.objects.get(name="prod").description == "new", "a later change stays"
+    assert _confirm(root, _revert(root, row)).status_code == 302
+    prod = Backend.objects.get(name="prod")
+    assert (prod.description, prod.offline_requested) == ("", False)
+    Backend.objects.filter(name="prod").update(offline=not prod.offline)
+    assert _revert(root, _latest("backend/prod")) == "", "the state of the cluster: no form changes it"
+    KubernetesSettings.objects.filter(backend=prod).update(credential_mark="another")
+    assert _revert(root, _latest("backend/prod")) == "", "an entry has no secret that could come back"
 
 
 def test_a_gpu_quota_is_reverted(as_person: Callable[[str], Client]) -> None:

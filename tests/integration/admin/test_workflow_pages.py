@@ -116,6 +116,22 @@ def test_all_rows_of_a_page_are_selected_by_one_link(as_person: Callable[[str], 
     assert _page(root, LIST, pool="team", select="all").count(" checked") == 2
 
 
+def test_two_completed_workflows_are_chosen_for_their_comparison(as_person: Callable[[str], Client]) -> None:
+    for name in ("one", "two"):
+        submit_workflow("team--a", gpus=1, name=name)
+    run_cycles()
+    for work in Workflow.objects.all():
+        end_workflow(actor=actor_named("root"), name=work.name, status=TaskStatus.COMPLETED)
+    viewer = as_person("viewer")
+    plain = _page(viewer, LIST, pool="team")
+    assert plain.count('type="checkbox" class="oa-select"') == 2
+    assert f'formaction="{LIST}compare/"' in plain
+    assert "Cancel the selected" not in plain
+    names = [row.workflow.name for row in viewer.get(LIST).context["rows"]]
+    compared = viewer.get(f"{LIST}compare/", {"filters": "pool=team", "name": names})
+    assert "Side by side" in compared.content.decode()
+
+
 def test_an_action_on_nothing_keeps_the_filters(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", name="one")
     root = as_person("root")
