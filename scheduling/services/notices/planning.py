@@ -20,6 +20,7 @@ from pools.domain.approvals import ApprovalState
 from pools.domain.names import split_name
 from pools.domain.notices import NoticeFacts, NoticeKind, TargetFacts, takes_notice
 from pools.domain.roles import SYSTEM, Permission
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, Notice, NoticeProgress, NoticeTarget, Pool, Reservation, User
 from pools.selectors.audit_trail import StreamPosition, newest_before, stream_horizon
 from pools.services.notice_targets import profile_targets
@@ -30,9 +31,9 @@ from scheduling.models import Workflow
 BATCH = 500
 """Entries that one transaction reads."""
 TOLD_ACTIONS = (
-    "workflow.ended", "workflow.canceled", "workflow.preempted", "subpool.deleting", "condition.began",
-    "config_file.refused", "approval.requested", "approval.approved", "approval.rejected", "approval.expired",
-    "approval.superseded",
+    "workflow.ended", "workflow.canceled", "workflow.preempted", "subpool.deleting", "subpool.updated",
+    "condition.began", "config_file.refused", "approval.requested", "approval.approved", "approval.rejected",
+    "approval.expired", "approval.superseded",
 )  # fmt: skip
 TITLES = {
     NoticeKind.WORKFLOW_ENDED: "Workflow ended",
@@ -178,9 +179,26 @@ def _preempted(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
 
 def _draining(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     """To the people for whose work the drain waits, and to the pool."""
-    name = entry.object.partition("/")[2]
+    name, row = entry.object.partition("/")[2], entry.after or {}
+    news = f"Subpool {name} was deleted by {entry.actor} and drains"
+    yield from _drain_facts(entry, names, news, _deadline_text(row.get("drain_by")))
+
+
+def _deadline_changed(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
+    """As of a drain: the deadline was set, moved or removed later than the deletion."""
+    before, after = entry.before or {}, entry.after or {}
+    if after.get("subpool_state") != SubpoolState.DELETING or before.get("drain_by") == after.get("drain_by"):
+        return
+    drain = f"the drain of subpool {entry.object.partition('/')[2]}"
+    deadline = _deadline_text(after.get("drain_by"))
+    news = (
+        f"{entry.actor} set the deadline of {drain}" if deadline else f"{entry.actor} removed the deadline of {drain}"
+    )
+    yield from _drain_facts(entry, names, news, deadline)
+
+
+def _drain_facts(entry: AuditEntry, names: _Names, news: str, deadline: str) -> Iterator[NoticeFacts]:
     leaf = int((entry.after or {})["id"])
-    deadline = _deadline_text((entry.after or {}).get("drain_by"))
     active = Workflow.objects.active().filter(pool_id=leaf)
     held = {
         row["submitted_by_id"]: row["count"]
@@ -191,14 +209,12 @@ def _draining(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     for user in User.objects.filter(pk__in=held, is_active=True):
         count, total = held[user.pk], gpus.get(user.username, 0)
         work = "1 active workflow of yours" if count == 1 else f"{count} active workflows of yours"
-        text = (
-            f"Subpool {name} was deleted by {entry.actor} and drains. It waits for {work} ({total} GPUs in use): let "
-            f"them end, or cancel them.{deadline}"
-        )
+        it = "it end, or cancel it" if count == 1 else "them end, or cancel them"
+        text = f"{news}. It waits for {work} ({total} GPUs in use): let {it}.{deadline}"
         yield _facts(entry, names, NoticeKind.DRAIN, entry.object, text, owner_id=user.pk, is_personal=True)
-    remaining = f"{sum(held.values())} active workflows remain"
-    text = f"Subpool {name} was deleted by {entry.actor} and drains: {remaining}.{deadline}"
-    yield _facts(entry, names, NoticeKind.DRAIN, entry.object, text, owner_id=None)
+    count = sum(held.values())
+    remaining = "1 active workflow remains" if count == 1 else f"{count} active workflows remain"
+    yield _facts(entry, names, NoticeKind.DRAIN, entry.object, f"{news}: {remaining}.{deadline}", owner_id=None)
 
 
 def _deadline_text(drain_by: str | None) -> str:
@@ -257,6 +273,7 @@ _READERS: Mapping[str, Callable[[AuditEntry, _Names], Iterator[NoticeFacts]]] = 
     "workflow.canceled": _ended,
     "workflow.preempted": _preempted,
     "subpool.deleting": _draining,
+    "subpool.updated": _deadline_changed,
     "condition.began": _condition,
     "config_file.refused": _refused_file,
     "approval.requested": _approval_requested,

@@ -17,7 +17,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuQuota, KubernetesSettings, Pool
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool, delete_subpool
-from scheduling.models import Group
+from scheduling.models import Group, QueueSync
 from scheduling.selectors.problems import long_drains
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.admin.conftest import run_cycles, submit_workflow
@@ -116,6 +116,14 @@ def test_a_silent_cluster(as_person: Callable[[str], Client]) -> None:
     KubernetesSettings.objects.create(backend=prod, access=KubernetesSettings.Access.IN_CLUSTER)
     assert ("silent_cluster", "backend/prod") in _codes(as_person("root"))
     assert ("silent_cluster", "backend/prod") not in _codes(as_person("chief"))
+    QueueSync.objects.create(backend=prod, synced="False", reason="Forbidden", message="It forbids this call.")
+    (problem,) = _overview(as_person("root"))["problems"]
+    assert problem["code"] == "silent_cluster", "one problem for one cause"
+    assert "has never answered" in problem["message"]
+    assert problem["message"].endswith("It forbids this call.")
+    page = as_person("root").get("/").content.decode()
+    assert "See the cause" in page
+    assert "/scheduling/queuesync/prod/change/" in page
 
 
 def test_a_late_background_job(as_person: Callable[[str], Client]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from pools.domain.notices import MAX_ATTEMPTS, Outcome
 from pools.domain.roles import Actor
 from pools.models import AuditEntry, Notice, NoticeProgress, NoticeTarget
 from pools.services import notice_targets
-from pools.services.subpools import delete_subpool
+from pools.services.subpools import create_subpool, delete_subpool, resize_subpool, set_drain_deadline
 from scheduling.selectors.work_metrics import read_notice_counts
 from scheduling.services.notices import planning, sending
 from scheduling.services.notices.sender_process import SenderProcess
@@ -364,8 +364,18 @@ def test_the_drain_of_a_subpool_asks_the_owners_of_its_work(
     assert "It waits for 1 active workflow of yours" in mine.text
     assert of_pool.target.pool is not None
     link = "https://osmo.example/pools/pool/team/change/"
-    assert of_pool.text == f"Subpool team--a was deleted by root and drains: 1 active workflows remain.\n\n{link}"
+    assert of_pool.text == f"Subpool team--a was deleted by root and drains: 1 active workflow remains.\n\n{link}"
     assert of_pool.data["link"] == link
+    Notice.objects.all().delete()
+    deadline = timezone.now() + timedelta(days=2)
+    set_drain_deadline(actor=admin, parent="team", subpool_name="a", drain_by=deadline)
+    assert plan_notices() == 2
+    mine = Notice.objects.get(target__user=bob.user_id)
+    assert "root set the deadline of the drain of subpool team--a. It waits for 1 active workflow of yours" in mine.text
+    assert f"should have ended by {deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC" in mine.text
+    create_subpool(actor=admin, parent="team", subpool_name="later", quota=1)
+    resize_subpool(actor=admin, parent="team", subpool_name="later", quota=0)
+    assert plan_notices() == 0, "other changes of a subpool are no notice"
 
 
 def test_another_person_of_the_same_name_is_not_told(bob: Actor, hook: Hook) -> None:
