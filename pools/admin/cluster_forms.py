@@ -56,7 +56,7 @@ class ClusterForm(ChangeForm):
 
     groups = (
         FieldGroup("", ("name", "namespace", "about")),
-        FieldGroup("Access", ("access", "kubeconfig", "kubeconfig_file", "context")),
+        FieldGroup("Connection", ("access", "kubeconfig", "kubeconfig_file", "context")),
         FieldGroup("Queues", ("sync_mode",)),
         FieldGroup(
             "Scheduler and state: the defaults fit KAI as it is installed",

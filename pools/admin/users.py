@@ -298,8 +298,6 @@ def _new_user_state(username: str) -> dict[str, Any]:
 def _creation_messages(username: str, after: dict[str, Any]) -> Iterator[str]:
     way = "with the password" if after["has_password"] else "with an access token or a sign-on only: without a password"
     yield f"User {username} is added, and can log in {way}."
-    for each in right_changes((), after[CONFIGS]):
-        yield f"{username} gains in {each.place}: {', '.join(each.gained)}."
 
 
 def _roles_preview(actor: Actor, user: User) -> ObjectPreview[Done]:

@@ -106,7 +106,7 @@ def _problems_of_backend(row: Backend, now: datetime) -> Iterator[Problem]:
         never = "has never answered" if heard_at is None else "does not answer"
         message = f"Cluster {row.name} {never}, so its pools are offline and nothing starts there."
         if is_out_of_sync:
-            message = f"{message} {cause}"
+            message = f"The pools of cluster {row.name} are offline and nothing starts there. {cause}"
         since = heard_at or (since if is_out_of_sync else None)
         yield Problem(ProblemCode.SILENT_CLUSTER, subject, message, is_urgent=True, since=since)
     drift: int = getattr(row, "drift", 0)

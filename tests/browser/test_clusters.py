@@ -25,6 +25,9 @@ def test_a_cluster_from_its_kubeconfig_to_a_reverted_edit(
     page = tab.open("/pools/backend/connect/")
     page.get_by_label("Name", exact=False).first.fill(name)
     page.get_by_label("Namespace").fill(namespace)
+    page.get_by_label("Access").select_option("file")
+    expect(page.get_by_label("Kubeconfig", exact=True)).to_be_hidden()
+    page.get_by_label("Access").select_option("kubeconfig")
     page.get_by_label("Kubeconfig", exact=True).fill("not: a kubeconfig")
     page.get_by_role("button", name="Preview").click()
     expect_text(page.locator("main"), "names no current-context")
@@ -33,6 +36,9 @@ def test_a_cluster_from_its_kubeconfig_to_a_reverted_edit(
     page.get_by_role("button", name="Preview").click()
     expect_text(page.get_by_role("table", name="Fields that change"), kube_server.address)
     page.get_by_role("button", name="Connect the cluster").click()
+    expect_text(page.locator("#page"), f"Cluster {name} was added", "The queues")
+    tab.assert_accessible()
+    page.get_by_role("link", name="Cluster page").click()
     expect_text(page.locator("main"), kube_server.address)
     tab.assert_accessible()
 
@@ -49,6 +55,7 @@ def test_a_cluster_from_its_kubeconfig_to_a_reverted_edit(
     tab.screenshot("cluster")
     tab.assert_accessible()
     assert cluster.get(QUEUE, root)["spec"]["priority"] == 100
+    expect_text(tab.page.locator("main"), "No field differs now")
     tab.open("/scheduling/queuesync/")
     expect_text(tab.page.locator("main"), name)
     tab.assert_accessible()
