@@ -70,7 +70,8 @@ def set_finished(
         message = f"The run was too slow and stopped; {len(progress.remaining)} writes are left to the next one."
         _set_condition(row, Synced.FALSE, "Interrupted", message)
     elif skipped:
-        message = f"{len(skipped)} writes are due; the sync of this cluster only reports them."
+        due = "1 write is due" if len(skipped) == 1 else f"{len(skipped)} writes are due"
+        message = f"{due}; the sync of this cluster only reports differences."
         _set_condition(row, Synced.FALSE, "WritesDue", message)
     elif in_the_way:
         first = in_the_way[0]
