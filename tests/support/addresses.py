@@ -197,7 +197,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "pools/pool/<str:pool>/quotas/preview/": ["/pools/pool/team/quotas/preview/?quota-a=9"],
     "pools/user/create/preview/": ["/pools/user/create/preview/?username=fresh&roles=osmo-viewer"],
     "pools/pool/<str:pool>/archive/": ["/pools/pool/team/archive/"],
-    "pools/pool/<str:pool>/archive/preview/": ["/pools/pool/other/archive/preview/"],
+    "pools/pool/<str:pool>/archive/preview/": ["/pools/pool/spare/archive/preview/"],
     "pools/pool/<str:pool>/subpools/create/": ["/pools/pool/team/subpools/create/"],
     "pools/pool/<str:pool>/subpools/<str:subpool>/resize/": ["/pools/pool/team/subpools/a/resize/"],
     "pools/pool/<str:pool>/subpools/<str:subpool>/delete/": ["/pools/pool/team/subpools/a/delete/"],
@@ -278,8 +278,8 @@ def _is_plain(pattern: str) -> bool:
 
 def create_example_installation() -> None:
     """The objects that the examples name: pool `team` in cohort `org` with subpools `a`, `b` (drains) and `gone`
-    (archived), namespace `team-a`, backend `sim` with nodes and `prod` without a cluster, users, tokens, and work in
-    every state."""
+    (archived), pool `spare` without subpools, namespace `team-a`, backend `sim` with nodes and `prod` without a
+    cluster, users, tokens, and work in every state."""
     nodes = [{"name": f"n{number}", "gpus": 8} for number in range(1, 5)]
     put_backend(actor=SYSTEM, name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes})
     Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod-ns")
@@ -288,6 +288,7 @@ def create_example_installation() -> None:
     gpu = {"guarantee": 100, "maximum": -1, "weight": 1}
     for name in ("team", "other"):
         put_pool(actor=SYSTEM, name=name, body={"backend": "sim", "resources": {"gpu": gpu}, "cohort": "org"})
+    put_pool(actor=SYSTEM, name="spare", body={"backend": "sim", "resources": {"gpu": {"guarantee": 0}}})
     for name, quota in (("a", 8), ("b", 8), ("gone", 8), ("c", 8)):
         create_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=quota)
     create_subpool(actor=SYSTEM, parent="other", subpool_name="x", quota=10)
