@@ -1,0 +1,70 @@
+"""The pages of Kubernetes clusters: the state first, then one next step with its commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from pools.models import Backend, KubernetesSettings
+from scheduling.models import QueueDrift, QueueSync
+
+LIST = "/scheduling/queuesync/"
+PAGE = f"{LIST}prod/change/"
+
+
+@pytest.fixture
+def prod(pools_and_users: None) -> Backend:
+    """A cluster that forbids the calls."""
+    backend = Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod-ns")
+    KubernetesSettings.objects.create(backend=backend, access=KubernetesSettings.Access.IN_CLUSTER)
+    QueueSync.objects.create(backend=backend, synced="False", reason="Forbidden", message="It forbids this call.")
+    return backend
+
+
+def _text(client: Client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, answer.content.decode()
+    return answer.content.decode()
+
+
+def test_a_cluster_that_forbids_the_calls_has_one_next_step(prod: Backend, as_person: Callable[[str], Client]) -> None:
+    text = _text(as_person("root"), PAGE)
+    assert "OUT OF SYNC" in text
+    assert "osmo-admin webhook manifest prod --url" in text
+    assert text.count(">Test the connection</button>") == 1
+    assert "were never read completely" in text, "nothing is known about drift yet"
+    listed = _text(as_person("root"), LIST)
+    assert "1 of 1 cluster needs attention" in listed
+    assert "apply the manifest" in listed
+
+
+def test_a_viewer_reads_the_next_step_and_has_no_button(prod: Backend, as_person: Callable[[str], Client]) -> None:
+    text = _text(as_person("viewer"), PAGE)
+    assert "Next step" in text
+    assert "Test the connection</button>" not in text
+    assert "Sync now" not in text
+
+
+def test_only_open_drift_counts(prod: Backend, as_person: Callable[[str], Client]) -> None:
+    drift = {"backend": prod, "queue": "osmo-default-prod-ns", "field": "spec.priority", "theirs": 7, "ours": 100}
+    row = QueueDrift.objects.create(**drift, author="kim", seen_at=timezone.now())
+    root = as_person("root")
+    assert "1 field differs now." in _text(root, PAGE)
+    assert root.get(LIST).context["rows"][0].open_drift == 1
+    QueueDrift.objects.filter(pk=row.pk).update(reapplied_at=timezone.now())
+    text = _text(root, PAGE)
+    assert "No field differs now" in text
+    assert "Revert all" not in text
+    assert root.get(LIST).context["rows"][0].open_drift == 0
+
+
+def test_the_form_of_a_new_cluster_has_the_commands_before_it(as_person: Callable[[str], Client]) -> None:
+    text = _text(as_person("root"), "/pools/backend/connect/")
+    assert "kubectl config view --raw --minify --flatten" in text
+    assert "an empty field keeps the stored one" not in text
+    assert '<details class="oa-group"><summary>' in text, "usual values are folded"
+    typed = "/pools/backend/connect/?name=new&scheduler_name=mine"
+    assert '<details class="oa-group" open><summary>' in _text(as_person("root"), typed)
