@@ -189,12 +189,12 @@ def _deadline_changed(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]
     before, after = entry.before or {}, entry.after or {}
     if after.get("subpool_state") != SubpoolState.DELETING or before.get("drain_by") == after.get("drain_by"):
         return
+    drain_by = after.get("drain_by")
+    if drain_by is not None and datetime.fromisoformat(drain_by) <= entry.time:
+        return  # the condition of a passed deadline tells it
     drain = f"the drain of subpool {entry.object.partition('/')[2]}"
-    deadline = _deadline_text(after.get("drain_by"))
-    news = (
-        f"{entry.actor} set the deadline of {drain}" if deadline else f"{entry.actor} removed the deadline of {drain}"
-    )
-    yield from _drain_facts(entry, names, news, deadline)
+    news = f"{entry.actor} {'removed' if drain_by is None else 'set'} the deadline of {drain}"
+    yield from _drain_facts(entry, names, news, _deadline_text(drain_by))
 
 
 def _drain_facts(entry: AuditEntry, names: _Names, news: str, deadline: str) -> Iterator[NoticeFacts]:
