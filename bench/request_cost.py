@@ -50,12 +50,14 @@ class CostRequest:
 
 def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Every row: median processor milliseconds, statements, its ratio to `version`, and its target."""
+    from osmo_admin.logs import leave_out_call_sites
     from osmo_admin.serving.collector import set_collector_for_requests
     from osmo_admin.wsgi import application
 
     token = installation.login()
     name, mark = fill_installation()
     set_collector_for_requests()  # as in the web process
+    leave_out_call_sites()
     rows: dict[str, Any] = {}
     for row, request in make_requests(name, mark).items():
         call = _Caller(application, token, request)

@@ -7,6 +7,7 @@ from osmo_admin.wsgi import application as wsgi_application  # sets up Django, w
 # isort: split
 from django.conf import settings
 
+from osmo_admin.logs import leave_out_call_sites
 from osmo_admin.ops.process_commands import CONNECTIONS, OTHER_FILES, WEB_THREADS, WEBHOOK_THREADS
 from osmo_admin.serving.bodies import RequestBodies
 from osmo_admin.serving.collector import set_collector_for_requests
@@ -42,3 +43,4 @@ webhooks = Server(
     wsgi_application, threads=WEBHOOK_THREADS, bodies=_make_bodies(), only_paths=("/webhooks/", "/health")
 )
 set_collector_for_requests()
+leave_out_call_sites()
