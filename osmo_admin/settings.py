@@ -87,6 +87,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = ENV.body_limit_mb * 1024 * 1024  # the default all
 MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "osmo_admin.middleware.OneSlashMiddleware",
+    "osmo_admin.api_path.ApiPathMiddleware",  # requests of programs pass only some of those below
     "django.middleware.security.SecurityMiddleware",
     "osmo_admin.static_files.StaticFilesMiddleware",
     "osmo_admin.static_files.PageCompressionMiddleware",
@@ -100,7 +101,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
-    "django_prometheus.middleware.PrometheusAfterMiddleware",
+    "osmo_admin.request_metrics.RequestMetricsMiddleware",
 ]
 if ENV.traces_url:
     MIDDLEWARE.insert(0, "osmo_admin.tracing.TracingMiddleware")  # outside: the log line of a request is in its span
