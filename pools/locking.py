@@ -42,8 +42,9 @@ from django.db import connection
 from pools.domain.amounts import Gpus
 from pools.domain.quota.pool_balance import accounting_quota, unallocated_quota
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import ApprovalRequest, Backend, Cohort, ConfigRevision, GpuAllocation, GpuQuota, GpuUsage, Pool, User
+from pools.models import ApprovalRequest, Backend, Cohort, ConfigRevision, GpuAllocation, GpuUsage, Pool, User
 from pools.models.triggers import CONFIGURATION_LOCK
+from pools.prepared import Statement, read_each
 from pools.selectors.gpu_namespace import (
     NEWEST_ALLOCATION_SQL,
     QUOTAS_SQL,
@@ -76,15 +77,13 @@ _LEAF_FACTS_SQL = f"""
 # Two statements: the first reads a snapshot from before the lock was granted, which is too old for the quota.
 _LOCK_NAMESPACES_SQL = f"""
     SELECT {", ".join(USAGE_COLUMNS)} FROM pools_gpuusage WHERE namespace = ANY(%s) ORDER BY namespace
-        FOR NO KEY UPDATE;
-    {QUOTAS_SQL}
+        FOR NO KEY UPDATE
 """
-_NEWEST_WORKER_SQL = f"; {NEWEST_ALLOCATION_SQL}"
 _NEW_NAMESPACES_SQL = """
     INSERT INTO pools_gpuusage (namespace, requests_tflops, requests_vram, limits_tflops, limits_vram, workers,
         assumed_requests_tflops, assumed_requests_vram, assumed_limits_tflops, assumed_limits_vram, assumed_workers,
         families, revision)
-    SELECT unnest(%s::text[]), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 'DDDD', 0 ON CONFLICT DO NOTHING
+    SELECT unnest(%s::text[]), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 'DDDD', 0 ON CONFLICT DO NOTHING RETURNING namespace
 """
 
 
@@ -231,10 +230,6 @@ def read_leaf(leaf: Pool, *more: Statement) -> LockedLeaf:
         return _read_leaf_facts(cursor, leaf.root, len(more))
 
 
-Statement = tuple[str, Sequence[Any]]
-"""SQL and its parameters."""
-
-
 def _leaf_statements(root_id: int, leaf_id: int, more: Sequence[Statement]) -> tuple[str, list[Any]]:
     parameters = [root_id, leaf_id, *(value for _, values in more for value in values)]
     return "; ".join([_LEAF_FACTS_SQL, *(sql for sql, _ in more)]), parameters
@@ -260,11 +255,10 @@ def lock_namespaces(names: Iterable[str]) -> dict[str, GpuNamespace]:
     """Lock several GPU namespaces, in the order of names. A namespace without a usage row gets one."""
     _require_transaction()
     wanted = sorted(set(names))
-    with connection.cursor() as cursor:
-        usage, quotas = _lock_namespace_rows(cursor, wanted)
-        if len(usage) < len(wanted):
-            cursor.execute(_NEW_NAMESPACES_SQL, [wanted])
-            usage, quotas = _lock_namespace_rows(cursor, wanted)
+    usage, quotas = _lock_namespace_rows(wanted)
+    if len(usage) < len(wanted):
+        read_each((_NEW_NAMESPACES_SQL, [wanted]))
+        usage, quotas = _lock_namespace_rows(wanted)
     return namespace_facts(wanted, usage, quotas)
 
 
@@ -273,21 +267,20 @@ def lock_namespace_and_worker(namespace: str, worker: str) -> tuple[GpuNamespace
     lock, in one round trip. At most one allocation of an id is live, and it is the newest."""
     _require_transaction()
     wanted = [namespace]
-    with connection.cursor() as cursor:
-        usage, quotas = _lock_namespace_rows(cursor, wanted, _NEWEST_WORKER_SQL, [namespace, worker])
-        if not usage:
-            cursor.execute(_NEW_NAMESPACES_SQL, [wanted])
-            usage, quotas = _lock_namespace_rows(cursor, wanted, _NEWEST_WORKER_SQL, [namespace, worker])
-        cursor.nextset()
-        row = cursor.fetchone()
+    newest_of_id: Statement = (NEWEST_ALLOCATION_SQL, [namespace, worker])
+    usage, quotas, newest = _lock_namespace_rows(wanted, newest_of_id)
+    if not usage:
+        read_each((_NEW_NAMESPACES_SQL, [wanted]))
+        usage, quotas, newest = _lock_namespace_rows(wanted, newest_of_id)
     facts = namespace_facts(wanted, usage, quotas)[namespace]
-    return facts, None if row is None else allocation_row(row)
+    return facts, allocation_row(newest[0]) if newest else None
 
 
-def _lock_namespace_rows(
-    cursor: Any, wanted: Sequence[str], more: str = "", more_parameters: Sequence[str] = ()
-) -> tuple[list[GpuUsage], list[GpuQuota]]:
-    cursor.execute(_LOCK_NAMESPACES_SQL + more, [wanted, wanted, *more_parameters])
-    usage = [GpuUsage.from_db(connection.alias, USAGE_COLUMNS, row) for row in cursor.fetchall()]
-    cursor.nextset()
-    return usage, [quota_row(row) for row in cursor.fetchall()]
+def _lock_namespace_rows(wanted: Sequence[str], *more: Statement) -> Any:
+    """The locked rows of usage, the quotas, and the rows of the statements that follow under the lock."""
+    usage, quotas, *others = read_each((_LOCK_NAMESPACES_SQL, [wanted]), (QUOTAS_SQL, [wanted]), *more)
+    return (
+        [GpuUsage.from_db(connection.alias, USAGE_COLUMNS, row) for row in usage],
+        [quota_row(row) for row in quotas],
+        *others,
+    )

@@ -1,52 +1,268 @@
-"""Cursors for the few statements that nearly every request sends: PostgreSQL prepares each once for a connection and
-keeps its plan, and the values travel beside the text instead of being written into it.
+"""The few statements that nearly every request sends: PostgreSQL prepares each once for a connection and keeps its
+plan, and the values travel beside the text instead of being written into it.
 
-Such a cursor takes single statements with parameters in the form of psycopg (`%s`). Everything else uses Django's
+They are single statements with parameters in the form of psycopg (`%s` or `%(name)s`). Everything else uses Django's
 cursors, which send several statements at once but are planned anew each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Self, cast
+from weakref import WeakKeyDictionary
 
-import psycopg
-from django.db import InterfaceError, OperationalError, connection
-from django.db.backends.utils import CursorWrapper
+from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connection, connections
+from psycopg import errors, generators, pq
+from psycopg.adapt import PyFormat, Transformer
+
+Row = tuple[Any, ...]
+Parameters = Sequence[Any] | Mapping[str, Any]
+Statement = tuple[str, Sequence[Any]]
 
 
-class _PreparedCursor(psycopg.Cursor[Any]):
-    def execute(self, query: Any, params: Any = None, **_: Any) -> Self:
-        return super().execute(query, params, prepare=True)
+class PreparedCursor:
+    """:func:`read_rows` with the methods of a cursor."""
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._rows = []
+
+    def __iter__(self) -> Iterator[Row]:
+        rows, self._rows = self._rows, []
+        return iter(rows)
+
+    def execute(self, sql: str, parameters: Parameters = ()) -> None:
+        """Send the statement."""
+        self._rows = read_rows(sql, parameters)
+
+    def fetchone(self) -> Any:
+        """The next row, or None."""
+        return self._rows.pop(0) if self._rows else None
+
+    def fetchall(self) -> list[Row]:
+        """The rest of the rows."""
+        return list(self)
 
 
-def prepared_cursor() -> CursorWrapper:
+def prepared_cursor() -> PreparedCursor:
     """A cursor of the current connection whose statements are prepared. Errors, open transactions and wrappers of
     statements are those of Django's connection."""
     connection.close_if_health_check_failed()
     connection.ensure_connection()  # after the check of its health, which closes a connection that the server ended
-    cursor: Any = _PreparedCursor(connection.connection)
-    return connection.make_debug_cursor(cursor) if connection.queries_logged else connection.make_cursor(cursor)
+    return PreparedCursor()
 
 
-def read_first_row(sql: str, parameters: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The first row of a statement that only reads, and that may be the first one of a request.
+def read_rows(sql: str, parameters: Parameters = ()) -> list[Row]:
+    """All rows of a prepared statement, past the cursors of Django and psycopg, which need longer than PostgreSQL for
+    such a statement. psycopg prepares none itself, because it would forget all prepared statements after each ROLLBACK.
+    Types, errors and transactions are those of Django's connection.
 
-    Outside of a transaction it is also the check that a kept connection still works, for which Django would send a
-    statement of its own: if it fails, it is sent once more, on a new connection.
+    Outside of a transaction the statement only reads. If it is the first one of a request, it is also the check that a
+    kept connection still works: on a connection that the server has ended it is sent again, on a new one.
     """
-    session = cast("Any", connection)
-    if session.connection is not None and not session.in_atomic_block and not session.health_check_done:
-        session.health_check_done = True
-        with suppress(OperationalError, InterfaceError):
-            return _read_row(sql, parameters)
-        session.close()
-    return _read_row(sql, parameters)
+    db: Any = connections[DEFAULT_DB_ALIAS]  # asked once: `connection` looks it up at each use, which takes longer
+    is_first = not db.health_check_done and db.connection is not None and not db.in_atomic_block
+    if is_first:
+        db.health_check_done = True
+    else:
+        db.close_if_health_check_failed()
+    db.ensure_connection()
+    raw = db.connection
+    try:
+        return _read_rows(db, sql, parameters)
+    except (OperationalError, InterfaceError):
+        if not is_first or not raw.closed:
+            raise
+    db.close()
+    db.ensure_connection()
+    return _read_rows(db, sql, parameters)
 
 
-def _read_row(sql: str, parameters: Sequence[Any]) -> tuple[Any, ...] | None:
-    with prepared_cursor() as cursor:
-        cursor.execute(sql, parameters)
-        row: tuple[Any, ...] | None = cursor.fetchone()
-        return row
+def read_first_row(sql: str, parameters: Parameters = ()) -> Row | None:
+    """The first row of :func:`read_rows`, or None."""
+    rows = read_rows(sql, parameters)
+    return rows[0] if rows else None
+
+
+def read_each(*statements: Statement) -> list[list[Row]]:
+    """The rows of each of these prepared statements, which travel in one message. Inside a transaction."""
+    db: Any = connections[DEFAULT_DB_ALIAS]
+    assert db.in_atomic_block
+    begin = _take_begin(db)
+    if _needs_cursor(db, begin):
+        with db.cursor() as cursor:
+            cursor.execute("; ".join(sql for sql, _ in statements), [v for _, values in statements for v in values])
+            found = [cursor.fetchall()]
+            while cursor.nextset():
+                found.append(cursor.fetchall())
+            return found
+    return _send_message(db, begin, statements)
+
+
+def _read_rows(db: Any, sql: str, parameters: Parameters) -> list[Row]:
+    begin = _take_begin(db)
+    if _needs_cursor(db, begin):
+        with db.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            return cast("list[Row]", cursor.fetchall() if cursor.description else [])
+    if begin:
+        return _send_message(db, begin, [(sql, parameters)])[0]
+    raw = db.connection
+    with db.wrap_database_errors:
+        values = Transformer(raw)
+        parameters = _in_order(sql, parameters)
+        texts = values.dump_sequence(parameters, [PyFormat.AUTO] * len(parameters))
+        statement = _prepare(raw, sql, values.types or ())
+        result = _checked(raw, raw.pgconn.exec_prepared(statement, texts, values.formats))
+        return _rows_of(values, result)
+
+
+def _needs_cursor(db: Any, begin: bytes) -> bool:
+    """Whether somebody wants to see each statement, or the transaction has no BEGIN yet, which psycopg sends."""
+    raw = db.connection
+    return bool(
+        db.queries_logged
+        or db.execute_wrappers
+        or db.needs_rollback
+        or (not begin and not raw.autocommit and raw.pgconn.transaction_status == pq.TransactionStatus.IDLE)
+    )
+
+
+def _send_message(db: Any, begin: bytes, statements: Sequence[tuple[str, Parameters]]) -> list[list[Row]]:
+    raw = db.connection
+    with db.wrap_database_errors:
+        calls = [_execute_text(raw, sql, parameters) for sql, parameters in statements]
+        results = send_statements(raw, b"; ".join([begin, *calls] if begin else calls))
+        values = Transformer(raw)
+        return [_rows_of(values, result) for result in results[-len(calls) :]]
+
+
+def _execute_text(raw: Any, sql: str, parameters: Parameters) -> bytes:
+    values = Transformer(raw)
+    parameters = _in_order(sql, parameters)
+    texts = values.dump_sequence(parameters, [PyFormat.TEXT] * len(parameters))
+    statement = _prepare(raw, sql, values.types or ())
+    quote = pq.Escaping(raw.pgconn).escape_literal
+    given = b", ".join([b"NULL" if text is None else bytes(quote(text)) for text in texts])
+    return b"EXECUTE %b(%b)" % (statement, given) if given else b"EXECUTE " + statement
+
+
+def send_statements(raw: Any, text: bytes) -> list[Any]:
+    """Send statements in one message, and return their results. Raises the errors of psycopg."""
+    raw.pgconn.send_query(text)
+    results = raw.wait(generators.execute(raw.pgconn))
+    for result in results:
+        _checked(raw, result)
+    return cast("list[Any]", results)
+
+
+def _in_order(sql: str, parameters: Parameters) -> Sequence[Any]:
+    return [parameters[name] for name in _numbered(sql)[1]] if isinstance(parameters, Mapping) else parameters
+
+
+def _rows_of(values: Any, result: Any) -> list[Row]:
+    values.set_pgresult(result)
+    rows: list[Row] = values.load_rows(0, result.ntuples, tuple)
+    return rows
+
+
+class PendingBegin:
+    """The BEGIN of a transaction that travels with its first statement, whichever this is: as a wrapper of Django's
+    cursors it is sent before their first one."""
+
+    def __init__(self, text: bytes, send: Callable[[bytes], None]) -> None:
+        self._text, self._send = text, send
+        connection.execute_wrappers.append(self)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether nothing was sent yet."""
+        return self in connection.execute_wrappers
+
+    def take(self) -> bytes:
+        """The text, for a message that begins with it."""
+        connection.execute_wrappers.remove(self)
+        return self._text
+
+    def __call__(self, execute: Callable[..., Any], *arguments: Any) -> Any:
+        self._send(self.take())
+        return execute(*arguments)
+
+
+def _take_begin(db: Any) -> bytes:
+    """The BEGIN that the next statement takes along; none where others want to see the statements."""
+    wrappers = db.execute_wrappers
+    if db.queries_logged or db.needs_rollback or len(wrappers) != 1 or not isinstance(wrappers[0], PendingBegin):
+        return b""
+    return wrappers[0].take()
+
+
+_DONE = {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK}
+MAX_PREPARED = 200
+"""Statements that a connection keeps; the one that was used longest ago makes room."""
+
+
+class _Prepared:
+    """The names of the statements that are prepared on a connection, by text and types of the values."""
+
+    def __init__(self) -> None:
+        self.names: OrderedDict[tuple[str, tuple[int, ...]], bytes] = OrderedDict()
+        self.made = 0
+
+
+_prepared: WeakKeyDictionary[Any, _Prepared] = WeakKeyDictionary()
+
+
+def _prepare(raw: Any, sql: str, types: tuple[int, ...]) -> bytes:
+    kept = _prepared.get(raw)
+    if kept is None:
+        kept = _prepared[raw] = _Prepared()
+    key = sql, types
+    name = kept.names.get(key)
+    if name is not None:
+        kept.names.move_to_end(key)
+        return name
+    kept.made += 1
+    name = b"osmo_%d" % kept.made
+    _checked(raw, raw.pgconn.prepare(name, _numbered(sql)[0], types))
+    kept.names[key] = name
+    if len(kept.names) > MAX_PREPARED:
+        _checked(raw, raw.pgconn.exec_(b"DEALLOCATE " + kept.names.popitem(last=False)[1]))
+    return name
+
+
+@lru_cache(maxsize=1024)
+def _numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
+    """The statement with `$1`, `$2`, … for its parameters, and the names of these; no names for `%s`."""
+    names: dict[str, int] = {}
+    count = 0
+
+    def place(found: re.Match[str]) -> str:
+        nonlocal count
+        if found[0] == "%%":
+            return "%"
+        if found[1]:
+            return f"${names.setdefault(found[1], len(names) + 1)}"
+        count += 1
+        return f"${count}"
+
+    return _PLACE.sub(place, sql).encode(), tuple(names)
+
+
+_PLACE = re.compile(r"%%|%s|%\((\w+)\)s")
+
+
+def _checked(raw: Any, result: Any) -> Any:
+    if result.status in _DONE:
+        return result
+    if raw.closed:
+        raise errors.OperationalError(result.error_message.decode(errors="replace"))
+    raise errors.error_from_result(result)

@@ -24,6 +24,7 @@ from psycopg import pq
 from pools.domain.errors import Busy, Conflict, Violation
 from pools.domain.ownership import OWNED_BY_GIT
 from pools.domain.roles import Actor
+from pools.prepared import PendingBegin, send_statements
 from pools.signals import changes_committed
 
 RETRY_AFTER = 1
@@ -88,13 +89,14 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
         request_id.get(),
         f"{settings.OSMO.lock_timeout_ms}ms",
     ]
+    begin: PendingBegin | None = None
     try:
         with transaction.atomic():
             if is_outermost:
-                _begin_with(context)
+                begin = _begin_with(context)
                 yield
                 is_committing = True
-                if not connection.needs_rollback:
+                if not connection.needs_rollback and not (begin and begin.is_pending):
                     _announce_and_commit()
             else:
                 with connection.cursor() as cursor:
@@ -113,6 +115,9 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
         raise _database_lost(is_committing) from error
     except IntegrityError as error:
         raise conflict_from_integrity_error(error) from error
+    finally:
+        if begin and begin.is_pending:
+            begin.take()
 
 
 _OUTER_SQL = "SELECT current_setting('osmo.changes', true), current_setting('osmo.controller', true), "
@@ -150,6 +155,7 @@ def one_snapshot() -> Iterator[None]:
         finally:
             _in_snapshot.reset(mark)
         with suppress(OperationalError, InterfaceError):  # everything was read, so a connection lost now loses nothing
+            _end_snapshot()
             transaction_end.close()
 
 
@@ -200,6 +206,13 @@ def _open_snapshot(transaction_end: ExitStack) -> None:
         transaction_end.push(block.__exit__)
 
 
+def _end_snapshot() -> None:
+    """The COMMIT of a snapshot without an error, sent past psycopg, which then has none to send."""
+    pgconn = connection.connection.pgconn
+    if pgconn.transaction_status == pq.TransactionStatus.INTRANS and not connection.needs_rollback:
+        pgconn.exec_(b"COMMIT")
+
+
 def _begin() -> None:
     """One BEGIN with the isolation. With psycopg's own BEGIN and `SET TRANSACTION` it would be two statements."""
     _send_begin(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -215,21 +228,33 @@ def _send_begin(text: bytes) -> None:
         raise OperationalError(result.error_message.decode(errors="replace"))
 
 
-def _begin_with(context: Sequence[str]) -> None:
-    """BEGIN together with the settings of a change, in one round trip."""
-    raw = connection.connection
-    escape = pq.Escaping(raw.pgconn).escape_literal
+def _begin_with(context: Sequence[str]) -> PendingBegin | None:
+    """BEGIN together with the settings of a change, in the message of its first statement; at once and alone where
+    somebody wants to see each statement."""
+    escape = pq.Escaping(connection.connection.pgconn).escape_literal
     values = tuple(bytes(escape(value.encode())).decode() for value in context)
-    _send_begin(f"BEGIN; SELECT {_CONTEXT_SQL % values}".encode())
+    text = f"BEGIN; SELECT {_CONTEXT_SQL % values}".encode()
+    if connection.execute_wrappers or connection.queries_logged:
+        _send_begin(text)
+        return None
+    return PendingBegin(text, _send_begin)
 
 
 def _announce_and_commit() -> None:
     """Commit an outermost change and read the changes that it noted, in one round trip, because others wait for its
     locks. Announce them once Django knows of the commit too."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT current_setting('osmo.changes', true); COMMIT")
-        note = cursor.fetchone()[0]
+    if connection.execute_wrappers or connection.queries_logged:
+        with connection.cursor() as cursor:
+            cursor.execute(_COMMIT_SQL)
+            note = cursor.fetchone()[0]
+    else:
+        with connection.wrap_database_errors:
+            found = send_statements(connection.connection, _COMMIT_SQL.encode())[0].get_value(0, 0)
+        note = None if found is None else bytes(found).decode()
     _send_on_commit(note)
+
+
+_COMMIT_SQL = "SELECT current_setting('osmo.changes', true); COMMIT"
 
 
 def _announce(before: str, controller: str) -> None:

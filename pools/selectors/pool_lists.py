@@ -20,7 +20,7 @@ from pools.domain.pool_config import TIMEOUT_KEYS, PoolSettings
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Node
-from pools.prepared import prepared_cursor
+from pools.prepared import read_rows
 from pools.representations.pool import pool_status
 
 Body = dict[str, Any]
@@ -132,12 +132,10 @@ def list_pools(
         "wanted": None if names is None else sorted({split_name(name).parent for name in names}),
     }
     by_parent: dict[int, list[ListedSubpoolRow]] = defaultdict(list)
-    with prepared_cursor() as cursor:
-        cursor.execute(_ROOTS_SQL, parameters)
-        rows = [ListedRootRow._make((*row[:10], json.loads(row[10]), *row[11:])) for row in cursor.fetchall()]
-        cursor.execute(_SUBPOOLS_SQL, parameters)
-        for row in map(ListedSubpoolRow._make, cursor.fetchall()):
-            by_parent[row.parent_id].append(row)
+    found = read_rows(_ROOTS_SQL, parameters)
+    rows = [ListedRootRow._make((*row[:10], json.loads(row[10]), *row[11:])) for row in found]
+    for row in map(ListedSubpoolRow._make, read_rows(_SUBPOOLS_SQL, parameters)):
+        by_parent[row.parent_id].append(row)
     rows.sort(key=_name)
     listed_names = None if names is None else frozenset(names)
     trees = [ListedPool(root, sorted(by_parent[root.id], key=_short_name), listed_names) for root in rows]

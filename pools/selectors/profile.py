@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pools.domain.roles import Actor, Permission
-from pools.prepared import prepared_cursor
+from pools.prepared import read_rows
 
 _SUBMITTABLE_SQL = """
     SELECT leaf.name FROM pools_pool leaf LEFT JOIN pools_pool root ON root.id = leaf.parent_id
@@ -28,14 +28,10 @@ class ChosenSettings(NamedTuple):
 
 def read_profile_settings(actor: Actor) -> ChosenSettings:
     """The settings of the actor. One query."""
-    with prepared_cursor() as cursor:
-        cursor.execute(_SETTINGS_SQL, [actor.username])
-        return ChosenSettings(*cursor.fetchone())
+    return ChosenSettings(*read_rows(_SETTINGS_SQL, [actor.username])[0])
 
 
 def submittable_pools(actor: Actor) -> list[str]:
     """Names of the pools and ACTIVE subpools to which `actor` may submit, in the order of lists. One query."""
     mine = None if actor.is_admin else sorted(actor.pools_with(Permission.POOL_SUBMIT))
-    with prepared_cursor() as cursor:
-        cursor.execute(_SUBMITTABLE_SQL, {"mine": mine})
-        return [name for (name,) in cursor.fetchall()]
+    return [name for (name,) in read_rows(_SUBMITTABLE_SQL, {"mine": mine})]

@@ -14,7 +14,7 @@ from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.tree import QuotaTree
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, Pool
-from pools.prepared import prepared_cursor
+from pools.prepared import read_rows
 
 _BELOW = """
     WITH RECURSIVE tree (id) AS (
@@ -53,9 +53,7 @@ def read_admission_tree(roots: Collection[int], *, detailed: Mapping[str, PoolQu
     for no cohort. Pools of the trees that are in `detailed`, by name, have their leaves."""
     if not roots:
         return QuotaTree([])
-    with prepared_cursor() as cursor:
-        cursor.execute(_POOLS, [list(roots)])
-        rows = cursor.fetchall()
+    rows = read_rows(_POOLS, [list(roots)])
     pools = [
         detailed.get(name) or PoolQuotaFacts(
             name, cohort, decode_gpus(guarantee), decode_gpus(maximum), decode_gpus(borrowing), decode_gpus(lending),
@@ -99,9 +97,7 @@ def read_cohort_facts(rows: QuerySet[Cohort]) -> list[CohortQuotaFacts]:
 
 def cohort_ids_below(roots: Collection[int]) -> list[int]:
     """The ids of these cohorts and of everything below them."""
-    with prepared_cursor() as cursor:
-        cursor.execute(f"{_BELOW} SELECT id FROM tree", [list(roots)])
-        return [pk for (pk,) in cursor.fetchall()]
+    return [pk for (pk,) in read_rows(f"{_BELOW} SELECT id FROM tree", [list(roots)])]
 
 
 def pool_ids_below(roots: Collection[int]) -> list[int]:
@@ -109,22 +105,20 @@ def pool_ids_below(roots: Collection[int]) -> list[int]:
     return list(Pool.objects.filter(cohort__in=cohort_ids_below(roots)).order_by("pk").values_list("pk", flat=True))
 
 
+_COHORT_ROOTS = """
+    WITH RECURSIVE path (start, id, parent_id) AS (
+        SELECT id, id, parent_id FROM pools_cohort WHERE id = ANY(%s)
+        UNION
+        SELECT path.start, above.id, above.parent_id
+        FROM path JOIN pools_cohort above ON above.id = path.parent_id
+    )
+    SELECT start, COALESCE(min(id) FILTER (WHERE parent_id IS NULL), min(id)) FROM path GROUP BY start
+"""
+
+
 def cohort_roots(cohort_ids: Collection[int]) -> dict[int, int]:
     """The id of the root of the tree of each of these cohorts. A cycle of parents has no root, so its smallest id
     counts as the root of all its members; nothing starts there."""
     if not cohort_ids:
         return {}
-    with prepared_cursor() as cursor:
-        cursor.execute(
-            """
-            WITH RECURSIVE path (start, id, parent_id) AS (
-                SELECT id, id, parent_id FROM pools_cohort WHERE id = ANY(%s)
-                UNION
-                SELECT path.start, above.id, above.parent_id
-                FROM path JOIN pools_cohort above ON above.id = path.parent_id
-            )
-            SELECT start, COALESCE(min(id) FILTER (WHERE parent_id IS NULL), min(id)) FROM path GROUP BY start
-            """,
-            [list(cohort_ids)],
-        )
-        return dict(cursor.fetchall())
+    return dict(read_rows(_COHORT_ROOTS, [list(cohort_ids)]))

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from django.db import connection, models
 
 from pools.models import AccessToken, Backend, Pool, User
-from pools.prepared import prepared_cursor, read_first_row
+from pools.prepared import read_first_row
 
 _LEAF = ("id", "name", "parent_id", "subpool_name", "subpool_state", "last_quota", "archived")
 ROOT_COLUMNS = (*_LEAF, "backend_id", "cohort_id", "config", "enable_maintenance", "guarantee", "maximum")
@@ -55,9 +55,7 @@ _TOKEN_SQL = f"""
 
 def find_leaf_with_root(name: str) -> Pool | None:
     """The pool or subpool of this canonical name with its parent and backend, or None."""
-    with prepared_cursor() as cursor:
-        cursor.execute(_LEAF_SQL, [name])
-        row = cursor.fetchone()
+    row = read_first_row(_LEAF_SQL, [name])
     if row is None:
         return None
     mine, rest = row[: len(_LEAF)], row[len(_LEAF) :]

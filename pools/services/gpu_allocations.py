@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -32,7 +32,7 @@ from pools.domain.roles import SYSTEM, Actor, Permission
 from pools.locking import lock_namespace, lock_namespace_and_worker, lock_namespaces
 from pools.models import Backend, GpuAllocation
 from pools.permissions import require_namespace, require_platform
-from pools.prepared import prepared_cursor
+from pools.prepared import read_rows
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, worker_from_row
 from pools.services.gpu_quota_conditions import update_conditions
 from pools.transactions import change, database_time
@@ -87,9 +87,7 @@ def insert_allocation(row: GpuAllocation) -> None:
     """Insert a new allocation, inside the caller's transaction and with the namespace locked. A prepared statement,
     because each allocation runs it."""
     values = [json.dumps(row.written) if name == "written" else getattr(row, name) for name in _INSERTED]
-    with prepared_cursor() as cursor:
-        cursor.execute(_INSERT_SQL, values)
-        row.pk, row.created_at, row.changed_at = cursor.fetchone()
+    [(row.pk, row.created_at, row.changed_at)] = read_rows(_INSERT_SQL, values)
     row._state.adding = False
 
 
@@ -268,9 +266,7 @@ def _mark_released(rows: Sequence[GpuAllocation], *, reason: str) -> WorkerTotal
     """Release these live rows and return the totals of those that were committed."""
     if not rows:
         return NO_WORKERS
-    with prepared_cursor() as cursor:
-        cursor.execute(_RELEASE_SQL, [reason, [row.pk for row in rows]])
-        stamped = dict(cursor.fetchall())
+    stamped: dict[int, datetime] = dict(read_rows(_RELEASE_SQL, [reason, [row.pk for row in rows]]))
     gone = totals_of_workers(worker_from_row(row) for row in rows if row.state == State.COMMITTED)
     for row in rows:
         row.state, row.expires_at, row.reason, row.released_at = State.RELEASED, None, reason, stamped[row.pk]

@@ -21,7 +21,7 @@ from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE, gpu_namespace_of
 from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, WorkerTotals, totals_of_worker, totals_of_workers
 from pools.domain.quantities import Quantity
 from pools.models import Pool
-from pools.prepared import prepared_cursor
+from pools.prepared import read_rows
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
 from scheduling.domain.engine.facts import StartHold
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
@@ -205,6 +205,4 @@ def backends_of_namespaces(namespaces: Collection[str]) -> frozenset[int]:
     """The backends whose pools use one of these namespaces; one query, none where there are no namespaces."""
     if not namespaces:
         return frozenset()
-    with prepared_cursor() as cursor:
-        cursor.execute(_BACKENDS_SQL, [list(namespaces)])
-        return frozenset(backend_id for (backend_id,) in cursor)
+    return frozenset(backend_id for (backend_id,) in read_rows(_BACKENDS_SQL, [list(namespaces)]))

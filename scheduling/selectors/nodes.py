@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from django.db import connection
 
 from pools.domain.node_sets import NodeGroup
-from pools.prepared import prepared_cursor
+from pools.prepared import read_rows
 from pools.unchanged import read_if_changed
 
 
@@ -65,9 +65,8 @@ def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
 
 
 def _read_gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
-    with prepared_cursor() as cursor:
-        cursor.execute(_GPUS_BY_NODE_SET_SQL)
-        return {(backend, platform): (int(gpus), int(used)) for backend, platform, gpus, used in cursor.fetchall()}
+    rows = read_rows(_GPUS_BY_NODE_SET_SQL)
+    return {(backend, platform): (int(gpus), int(used)) for backend, platform, gpus, used in rows}
 
 
 # Most names of nodes exist on one backend only. Their running tasks are found by an index that holds their GPUs; the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pools.models import Pool
-from pools.prepared import prepared_cursor
+from pools.prepared import read_rows
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, WorkflowStatus
 from scheduling.selectors.visible_queue import GangStart
@@ -42,19 +42,15 @@ _LAST_BEFORE_SQL = f"""
 
 def is_small_cluster(backend_id: int) -> bool:
     """Whether the whole state of this backend can be read for a single request. One query."""
-    with prepared_cursor() as cursor:
-        cursor.execute(_IS_SMALL_SQL, [backend_id, backend_id])
-        return bool(cursor.fetchone()[0])
+    return bool(read_rows(_IS_SMALL_SQL, [backend_id, backend_id])[0][0])
 
 
 def read_start_of_last_before(leaf: Pool, priority: Priority) -> GangStart | None:
     """The kept forecast of the gang that new work of this priority would stand behind in the queue of the leaf; None if
     nothing is before it there, or no forecast was made yet. One query."""
     before = [str(each) for each in Priority if each.priority_class_value >= priority.priority_class_value]
-    with prepared_cursor() as cursor:
-        cursor.execute(_LAST_BEFORE_SQL, [leaf.pk, before])
-        row = cursor.fetchone()
-    if row is None:
+    rows = read_rows(_LAST_BEFORE_SQL, [leaf.pk, before])
+    if not rows:
         return None
-    p10, p50, p90, samples, made_at, never = row
+    p10, p50, p90, samples, made_at, never = rows[0]
     return GangStart(p10, p50, p90, samples, made_at, never or None)

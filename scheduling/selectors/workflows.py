@@ -16,7 +16,7 @@ from pools.domain import names
 from pools.domain.errors import NotFound
 from pools.domain.roles import Actor
 from pools.models import Backend, Pool, User
-from pools.prepared import prepared_cursor
+from pools.prepared import read_rows
 from pools.selectors.submission_path import column_names, columns_sql, keep_related, known_row
 from scheduling.models import Group, Task, Workflow
 
@@ -76,9 +76,7 @@ def list_workflow_entries(rows: QuerySet[Workflow], *, limit: int, offset: int) 
         matching, parameters = rows.values_list("uuid")[offset : offset + limit + 1].query.sql_with_params()
     except EmptyResultSet:  # Django knows without a query that no row matches
         return [], False
-    with prepared_cursor() as cursor:
-        cursor.execute(_LISTED_SQL.format(matching=matching), parameters)
-        found: list[Any] = cursor.fetchall()
+    found = read_rows(_LISTED_SQL.format(matching=matching), parameters)
     return [_listed_workflow(row) for row in found[:limit]], len(found) > limit
 
 
@@ -109,10 +107,9 @@ def get_visible_workflow(actor: Actor, name: str) -> Workflow:
     # A name may look like the id of another workflow. Without an order: Django takes long to write one into the SQL.
     matching = Workflow.objects.visible_to(actor).filter(Q(name=name) | Q(pk=key) if key else Q(name=name)).order_by()
     found: list[Workflow] = []
-    with suppress(EmptyResultSet), prepared_cursor() as cursor:
+    with suppress(EmptyResultSet):
         condition, parameters = matching.values_list("pk").query.sql_with_params()
-        cursor.execute(_ONE_SQL.format(matching=condition), parameters)
-        found = [_workflow_of(row) for row in cursor]
+        found = [_workflow_of(row) for row in read_rows(_ONE_SQL.format(matching=condition), parameters)]
     if not found:
         raise NotFound(f"Workflow {name[:100]} does not exist, or you may not see it.", workflow_id=name[:100])
     return next((each for each in found if each.name == name), found[0])
@@ -163,12 +160,8 @@ def get_full_workflow(actor: Actor, name: str, *, all_attempts: bool = False) ->
     """
     workflow = get_visible_workflow(actor, name)
     tasks_sql = _ALL_TASKS_SQL if all_attempts else _LATEST_TASKS_SQL
-    with prepared_cursor() as cursor:
-        cursor.execute(_GROUPS_SQL, [workflow.pk])
-        groups = [known_row(Group, column_names(Group), row) for row in cursor]
-    with prepared_cursor() as cursor:
-        cursor.execute(tasks_sql, [[group.pk for group in groups]])
-        tasks = [known_row(Task, column_names(Task), row) for row in cursor]
+    groups = [known_row(Group, column_names(Group), row) for row in read_rows(_GROUPS_SQL, [workflow.pk])]
+    tasks = [known_row(Task, column_names(Task), row) for row in read_rows(tasks_sql, [[group.pk for group in groups]])]
     by_pk = {group.pk: group for group in groups}
     of_group: dict[UUID, list[Task]] = {group.pk: [] for group in groups}
     for task in tasks:

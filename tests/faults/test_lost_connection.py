@@ -11,7 +11,7 @@ from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool
-from pools.prepared import prepared_cursor, read_first_row
+from pools.prepared import prepared_cursor, read_first_row, read_rows
 from pools.transactions import change
 from scheduling.models import Workflow
 from scheduling.services.simulated import apply_plan, reconcile
@@ -136,6 +136,34 @@ def test_a_first_read_within_a_transaction_is_not_repeated() -> None:
     connection.health_check_enabled, connection.health_check_done = True, False
     with pytest.raises((OperationalError, InterfaceError)):
         read_in_a_lost_transaction()
+
+
+def test_the_first_read_of_a_request_takes_a_new_connection_when_the_server_ended_the_old_one() -> None:
+    """The read is itself the check: no other statement asks before it whether the connection works."""
+    old = connection.connection
+    end_on_the_server()
+    connection.health_check_enabled, connection.health_check_done = True, False
+    assert read_rows("SELECT %s::int", [7]) == [(7,)]
+    assert connection.connection is not old
+
+
+def test_a_later_read_reports_the_lost_connection() -> None:
+    end_on_the_server()
+    connection.health_check_done = True
+    with pytest.raises(OperationalError):
+        read_rows("SELECT %s::int", [7])
+    connection.close()
+
+
+def end_on_the_server() -> None:
+    """The server ends this connection, which does not know it yet."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        pid = cursor.fetchone()[0]
+    other = connections["default"].copy()
+    with other.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    other.close()
 
 
 def test_a_prepared_cursor_without_a_server_reports_an_unavailable_database(monkeypatch: pytest.MonkeyPatch) -> None:

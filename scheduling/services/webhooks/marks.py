@@ -15,7 +15,7 @@ from pools.domain.roles import Actor
 from pools.locking import lock_backend
 from pools.models import Backend
 from pools.permissions import require_platform
-from pools.prepared import prepared_cursor
+from pools.prepared import read_rows
 from pools.selectors.submission_path import columns_sql, known_row
 from pools.services.backends import get_backend
 from pools.transactions import change, database_time
@@ -52,11 +52,10 @@ def marked_guard(backend: str, mark: str) -> QueueGuard | None:
 
 def _find_guard(backend: str) -> QueueGuard | None:
     """The guard of a backend, in one prepared statement, because every review reads it."""
-    with prepared_cursor() as cursor:
-        cursor.execute(_GUARD_SQL, [backend])
-        row = cursor.fetchone()
-    if row is None:
+    rows = read_rows(_GUARD_SQL, [backend])
+    if not rows:
         return None
+    row = rows[0]
     backend_row = known_row(Backend, _BACKEND, row[: len(_BACKEND)])
     if row[-1] is None:
         return default_guard(backend_row)

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
-from django.db import connection
+from datetime import UTC, datetime
+from decimal import Decimal
+from uuid import UUID
 
-from pools.prepared import prepared_cursor
+import pytest
+from django.contrib.auth.models import Group
+from django.db import DataError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+from psycopg.pq import TransactionStatus
+
+from pools import prepared
+from pools.domain.roles import SYSTEM
+from pools.models import User
+from pools.prepared import prepared_cursor, read_each, read_rows
+from pools.transactions import change
 
 pytestmark = pytest.mark.django_db
 
@@ -26,3 +37,111 @@ def test_statements_of_django_are_not_prepared() -> None:
             cursor.execute("SELECT %s::int + 4712", [value])
         cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%4712%'")
         assert cursor.fetchone() == (0,)
+
+
+VALUES = {
+    "text": ("SELECT %s::text", ["ä'\\"]),
+    "no value": ("SELECT %s::text IS NULL, %s::int", [None, None]),
+    "numbers": ("SELECT %s::int, %s::bigint, %s::numeric", [7, 2**40, Decimal("1.50")]),
+    "a list": ("SELECT %s::text[]", [["a", 'b"', "c,d"]]),
+    "a time": ("SELECT %s::timestamptz", [datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)]),
+    "an id": ("SELECT %s::uuid", [UUID(int=5)]),
+    "a document": ("SELECT %s::jsonb", ['{"a": [1, null]}']),
+    "names": ("SELECT %(b)s::int, %(a)s::int, %(b)s::int", {"a": 1, "b": 2}),
+    "a per cent": ("SELECT 'x' LIKE '%%' || %s", ["x"]),
+    "several rows": ("SELECT number, number > %s FROM generate_series(1, 3) number", [2]),
+    "no rows": ("SELECT 1 WHERE %s", [False]),
+}
+
+
+@pytest.mark.parametrize("case", VALUES)
+def test_rows_are_those_of_a_cursor_of_django(case: str) -> None:
+    sql, values = VALUES[case]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        expected = cursor.fetchall()
+    assert read_rows(sql, values) == expected
+    if not isinstance(values, dict):
+        assert read_each((sql, values), (sql, values)) == [expected, expected]
+
+
+def test_an_error_is_the_one_of_a_cursor_of_django() -> None:
+    with pytest.raises(DataError, match="division by zero"), transaction.atomic():
+        read_rows("SELECT 1 / %s::int", [0])
+    with pytest.raises(DataError, match="division by zero"), transaction.atomic():
+        read_each(("SELECT 1 / %s::int", [0]))
+    assert read_rows("SELECT %s::int", [1]) == [(1,)]
+
+
+def test_who_watches_statements_sees_all_of_them() -> None:
+    with CaptureQueriesContext(connection) as captured:
+        read_rows("SELECT %s::int", [1])
+        assert read_each(("SELECT %s::int", [2]), ("SELECT %s::int", [3])) == [[(2,)], [(3,)]]
+    assert [query["sql"] for query in captured.captured_queries] == ["SELECT 1::int", "SELECT 2::int; SELECT 3::int"]
+
+
+def test_few_statements_are_kept_and_a_rollback_ends_none() -> None:
+    for number in range(prepared.MAX_PREPARED + 5):
+        with transaction.atomic():
+            read_rows(f"SELECT %s::int + {number}", [1])
+            transaction.set_rollback(True)
+    assert read_rows(f"SELECT %s::int + {prepared.MAX_PREPARED}", [1]) == [(prepared.MAX_PREPARED + 1,)]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements")
+        assert cursor.fetchone()[0] <= prepared.MAX_PREPARED
+
+
+ACTOR_SQL = "SELECT current_setting('osmo.actor', true), current_setting('transaction_isolation')"
+
+
+@pytest.mark.django_db(transaction=True)
+class TestBeginOfChange:
+    """The BEGIN of a change, with the settings that the audit trail reads, travels with its first statement."""
+
+    @pytest.mark.parametrize("first", ["read_rows", "read_each", "cursor", "savepoint", "queryset"])
+    def test_each_kind_of_first_statement_is_inside(self, first: str) -> None:
+        with change(actor=SYSTEM):
+            assert _transaction_status() == TransactionStatus.IDLE
+            if first == "read_rows":
+                read_rows("SELECT %s::int", [1])
+            elif first == "read_each":
+                assert read_each(("SELECT %s::int", [1]), ("SELECT %s::int", [2])) == [[(1,)], [(2,)]]
+            elif first == "cursor":
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT 1")
+            elif first == "savepoint":
+                with transaction.atomic():
+                    pass
+            else:
+                assert User.objects.filter(username="nobody").first() is None
+            assert _transaction_status() == TransactionStatus.INTRANS
+            assert read_rows(ACTOR_SQL) == [(SYSTEM.username, "read committed")]
+        assert _transaction_status() == TransactionStatus.IDLE
+        assert connection.execute_wrappers == []
+
+    def test_a_change_without_statements_sends_nothing(self) -> None:
+        with change(actor=SYSTEM):
+            pass
+        assert connection.execute_wrappers == []
+        with pytest.raises(ZeroDivisionError), change(actor=SYSTEM):
+            raise ZeroDivisionError
+        assert connection.execute_wrappers == []
+
+    def test_a_failure_rolls_back(self) -> None:
+        def fail() -> None:
+            with change(actor=SYSTEM):
+                read_rows("INSERT INTO auth_group (name) VALUES (%s) RETURNING id", ["rolled-back"])
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        assert not Group.objects.filter(name="rolled-back").exists()
+
+    def test_a_watched_change_begins_at_once(self) -> None:
+        with connection.execute_wrapper(lambda execute, *arguments: execute(*arguments)), change(actor=SYSTEM):
+            assert _transaction_status() == TransactionStatus.INTRANS
+            assert read_rows(ACTOR_SQL)[0][0] == SYSTEM.username
+
+
+def _transaction_status() -> TransactionStatus:
+    return TransactionStatus(connection.connection.pgconn.transaction_status)
