@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from rest_framework import negotiation, renderers
@@ -18,25 +19,33 @@ def utc_text(time: datetime | None) -> str | None:
     if time is None:
         return None
     utc = time if time.tzinfo is UTC or time.tzinfo is None else time.astimezone(UTC)
-    return utc.replace(tzinfo=None).isoformat(timespec="microseconds")
+    return utc.isoformat(timespec="microseconds").removesuffix("+00:00")
 
 
 def fields_body(record: Any) -> dict[str, Any]:
     """The fields of a dataclass by name; a field that is a dataclass is such a body, too. Unlike
     :func:`dataclasses.asdict` it does not copy the values, which took most of the time of a long queue."""
-    body: dict[str, Any] = {}
-    for name in _field_names(type(record)):
-        value = getattr(record, name)
-        body[name] = fields_body(value) if _field_names(type(value)) else value
+    body: dict[str, Any] = flat_body(record)
+    for name, value in body.items():
+        if is_dataclass(value):
+            body[name] = fields_body(value)
     return body
 
 
-def _find_field_names(kind: type) -> tuple[str, ...]:
-    """The names of the fields of a dataclass; empty for any other class."""
-    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+def flat_body(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, as they are."""
+    kind: Any = type(record)
+    names, values = _fields_of(kind)
+    return dict(zip(names, values(record), strict=True))
 
 
-_field_names: Callable[[type], tuple[str, ...]] = cache(_find_field_names)
+@cache
+def _fields_of(kind: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """The names of the fields of a dataclass, and the function that reads all of them."""
+    names = tuple(field.name for field in fields(kind))
+    if len(names) > 1:
+        return names, attrgetter(*names)
+    return names, lambda record: tuple(getattr(record, name) for name in names)
 
 
 class UtcJsonEncoder(JSONEncoder):

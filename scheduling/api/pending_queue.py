@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.rendering import fields_body, utc_text
+from pools.api.rendering import fields_body, flat_body, utc_text
 from pools.api.request_parsing import query_page
 from pools.api.schema import (
     BOOLEAN,
@@ -80,8 +80,10 @@ def pending_gang_entry(gang: WaitingGang) -> dict[str, Any]:
     if reserved is not None:
         latest = None if reserved.latest_start is None else utc_text(reserved.latest_start)
         reservation = fields_body(reserved) | {"since": utc_text(reserved.since), "latest_start": latest}
-    texts = {"submit_time": utc_text(gang.submit_time), "unblock": list(gang.unblock)}
-    return fields_body(gang) | texts | {"reservation": reservation, "start": start_body(gang.start)}
+    body = flat_body(gang)
+    body["submit_time"], body["unblock"] = utc_text(gang.submit_time), list(gang.unblock)
+    body["reason"], body["reservation"], body["start"] = flat_body(gang.reason), reservation, start_body(gang.start)
+    return body
 
 
 def start_body(start: GangStart | None) -> dict[str, Any] | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pools.domain import names
-from pools.domain.roles import Actor
-from pools.models import Pool
+from pools.domain.roles import Actor, Permission
+from pools.prepared import read_rows
 
 
 def leaf_names_of(actor: Actor, text: str) -> list[str]:
@@ -15,5 +15,13 @@ def leaf_names_of(actor: Actor, text: str) -> list[str]:
         return [path.parent]
     if path.subpool is not None:
         return [text]
-    subpools = Pool.objects.visible_to(actor).filter(parent__name=text).values_list("name", flat=True)
-    return [text, *subpools]
+    if not actor.can_read_all and text not in actor.pools_with(Permission.POOL_READ):
+        return [text]
+    return [text, *(name for (name,) in read_rows(_SUBPOOLS_SQL, [text]))]
+
+
+# By hand, because every question about the queue of a pool begins with it.
+_SUBPOOLS_SQL = """
+    SELECT leaf.name FROM pools_pool leaf JOIN pools_pool root ON root.id = leaf.parent_id WHERE root.name = %s
+    ORDER BY leaf.name
+"""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import starmap
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from django.db.models import Count, QuerySet
 from pools.domain.amounts import GPU, Amount, is_gpu
 from pools.domain.names import SHARED_QUEUE, queue_name, split_name
 from pools.models import Backend
+from pools.prepared import read_rows
 from pools.unchanged import read_if_changed
 from scheduling.domain.engine.explain import Reason, ReasonCode
 from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
@@ -102,6 +104,17 @@ class PendingQueue:
     by_group: Mapping[UUID, PendingGang]
     owners: Mapping[str, GangOwner]
     fair_shares: Mapping[str, Amount] = field(default_factory=dict)
+    _kept: dict[str, list[PendingGang]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def by_pool(self) -> Mapping[str, list[PendingGang]]:
+        """The waiting gangs by the canonical name of their leaf, in the order of their positions. Kept: readers ask for
+        one pool after another of a queue that stays the same."""
+        if not self._kept and self.gangs:
+            found: dict[str, list[PendingGang]] = {}
+            for gang in self.gangs:
+                found.setdefault(gang.pool, []).append(gang)
+            self._kept.update(found)
+        return self._kept
 
     @property
     def length(self) -> int:
@@ -167,17 +180,41 @@ def build_unplaced_queue(backend: Backend, groups: Collection[UUID]) -> PendingQ
 def add_recent_arrivals(backend: Backend, queue: PendingQueue, *, pools: Collection[str] = ()) -> PendingQueue:
     """An older queue with exactly the gangs that wait now, of all leaves or of those with these names. Gangs that
     arrived since are last, until their positions are known."""
-    waiting = _waiting_groups(backend)
     known = queue.by_group
     if pools:  # so that the cost is that of the leaves, and not of a long queue
-        waiting = waiting.filter(workflow__pool__name__in=pools)
-        known = {gang.group_id: gang for gang in queue.gangs if gang.pool in pools}
-    now = set(waiting.values_list("pk", flat=True))
+        gangs = [gang for pool in pools for gang in queue.by_pool().get(pool, ())]
+        known = {gang.group_id: gang for gang in sorted(gangs, key=_position)}
+    now = _waiting_now(backend, pools)
     late = recent_arrivals(backend, queue, now - known.keys())
     by_group = {group: entry for group, entry in known.items() if group in now} | late
     return PendingQueue(
         queue.backend, queue.lengths, tuple(by_group.values()), by_group, queue.owners, queue.fair_shares
     )
+
+
+_position = attrgetter("position")
+
+
+def _waiting_now(backend: Backend, pools: Collection[str]) -> set[UUID]:
+    """The groups that wait, of all leaves or of those with these names. By hand: every page of a long queue asks."""
+    rows = (
+        read_rows(_WAITING_OF_LEAVES_SQL, [backend.pk, list(pools)]) if pools else read_rows(_WAITING_SQL, [backend.pk])
+    )
+    return {group for (group,) in rows}
+
+
+def _in_sql(values: Iterable[str]) -> str:
+    return ", ".join(f"'{value}'" for value in sorted(values))
+
+
+_WAITING_SQL = f"""
+    SELECT gang.uuid FROM scheduling_group gang
+    JOIN scheduling_workflow work ON work.uuid = gang.workflow_id
+    JOIN pools_pool root ON root.id = work.root_pool_id
+    WHERE root.backend_id = %s AND work.status IN ({_in_sql(ACTIVE_WORKFLOW_STATUSES)})
+        AND gang.status IN ({_in_sql(WAITING_STATUSES)})
+"""
+_WAITING_OF_LEAVES_SQL = f"{_WAITING_SQL} AND work.pool_id IN (SELECT id FROM pools_pool WHERE name = ANY(%s))"
 
 
 def recent_arrivals(backend: Backend, queue: PendingQueue, groups: Collection[UUID]) -> dict[UUID, PendingGang]:

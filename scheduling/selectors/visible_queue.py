@@ -19,7 +19,8 @@ from pools.domain.amounts import Amount, as_json, is_gpu
 from pools.domain.names import with_pool_names
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend
-from pools.prepared import prepared_cursor
+from pools.prepared import read_rows
+from pools.selectors.submission_path import column_names, columns_sql, known_row
 from scheduling.apps import scheduling_app
 from scheduling.domain.engine.explain import Reason
 from scheduling.models import Group, Workflow
@@ -124,7 +125,7 @@ def list_waiting_gangs(
     `workflows` are ids; an empty filter means all."""
     found: list[tuple[_QueueReader, PendingGang]] = []
     passed = 0
-    for backend in Backend.objects.order_by("name"):
+    for backend in _all_backends():
         queue = scheduling_app().pending_queues.get_exact(backend, pools=pools)
         reader = _QueueReader(actor, queue, backend.namespace)
         for entry in reader.select(pools, users, workflows):
@@ -136,16 +137,22 @@ def list_waiting_gangs(
     return _render(found), False
 
 
+def _all_backends() -> list[Backend]:
+    """All backends by name, in one prepared statement."""
+    columns = column_names(Backend)
+    rows = read_rows(f"SELECT {columns_sql('backend', columns)} FROM pools_backend backend ORDER BY backend.name")
+    return [known_row(Backend, columns, row) for row in rows]
+
+
 def _render(found: Sequence[tuple[_QueueReader, PendingGang]]) -> list[WaitingGang]:
     """The gangs as their readers may see them, with the forecasts of their starts: one query, none without gangs."""
     if not found:
         return []
-    with prepared_cursor() as cursor:
-        cursor.execute(_STARTS_SQL, [[gang.group_id for _, gang in found]])
-        starts = {
-            group: GangStart(p10, p50, p90, samples, made_at, never or None)
-            for group, p10, p50, p90, samples, made_at, never in cursor
-        }
+    rows = read_rows(_STARTS_SQL, [[gang.group_id for _, gang in found]])
+    starts = {
+        group: GangStart(p10, p50, p90, samples, made_at, never or None)
+        for group, p10, p50, p90, samples, made_at, never in rows
+    }
     return [reader.render(gang, starts.get(gang.group_id)) for reader, gang in found]
 
 
