@@ -81,7 +81,7 @@ def test_a_new_user_with_a_role_and_a_token(
     page.get_by_role("button", name="Preview").click()
     expect_text(page.get_by_role("table", name="Rights that change"), scene.pool)
     page.get_by_role("button", name="Create the user").click()
-    expect_text(page.locator("main"), f"User {who} was created", f"osmo-{scene.pool}-user")
+    expect_text(page.locator("#page"), f"User {who} was created", f"osmo-{scene.pool}-user")
 
     theirs = new_tab()
     theirs.login(who, scene.password)
