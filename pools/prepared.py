@@ -263,6 +263,9 @@ _PLACE = re.compile(r"%%|%s|%\((\w+)\)s")
 def _checked(raw: Any, result: Any) -> Any:
     if result.status in _DONE:
         return result
-    if raw.closed:
+    if raw.closed or result.error_field(pq.DiagnosticField.SQLSTATE) is None:
+        # The error is one of the client library: the connection is lost, also where its status does not say so yet,
+        # because a message could not be sent.
+        raw.close()
         raise errors.OperationalError(result.error_message.decode(errors="replace"))
     raise errors.error_from_result(result)

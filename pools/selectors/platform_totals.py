@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.core.exceptions import EmptyResultSet
 from django.db import connection
 
 from pools.domain.amounts import NO_LIMIT
@@ -69,7 +70,11 @@ def platform_totals(actor: Actor) -> PlatformTotals:
     """The totals of the pools that `actor` may see. One query."""
     roots = Pool.objects.visible_to(actor).roots().filter(archived=False)
     columns = roots.order_by().values_list("pk", "guarantee", "usage__used", "usage__total_usage")
-    text, values = columns.query.sql_with_params()
+    try:
+        text, values = columns.query.sql_with_params()
+    except EmptyResultSet:  # Django knows without a query that the actor sees no pool
+        nothing = UsageBar(guaranteed=0, low_inside=0, free=0, over_quota=0, draining=0)
+        return PlatformTotals(0, 0, 0, 0, 0, nothing)
     with connection.cursor() as cursor:
         cursor.execute(_TOTALS.format(roots=text), values)
         pools, subpools, unlimited, quota, used, guaranteed, low, over, draining, free = (

@@ -132,5 +132,7 @@ def test_a_pool_from_creation_to_deletion(scene: PoolScene, signed_in: Callable[
     assert row == {"guarantee": 32, "enable_maintenance": True}
 
     page.get_by_role("link", name="Archive").click()
+    page.get_by_role("button", name="Preview").click()
+    expect_text(page.locator("main"), "can be brought back")
     page.get_by_role("button", name=f"Archive {name}").click()
     expect_text(page.locator("#page"), f"Pool {name} was deleted")

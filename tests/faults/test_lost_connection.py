@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import psycopg
 import pytest
 from django.db import InterfaceError, OperationalError, connection, connections, transaction
+from psycopg import pq
 
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool
-from pools.prepared import prepared_cursor, read_first_row, read_rows
+from pools.prepared import prepared_cursor, read_first_row, read_rows, send_statements
 from pools.transactions import change
 from scheduling.models import Workflow
 from scheduling.services.simulated import apply_plan, reconcile
@@ -153,6 +155,20 @@ def test_a_later_read_reports_the_lost_connection() -> None:
     with pytest.raises(OperationalError):
         read_rows("SELECT %s::int", [7])
     connection.close()
+
+
+def test_an_error_of_the_client_library_is_a_lost_connection() -> None:
+    """Where a message could not be sent, the library reports the loss before the status of the connection does. Its
+    errors have no SQLSTATE."""
+    raw = connection.connection
+    lost = raw.pgconn.make_empty_result(pq.ExecStatus.FATAL_ERROR)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(raw, "wait", lambda generator: [lost])
+        with pytest.raises(psycopg.OperationalError):
+            send_statements(raw, b"SELECT 1")
+    assert raw.closed
+    connection.health_check_enabled, connection.health_check_done = True, False
+    assert read_rows("SELECT %s::int", [7]) == [(7,)]
 
 
 def end_on_the_server() -> None:
