@@ -133,6 +133,6 @@ def test_a_pool_from_creation_to_deletion(scene: PoolScene, signed_in: Callable[
 
     page.get_by_role("link", name="Archive").click()
     page.get_by_role("button", name="Preview").click()
-    expect_text(page.locator("main"), "can be brought back")
+    expect_text(page.locator("main"), "deleted for good")
     page.get_by_role("button", name=f"Archive {name}").click()
     expect_text(page.locator("#page"), f"Pool {name} was deleted")
