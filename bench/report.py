@@ -37,8 +37,10 @@ workflow a request, `bulk` fifty. Clients keep their connections and send the ne
 
 
 ENGINE_NOTES = """
-The table was measured after most changes of 2026-11-24 that follow, on a quiet machine. Before them it had 1.22 s at
-1×, 7.21 s at 4×, 5.9 times as much, and instants of 10.8 ms (p50) and 63 ms (p99).
+The table was measured after the changes of 2026-11-24 that follow, with nothing else on the machine. Before them it had
+1.22 s at 1×, 7.21 s at 4×, 5.9 times as much, and instants of 10.8 ms (p50) and 63 ms (p99). Ten minutes earlier, while
+the machine itself was slower, the same code took 1.75 s at 1×, 6.73 s at 4× (3.9 times as much), and an instant 5.2 and
+34.7 ms.
 
 Most of an instant were reclaims that fail: leaves inside
 their fair share whose pool is above its own tried to open a node, evicted what every lender may lose (a dozen gangs in
