@@ -40,8 +40,8 @@ class GroupCommit(Generic[Request, Result]):
 
     `together` makes the changes of a first request and of those that it takes, in one transaction, and returns an
     outcome for each, in order: its result, or its refusal. `alone` makes the change of one request; `size` is how
-    much of a transaction it takes. When `together`
-    fails, nothing was changed and each request is tried alone, so that no request fails by the fault of another one.
+    much of a transaction it takes. When `together` fails, for whatever reason, nothing was changed and each request is
+    tried alone, so that no request fails by the fault of another one.
     But Busy is the error of all of them, and of those that wait if the leader did not get its lock: they would wait for
     the same lock again, and a commit whose outcome is unknown must not be repeated.
     """
