@@ -65,6 +65,8 @@ class ClientError(Exception):
         if len(faults) > 1 and self.message.endswith(f" ({len(faults) - 1} more in details)"):
             return f"{len(faults)} faults:"  # the message repeats the first one, for clients that show no details
         where = detail_location(self.details[0]) if self.details and not faults else ""
+        if where in self.message:  # the server named the place already
+            where = ""
         return where + (self.message or "The request was refused.")
 
     def _separate_details(self) -> list[dict[str, Any]]:

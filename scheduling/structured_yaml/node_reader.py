@@ -198,7 +198,8 @@ def _syntax_message(error: yaml.MarkedYAMLError, text: str, at: int) -> str:
     lines = text.split("\n")
     row = lines[at] if at < len(lines) else ""
     problem = ", ".join(shorten(part, 120) for part in (error.context, error.problem) if part)
-    message = f"This is not valid YAML: {problem}, at {quote(row.strip())}."
+    where = f"at {quote(row.strip())}" if row.strip() else "at an empty line or the end of the text"
+    message = f"This is not valid YAML: {problem}, {where}."
     if "\t" in row[: len(row) - len(row.lstrip())] or "'\\t'" in problem:
         return message + " Indent with spaces, not with tabs."
     if "mapping values are not allowed" in problem:

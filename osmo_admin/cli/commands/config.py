@@ -129,8 +129,11 @@ def update(
         done = f"Successfully updated {kind} config{f' {name}' if name else ''}."
         print_answer(session, answer, lambda: requested_text(answer) or done)
     if method == "PUT" and name is None:
-        will = "would replace" if session.dry_run else "replaced"
-        print_warning(f"This {will} the whole configuration of {', '.join(payload)}. To change a part: name the pool.")
+        would = "would get" if session.dry_run else "have"
+        print_warning(
+            f"The file is the whole configuration of {', '.join(payload)}: values that it leaves out {would} their "
+            "defaults. To change a part: name the pool."
+        )
 
 
 def _build_request(kind: str, name: str | None, desired: dict[str, Any]) -> tuple[str, str | None, Any]:

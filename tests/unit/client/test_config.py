@@ -77,7 +77,7 @@ def test_update_of_all_pools_is_one_put(osmo, stub):
     pools = {"new": {"backend": "simulated"}}
     result = osmo("config", "update", "POOL", "-f", "-", input=json.dumps({"pools": pools}))
     assert stub.last.body == {"configs": pools}
-    assert "replaced the whole configuration of new" in result.stderr
+    assert "The file is the whole configuration of new: values that it leaves out have their defaults." in result.stderr
     assert osmo("config", "update", "POOL", input="{}").exit_code == 2
 
 

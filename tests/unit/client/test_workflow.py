@@ -506,6 +506,15 @@ def test_the_first_of_several_faults_is_printed_once(osmo, stub, spec):
     assert "2 faults:" in text
 
 
+def test_the_place_of_a_fault_is_printed_once(osmo, stub, spec):
+    """The message of the server names it, for clients that show no details."""
+    fault = {"path": "file", "code": "yaml_syntax", "message": "This is not valid YAML.", "line": 2}
+    message = "The workflow file is not valid: line 2, file: This is not valid YAML."
+    stub.on("POST", SUBMIT, StubReply({"message": message, "error_code": "USAGE", "details": [fault]}, status=400))
+    text = osmo("workflow", "submit", spec, "-p", "team").stderr
+    assert text == f"Workflow submit failed:\n{message}\n"
+
+
 def test_compare_shows_what_differs(osmo, stub):
     facts = [
         {

@@ -67,6 +67,13 @@ def test_refused(text: str, expected: tuple[int | None, str, str]) -> None:
     assert expected in read_faults(text)
 
 
+def test_a_text_that_ends_too_early_says_so() -> None:
+    (fault,) = parse("{\n").violations
+    assert fault.message.endswith(
+        "at an empty line or the end of the text. Check the indentation and the quotes around it."
+    )
+
+
 def test_merge_keys_do_not_override() -> None:
     text = (
         "workflow:\n  name: n\n  tasks:\n  - &a {name: t, image: i, command: [sh], environment: &e {A: '1', B: '1'}}\n"
