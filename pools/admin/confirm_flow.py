@@ -137,17 +137,28 @@ class Preview(Protocol[ResultT_contra]):
         """A short text that identifies the state of a preview; empty if the version of the row does so."""
 
 
+@dataclass(frozen=True, slots=True)
+class FirstStep:
+    """One thing that has to happen before a change: a message, and the page on which it is done."""
+
+    message: str
+    action: str
+    address: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[ResultT]):
-    """One change and the texts of its pages. `unavailable_reason` says why the present state does not allow it; then
-    there is no form. `breadcrumbs` are the pages above, the target of the back link last.
-    `version` is None for a row that does not exist yet. `execute` gets the valid form and the expected version, which
-    is None in the dry run. `requested` is the same change as a request for the approval of a second person."""
+    """One change and the texts of its pages. `unavailable_reason` says why the present state does not allow it, and
+    `first_steps` say what has to happen before; with either of them there is no form. `breadcrumbs` are the pages
+    above, the target of the back link last. `version` is None for a row that does not exist yet. `execute` gets the
+    valid form and the expected version, which is None in the dry run. `requested` is the same change as a request for
+    the approval of a second person."""
 
     title: str
     button: str
     danger: bool = False
     unavailable_reason: str = ""
+    first_steps: Sequence[FirstStep] = ()
     breadcrumbs: Breadcrumbs
     form_class: type[ChangeForm]
     initial: Mapping[str, Any] = field(default_factory=dict)
@@ -200,7 +211,7 @@ class ConfirmFlow(Generic[ResultT]):
     def respond(self) -> HttpResponse:
         """The form, the preview, a redirect between them, or the redirect after the change."""
         change, request = self.change, self.request
-        if change.unavailable_reason:
+        if change.unavailable_reason or change.first_steps:
             return self.admin.render_page(
                 request,
                 "osmo/change_unavailable.html",
@@ -208,6 +219,7 @@ class ConfirmFlow(Generic[ResultT]):
                 crumbs=change.breadcrumbs,
                 status=409,
                 reason=change.unavailable_reason,
+                first_steps=change.first_steps,
                 back=change.breadcrumbs[-1][1],
             )
         sent = self._read_input()

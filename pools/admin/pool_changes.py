@@ -1,32 +1,28 @@
-"""Creating, configuring and archiving top-level pools in the browser, for osmo-admin."""
+"""Creating and configuring top-level pools in the browser, for osmo-admin."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, typed_input
 from pools.admin.git_ownership import owned_reason
-from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
 from pools.domain.amounts import encode_gpus
 from pools.domain.approvals import ApprovalService
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.ownership import OwnedKind
 from pools.domain.pool_config import APPROVAL_ABOVE, HOLD_AFTER, editable_body
-from pools.domain.roles import Actor, Permission, PoolRoleKind, pool_role
-from pools.models import Backend, Pool, Reservation, RoleAssignment
+from pools.domain.roles import Permission
+from pools.models import Backend, Pool, Reservation
 from pools.permissions import get_visible_root, require_permission, require_platform
 from pools.representations.pool import pool_settings_of
 from pools.services.approvals import RequestedChange
 from pools.services.pool_configuration import PoolResult
-from pools.services.pools import create_pool, delete_pool, patch_pool, put_pool
+from pools.services.pools import create_pool, patch_pool, put_pool
 
 GPU_PATH = "resources.gpu"
 FIELD_BY_PATH = {
@@ -168,7 +164,7 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
 
 def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
     """The pages that configure a pool; for an archived pool they restore it."""
-    actor, root = actor_of(request), _configurable_root(request, pool)
+    actor, root = actor_of(request), configurable_root(request, pool)
 
     def execute(form: ChangeForm, version: int | None) -> PoolResult:
         common = {
@@ -236,106 +232,8 @@ def pool_form_values(root: Pool) -> dict[str, Any]:
     }
 
 
-class ArchivePoolForm(ChangeForm):
-    """The reason of an archival."""
-
-    description = forms.text_field("Reason", help_text=REASON_HELP)
-
-
-@dataclass(frozen=True, slots=True)
-class _Removed:
-    """The archived pool; None if the pool was deleted."""
-
-    row: Pool | None
-    warnings: tuple[str, ...] = ()
-
-
-def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
-    """The pages that remove a pool: it is archived if it ever had subpools or work, deleted otherwise."""
-    actor, root = actor_of(request), _configurable_root(request, pool)
-
-    def execute(form: ChangeForm, version: int | None) -> _Removed:
-        description = form.cleaned_data["description"]
-        left = delete_pool(actor=actor, name=root.name, description=description, expected_version=version)
-        return _Removed(left)
-
-    def success_message(result: _Removed) -> str:
-        return f"Pool {root.name} was {'archived; it can be brought back' if result.row else 'deleted'}."
-
-    change = Change(
-        title=f"Archive {root.name}",
-        button=f"Archive {root.name}",
-        danger=True,
-        unavailable_reason=owned_reason(OwnedKind.POOL, root.name),
-        breadcrumbs=pool_breadcrumbs(root),
-        form_class=ArchivePoolForm,
-        version=root.version,
-        preview=_archive_preview(actor, root.name),
-        execute=execute,
-        requested=lambda form: RequestedChange(
-            ApprovalService.DELETE_POOL, {"name": root.name}, form.cleaned_data["description"]
-        ),
-        success_message=success_message,
-        success_url=lambda result: pool_url(root.name) if result.row else reverse("admin:pools_pool_changelist"),
-    )
-    return ConfirmFlow(admin, request, change).respond()
-
-
-def _archive_preview(actor: Actor, name: str) -> ObjectPreview[_Removed]:
-    return ObjectPreview(
-        actor=actor,
-        read_state=lambda: _archive_state(name),
-        label_of=lambda path: _ARCHIVE_LABELS[path],
-        messages=lambda before, after: _archive_messages(name, before, after),
-        form_words={
-            "lead": f"{name} accepts no more work and leaves the lists; its archived subpools and its history stay, "
-            "and it can be brought back. It must have no subpools and no active work. A pool that never had any is "
-            "deleted for good."
-        },
-    )
-
-
-_ARCHIVE_LABELS = {
-    "pool": "Pool",
-    "cohort": "Cohort",
-    "borrowing_limit": "Borrowing limit in GPUs",
-    "lending_limit": "Lending limit in GPUs",
-}
-
-
-def _archive_state(name: str) -> dict[str, Any]:
-    row = Pool.objects.roots().select_related("cohort", "backend").filter(name=name).first()
-    holders = RoleAssignment.objects.filter(group__name__in=[pool_role(name, kind) for kind in PoolRoleKind])
-    people = holders.values("user").distinct().count()
-    if row is None:
-        return {CONFIGS: {"pool": "deleted"}, "people": people}
-    return {
-        CONFIGS: {
-            "pool": "archived" if row.archived else "in use",
-            "cohort": row.cohort.name if row.cohort else None,
-            "borrowing_limit": row.borrowing_limit,
-            "lending_limit": row.lending_limit,
-        },
-        "people": people,
-        "quota": row.effective_guarantee,
-        "backend": row.backend.name if row.backend else "",
-    }
-
-
-def _archive_messages(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    people = f"{before['people']} user{'' if before['people'] == 1 else 's'}"
-    if after[CONFIGS]["pool"] == "deleted":
-        yield f"{name} never had subpools or work, so it is deleted for good, with its roles, which {people} had."
-    else:
-        yield f"{name} leaves the lists and accepts no work. It can be brought back; its roles stay with {people}."
-    if before["quota"] > 0:
-        gpus = "1 GPU" if before["quota"] == 1 else f"{before['quota']} GPUs"
-        yield f"Its quota of {gpus} of cluster {before['backend']} can be given to other pools."
-    if cohort := before[CONFIGS]["cohort"]:
-        yield f"It leaves cohort {cohort}: its idle quota is lent to nobody any more."
-
-
-def _configurable_root(request: HttpRequest, pool: str) -> Pool:
+def configurable_root(request: HttpRequest, pool: str) -> Pool:
+    """The pool. Raises NotFound for one that the person may not see, Forbidden without the right to configure it."""
     actor = actor_of(request)
     root = get_visible_root(actor, pool)
     require_permission(actor, Permission.POOL_CONFIGURE, pool)

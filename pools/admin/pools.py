@@ -13,7 +13,8 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import change_paths
 from pools.admin.filters import PoolTreeFilterSet
 from pools.admin.forms import script_media
-from pools.admin.pool_changes import archive_pool_page, configure_pool_page, create_pool_page
+from pools.admin.pool_archive import archive_pool_page
+from pools.admin.pool_changes import configure_pool_page, create_pool_page
 from pools.admin.quota_changes import import_quotas_page, resize_pool_page
 from pools.admin.subpools import (
     create_subpool_page,

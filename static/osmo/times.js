@@ -19,8 +19,17 @@
     return `${Math.floor(seconds / size)} ${unit}`;
   }
 
-  function words(moment) {
+  function length(seconds) {
+    const at = UNITS.findIndex(([size]) => seconds >= size);
+    const [size] = UNITS[at];
+    const rest = at < 2 ? seconds % size : 0; // from an hour on in two units, as `lasting` in templatetags/osmo.py
+    return rest >= UNITS[at + 1][0] ? `${age(seconds)} ${Math.floor(rest / UNITS[at + 1][0])} ${UNITS[at + 1][1]}` : age(seconds);
+  }
+
+  // `isLength`: the text says how long something has lasted, and its exact form since when.
+  function words(moment, isLength) {
     const seconds = (Date.now() - moment.getTime()) / 1000;
+    if (isLength) return `for ${length(Math.max(seconds, 1))}`;
     if (Math.abs(seconds) < SOON) return "just now";
     return seconds > 0 ? `${age(seconds)} ago` : `in ${age(-seconds)}`;
   }
@@ -42,8 +51,10 @@
       const moment = new Date(element.dateTime);
       if (Number.isNaN(moment.getTime())) continue;
       const shown = chosen || ("exact" in element.dataset || "shown" in element.dataset ? "utc" : "");
-      const text = shown === "local" ? local(moment) : shown === "utc" ? utc(moment) : words(moment);
-      const title = shown ? words(moment) : utc(moment);
+      const isLength = element.dataset.age === "length";
+      const since = isLength ? "since " : "";
+      const text = shown ? since + (shown === "local" ? local(moment) : utc(moment)) : words(moment, isLength);
+      const title = shown ? words(moment, isLength) : since + utc(moment);
       if (element.textContent !== text) element.textContent = text;
       if (element.title !== title) element.title = title;
     }

@@ -75,6 +75,12 @@ def test_targets_and_exact_times_on_a_phone(scene: PoolScene, signed_in: Callabl
     expect_text(time, "GMT+9")
     page.reload()
     expect_text(page.locator("time[data-age]").first, "GMT+9")
+    length = tab.open(f"/scheduling/workflow/queue/{scene.pool}/").locator("time[data-age=length]").first
+    expect(length).to_have_text(re.compile(r"^since .* GMT\+9$"))
+    page.keyboard.press("t")
+    expect(length).to_have_text(re.compile("^since .* UTC$"))
+    page.keyboard.press("t")
+    expect(length).to_have_text(re.compile(r"^for \d+ (s|min)$"))
 
 
 def test_an_unknown_address_has_the_menu(scene: PoolScene, signed_in: Callable[..., Any]) -> None:

@@ -80,7 +80,7 @@ def set_finished(
     else:
         row.applied_generation = max(row.applied_generation, desired.generation)
         row.succeeded_at = timezone.now()
-        count = len(desired.queues)
+        row.objects_observed = count = len(desired.queues)  # the comparison counted before the writes
         queues = "1 queue has its desired quota" if count == 1 else f"{count} queues have their desired quotas"
         message = f"{queues} (generation {desired.generation})."
         _set_condition(row, Synced.TRUE, "InStep", message)

@@ -47,9 +47,13 @@ def test_creating_a_pool_never_changes_an_existing_one(as_person: Callable[[str]
 
 def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client]) -> None:
     root, address = as_person("root"), "/pools/pool/other/archive/"
-    refused = root.post(address, {"step": "preview"}, follow=True)
-    assert refused.status_code == 400
-    assert "has subpools" in refused.content.decode()
+    for refused in (root.get(address), root.post(address, {"step": "preview"}, follow=True)):
+        text = " ".join(refused.content.decode().split())
+        assert refused.status_code == 409
+        assert "1 thing is needed first" in text
+        assert "other--x has a quota of 10 GPUs and no active work." in text
+        assert 'href="/pools/pool/other/subpools/x/delete/"' in text
+        assert "Preview" not in text
     confirm_change(root, "/pools/pool/other/subpools/x/delete/")
     preview = root.post(address, {"description": "merged", "step": "preview"}, follow=True)
     assert preview.request["PATH_INFO"] == f"{address}preview/"
@@ -64,11 +68,31 @@ def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client
     assert root.post(address, {**preview.context["hidden"], "step": "confirm"}).status_code == 302
     assert AuditEntry.objects.filter(object="pool/other").latest("id").description == "merged"
     assert Pool.objects.get(name="other").archived
+    assert "other is archived already" in root.get(address).content.decode()
     page = root.get("/pools/pool/other/change/").content.decode()
     assert "This pool is archived" in page
     assert "Create a subpool" not in page
     assert confirm_change(root, "/pools/pool/other/configuration/", **POOL | {"guarantee": "50"}).status_code == 302
     assert not Pool.objects.get(name="other").archived
+
+
+def test_a_pool_with_a_drain_and_active_work_names_them_before_its_archival(
+    as_person: Callable[[str], Client],
+) -> None:
+    root = as_person("root")
+    submit_workflow("team--a", name="one")
+    submit_workflow("team", name="two")
+    run_cycles()
+    confirm_change(root, "/pools/pool/team/subpools/a/delete/")
+    shown = root.get("/pools/pool/team/archive/")
+    assert shown.status_code == 409
+    steps = {step.action: (step.message, step.address) for step in shown.context["first_steps"]}
+    assert list(steps) == ["Work of team--a", "Delete team--b", "Work of team"]
+    assert steps["Work of team--a"][0].startswith("team--a is draining and has 1 active workflow.")
+    assert steps["Work of team"][0].startswith("The pool remainder of team has 1 active workflow.")
+    work = {label: root.get(address).content.decode() for label, (_, address) in steps.items()}
+    assert "one-1" in work["Work of team--a"] and "two-1" not in work["Work of team--a"]
+    assert "two-1" in work["Work of team"] and "one-1" not in work["Work of team"]
 
 
 def test_roles_are_set_as_a_whole_and_not_over_another_change(as_person: Callable[[str], Client]) -> None:

@@ -8,7 +8,7 @@ import pytest
 import time_machine
 
 from pools.domain.quota.usage_bar import UsageBar
-from pools.templatetags.osmo import ago, exact, gpus, marked, signed, span, tone, usage_bar
+from pools.templatetags.osmo import ago, exact, gpus, lasting, marked, signed, span, tone, usage_bar
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 
@@ -66,6 +66,27 @@ def test_relative_times(offset: int, words: str) -> None:
     assert f">{words}</time>" in text
     assert f'title="{moment:%Y-%m-%d %H:%M:%S} UTC"' in text
     assert f">{moment:%Y-%m-%d %H:%M:%S} UTC</time>" in exact(moment)
+
+
+@time_machine.travel(NOW, tick=False)
+@pytest.mark.parametrize(
+    ("offset", "words"),
+    [
+        (0, "for 1 s"),
+        (30, "for 1 s"),
+        (-40, "for 40 s"),
+        (-2855, "for 47 min"),
+        (-3600, "for 1 h"),
+        (-3960, "for 1 h 6 min"),
+        (-90061, "for 1 d 1 h"),
+    ],
+)
+def test_how_long_something_has_lasted(offset: int, words: str) -> None:
+    moment = NOW + timedelta(seconds=offset)
+    text = str(lasting(moment))
+    assert f' data-age="length">{words}</time>' in text
+    assert f'title="since {moment:%Y-%m-%d %H:%M:%S} UTC"' in text
+    assert lasting(None) == "–"
 
 
 def test_a_bar_has_a_text_of_its_parts() -> None:
