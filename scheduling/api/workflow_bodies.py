@@ -32,7 +32,7 @@ class WorkflowLinks:
     def __init__(self, request: Request) -> None:
         self._base = settings.OSMO.public_url or request.build_absolute_uri("/").rstrip("/")
 
-    def page_url(self, uuid: UUID) -> str:
+    def page_url(self, uuid: UUID | str) -> str:
         """The page of the workflow."""
         return f"{self._base}/scheduling/workflow/{uuid}/change/"
 
@@ -48,11 +48,12 @@ class WorkflowLinks:
 def workflow_list_entry(workflow: ListedWorkflow, links: WorkflowLinks) -> dict[str, Any]:
     """One row of `workflow list`."""
     queue, k8s_queue = workflow.queue_names
-    page_url = links.page_url(workflow.uuid)
+    uuid = str(workflow.uuid)
+    page_url = links.page_url(uuid)
     return {
         "user": workflow.username,
         "name": workflow.name,
-        "workflow_uuid": str(workflow.uuid),
+        "workflow_uuid": uuid,
         **_times(workflow),
         "status": workflow.status,
         "overview": page_url,

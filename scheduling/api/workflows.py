@@ -24,8 +24,7 @@ from scheduling.api.queries import query_list
 from scheduling.api.work_schemas import END_REPORT, NOTES_BODY, WORKFLOW_ANSWER, WORKFLOW_FILTERS, WORKFLOW_LIST_ANSWER
 from scheduling.api.workflow_bodies import WorkflowLinks, workflow_detail, workflow_list_entry, workflow_row_details
 from scheduling.domain.statuses import TaskStatus
-from scheduling.filtersets.work import WorkflowFilterSet
-from scheduling.models import Workflow
+from scheduling.filtersets.work import matching_workflows
 from scheduling.selectors.visible_queue import waiting_gangs_of
 from scheduling.selectors.workflow_rows import read_workflow_rows
 from scheduling.selectors.workflows import (
@@ -58,12 +57,11 @@ class WorkflowList(View):
         "List workflows.", query_parameters=[*WORKFLOW_FILTERS, *_LIST_DETAILS], answer=WORKFLOW_LIST_ANSWER
     )
     def get(self, request: Request) -> Response:
-        filters = WorkflowFilterSet(request.query_params, Workflow.objects.visible_to(self.actor), actor=self.actor)
         (limit, offset), with_details, with_total, matching = collect_faults(
             lambda: query_page(request),
             lambda: query_boolean(request, "details"),
             lambda: query_boolean(request, "total"),
-            filters.matching_rows,
+            lambda: matching_workflows(request.query_params, self.actor),
         )
         links = WorkflowLinks(request)
         if with_details:

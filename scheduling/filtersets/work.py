@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from django.db.models import F, Func, Q, QuerySet, TextField, Value
+from django.utils.datastructures import MultiValueDict
 
 from pools.domain.query_values import MAX_FILTER_VALUES
+from pools.domain.roles import Actor
 from pools.filtersets.base import (
     BooleanFilter,
     DateTimeFilter,
@@ -19,6 +22,7 @@ from pools.filtersets.base import (
 from scheduling.domain.label_selectors import selector_pattern
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
+from scheduling.models import Workflow
 
 Rows = QuerySet[Any]
 _WORKFLOW = "group__workflow"
@@ -91,6 +95,34 @@ class WorkflowFilterSet(WorkFilterSet):
         """Work of an app: `UUID` or `UUID:VERSION`."""
         uuid, _, version = value.partition(":")
         return rows.filter(Q(app_uuid=uuid) & (Q(app_version=version) if version else Q())) if uuid else rows
+
+
+KEPT_QUERIES = 256
+"""The queries of lists of workflows that a process keeps."""
+
+MOST_KEPT_CHARACTERS = 1000
+"""The longest parameters of a query that is kept."""
+
+
+def matching_workflows(query: MultiValueDict[str, str], actor: Actor) -> QuerySet[Workflow]:
+    """The visible workflows that keep every condition of :class:`WorkflowFilterSet`. Raises BadInput as
+    `matching_rows`.
+
+    The rows are for further queries (a page, a count), and are never read by themselves: the queries of the same
+    parameters and the same caller, with the same roles, share them. A client asks the same again and again, and Django
+    needs as long to build the query as PostgreSQL to answer it.
+    """
+    parameters = tuple((name, tuple(values)) for name, values in query.lists())
+    is_short = sum(len(text) for name, values in parameters for text in (name, *values)) <= MOST_KEPT_CHARACTERS
+    return (_kept_workflows if is_short else _build_workflows)(parameters, actor)
+
+
+def _build_workflows(parameters: tuple[tuple[str, tuple[str, ...]], ...], actor: Actor) -> QuerySet[Workflow]:
+    query: MultiValueDict[str, str] = MultiValueDict({name: list(values) for name, values in parameters})
+    return WorkflowFilterSet(query, Workflow.objects.visible_to(actor), actor=actor).matching_rows()
+
+
+_kept_workflows = lru_cache(maxsize=KEPT_QUERIES)(_build_workflows)
 
 
 class TaskFilterSet(WorkFilterSet):

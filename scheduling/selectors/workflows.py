@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -72,12 +73,22 @@ class ListedWorkflow(NamedTuple):
 
 def list_workflow_entries(rows: QuerySet[Workflow], *, limit: int, offset: int) -> tuple[list[ListedWorkflow], bool]:
     """One page of the rows of a `WorkflowFilterSet` as plain rows, and whether more rows follow. One query."""
-    try:
-        matching, parameters = rows.values_list("uuid")[offset : offset + limit + 1].query.sql_with_params()
-    except EmptyResultSet:  # Django knows without a query that no row matches
+    page = _page_sql(rows, offset, offset + limit + 1)
+    if page is None:
         return [], False
-    found = read_rows(_LISTED_SQL.format(matching=matching), parameters)
+    found = read_rows(*page)
     return [_listed_workflow(row) for row in found[:limit]], len(found) > limit
+
+
+@lru_cache(maxsize=256)
+def _page_sql(rows: QuerySet[Workflow], begin: int, end: int) -> tuple[str, Sequence[Any]] | None:
+    """The statement of a page of these rows (which are kept, see `matching_workflows`) with its parameters; None if
+    Django knows without a query that no row matches."""
+    try:
+        matching, parameters = rows.values_list("uuid")[begin:end].query.sql_with_params()
+    except EmptyResultSet:
+        return None
+    return _LISTED_SQL.format(matching=matching), parameters
 
 
 def _listed_workflow(row: Sequence[Any]) -> ListedWorkflow:

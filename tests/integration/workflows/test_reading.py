@@ -155,6 +155,21 @@ def test_without_the_role_users_still_see_their_own_work(busy: Any, caller: Any)
     assert names(alone.get("/api/workflow", all_users="True")) == ["y-1", "x-1"]
 
 
+def test_the_same_list_again_has_new_work_and_new_roles(busy: Any, caller: Any) -> None:
+    """The query of a list is kept; its rows, and the roles of the caller, are not."""
+    query = {"all_users": "True", "order": "ASC"}
+    before = names(busy.get("/api/workflow", **query))
+    bob = caller("bob", "osmo-team-user")
+    assert names(bob.get("/api/workflow", **query)) == before
+
+    bob.post("/api/pool/team/workflow", {"file": workflow_file("new")})
+
+    assert names(busy.get("/api/workflow", **query)) == names(bob.get("/api/workflow", **query)) == [*before, "new-1"]
+    bob.user.groups.clear()
+    assert names(caller("bob").get("/api/workflow", **query)) == ["x-2", "new-1"], "only the work of the caller"
+    assert busy.get("/api/workflow", total="True", **query)["total"] == len(before) + 1
+
+
 def test_names_of_pools_are_not_prefixes(caller: Any, busy: Any) -> None:
     for other in ("team2", "team-x"):
         make_pool(other, 10)
