@@ -1,0 +1,42 @@
+"""The words that pages explain are terms of the glossary, and each of them is explained on a page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from django.template.loader import render_to_string
+
+from pools.representations.page_words import PAGE_WORDS
+from pools.templatetags.page_words import page_words
+
+ROOT = Path(__file__).parents[3]
+USE = re.compile(r"{% page_words ([^%]*) %}")
+
+
+def _used_terms() -> dict[str, list[str]]:
+    texts = {path.name: path.read_text() for path in (ROOT / "templates" / "osmo").glob("*.html")}
+    return {name: re.findall('"([^"]+)"', uses[0]) for name, text in texts.items() if (uses := USE.findall(text))}
+
+
+def test_each_word_is_a_term_of_the_glossary() -> None:
+    rows = re.findall(r"^\| \*\*([^|]*?)\*\*", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    assert set(PAGE_WORDS) <= set(rows), set(PAGE_WORDS) - set(rows)
+
+
+def test_each_word_is_explained_on_a_page_and_each_page_knows_its_words() -> None:
+    used = _used_terms()
+    assert set().union(*used.values()) == set(PAGE_WORDS)
+    assert len(used) >= 18
+    assert [name for name, terms in used.items() if len(set(terms)) < len(terms)] == []
+
+
+def test_the_meaning_of_a_word_is_at_most_two_sentences() -> None:
+    sentences = {term: re.findall(r"[.](?: |$)", word.meaning) for term, word in PAGE_WORDS.items()}
+    assert [term for term, ends in sentences.items() if not 1 <= len(ends) <= 3] == []
+
+
+def test_the_words_are_folded_and_named_for_screen_readers() -> None:
+    text = render_to_string("osmo/parts/page_words.html", page_words("drain"))
+    assert text.startswith("<details") and 'class="oa-hidden">Words on this page<' in text
+    assert "<dt>Draining</dt>" in text and "No work is stopped" in text
