@@ -21,9 +21,10 @@
 
   function length(seconds) {
     const at = UNITS.findIndex(([size]) => seconds >= size);
-    const [size] = UNITS[at];
-    const rest = at < 2 ? seconds % size : 0; // from an hour on in two units, as `lasting` in templatetags/osmo.py
-    return rest >= UNITS[at + 1][0] ? `${age(seconds)} ${Math.floor(rest / UNITS[at + 1][0])} ${UNITS[at + 1][1]}` : age(seconds);
+    if (at > 1) return age(seconds);
+    const [smaller, unit] = UNITS[at + 1]; // from an hour on in two units, as `lasting` in templatetags/osmo.py
+    const rest = Math.floor((seconds % UNITS[at][0]) / smaller);
+    return rest ? `${age(seconds)} ${rest} ${unit}` : age(seconds);
   }
 
   // `isLength`: the text says how long something has lasted, and its exact form since when.
