@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ from django.utils import timezone
 
 from pools.models import Backend
 from pools.transactions import one_snapshot
-from scheduling.domain.forecast.calibration import Calibration, Shape
+from scheduling.domain.forecast.calibration import Calibration, Shape, hour_of
 from scheduling.domain.forecast.futures import NEVER, sample_waits
 from scheduling.domain.forecast.scoring import LEVELS, Score
 from scheduling.garbage_collector import garbage_collector
@@ -106,9 +107,17 @@ def _forecast(backend: Backend, until: float) -> int:
 def read_calibration(backend: Backend) -> Calibration:
     """What the last scored forecasts of a backend teach: one query."""
     calibration = Calibration()
-    for row in reversed(list(_last_scored().filter(backend_id=backend.pk)[:SCORES])):
-        if row.first_middle is not None and row.first_spread is not None and row.wait is not None:
-            calibration.scored(Shape(row.first_middle, row.first_spread), row.wait)
+    scores = [
+        (hour_of(row.first_made_at.timestamp()), Shape(row.first_middle, row.first_spread), row.wait)
+        for row in reversed(_last_scored().filter(backend_id=backend.pk)[:SCORES])
+        if row.first_made_at is not None
+        and row.first_middle is not None
+        and row.first_spread is not None
+        and row.wait is not None
+    ]
+    together = Counter(hour for hour, _shape, _wait in scores)
+    for hour, shape, wait in scores:
+        calibration.scored(shape, wait, together[hour])
     return calibration
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from functools import partial
 from scheduling.domain.engine.facts import GangFacts
 from scheduling.domain.forecast.arrivals import REMEMBERED, Arrival, RecentArrivals
 from scheduling.domain.forecast.baseline import RecentWaits, size_class
-from scheduling.domain.forecast.calibration import Calibration, Shape
+from scheduling.domain.forecast.calibration import Calibration, Shape, hour_of
 from scheduling.domain.forecast.futures import GangInfo, Present, sample_waits
 from scheduling.domain.forecast.runtimes import Attempt, RunTimes, WorkKind
 from scheduling.domain.forecast.scoring import Score, ScoredForecast
@@ -90,8 +90,10 @@ class FutureSet:
 
 @dataclass(slots=True)
 class Open:
-    """A forecast whose work waits. `counts`: it is part of the scores; every forecast widens or narrows later ones."""
+    """A forecast whose work waits. `hour`: of its making. `counts`: it is part of the scores; every forecast widens or
+    narrows later ones."""
 
+    hour: int
     shape: Shape
     quantiles: Sequence[float]
     baseline: Sequence[float]
@@ -113,6 +115,8 @@ class Forecaster(ReplayObserver):
         self._waiting: dict[Queue, int] = {}
         self._sets: dict[Key, FutureSet] = {}
         self._open: dict[str, Open] = {}
+        self._made_in: Counter[int] = Counter()
+        """How many forecasts each hour has."""
         self.calibration = Calibration()
         self.score, self.baseline_score = Score(), Score()
         self.asked = self.sets_made = 0
@@ -137,7 +141,7 @@ class Forecaster(ReplayObserver):
         asked = self._open.pop(live.name, None)
         if asked is None:
             return
-        self.calibration.scored(asked.shape, wait)
+        self.calibration.scored(asked.shape, wait, self._made_in[asked.hour])
         if asked.counts:
             self.score.add(asked.quantiles, wait)
             self.baseline_score.add(asked.baseline, wait)
@@ -167,7 +171,9 @@ class Forecaster(ReplayObserver):
         self._made += 1
         self.asked += counts
         baseline = self._recent.forecast(live.job.team, live.job.gpus)
-        self._open[live.name] = Open(shape, quantiles, baseline, counts)
+        hour = hour_of(clock.now / SECOND)
+        self._made_in[hour] += 1
+        self._open[live.name] = Open(hour, shape, quantiles, baseline, counts)
 
     def _sampled_waits(self, clock: ReplayClock, live: LiveJob) -> list[float]:
         job = live.job

@@ -9,8 +9,9 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
+from scheduling.domain.forecast.calibration import FIRST_FACTOR, PACE
 from scheduling.models import Group, StartForecast, Task, WaitSpan
-from scheduling.services.forecasts import forecast_scores, forecast_starts
+from scheduling.services.forecasts import forecast_scores, forecast_starts, read_calibration
 from tests.support import factories
 from tests.support.factories import workflow_file
 
@@ -114,6 +115,22 @@ def test_the_queue_page_tells_how_forecasts_came_true(admin: Any, client: Any) -
     page = " ".join(client.get("/scheduling/workflow/queue/").content.decode().split())
     assert "of the last 40 that could be checked, 30 % of the work had started by the time for half" in page
     assert "and 90 % by the time for nine of ten" in page
+
+
+def test_the_errors_of_forecasts_that_were_made_in_one_hour_count_as_those_of_few(db: None) -> None:
+    """Forty waits were longer than forecast: in one hour, or each in an hour of its own."""
+    noon, backends = timezone.now().replace(minute=30), [factories.make_backend(name) for name in ("burst", "spread")]
+    for backend, apart in zip(backends, (timedelta(0), timedelta(hours=1)), strict=True):
+        StartForecast.objects.bulk_create(
+            StartForecast(
+                group_id=uuid4(), backend_id=backend.pk, made_at=noon, samples=12, first_made_at=noon - number * apart,
+                scored_at=noon, first_waits=[10.0, 20.0, 30.0], first_middle=3.0, first_spread=0.6, wait=900.0,
+            )
+            for number in range(40)
+        )  # fmt: skip
+    burst, spread = map(read_calibration, backends)
+    assert FIRST_FACTOR < burst.above <= FIRST_FACTOR + PACE
+    assert spread.above > 4
 
 
 def test_a_gang_that_ended_without_a_start_is_not_scored(alice: Any, reconcile_pool: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from scheduling.domain.engine.facts import GangFacts, TaskFacts
 from scheduling.domain.forecast.arrivals import Arrival, RecentArrivals
 from scheduling.domain.forecast.baseline import RECENT, RecentWaits
-from scheduling.domain.forecast.calibration import Calibration, Shape
+from scheduling.domain.forecast.calibration import FIRST_FACTOR, MOST_STEP, PACE, Calibration, Shape
 from scheduling.domain.forecast.runtimes import RunTimeDraws, RunTimes, WorkKind
 from scheduling.domain.forecast.scoring import Score, pinball
 
@@ -126,3 +126,19 @@ def test_calibration_finds_the_stated_share_for_a_wrong_spread(noise):
             score.add(calibration.quantiles(shape), wait)
         calibration.scored(shape, wait)
     assert 0.76 <= score.coverage <= 0.84
+
+
+def test_the_errors_of_one_hour_count_as_those_of_few():
+    """A burst of 300 waits that were all longer than forecast widens later forecasts as much as one of 30 does."""
+    usual, widths = Shape.of([900.0] * 6), []
+    for together in (30, 300):
+        calibration = Calibration()
+        before = calibration.above
+        for _ in range(together):
+            calibration.scored(usual, 90_000.0, together)
+        widths.append(calibration.above - before)
+    assert widths[0] == pytest.approx(widths[1])
+    assert 0 < widths[0] <= PACE
+    alone = Calibration()
+    alone.scored(usual, 90_000.0, 1)
+    assert alone.above - FIRST_FACTOR <= MOST_STEP

@@ -124,6 +124,15 @@ def test_nothing_of_the_future_is_known(files, seed):
     assert len(known) > 5
 
 
+def test_a_score_is_told_how_many_forecasts_its_hour_has(files):
+    """Twelve forecasts of one hour wait for jobs of two hours; a thirteenth is made in the second hour."""
+    recorder, told = Recorder(), []
+    recorder.calibration.scored = lambda _shape, _wait, together: told.append(together)
+    rows = [[0, 7200, 4, "a"]] * 2 + [[n + 1, 60, 1, "a"] for n in range(12)] + [[3601, 60, 1, "a"]]
+    replay(write_trace(files, rows), observers=lambda _facts: [recorder])
+    assert sorted(told) == [1, *[12] * 12]
+
+
 def test_a_replay_gives_the_same_with_and_without_forecasts(files):
     rows = make_trace(4)
     plain = replay(write_trace(files, rows))
