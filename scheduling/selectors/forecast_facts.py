@@ -5,6 +5,7 @@ The simulated end of running work (`Group.ends_at`) is never read here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from pools.transactions import one_snapshot
 from scheduling.domain.engine.facts import GangFacts, TaskFacts
 from scheduling.domain.forecast.arrivals import REMEMBERED, Arrival, RecentArrivals
 from scheduling.domain.forecast.futures import GangInfo, Present
+from scheduling.domain.forecast.lines import gang_gpus
 from scheduling.domain.forecast.runtimes import RunTimes, WorkKind
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
@@ -47,6 +49,16 @@ class ForecastFacts:
     now: datetime
     live: LiveFacts
     holds: DispatchHolds
+
+    def gpus_before(self) -> dict[str, int]:
+        """The GPUs of the work that comes before each waiting gang in its queue, by name."""
+        waiting = [fact for fact in self.present.facts.gangs if fact.name in self.waiting]
+        total: Counter[str] = Counter()
+        found = {}
+        for fact in sorted(waiting, key=lambda fact: (-fact.priority, fact.submitted, fact.name)):
+            found[fact.name] = total[fact.queue]
+            total[fact.queue] += gang_gpus(fact)
+        return found
 
 
 def read_forecast_facts(backend: Backend, *, even_if_nothing_waits: bool = False) -> ForecastFacts | None:

@@ -89,17 +89,23 @@ def _forecast(backend: Backend, until: float) -> int:
         return 0
     calibration = read_calibration(backend)
     futures = _sample(facts, until)
+    before = facts.gpus_before()
     rows = []
     for name, group in facts.waiting.items():
-        sampled = sum_up([waits[name] for waits in futures], calibration)
-        rows.append(_row(backend, group, facts.now, sampled))
+        waits = [each[name] for each in futures]
+        row = _row(backend, group, facts.now, sum_up(waits, calibration))
+        row.gpus_before = before[name]
+        row.sampled_waits = [None if wait >= NEVER else round(wait, 1) for wait in waits]
+        rows.append(row)
     StartForecast.objects.bulk_create(
         rows,
         update_conflicts=True,
         unique_fields=["group_id"],
-        update_fields=["backend_id", "made_at", "p10", "p50", "p90", "samples", "never"],
+        update_fields=[
+            "backend_id", "made_at", "p10", "p50", "p90", "samples", "never", "gpus_before", "sampled_waits",
+        ],
         batch_size=500,
-    )
+    )  # fmt: skip
     _keep_first(rows)
     return len(rows)
 

@@ -8,7 +8,6 @@ work in it.
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from scheduling.domain.forecast.arrivals import REMEMBERED, Arrival, RecentArriv
 from scheduling.domain.forecast.baseline import RecentWaits, size_class
 from scheduling.domain.forecast.calibration import Calibration, Shape, hour_of
 from scheduling.domain.forecast.futures import GangInfo, Present, sample_waits
+from scheduling.domain.forecast.lines import Line, is_within, is_young
 from scheduling.domain.forecast.runtimes import Attempt, RunTimes, WorkKind
 from scheduling.domain.forecast.scoring import Score, ScoredForecast
 from scheduling.domain.priorities import Priority
@@ -26,12 +26,6 @@ from scheduling.domain.replay.clock import EndReason, LiveJob, ReplayClock, Repl
 from scheduling.domain.replay.jobs import SECOND, Job
 
 FUTURES = 6
-YOUNG = 400.0
-"""Seconds for which a set of futures is always young enough."""
-AGE = 0.2
-"""An older one may have this part of the middle wait as its age."""
-BEYOND = 1.3
-"""So many times the GPUs before any work of a set may be before a job that reads it."""
 
 Queue = tuple[str, Priority]
 Key = tuple[str, Priority, int]
@@ -48,32 +42,6 @@ def kind_of(job: Job) -> WorkKind:
 
 
 @dataclass(slots=True)
-class Line:
-    """The waits of one queue's work in one future, by the GPUs before it in its queue, ascending."""
-
-    before: list[int]
-    waits: list[float]
-
-    def add(self, before: int, wait: float) -> None:
-        """The wait of work with more GPUs before it than all added before."""
-        if not self.before or self.before[-1] < before:
-            self.before.append(before)
-            self.waits.append(max(wait, self.waits[-1] if self.waits else 0.0))
-
-    def wait(self, before: int, gpus: int) -> float:
-        """The wait with so many GPUs before it, linear between two; beyond them in proportion."""
-        at = bisect_left(self.before, before)
-        if at < len(self.before) and self.before[at] == before:
-            return self.waits[at]
-        if at == 0:
-            return self.waits[0] * (before + gpus) / (self.before[0] + gpus)
-        if at == len(self.before):
-            return self.waits[-1] * (before + gpus) / (self.before[-1] + gpus)
-        low, high = self.before[at - 1], self.before[at]
-        return self.waits[at - 1] + (self.waits[at] - self.waits[at - 1]) * (before - low) / (high - low)
-
-
-@dataclass(slots=True)
 class FutureSet:
     """Sampled futures, read for one queue and size class."""
 
@@ -85,7 +53,7 @@ class FutureSet:
         """Whether a job that comes now with so many GPUs before it may read it."""
         age = (now - self.made) / SECOND
         most = max((line.before[-1] for line in self.lines), default=-1)
-        return age <= max(YOUNG, AGE * self.middle) and before <= BEYOND * most + 2
+        return is_young(age, self.middle) and is_within(before, most)
 
 
 @dataclass(slots=True)

@@ -49,10 +49,14 @@ class Present:
     held: Mapping[str, str] = field(default_factory=dict)
 
 
-def sample_waits(present: Present, wanted: Collection[str], count: int, seed: int) -> list[dict[str, float]]:
+def sample_waits(
+    present: Present, wanted: Collection[str], count: int, seed: int, *, leave: bool = False
+) -> list[dict[str, float]]:
     """The waits from now of the waiting gangs, in each of so many futures. Of those that had not started when a future
-    stopped, the wanted gangs have `NEVER` and the others nothing."""
-    return [_Future(present, Random(f"{seed} {n}")).run(wanted) for n in range(count)]  # noqa: S311  no secret
+    stopped, the wanted gangs have `NEVER` and the others nothing.
+
+    `leave`: the wanted gangs are alternatives to each other, so each leaves the cluster in the instant of its start."""
+    return [_Future(present, Random(f"{seed} {n}")).run(wanted, leave=leave) for n in range(count)]  # noqa: S311  no secret
 
 
 class _Future:
@@ -88,8 +92,8 @@ class _Future:
         heapify(self._ends)
         self._arrivals = present.arrivals.later(now, random, waiting_queues, ARRIVALS)
 
-    def run(self, wanted: Collection[str]) -> dict[str, float]:
-        """Run until the wanted gangs have started."""
+    def run(self, wanted: Collection[str], *, leave: bool = False) -> dict[str, float]:
+        """Run until the wanted gangs have started; with `leave` each is gone then."""
         missing = set(wanted)
         following = next(self._arrivals, None)
         time = self._now
@@ -115,10 +119,21 @@ class _Future:
             self._follow(self._state.run(Fraction(time)).steps, middle)
             if self._release():
                 self._follow(self._state.run(Fraction(time)).steps, middle)
+            while leave and (gone := [name for name in self._waits if name in missing]):
+                missing.difference_update(gone)
+                for name in gone:
+                    self._leave(name)
+                self._follow(self._state.run(Fraction(time)).steps, middle)
             missing.difference_update(self._waits)
             if not missing:
                 break
         return self._waits | dict.fromkeys(missing, NEVER)
+
+    def _leave(self, name: str) -> None:
+        """The gang has started, or has even been taken back again, and is gone."""
+        self._number.pop(name, None)
+        self._run_time.pop(name, None)
+        self._state.ended(name)
 
     def _release(self) -> bool:
         """Let the gangs come for which the gang before them has started."""

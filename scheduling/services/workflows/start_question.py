@@ -1,8 +1,10 @@
 """When would it start, and which other way in is shorter? Answered before a submission, for everybody who may submit.
 
 The engine runs from the present state with the asked work added: once as things stand, and where the work would wait,
-in a few sampled futures (:mod:`scheduling.domain.forecast.futures`). The answer is times alone; queues and work of
-others are never part of it. Nothing is written.
+in a few sampled futures (:mod:`scheduling.domain.forecast.futures`). On a cluster with much work futures are shared:
+those of the last background round where work like it waits in the queue (:mod:`scheduling.selectors.kept_futures`),
+else one set for all ways in. The answer is times alone; queues and work of others are never part of it. Nothing is
+written.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from fractions import Fraction
 from functools import cache, partial
 
@@ -19,6 +22,7 @@ from pools.models import Pool
 from pools.selectors.submission_path import find_leaf_with_root
 from scheduling.domain.engine.facts import GangFacts
 from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.forecast.calibration import Calibration
 from scheduling.domain.forecast.futures import NEVER, GangInfo, Present, sample_waits
 from scheduling.domain.forecast.smaller_work import smaller_work
 from scheduling.domain.priorities import Priority
@@ -26,6 +30,7 @@ from scheduling.garbage_collector import garbage_collector
 from scheduling.locking import try_forecast_turn
 from scheduling.selectors.asked_gangs import AskedWork, BackendPresent
 from scheduling.selectors.dispatch_holds import with_holds
+from scheduling.selectors.kept_futures import read_kept_futures
 from scheduling.selectors.start_estimate import is_small_cluster, read_start_of_last_before
 from scheduling.selectors.submission_leaves import list_submission_leaves
 from scheduling.selectors.visible_queue import GangStart
@@ -44,6 +49,8 @@ SECONDS = 0.4
 """The time for the futures of one dry run; the least number of them is made in any case."""
 SECONDS_OF_WAYS = 3.0
 """The time for all ways in together; a way that it does not reach has no start."""
+MOST_APART = 200
+"""With more live gangs, futures are shared: a set of its own for each way would take seconds."""
 RETRY_SECONDS = 3
 MOST_POOLS = 6
 _CODES = ("as_asked", "pool", "priority", "minimum", "gpus")
@@ -99,22 +106,18 @@ def compare_ways_in(actor: Actor, prepared: PreparedSubmissions) -> list[WayIn]:
                 retry_after=RETRY_SECONDS,
             )
         until = time.monotonic() + SECONDS_OF_WAYS
-        questions: dict[int, _Question] = {}
-        found = []
+        by_backend: dict[int, list[tuple[str, str, PreparedSubmissions]]] = {}
         for code, text, way in _ways(actor, prepared):
-            root = way.leaf.root
-            if root.backend is None:
-                continue
-            question = questions.get(root.backend.pk)
-            if question is None:
-                question = questions[root.backend.pk] = _Question(BackendPresent(root))
-            (asked,) = _asked(actor, way)
-            start = question.now(asked)
-            starts_now = start is not None
-            if start is None and (code == "as_asked" or time.monotonic() < until):
-                (start,) = question.starts([asked], min(until, time.monotonic() + SECONDS))
-            gpus = asked.spec.largest_gang_gpus
-            found.append(WayIn(code, text, asked.leaf.name, asked.priority, gpus, starts_now, start))
+            if way.leaf.root.backend is not None:
+                by_backend.setdefault(way.leaf.root.backend.pk, []).append((code, text, way))
+        found: list[WayIn] = []
+        for ways in by_backend.values():
+            question = _Question(BackendPresent(ways[0][2].leaf.root))
+            asked = [each for _code, _text, way in ways for each in _asked(actor, way)]
+            answers = question.alternatives(asked, until, at_least=0 if found else 1)
+            for (code, text, _way), work, (starts_now, start) in zip(ways, asked, answers, strict=True):
+                gpus = work.spec.largest_gang_gpus
+                found.append(WayIn(code, text, work.leaf.name, work.priority, gpus, starts_now, start))
     return sorted(found, key=_earliest_first)
 
 
@@ -133,24 +136,116 @@ class _Question:
 
     def __init__(self, backend: BackendPresent) -> None:
         self._backend, self._facts = backend, backend.facts
+        self._calibration: Calibration | None = None
+        self._rest: KeptState | None = None
 
-    def now(self, asked: AskedWork) -> GangStart | None:
-        """The start of work that starts in the next pass, as things stand; None if it would wait."""
-        present, names = self._with([asked])
-        return self._start_now() if names[0] and self._running(present, names[0]) else None
+    def alternatives(
+        self, asked: Sequence[AskedWork], until: float, *, at_least: int
+    ) -> list[tuple[bool, GangStart | None]]:
+        """Whether each starts in the next pass if it alone is submitted, and its start; None where the time was over.
+        The first ones are answered in any case: `at_least` so many."""
+        if self._shares_futures:
+            return self._alternatives_together(asked, until, at_least)
+        found: list[tuple[bool, GangStart | None]] = []
+        for each in asked:
+            start = self._now(each)
+            starts_now = start is not None
+            if start is None and (len(found) < at_least or time.monotonic() < until):
+                (start,) = self.starts([each], min(until, time.monotonic() + SECONDS))
+            found.append((starts_now, start))
+        return found
+
+    @property
+    def _shares_futures(self) -> bool:
+        return len(self._facts.present.gangs) > MOST_APART
+
+    def _alternatives_together(
+        self, asked: Sequence[AskedWork], until: float, at_least: int
+    ) -> list[tuple[bool, GangStart | None]]:
+        """Alternatives share futures, and each leaves a future in the instant of its start. Those of one queue would be
+        in each other's way there, so a second set has the further ones of each queue, the smallest first."""
+        found: list[tuple[bool, GangStart | None]] = []
+        sets: list[list[int]] = [[], []]
+        seen = set()
+        for number, each in enumerate(asked):
+            start = self._now(each)
+            starts_now = start is not None
+            start = start or self._kept_start(each)
+            found.append((starts_now, start))
+            if start is None:
+                place = each.leaf.pk, each.priority.is_preemptible
+                sets[place in seen].append(number)
+                seen.add(place)
+        sets[1].sort(key=lambda number: asked[number].spec.largest_gang_gpus)
+        for group in filter(None, sets):
+            if group[0] < at_least or time.monotonic() < until:
+                works = [asked[number] for number in group]
+                starts = self._sampled(works, min(until, time.monotonic() + SECONDS), would_wait=True, leave=True)
+                for number, start in zip(group, starts, strict=True):
+                    found[number] = (False, start)
+        return found
 
     def starts(self, asked: Sequence[AskedWork], until: float) -> list[GangStart | None]:
         """The start of each, if all are submitted now; None where the leaf runs no work."""
+        if not self._shares_futures or len(asked) > 1:
+            return self._sampled(asked, until)
+        start = self._now(asked[0]) or self._kept_start(asked[0])
+        return self._sampled(asked, until, would_wait=True) if start is None else [start]
+
+    def _now(self, asked: AskedWork) -> GangStart | None:
+        """The start of work that starts in the next pass, as things stand; None if it would wait. A cluster at rest is
+        kept from one question to the next as long as no answer changes it."""
+        present, (names,) = self._with([asked])
+        if not names:
+            return None
+        if not self._shares_futures:
+            return self._start_now() if self._running(present, names).issuperset(names) else None
+        facts, now = with_holds(present.facts, present.held), Fraction(present.now)
+        new = [gang for gang in facts.gangs if gang.name in names]
+        if self._rest is None:
+            rest = KeptState(replace(facts, gangs=facts.gangs[: -len(new)]))
+            if rest.run(now).steps:  # what starts now may depend on the asked work
+                return self._start_now() if self._running(present, names).issuperset(names) else None
+            self._rest = rest
+        for gang in new:
+            self._rest.arrived(gang)
+        steps = self._rest.run(now).steps
+        is_running = all(map(self._rest.is_running, names))
+        if steps:
+            self._rest = None
+        else:
+            for name in names:
+                self._rest.ended(name)
+        return self._start_now() if is_running else None
+
+    def _kept_start(self, asked: AskedWork) -> GangStart | None:
+        """The start of work that would wait, from the futures of the last background round; None if they cannot say."""
+        gangs = [fact for fact, _kind in self._backend.gangs(asked)]
+        if not gangs:
+            return None
+        kept = []
+        for number, gang in enumerate(gangs):
+            read = read_kept_futures(self._facts, gang, gangs[:number])
+            if read is None:
+                return None
+            kept.append(read)
+        waits = [max(each) for each in zip(*(read.waits for read in kept), strict=False)]
+        return self._sum_up(waits, min(read.made_at for read in kept))
+
+    def _sampled(
+        self, asked: Sequence[AskedWork], until: float, *, would_wait: bool = False, leave: bool = False
+    ) -> list[GangStart | None]:
+        """The start of each from futures that are made now. `would_wait`: none starts in the next pass, as is known.
+        `leave`: they are alternatives; else all are submitted."""
         present, names = self._with(asked)
         wanted = [name for each in names for name in each]
         with garbage_collector.paused():
             futures: list[dict[str, float]] = []
-            running = self._running(present, wanted)
+            running = set() if would_wait else self._running(present, wanted)
             for number in range(0 if len(running) == len(wanted) else FUTURES):
                 if number >= LEAST_FUTURES and time.monotonic() > until:
                     break
-                futures += sample_waits(present, wanted, 1, int(present.now) * FUTURES + number)
-        calibration = None
+                futures += sample_waits(present, wanted, 1, int(present.now) * FUTURES + number, leave=leave)
         found: list[GangStart | None] = []
         for gangs in names:
             if not gangs:
@@ -158,13 +253,17 @@ class _Question:
             elif running.issuperset(gangs):
                 found.append(self._start_now())
             else:
-                calibration = calibration or read_calibration(self._backend.backend)
                 waits = [max(min(future[name], NEVER) for name in gangs) for future in futures]
-                sampled = sum_up(waits, calibration)
-                made_at = self._facts.now
-                p10, p50, p90 = sampled.times(made_at)
-                found.append(GangStart(p10, p50, p90, sampled.samples, made_at, sampled.never))
+                found.append(self._sum_up(waits, self._facts.now))
         return found
+
+    def _sum_up(self, waits: Sequence[float], made_at: datetime) -> GangStart:
+        """The start of work with these waits from now, in futures that were made at a time."""
+        if self._calibration is None:
+            self._calibration = read_calibration(self._backend.backend)
+        sampled = sum_up(waits, self._calibration)
+        p10, p50, p90 = sampled.times(self._facts.now)
+        return GangStart(p10, p50, p90, sampled.samples, made_at, sampled.never)
 
     def _start_now(self) -> GangStart:
         now = self._facts.now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -107,7 +108,11 @@ def test_the_workflows_of_a_batch_are_forecast_together(full: Any) -> None:
     assert second["start"]["p50"] > second["start"]["made_at"]
 
 
-def test_other_ways_in_are_listed_the_earliest_first(full: Any) -> None:
+@pytest.mark.parametrize("most_apart", [start_question.MOST_APART, 0], ids=["apart", "together"])
+def test_other_ways_in_are_listed_the_earliest_first(
+    full: Any, most_apart: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_question, "MOST_APART", most_apart)
     answer = ask(full, "team--a", workflow_file("next", 8), "&ways=true")
     ways = {(way["code"], way["pool"]): way for way in answer["ways"]}
     assert not ways["as_asked", "team--a"]["starts_now"]
@@ -122,6 +127,62 @@ def test_other_ways_in_are_listed_the_earliest_first(full: Any) -> None:
     assert middles == sorted(middles)
     assert [way["code"] for way in answer["ways"] if way["starts_now"]] == ["pool", "priority", "gpus"]
     assert Workflow.objects.count() == 1
+
+
+@pytest.fixture
+def behind(full: Any, reconcile_pool: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> StartForecast:
+    """The kept forecast of the last of three gangs of 5 GPUs that wait in `team--a`, where futures are shared."""
+    monkeypatch.setattr(start_question, "MOST_APART", 0)
+    for _ in range(3):
+        full.submit("team--a", workflow_file("before", 5))
+    reconcile_pool()
+    forecast_starts()
+    return StartForecast.objects.get(group_id=Group.objects.get(workflow__name="before-3").pk)
+
+
+def test_work_behind_work_like_it_reads_its_futures(
+    full: Any, behind: StartForecast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert behind.gpus_before == 10
+    assert behind.sampled_waits is not None
+    assert len(behind.sampled_waits) == behind.samples
+    with monkeypatch.context() as patch:
+        patch.setattr(start_question, "sample_waits", None)  # would fail if a future was made
+        start = ask(full, "team--a", workflow_file("next", 5))["start"]
+    assert (start["samples"], start["made_at"]) == (behind.samples, utc_text(behind.made_at))
+    assert start["made_at"] < start["p10"] < start["p50"] < start["p90"]
+    assert start["p50"] > utc_text(behind.p50), "it comes later"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "more"),
+    [(9, ""), (6, ""), (5, "&priority=HIGH")],
+    ids=["other size", "more GPUs a task", "comes before it"],
+)
+def test_other_work_has_futures_of_its_own(full: Any, behind: StartForecast, gpus: int, more: str) -> None:
+    start = ask(full, "team--a", workflow_file("next", gpus), more)["start"]
+    assert start["made_at"] > utc_text(behind.made_at)
+
+
+def test_old_futures_are_not_read(full: Any, behind: StartForecast) -> None:
+    StartForecast.objects.update(made_at=behind.made_at - timedelta(days=300))
+    start = ask(full, "team--a", workflow_file("next", 5))["start"]
+    assert start["made_at"] > utc_text(behind.made_at)
+
+
+def test_a_workflow_of_two_groups_starts_when_both_have_started(full: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of the 30 GPUs are free: one group fits and the other one does not."""
+    groups = [
+        {"name": f"g{gpus}", "tasks": [{"name": f"t{gpus}", "image": "u", "command": ["sh"], "resource": f"r{gpus}"}]}
+        for gpus in (2, 5)
+    ]
+    resources = {f"r{gpus}": {"gpu": gpus} for gpus in (2, 5)}
+    file = json.dumps({"workflow": {"name": "two", "resources": resources, "groups": groups}})
+    for most_apart in (start_question.MOST_APART, 0):
+        monkeypatch.setattr(start_question, "MOST_APART", most_apart)
+        (way,) = [way for way in ask(full, "team--a", file, "&ways=true")["ways"] if way["code"] == "as_asked"]
+        assert not way["starts_now"]
+        assert way["start"]["p50"] > way["start"]["made_at"]
 
 
 def test_a_way_that_starts_now_is_one_that_really_starts(full: Any, reconcile_pool: Callable[[], Any]) -> None:

@@ -1,0 +1,94 @@
+"""Sampled futures that are read for work that comes later, and alternatives that share a future."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduling.domain.engine.facts import HIGH, LOW, NORMAL
+from scheduling.domain.forecast.arrivals import RecentArrivals
+from scheduling.domain.forecast.futures import NEVER, GangInfo, Present, sample_waits
+from scheduling.domain.forecast.lines import KeptWaits, is_like, is_within, is_young, read_waits
+from scheduling.domain.forecast.runtimes import RunTimes, WorkKind
+from tests.unit.engine.sample_clusters import facts, gang, queue
+
+KEPT = [KeptWaits(20, [300.0, None]), KeptWaits(0, [100.0, 50.0])]
+
+
+def test_work_waits_like_that_with_as_many_gpus_before_it():
+    assert read_waits(KEPT, 0, 4) == [100.0, 50.0]
+    assert read_waits(KEPT, 20, 4)[0] == 300.0
+    assert read_waits(KEPT, 10, 4)[0] == 200.0
+
+
+def test_work_behind_all_others_waits_longer_in_proportion():
+    assert read_waits(KEPT, 30, 10)[0] == pytest.approx(400.0)
+
+
+def test_work_behind_a_gang_that_does_not_start_does_not_start():
+    assert read_waits(KEPT, 10, 4)[1] == NEVER
+    assert read_waits([KeptWaits(8, [None])], 0, 1) == [NEVER]
+
+
+def test_futures_are_read_while_they_are_young_or_the_wait_is_long():
+    assert is_young(400.0, 0.0)
+    assert not is_young(401.0, 2000.0)
+    assert is_young(401.0, 2006.0)
+    assert is_within(132, 100)
+    assert not is_within(133, 100)
+
+
+class TestLikeness:
+    WAITING = gang("w", "q", NORMAL, gpus=4, count=2)
+
+    def test_the_same_form_or_a_smaller_one_of_the_size_class(self):
+        assert is_like(gang("a", "q", NORMAL, gpus=4, count=2, at=9), self.WAITING)
+        assert is_like(gang("a", "q", NORMAL, gpus=3, count=2), self.WAITING)
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            gang("other queue", "p", NORMAL, gpus=4, count=2),
+            gang("may be preempted", "q", LOW, gpus=4, count=2),
+            gang("comes before it", "q", HIGH, gpus=4, count=2),
+            gang("more GPUs a task", "q", NORMAL, gpus=8),
+            gang("a smaller class", "q", NORMAL, gpus=4),
+            gang("a larger class", "q", NORMAL, gpus=4, count=3),
+        ],
+        ids=lambda asked: asked.name,
+    )
+    def test_other_work_does_not_wait_like_it(self, asked):
+        assert not is_like(asked, self.WAITING)
+
+    def test_work_that_needs_more_of_another_resource_or_other_nodes_does_not(self):
+        asked = gang("a", "q", NORMAL, gpus=4, count=2)
+        more = tuple(replace(task, request={**task.request, "memory": 1}) for task in asked.tasks)
+        there = tuple(replace(task, allowed_nodes=frozenset({"n1"})) for task in asked.tasks)
+        assert not is_like(replace(asked, tasks=more), self.WAITING)
+        assert not is_like(replace(asked, tasks=there), self.WAITING)
+        assert is_like(asked, replace(self.WAITING, tasks=more))
+
+
+def present(*asked):
+    """One node of 8 GPUs, held by work that has run for 10 s and ends at 60 s by its limit."""
+    held = gang("held", "q", NORMAL, gpus=8, on="n1")
+    kind = WorkKind("t", 8, limit=60.0)
+    infos = {"held": GangInfo(kind, 0.0), **{each.name: GangInfo(kind) for each in asked}}
+    return Present(10.0, facts([queue("q", 8)], [held, *asked], {"n1": 8}), infos, RunTimes(), RecentArrivals())
+
+
+def test_alternatives_do_not_wait_for_each_other():
+    asked = [gang(f"a{n}", "q", NORMAL, gpus=8, at=n + 1) for n in range(3)]
+    names = {each.name for each in asked}
+    (apart,) = sample_waits(present(asked[0]), {"a0"}, 1, 5)
+    (together,) = sample_waits(present(*asked), names, 1, 5, leave=True)
+    assert together == dict.fromkeys(names, apart["a0"])
+    (queued,) = sample_waits(present(*asked), names, 1, 5)
+    assert queued["a0"] < queued["a1"] < queued["a2"]
+
+
+def test_an_alternative_that_cannot_start_says_so():
+    asked = [gang("small", "q", NORMAL, gpus=8, at=1), gang("large", "q", NORMAL, gpus=9, at=2)]
+    (waits,) = sample_waits(present(*asked), {"small", "large"}, 1, 5, leave=True)
+    assert waits["small"] < 60 < NEVER == waits["large"]
