@@ -119,13 +119,17 @@ class Server:
         return None
 
     async def _send_stream(self, proto: HTTPProtocol, context: contextvars.Context, stream: _Stream) -> None:
-        """Send the rest of a stream, until it ends or its client has gone."""
+        """Send the rest of a stream, until it ends or its client has gone. The end of a connection is known at once;
+        a send would fail only after the next event, and the stream would keep its place until then."""
+        gone = asyncio.ensure_future(proto.client_disconnect())
         try:
             transport = proto.response_stream(stream.response.status_code, _response_headers(stream.response))
             await transport.send_bytes(stream.begin)
             is_over = False
             while not is_over:
                 await asyncio.sleep(STREAM_PAUSE)
+                if gone.done():
+                    return
                 chunk, is_over = await self._streams.run(context, _read_until_pause, stream.iterator)
                 if chunk:
                     await transport.send_bytes(chunk)
@@ -134,6 +138,7 @@ class Server:
         except Exception:
             logger.exception("stream_failed")
         finally:
+            gone.cancel()
             self._streams.run(context, stream.response.close)
 
 
