@@ -1,15 +1,17 @@
 """Live changes as server-sent events (api.md, "Audit and events").
 
-A stream lasts half a minute and then ends; clients of server-sent events come back with `Last-Event-ID` and miss
-nothing. Between two polls a stream yields an empty chunk, and our server then gives its thread to others. All
-streams of a process ask together whether there are new entries. Beyond the allowed number of streams a client gets the
-present events and reconnects a little later, so no client is refused or has to wait.
+A stream lasts about half a minute and then ends; clients of server-sent events come back with `Last-Event-ID` and miss
+nothing. Streams that began together end one by one, so that they do not come back together. Between two polls a stream
+yields an empty chunk, and our server then gives its thread to others. All streams of a process ask together whether
+there are new entries. Beyond the allowed number of streams a client gets the present events, is told so by an event
+`crowded`, and reconnects a little later, so no client is refused or has to wait.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import random
 import threading
 import time
 from collections import Counter
@@ -21,6 +23,7 @@ from django.http import StreamingHttpResponse
 from django.utils import timezone
 from rest_framework.request import Request
 
+from pools.api.authentication import SessionAuthentication
 from pools.api.rendering import UtcJsonEncoder
 from pools.api.schema import TEXT, QueryParameter, describe_operation
 from pools.api.stream_pauses import PAUSES
@@ -28,6 +31,7 @@ from pools.api.views import View
 from pools.models import AccessToken, AuditEntry, User
 from pools.selectors.audit_trail import (
     AuditReader,
+    BrowserSession,
     Login,
     StreamPosition,
     current_snapshot,
@@ -44,9 +48,14 @@ from pools.transactions import one_snapshot
 logger = logging.getLogger(__name__)
 
 STREAM_SECONDS = 30.0
+"""On average; a stream lasts between two thirds and four thirds of it."""
+STREAM_BYTES = 1_000_000
+"""The most that one stream sends: what a client does not read stays in the memory of the server."""
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 5.0
 RETRY_MS = 1000
+"""The pause before a client reconnects after a broken connection."""
+RETRY_AFTER_END_MS = 200
 RETRY_WHEN_CROWDED_MS = 5000
 BATCH_SIZE = 500
 Batch = list[tuple[StreamPosition, bytes]]
@@ -163,18 +172,28 @@ class AuditEventStream(View):
         place, now = parse_position(_last_event(request)), current_snapshot()
         if place is not None and is_beyond(place, now):
             place = None  # of another database server, before a restore: it would wait for numbers that do not come
-        user = request.user
-        assert isinstance(user, User)
-        token = request.auth.pk if isinstance(request.auth, AccessToken) else None
+        login = _login_of(request)
         # Other servers (Django's for development, that of tests) would ask again at once.
         pause = POLL_SECONDS if PAUSES not in request.META else 0
         if place is not None:
-            stream = _stream((user.pk, token), place, pause=pause)
+            stream = _stream(login, place, pause=pause)
         else:  # from now on; entries after the horizon may be committed already, beside an older open transaction
-            stream = _stream((user.pk, token), stream_horizon(now), known=now, pause=pause)
+            stream = _stream(login, stream_horizon(now), known=now, pause=pause)
         return StreamingHttpResponse(
             stream, content_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )
+
+
+def _login_of(request: Request) -> Login:
+    """The login of the request, with which the stream ends."""
+    user = request.user
+    assert isinstance(user, User)
+    if isinstance(request.auth, AccessToken):
+        return Login(user.pk, request.auth.pk)
+    key = request.session.session_key if isinstance(request.successful_authenticator, SessionAuthentication) else None
+    if key is None:  # the plain header of dev mode
+        return Login(user.pk)
+    return Login(user.pk, None, BrowserSession(key, user.get_session_auth_hash(), user.sign_on_epoch is not None))
 
 
 def _last_event(request: Request) -> str:
@@ -188,12 +207,11 @@ def _stream(login: Login, place: StreamPosition, *, pause: float, known: str | N
     has_slot = _slots.acquire(blocking=False)
     _logins.add(login, 1)
     try:
-        yield f"retry: {RETRY_MS if has_slot else RETRY_WHEN_CROWDED_MS}\nid: {place}\n\n".encode()
-        ends_at = time.monotonic() + (STREAM_SECONDS if has_slot else 0)
-        last_sent_at = time.monotonic()
+        yield _opening(place, is_crowded=not has_slot)
+        ends_at = time.monotonic() + (_stream_seconds() if has_slot else 0)
+        last_sent_at, left = time.monotonic(), STREAM_BYTES
         while True:
             latest = _latest.read()
-            is_over = time.monotonic() >= ends_at
             is_silent = time.monotonic() - last_sent_at >= HEARTBEAT_SECONDS
             batch: Batch = []
             if latest.newest.transaction >= place.transaction:  # most polls find that nothing has changed
@@ -202,19 +220,23 @@ def _stream(login: Login, place: StreamPosition, *, pause: float, known: str | N
                 if read is None:
                     return
                 batch = read
-            for _, text in batch:
-                yield text
-                last_sent_at = time.monotonic()
             # After a full batch there are more entries, which follow now or when the client reconnects.
-            place = max(place, latest.end) if len(batch) < BATCH_SIZE else batch[-1][0]
+            after = max(place, latest.end) if len(batch) < BATCH_SIZE else batch[-1][0]
+            for at, text in batch:
+                yield text
+                last_sent_at, left = time.monotonic(), left - len(text)
+                if left <= 0:
+                    after = at
+                    break
+            place = after
             if known is not None and is_beyond(place, known):
                 known = None  # no later entry is in it, and streams without it share what they read
-            if is_over or is_silent:
-                # With this position a client that reconnects does not read entries again that it may not see.
+            if time.monotonic() >= ends_at or left <= 0:
+                yield _ending(place, is_crowded=not has_slot)
+                return
+            if is_silent:
                 yield f": still here\nid: {place}\n\n".encode()
                 last_sent_at = time.monotonic()
-            if is_over:
-                return
             if len(batch) < BATCH_SIZE:
                 time.sleep(pause)
             yield b""
@@ -225,6 +247,24 @@ def _stream(login: Login, place: StreamPosition, *, pause: float, known: str | N
         _logins.add(login, -1)
         if has_slot:
             _slots.release()
+
+
+def _stream_seconds() -> float:
+    return STREAM_SECONDS * random.uniform(2 / 3, 4 / 3)  # noqa: S311  (spreads load, keeps no secret)
+
+
+def _opening(place: StreamPosition, *, is_crowded: bool) -> bytes:
+    if is_crowded:
+        told = json.dumps({"retry_ms": RETRY_WHEN_CROWDED_MS})
+        return f"retry: {RETRY_WHEN_CROWDED_MS}\nid: {place}\nevent: crowded\ndata: {told}\n\n".encode()
+    return f"retry: {RETRY_MS}\nid: {place}\n\n".encode()
+
+
+def _ending(place: StreamPosition, *, is_crowded: bool) -> bytes:
+    """The end of a stream. With this position a client that reconnects does not read entries again that it may not
+    see."""
+    retry = "" if is_crowded else f"retry: {RETRY_AFTER_END_MS}\n"
+    return f": still here\n{retry}id: {place}\n\n".encode()
 
 
 def _entry_event(at: StreamPosition, entry: AuditEntry) -> bytes:

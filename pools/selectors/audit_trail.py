@@ -7,16 +7,19 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
+from django.contrib.sessions.models import Session
 from django.db import connection
 from django.db.models import BooleanField, F, Func, Value
+from django.utils.crypto import constant_time_compare
 
 from pools.domain.audit_messages import audit_message
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AccessToken, AuditEntry, Pool, RoleAssignment, User
 from pools.models.audit import IS_CONFIGURATION, AuditQuerySet
+from pools.selectors.sign_on import sign_on_epochs
 
 _ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00\Z")
 _ID_DIGITS = 12
@@ -151,35 +154,71 @@ class AuditReader:
         return self.actor.username in {entry.actor, entry.owner} and entry.time >= self.since
 
 
-Login = tuple[int, int | None]
-"""The ids of a user and of the access token of the login, None without a token."""
+@dataclass(frozen=True, slots=True)
+class BrowserSession:
+    """A session of a browser, as it was when the stream began. `auth_hash` changes with the password of the user;
+    `is_sign_on`: it began at an identity provider or a directory, and its hash with the end of the sign-on, too."""
+
+    key: str
+    auth_hash: str
+    is_sign_on: bool
+
+
+class Login(NamedTuple):
+    """The id of a user, and that of the access token or the browser's session of the login, None without one."""
+
+    user: int
+    token: int | None = None
+    session: BrowserSession | None = None
 
 
 def read_audit_readers(logins: Collection[Login], now: datetime) -> dict[Login, AuditReader]:
-    """The readers of these logins with their present rights, without those whose login has ended. Four queries at
+    """The readers of these logins with their present rights, without those whose login has ended. Six queries at
     most, however many there are."""
-    users = {user.pk: user for user in User.objects.filter(pk__in={user for user, _ in logins}, is_active=True)}
+    users = {user.pk: user for user in User.objects.filter(pk__in={each.user for each in logins}, is_active=True)}
     roles: defaultdict[int, set[str]] = defaultdict(set)
     for user_id, role in RoleAssignment.objects.filter(user__in=users).values_list("user_id", "group__name"):
         roles[user_id].add(role)
-    token_ids = {token for _, token in logins if token is not None}
+    token_ids = {each.token for each in logins if each.token is not None}
     tokens = AccessToken.objects.filter(expires_at__gt=now).in_bulk(list(token_ids)) if token_ids else {}
+    with_session = [each for each in logins if each.session is not None]
+    ended = set(with_session) - _with_open_session(with_session, users, now)
     actors: dict[Login, Actor] = {}
-    for user_id, token_id in logins:
-        user, token = users.get(user_id), tokens.get(token_id) if token_id is not None else None
-        if user is None or (token_id is not None and token is None):
+    for login in logins:
+        user, token = users.get(login.user), tokens.get(login.token) if login.token is not None else None
+        if user is None or (login.token is not None and token is None) or login in ended:
             continue
         if token is None:
-            actors[user_id, None] = user.actor_with(roles[user_id])
+            actors[login] = user.actor_with(roles[login.user])
         else:
-            token.owner_roles = frozenset(roles[user_id])
-            actors[user_id, token_id] = user.as_actor(token=token)
+            token.owner_roles = frozenset(roles[login.user])
+            actors[login] = user.as_actor(token=token)
     audited = {login: actor.pools_with(Permission.POOL_AUDIT) for login, actor in actors.items()}
     names = set().union(*audited.values()) if audited else set()
     ids = dict(Pool.objects.filter(name__in=names).values_list("name", "pk")) if names else {}
     return {
         login: AuditReader(
-            actor, frozenset(ids[name] for name in audited[login] if name in ids), users[login[0]].date_joined
+            actor, frozenset(ids[name] for name in audited[login] if name in ids), users[login.user].date_joined
         )
         for login, actor in actors.items()
     }
+
+
+def _with_open_session(logins: Collection[Login], users: Mapping[int, User], now: datetime) -> set[Login]:
+    """Those of these logins whose browser session Django would still accept: it exists, and neither the password nor
+    the sign-on behind it has changed."""
+    sessions = {each: each.session for each in logins if each.session is not None}
+    keys = {session.key for session in sessions.values()}
+    rows = Session.objects.filter(session_key__in=keys, expire_date__gt=now)
+    existing = set(rows.values_list("session_key", flat=True)) if keys else set()
+    signed_on = {login.user for login, session in sessions.items() if session.is_sign_on}
+    epochs = sign_on_epochs(signed_on, now) if signed_on else {}
+    found = set()
+    for login, session in sessions.items():
+        user = users.get(login.user)
+        if user is None or session.key not in existing or (session.is_sign_on and user.pk not in epochs):
+            continue
+        user.sign_on_epoch = epochs[user.pk] if session.is_sign_on else None
+        if constant_time_compare(session.auth_hash, user.get_session_auth_hash()):
+            found.add(login)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
@@ -11,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.db import connection, connections, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -21,9 +23,9 @@ from pools.domain.errors import DomainError
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, User
 from pools.security.tokens import issue_jwt
-from pools.selectors.audit_trail import StreamPosition, parse_position, read_audit_readers, stream_horizon
+from pools.selectors.audit_trail import Login, StreamPosition, parse_position, read_audit_readers, stream_horizon
 from pools.services.access_tokens import create_token
-from pools.services.users import create_user, delete_user, grant_role
+from pools.services.users import create_user, delete_user, grant_role, revoke_role, set_password
 from tests.support import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -35,9 +37,19 @@ class Stream:
     def __init__(self, username: str, last: str | None = None) -> None:
         token = create_token(actor=SYSTEM, owner=username, name=f"t{AccessToken.objects.count()}")[0]
         headers = {"Authorization": f"Bearer {issue_jwt(token)[0]}"} | ({"Last-Event-ID": last} if last else {})
-        self.response = Client().get("/api/events", headers=headers)
-        assert self.response.status_code == 200
-        self.chunks: Iterator[bytes] = iter(self.response.streaming_content)
+        self._begin(Client().get("/api/events", headers=headers))
+
+    @classmethod
+    def of_browser(cls, client: Client) -> Stream:
+        """The stream of a browser that is signed in."""
+        stream = cls.__new__(cls)
+        stream._begin(client.get("/api/events"))
+        return stream
+
+    def _begin(self, response: Any) -> None:
+        assert response.status_code == 200
+        self.response = response
+        self.chunks: Iterator[bytes] = iter(response.streaming_content)
         self.opening = next(self.chunks).decode()
         self.last = _field(self.opening, "id")
 
@@ -146,6 +158,35 @@ class TestStream:
             create_user(actor=SYSTEM, username=name)
         assert _users(stream.events("user/u6")) == [f"user/{name}" for name in names]
 
+    def test_more_than_a_stream_may_send(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The server keeps what a client does not read, so a stream ends after some bytes; its client comes back."""
+        monkeypatch.setattr(events, "STREAM_BYTES", 1)
+        names = [f"u{number}" for number in range(4)]
+        first = Stream(admin)
+        first.close()
+        for name in names:
+            create_user(actor=SYSTEM, username=name)
+        seen, last = [], first.last
+        for _ in names:
+            stream = Stream(admin, last)
+            found = stream.events()
+            assert len(found) == 1
+            seen, last = [*seen, *_users(found)], stream.last
+        assert seen == [f"user/{name}" for name in names]
+
+    def test_the_end_asks_the_client_back_soon(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After a broken connection the longer pause holds, so that not all call a server that starts at once."""
+        monkeypatch.setattr(events, "STREAM_SECONDS", 0.0)
+        stream = Stream(admin)
+        end = b"".join(stream.chunks).decode()
+        assert (_field(stream.opening, "retry"), _field(end, "retry")) == ("1000", "200")
+
+    def test_streams_that_begin_together_end_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(events, "STREAM_SECONDS", 30.0)
+        lengths = sorted(events._stream_seconds() for _ in range(300))
+        assert 20 <= lengths[0] < 22 and 38 < lengths[-1] <= 40
+        assert max(later - earlier for earlier, later in itertools.pairwise(lengths)) < 2
+
     def test_a_quiet_stream_says_where_it_is(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 0.1)
         monkeypatch.setattr(events, "STREAM_SECONDS", 0.5)
@@ -242,6 +283,40 @@ class TestWhoSeesWhat:
         create_user(actor=SYSTEM, username="carol")
         assert _users(stream.events("user/carol")) == ["user/carol"]
 
+    def test_a_role_that_is_taken_counts_from_then(self, admin: str) -> None:
+        create_user(actor=SYSTEM, username="bob", roles=["osmo-viewer"])
+        stream = Stream("bob")
+        revoke_role(actor=SYSTEM, username="bob", role="osmo-viewer")
+        create_user(actor=SYSTEM, username="carol")
+        create_token(actor=SYSTEM, owner="bob", name="own")
+        seen = [event["object"] for event in stream.events("token/own")]
+        assert "user/carol" not in seen
+
+    def test_it_ends_with_the_token(self, admin: str) -> None:
+        stream = Stream(admin)
+        AccessToken.objects.get(owner__username=admin).delete()
+        create_user(actor=SYSTEM, username="carol")
+        assert stream.events() == []
+
+    @pytest.mark.parametrize("end", ["logout", "expiry", "password"])
+    def test_it_ends_with_the_session(self, admin: str, end: str) -> None:
+        user = User.objects.get(username=admin)
+        browser, other = Client(), Client()
+        for client in (browser, other):
+            client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+        stream, kept = Stream.of_browser(browser), Stream.of_browser(other)
+        if end == "logout":
+            browser.logout()
+        elif end == "expiry":
+            key = browser.session.session_key
+            Session.objects.filter(session_key=key).update(expire_date=timezone.now() - timedelta(seconds=1))
+        else:
+            set_password(actor=SYSTEM, username=admin, password="another horse 11")
+        create_user(actor=SYSTEM, username="carol")
+        assert stream.events() == []
+        of_other = kept.events(None if end == "password" else "user/carol")
+        assert _users(of_other) == ([] if end == "password" else ["user/carol"])
+
     def test_it_ends_with_the_login(self, admin: str) -> None:
         create_user(actor=SYSTEM, username="bob", roles=["osmo-viewer"])
         stream = Stream("bob")
@@ -267,7 +342,7 @@ class TestManyReaders:
     """All streams of a process read together, and each reader gets what the audit list would show."""
 
     @staticmethod
-    def _people() -> dict[str, events.Login]:
+    def _people() -> dict[str, Login]:
         factories.make_pool("team", 100)
         factories.make_pool("team2", 100)
         roles = {
@@ -276,13 +351,13 @@ class TestManyReaders:
         }  # fmt: skip
         for name, held in roles.items():
             create_user(actor=SYSTEM, username=name, roles=held)
-        logins: dict[str, events.Login] = {row.username: (row.pk, None) for row in User.objects.all()}
+        logins = {row.username: Login(row.pk) for row in User.objects.all()}
         bob = User.objects.get(username="bob")
         for name, limit in {"less": ["osmo-team-user"], "more": ["osmo-team-admin", "osmo-team2-admin"]}.items():
             token = AccessToken.objects.create(
                 owner=bob, name=name, digest=name, roles=limit, expires_at=timezone.now() + timedelta(days=1)
             )
-            logins[name] = bob.pk, token.pk
+            logins[name] = Login(bob.pk, token.pk)
         return logins
 
     def test_each_sees_what_the_audit_list_has(self, admin: str) -> None:
@@ -291,8 +366,8 @@ class TestManyReaders:
         create_user(actor=SYSTEM, username="carol")
         delete_user(actor=SYSTEM, username="carol")  # another person had the name
         logins = self._people()
-        for name, (user_id, _) in list(logins.items()):
-            actor = User.objects.get(pk=user_id).as_actor()
+        for name, login in list(logins.items()):
+            actor = User.objects.get(pk=login.user).as_actor()
             for parent in ("team", "team2"):
                 with suppress(DomainError):
                     create_subpool(actor=actor, parent=parent, subpool_name=f"by-{name}", quota=1)
@@ -303,8 +378,8 @@ class TestManyReaders:
         for name, login in logins.items():
             reader = readers[login]
             seen[name] = {row.pk for row in everything if reader.may_see(row)}
-            token = AccessToken.objects.filter(pk=login[1]).first() if login[1] else None
-            actor = User.objects.get(pk=login[0]).as_actor(token=token)
+            token = AccessToken.objects.filter(pk=login.token).first() if login.token else None
+            actor = User.objects.get(pk=login.user).as_actor(token=token)
             assert seen[name] == set(AuditEntry.objects.visible_to(actor).values_list("pk", flat=True)), name
         assert seen["viewer"] > seen["ann"] > set() and seen["bob"] > seen["less"] and seen["carol"]
 
@@ -348,9 +423,11 @@ class TestCrowd:
             seen = _users(crowded.events())
         assert "user/root" in seen
         assert _field(crowded.opening, "retry") == str(events.RETRY_WHEN_CROWDED_MS)
+        assert _field(crowded.opening, "event") == "crowded"
         lasting.close()
         free = Stream(admin)
         assert _field(free.opening, "retry") == str(events.RETRY_MS)
+        assert _field(free.opening, "event") == ""
         free.close()
 
     def test_a_long_backlog_is_given_in_parts(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,7 +494,7 @@ def test_streams_share_what_they_read(admin: str, monkeypatch: pytest.MonkeyPatc
         return [(StreamPosition(5), AuditEntry.objects.all()[0])]
 
     monkeypatch.setattr(events, "entries_after", read)
-    login = User.objects.get(username=admin).pk, None
+    login = Login(User.objects.get(username=admin).pk)
     present = events._Logins()
     present.add(login, 1)
     monkeypatch.setattr(events, "_logins", present)
@@ -434,7 +511,7 @@ def test_streams_share_what_they_read(admin: str, monkeypatch: pytest.MonkeyPatc
         (None, place, end, "1:2:"),
         (None, place, StreamPosition(8), None),
     ]
-    assert latest.read((0, None), place, None) is None, "nobody has this login"
+    assert latest.read(Login(0), place, None) is None, "nobody has this login"
 
 
 def test_a_stream_that_has_passed_its_first_snapshot_shares_with_others(

@@ -12,9 +12,11 @@ from django.contrib.auth import SESSION_KEY
 from django.test import Client
 from django.utils import timezone
 
+from pools.api import events
 from pools.domain.roles import SYSTEM
 from pools.domain.sign_on import SyncMode
 from pools.models import AuditEntry, ConfigurationOwner, SignOnIdentity, User
+from pools.selectors.audit_trail import Login, read_audit_readers
 from pools.services.accounts import set_active
 from pools.services.sign_on import check_due_identities
 from pools.services.users import create_user, delete_user, grant_role
@@ -231,6 +233,18 @@ class TestTheEnd:
         check_now()
         assert not is_signed_on(corp.browser)
         assert AuditEntry.objects.filter(action="sign_on.ended").count() == 1
+
+    def test_an_event_stream_ends_with_the_sign_on(self, corp: FaultyProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+        logins: list[Login] = []
+        monkeypatch.setattr(events, "_stream", lambda login, *place, **options: logins.append(login) or iter([b""]))
+        corp.sign_on()
+        corp.browser.get("/api/events")
+        assert read_audit_readers(logins, timezone.now()).keys() == set(logins) != set()
+        corp.control(end="s-1")
+        check_now()
+        assert read_audit_readers(logins, timezone.now()) == {}
+        FaultyProvider(corp.issuer).sign_on()
+        assert read_audit_readers(logins, timezone.now()) == {}
 
     def test_an_ended_session_does_not_come_back_with_the_next_sign_on(self, corp: FaultyProvider) -> None:
         corp.sign_on()
