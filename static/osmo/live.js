@@ -5,7 +5,7 @@
 // for progress that no event announces.
 //
 // All tabs of a browser share one stream: the tab that holds the lock opens it and passes the events on. Without locks
-// (plain HTTP) each visible tab has its own.
+// (plain HTTP) each visible tab has its own. A page that follows changes late, or not at all, says so in `#oa-live`.
 "use strict";
 
 (function () {
@@ -16,6 +16,13 @@
   const WITHOUT_EVENTS = 30000; // some changes, such as those of other people's work, are no events for this person
   const REOPEN = 10000;
   const RESUMED = 600000; // after a longer pause a stream begins with what comes
+  const BROKEN = 8000; // without a stream, until the page says so; the pause of a crowded server is shorter
+  const SETTLED = 1000; // a stream of a crowded server is over sooner
+  const NOTES = {
+    crowded: "Many pages are open at this moment. This page shows changes a few seconds late.",
+    broken: "There is no connection to the server. This page may be out of date.",
+    over: "You are signed out, or this page is gone. It does not follow changes any more: reload it.",
+  };
   const LOCK = "osmo-events";
   const LAST = "osmo-last-event"; // where the stream of the page before ended, so that nothing between two pages is missed
   const STATE = ["open", "hidden", "aria-expanded", "aria-pressed", "autofocus"]; // attributes that scripts and persons set
@@ -74,6 +81,7 @@
       const [library, answer] = await Promise.all([loadMorph(), fetch(window.location.href, { headers: { Accept: "text/html" }, cache: "no-store" })]);
       if (answer.redirected || answer.status === 403 || answer.status === 404) {
         isOver = true; // signed out, or the page is gone: what is shown stays
+        tell("over");
         return;
       }
       if (!answer.ok) return;
@@ -119,9 +127,25 @@
     if (isAbout(object)) ask();
   }
 
+  // --- what the page says ---
+  const note = document.getElementById("oa-live");
+  let state = "";
+
+  function tell(fresh) {
+    if (state === fresh || (isOver && fresh !== "over")) return;
+    state = fresh;
+    document.documentElement.dataset.live = state;
+    if (!note) return;
+    note.textContent = NOTES[state] || "";
+    note.hidden = !note.textContent;
+  }
+
   // --- the stream ---
   const channel = window.BroadcastChannel ? new BroadcastChannel("osmo-events") : null;
   let source = null;
+  let found = ""; // the state of the stream
+  let broken = 0; // timers
+  let settled = 0;
   let leave = null; // ends the hold of the lock
 
   function lastEvent() {
@@ -144,8 +168,12 @@
   function open() {
     source = new EventSource(`${script.dataset.events}?last_event_id=${lastEvent()}`);
     source.onopen = () => {
-      document.documentElement.dataset.live = "on";
+      window.clearTimeout(broken);
+      broken = 0;
+      if (state === "crowded") settled = window.setTimeout(tellAll, SETTLED, "on");
+      else tellAll("on");
     };
+    source.addEventListener("crowded", () => tellAll("crowded"));
     source.onmessage = (event) => {
       remember(event.lastEventId);
       const { object } = JSON.parse(event.data);
@@ -153,11 +181,22 @@
       channel?.postMessage(object);
     };
     source.onerror = () => {
+      window.clearTimeout(settled);
+      broken ||= window.setTimeout(tellAll, BROKEN, "broken");
       if (source?.readyState === EventSource.CLOSED && !isOver) window.setTimeout(() => source && open(), REOPEN);
     };
   }
 
+  function tellAll(fresh) {
+    found = fresh;
+    tell(fresh);
+    channel?.postMessage({ state: fresh });
+  }
+
   function close() {
+    window.clearTimeout(broken);
+    window.clearTimeout(settled);
+    broken = 0;
     source?.close();
     source = null;
     leave?.();
@@ -168,9 +207,15 @@
     if (channel && navigator.locks) {
       // Another tab may lead already.
       navigator.locks.query().then(({ held }) => {
-        if (!source && held.some((lock) => lock.name === LOCK)) document.documentElement.dataset.live = "on";
+        if (source || !held.some((lock) => lock.name === LOCK)) return;
+        tell("on");
+        channel.postMessage({ asks: true });
       });
-      channel.onmessage = (event) => take(event.data);
+      channel.onmessage = ({ data }) => {
+        if (typeof data === "string") take(data);
+        else if (data.state) tell(data.state);
+        else if (source) channel.postMessage({ state: found });
+      };
       const stop = new AbortController();
       const held = new Promise((resolve) => {
         leave = () => {

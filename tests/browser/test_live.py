@@ -48,3 +48,51 @@ def test_two_tabs_share_a_stream_and_keep_the_selection(scene: PoolScene, signed
     expect(page.get_by_label(f"Select {first}")).to_be_checked()
     expect(page.get_by_label(f"Select {second}")).not_to_be_checked()
     expect(page.get_by_text("Columns", exact=True), "what a script made stays").to_have_count(1)
+
+
+def _answer_streams(page: Any, body: str, *, status: int = 200) -> None:
+    page.route(
+        "**/api/events*", lambda route: route.fulfill(status=status, content_type="text/event-stream", body=body)
+    )
+
+
+def test_a_page_without_a_stream_of_its_own_follows_late_and_says_so(
+    scene: PoolScene, signed_in: Callable[..., Any]
+) -> None:
+    tab = signed_in(scene.pool_admin)
+    event = f'data: {{"object": "pool/{scene.pool}"}}'
+    _answer_streams(tab.page, f"retry: 300\nid: 5\nevent: crowded\ndata: {{}}\n\nid: 6\n{event}\n\n")
+    page = tab.open(scene.pool_page)
+    note = page.get_by_role("status").filter(has_text="This page shows changes a few seconds late.")
+    note.wait_for()
+    tab.assert_accessible()
+    scene.create_subpool("a", 30)
+    page.get_by_role("link", name=f"Delete {scene.pool}--a").wait_for()
+    page.unroute("**/api/events*")
+    note.wait_for(state="hidden")
+    page.wait_for_selector(FOLLOWS, state="attached")
+
+
+def test_a_page_that_reaches_no_server_says_so(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(scene.pool_admin)
+    _answer_streams(tab.page, "", status=429)
+    tab.page.clock.install()
+    with tab.page.expect_response("**/api/events*"):
+        page = tab.open(scene.pool_page)
+    note = page.get_by_role("status").filter(has_text="There is no connection to the server.")
+    expect(note).to_have_count(0)
+    page.clock.run_for(9_000)
+    note.wait_for()
+    page.unroute("**/api/events*")
+    page.clock.run_for(10_000)
+    note.wait_for(state="hidden")
+
+
+def test_a_page_whose_session_has_ended_says_so(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(scene.pool_admin)
+    page = tab.open(scene.pool_page)
+    page.wait_for_selector(FOLLOWS, state="attached")
+    tab.context.clear_cookies()  # the session itself lives, and with it the stream
+    scene.create_subpool("a", 30)
+    page.get_by_role("status").filter(has_text="You are signed out, or this page is gone.").wait_for()
+    expect(page.get_by_role("heading", name=scene.pool).first).to_be_visible()
