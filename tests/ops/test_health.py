@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
+from django.db.migrations.loader import MigrationLoader
 from django.test import Client
 
 from osmo_admin import health, heartbeat
@@ -65,6 +66,20 @@ def test_a_missing_migration_makes_it_unready_until_it_is_applied(db: None, hear
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('sessions', '0001_initial', now())")
     assert client.get("/ready").status_code == 200
+
+
+def test_the_modules_of_migrations_are_loaded_only_if_one_is_missing(
+    db: None, heartbeats: None, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    health._count_unapplied.cache_clear()
+    monkeypatch.setattr(MigrationLoader, "load_disk", lambda _: pytest.fail("the modules were loaded"))
+    assert client.get("/ready").status_code == 200
+
+
+def test_each_migration_on_disk_is_expected(db: None) -> None:
+    assert health._names_on_disk() == set(
+        MigrationLoader(None, ignore_no_migrations=True, replace_migrations=False).disk_migrations
+    )
 
 
 def test_a_missing_broker_is_named_without_its_address(
