@@ -11,6 +11,9 @@ from celery.signals import worker_process_init
 from django_structlog.celery.steps import DjangoStructLogInitStep
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
+# Celery would run Django's checks at the start of a worker and of beat, and ignore what they find. They touch every
+# model, and each touched page of memory is no longer shared with the other services.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 
 app = Celery("osmo_admin")
 app.config_from_object("django.conf:settings", namespace="CELERY")

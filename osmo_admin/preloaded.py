@@ -19,6 +19,10 @@ import sys
 import threading
 from typing import Any
 
+from django.apps import apps
+from django.conf import settings
+from django.urls import reverse
+
 # The title stays within the arguments: orphans of an installation are found by the environment of a process.
 os.environ["SPT_NOENV"] = "1"
 from setproctitle import setproctitle
@@ -29,16 +33,33 @@ from osmo_admin.ops.processes import request_death_signal
 MODULES = (
     "osmo_admin.rsgi",
     "osmo_admin.urls",
+    "billiard.heap",
+    "billiard.popen_fork",
+    "billiard.sharedctypes",
     "celery.bin.celery",  # with the shell of its plugins, 180 modules that nobody uses
+    "celery.app.amqp",
+    "celery.app.control",
+    "celery.app.events",
+    "celery.app.log",
+    "celery.app.routes",
     "celery.apps.beat",
     "celery.apps.worker",
     "celery.concurrency.prefork",
     "celery.contrib.django.task",
+    "celery.events.dispatcher",
+    "celery.events.receiver",
+    "celery.worker.autoscale",
+    "celery.worker.components",
     "celery.worker.consumer",
+    "celery.worker.consumer.delayed_delivery",
+    "celery.worker.strategy",
+    "cffi.cparser",  # billiard declares a function of C with it in each process of the worker
     "kombu.transport.redis",
     "osmo_admin.beat",
     "scheduling.services.kubernetes.agent",
+    "scheduling.services.kubernetes.cluster_workers",
     "osmo_admin.celery",
+    "granian.cli",
     "granian.server.mp",
 )
 
@@ -63,11 +84,23 @@ def main() -> None:
 def _load() -> None:
     for module in MODULES:
         __import__(module)
-    sys.modules["osmo_admin.celery"].app.loader.import_default_modules()
+    app = sys.modules["osmo_admin.celery"].app
+    app.loader.import_default_modules()
+    app.finalize()
+    _compute_once()
     if threading.active_count() > 1:
         raise RuntimeError(f"A module started a thread while it was loaded: {threading.enumerate()}.")
     gc.collect()
     gc.freeze()  # a collection in a service would write to the shared memory of these objects
+
+
+def _compute_once() -> None:
+    """What each service would compute at its first use, and so keep in memory of its own."""
+    reverse("openapi")  # the table of all addresses
+    for model in apps.get_models():
+        str(model._base_manager.order_by("pk").query)  # no database is asked
+    # Logs are configured. Celery and the agents set Django up once more, which would write to each logger.
+    settings.LOGGING_CONFIG = None
 
 
 def _fork_service(supervisor: int, requests: socket.socket) -> int | None:
@@ -105,6 +138,7 @@ def _become_service(request: dict[str, Any]) -> None:
     setproctitle(f"osmo-admin {request['name']}")  # for ps and top; it needs the first environment
     os.environ.clear()
     os.environ.update(request["env"])
+    os.environ.setdefault("CELERY_SKIP_CHECKS", "true")  # as `osmo_admin.celery` did before the fork
     sys.argv = [request["module"], *request["arguments"]]
     runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 

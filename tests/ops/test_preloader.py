@@ -83,6 +83,30 @@ def test_a_service_is_a_child_of_the_supervisor_with_its_own_environment_and_log
     assert service.popen.wait() == -signal.SIGTERM
 
 
+def test_a_service_of_celery_does_not_repeat_what_was_done_before_the_fork(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "own_service.py").write_text(
+        "import logging, sys\n"
+        "from unittest import mock\n"
+        "from osmo_admin.celery import app\n"
+        "handlers = list(logging.getLogger().handlers)\n"
+        "with mock.patch('django.core.checks.run_checks') as checks:\n"
+        "    app.loader.init_worker()\n"
+        "print(app.finalized, checks.called, handlers == logging.getLogger().handlers, 'cffi.cparser' in sys.modules,"
+        " flush=True)\n"
+    )
+    log = tmp_path / "service.log"
+    preloads = Preloader(log=tmp_path / "preloaded.log", env=environment)
+    parent = preloads.start()
+    command = [sys.executable, "-m", "own_service"]
+    service = preloads.start_service("own", command, log=log, env=environment)
+    wait_for(lambda: service.exit_code() is not None)
+    preloads.close()
+    parent.popen.wait()
+    assert read_tail(log) == "True False True True", read_tail(parent.log)
+
+
 class AllBut:
     """The other children of this process, which have their own tests."""
 
