@@ -17,7 +17,7 @@ from typing import Protocol
 from pools.domain.amounts import Number
 from scheduling.domain.engine.gates import may_start
 from scheduling.domain.engine.nodes import NOWHERE, FreeAmounts, Request
-from scheduling.domain.engine.outlook import AlikeTasks, EvictedAmounts, Foresight, kept_failure
+from scheduling.domain.engine.outlook import AlikeTasks, EvictedAmounts, Foresight, SearchKey, kept_failure
 from scheduling.domain.engine.starting import attempt_start
 from scheduling.domain.engine.state import WAITING, GangState, QueueState, sum_requests
 from scheduling.domain.engine.steps import StepAction, StepLog
@@ -103,10 +103,9 @@ class _CandidateNodes:
         )
 
 
-def fails_again(world: World, gang: GangState, leaf: QueueState, name: str) -> bool:
-    """Whether a search (`Foresight.name`) for the gang has failed already, and would fail again; False where that is
-    not known."""
-    failure = kept_failure(world, name, leaf, gang.signature)
+def fails_again(world: World, gang: GangState, leaf: QueueState, key: SearchKey) -> bool:
+    """Whether a search with this key has failed already, and would fail again; False where that is not known."""
+    failure = kept_failure(world, leaf, key)
     return failure is not None and failure.holds(world, leaf, lambda: _CandidateNodes(world, gang).helps)
 
 
@@ -156,14 +155,17 @@ class EvictionSearch:
         outlook = None if tasks is None else foresight.outlook(tasks, candidates.helps)
         if outlook is not None and tasks is not None:
             if outlook.is_complete and not outlook.may_open(tasks):
-                foresight.keep_failure(self.gang.signature, tasks)
+                foresight.keep_failure(tasks)
                 return None
             if foresight.is_exact:
                 foreseen = outlook.first_units(tasks)
                 if foreseen is None:
                     self._evicted = outlook.in_vain
                     return None
-                return self.finish(self._fewest(self._needed_of(foreseen, tasks), source), accept)
+                units = self._needed_of(foreseen, tasks)
+                if foresight.is_refused(units):
+                    return None
+                return self.finish(self._fewest(units, source), accept)
         found = self._evict_in_order(source, candidates, fits=fits)
         if found is None:
             self.undo()

@@ -69,6 +69,10 @@ class NodeIndex:
         """The most of the first resource that a node has in all."""
         return self._largest
 
+    def is_overfull(self, r: int) -> bool:
+        """Whether some node has less than nothing of the resource."""
+        return any(have[r] < 0 for have in self._order)
+
     def representatives(self) -> list[int]:
         """One node (the first by name) for each distinct state, tightest first."""
         return [self._classes[have][0] for have in self._order]

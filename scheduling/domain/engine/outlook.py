@@ -20,7 +20,8 @@ from pools.domain.amounts import Number
 from scheduling.domain.engine.loss_tables import Loss, LossTable, Pace, gains_of, units_of
 from scheduling.domain.engine.nodes import NOWHERE, FreeAmounts, NodeIndex, Request, has_enough
 from scheduling.domain.engine.queue_order import victim_rank
-from scheduling.domain.engine.state import QueueState, Rank, Signature
+from scheduling.domain.engine.refusal import Candidates, is_refused_anyway
+from scheduling.domain.engine.state import QueueState, Rank
 from scheduling.domain.engine.victims import (
     Branch,
     BranchPoint,
@@ -33,6 +34,9 @@ from scheduling.domain.engine.victims import (
     keeps_quota,
 )
 from scheduling.domain.engine.world import World
+
+SearchKey = tuple[str, int, object]
+"""The kind of a search, its leaf, and what decides beside them: searches with one key in one state find the same."""
 
 FindLosses = Callable[[QueueState], list[Loss]]
 
@@ -246,14 +250,16 @@ class Foresight(Protocol):
     only what they free together."""
 
     is_exact: bool
-    name: str
-    """Kept failures of other searches have other names."""
 
     def outlook(self, tasks: AlikeTasks, helps: HelpsStart) -> Outlook | None:
         """The evictions for tasks that quotas allow already; None where it is not known."""
 
-    def keep_failure(self, signature: Signature, tasks: AlikeTasks) -> None:
-        """The last outlook knows all losses, and they do not suffice for gangs of the leaf with this signature."""
+    def is_refused(self, units: Sequence[EvictionUnit]) -> bool:
+        """Whether the search, which needs these evictions, ends in a result that is refused; False where that is not
+        known."""
+
+    def keep_failure(self, tasks: AlikeTasks) -> None:
+        """The last outlook knows all losses, and they do not suffice. So fails every search with this key."""
 
     def learn(self, evictions: int, *, found: bool) -> None:
         """The search is over: its trial evictions, and whether it found victims."""
@@ -263,10 +269,10 @@ class ReclaimForesight:
     """Of a reclaim for the leaf."""
 
     is_exact = True
-    name = "reclaim"
 
-    def __init__(self, world: World, leaf: QueueState, ask: Request) -> None:
-        self._world, self._leaf, self._ask = world, leaf, ask
+    def __init__(self, world: World, leaf: QueueState, ask: Request, source: Candidates, key: SearchKey) -> None:
+        """`source`: the gangs that may lose work to the reclaim."""
+        self._world, self._leaf, self._ask, self._source, self._key = world, leaf, ask, source, key
         self._pace: Pace | None = None
         self._inner_gains: Mapping[int, list[Number]] = _NO_GAINS
         self._claim = Claim.SHARE
@@ -305,10 +311,14 @@ class ReclaimForesight:
         outlook.add_others(table, top, find)
         return outlook
 
-    def keep_failure(self, signature: Signature, tasks: AlikeTasks) -> None:
+    def is_refused(self, units: Sequence[EvictionUnit]) -> bool:
+        """For its fair share."""
+        return is_refused_anyway(self._world, self._leaf, self._ask, units, self._source)
+
+    def keep_failure(self, tasks: AlikeTasks) -> None:
         """Until something below the top queue changes."""
         failure = KeptFailure(tasks, self._inner_gains, (self._ask, self._claim))
-        _keep_failure(self._world, self.name, self._leaf, signature, failure)
+        _keep_failure(self._world, self._leaf, self._key, failure)
 
     def learn(self, evictions: int, *, found: bool) -> None:
         """Searches that fail make the next outlook worth its cost."""
@@ -326,19 +336,18 @@ def _table_of(world: World, ask: Request, claim: Claim, need: Request) -> LossTa
     return world.losses.table(key, world.tops, world.nodes.full_width)
 
 
-def _keep_failure(world: World, name: str, leaf: QueueState, signature: Signature, failure: KeptFailure) -> None:
+def _keep_failure(world: World, leaf: QueueState, key: SearchKey, failure: KeptFailure) -> None:
     # Under a cohort, quotas may also change where the work of other top queues changes.
     if not leaf.has_cohort_above:
-        world.losses.keep(leaf.path[-1], (name, leaf.index, signature), failure)
+        world.losses.keep(leaf.path[-1], key, failure)
 
 
-def kept_failure(world: World, name: str, leaf: QueueState, signature: Signature) -> KeptFailure | None:
-    """The failure of the last such search (`Foresight.name`) for gangs of the leaf with this signature, if nothing
-    below its top queue has changed since."""
+def kept_failure(world: World, leaf: QueueState, key: SearchKey) -> KeptFailure | None:
+    """The failure of the last search in the leaf with this key, if nothing below its top queue has changed since."""
     if world.nodes is None or world.firm is None:
         return None
     world.losses.forget_changed(world.firm, world.on_node)
-    return cast("KeptFailure | None", world.losses.known(leaf.path[-1], (name, leaf.index, signature)))
+    return cast("KeptFailure | None", world.losses.known(leaf.path[-1], key))
 
 
 def _inner_losses(
@@ -383,10 +392,9 @@ class PreemptForesight:
     """Of a preemption in the leaf by a gang of this priority: all lower work that helps."""
 
     is_exact = False
-    name = "preempt"
 
-    def __init__(self, world: World, leaf: QueueState, priority: int) -> None:
-        self._world, self._leaf, self._priority = world, leaf, priority
+    def __init__(self, world: World, leaf: QueueState, priority: int, key: SearchKey) -> None:
+        self._world, self._leaf, self._priority, self._key = world, leaf, priority, key
         self._gains: Mapping[int, list[Number]] = _NO_GAINS
 
     def outlook(self, tasks: AlikeTasks, helps: HelpsStart) -> Outlook | None:
@@ -408,9 +416,13 @@ class PreemptForesight:
         units, self._gains = world.losses.finding(leaf.path[-1], ("lower", leaf.index, priority, need), find)
         return Outlook(world, units, self._gains)
 
-    def keep_failure(self, signature: Signature, tasks: AlikeTasks) -> None:
+    def is_refused(self, units: Sequence[EvictionUnit]) -> bool:
+        """Not known."""
+        return False
+
+    def keep_failure(self, tasks: AlikeTasks) -> None:
         """Until something below the top queue changes."""
-        _keep_failure(self._world, self.name, self._leaf, signature, KeptFailure(tasks, self._gains))
+        _keep_failure(self._world, self._leaf, self._key, KeptFailure(tasks, self._gains))
 
     def learn(self, evictions: int, *, found: bool) -> None:
         """An outlook costs less than any search."""

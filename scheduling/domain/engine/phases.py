@@ -27,9 +27,9 @@ from scheduling.domain.engine.gates import (
     most_at_once,
 )
 from scheduling.domain.engine.nodes import Request
-from scheduling.domain.engine.outlook import Foresight, PreemptForesight, ReclaimForesight
+from scheduling.domain.engine.outlook import Foresight, PreemptForesight, ReclaimForesight, SearchKey
 from scheduling.domain.engine.queue_order import QueueOrder
-from scheduling.domain.engine.state import FINISHED, RUNNING, GangState, QueueState, Signature
+from scheduling.domain.engine.state import FINISHED, RUNNING, GangState, QueueState
 from scheduling.domain.engine.steps import StepAction, StepLog
 from scheduling.domain.engine.victims import PreemptVictims, ReclaimVictims, is_fair_after
 from scheduling.domain.engine.wanted import ANY_SHAPE, GroupJudge, Judge, Shape, WantedGroups
@@ -87,8 +87,8 @@ class Phases:
         self._world, self._step_log = world, step_log
         self._no_moves: set[tuple[object, ...]] = set()
         """Keys of gangs that no moves can help in this phase; interchangeable gangs of all leaves share one search."""
-        self._no_victims: set[tuple[str, int, Signature]] = set()
-        """Names of searches, leaves and signatures whose search for victims failed in the version `_searched_in`."""
+        self._no_victims: set[SearchKey] = set()
+        """The searches for victims that failed in the version `_searched_in`."""
         self._searched_in = world.version
 
     def consolidate(self) -> bool:
@@ -126,9 +126,11 @@ class Phases:
                 def accept(result: EvictionResult) -> bool:
                     return is_fair_after(queue, ask, result.evicted_by_leaf())
 
-                return ReclaimVictims(world, queue, ask), accept, ReclaimForesight(world, queue, ask)
+                source = ReclaimVictims(world, queue, ask)
+                return source, accept, ReclaimForesight(world, queue, ask, source, key)
 
-            return self._search_victims(gang, queue, ReclaimForesight.name, begin)
+            key = ("reclaim", queue.index, gang.demand)
+            return self._search_victims(gang, queue, key, begin)
 
         def judge(leaf: QueueState) -> GroupJudge | None:
             room = [fair - have for fair, have in zip(leaf.fair, leaf.alloc, strict=True)]
@@ -164,9 +166,10 @@ class Phases:
                 def accept(_result: EvictionResult) -> bool:
                     return not gang.preemptible or _keeps_borrowing_bounded(queue, before)
 
-                return PreemptVictims(world, queue, priority), accept, PreemptForesight(world, queue, priority)
+                return PreemptVictims(world, queue, priority), accept, PreemptForesight(world, queue, priority, key)
 
-            return self._search_victims(gang, queue, PreemptForesight.name, begin)
+            key = ("preempt", queue.index, gang.signature)
+            return self._search_victims(gang, queue, key, begin)
 
         def judge(leaf: QueueState) -> GroupJudge | None:
             # Running gangs are sorted by priority, the lowest last.
@@ -276,17 +279,17 @@ class Phases:
         self,
         gang: GangState,
         queue: QueueState,
-        name: str,
+        key: SearchKey,
         begin: Callable[[], tuple[VictimSource, AcceptResult, Foresight]],
     ) -> tuple[EvictionSearch, EvictionResult] | None:
         """The search, unless it is known that it fails: a phase asks first whether any attempt could succeed, and then
         makes them in order, so the same search would fail several times in one state."""
-        world, key = self._world, (name, queue.index, gang.signature)
+        world = self._world
         is_general = world.policy is None or not world.policy.is_withholding
         if self._searched_in != world.version:
             self._no_victims.clear()
             self._searched_in = world.version
-        if (is_general and key in self._no_victims) or fails_again(world, gang, queue, name):
+        if (is_general and key in self._no_victims) or fails_again(world, gang, queue, key):
             return None
         search = EvictionSearch(world, gang)
         result = search.find_victims(*begin())

@@ -102,6 +102,9 @@ Rank = tuple[object, ...]
 Signature = int
 """Gangs of one leaf with equal signatures are interchangeable except for their age: a blocker of one blocks all."""
 
+Demand = tuple[object, object]
+"""Gangs of one leaf with equal demands have equal requests; their priorities may differ."""
+
 
 class GangState:
     """One gang. `status`, `node`, `requests` and `needs` have one entry for each task, `active` and `waiting` one for
@@ -278,16 +281,22 @@ class GangState:
         """Equal for gangs with equal requests in the same state. Different tasks are tried in the order of the spec, so
         the order is part of the request; once some of them run, the gang is interchangeable with no other."""
         if self._signature is None:
-            key: object
-            if self._alike and self.waiting[ROOT]:
-                key = (self.tree.thresholds[ROOT], self.active[ROOT], self.waiting[ROOT], self.needs[0])
-            elif any(self.active):
-                key = (self.index, self.task_index.waiting_digest)
-            else:
-                key = self._fresh = self._fresh or self._waiting_signature()
-            key = (self.fact.priority, self.preemptible, key, self._variant)
+            key = (self.fact.priority, self.preemptible, *self.demand)
             self._signature = self._table.setdefault(key, len(self._table))
         return self._signature
+
+    @property
+    def demand(self) -> Demand:
+        """The part of the signature that says what the gang would start. It decides alone what other leaves may lose to
+        the gang, once limits and the quota for non-preemptible work allow its start."""
+        key: object
+        if self._alike and self.waiting[ROOT]:
+            key = (self.tree.thresholds[ROOT], self.active[ROOT], self.waiting[ROOT], self.needs[0])
+        elif any(self.active):
+            key = (self.index, self.task_index.waiting_digest)
+        else:
+            key = self._fresh = self._fresh or self._waiting_signature()
+        return key, self._variant
 
     def _waiting_signature(self) -> object:
         waits = tuple((self.leaf[i], self.needs[i]) for i, status in enumerate(self.status) if status == WAITING)

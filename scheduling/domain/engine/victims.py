@@ -11,7 +11,7 @@ point: A is the branch of the requesting leaf, B the branch of the victim. A uni
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
@@ -378,6 +378,16 @@ class ReclaimVictims:
             self._prepare()
         near = sorted((Branch(where, self._ask) for where in self._near.values()), key=Branch.sort_key)
         return map(self._candidates_in, chain(near, self._far_lenders()))
+
+    def candidates_below(self, tops: Collection[QueueState]) -> Iterator[list[Candidate]]:
+        """Those below these top queues, and perhaps some more, in any order."""
+        if not self._is_ready:
+            self._prepare()
+        near = (Branch(where, self._ask) for where in self._near.values() if where.theirs.path[-1] in tops)
+        ours = self._leaf.path[-1]
+        others = (top for top in tops if top is not ours and top.index not in self._near)
+        far = (Branch(BranchPoint(ours, top, (), 0), self._ask) for top in others)
+        return map(self._candidates_in, chain(near, far))
 
     def _candidates_in(self, branch: Branch) -> list[Candidate]:
         resources = tuple([r for r, _amount in self._ask])
