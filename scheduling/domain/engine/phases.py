@@ -8,6 +8,7 @@ in the phase, nor has any interchangeable gang of its leaf.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from pools.domain.amounts import Number
 from scheduling.domain.engine.consolidation import MovableGangs, start_by_moving
@@ -98,9 +99,9 @@ class Phases:
             movable = MovableGangs(lambda other: other.preemptible and other is not gang, is_all=not any(gang.active))
             return self._help_by_moving(gang, queue, movable, ())
 
-        def judge(leaf: QueueState) -> GroupJudge | None:
-            is_worth_it = _worth_in(leaf)
-            return lambda gang: gang.next_request if gang.preemptible and is_worth_it(gang) else None
+        def judge(leaf: QueueState) -> tuple[Any, GroupJudge] | None:
+            bounds, is_worth_it = _worth_in(leaf)
+            return bounds, lambda gang: gang.next_request if gang.preemptible and is_worth_it(gang) else None
 
         world = self._world
 
@@ -132,12 +133,16 @@ class Phases:
             key = ("reclaim", queue.index, gang.demand)
             return self._search_victims(gang, queue, key, begin)
 
-        def judge(leaf: QueueState) -> GroupJudge | None:
+        def judge(leaf: QueueState) -> tuple[Any, GroupJudge] | None:
             room = [fair - have for fair, have in zip(leaf.fair, leaf.alloc, strict=True)]
             if min(room, default=0) < 0:
                 return None
-            is_worth_it = _worth_in(leaf)
-            return lambda gang: ANY_SHAPE if fits_in(room, gang.next_request) and is_worth_it(gang) else None
+            bounds, is_worth_it = _worth_in(leaf)
+
+            def judge_group(gang: GangState) -> Shape | None:
+                return ANY_SHAPE if fits_in(room, gang.next_request) and is_worth_it(gang) else None
+
+            return (room, bounds), judge_group
 
         def may_help(gang: GangState, queue: QueueState) -> bool:
             return self._may_move(gang, queue) or self._would_find(evict, gang, queue)
@@ -171,13 +176,17 @@ class Phases:
             key = ("preempt", queue.index, gang.signature)
             return self._search_victims(gang, queue, key, begin)
 
-        def judge(leaf: QueueState) -> GroupJudge | None:
+        def judge(leaf: QueueState) -> tuple[Any, GroupJudge] | None:
             # Running gangs are sorted by priority, the lowest last.
             last = next(reversed(leaf.running), None) if leaf.running is not None else None
             if last is None:
                 return None
-            lowest, is_worth_it = last.fact.priority, _worth_in(leaf)
-            return lambda gang: ANY_SHAPE if lowest < gang.fact.priority and is_worth_it(gang) else None
+            lowest, (bounds, is_worth_it) = last.fact.priority, _worth_in(leaf)
+
+            def judge_group(gang: GangState) -> Shape | None:
+                return ANY_SHAPE if lowest < gang.fact.priority and is_worth_it(gang) else None
+
+            return (lowest, bounds), judge_group
 
         def may_help(gang: GangState, queue: QueueState) -> bool:
             return self._may_move(gang, queue) or self._would_find(evict, gang, queue)
@@ -348,17 +357,17 @@ def _is_worth_trying(gang: GangState, queue: QueueState) -> bool:
     return gang.preemptible or is_within_quota(queue, gang.next_request)
 
 
-def _worth_in(leaf: QueueState) -> Callable[[GangState], bool]:
-    """`_is_worth_trying` for many gangs of one leaf."""
+def _worth_in(leaf: QueueState) -> tuple[Any, Callable[[GangState], bool]]:
+    """The bounds of one leaf, and `_is_worth_trying` for its gangs by them."""
     if not leaf.is_open:
-        return lambda _gang: False
+        return None, lambda _gang: False
     most, firm = most_at_once(leaf), firm_room(leaf)
 
     def is_worth_it(gang: GangState) -> bool:
         request = gang.next_request
         return fits_in(most, request) and (gang.preemptible or fits_in(firm, request)) and gang.is_complete
 
-    return is_worth_it
+    return (most, firm), is_worth_it
 
 
 def _is_inside_fair_share(gang: GangState, queue: QueueState) -> bool:

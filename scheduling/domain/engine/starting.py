@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from scheduling.domain.engine.gates import firm_room, fits_in, may_start, start_room
 from scheduling.domain.engine.queue_order import KeptQueueOrder
@@ -75,7 +76,7 @@ def pending_queues(world: World, is_wanted: Callable[[GangState, QueueState], bo
     return pending
 
 
-def _shapes_to_start(world: World, leaf: QueueState) -> GroupJudge | None:
+def _shapes_to_start(world: World, leaf: QueueState) -> tuple[Any, GroupJudge] | None:
     """How many tasks of each need a gang of the leaf starts at once, if its quotas let it start now. Capacity only
     shrinks during the phase, so gangs that cannot start at its beginning are left out."""
     if not leaf.is_open:
@@ -93,7 +94,7 @@ def _shapes_to_start(world: World, leaf: QueueState) -> GroupJudge | None:
         needs = [gang.needs[i] for i in tasks]
         return tuple(sorted((need, needs.count(need)) for need in set(needs)))
 
-    return judge
+    return (room, firm), judge
 
 
 def _may_fit(world: World, shape: Shape) -> bool:

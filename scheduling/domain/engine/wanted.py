@@ -19,8 +19,9 @@ ANY_SHAPE: Shape = ()
 GroupJudge = Callable[[GangState], Shape | None]
 """The shape of a group, by its first gang, that the leaf and the queues above it let a phase try, or None."""
 
-Judge = Callable[[QueueState], GroupJudge | None]
-"""The judge of the groups of one leaf; None if the phase tries none of them."""
+Judge = Callable[[QueueState], tuple[Any, GroupJudge] | None]
+"""The bounds of one leaf, and the judge of its groups, whose verdicts follow from a group and these bounds; None if the
+phase tries no group."""
 
 
 MAX_HEADS = 64
@@ -28,13 +29,19 @@ MAX_HEADS = 64
 
 
 class WantedGroups:
-    """The groups of one phase. Who changes a leaf, or a queue above it, calls `mark_changed`."""
+    """The groups of one phase. Who changes a leaf calls `mark_changed`; who changes only a queue above it calls
+    `mark_bounds`."""
 
     def __init__(self, queues: Iterable[QueueState]) -> None:
         leaves = [queue for queue in queues if not (queue.children or queue.is_cyclic)]
         self.futile_in: int | None = None
         """The version of the world in which the phase found nothing to do."""
         self._stale = {leaf.index: leaf for leaf in leaves}
+        """The leaves whose groups may have other verdicts."""
+        self._changed = set(self._stale)
+        """Those of them that changed themselves."""
+        self._bounds: dict[int, Any] = {}
+        """The bounds by which the groups of each leaf were judged."""
         self._shapes: dict[int, dict[Signature, Shape]] = {}
         """The wanted groups of each leaf."""
         self._leaves: dict[Shape, dict[int, QueueState]] = {}
@@ -45,12 +52,21 @@ class WantedGroups:
         """For each leaf and set of shapes, a finding about its first gang, and the next request of this gang."""
 
     def mark_changed(self, leaf: QueueState) -> None:
-        """The verdict on groups of this leaf may be another one."""
+        """The leaf holds other gangs or amounts, or has another share."""
+        self._stale[leaf.index] = leaf
+        self._changed.add(leaf.index)
+
+    def mark_bounds(self, leaf: QueueState) -> None:
+        """A queue above the leaf may leave it more or less."""
         self._stale[leaf.index] = leaf
 
     def update(self, judge: Judge) -> None:
-        """Judge the groups of all leaves that changed."""
+        """Judge the groups of all leaves that changed, or whose bounds did."""
         for index, leaf in self._stale.items():
+            bounds, judge_group = (judge(leaf) if leaf.waiting else None) or (None, None)
+            if index not in self._changed and self._bounds.get(index) == bounds:
+                continue
+            self._bounds[index] = bounds
             if leaf.path:
                 self.orders.pop(leaf.path[-1].index, None)
             self._heads.pop(index, None)
@@ -61,7 +77,6 @@ class WantedGroups:
                     if not holders:
                         del self._leaves[old]
             found: dict[Signature, Shape] = {}
-            judge_group = judge(leaf) if leaf.waiting else None
             for signature, group in leaf.waiting.items() if judge_group is not None else ():
                 shape = judge_group(group.first)  # type: ignore[misc]
                 if shape is not None:
@@ -70,6 +85,7 @@ class WantedGroups:
             if found:
                 self._shapes[index] = found
         self._stale.clear()
+        self._changed.clear()
 
     def shapes(self) -> Iterator[Shape]:
         """Every shape of a wanted group."""
@@ -135,3 +151,8 @@ class PhaseGroups:
         if not (queue.children or queue.is_cyclic):
             for groups in (self.to_start, self.to_move, self.to_reclaim, self.to_preempt):
                 groups.mark_changed(queue)
+
+    def mark_bounds(self, leaf: QueueState) -> None:
+        """A queue above this leaf may leave it more or less."""
+        for groups in (self.to_start, self.to_move, self.to_reclaim, self.to_preempt):
+            groups.mark_bounds(leaf)

@@ -420,11 +420,11 @@ class World:
         self.losses.mark_changed(top)
         if any(above.children and self._may_block(above, gang) for above in queue.path):
             for leaf in top.leaves():
-                self.wanted.mark_changed(leaf)
+                self.wanted.mark_bounds(leaf)
         if queue.has_cohort_above:
             for neighbour in self.cohort_neighbours(top):
                 for leaf in neighbour.leaves():
-                    self.wanted.to_start.mark_changed(leaf)
+                    self.wanted.to_start.mark_bounds(leaf)
 
     def _may_block(self, above: QueueState, gang: GangState) -> bool:
         """Whether this queue may block some gang now, or blocked it before this one changed."""
