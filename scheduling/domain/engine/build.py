@@ -12,7 +12,7 @@ from scheduling.domain.engine.feasibility import Feasibility
 from scheduling.domain.engine.nodes import NodeIndex, Request
 from scheduling.domain.engine.share_levels import ShareLevels
 from scheduling.domain.engine.share_ratios import ShareRatios
-from scheduling.domain.engine.state import FINISHED, RELEASING, RUNNING, GangState, QueueState
+from scheduling.domain.engine.state import RELEASING, RUNNING, WAITING, GangState, QueueState, sum_requests
 from scheduling.domain.gang import GangTree
 
 
@@ -124,7 +124,9 @@ class WorldRecords:
         if tree is None:
             tree = self._default_trees[size] = GangTree(max(1, size))
         requests = [self._shapes.request(task) for task in fact.tasks]
-        needs = [self._shapes.need(task, request) for task, request in zip(fact.tasks, requests, strict=True)]
+        needs = requests
+        if self._allowed:
+            needs = [self._shapes.need(task, request) for task, request in zip(fact.tasks, requests, strict=True)]
         queue, index = self.queue_of.get(fact.queue), self._next_index
         self._next_index += 1
         gang = GangState(
@@ -159,23 +161,28 @@ class WorldRecords:
         for gang in self.gangs:
             if gang.queue is None:
                 continue
-            for status, request in zip(gang.status, gang.requests, strict=True):
-                if status == FINISHED:
-                    continue
-                for r, amount in request:
-                    held = status in {RUNNING, RELEASING}
-                    for above in gang.queue.path:
-                        above.request[r] += amount
-                        if held:
-                            above.alloc[r] += amount
-                            if not gang.preemptible:
-                                above.non_preemptible[r] += amount
-                    if held:
-                        column = gang.queue.column
-                        own[r][column] = own[r].get(column, 0) + amount
+            for r, amount in _sum_of(gang, {WAITING, RUNNING, RELEASING}):
+                for above in gang.queue.path:
+                    above.request[r] += amount
+            for r, amount in _sum_of(gang, {RUNNING, RELEASING}):
+                for above in gang.queue.path:
+                    above.alloc[r] += amount
+                    if not gang.preemptible:
+                        above.non_preemptible[r] += amount
+                column = gang.queue.column
+                own[r][column] = own[r].get(column, 0) + amount
         for r, key in enumerate(self.keys):
             if key in self.tree.columns:
                 self.tree.columns[key].set_usage(own[r])
+
+
+def _sum_of(gang: GangState, states: set[int]) -> Request:
+    """The total request of the tasks of a gang in these states."""
+    if states.issuperset(gang.status):
+        return gang.total_request
+    return sum_requests(
+        [request for status, request in zip(gang.status, gang.requests, strict=True) if status in states]
+    )
 
 
 class _RequestTable:
@@ -200,7 +207,7 @@ class _RequestTable:
 
     def need(self, task: TaskFacts, request: Request) -> Request:
         """The request together with the set of nodes that the task may use."""
-        if task.allowed_nodes is None or not self._allowed:
+        if task.allowed_nodes is None:
             return request
         pairs = (*request, (len(self._index_of) + self._allowed[task.allowed_nodes], 1))
         return self._interned.setdefault(pairs, pairs)

@@ -122,6 +122,7 @@ class GangState:
         "_running",
         "_signature",
         "_table",
+        "_task_index",
         "_variant",
         "active",
         "fact",
@@ -137,7 +138,6 @@ class GangState:
         "released",
         "requests",
         "status",
-        "task_index",
         "total_request",
         "tree",
         "waiting",
@@ -176,17 +176,11 @@ class GangState:
         self.active = [0] * len(tree.names)
         self.waiting = [0] * len(tree.names)
         self.released = [0] * len(tree.names)
-        self.task_index = TaskIndex(len(tree.names))
-        for i in reversed(range(len(self.status))):
-            leaf, status = self.leaf[i], self.status[i]
-            if status == WAITING:
-                self.waiting[leaf] += 1
-                self.task_index.add_waiting(i, leaf, needs[i])
-            elif status == RUNNING:
-                self.active[leaf] += 1
-                self.task_index.add_running(i, leaf)
-            elif status == RELEASING:
-                self.released[leaf] += 1
+        counts = {WAITING: self.waiting, RUNNING: self.active, RELEASING: self.released}
+        for leaf, status in zip(self.leaf, self.status, strict=True):
+            if status != FINISHED:
+                counts[status][leaf] += 1
+        self._task_index: TaskIndex | None = None
         self.ran = any(self.active) or any(self.released)
         self.feasibility: Feasibility | None = None
         """Finds the tasks that the gang could ever start with; without it nothing is ruled out."""
@@ -212,8 +206,9 @@ class GangState:
         self.status[i], self.node[i] = RUNNING, node
         self.active[leaf] += 1
         self.waiting[leaf] -= 1
-        self.task_index.remove_waiting(i, leaf, self.needs[i])
-        self.task_index.add_running(i, leaf)
+        if self._task_index is not None:
+            self._task_index.remove_waiting(i, leaf, self.needs[i])
+            self._task_index.add_running(i, leaf)
         self._forget()
 
     def stop(self, i: int) -> int:
@@ -222,13 +217,26 @@ class GangState:
         self.status[i], self.node[i] = WAITING, NOWHERE
         self.active[leaf] -= 1
         self.waiting[leaf] += 1
-        self.task_index.remove_running(i, leaf)
-        self.task_index.add_waiting(i, leaf, self.needs[i])
+        if self._task_index is not None:
+            self._task_index.remove_running(i, leaf)
+            self._task_index.add_waiting(i, leaf, self.needs[i])
         self._forget()
         return node
 
     def _forget(self) -> None:
         self._signature = self._ask = self._next = self._order = self._running = self._give_up = None
+
+    @property
+    def task_index(self) -> TaskIndex:
+        """Its waiting and its running tasks, made when they are first needed: most gangs wait or run as a whole."""
+        if self._task_index is None:
+            index = self._task_index = TaskIndex(len(self.tree.names))
+            for i in reversed(range(len(self.status))):
+                if self.status[i] == WAITING:
+                    index.add_waiting(i, self.leaf[i], self.needs[i])
+                elif self.status[i] == RUNNING:
+                    index.add_running(i, self.leaf[i])
+        return self._task_index
 
     # -- its state -----------------------------------------------------------------------------------------------
 
@@ -377,7 +385,10 @@ class GangState:
     def first_tasks(self) -> list[int]:
         """The first tasks in order, whatever their requests."""
         if self.tree.is_single_leaf:
-            return self.task_index.first_waiting(ROOT, max(1, self.tree.thresholds[ROOT] - self.active[ROOT]))
+            count = max(1, self.tree.thresholds[ROOT] - self.active[ROOT])
+            if self.waiting[ROOT] == len(self.status):
+                return list(range(min(count, len(self.status))))
+            return self.task_index.first_waiting(ROOT, count)
         found = self._choose_tasks(Growth.attempt, first=True)
         return [i for i, status in enumerate(self.status) if status == WAITING] if found is None else found
 
