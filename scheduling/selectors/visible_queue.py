@@ -10,7 +10,7 @@ and named (`Workflow.visible_to`, D10); messages only count the other work.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from uuid import UUID
@@ -255,8 +255,8 @@ class _QueueReader:
             holders=texts.holders,
             nodes=texts.nodes,
             unblock_needs_all=gang.reason.needs_all_remedies,
-            reservation=None if gang.promise is None else _reservation(gang, gang.promise),
-            start=start,
+            reservation=None if gang.promise is None else _reservation(gang, gang.promise, start),
+            start=_within(start, gang.promise),
         )
 
     def _texts_of(self, reason: Reason) -> _ReasonTexts:
@@ -290,14 +290,30 @@ class _QueueReader:
         return self._actor.can_read_all or owned.root in self._roots or owned.owner_id == self._actor.user_id
 
 
-def _reservation(gang: PendingGang, promise: StartPromise) -> WaitingReservation:
-    """The names of nodes are no secret: their owners are not named."""
+def _within(start: GangStart | None, promise: StartPromise | None) -> GangStart | None:
+    """A forecast that says nothing later than the certain latest start of a reservation."""
+    if start is None or promise is None or not promise.is_certain or promise.holds_dispatch:
+        return start
+    latest = promise.latest_start
+    if latest is None or latest < start.made_at or start.never is not None:
+        return start
+    p10, p50, p90 = (None if time is None else min(time, latest) for time in (start.p10, start.p50, start.p90))
+    return replace(start, p10=p10, p50=p50, p90=p90)
+
+
+def _reservation(gang: PendingGang, promise: StartPromise, start: GangStart | None) -> WaitingReservation:
+    """The names of nodes are no secret: their owners are not named. `start`: the forecast, which is told beside it."""
     if promise.latest_start is None:
         when = "when the work there has ended, whose end is not known"
     elif promise.is_certain:
         when = f"at the latest {promise.latest_start:%Y-%m-%d %H:%M} UTC, unless quotas or nodes change"
-    else:
+    elif start is None or start.p50 is None:
         when = f"probably by {promise.latest_start:%Y-%m-%d %H:%M} UTC, if work runs as long as expected"
+    else:
+        when = (
+            f"by {promise.latest_start:%Y-%m-%d %H:%M} UTC if work runs exactly as long as expected, "
+            "while the forecast also counts shorter and longer runs"
+        )
     where = "quota" if promise.nodes is None else ", ".join(sorted(promise.nodes)[:3]) or "quota"
     more = "" if promise.nodes is None or len(promise.nodes) <= 3 else f" and {len(promise.nodes) - 3} more nodes"
     passed = ""

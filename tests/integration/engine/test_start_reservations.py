@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from pools.models import Backend
-from scheduling.models import Group, StartReservation, Workflow
+from scheduling.models import Group, StartForecast, StartReservation, Workflow
 from scheduling.services.simulated.reconcile import Scope, reconcile_backend
 from tests.integration.engine.conftest import Cluster
 from tests.support import factories
@@ -135,3 +136,35 @@ def test_a_time_limit_gives_the_latest_start(cluster: Cluster) -> None:
     ends = max(Workflow.objects.filter(spec_name__startswith="s").values_list("start_time", flat=True))
     assert told["is_certain"] is True
     assert told["latest_start"][:16] == (ends + timedelta(hours=3)).strftime("%Y-%m-%dT%H:%M")
+    keep_forecast("big", minutes=(60, 120, 600))
+    start, told = entry_of(cluster, "big")["start"], entry_of(cluster, "big")["reservation"]
+    assert start["p10"] < start["p50"] < told["latest_start"]
+    assert start["p90"] == told["latest_start"], "the forecast says nothing later than the certain latest start"
+    assert "at the latest" in told["message"]
+
+
+def test_an_expected_start_is_told_apart_from_the_forecast_beside_it(cluster: Cluster) -> None:
+    with factories.triggers_off():
+        for work in Workflow.objects.filter(spec_name__startswith="s"):
+            Workflow.objects.filter(pk=work.pk).update(simulated_runtime=timedelta(hours=4))
+    cluster.reconcile()
+    told = entry_of(cluster, "big")["reservation"]
+    assert told["is_certain"] is False
+    assert told["message"].endswith(" UTC, if work runs as long as expected.")
+    assert "it starts probably by " in told["message"]
+    keep_forecast("big", minutes=(60, 120, 600))
+    told = entry_of(cluster, "big")["reservation"]
+    assert told["message"].endswith(
+        " UTC if work runs exactly as long as expected, while the forecast also counts shorter and longer runs."
+    )
+    assert entry_of(cluster, "big")["start"]["p90"] > told["latest_start"], "a guess does not bound the forecast"
+
+
+def keep_forecast(name: str, *, minutes: tuple[int, int, int]) -> None:
+    """A forecast of the only group of a workflow: so many minutes from now for the three quantiles."""
+    backend, now = Backend.objects.get(), timezone.now()
+    p10, p50, p90 = (now + timedelta(minutes=each) for each in minutes)
+    group = Group.objects.get(workflow__spec_name=name)
+    StartForecast.objects.create(
+        group_id=group.pk, backend_id=backend.pk, made_at=now, samples=12, p10=p10, p50=p50, p90=p90
+    )
