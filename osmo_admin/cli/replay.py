@@ -144,7 +144,7 @@ def replay(
         raise ClientError("--backend belongs to --own; the cluster of a trace is a file (--on CLUSTER.yaml).")
     interval = 0 if checkpoint is None else values.span(checkpoint)
     if interval is None:
-        raise ClientError(f"--checkpoint {values.shown(checkpoint or '')} is not a number of seconds above 0.")
+        raise ClientError(f"--checkpoint {values.shown(checkpoint or '')} is not {values.A_SPAN}.")
     if not forecast and (score_since or calibration):
         raise ClientError("--score-since and --calibration are about forecasts: add --forecast.")
     if tries is not None and not advise:

@@ -111,7 +111,8 @@ def _bound(trace: Trace, option: str, text: str | None, faults: FileFaults) -> i
     """The time of an option on the clock of the trace; None if it is not given, or with a fault."""
     if text is None:
         return None
-    read, what = (values.moment, "a date") if trace.is_dated else (values.microseconds, "a number of seconds")
+    seconds = f"a number of seconds up to {values.MAX_SECONDS:,}"
+    read, what = (values.moment, "a date") if trace.is_dated else (values.microseconds, seconds)
     bound = read(text.strip())
     if bound is None:
         faults.add(None, f"--{option}", "bad_value", f"{values.shown(text)} is not {what}, as the trace has.")

@@ -154,10 +154,10 @@ class TraceReader:
         """Add the job of a row, or note all its faults."""
         before = self.faults.count
         submit = self._submit_time(row)
-        duration = self._value(row, "duration_s", values.span, "a number of seconds above 0")
-        gpus = self._value(row, "gpus", values.gpus, "a whole number of GPUs from 1")
+        duration = self._value(row, "duration_s", values.span, values.A_SPAN)
+        gpus = self._value(row, "gpus", values.gpus, f"a whole number of GPUs from 1 to {values.MAX_GPUS:,}")
         team = self._team(row)
-        limit = self._value(row, "limit_s", values.span, "a number of seconds above 0") if row.get("limit_s") else None
+        limit = self._value(row, "limit_s", values.span, values.A_SPAN) if row.get("limit_s") else None
         priority = self._value(row, "priority", _priority, "HIGH, NORMAL or LOW") if row.get("priority") else None
         name, user = self._word(row, "name"), self._word(row, "user")
         if self.faults.count > before or submit is None or duration is None or gpus is None:
@@ -186,7 +186,7 @@ class TraceReader:
             return None
         value = dated if seconds is None else seconds
         if value is None:
-            what = "a time: write 2026-11-20T15:04:05, or a number of seconds from 0"
+            what = f"a time: write 2026-11-20T15:04:05, or a number of seconds from 0 to {values.MAX_SECONDS:,}"
             message = f"{values.shown(text)} is not {what}." if text else f"The value is missing; give {what}."
             self._fault("submit_time", "bad_value", message)
             return None

@@ -13,6 +13,8 @@ MAX_SECONDS = 10**11
 
 MAX_GPUS = 10**15
 
+A_SPAN = f"a number of seconds above 0 and at most {MAX_SECONDS:,}"
+
 _DECIMAL = re.compile(r"[+-]?(\d{1,30}(\.\d{0,30})?|\.\d{1,30})([eE][+-]?\d{1,2})?", re.ASCII)
 _WHOLE = re.compile(r"\+?\d{1,30}(\.0{0,30})?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1)

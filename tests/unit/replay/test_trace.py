@@ -86,6 +86,18 @@ def test_broken_files(read, text, expected):
         assert faults_of(faults) == expected
 
 
+def test_a_number_that_is_too_large_is_told_the_largest_one(read):
+    _trace, faults = read(HEADER + "1e300,1e300,1e300,a\n-5,-5,1000000000000001,a\n")
+    assert [fault.message for fault in faults.listed] == [
+        "'1e300' is not a time: write 2026-11-20T15:04:05, or a number of seconds from 0 to 100,000,000,000.",
+        "'1e300' is not a number of seconds above 0 and at most 100,000,000,000.",
+        "'1e300' is not a whole number of GPUs from 1 to 1,000,000,000,000,000.",
+        "'-5' is before 0; seconds begin at 0.",
+        "'-5' is not a number of seconds above 0 and at most 100,000,000,000.",
+        "'1000000000000001' is not a whole number of GPUs from 1 to 1,000,000,000,000,000.",
+    ]
+
+
 def test_a_file_that_does_not_exist(tmp_path):
     reader = TraceReader(str(tmp_path / "nothing.csv"), teams=TEAMS, priority=Priority.LOW)
     assert reader.read() is None
