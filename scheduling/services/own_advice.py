@@ -52,7 +52,7 @@ def advise_on_own_history(
         hours = (history.until - history.since) / HOUR
         window = Window(use, trials.guaranteed_jobs(), hours, trials.idle_promises())
         found = advise(pools, trials, window, replays=tries, is_over=lambda: trials.is_over)
-    add_dry_runs(found)
+    add_dry_runs(found, backend.name)
     advice = found | {"quotas_changed": trials.quotas_changed, "out_of_time": trials.is_over}
     answer = answer_without_changes(backend, view, question, history, unchanged, trials.past)
     return {**answer, "advice": advice, "sentences": [*advice_sentences(advice), *exactness_sentences(answer)]}

@@ -10,12 +10,13 @@ from typing import Any
 from pools.domain.names import SHARED_QUEUE, split_name
 
 
-def add_dry_runs(answer: dict[str, Any]) -> None:
-    """Give each proposal its change in the form of a what-if, and the commands that try it."""
+def add_dry_runs(answer: dict[str, Any], backend: str | None = None) -> None:
+    """Give each proposal its change in the form of a what-if, and the commands that try it. `backend`: the cluster of
+    the pools, which the question about the present state has to name where there are several; None: not known."""
     for proposal in (*(pool["proposal"] for pool in answer["pools"]), answer["together"]):
         if proposal is not None:
             proposal["what_if"] = [_set(change) for change in proposal["changes"]]
-            proposal["commands"] = dry_run_commands(proposal["changes"])
+            proposal["commands"] = dry_run_commands(proposal["changes"], backend)
 
 
 def _set(change: dict[str, Any]) -> dict[str, Any]:
@@ -24,12 +25,13 @@ def _set(change: dict[str, Any]) -> dict[str, Any]:
     return {"set": {"name": change["name"], change["key"]: to}}
 
 
-def dry_run_commands(changes: Sequence[dict[str, Any]]) -> list[str]:
+def dry_run_commands(changes: Sequence[dict[str, Any]], backend: str | None = None) -> list[str]:
     """Commands that show the effect of the changes on an installation with these pools and subpools, and change
     nothing: first all of them in the present state, then each of them as the change that it would be. The remainder
     of a pool follows from its subpools."""
     question = json.dumps({"changes": [_set(change) for change in changes]})
-    commands = [f"echo {shlex.quote(question)} | osmo simulate --live -"]
+    words = ["osmo", "simulate", "--live", *([] if backend is None else ["--backend", backend]), "-"]
+    commands = [f"echo {shlex.quote(question)} | {shlex.join(words)}"]
     pools: dict[str, dict[str, Any]] = {}
     for change in changes:
         name, to = change["name"], change["to"]
