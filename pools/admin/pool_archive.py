@@ -17,6 +17,7 @@ from pools.admin.git_ownership import owned_reason
 from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.admin.pool_changes import configurable_root
 from pools.admin.pool_tree_preview import pool_breadcrumbs, pool_url
+from pools.domain.amounts import encode_gpus
 from pools.domain.approvals import ApprovalService
 from pools.domain.names import SHARED_QUEUE
 from pools.domain.ownership import OwnedKind
@@ -152,7 +153,7 @@ def _archive_state(name: str) -> dict[str, Any]:
             "lending_limit": row.lending_limit,
         },
         "people": people,
-        "quota": row.effective_guarantee,
+        "quota": encode_gpus(row.effective_guarantee),  # a quota without a limit gives no number of GPUs back
         "backend": row.backend.name if row.backend else "",
     }
 

@@ -465,12 +465,12 @@ class Pool(models.Model):
 
     @property
     def effective_guarantee(self) -> Gpus:
-        """The quota of a pool (`guarantee`), with "not configured" as -1."""
+        """The quota of a pool (`guarantee`); `UNLIMITED` without one."""
         return decode_gpus(self.guarantee)
 
     @property
     def effective_maximum(self) -> Gpus:
-        """The maximum, with "not configured" as -1."""
+        """The maximum; `UNLIMITED` without one."""
         return decode_gpus(self.maximum)
 
     @property

@@ -13,6 +13,7 @@ from pools.services.backends import put_backend
 from pools.services.users import create_user, set_password
 from scheduling.models import Workflow, WorkflowConfig
 from tests.integration.admin.conftest import WORKFLOW, actor_named, confirm_change, run_cycles, submit_workflow
+from tests.support import factories
 
 SECRET = "only-for-tests-4711"
 POOL = {"guarantee": "100", "maximum": "-1", "weight": "1"}
@@ -93,6 +94,14 @@ def test_a_pool_with_a_drain_and_active_work_names_them_before_its_archival(
     work = {label: root.get(address).content.decode() for label, (_, address) in steps.items()}
     assert "one-1" in work["Work of team--a"] and "two-1" not in work["Work of team--a"]
     assert "two-1" in work["Work of team"] and "one-1" not in work["Work of team"]
+
+
+def test_a_pool_without_a_limit_leaves_no_number_of_gpus(as_person: Callable[[str], Client]) -> None:
+    factories.make_pool("endless", -1, on=Backend.objects.get(name="sim"))
+    preview = as_person("root").post("/pools/pool/endless/archive/", {"step": "preview"}, follow=True)
+    text = preview.content.decode()
+    assert "is deleted for good" in text
+    assert "quota of" not in text
 
 
 def test_roles_are_set_as_a_whole_and_not_over_another_change(as_person: Callable[[str], Client]) -> None:
