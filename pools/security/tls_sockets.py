@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ssl
 
 
@@ -12,10 +13,15 @@ class _ClosedIfUnfinished(ssl.SSLSocket):
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         try:
             return super().recv(buflen, flags)
-        except OSError:
-            if not hasattr(self, "_connected"):  # set at the end of that look: no caller has this object yet
+        except OSError as error:
+            is_looking = not hasattr(self, "_connected")  # set at the end of that look: no caller has this object yet
+            if is_looking and error.errno not in _NOT_CONNECTED:
                 self.close()
             raise
+
+
+_NOT_CONNECTED = {errno.ENOTCONN, errno.EINVAL}
+"""With these errors Python goes on: the socket was never connected, and its caller may connect it later."""
 
 
 def close_unfinished(context: ssl.SSLContext) -> ssl.SSLContext:

@@ -66,6 +66,14 @@ def test_a_socket(listener: socket.socket, context: ssl.SSLContext) -> None:
     assert not is_open(descriptor)
 
 
+def test_a_socket_that_is_not_connected_yet_stays_open() -> None:
+    with socket.socket() as plain:
+        descriptor = plain.fileno()
+        wrapped = close_unfinished(ssl.create_default_context()).wrap_socket(plain, server_hostname="localhost")
+    with closing(wrapped):
+        assert wrapped.fileno() == descriptor
+
+
 @pytest.mark.parametrize("rule", [None, AddressRule.of(LOOPBACK)], ids=["file", "sent"])
 def test_a_call_of_a_cluster(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch, rule: AddressRule | None
