@@ -96,7 +96,7 @@ def read_each(*statements: Statement) -> list[list[Row]]:
     """The rows of each of these prepared statements, which travel in one message. Inside a transaction."""
     db: Any = connections[DEFAULT_DB_ALIAS]
     assert db.in_atomic_block
-    begin = _take_begin(db)
+    begin = _pending_begin(db)
     if _needs_cursor(db, begin):
         with db.cursor() as cursor:
             cursor.execute("; ".join(sql for sql, _ in statements), [v for _, values in statements for v in values])
@@ -108,12 +108,12 @@ def read_each(*statements: Statement) -> list[list[Row]]:
 
 
 def _read_rows(db: Any, sql: str, parameters: Parameters) -> list[Row]:
-    begin = _take_begin(db)
+    begin = _pending_begin(db)
     if _needs_cursor(db, begin):
         with db.cursor() as cursor:
             cursor.execute(sql, parameters)
             return cast("list[Row]", cursor.fetchall() if cursor.description else [])
-    if begin:
+    if begin is not None:
         return _send_message(db, begin, [(sql, parameters)])[0]
     raw = db.connection
     with db.wrap_database_errors:
@@ -125,22 +125,24 @@ def _read_rows(db: Any, sql: str, parameters: Parameters) -> list[Row]:
         return _rows_of(values, result)
 
 
-def _needs_cursor(db: Any, begin: bytes) -> bool:
+def _needs_cursor(db: Any, begin: PendingBegin | None) -> bool:
     """Whether somebody wants to see each statement, or the transaction has no BEGIN yet, which psycopg sends."""
     raw = db.connection
     return bool(
         db.queries_logged
-        or db.execute_wrappers
         or db.needs_rollback
-        or (not begin and not raw.autocommit and raw.pgconn.transaction_status == pq.TransactionStatus.IDLE)
+        or (begin is None and (db.execute_wrappers or (not raw.autocommit and raw.pgconn.transaction_status == _IDLE)))
     )
 
 
-def _send_message(db: Any, begin: bytes, statements: Sequence[tuple[str, Parameters]]) -> list[list[Row]]:
+def _send_message(
+    db: Any, begin: PendingBegin | None, statements: Sequence[tuple[str, Parameters]]
+) -> list[list[Row]]:
     raw = db.connection
     with db.wrap_database_errors:
         calls = [_execute_text(raw, sql, parameters) for sql, parameters in statements]
-        results = send_statements(raw, b"; ".join([begin, *calls] if begin else calls))
+        # Not before: a statement that cannot be sent must not take the BEGIN away from the next one.
+        results = send_statements(raw, b"; ".join(calls if begin is None else [begin.take(), *calls]))
         values = Transformer(raw)
         return [_rows_of(values, result) for result in results[-len(calls) :]]
 
@@ -197,14 +199,15 @@ class PendingBegin:
         return execute(*arguments)
 
 
-def _take_begin(db: Any) -> bytes:
+def _pending_begin(db: Any) -> PendingBegin | None:
     """The BEGIN that the next statement takes along; none where others want to see the statements."""
     wrappers = db.execute_wrappers
     if db.queries_logged or db.needs_rollback or len(wrappers) != 1 or not isinstance(wrappers[0], PendingBegin):
-        return b""
-    return wrappers[0].take()
+        return None
+    return wrappers[0]
 
 
+_IDLE = pq.TransactionStatus.IDLE
 _DONE = {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK}
 MAX_PREPARED = 200
 """Statements that a connection keeps; the one that was used longest ago makes room."""

@@ -96,7 +96,9 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
                 begin = _begin_with(context)
                 yield
                 is_committing = True
-                if not connection.needs_rollback and not (begin and begin.is_pending):
+                if begin and begin.is_pending:
+                    begin.take()  # there is nothing to commit, and the statements after the change are not part of it
+                elif not connection.needs_rollback:
                     _announce_and_commit()
             else:
                 with connection.cursor() as cursor:

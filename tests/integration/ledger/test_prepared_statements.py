@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from uuid import UUID
@@ -125,6 +127,30 @@ class TestBeginOfChange:
         assert connection.execute_wrappers == []
         with pytest.raises(ZeroDivisionError), change(actor=SYSTEM):
             raise ZeroDivisionError
+        assert connection.execute_wrappers == []
+
+    def test_what_follows_a_change_without_statements_is_in_no_transaction(self) -> None:
+        found: list[TransactionStatus] = []
+
+        def read_after_commit() -> None:
+            read_rows("SELECT %s::int", [1])
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+            found.append(_transaction_status())
+
+        with change(actor=SYSTEM):
+            transaction.on_commit(read_after_commit)
+        assert found == [TransactionStatus.IDLE]
+        assert _transaction_status() == TransactionStatus.IDLE
+
+    @pytest.mark.parametrize("read", [read_rows, lambda *statement: read_each(statement)])
+    def test_a_first_statement_that_cannot_be_sent_takes_no_begin_away(self, read: Callable[..., object]) -> None:
+        with change(actor=SYSTEM):
+            with suppress(DataError):
+                read("SELECT %s::text", ["a text with \0"])
+            with connection.cursor() as cursor:
+                cursor.execute(ACTOR_SQL)
+                assert cursor.fetchone() == (SYSTEM.username, "read committed")
         assert connection.execute_wrappers == []
 
     def test_a_failure_rolls_back(self) -> None:
