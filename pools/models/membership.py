@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 
 import pgtrigger
 from django.contrib.auth.models import AbstractUser, Group
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.crypto import salted_hmac
 
@@ -144,6 +146,15 @@ _TOKEN_WITHIN_PARENT = pgtrigger.Trigger(
 _OWNER_SQL = "(SELECT username FROM pools_user WHERE id = COALESCE(NEW.owner_id, OLD.owner_id))"
 
 
+class AccessTokenQuerySet(models.QuerySet["AccessToken"]):
+    """Reads of tokens."""
+
+    def valid(self, now: datetime) -> AccessTokenQuerySet:
+        """The tokens that a login of an active owner accepts: neither they nor the sign-on with which their client has
+        logged in have ended. :func:`pools.selectors.submission_path.find_valid_token` has the same rule in SQL."""
+        return self.filter(Q(identity=None) | Q(identity__valid_until__gt=Now()), expires_at__gt=now)
+
+
 class AccessToken(models.Model):
     """A secret that acts for its owner, stored only as SHA-256 digest. `roles` null: all roles that the owner has at
     the time of use; a list: only those of them. `parent` is the token that made this one: it has at least these
@@ -166,6 +177,8 @@ class AccessToken(models.Model):
 
     owner_roles: frozenset[str] | None = None
     """The roles of its owner, if they were read together with the token; not a column."""
+
+    objects = AccessTokenQuerySet.as_manager()
 
     class Meta:
         ordering = ["owner", "name"]

@@ -10,8 +10,6 @@ from typing import Any
 
 import jwt
 from django.conf import settings
-from django.db.models import Q
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from pools.models import AccessToken
@@ -36,9 +34,9 @@ def secret_digest(secret: str) -> str:
 def find_token(secret: str) -> AccessToken | None:
     """The valid token of this secret, with its owner."""
     return (
-        AccessToken.objects.select_related("owner")
-        .filter(digest=secret_digest(secret), expires_at__gt=timezone.now(), owner__is_active=True)
-        .filter(Q(identity=None) | Q(identity__valid_until__gt=Now()))
+        AccessToken.objects.valid(timezone.now())
+        .select_related("owner")
+        .filter(digest=secret_digest(secret), owner__is_active=True)
         .first()
     )
 

@@ -180,7 +180,7 @@ def read_audit_readers(logins: Collection[Login], now: datetime) -> dict[Login, 
     for user_id, role in RoleAssignment.objects.filter(user__in=users).values_list("user_id", "group__name"):
         roles[user_id].add(role)
     token_ids = {each.token for each in logins if each.token is not None}
-    tokens = AccessToken.objects.filter(expires_at__gt=now).in_bulk(list(token_ids)) if token_ids else {}
+    tokens = AccessToken.objects.valid(now).in_bulk(list(token_ids)) if token_ids else {}
     with_session = [each for each in logins if each.session is not None]
     ended = set(with_session) - _with_open_session(with_session, users, now)
     actors: dict[Login, Actor] = {}

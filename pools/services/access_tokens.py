@@ -118,7 +118,7 @@ def _acting_token(actor: Actor) -> AccessToken | None:
     """The token through which the actor acts. Raises Unauthenticated if it ended meanwhile."""
     if actor.token_id is None:
         return None
-    token = AccessToken.objects.filter(pk=actor.token_id, expires_at__gt=timezone.now()).first()
+    token = AccessToken.objects.valid(timezone.now()).filter(pk=actor.token_id).first()
     if token is None:
         raise Unauthenticated("The login has expired or was revoked. Log in again.")
     return token

@@ -21,9 +21,10 @@ from django.utils import timezone
 from pools.api import events
 from pools.domain.errors import DomainError
 from pools.domain.roles import SYSTEM
-from pools.models import AccessToken, AuditEntry, User
+from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
 from pools.security.tokens import issue_jwt
 from pools.selectors.audit_trail import Login, StreamPosition, parse_position, read_audit_readers, stream_horizon
+from pools.selectors.submission_path import find_valid_token
 from pools.services.access_tokens import create_token
 from pools.services.users import create_user, delete_user, grant_role, revoke_role, set_password
 from tests.support import factories
@@ -390,6 +391,23 @@ class TestManyReaders:
         delete_user(actor=SYSTEM, username="viewer")
         readers = read_audit_readers(logins.values(), timezone.now())
         assert {name for name, login in logins.items() if login not in readers} == {"ann", "more", "viewer"}
+
+    def test_a_token_ends_with_the_sign_on_of_its_client(self, admin: str) -> None:
+        owner = User.objects.get(username=admin)
+        now = timezone.now()
+        for name, valid_until in {"ended": now - timedelta(days=1), "valid": now + timedelta(days=1)}.items():
+            identity = SignOnIdentity.objects.create(
+                user=owner, provider=name, issuer=name, subject=name, valid_until=valid_until
+            )
+            AccessToken.objects.create(
+                owner=owner, name=name, digest=name, identity=identity, expires_at=now + timedelta(days=1)
+            )
+        tokens = {name: AccessToken.objects.get(name=name).pk for name in ("ended", "valid")}
+        logins = {name: Login(owner.pk, token) for name, token in tokens.items()}
+        readers = read_audit_readers(logins.values(), timezone.now())
+        assert [name for name, login in logins.items() if login in readers] == ["valid"]
+        for name, login in logins.items():
+            assert (find_valid_token(tokens[name]) is not None) == (login in readers), name
 
     def test_many_readers_cost_as_many_queries_as_one(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
         logins = self._people()
