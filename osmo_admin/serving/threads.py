@@ -7,7 +7,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 
@@ -25,7 +25,11 @@ class Lane:
         self._name = name
         self._most = threads
         self._started = 0
-        self._idle = threading.Semaphore(0)
+        self._guard = threading.Lock()
+        self._untaken = 0
+        """Jobs that no thread has taken yet."""
+        self._idle = 0
+        """Threads that wait for a job, or are about to. As long as the jobs are no more, each has a thread."""
 
     def waiting(self) -> int:
         """The number of jobs that no thread has taken yet."""
@@ -34,24 +38,30 @@ class Lane:
     def run(self, context: contextvars.Context, job: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         """Run `job(*arguments)` in `context` in a thread."""
         done: asyncio.Future[Any] = self._loop.create_future()
+        with self._guard:
+            self._untaken += 1
+            needs_thread = self._untaken > self._idle and self._started < self._most
+            if needs_thread:
+                self._started += 1
+                self._idle += 1
         self._jobs.put((done, context, job, arguments))
-        if not self._idle.acquire(blocking=False) and self._started < self._most:
-            self._started += 1
+        if needs_thread:
             threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
         return done
 
     def _work(self) -> None:
         while True:
-            try:
-                done, context, job, arguments = self._jobs.get_nowait()
-            except Empty:
-                self._idle.release()
-                done, context, job, arguments = self._jobs.get()
+            done, context, job, arguments = self._jobs.get()
+            with self._guard:
+                self._untaken -= 1
+                self._idle -= 1
             result, error = None, None
             try:
                 result = context.run(job, *arguments)
             except Exception as problem:  # noqa: BLE001  (passed on to the event loop)
                 error = problem
+            with self._guard:
+                self._idle += 1  # before the result is known: an answer may bring the next request at once
             with suppress(RuntimeError):  # the loop is closed when the process ends
                 self._loop.call_soon_threadsafe(_finish, done, result, error)
             del done, context, job, arguments, result, error  # nothing of a request stays while the thread waits
