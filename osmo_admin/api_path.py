@@ -43,6 +43,9 @@ FIXED_HEADERS = (
 PAGE_PREFIXES = ("/api/docs", "/api/schema", "/api/auth/")
 """Addresses that keep the long path: pages and files for browsers; and logins, whose failures are limited."""
 
+MAX_KEPT_LENGTH = 300
+"""The longest address, in characters, whose view is kept: a client without a valid token may send any address, too."""
+
 
 class ApiPathMiddleware:
     """Answers requests of programs on the short path, and passes all others on."""
@@ -82,7 +85,9 @@ class _ShortHandler(BaseHandler):
     def resolve_request(self, request: HttpRequest) -> Any:
         """The view of an address. Clients ask for a few addresses again and again, and one is compared with up to a
         hundred patterns."""
-        request.resolver_match = _resolve(get_urlconf(), request.path_info)
+        path = request.path_info
+        resolve = _resolve if len(path) <= MAX_KEPT_LENGTH else _resolve.__wrapped__
+        request.resolver_match = resolve(get_urlconf(), path)
         return request.resolver_match
 
     def add(self, middleware: Any) -> None:

@@ -135,9 +135,7 @@ def _needs_cursor(db: Any, begin: PendingBegin | None) -> bool:
     )
 
 
-def _send_message(
-    db: Any, begin: PendingBegin | None, statements: Sequence[tuple[str, Parameters]]
-) -> list[list[Row]]:
+def _send_message(db: Any, begin: PendingBegin | None, statements: Sequence[tuple[str, Parameters]]) -> list[list[Row]]:
     raw = db.connection
     with db.wrap_database_errors:
         calls = [_execute_text(raw, sql, parameters) for sql, parameters in statements]

@@ -137,6 +137,15 @@ def test_only_requests_of_programs_take_the_short_path() -> None:
     assert not takes("/api/version", HTTP_AUTHORIZATION="")
 
 
+def test_long_addresses_are_not_kept(db: None) -> None:
+    """A client without a valid token may send them too, and each web process would keep a thousand of them."""
+    api_path._resolve.cache_clear()
+    client, headers = Client(), {"Authorization": "Bearer x"}
+    for name in ("short", "x" * api_path.MAX_KEPT_LENGTH):
+        assert client.get(f"/api/workflow/{name}", headers=headers).status_code == 401
+        assert api_path._resolve.cache_info().currsize == 1
+
+
 def test_an_error_of_ours_is_reported_on_both_paths(
     tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
