@@ -59,8 +59,8 @@ def test_no_more_threads_than_allowed_and_every_job_is_done() -> None:
 
 
 def test_a_thread_counts_as_idle_only_while_it_waits() -> None:
-    """A job comes when the first thread has no other one and does not wait yet: whoever takes it, each of the next jobs
-    has a thread."""
+    """A job comes when the first thread has no other one and does not wait yet. Whether this thread or a new one takes
+    the job, each of the next jobs has a thread."""
 
     async def serve() -> set[str]:
         loop, gate = asyncio.get_running_loop(), threading.Event()
