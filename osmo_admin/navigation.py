@@ -64,9 +64,9 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
 def _menu_item(title: str, icon: str, address: str, *, path: str) -> dict[str, Any]:
     link = reverse(address)
     here = path == link if link == reverse("admin:index") else path.startswith(link)
-    others = ("admin:scheduling_workflow_submit", "admin:scheduling_workflow_whole_queue")
-    if address == "admin:scheduling_workflow_changelist" and path in map(reverse, others):
-        here = False
+    if address == "admin:scheduling_workflow_changelist":  # the queue of one pool belongs to Queue
+        queue = reverse("admin:scheduling_workflow_whole_queue")
+        here = here and not path.startswith(queue) and path != reverse("admin:scheduling_workflow_submit")
     return {"title": title, "icon": icon, "link": link, "active": here}
 
 

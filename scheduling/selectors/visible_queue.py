@@ -327,7 +327,7 @@ def _reservation(gang: PendingGang, promise: StartPromise, start: GangStart | No
         when = (
             "" if latest is None else f" Work that runs in its pool ends by {latest:%Y-%m-%d %H:%M} UTC at the latest."
         )
-        message = f"{passed}Later work of its pool is held back since {promise.since:%Y-%m-%d %H:%M} UTC.{when}"
+        message = f"{passed}Later work of its pool has been held back since {promise.since:%Y-%m-%d %H:%M} UTC.{when}"
     return WaitingReservation(
         promise.since, promise.latest_start, promise.is_certain, promise.nodes, promise.passed_by, message
     )

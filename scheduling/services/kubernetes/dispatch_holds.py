@@ -47,8 +47,8 @@ def _reason(hold: DispatchHold, holder: str, pool: str, queue: str) -> dict[str,
     """The gang that comes first is not part of the message: only some readers may know its name."""
     message = (
         f"It is not sent to the cluster yet: a gang of its pool has waited since {_text(hold.holder.ready)} and comes "
-        f"first. Later work is held back since {_text(hold.since)}, as the setting hold_after of pool {pool} says "
-        f"({round(hold.since - hold.holder.ready)} seconds)."
+        f"first. Later work has been held back since {_text(hold.since)}, until that gang has started, as the setting "
+        f"hold_after of pool {pool} says ({round(hold.since - hold.holder.ready)} seconds)."
     )
     if hold.latest_start is not None:
         message += f" Work with a time limit that ends it before {_text(hold.latest_start)} goes on."

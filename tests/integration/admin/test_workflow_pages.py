@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable
 from io import StringIO
 from typing import Any
@@ -27,6 +28,18 @@ def _failed(name: str) -> Workflow:
     row = submit_workflow("team--a", gpus=8, name=name)
     run_cycles()
     return end_workflow(actor=actor_named("root"), name=row.name, status=TaskStatus.FAILED)
+
+
+def test_the_menu_marks_one_entry(as_person: Callable[[str], Client]) -> None:
+    chief = as_person("chief")
+    marked = {
+        path: re.findall(r'<a href="([^"]+)" aria-current="page">', _page(chief, f"/scheduling/workflow/{path}"))
+        for path in ("", "submit/", "queue/", "queue/team/")
+    }
+    queue = ["/scheduling/workflow/queue/"]
+    assert marked == {
+        "": ["/scheduling/workflow/"], "submit/": ["/scheduling/workflow/submit/"], "queue/": queue, "queue/team/": queue
+    }  # fmt: skip
 
 
 def test_the_list_has_gpus_reason_and_times_as_the_api_does(as_person: Callable[[str], Client]) -> None:

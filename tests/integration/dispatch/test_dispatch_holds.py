@@ -159,7 +159,7 @@ def test_both_are_told(fake_harness: AgentHarness) -> None:
     assert "a gang of its pool has waited since" in told[later.name].reason.message
     assert first.name not in told[later.name].reason.message
     assert told[first.name].reservation is not None
-    assert "Later work of its pool is held back since" in told[first.name].reservation.message
+    assert "Later work of its pool has been held back since" in told[first.name].reservation.message
     assert told[later.name].reservation is None
 
 
@@ -190,6 +190,7 @@ def test_the_reason_names_the_gang_the_time_and_the_setting(fake_harness: AgentH
     assert ready is not None
     since = ready + timedelta(seconds=HOUR)
     assert f"held back since {since:%Y-%m-%d %H:%M} UTC" in told.reason.message
+    assert "until that gang has started" in told.reason.message
     assert "the setting hold_after of pool team says (3600 seconds)" in told.reason.message
 
 
