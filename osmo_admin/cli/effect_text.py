@@ -59,6 +59,8 @@ def effect_text(answer: Mapping[str, Any]) -> str:
     elif has_quota_nodes(before) or has_quota_nodes(after):
         parts += field_lines(answer.get("changes") or [])
         parts += cohort_change_lines(before, after)
+    elif after is None and violations:
+        pass  # a refused configuration has no state afterwards, and nothing would change
     elif changed := change_lines(before, after):
         parts.append("\n".join(changed))
     parts += debt_lines(answer.get("debts") or [])

@@ -9,7 +9,7 @@ import pytest
 from osmo_admin.cli import tables, times
 from osmo_admin.cli.client_errors import ClientError, detail_location
 from osmo_admin.cli.config_difference import UNCHANGED, find_changes
-from osmo_admin.cli.effect_text import change_lines, print_effect
+from osmo_admin.cli.effect_text import change_lines, effect_text, print_effect
 from osmo_admin.cli.list_options import OptionGrammar, repeat_list_options
 
 
@@ -200,3 +200,13 @@ def test_a_forbidden_effect_is_an_error_with_its_violations() -> None:
 def test_an_effect_that_changes_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     print_effect({"dry_run": True, "before": {}, "after": {}})
     assert capsys.readouterr().out == "Nothing else changes.\n"
+
+
+def test_a_refused_configuration_is_not_shown_as_if_all_its_values_were_lost() -> None:
+    wrong = {"path": "speech.lending_limit", "message": "A lending limit needs a cohort."}
+    answer = {"before": {"speech": {"quota": 48, "weight": 1}}, "after": None, "violations": [wrong]}
+    assert effect_text(answer) == (
+        "Dry run: the change would be refused.\nRefused: speech.lending_limit: A lending limit needs a cohort."
+    )
+    changed = answer | {"after": {"speech": {"quota": 40, "weight": 1}}, "violations": []}
+    assert "speech.quota: 48 → 40" in effect_text(changed)
