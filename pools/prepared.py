@@ -107,6 +107,22 @@ def read_each(*statements: Statement) -> list[list[Row]]:
     return _send_message(db, begin, statements)
 
 
+def may_send_later(db: Any) -> bool:
+    """Whether a statement of this transaction can travel with a later one: its BEGIN is sent, and nobody wants to see
+    each statement."""
+    return not db.queries_logged and not db.execute_wrappers and not db.needs_rollback
+
+
+def read_and_end(sql: str, parameters: Parameters, end: bytes) -> tuple[list[Row], list[Any]]:
+    """The rows of a prepared statement, and the results of the statements in `end`, which travel in the same message.
+    If one fails, those after it do nothing."""
+    db: Any = connections[DEFAULT_DB_ALIAS]
+    raw = db.connection
+    with db.wrap_database_errors:
+        first, *others = send_statements(raw, b"; ".join([_execute_text(raw, sql, parameters), end]))
+        return _rows_of(Transformer(raw), first), others
+
+
 def _read_rows(db: Any, sql: str, parameters: Parameters) -> list[Row]:
     begin = _pending_begin(db)
     if _needs_cursor(db, begin):

@@ -32,10 +32,10 @@ from pools.domain.roles import SYSTEM, Actor, Permission
 from pools.locking import lock_namespace, lock_namespace_and_worker, lock_namespaces
 from pools.models import Backend, GpuAllocation
 from pools.permissions import require_namespace, require_platform
-from pools.prepared import read_rows
+from pools.prepared import Row, read_rows
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, worker_from_row
 from pools.services.gpu_quota_conditions import update_conditions
-from pools.transactions import change, database_time
+from pools.transactions import change, database_time, read_at_commit
 
 ASSUMPTION_LIFETIME = timedelta(minutes=30)
 """The time after which a reservation without a commit expires."""
@@ -77,18 +77,22 @@ def allocate(
             expires_at=database_time() + ASSUMPTION_LIFETIME if assume else None,
             **allocation_columns(worker),
         )
-        insert_allocation(row)
         if not assume:
             update_conditions(facts.quota, spec, facts.committed + totals_of_worker(worker), timezone.now())
+        insert_allocation(row)
     return row
 
 
 def insert_allocation(row: GpuAllocation) -> None:
-    """Insert a new allocation, inside the caller's transaction and with the namespace locked. A prepared statement,
-    because each allocation runs it."""
+    """Insert a new allocation, as the last statement of the caller's change and with the namespace locked; the row has
+    its id and times after the commit. A prepared statement, because each allocation runs it."""
+
+    def stamp(rows: list[Row]) -> None:
+        [(row.pk, row.created_at, row.changed_at)] = rows
+        row._state.adding = False
+
     values = [json.dumps(row.written) if name == "written" else getattr(row, name) for name in _INSERTED]
-    [(row.pk, row.created_at, row.changed_at)] = read_rows(_INSERT_SQL, values)
-    row._state.adding = False
+    read_at_commit(_INSERT_SQL, values, stamp)
 
 
 _STAMPED = ("id", "created_at", "changed_at")
@@ -149,7 +153,7 @@ def release(*, actor: Actor, namespace: str, name: str, description: str = "") -
             _refuse_workflow(row, "cancel the workflow instead")
             if row.source == Source.POD:
                 require_platform(actor)  # the pod may still run and be counted again
-            release_rows(facts, [row], reason="released")
+            _release_at_commit(facts, row, reason="released")
     return row
 
 
@@ -255,6 +259,15 @@ def release_rows(facts: GpuNamespace, rows: Sequence[GpuAllocation], *, reason: 
         _update_conditions(facts, NO_WORKERS, gone=_mark_released(rows, reason=reason))
 
 
+def _release_at_commit(facts: GpuNamespace, row: GpuAllocation, *, reason: str) -> None:
+    """Release one live row of a locked namespace, as the last statement of the change."""
+    if row.state == State.COMMITTED:
+        _update_conditions(facts, NO_WORKERS, gone=totals_of_worker(worker_from_row(row)))
+    else:
+        _update_conditions(facts, NO_WORKERS)
+    read_at_commit(_RELEASE_SQL, [reason, [row.pk]], lambda rows: _stamp_released([row], rows, reason=reason))
+
+
 def release_backend_pods(backend: Backend) -> None:
     """Release the pods of a cluster that is removed, inside the caller's transaction."""
     live = GpuAllocation.objects.filter(backend=backend).exclude(state=State.RELEASED)
@@ -266,11 +279,16 @@ def _mark_released(rows: Sequence[GpuAllocation], *, reason: str) -> WorkerTotal
     """Release these live rows and return the totals of those that were committed."""
     if not rows:
         return NO_WORKERS
-    stamped: dict[int, datetime] = dict(read_rows(_RELEASE_SQL, [reason, [row.pk for row in rows]]))
+    stamped = read_rows(_RELEASE_SQL, [reason, [row.pk for row in rows]])
     gone = totals_of_workers(worker_from_row(row) for row in rows if row.state == State.COMMITTED)
-    for row in rows:
-        row.state, row.expires_at, row.reason, row.released_at = State.RELEASED, None, reason, stamped[row.pk]
+    _stamp_released(rows, stamped, reason=reason)
     return gone
+
+
+def _stamp_released(rows: Sequence[GpuAllocation], stamped: Sequence[Row], *, reason: str) -> None:
+    times: dict[int, datetime] = dict(stamped)  # the rows of `_RELEASE_SQL`
+    for row in rows:
+        row.state, row.expires_at, row.reason, row.released_at = State.RELEASED, None, reason, times[row.pk]
 
 
 def raise_broken_caps(namespace: str, broken: Sequence[BrokenCap]) -> None:

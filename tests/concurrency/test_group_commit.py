@@ -199,9 +199,9 @@ def test_a_violated_rule_of_the_database_too(ann: Actor, monkeypatch: pytest.Mon
     insert = insert_workflows
 
     def insert_twice(owner: str, workflows: Sequence[Workflow], *more: Any) -> None:
-        insert(owner, workflows, *more)
         if any(workflow.spec_name == "job2" for workflow in workflows):
             Workflow.objects.bulk_create(workflows)
+        insert(owner, workflows, *more)
 
     monkeypatch.setattr(submission, "insert_workflows", insert_twice)
     results = _run_together(*_submissions(ann, [1, 1, 1]))

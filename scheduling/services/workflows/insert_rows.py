@@ -14,9 +14,9 @@ from functools import cache
 from django.db import connection, models
 
 from pools.models.triggers import REQUEST_IDS
-from pools.prepared import prepared_cursor
+from pools.prepared import Row
 from pools.services.reservations import reservations_sql
-from pools.transactions import request_id
+from pools.transactions import read_at_commit, request_id
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.workflows.bulk_sql import recordset_sql, rows_as_json
 
@@ -30,7 +30,8 @@ def insert_workflows(
     request_ids: Mapping[str, str],
 ) -> None:
     """Insert new workflows of a user, `owner`, with their reservations, and give each its name: `{spec_name}-{n}` with
-    n dense, `1 + highest`, in the order given. `needed_gpus` are those of the largest gang of each; `request_ids` has
+    n dense, `1 + highest`, in the order given; this is the last statement of a change, so the names are known after its
+    commit. `needed_gpus` are those of the largest gang of each; `request_ids` has
     the id of its request for each uuid, for the audit entries.
 
     Submissions with equal names wait for each other at their row of :class:`WorkflowName` until the transaction ends.
@@ -39,15 +40,15 @@ def insert_workflows(
     assert connection.in_atomic_block
     is_own = set(request_ids.values()) == {request_id.get()}
     documents = [rows_as_json(rows) for rows in (workflows, groups, tasks)]
-    with prepared_cursor() as cursor:
-        cursor.execute(
-            _insert_statement(),
-            [documents[0], list(needed_gpus), *documents[1:], owner, "" if is_own else json.dumps(request_ids)],
-        )
-        names = {uuid: name for uuid, name, _ in cursor.fetchall()}
-    for workflow in workflows:
-        workflow.name = names[workflow.uuid]
-        workflow._state.adding = False
+
+    def name_them(rows: list[Row]) -> None:
+        names = {uuid: name for uuid, name, _ in rows}
+        for workflow in workflows:
+            workflow.name = names[workflow.uuid]
+            workflow._state.adding = False
+
+    parameters = [documents[0], list(needed_gpus), *documents[1:], owner, "" if is_own else json.dumps(request_ids)]
+    read_at_commit(_insert_statement(), parameters, name_them)
 
 
 @cache

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -15,10 +18,11 @@ from django.test.utils import CaptureQueriesContext
 from psycopg.pq import TransactionStatus
 
 from pools import prepared
+from pools.domain.errors import Busy, Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import User
-from pools.prepared import prepared_cursor, read_each, read_rows
-from pools.transactions import change
+from pools.prepared import Row, prepared_cursor, read_each, read_rows
+from pools.transactions import change, read_at_commit
 
 pytestmark = pytest.mark.django_db
 
@@ -171,3 +175,107 @@ class TestBeginOfChange:
 
 def _transaction_status() -> TransactionStatus:
     return TransactionStatus(connection.connection.pgconn.transaction_status)
+
+
+INSERT_SQL = "INSERT INTO auth_group (name) VALUES (%s) RETURNING name"
+
+
+@pytest.mark.django_db(transaction=True)
+class TestLastStatement:
+    """The last statement of a change travels with its COMMIT."""
+
+    def test_its_rows_come_after_the_commit(self) -> None:
+        received: list[list[Row]] = []
+        with change(actor=SYSTEM):
+            read_rows(INSERT_SQL, ["first"])
+            read_at_commit(INSERT_SQL, ["last"], received.append)
+            assert received == []
+        assert received == [[("last",)]]
+        assert _transaction_status() == TransactionStatus.IDLE
+        assert connection.execute_wrappers == []
+        assert set(Group.objects.filter(name__in=["first", "last"]).values_list("name", flat=True)) == {"first", "last"}
+
+    @pytest.mark.parametrize("where", ["outer transaction", "savepoint", "no statement before", "watched"])
+    def test_it_is_sent_at_once_where_it_cannot_wait(self, where: str) -> None:
+        received: list[list[Row]] = []
+        with contextlib.ExitStack() as around:
+            if where == "outer transaction":
+                around.enter_context(transaction.atomic())
+            elif where == "watched":
+                around.enter_context(CaptureQueriesContext(connection))
+            around.enter_context(change(actor=SYSTEM))
+            if where != "no statement before":
+                read_rows("SELECT 1")
+            if where == "savepoint":
+                around.enter_context(transaction.atomic())
+            read_at_commit(INSERT_SQL, ["at-once"], received.append)
+            assert received == [[("at-once",)]]
+            assert Group.objects.filter(name="at-once").exists()
+        assert connection.execute_wrappers == []
+        assert Group.objects.filter(name="at-once").exists()
+
+    def test_if_it_fails_nothing_is_changed(self) -> None:
+        received: list[list[Row]] = []
+
+        def fail() -> None:
+            with change(actor=SYSTEM):
+                read_rows(INSERT_SQL, ["twice"])
+                read_at_commit(INSERT_SQL, ["twice"], received.append)
+
+        with pytest.raises(Conflict, match="exists already"):
+            fail()
+        assert received == []
+        assert connection.execute_wrappers == []
+        assert not Group.objects.filter(name="twice").exists()
+
+    @pytest.mark.parametrize("statement", ["queryset", "read_rows", "read_each", "change"])
+    def test_no_other_statement_follows(self, statement: str) -> None:
+        def follow() -> None:
+            with change(actor=SYSTEM):
+                read_rows("SELECT 1")
+                read_at_commit(INSERT_SQL, ["not-last"], lambda _: pytest.fail("sent"))
+                if statement == "queryset":
+                    User.objects.filter(username="nobody").first()
+                elif statement == "read_rows":
+                    read_rows("SELECT 1")
+                elif statement == "read_each":
+                    read_each(("SELECT %s::int", [1]))
+                else:
+                    with change(actor=SYSTEM):
+                        pass
+
+        with pytest.raises(AssertionError, match="after the last one"):
+            follow()
+        assert connection.execute_wrappers == []
+        assert not Group.objects.filter(name="not-last").exists()
+
+    def test_it_is_not_sent_after_a_failure(self) -> None:
+        def fail() -> None:
+            with change(actor=SYSTEM):
+                read_rows("SELECT 1")
+                read_at_commit(INSERT_SQL, ["never"], lambda _: pytest.fail("sent"))
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        assert connection.execute_wrappers == []
+        assert not Group.objects.filter(name="never").exists()
+
+    def test_a_lock_that_it_waits_for_is_busy(self, settings: Any) -> None:
+        settings.OSMO = dataclasses.replace(settings.OSMO, lock_timeout_ms=20)
+        other = connection.copy()
+        try:
+            with other.cursor() as cursor:
+                cursor.execute("BEGIN")
+                cursor.execute(INSERT_SQL, ["locked"])
+
+            def wait() -> None:
+                with change(actor=SYSTEM):
+                    read_rows("SELECT 1")
+                    read_at_commit(INSERT_SQL, ["locked"], lambda _: pytest.fail("sent"))
+
+            with pytest.raises(Busy, match="nothing was changed"):
+                wait()
+        finally:
+            other.close()
+        assert connection.execute_wrappers == []
