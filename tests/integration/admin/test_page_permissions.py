@@ -68,11 +68,16 @@ def test_pages_of_the_platform(as_person: Callable[[str], Client], address: str)
         assert as_person(person).get(address).status_code == expected, person
 
 
+def test_a_pool_without_subpools_has_the_form_of_its_archive(as_person: Callable[[str], Client]) -> None:
+    assert as_person("root").get("/pools/pool/team-admin/archive/").status_code == 200
+
+
 @pytest.mark.parametrize("address", TEAM_PAGES)
 def test_pages_of_a_pool(as_person: Callable[[str], Client], address: str) -> None:
     """Without read access to the pool the answer is 404; with it, 403 for a missing role. A change that the state does
-    not allow, such as recreating an ACTIVE subpool, is explained with 409 to the people who may make it."""
-    answer = 409 if address.endswith("/recreate/") else 200
+    not allow, such as recreating an ACTIVE subpool or archiving a pool with subpools, is explained with 409 to the
+    people who may make it."""
+    answer = 409 if address.endswith(("/recreate/", "/archive/")) else 200
     for person in ROLES_BY_USER:
         expected = answer if person in TEAM_PAGES[address] else 403 if person in SEE_TEAM else 404
         assert as_person(person).get(address).status_code == expected, person

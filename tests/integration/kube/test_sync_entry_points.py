@@ -366,10 +366,10 @@ def test_a_requested_test_that_has_not_run_yet(
 ) -> None:
     monkeypatch.setattr(notifications, "_enqueue", lambda *_: None)
     browser.post("/scheduling/queuesync/lab/change/", {"do": "test"})
-    assert "A worker is testing the connection" in browser.get("/scheduling/queuesync/lab/change/").content.decode()
+    assert "A worker tests the connection" in browser.get("/scheduling/queuesync/lab/change/").content.decode()
     assert QueueSync.objects.get(backend=fake_lab.backend).connection_test is None
     assert connection_test.run_connection_test(fake_lab.backend.pk)
-    assert "is testing" not in browser.get("/scheduling/queuesync/lab/change/").content.decode()
+    assert "A worker tests" not in browser.get("/scheduling/queuesync/lab/change/").content.decode()
 
 
 def test_viewers_read_and_cannot_change(fake_lab: SyncHarness) -> None:
