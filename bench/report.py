@@ -92,6 +92,11 @@ The records of a cluster were a quarter of a cycle from cold. The index of the t
 needed, and usage is summed once for each gang: 1.13 to 1.28 s before and 0.95 to 0.98 s after at 4×. Function calls
 from cold are now 4.4 million at 1×, and grew 4.2 times to 4× before that change (4.7 and 19.4 million).
 
+With nothing else on the machine a cycle from cold took 0.93 and 0.91 s at 1×, 4.58 and 4.29 s at 4× in two runs, and
+an instant 2.1 and 2.5 ms (p50), 11.7 and 15.04 ms (p99); the table has the first. Both sizes are within their goals in
+seconds, but 4× costs 4.95 and 4.7 times 1×, more than the 4.5 of the goal, because 1× became faster than 4×. Function
+calls grow 4.2 times; the difference is probably memory that no longer fits into the caches of the processor.
+
 Of the slowest instants that are left, a quarter ranks the queues of the start phase when other shapes of gangs fit for
 the first time; the rest are several successful reclaims in one instant.
 
