@@ -53,9 +53,7 @@ PAGE_WORDS = {
         "A deleted subpool keeps the GPUs that its active work needs until that work ends. No work is stopped; the"
         " freed quota goes back to the pool.",
     ),
-    "idle promise": PageWord(
-        "Idle quota", "Quota of a team that nobody uses while work of other teams waits on the same cluster."
-    ),
+    "idle promise": PageWord("Idle quota", "Quota of a pool that nobody uses while work waits on the same cluster."),
     "weight": PageWord("Weight", "The share of unused GPUs that a pool receives, relative to other pools."),
     "cohort": PageWord("Cohort", "A group of pools, and of other cohorts, that lend unused quota to one another."),
     "nominal quota": PageWord(
