@@ -18,7 +18,8 @@ is computed as if it had no parent, so that every read ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pools.domain.amounts import UNLIMITED, Amount, Number
@@ -118,6 +119,24 @@ class ResourceColumn:
                 return
             amount = min(amount, spilled)  # type: ignore[assignment]
             x = self.parents[x]
+
+    @contextmanager
+    def changed(self, changes: Iterable[tuple[int, Number]]) -> Iterator[None]:
+        """Read inside it as if each of these nodes used so much more, or less below 0."""
+        done = list(changes)
+        for x, amount in done:
+            self._use(x, amount)
+        try:
+            yield
+        finally:
+            for x, amount in reversed(done):
+                self._use(x, -amount)
+
+    def _use(self, x: int, amount: Number) -> None:
+        if amount > 0:
+            self.reserve(x, amount)
+        else:
+            self.release(x, -amount)
 
     def balance(self, x: int) -> Amount:
         """The balance of the subtree; negative means that it borrows."""

@@ -1,4 +1,4 @@
-"""A scheduling cycle: passes of start, consolidate, reclaim, preempt and give up, until a pass changes nothing."""
+"""A scheduling cycle: passes of start, consolidate, reclaim, preempt, take back, give up, until one changes nothing."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def run_passes(world: World) -> CycleResult:
             phases.consolidate(),
             phases.reclaim(),
             phases.preempt(),
+            phases.take_back(),
             phases.give_up(),
         ]
         if not any(changed):

@@ -122,7 +122,7 @@ class EvictionSearch:
     def can_start(self) -> bool:
         """Whether the gang could start in the current state."""
         world, gang = self.world, self.gang
-        if not gang.has_choice and not self._may_fit():
+        if not (self._leaves_quota() if gang.has_choice else self._may_fit()):
             return False
         before = world.mark()
         started = attempt_start(world, gang)
@@ -137,7 +137,13 @@ class EvictionSearch:
 
     def _may_start(self) -> bool:
         queue = self.gang.queue
-        return queue is not None and may_start(self.world, queue, self.request, preemptible=self.gang.preemptible)
+        allowed = queue is not None and may_start(self.world, queue, self.request, preemptible=self.gang.preemptible)
+        return allowed and self._leaves_quota()
+
+    def _leaves_quota(self) -> bool:
+        """Whether reservations keep the quota that they need, if the gang starts now."""
+        policy = self.world.policy
+        return policy is None or policy.leaves_quota(self.gang)
 
     def find_victims(self, source: VictimSource, accept: AcceptResult, foresight: Foresight) -> EvictionResult | None:
         """The solution with the fewest victims of the source, or None; `accept` judges the evictions. `foresight`: what
@@ -362,6 +368,9 @@ class EvictionSearch:
             world.start_on(gang, i, node)
             if node != old:
                 elsewhere.append(i)
+        if world.policy is not None and not world.policy.leaves_quota():
+            world.undo(before)
+            return False
         moved.extend(elsewhere)
         return True
 

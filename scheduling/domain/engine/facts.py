@@ -118,11 +118,12 @@ class GangFacts:
 @dataclass(frozen=True, slots=True)
 class StartReservationFacts:
     """A start reservation that was made earlier, at the time `since`. `nodes` are the amounts that the gang will use on
-    each node; None while quotas and limits do not let it start on any."""
+    each node, chosen at the time `placed`; None while quotas and limits do not let it start on any."""
 
     gang: str
     since: Number
     nodes: Mapping[str, Mapping[str, Number]] | None = None
+    placed: Number | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +132,15 @@ class PolicyFacts:
 
     A gang that heads its leaf gets a start reservation after `reserve_after` seconds; None: never. `ageing`: how many
     seconds older NORMAL work has to be to come before HIGH work of its leaf; None: always after.
-    `submitted_per_second`: by how much `submitted` grows in a second."""
+    `submitted_per_second`: by how much `submitted` grows in a second. `are_totals`: the facts have running work as
+    totals only, which tells nothing about a reservation: those that are given stay, and hold their nodes."""
 
     now: Number = 0
     reserve_after: Number | None = None
     ageing: Number | None = None
     submitted_per_second: Number = 1
     reservations: tuple[StartReservationFacts, ...] = ()
+    are_totals: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pools.domain.amounts import Amount, Number
 from pools.domain.quota.tree import QuotaTree
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex
-from scheduling.domain.engine.placement import place_requests
+from scheduling.domain.engine.placement import could_place, place_requests
 from scheduling.domain.engine.state import RUNNING, GangState, QueueState, place_one_by_one, sum_requests, task_choices
 from scheduling.domain.gang import Growth
 
@@ -44,6 +44,17 @@ class Feasibility:
                     known[r] = min(known[r], self._tree.columns[key].potential(queue.column))
             self._most[queue.index, preemptible] = known
         return known
+
+
+def could_start_alone(gang: GangState, queue: QueueState) -> bool:
+    """Whether the gang could start if all other work ended."""
+    alone = gang.feasibility
+    if not gang.is_complete or alone is None:
+        return False
+    most = alone.upper_bounds(queue, preemptible=gang.preemptible)
+    if any(amount > most[r] for r, amount in gang.next_request):
+        return False
+    return alone.empty is None or could_place(alone.empty, [gang.needs[i] for i in gang.next_tasks()]) is not None
 
 
 class _Trial:

@@ -41,6 +41,7 @@ class NodeIndex:
         self.capacity = list(capacity)
         self.free: list[FreeAmounts] = list(capacity)
         self.total: list[Number] = [sum(have[r] for have in capacity) for r in range(resources)]
+        """The free amounts together. A node that is overfull counts as nothing: it takes nothing from the others."""
         self._largest: Number = max((have[0] for have in capacity if have), default=0)
         self._classes: dict[FreeAmounts, list[int]] = {}
         for node, have in enumerate(self.free):
@@ -50,6 +51,11 @@ class NodeIndex:
     def empty_copy(self) -> NodeIndex:
         """The same nodes without any task."""
         return NodeIndex(self.names, self.capacity, self.width)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether something is reserved on some node."""
+        return self.free != self.capacity
 
     @property
     def width(self) -> int:
@@ -122,20 +128,22 @@ class NodeIndex:
 
     def reserve(self, node: int, request: Request) -> None:
         """Subtract the request from the free amounts. An overfull node goes below 0 and fits nothing more."""
-        have = list(self.free[node])
+        have, total = list(self.free[node]), self.total
         for r, amount in request:
-            if r < len(self.total):
+            if r < len(total):
+                before = have[r]
                 have[r] -= amount
-                self.total[r] -= amount
+                total[r] -= amount if have[r] >= 0 else max(0, before)
         self._put(node, tuple(have))
 
     def release(self, node: int, request: Request) -> None:
         """Add the request to the free amounts."""
-        have = list(self.free[node])
+        have, total = list(self.free[node]), self.total
         for r, amount in request:
-            if r < len(self.total):
+            if r < len(total):
+                before = have[r]
                 have[r] += amount
-                self.total[r] += amount
+                total[r] += amount if before >= 0 else max(0, have[r])
         self._put(node, tuple(have))
 
     def _put(self, node: int, have: FreeAmounts) -> None:

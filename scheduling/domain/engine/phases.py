@@ -28,11 +28,17 @@ from scheduling.domain.engine.gates import (
     most_at_once,
 )
 from scheduling.domain.engine.nodes import Request
-from scheduling.domain.engine.outlook import Foresight, PreemptForesight, ReclaimForesight, SearchKey
+from scheduling.domain.engine.outlook import (
+    Foresight,
+    NoForesight,
+    PreemptForesight,
+    ReclaimForesight,
+    SearchKey,
+)
 from scheduling.domain.engine.queue_order import QueueOrder
-from scheduling.domain.engine.state import FINISHED, RUNNING, GangState, QueueState
+from scheduling.domain.engine.state import FINISHED, NO_GANGS, RUNNING, GangState, QueueState
 from scheduling.domain.engine.steps import StepAction, StepLog
-from scheduling.domain.engine.victims import PreemptVictims, ReclaimVictims, is_fair_after
+from scheduling.domain.engine.victims import GuestVictims, PreemptVictims, ReclaimVictims, is_fair_after
 from scheduling.domain.engine.wanted import ANY_SHAPE, GroupJudge, Judge, Shape, WantedGroups
 from scheduling.domain.engine.world import World
 
@@ -155,25 +161,40 @@ class Phases:
         """Start gangs of a higher priority in place of lower ones of the same leaf."""
         world = self._world
 
+        def leaves_quota() -> bool:
+            return world.policy is None or world.policy.leaves_quota()
+
+        def spared_gangs() -> frozenset[GangState]:
+            return NO_GANGS if world.policy is None else world.policy.spared
+
         def help_one(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
             priority = gang.fact.priority
 
+            spared = spared_gangs()
+
             def lower(other: GangState) -> bool:
-                return other.preemptible and other.queue is queue and other.fact.priority < priority
+                is_lower = other.preemptible and other.queue is queue and other.fact.priority < priority
+                return is_lower and other not in spared
 
             movable = MovableGangs(lower, among=queue.running or ())
-            return self._help_by_moving(gang, queue, movable, (queue.index, priority)) or evict(gang, queue)
+            found = self._help_by_moving(gang, queue, movable, (queue.index, priority, spared))
+            if found is not None and not leaves_quota():
+                found[0].undo()
+                found = None
+            return found or evict(gang, queue)
 
         def evict(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
             def begin() -> tuple[VictimSource, AcceptResult, Foresight]:
                 priority, before = gang.fact.priority, [list(above.alloc) for above in queue.path]
 
                 def accept(_result: EvictionResult) -> bool:
-                    return not gang.preemptible or _keeps_borrowing_bounded(queue, before)
+                    return leaves_quota() and (not gang.preemptible or _keeps_borrowing_bounded(queue, before))
 
-                return PreemptVictims(world, queue, priority), accept, PreemptForesight(world, queue, priority, key)
+                source = PreemptVictims(world, queue, priority, spared)
+                return source, accept, PreemptForesight(world, queue, priority, key, spared)
 
-            key = ("preempt", queue.index, gang.signature)
+            spared = spared_gangs()
+            key = ("preempt", queue.index, (gang.signature, spared))
             return self._search_victims(gang, queue, key, begin)
 
         def judge(leaf: QueueState) -> tuple[Any, GroupJudge] | None:
@@ -194,6 +215,25 @@ class Phases:
         return self._help_each(
             world.wanted.to_preempt, judge, lambda _shape: True, help_one, StepAction.PREEMPT, may_help
         )
+
+    def take_back(self) -> bool:
+        """Start reserved gangs whose nodes are free but for guests, and for lower work of their own leaf."""
+        world, policy = self._world, self._world.policy
+        has_started = False
+        for gang, queue, guests in () if policy is None else policy.taking_back():
+            if not _is_worth_trying(gang, queue) or not any(gang.waiting) or gang.is_running:
+                continue
+            search = EvictionSearch(world, gang)
+            source = GuestVictims(world, queue, gang.fact.priority, guests)
+            result = None
+            if policy is not None and policy.begin_attempt(gang):
+                result = search.find_victims(source, lambda _result: True, NoForesight())
+            if policy is not None:
+                policy.end_attempt()
+            if result is not None:
+                search.commit(result, StepAction.PREEMPT, self._step_log)
+                has_started = True
+        return has_started
 
     def give_up(self) -> bool:
         """Stop gangs that are below their minimum. Releasing tasks still count; a gang with completed tasks is about to
@@ -224,11 +264,12 @@ class Phases:
     ) -> bool:
         if wanted.futile_in == self._world.version:
             return False
+        in_place = action is StepAction.PREEMPT
         self._no_moves.clear()
         wanted.update(judge)
         shapes = [shape for shape in wanted.shapes() if is_possible(shape)]
         # Until the first success nothing changes. Most phases have none, and then the order of queues is not needed.
-        if may_help is not None and not self._may_help_any(may_help, wanted, shapes):
+        if may_help is not None and not self._may_help_any(may_help, wanted, shapes, in_place=in_place):
             wanted.futile_in = self._world.version
             return False
         pending = wanted.pending(shapes)
@@ -241,7 +282,7 @@ class Phases:
                 break
             # The phase itself has filled queues since the filter.
             is_worth_it = _is_worth_trying(gang, leaf) and not infeasible.covers(gang, leaf)
-            is_held_back = is_worth_it and policy is not None and not policy.begin_attempt(gang)
+            is_held_back = is_worth_it and policy is not None and not policy.begin_attempt(gang, in_place=in_place)
             solution = help_one(gang, leaf) if is_worth_it and not is_held_back else None
             is_general = not is_held_back
             if policy is not None:
@@ -265,14 +306,16 @@ class Phases:
         wanted.futile_in = None if helped else self._world.version
         return helped
 
-    def _may_help_any(self, may_help: MayHelp, wanted: WantedGroups, shapes: Sequence[Shape]) -> bool:
+    def _may_help_any(
+        self, may_help: MayHelp, wanted: WantedGroups, shapes: Sequence[Shape], *, in_place: bool
+    ) -> bool:
         """Whether an attempt for some group could succeed now. Reservations hold back what they hold back later."""
         policy = self._world.policy
         if policy is None:
             return any(may_help(gang, leaf) for gang, leaf in wanted.groups(shapes))
         with policy.preview():
             for gang, leaf in wanted.groups(shapes):
-                is_possible = policy.begin_attempt(gang) and may_help(gang, leaf)
+                is_possible = policy.begin_attempt(gang, in_place=in_place) and may_help(gang, leaf)
                 policy.end_attempt()
                 if is_possible:
                     return True

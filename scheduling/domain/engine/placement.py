@@ -25,6 +25,15 @@ def place_requests(index: NodeIndex, requests: Sequence[Request]) -> list[int] |
     return nodes if nodes is not None else _search(index, requests, largest_first)
 
 
+def could_place(index: NodeIndex, requests: Sequence[Request]) -> list[int] | None:
+    """The nodes that :func:`place_requests` would choose, or None; nothing is reserved afterwards."""
+    nodes = place_requests(index, requests)
+    if nodes is not None:
+        for node, request in zip(nodes, requests, strict=True):
+            index.release(node, request)
+    return nodes
+
+
 def _in_order(index: NodeIndex, requests: Sequence[Request], order: Sequence[int]) -> list[int] | None:
     nodes = [NOWHERE] * len(requests)
     for done, i in enumerate(order):

@@ -6,32 +6,53 @@ the first. It holds back later gangs, first from the quotas and limits that the 
 start, from certain nodes. Running work is left alone, so the held part only grows, and the gang starts at the latest
 when the work that ran there has ended. The nodes of a reservation stay the same until the gang has started.
 
+All reservations of a cluster have one order: the time since that they stand, then that since when their gangs wait,
+then the name. They are kept in this order, and only as long as their gangs could all start together once the work that
+runs now has ended: a later one gives way, whether it holds nodes or quota. So none waits for another, and on a cluster
+without running work each of them starts. A gang whose quota is held on another cluster has no reservation, because no
+end here would release it.
+
 A reservation holds back no gang that
 
-* comes before the reserved gang in the same leaf;
+* has an older reservation, or comes before the reserved gang in the same leaf;
 * ends before the reserved gang could start, by its time limit;
 * is not preemptible, while the reserved gang is: a guarantee comes before it;
-* can be taken back: preemptible work of the same leaf, while the reserved gang is not preemptible and has a higher
-  priority;
-* is inside the fair share of another leaf, while the reserved gang is over its own.
+* is preemptible work inside the fair share of another leaf, while the reserved gang is preemptible and over its own.
+
+Two kinds of work may come to reserved nodes, and not to reserved quota:
+
+* a *guest*, preemptible work, while the reserved gang is not preemptible: the reserved gang takes the nodes back as
+  soon as nothing but guests, and lower work of its own leaf, is on them;
+* non-preemptible work that takes the place of lower work of its own leaf. It can do so only where such work stood
+  before the nodes were reserved.
 """
 
 from __future__ import annotations
 
-import math
 import weakref
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from heapq import merge
 from typing import TYPE_CHECKING, cast
 
-from pools.domain.amounts import UNLIMITED, Number
+from pools.domain.amounts import Amount, Number
 from scheduling.domain.engine.facts import PolicyFacts, StartReservationFacts
+from scheduling.domain.engine.feasibility import could_start_alone
 from scheduling.domain.engine.gates import may_start
+from scheduling.domain.engine.latest_start import LatestStart, QuotaRoom, WorkEnd, find_end, find_latest_start
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
-from scheduling.domain.engine.placement import place_requests
-from scheduling.domain.engine.state import FINISHED, WAITING, GangState, QueueState, sum_requests
+from scheduling.domain.engine.placement import could_place
+from scheduling.domain.engine.reserved_start import (
+    Claim,
+    ReservationRank,
+    ReservedStart,
+    can_take_back,
+    holds_back,
+    waits_since,
+)
+from scheduling.domain.engine.state import FINISHED, NO_GANGS, RUNNING, WAITING, GangState, QueueState, sum_requests
 
 if TYPE_CHECKING:
     from scheduling.domain.engine.world import World
@@ -39,32 +60,8 @@ if TYPE_CHECKING:
 MAX_RESERVATIONS = 16
 """The most reservations at one time, for the gangs that have waited longest. Each of them keeps capacity idle."""
 
-
-@dataclass(frozen=True, slots=True)
-class LatestStart:
-    """When a reserved gang starts at the latest, in seconds; None: the end of some work is not known. `is_certain`:
-    time limits say so; otherwise expected run times do."""
-
-    time: Number | None
-    is_certain: bool
-
-
-@dataclass(slots=True)
-class _Reservation:
-    """`places`: the node and the need of the gang there; None while quotas and limits do not let it start."""
-
-    gang: GangState
-    since: Number
-    places: dict[int, Request] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """The end of a running gang; `math.inf` when it is not known."""
-
-    time: Number | float
-    is_certain: bool
-    gang: GangState
+MAX_VERDICTS = 4096
+"""How many verdicts on reservations beside others are kept."""
 
 
 class StartPolicy:
@@ -75,13 +72,24 @@ class StartPolicy:
         self._world, self._facts = cast("World", weakref.proxy(world)), facts
         self.now = facts.now
         self._started = {gang.index: gang.fact.started for gang in world.gangs if gang.fact.started is not None}
-        self._held: list[_Reservation] = []
-        self._applied: list[_Reservation] = []
-        """The reservations whose nodes are withheld from the gang that is tried."""
+        self._held: list[ReservedStart] = []
+        """The reservations in their order."""
+        self._ranks: dict[tuple[int, int], ReservationRank] = {}
+        """The oldest reservation of interchangeable gangs, by leaf and signature: the first of them stands for all."""
+        self._applied: list[tuple[int, Request]] = []
+        """What is withheld on the nodes from the gang that is tried."""
+        self._net: list[tuple[ReservedStart, list[Amount]]] = []
+        """The reservations that the gang that is tried may not leave less quota, with what they have now."""
+        self.spared: frozenset[GangState] = NO_GANGS
+        """The guests that the gang that is tried may not evict."""
         self._possible: dict[tuple[int, int], bool] = {}
-        self._unplaceable: dict[int, tuple[int, ...]] = {}
+        self._together: dict[tuple[Claim, ...], bool] = {}
+        """Whether the last of these reservations could start together with the others."""
+        self._unlisted: dict[int, dict[int, Number]] | None = None
         self._latest: dict[int, LatestStart] = {}
-        self._ends: list[_End] | None = None
+        self._ends: list[WorkEnd] | None = None
+        self._told_in: tuple[Number, int] | None = None
+        """The time and the version of the world in which the ends were read for `latest_start`."""
         self._will_have: dict[int, bool] = {}
         """Whether a reserved gang without quota will have it; until something starts or stops."""
         self._heads: list[tuple[Number, str, GangState]] = []
@@ -92,7 +100,11 @@ class StartPolicy:
         for each in facts.reservations:
             gang = world.gang_of.get(each.gang)
             if gang is not None and gang.queue is not None:
-                self._held.append(_Reservation(gang, each.since, self._places_of(each.nodes)))
+                places = self._places_of(each.nodes)
+                placed = None if places is None else each.since if each.placed is None else each.placed
+                self._held.append(ReservedStart(gang, each.since, places, placed))
+        self._held.sort(key=_rank)
+        self._note_ranks()
 
     def _places_of(self, nodes: Mapping[str, Mapping[str, Number]] | None) -> dict[int, Request] | None:
         """The places of a reservation of the facts; None if a node or a resource is gone."""
@@ -115,6 +127,8 @@ class StartPolicy:
     def note_change(self, gang: GangState) -> None:
         """Tasks of the gang started or stopped."""
         self._will_have.clear()
+        if gang.queue is not None and gang.queue.path[-1].fact.is_external:
+            self._together.clear()
         if any(gang.active):
             self._started.setdefault(gang.index, self.now)
         else:
@@ -123,6 +137,8 @@ class StartPolicy:
     def note_lists(self, leaf: QueueState) -> None:
         """The waiting gangs of the leaf change."""
         self._stale[leaf.index] = leaf
+        if leaf.path[-1].fact.is_external:
+            self._together.clear()
 
     def note_restart(self, gang: GangState) -> None:
         """The gang moved, and begins again."""
@@ -149,29 +165,58 @@ class StartPolicy:
                     held.gang.fact.name,
                     held.since,
                     None if places is None else {names[n]: amounts(need) for n, need in sorted(places.items())},
+                    None if places is None else held.placed,
                 )
 
     def refresh(self) -> None:
-        """Drop the reservations that are not due any more, and make new ones."""
+        """Drop the reservations that are not due any more or give way to older ones, and make new ones."""
         self._read_ends()
         self._will_have.clear()
-        self._held = [held for held in self._held if self._is_due(held)]
-        for held in self._held:
-            self._place(held)
-        if self._facts.reserve_after is None or len(self._held) >= MAX_RESERVATIONS:
-            return
-        reserved = {held.gang.index for held in self._held}
-        for _since, _name, gang in self._overdue_heads():
-            if gang.index in reserved:
-                continue
-            if len(self._held) >= MAX_RESERVATIONS:
-                break
-            held = _Reservation(gang, self.now)
-            self._held.append(held)
-            if not self._place(held):
-                self._held.remove(held)
+        if len(self._together) > MAX_VERDICTS:
+            self._together.clear()
+        due = sorted((held for held in self._held if self._is_due(held)), key=_rank)
+        if self._facts.are_totals:
+            self._held = due
+        else:
+            self._held = []
+            for held in merge(due, self._find_new({held.gang.index for held in due}), key=_rank):
+                if len(self._held) == MAX_RESERVATIONS:
+                    break
+                self._keep(held)
+        self._note_ranks()
 
-    def _is_due(self, held: _Reservation) -> bool:
+    def _find_new(self, reserved: Collection[int]) -> Iterator[ReservedStart]:
+        """The reservations that overdue heads without one would get now, in their order."""
+        for _since, _name, gang in self._overdue_heads() if self._facts.reserve_after is not None else ():
+            if gang.index not in reserved:
+                yield ReservedStart(gang, self.now)
+
+    def _keep(self, held: ReservedStart) -> None:
+        """Keep a reservation, and choose its nodes if quotas and limits let its gang start, unless its gang could not
+        start together with those of the older ones."""
+        older = self._older_than(held)
+        if not self._could_start_together(held, older):
+            if not held.places:
+                return
+            # Other nodes than the old ones may do: an older reservation has been given these meanwhile.
+            held.places = held.placed = None
+            if not self._could_start_together(held, older):
+                return
+        self._held.append(held)
+        if held.places is None and held.gang.queue is not None and self._has_quota(held.gang, held.gang.queue):
+            self._choose_places(held, older)
+
+    def _older_than(self, held: ReservedStart) -> list[ReservedStart]:
+        """The reservations that hold back the gang of this one."""
+        return [other for other in self._held if other.rank < held.rank and holds_back(other.gang, held.gang)]
+
+    def _note_ranks(self) -> None:
+        self._ranks = {}
+        for held in self._held:
+            if held.gang.queue is not None:
+                self._ranks.setdefault((held.gang.queue.index, held.gang.signature), held.rank)
+
+    def _is_due(self, held: ReservedStart) -> bool:
         gang = held.gang
         if self._world.gang_of.get(gang.fact.name) is not gang or gang.queue is None:
             return False
@@ -181,7 +226,7 @@ class StartPolicy:
         if places and nodes is not None:
             is_large_enough = all(nodes.capacity[n][r] >= amount for n, need in places.items() for r, amount in need)
             if not is_large_enough or sum_requests(list(places.values())) != gang.next_request:
-                held.places = None
+                held.places = held.placed = None
         return True
 
     def _may_wait_for_start(self, gang: GangState, queue: QueueState) -> bool:
@@ -226,137 +271,203 @@ class StartPolicy:
         """Whether the gang could start if all other work ended."""
         known = self._possible.get((queue.index, signature))
         if known is None:
-            known = self._possible[queue.index, signature] = self._could_start_alone(gang, queue)
+            known = self._possible[queue.index, signature] = could_start_alone(gang, queue)
         return known
 
-    def _could_start_alone(self, gang: GangState, queue: QueueState) -> bool:
-        alone = gang.feasibility
-        if not gang.is_complete or alone is None:
-            return False
-        most = alone.upper_bounds(queue, preemptible=gang.preemptible)
-        if any(amount > most[r] for r, amount in gang.next_request):
-            return False
-        return alone.empty is None or place_on(alone.empty, gang) is not None
+    # -- all reservations together -----------------------------------------------------------------------------------
 
-    def _place(self, held: _Reservation) -> bool:
-        """Choose the nodes of a reservation once quotas and limits let the gang start: those that become free first.
-        Returns False if there are none beside the nodes of older reservations."""
-        gang, world = held.gang, self._world
-        assert gang.queue is not None, "a reserved gang has a queue"
-        if held.places is not None or not self._has_quota(gang, gang.queue):
+    def _could_start_together(self, held: ReservedStart, older: Sequence[ReservedStart]) -> bool:
+        """Whether the gang could start beside those of the older reservations, once all work of this cluster has
+        ended."""
+        key = (*(other.claim for other in older), held.claim)
+        known = self._together.get(key)
+        if known is None:
+            known = self._together[key] = (
+                self._has_quota_together(held.gang, older)
+                and self._has_tree_together(held.gang, older)
+                and self._has_nodes_together(held, older)
+            )
+        return known
+
+    def _has_quota_together(self, gang: GangState, older: Sequence[ReservedStart]) -> bool:
+        unlisted = self._unlisted_usage()
+        for above in gang.queue.path if gang.queue is not None else ():
+            used = dict(unlisted.get(above.index, {}))
+            firm: dict[int, Number] = {}
+            for other in older:
+                if other.gang.queue is not None and above in other.gang.queue.path:
+                    for r, amount in other.gang.next_request:
+                        used[r] = used.get(r, 0) + amount
+                        firm[r] = firm.get(r, 0) + (0 if other.gang.preemptible else amount)
+            for r, amount in gang.next_request:
+                if used.get(r, 0) + amount > above.limit[r]:
+                    return False
+                if not gang.preemptible and firm.get(r, 0) + amount > above.quota[r]:
+                    return False
+        return True
+
+    def _unlisted_usage(self) -> dict[int, dict[int, Number]]:
+        """What unlisted work uses of each queue, by resource."""
+        if self._unlisted is None:
+            self._unlisted = {}
+            world = self._world
+            index_of = {key: r for r, key in enumerate(world.keys)}
+            for name, amounts in world.facts.usage.items():
+                for above in world.queue_of[name].path:
+                    used = self._unlisted.setdefault(above.index, {})
+                    for key, amount in amounts.items():
+                        used[index_of[key]] = used.get(index_of[key], 0) + amount
+        return self._unlisted
+
+    def _has_tree_together(self, gang: GangState, older: Sequence[ReservedStart]) -> bool:
+        queue, world = gang.queue, self._world
+        if queue is None or not queue.has_cohort_above:
             return True
+        claims = [other.gang for other in older if other.gang.queue is not None and other.gang.queue.has_cohort_above]
+        for r, amount in gang.next_request:
+            column = world.columns[r]
+            changes = [
+                (other.queue.column, n)
+                for other in claims
+                for which, n in other.next_request
+                if which == r and other.queue is not None
+            ]
+            with column.changed(changes):
+                is_enough = amount <= column.available(queue.column)
+            if not is_enough:
+                with column.changed([*self._ended_usage(queue, r), *changes]):
+                    is_enough = amount <= column.available(queue.column)
+            if not is_enough:
+                return False
+        return True
+
+    def _ended_usage(self, queue: QueueState, r: int) -> Iterator[tuple[int, Number]]:
+        """What the end of all work of this cluster changes in the cohort tree of the queue."""
+        unlisted = self._unlisted_usage()
+        for top in self._world.cohort_neighbours(queue.path[-1]):
+            for leaf in () if top.fact.is_external else top.leaves():
+                listed = self._world.columns[r].own[leaf.column] - unlisted.get(leaf.index, {}).get(r, 0)
+                if listed:
+                    yield leaf.column, -listed
+
+    def _has_nodes_together(self, held: ReservedStart, older: Sequence[ReservedStart]) -> bool:
+        alone = held.gang.feasibility
+        empty = None if alone is None else alone.empty
+        if empty is None:
+            return True
+        taken: list[tuple[int, Request]] = []
+        for other in older:
+            places = other.places
+            if places is None:
+                tasks = other.gang.next_tasks()
+                nodes = could_place(empty, [other.gang.needs[i] for i in tasks]) or ()
+                taken_here = [(n, other.gang.requests[i]) for n, i in zip(nodes, tasks, strict=False)]
+            else:
+                taken_here = list(places.items())
+            for n, need in taken_here:
+                empty.reserve(n, need)
+            taken += taken_here
+        if held.places:
+            fits = all(empty.fits(n, need) for n, need in held.places.items())
+        else:
+            fits = place_on(empty, held.gang) is not None
+        for n, need in taken:
+            empty.release(n, need)
+        return fits
+
+    def _choose_places(self, held: ReservedStart, older: Sequence[ReservedStart]) -> None:
+        """Choose the nodes of a reservation beside those of the older ones: those that become free first."""
+        world = self._world
         if world.nodes is None:
-            held.places = {}
-            return True
-        others = [other for other in self._held if other is not held and other.places and _binds(other.gang, gang)]
-        key = tuple(other.gang.index for other in others)
-        if self._unplaceable.get(gang.index) == key:
-            return False
+            held.places, held.placed = {}, self.now
+            return
         nodes = NodeIndex(world.nodes.names, world.nodes.free, world.nodes.width)
-        for other in others:
+        for other in older:
             for n, need in (other.places or {}).items():
                 nodes.reserve(n, need)
-        found = place_on(nodes, gang)
+        found = place_on(nodes, held.gang)
         for end in self._all_ends() if found is None else ():
             for i, status in enumerate(end.gang.status):
                 if end.gang.node[i] != NOWHERE and status not in {WAITING, FINISHED}:
                     nodes.release(end.gang.node[i], end.gang.needs[i])
-            found = place_on(nodes, gang)
+            found = place_on(nodes, held.gang)
             if found is not None:
                 break
-        if found is None:
-            self._unplaceable[gang.index] = key
-            return False
-        by_node: dict[int, list[Request]] = {}
-        for i, n in zip(gang.next_tasks(), found, strict=True):
-            by_node.setdefault(n, []).append(gang.requests[i])
-        held.places = {n: sum_requests(needs) for n, needs in by_node.items()}
-        return True
+        if found is not None:
+            by_node: dict[int, list[Request]] = {}
+            for i, n in zip(held.gang.next_tasks(), found, strict=True):
+                by_node.setdefault(n, []).append(held.gang.requests[i])
+            held.places = {n: sum_requests(needs) for n, needs in by_node.items()}
+            held.placed = self.now
 
-    # -- ends --------------------------------------------------------------------------------------------------------
+    # -- the latest start --------------------------------------------------------------------------------------------
 
     def _read_ends(self) -> None:
         """Forget the ends of running gangs, and what follows from them."""
-        self._ends, self._latest = None, {}
+        self._ends, self._latest, self._told_in = None, {}, None
 
-    def _all_ends(self) -> list[_End]:
+    def _all_ends(self) -> list[WorkEnd]:
         """The ends of all gangs that ran when they were last read, first ones first."""
         if self._ends is None:
-            ends = [self._end_of(gang) for gang in self._world.gangs if any(gang.active) or any(gang.released)]
+            running = (gang for gang in self._world.gangs if any(gang.active) or any(gang.released))
+            ends = [find_end(gang, self._started.get(gang.index, self.now), self.now) for gang in running]
             self._ends = sorted(ends, key=lambda end: (end.time, end.gang.fact.name))
         return self._ends
-
-    def _end_of(self, gang: GangState) -> _End:
-        """By the expected run time, or the time limit if that is earlier. A gang that runs longer than expected ends by
-        its limit, or nobody knows when: a guess that moves would let other work start before the reservation again and
-        again."""
-        fact, now = gang.fact, self.now
-        started = self._started.get(gang.index, now)
-        limit = math.inf if fact.time_limit is None else started + fact.time_limit
-        expected = math.inf if fact.expected_time is None else started + fact.expected_time
-        if now < expected < limit:
-            return _End(expected, False, gang)
-        return _End(limit, fact.time_limit is not None, gang)
 
     def latest_start(self, name: str) -> LatestStart | None:
         """When the reserved gang of this name starts at the latest, as things stand now; None if it has no
         reservation."""
-        self._read_ends()
+        state = (self.now, self._world.version)
+        if self._told_in != state:
+            self._read_ends()
+            self._told_in = state
         held = next((each for each in self._held if each.gang.fact.name == name and self._is_due(each)), None)
         return None if held is None else self._latest_start(held)
 
-    def _latest_start(self, held: _Reservation) -> LatestStart:
+    def _latest_start(self, held: ReservedStart) -> LatestStart:
         known = self._latest.get(held.gang.index)
         if known is None:
-            known = self._latest[held.gang.index] = self._search_latest(held)
+            older = self._older_than(held)
+            known = find_latest_start(held, older, self._world.nodes, self._all_ends(), set(self._taken_back(held)))
+            if known.is_certain and not self._holds_everything(held, older):
+                known = replace(known, is_certain=False)
+            self._latest[held.gang.index] = known
         return known
 
-    def _search_latest(self, held: _Reservation) -> LatestStart:
-        world, gang, queue = self._world, held.gang, held.gang.queue
-        assert queue is not None, "a reserved gang has a queue"
-        places = held.places if held.places and world.nodes is not None else {}
-        lacking = {(n, r): amount - world.nodes.free[n][r] for n, need in places.items() for r, amount in need}  # type: ignore[union-attr]
-        room = _QuotaRoom(gang, queue)
-        time: Number | float = self.now
-        is_certain = not self._lacks_tree(gang, queue)
-        for end in (None, *self._all_ends()):
-            if end is not None:
-                helps = room.count_end(end.gang)
-                for i, status in enumerate(end.gang.status):
-                    if status in {WAITING, FINISHED}:
-                        continue
-                    for r, amount in end.gang.requests[i]:
-                        if (end.gang.node[i], r) in lacking:
-                            lacking[end.gang.node[i], r] -= amount
-                            helps = True
-                if not helps:
-                    continue
-                time, is_certain = end.time, is_certain and end.is_certain
-            if room.is_enough and all(amount <= 0 for amount in lacking.values()):
-                break
-        else:
-            time = math.inf
-        return LatestStart(None, is_certain=False) if isinstance(time, float) else LatestStart(time, is_certain)
+    def _holds_everything(self, held: ReservedStart, older: Sequence[ReservedStart]) -> bool:
+        """Whether the reservation holds all that its gang needs against work that comes after it: the nodes are chosen,
+        or no other leaf could use them; the older ones have chosen theirs; and no work elsewhere may use the quota of
+        its cohorts."""
+        gang, queue = held.gang, held.gang.queue
+        if queue is None or any(other.places is None for other in older):
+            return False
+        if held.places is None and any(other.is_open and other is not queue for other in self._world.queues):
+            return False
+        if not queue.has_cohort_above:
+            return True
+        tops = self._world.cohort_neighbours(queue.path[-1])
+        return not self._lacks_tree(gang, queue) and not any(top.fact.is_external for top in tops)
 
     def _has_quota(self, gang: GangState, queue: QueueState) -> bool:
         """Whether quotas and limits alone let the gang start now."""
         return may_start(self._world, queue, gang.next_request, preemptible=gang.preemptible)
 
-    def _will_have_quota(self, held: _Reservation) -> bool:
+    def _will_have_quota(self, held: ReservedStart) -> bool:
         """Whether quotas and limits let the gang start now, or will when work has ended by its limit: work of its own
         queue may use the quota before it starts, and its nodes would be lost to others meanwhile, again and again."""
         gang, queue = held.gang, held.gang.queue
         if queue is None:
             return False
-        if self._has_quota(gang, queue):
+        if self._facts.are_totals or self._has_quota(gang, queue):
             return True
         known = self._will_have.get(gang.index)
         if known is None:
-            room = _QuotaRoom(gang, queue)
-            for other in self._world.gangs if not self._lacks_tree(gang, queue) else ():
-                if other.fact.time_limit is not None and (any(other.active) or any(other.released)):
+            room, lacks_tree = QuotaRoom(gang, queue), self._lacks_tree(gang, queue)
+            for other in () if lacks_tree else self._world.gangs:
+                is_running = any(other.active) or any(other.released)
+                if is_running and (other.fact.time_limit is not None or self._is_lower(other, gang)):
                     room.count_end(other)
-            known = self._will_have[gang.index] = room.is_enough and not self._lacks_tree(gang, queue)
+            known = self._will_have[gang.index] = room.is_enough and not lacks_tree
         return known
 
     def _lacks_tree(self, gang: GangState, queue: QueueState) -> bool:
@@ -365,21 +476,115 @@ class StartPolicy:
             amount > columns[r].available(queue.column) for r, amount in gang.next_request
         )
 
+    # -- guests ------------------------------------------------------------------------------------------------------
+
+    def is_guest(self, gang: GangState) -> bool:
+        """Whether running work came to nodes that were reserved for a gang of another leaf before."""
+        return any(gang in self._guests_of(held) for held in self._held)
+
+    def _guests_of(self, held: ReservedStart) -> list[GangState]:
+        """The work of other leaves that came to the reserved nodes later, last served first."""
+        world, placed = self._world, held.placed
+        if held.gang.preemptible or not held.places or placed is None or world.nodes is None:
+            return []
+        found = {
+            gang.index: gang
+            for n in held.places
+            for gang, _task in world.on_node[n]
+            if gang.is_evictable
+            and gang.queue is not held.gang.queue
+            and (started := self._started.get(gang.index)) is not None
+            and started >= placed
+        }
+        return sorted(found.values(), key=lambda gang: gang.order_key, reverse=True)
+
+    def _taken_back(self, held: ReservedStart) -> Iterator[GangState]:
+        """The running work that the gang can take back: guests, and lower work of its own leaf."""
+        yield from self._guests_of(held)
+        queue = held.gang.queue
+        for other in () if queue is None or queue.running is None else queue.running:
+            if self._is_lower(other, held.gang):
+                yield other
+
+    def _is_lower(self, other: GangState, gang: GangState) -> bool:
+        return (
+            other.queue is gang.queue
+            and other.is_evictable
+            and not gang.preemptible
+            and other.fact.priority < gang.fact.priority
+        )
+
+    def taking_back(self) -> Iterator[tuple[GangState, QueueState, list[GangState]]]:
+        """The reserved gangs, with their leaves, whose nodes are free but for guests and lower work of their own leaf;
+        with the guests."""
+        nodes = self._world.nodes
+        for held in list(self._held):
+            queue = held.gang.queue
+            guests = self._guests_of(held) if nodes is not None and queue is not None and self._is_due(held) else []
+            if queue is None or nodes is None or not guests:
+                continue
+            missing = {(n, r): need - nodes.free[n][r] for n, needs in (held.places or {}).items() for r, need in needs}
+            for other in set(self._taken_back(held)):
+                for i, status in enumerate(other.status):
+                    for r, amount in other.requests[i] if status == RUNNING else ():
+                        if (other.node[i], r) in missing:
+                            missing[other.node[i], r] -= amount
+            if all(amount <= 0 for amount in missing.values()):
+                yield held.gang, queue, guests
+
     # -- attempts ----------------------------------------------------------------------------------------------------
 
-    def begin_attempt(self, gang: GangState) -> bool:
+    def begin_attempt(self, gang: GangState, *, in_place: bool = False) -> bool:
         """Withhold the nodes that are reserved against this gang, until `end_attempt`. Returns False if a reservation
-        holds the quota that it would use."""
+        holds the quota that it would use.
+
+        `in_place`: the gang evicts lower work of its own leaf. If it is not preemptible it may stand where that work
+        stood, and use its quota: of the nodes of other leaves' reservations only what is free is withheld, their guests
+        are `spared`, and `leaves_quota` tells afterwards about their quota."""
         binding = self._binding(gang)
-        if any(self._takes_quota(held, gang) for held in binding):
+        replaces = [held for held in binding if in_place and not gang.preemptible and held.gang.queue is not gang.queue]
+        if any(self._takes_quota(held, gang) for held in binding if held not in replaces):
             return False
+        self._net = [(held, self._quota_rooms(held)) for held in replaces]
+        guests = (guest for held in replaces for guest in self._guests_of(held))
+        self.spared = frozenset(guest for guest in guests if guest.queue is gang.queue)
         if self._world.nodes is not None:
             # While quotas stop the reserved gang for an unknown time, its nodes are of no use to it.
-            self._applied = [held for held in binding if held.places and self._will_have_quota(held)]
-            for held in self._applied:
-                for n, need in (held.places or {}).items():
-                    self._world.nodes.reserve(n, need)
+            with_nodes = [held for held in binding if held.places and self._will_have_quota(held)]
+            for held in with_nodes:
+                if held not in replaces and not can_take_back(held.gang, gang):
+                    self._withhold((held.places or {}).items())
+            self._withhold(self._unused_parts([held for held in with_nodes if held in replaces]))
         return True
+
+    def _withhold(self, needs: Collection[tuple[int, Request]] | Iterator[tuple[int, Request]]) -> None:
+        assert self._world.nodes is not None
+        for n, need in list(needs):
+            self._world.nodes.reserve(n, need)
+            self._applied.append((n, need))
+
+    def _unused_parts(self, several: Sequence[ReservedStart]) -> Iterator[tuple[int, Request]]:
+        """The parts of these reservations' places that are free."""
+        nodes = self._world.nodes
+        assert nodes is not None
+        left: dict[tuple[int, int], Number] = {}
+        for held in several:
+            for n, need in (held.places or {}).items():
+                part = []
+                for r, amount in need:
+                    free = left.get((n, r), max(0, nodes.free[n][r]))
+                    left[n, r] = free - min(amount, free)
+                    part.append((r, min(amount, free)))
+                yield n, tuple(part)
+
+    def leaves_quota(self, gang: GangState | None = None) -> bool:
+        """Whether an attempt `in_place`, as it stands now, leaves the reservations of other leaves as much quota as
+        they had before, or as they need. `gang`: it would start yet."""
+        return all(
+            now >= min(before, 0)
+            for held, rooms in self._net
+            for now, before in zip(self._quota_rooms(held, gang), rooms, strict=True)
+        )
 
     @contextmanager
     def preview(self) -> Iterator[None]:
@@ -394,8 +599,8 @@ class StartPolicy:
 
     @property
     def is_withholding(self) -> bool:
-        """Whether nodes are withheld from the gang that is tried, so that its failure says nothing about others."""
-        return bool(self._applied)
+        """Whether something is withheld from the gang that is tried, so that its failure says nothing about others."""
+        return bool(self._applied or self._net)
 
     def is_reserved(self, gang: GangState) -> bool:
         """Whether the gang has a reservation."""
@@ -403,12 +608,12 @@ class StartPolicy:
 
     def end_attempt(self) -> None:
         """Release the withheld nodes."""
+        self._net, self.spared = [], NO_GANGS
         nodes = self._world.nodes
         if nodes is None or not self._applied:
             return
-        for held in self._applied:
-            for n, need in (held.places or {}).items():
-                nodes.release(n, need)
+        for n, need in reversed(self._applied):
+            nodes.release(n, need)
         self._applied = []
         self._world.releases += 1
 
@@ -421,123 +626,81 @@ class StartPolicy:
         nodes = self._world.nodes
         if nodes is None or not self.begin_attempt(gang):
             return None
-        applied, fits = self._applied, place_on(nodes, gang) is not None
+        applied, fits = {n for n, _need in self._applied}, place_on(nodes, gang) is not None
         self.end_attempt()
-        return None if fits or not applied else applied[0].gang
+        if fits:
+            return None
+        return next((held.gang for held in binding if applied.intersection(held.places or ())), None)
 
-    def _binding(self, gang: GangState) -> list[_Reservation]:
+    def _binding(self, gang: GangState) -> list[ReservedStart]:
         """The reservations that hold back this gang."""
-        return [held for held in self._held if _binds(held.gang, gang) and not self._ends_before(gang, held)]
+        if not self._held:
+            return []
+        rank = None if gang.queue is None else self._ranks.get((gang.queue.index, gang.signature))
+        return [
+            held
+            for held in self._held
+            if (rank is None or held.rank < rank) and holds_back(held.gang, gang) and not self._ends_before(gang, held)
+        ]
 
-    def _ends_before(self, gang: GangState, held: _Reservation) -> bool:
+    def _ends_before(self, gang: GangState, held: ReservedStart) -> bool:
         limit = gang.fact.time_limit
         if limit is None:
             return False
         latest = self._latest_start(held).time
         return latest is not None and self.now + limit <= latest
 
-    def _takes_quota(self, held: _Reservation, gang: GangState) -> bool:
+    def _takes_quota(self, held: ReservedStart, gang: GangState) -> bool:
         """Whether the gang would use quota that the reserved gang needs."""
-        other, queue, mine = held.gang, gang.queue, dict(gang.next_request)
-        if queue is None or other.queue is None:
+        queue, other = gang.queue, held.gang.queue
+        if queue is None or other is None:
             return False
-        for above in queue.path:
-            if above not in other.queue.path:
-                continue
-            for r, needed in other.next_request:
-                amount = mine.get(r, 0)
-                if not amount:
-                    continue
-                if above.alloc[r] + amount + needed > above.limit[r]:
-                    return True
-                is_firm = not (gang.preemptible or other.preemptible)
-                if is_firm and above.non_preemptible[r] + amount + needed > above.quota[r]:
-                    return True
-        return self._takes_borrowable(other, other.queue, queue, mine)
-
-    def _takes_borrowable(
-        self, other: GangState, other_queue: QueueState, queue: QueueState, mine: Mapping[int, Number]
-    ) -> bool:
-        """Whether the gang would leave the reserved one less in the cohort tree than it needs."""
-        if not (queue.has_cohort_above and other_queue.has_cohort_above):
+        if queue.path[-1] is not other.path[-1] and not (queue.has_cohort_above and other.has_cohort_above):
             return False
-        for r, needed in other.next_request:
-            amount, column = mine.get(r, 0), self._world.columns[r]
-            if amount:
-                before = column.available(other_queue.column)
-                column.reserve(queue.column, amount)
-                after = column.available(other_queue.column)
-                column.release(queue.column, amount)
-                if after < needed and after < before:
-                    return True
-        return False
+        rooms = self._quota_rooms(held, gang)
+        if min(rooms, default=0) >= 0:
+            return False
+        return any(now < min(before, 0) for now, before in zip(rooms, self._quota_rooms(held), strict=True))
+
+    def _quota_rooms(self, held: ReservedStart, beside: GangState | None = None) -> list[Amount]:
+        """What each quota and limit above the reserved gang, and the cohort tree, leave when it starts; below 0 it
+        lacks some. `beside`: a gang that would start before.
+
+        Where a queue below has more than it may have with the gang, so much of its work has to end before: the queues
+        above it have so much more room then."""
+        gang, queue = held.gang, held.gang.queue
+        assert queue is not None, "a reserved gang has a queue"
+        rooms: list[Amount] = []
+        added = {} if beside is None else dict(beside.next_request)
+        for r, needed in gang.next_request:
+            extra = added.get(r, 0)
+            firm_change: Amount = 0 if gang.preemptible else needed
+            other_change: Amount = needed if gang.preemptible else 0
+            for above in queue.path:
+                is_shared = beside is not None and beside.queue is not None and above in beside.queue.path
+                more = extra if is_shared else 0
+                more_firm = 0 if beside is None or beside.preemptible else more
+                firm = above.non_preemptible[r] + more_firm + firm_change
+                used = above.alloc[r] + more + firm_change + other_change
+                if not gang.preemptible:
+                    rooms.append(above.quota[r] - firm)
+                    excess = max(0, firm - above.quota[r])
+                    firm_change, used = firm_change - excess, used - excess
+                rooms.append(above.limit[r] - used)
+                other_change -= max(0, used - above.limit[r])
+            if queue.has_cohort_above:
+                column = self._world.columns[r]
+                is_under = beside is not None and beside.queue is not None and beside.queue.has_cohort_above
+                changes = [(beside.queue.column, extra)] if is_under and extra else []  # type: ignore[union-attr]
+                with column.changed(changes):
+                    rooms.append(column.available(queue.column) - firm_change - other_change)
+        return rooms
 
 
-class _QuotaRoom:
-    """What the quotas and limits above a gang lack for it, while other work ends."""
-
-    def __init__(self, gang: GangState, queue: QueueState) -> None:
-        self._path = queue.path
-        self._lacking: dict[tuple[int, int, bool], Number] = {}
-        for above in queue.path:
-            for r, amount in gang.next_request:
-                limit = above.limit[r]
-                if limit != UNLIMITED:
-                    self._lacking[above.index, r, True] = above.alloc[r] + amount - limit  # type: ignore[assignment]
-                quota = above.quota[r]
-                if not gang.preemptible and quota != UNLIMITED:
-                    self._lacking[above.index, r, False] = above.non_preemptible[r] + amount - quota  # type: ignore[assignment]
-
-    @property
-    def is_enough(self) -> bool:
-        """Whether nothing is lacking."""
-        return all(amount <= 0 for amount in self._lacking.values())
-
-    def count_end(self, other: GangState) -> bool:
-        """Count the end of a gang. Returns whether it releases something that is lacking."""
-        helps = False
-        for above in self._path if other.queue is not None else ():
-            if above not in other.queue.path:  # type: ignore[union-attr]
-                continue
-            for i, status in enumerate(other.status):
-                for r, amount in other.requests[i] if status not in {WAITING, FINISHED} else ():
-                    for is_limit in (True,) if other.preemptible else (True, False):
-                        key = (above.index, r, is_limit)
-                        if key in self._lacking:
-                            helps = helps or self._lacking[key] > 0
-                            self._lacking[key] -= amount
-        return helps
-
-
-def waits_since(gang: GangState) -> Number:
-    """Since when the gang waits, in seconds."""
-    since = gang.fact.waiting_since
-    return gang.fact.submitted if since is None else since
+def _rank(held: ReservedStart) -> ReservationRank:
+    return held.rank
 
 
 def place_on(nodes: NodeIndex, gang: GangState) -> list[int] | None:
     """Nodes for the next tasks of the gang, or None; the nodes stay unchanged."""
-    needs = [gang.needs[i] for i in gang.next_tasks()]
-    found = place_requests(nodes, needs)
-    if found is not None:
-        for n, need in zip(found, needs, strict=True):
-            nodes.release(n, need)
-    return found
-
-
-def _binds(reserved: GangState, gang: GangState) -> bool:
-    """Whether a reservation holds back the gang, its time limit left aside."""
-    if gang is reserved or (reserved.preemptible and not gang.preemptible):
-        return False
-    queue, other = gang.queue, reserved.queue
-    if queue is None or other is None:
-        return False
-    if queue is other:
-        if gang.order_key < reserved.order_key:
-            return False
-        return not (gang.preemptible and not reserved.preemptible and gang.fact.priority < reserved.fact.priority)
-    return not (gang.preemptible and _is_inside_share(gang, queue) and not _is_inside_share(reserved, other))
-
-
-def _is_inside_share(gang: GangState, queue: QueueState) -> bool:
-    return all(queue.alloc[r] + amount <= queue.fair[r] for r, amount in gang.next_request)
+    return could_place(nodes, [gang.needs[i] for i in gang.next_tasks()])

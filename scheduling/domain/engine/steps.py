@@ -11,7 +11,8 @@ from scheduling.domain.engine.world import World
 
 
 class StepAction(StrEnum):
-    """`reclaim` evicts for another queue, `preempt` for the same; `give_up` stops a gang that fell below its
+    """`reclaim` evicts for another queue by its quota or share. `preempt` evicts for work of the same queue with a
+    higher priority, or for a reservation that takes back its nodes. `give_up` stops a gang that fell below its
     minimum."""
 
     START = "start"

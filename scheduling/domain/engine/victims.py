@@ -62,12 +62,12 @@ class _ReversedKey:
 class LeafVictims:
     """The preemptible gangs of one leaf, last served first; a gang that lost a part is added again."""
 
-    __slots__ = ("_again", "_below", "_following", "_rest", "leaf")
+    __slots__ = ("_again", "_below", "_following", "_rest", "_spared", "leaf")
 
-    def __init__(self, leaf: QueueState, below: int | None = None) -> None:
-        """`below`: only gangs of a lower priority than this."""
+    def __init__(self, leaf: QueueState, below: int | None = None, spared: Collection[GangState] = ()) -> None:
+        """`below`: only gangs of a lower priority than this; `spared`: no victims."""
         self.leaf = leaf
-        self._below = below
+        self._below, self._spared = below, spared
         self._rest: Iterator[GangState] = iter(()) if leaf.running is None else reversed(leaf.running)
         self._again: list[tuple[_ReversedKey, GangState]] = []
         """A heap of the gangs that lost a part."""
@@ -75,9 +75,9 @@ class LeafVictims:
 
     def _draw(self) -> GangState | None:
         """The next gang that has lost nothing yet. Most searches skip hundreds of them, so none goes over the heap."""
-        below = self._below
+        below, spared = self._below, self._spared
         for gang in self._rest:
-            if below is None or gang.fact.priority < below:
+            if (below is None or gang.fact.priority < below) and gang not in spared:
                 return gang
         return None
 
@@ -423,9 +423,10 @@ class InnerVictims(ReclaimVictims):
 class PreemptVictims:
     """The victims of a preemption: the same leaf, a lower priority."""
 
-    def __init__(self, world: World, leaf: QueueState, priority: int) -> None:
-        self._world, self._leaf, self._priority = world, leaf, priority
-        self._victims = LeafVictims(leaf, below=priority)
+    def __init__(self, world: World, leaf: QueueState, priority: int, spared: Collection[GangState] = ()) -> None:
+        """`spared`: gangs whose places are not those of the leaf."""
+        self._world, self.leaf, self._priority, self._spared = world, leaf, priority, spared
+        self._victims = LeafVictims(leaf, below=priority, spared=spared)
 
     def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
         """Evict one unit of the next victim that helps; None when no victim is left."""
@@ -435,12 +436,40 @@ class PreemptVictims:
 
     def candidates(self) -> Iterator[list[Candidate]]:
         """All gangs of a lower priority."""
-        gangs = (gang for gang in reversed(self._leaf.running or ()) if self.may_take(gang))
+        gangs = (gang for gang in reversed(self.leaf.running or ()) if self.may_take(gang))
         yield [(gang, gang.fact.priority, gang.running_request) for gang in gangs]
 
     def may_take(self, gang: GangState) -> bool:
         """Whether the gang has a lower priority."""
-        return gang.fact.priority < self._priority
+        return gang.fact.priority < self._priority and gang not in self._spared
+
+
+class GuestVictims:
+    """The victims of a reserved gang that takes back its nodes: guests, then work of its own leaf with a lower
+    priority."""
+
+    def __init__(self, world: World, leaf: QueueState, priority: int, guests: Sequence[GangState]) -> None:
+        """`guests`: last served first."""
+        self._world, self._guests = world, guests
+        self._lower = PreemptVictims(world, leaf, priority)
+
+    def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
+        """Evict one unit of the next victim that helps; None when no victim is left."""
+        for gang in self._guests:
+            if any(gang.active) and (helps is None or helps(gang)):
+                unit = next_eviction_unit(gang)
+                self._world.stop(gang, unit.tasks)
+                return unit
+        return self._lower.take_next(helps)
+
+    def candidates(self) -> Iterator[Sequence[Candidate]]:
+        """All of them."""
+        yield [(gang, gang.fact.priority, gang.running_request) for gang in self._guests]
+        yield from self._lower.candidates()
+
+    def may_take(self, gang: GangState) -> bool:
+        """Whether the gang is a guest, or has a lower priority in the leaf."""
+        return gang in self._guests or (gang.queue is self._lower.leaf and self._lower.may_take(gang))
 
 
 def is_fair_after(leaf: QueueState, ask: Request, evicted: Sequence[tuple[QueueState, Request]]) -> bool:

@@ -77,7 +77,7 @@ def test_a_phase_that_ends_early_changes_no_step_under_a_policy(monkeypatch, see
     policy = PolicyFacts(reserve_after=180, ageing=600)
     early = [live_through(seed, policy) for seed in seeds]
     assert early != [live_through(seed) for seed in seeds], "the policy decides something"
-    monkeypatch.setattr(Phases, "_may_help_any", lambda self, may_help, wanted, shapes: True)
+    monkeypatch.setattr(Phases, "_may_help_any", lambda self, may_help, wanted, shapes, in_place: True)
     assert early == [live_through(seed, policy) for seed in seeds]
 
 

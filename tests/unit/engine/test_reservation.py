@@ -8,9 +8,17 @@ from dataclasses import replace
 import pytest
 
 from scheduling.domain.engine.cycle import run_cycle
-from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, NodeFacts, PolicyFacts, QueueFacts
+from scheduling.domain.engine.facts import (
+    HIGH,
+    LOW,
+    NORMAL,
+    NodeFacts,
+    PolicyFacts,
+    QueueFacts,
+    StartReservationFacts,
+)
 from scheduling.domain.engine.outcome import facts_after
-from tests.unit.engine.sample_clusters import GPU, facts, gang, queue
+from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue
 from tests.unit.engine.streams import Job, after, no_facts, run_stream
 
 HOUR = 3600
@@ -272,3 +280,153 @@ def test_no_gang_of_a_thousand_random_streams_waits_longer_than_the_bound(hundre
     for seed in range(1000 + 100 * hundred, 1100 + 100 * hundred):
         worst, bound = longest_wait_of_large(seed)
         assert worst <= bound, f"seed {seed}"
+
+
+class TestSeveralLeaves:
+    """Reservations of different leaves have one order, and stand only together."""
+
+    def pair(self, *, now, waits):
+        """A node of 8 GPUs under a cohort of 7: each of two leaves runs LOW work, and HIGH or NORMAL work waits there
+        for its place."""
+        running = [gang("l0", "q0", LOW, gpus=2, on="n1", at=1), gang("l1", "q1", LOW, gpus=4, on="n1", at=2)]
+        waiting = [gang("h", "q0", HIGH, gpus=3, at=waits[0]), gang("n", "q1", NORMAL, gpus=4, at=waits[1])]
+        queues = [queue("q0", 3, "c0"), queue("q1", 4, "c0")]
+        policy = PolicyFacts(now=now, reserve_after=HOUR)
+        return facts(queues, [*running, *waiting], {"n1": 8}, cohorts=(cohort("c0"),), policy=policy)
+
+    @pytest.mark.parametrize("now", [7200, 10**6])
+    @pytest.mark.parametrize("waits", [(6, 7), (7, 6), (6, 6)])
+    def test_two_reservations_do_not_hold_each_other(self, now, waits):
+        settled = run_cycle(self.pair(now=now, waits=waits))
+        assert started_in(settled) == {"h", "n"}
+        assert {(step.gang, step.beneficiary) for step in settled.steps if step.beneficiary} == {
+            ("l0", "h"),
+            ("l1", "n"),
+        }
+
+    @pytest.mark.parametrize("above", ["limit", "cohort"])
+    def test_two_gangs_of_all_nodes_run_one_after_the_other(self, above):
+        """Each takes everything that its pool or its cohort may use."""
+        if above == "limit":
+            queues, cohorts = [queue("t", 16, limit=16), queue("a", 8, "t"), queue("b", 8, "t")], ()
+        else:
+            queues, cohorts = [queue("a", 8, "o"), queue("b", 8, "o")], (cohort("o"),)
+        start = replace(no_facts(queues, TWO_NODES), cohorts=cohorts)
+        jobs = [
+            job("j1", "a", LOW, 0, gpus=2, runs=10_000),
+            job("j2", "b", LOW, 10, gpus=8, count=2, runs=600),
+            job("j3", "a", LOW, 20, gpus=8, count=2, runs=600),
+            job("j4", "a", LOW, 5000, runs=60),
+        ]
+        started = run_stream(start, jobs, policy=after(HOUR), compare=True)
+        assert started["j2"] == 10_000
+        assert max(started["j3"], started["j4"]) <= 11_200
+
+    def test_a_later_one_that_does_not_fit_beside_an_older_one_gives_way(self):
+        """Whether it lacks nodes or quota: its gang could not start before that of the older one."""
+        held = replace(gang("held", "b", NORMAL, gpus=8, on="n1"), started=0)
+        first, second = gang("first", "a", LOW, gpus=8, count=2, at=1), gang("second", "b", LOW, gpus=8, count=2, at=2)
+        for limit in ({}, {"limit": 16}):
+            queues = [queue("t", 16, **limit), queue("a", 8, "t"), queue("b", 8, "t")]
+            policy = PolicyFacts(now=10 * HOUR, reserve_after=HOUR)
+            state = facts(queues, [held, first, second], {"n1": 8, "n2": 8}, policy=policy)
+            assert [each.gang for each in facts_after(run_cycle(state)).policy.reservations] == ["first"]
+
+    def test_quota_that_is_held_on_another_cluster_is_not_waited_for(self):
+        """No end here would release it, so nothing is held back for it."""
+        outside = replace(queue("x", 0, "c"), is_external=True)
+        held = gang("elsewhere", "x", NORMAL, gpus=6, on="*")
+        waiting = [gang("large", "a", LOW, gpus=4, at=0), gang("small", "b", LOW, gpus=2, at=1)]
+        queues = [queue("a", 4, "c"), queue("b", 4, "c"), outside]
+        policy = PolicyFacts(now=10 * HOUR, reserve_after=HOUR)
+        state = facts(queues, [held, *waiting], {"n1": 8}, cohorts=(cohort("c"),), policy=policy)
+        settled = run_cycle(state)
+        assert started_in(settled) == {"small"}
+        assert not facts_after(settled).policy.reservations
+
+    def test_the_share_of_a_sibling_is_not_held_for_a_queue_that_has_used_up_its_own(self):
+        """`big` waits for work of its own queue; whatever its sibling starts inside its quota, the pool has room."""
+        held = replace(gang("held", "a", NORMAL, gpus=4, on="n1"), started=0)
+        waiting = [gang("big", "a", NORMAL, gpus=8, at=0), gang("mine", "b", NORMAL, gpus=8, at=1)]
+        queues = [queue("t", 16, limit=16), queue("a", 8, "t"), queue("b", 8, "t")]
+        policy = PolicyFacts(now=10 * HOUR, reserve_after=HOUR)
+        settled = run_cycle(facts(queues, [held, *waiting], {"n1": 8, "n2": 8}, policy=policy))
+        assert started_in(settled) == {"mine"}
+
+
+class TestGuests:
+    """LOW work of other leaves on nodes that HIGH or NORMAL work has reserved: the reserved gang takes them back."""
+
+    def held(self, *others, now=10 * HOUR, until=20):
+        """`big` has reserved the node, on which firm work of its leaf holds 4 of 8 GPUs."""
+        firm = replace(gang("firm", "q", NORMAL, gpus=4, on="n1"), started=0, time_limit=until * HOUR)
+        big = gang("big", "q", NORMAL, gpus=8, at=0)
+        policy = PolicyFacts(now=now, reserve_after=HOUR)
+        # Its limit lets `p` use the whole node, and its quota none of it, so that nothing is reclaimed for it.
+        return facts([queue("q", 12), queue("p", 8)], [firm, big, *others], {"n1": 8}, policy=policy)
+
+    def test_come_to_reserved_nodes(self):
+        guest, later = gang("guest", "p", LOW, gpus=4, at=1), gang("firm2", "p", NORMAL, gpus=4, at=0)
+        assert started_in(run_cycle(self.held(guest))) == {"guest"}
+        assert started_in(run_cycle(self.held(later))) == set(), "no work that stays"
+
+    def test_leave_when_nothing_else_is_in_the_way(self):
+        state = facts_after(run_cycle(self.held(gang("guest", "p", LOW, gpus=4, at=1))))
+        without = replace(state, gangs=tuple(g for g in state.gangs if g.name != "firm"))
+        settled = run_cycle(replace(without, policy=replace(without.policy, now=15 * HOUR)))
+        assert [(s.action.value, s.gang, s.beneficiary) for s in settled.steps] == [
+            ("preempt", "guest", "big"),
+            ("start", "big", None),
+        ]
+
+    def test_do_not_move_the_certain_latest_start(self):
+        before = run_cycle(self.held())
+        after_guest = run_cycle(self.held(gang("guest", "p", LOW, gpus=4, at=1)))
+        for settled in (before, after_guest):
+            latest = settled.world.policy.latest_start("big")
+            assert (latest.time, latest.is_certain) == (20 * HOUR, True)
+
+    def test_are_no_work_that_was_there_before(self):
+        low = replace(gang("low", "p", LOW, gpus=4, on="n1", at=1), started=HOUR)
+        state = facts_after(run_cycle(self.held(low)))
+        without = replace(state, gangs=tuple(g for g in state.gangs if g.name != "firm"))
+        assert run_cycle(without).steps == ()
+
+    def test_are_not_taken_for_work_that_lacks_quota(self):
+        """Its quota is in use until `firm` ends, and so are its nodes."""
+        settled = run_cycle(self.held(gang("guest", "p", LOW, gpus=4, at=1)))
+        assert run_cycle(facts_after(settled)).steps == ()
+
+
+class TestInPlace:
+    """HIGH and NORMAL work takes the place of LOW work of its own leaf, on nodes that another leaf has reserved too."""
+
+    def state(self, *, low_since, gpus=4):
+        held = StartReservationFacts("big", 2 * HOUR, {"n1": {GPU: 8}}, 2 * HOUR)
+        firm = replace(gang("firm", "q", NORMAL, gpus=4, on="n1"), started=0)
+        low = replace(gang("low", "p", LOW, gpus=4, on="n1"), started=low_since)
+        waiting = [gang("big", "q", NORMAL, gpus=8, at=0), gang("new", "p", NORMAL, gpus=gpus, at=3 * HOUR)]
+        policy = PolicyFacts(now=10 * HOUR, reserve_after=HOUR, reservations=(held,))
+        return facts([queue("q", 12), queue("p", 4)], [firm, low, *waiting], {"n1": 8}, policy=policy)
+
+    def test_where_the_low_work_stood_before(self):
+        settled = run_cycle(self.state(low_since=HOUR))
+        assert [(s.action.value, s.gang) for s in settled.steps] == [("preempt", "low"), ("start", "new")]
+
+    def test_not_where_the_low_work_is_a_guest(self):
+        """Otherwise each guest would end as work that stays, and the reservation would never get its nodes."""
+        assert run_cycle(self.state(low_since=3 * HOUR)).steps == ()
+
+    def test_not_on_what_is_free(self):
+        """The reservation keeps the GPU that is free beside the LOW work."""
+        state = self.state(low_since=HOUR)
+        smaller = replace(state.gangs[1], tasks=(replace(state.gangs[1].tasks[0], request={GPU: 3}),))
+        gangs = (state.gangs[0], smaller, *state.gangs[2:])
+        assert run_cycle(replace(state, gangs=gangs)).steps == ()
+
+
+def test_an_overfull_node_takes_nothing_from_the_others():
+    """A node that has shrunk below its use: a reclaim finds the whole of the other one."""
+    held = [gang("a", "p", NORMAL, gpus=8, on="n1"), gang("low", "p", LOW, gpus=8, on="n2", at=1)]
+    state = facts([queue("p", 8), queue("q", 8)], [*held, gang("new", "q", LOW, gpus=8, at=2)], {"n1": 4, "n2": 8})
+    assert [(s.action.value, s.gang) for s in run_cycle(state).steps] == [("reclaim", "low"), ("start", "new")]

@@ -1,0 +1,136 @@
+"""Liveness: the states after a settled cycle in which work waits although nothing may stop it.
+
+Two rules hold after every cycle that settled (docs/waiting.md, "Nobody waits forever"), whatever reservations, limits
+and cohorts there are:
+
+* a cluster on which nothing runs has started something, if one of its waiting gangs fits there;
+* HIGH and NORMAL work inside its quota does not wait behind LOW work of its own queue: where the places of that LOW
+  work are enough for the first such gang of the queue, it has taken them. LOW work that came to nodes which were
+  reserved for another queue is left out: its places are not those of its own queue.
+
+Neither rule asks the policy what it holds back, so that they find its faults too. A state that breaks one of them is a
+defect of the product, and is told as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from scheduling.domain.engine.feasibility import could_start_alone
+from scheduling.domain.engine.gates import is_within_quota, may_start
+from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
+from scheduling.domain.engine.placement import could_place, place_requests
+from scheduling.domain.engine.state import RUNNING, GangState, QueueState, sum_requests
+
+if TYPE_CHECKING:
+    from pools.domain.amounts import Number
+    from scheduling.domain.engine.world import World
+
+
+class StuckKind(StrEnum):
+    """The rule that is broken."""
+
+    IDLE_CLUSTER = "idle_cluster"
+    BEHIND_LOW_WORK = "behind_low_work"
+
+
+@dataclass(frozen=True, slots=True)
+class StuckGang:
+    """A gang that waits although nothing may stop it; the names are those of the facts, `queue` is its leaf."""
+
+    gang: str
+    queue: str
+    kind: StuckKind
+
+
+def find_stuck(world: World) -> tuple[StuckGang, ...]:
+    """The gangs that break a rule in a settled state, at most one of each leaf and rule; empty if there are none.
+
+    It costs a look at each leaf, and a placement for each leaf where non-preemptible work waits beside running
+    preemptible work."""
+    leaves = [leaf for leaf in world.queues if leaf.is_open and leaf.waiting]
+    found = _on_idle_cluster if leaves and _is_idle(world) else _behind_low_work
+    return tuple(found(world, leaves))
+
+
+def _is_idle(world: World) -> bool:
+    """Whether nothing of this cluster runs or is about to end."""
+    nodes = world.nodes
+    if nodes is not None and nodes.is_used:
+        return False
+    return not any(
+        (any(gang.active) or any(gang.released)) and not (gang.queue and gang.queue.path[-1].fact.is_external)
+        for gang in world.gangs
+    )
+
+
+def _on_idle_cluster(world: World, leaves: Sequence[QueueState]) -> Iterator[StuckGang]:
+    for leaf in leaves:
+        for gang in sorted((group.first for group in leaf.waiting.values()), key=lambda each: each.order_key):
+            allowed = may_start(world, leaf, gang.next_request, preemptible=gang.preemptible)
+            if allowed and gang.is_complete and (world.nodes is None or could_place(world.nodes, _needs(gang))):
+                yield StuckGang(gang.fact.name, leaf.fact.name, StuckKind.IDLE_CLUSTER)
+                break
+
+
+def _behind_low_work(world: World, leaves: Sequence[QueueState]) -> Iterator[StuckGang]:
+    for leaf in leaves:
+        if not leaf.running:
+            continue
+        firsts = (group.first for group in leaf.waiting.values() if not group.first.preemptible)
+        waiting = sorted((gang for gang in firsts if not gang.is_running), key=lambda each: each.order_key)
+        first = next((gang for gang in waiting if could_start_alone(gang, leaf)), None)
+        if first is not None and _could_replace(world, leaf, first):
+            yield StuckGang(first.fact.name, leaf.fact.name, StuckKind.BEHIND_LOW_WORK)
+
+
+def _could_replace(world: World, leaf: QueueState, gang: GangState) -> bool:
+    """Whether the gang could start on nothing but the places of lower work of its leaf."""
+    lower = [other for other in leaf.running or () if other.fact.priority < gang.fact.priority]
+    if world.policy is not None:
+        lower = [other for other in lower if not world.policy.is_guest(other)]
+    freed = sum_requests([other.running_request for other in lower])
+    ask, most = gang.next_request, dict(freed)
+    if not is_within_quota(leaf, ask) or any(amount > most.get(r, 0) for r, amount in ask):
+        return False
+    if any(above.alloc[r] - most[r] + amount > above.limit[r] for above in leaf.path for r, amount in ask):
+        return False
+    if leaf.has_cohort_above and not _has_tree(world, leaf, ask, freed):
+        return False
+    return world.nodes is None or _fits_in_place(world.nodes, lower, gang)
+
+
+def _has_tree(world: World, leaf: QueueState, ask: Request, freed: Request) -> bool:
+    """Whether the cohort tree has the amounts once the leaf has released others."""
+    wanted = dict(ask)
+    for r, amount in freed:
+        column = world.columns[r]
+        column.release(leaf.column, amount)
+        is_enough = wanted.get(r, 0) <= column.available(leaf.column)
+        column.reserve(leaf.column, amount)
+        if not is_enough:
+            return False
+    return True
+
+
+def _fits_in_place(nodes: NodeIndex, lower: Sequence[GangState], gang: GangState) -> bool:
+    """Whether the gang fits on what this work holds, with nothing else of the nodes."""
+    held: dict[int, list[Number]] = {}
+    for other in lower:
+        for i, status in enumerate(other.status):
+            if status == RUNNING and other.node[i] != NOWHERE:
+                have = held.setdefault(other.node[i], [0] * nodes.width)
+                for r, amount in other.requests[i]:
+                    have[r] += amount
+    numbers = sorted(held)
+    places = NodeIndex(
+        [nodes.names[n] for n in numbers], [(*held[n], *nodes.capacity[n][nodes.width :]) for n in numbers], nodes.width
+    )
+    return place_requests(places, _needs(gang)) is not None
+
+
+def _needs(gang: GangState) -> list[Request]:
+    return [gang.needs[i] for i in gang.next_tasks()]

@@ -1,0 +1,193 @@
+"""Nothing is stuck: what the rules of liveness find, and that no stream of work breaks them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, PolicyFacts, StartReservationFacts
+from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.engine.liveness import StuckGang, StuckKind, find_stuck
+from scheduling.domain.engine.reservation import StartPolicy
+from scheduling.domain.engine.steps import StepAction
+from scheduling.domain.engine.world import World
+from tests.unit.engine.mixed_streams import LONGEST, mixed_stream
+from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue
+from tests.unit.engine.streams import run_stream
+
+
+class TestTheRules:
+    """On states that no cycle has settled, which stand for the result of a policy with a fault."""
+
+    def test_find_work_that_fits_on_an_idle_cluster(self):
+        idle = facts([queue("q", 8)], [gang("late", "q", at=2), gang("first", "q", at=1)], {"n": 8})
+        assert find_stuck(World(idle)) == (StuckGang("first", "q", StuckKind.IDLE_CLUSTER),)
+        assert find_stuck(run_cycle(idle).world) == ()
+
+    @pytest.mark.parametrize(
+        "stopped",
+        [
+            facts([queue("q", 8)], [gang("large", "q", gpus=9)], {"n": 8}),
+            facts([queue("q", 0)], [gang("firm", "q", NORMAL)], {"n": 8}),
+            facts([queue("q", 8, limit=4)], [gang("limited", "q", gpus=5)], {"n": 8}),
+            facts([queue("q", 8, "c")], [gang("borrows", "q", gpus=9)], {"n": 9}, cohorts=(cohort("c"),)),
+        ],
+    )
+    def test_leave_out_work_that_could_not_start(self, stopped):
+        assert find_stuck(World(stopped)) == ()
+
+    @pytest.mark.parametrize(("priority", "expected"), [(HIGH, True), (NORMAL, True), (LOW, False)])
+    def test_find_work_behind_low_work_of_its_queue(self, priority, expected):
+        running = [gang("l1", "q", gpus=2, on="n"), gang("l2", "q", gpus=6, on="n")]
+        state = facts([queue("q", 4)], [*running, gang("waits", "q", priority, gpus=4)], {"n": 8})
+        stuck = (StuckGang("waits", "q", StuckKind.BEHIND_LOW_WORK),)
+        assert find_stuck(World(state)) == (stuck if expected else ())
+        assert find_stuck(run_cycle(state).world) == ()
+
+    @pytest.mark.parametrize(
+        ("where", "gpus", "quota"),
+        [("other", 8, 8), ("q", 2, 8), ("q", 8, 2)],
+        ids=["another queue", "places too small", "over the quota"],
+    )
+    def test_leave_out_work_that_the_places_would_not_help(self, where, gpus, quota):
+        running = [gang("low", where, gpus=gpus, on="n"), gang("rest", "other", NORMAL, gpus=8 - gpus, on="n")]
+        queues = [queue("q", quota), queue("other", 16)]
+        assert find_stuck(World(facts(queues, [*running, gang("waits", "q", NORMAL, gpus=4)], {"n": 8}))) == ()
+
+    def test_leave_out_guests_on_nodes_that_another_queue_has_reserved(self):
+        held = StartReservationFacts("large", 100, {"n": {GPU: 8}}, 100)
+        guest = replace(gang("guest", "q", gpus=4, on="n"), started=200)
+        firm = replace(gang("firm", "other", NORMAL, gpus=4, on="n"), started=0)
+        waiting = [gang("waits", "q", NORMAL, gpus=4, at=300), gang("large", "other", NORMAL, gpus=8)]
+        policy = PolicyFacts(now=400, reserve_after=50, reservations=(held,))
+        state = facts([queue("q", 8), queue("other", 12)], [guest, firm, *waiting], {"n": 8}, policy=policy)
+        assert find_stuck(World(state)) == ()
+        before = replace(guest, started=50)
+        stuck = StuckGang("waits", "q", StuckKind.BEHIND_LOW_WORK)
+        assert find_stuck(World(replace(state, gangs=(before, firm, *waiting)))) == (stuck,)
+
+
+def live_through(seed):
+    """Every state of a stream after a cycle: its time and the kept state."""
+    yield from live_through_jobs(*mixed_stream(seed))
+
+
+def live_through_jobs(start, jobs):
+    """Every state of a stream after a cycle: its time and the kept state. Nothing waits on the cluster at its end but
+    work that could never start."""
+    kept, ends = KeptState(start), {}
+    runs = {job.fact.name: job.duration for job in jobs}
+    arrivals = sorted(jobs, key=lambda job: (job.fact.submitted, job.fact.name))
+    while arrivals or ends:
+        now = min([job.fact.submitted for job in arrivals[:1]] + list(ends.values()))
+        for name in sorted(name for name, end in ends.items() if end == now):
+            del ends[name]
+            kept.ended(name)
+        while arrivals and arrivals[0].fact.submitted == now:
+            kept.arrived(arrivals.pop(0).fact)
+        settled = kept.run(now)
+        assert settled.has_converged
+        for step in settled.steps:
+            if step.action in {StepAction.START, StepAction.MOVE}:
+                ends[step.gang] = now + runs[step.gang]
+            else:
+                ends.pop(step.gang, None)
+        yield now, kept
+
+
+def assert_never_stuck(seed):
+    for now, kept in live_through(seed):
+        assert find_stuck(kept.world) == (), f"seed {seed} at {now}"
+
+
+@pytest.mark.parametrize("ten", range(8))
+def test_no_mixed_stream_is_ever_stuck(ten):
+    for seed in range(10 * ten, 10 * ten + 10):
+        assert_never_stuck(seed)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("hundred", range(10))
+def test_none_of_a_thousand_mixed_streams_is_ever_stuck(hundred):
+    for seed in range(1000 + 100 * hundred, 1100 + 100 * hundred):
+        assert_never_stuck(seed)
+
+
+def test_the_streams_find_reservations_without_an_order(monkeypatch):
+    """With reservations that hold each other, as they did, some of the same streams are stuck."""
+    monkeypatch.setattr(StartPolicy, "_note_ranks", lambda self: None)
+    monkeypatch.setattr(StartPolicy, "_could_start_together", lambda self, held, older: True)
+    stuck = {seed for seed in range(40) for _now, kept in live_through(seed) if find_stuck(kept.world)}
+    assert len(stuck) > 1
+
+
+@pytest.mark.parametrize("seed", [5, 27, 131, 156, 247])
+def test_a_kept_state_gives_the_steps_of_a_fresh_run_in_a_mixed_stream(seed):
+    """So reservations, their nodes and their guests survive as facts."""
+    start, jobs = mixed_stream(seed, hours=8)
+    run_stream(replace(start, policy=None), jobs, policy=start.policy, compare=True)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_work_starts_in_place_of_low_work_as_it_would_without_a_policy(seed):
+    """An oracle that knows no reservation: alone with the running work, the first HIGH or NORMAL gang of a queue would
+    take the place of LOW work of its own queue that no reservation is younger than."""
+    for now, kept in live_through(seed):
+        state = kept.facts()
+        placed = [each.placed for each in state.policy.reservations if each.placed is not None]
+        since = min(placed, default=now)
+        running = tuple(g for g in state.gangs if any(task.node for task in g.tasks))
+        old = {g.name for g in running if g.preemptible and g.started is not None and g.started < since}
+        for first in first_firm_gangs(state):
+            alone = replace(state, gangs=(*running, first), policy=None)
+            steps = run_cycle(alone).steps
+            taken = [step for step in steps if step.beneficiary == first.name and step.action is StepAction.PREEMPT]
+            in_place = taken and all(step.gang in old for step in taken)
+            assert not (in_place and is_swap(state, first, taken)), f"{first.name} at {now}"
+
+
+def first_firm_gangs(state):
+    """The first HIGH or NORMAL gang that waits in each queue."""
+    found = {}
+    for each in sorted(state.gangs, key=lambda g: (-g.priority, g.submitted, g.name)):
+        if not each.preemptible and not any(task.node for task in each.tasks):
+            found.setdefault(each.queue, each)
+    return found.values() if state.policy.ageing is None else ()
+
+
+def is_swap(state, first, taken):
+    """Whether the gang needs one node, and the work that is taken had as much on one."""
+    by_name = {g.name: g for g in state.gangs}
+    if len(first.tasks) != 1:
+        return False
+    needed, on = first.tasks[0].request[GPU], {}
+    for step in taken:
+        for task in by_name[step.gang].tasks:
+            on[task.node] = on.get(task.node, 0) + task.request[GPU]
+    return max(on.values()) >= needed
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_certain_latest_start_is_kept_where_all_work_has_one_priority(seed):
+    """There no event can move it: it is only ever earlier, and the gang starts by then."""
+    promised = {}
+    start, jobs = mixed_stream(seed)
+    level = [
+        replace(job, fact=replace(job.fact, priority=NORMAL, preemptible=False, time_limit=LONGEST)) for job in jobs
+    ]
+    for now, kept in live_through_jobs(start, level):
+        policy, world = kept.world.policy, kept.world
+        for name, latest in list(promised.items()):
+            gang_state = world.gang_of.get(name)
+            if gang_state is None or gang_state.is_running:
+                assert now <= latest, f"seed {seed}: {name} was promised {latest}, started by {now}"
+                del promised[name]
+        for each in list(policy.reservations()):
+            found = policy.latest_start(each.gang)
+            if found.is_certain:
+                assert found.time >= now, f"seed {seed}: {each.gang} at {now}: {found.time}"
+                assert found.time <= promised.get(each.gang, found.time), f"seed {seed}: {each.gang} moved at {now}"
+                promised[each.gang] = found.time
+        assert all(latest >= now for latest in promised.values()), f"seed {seed} at {now}"
