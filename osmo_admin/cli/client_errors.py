@@ -1,7 +1,7 @@
 """Errors of the client: the message for people and the exit code for scripts.
 
 Exit codes are those of the stock client: 1 a refused submission, 2 any other refusal or a usage error,
-3 interrupted, 10 the server failed or did not answer, 75 slow down and try again.
+3 interrupted, 10 the server (or the scheduler of a replay) failed or did not answer, 75 slow down and try again.
 """
 
 from __future__ import annotations

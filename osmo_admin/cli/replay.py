@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError
 from osmo_admin.cli.command_decorator import client_command
 from osmo_admin.cli.options import PriorityChoice
 from osmo_admin.cli.output import print_answer
@@ -115,10 +115,11 @@ def replay(
     limits would have cost the least waiting and lost work, without HIGH or NORMAL work waiting longer? Each proposal
     comes with commands that try it; none is applied.
 
-    Exit code 0: done; 2: a file or an option cannot be read. Every fault is named with its line.
+    Exit code 0: done; 2: a file or an option cannot be read; 10: the scheduler has a defect. Every fault of a file is
+    named with its line.
     """
     from scheduling.domain.priorities import Priority
-    from scheduling.domain.replay.clock import ReplayRules
+    from scheduling.domain.replay.clock import ReplayRules, StuckReplay
     from scheduling.replay import values
     from scheduling.replay.advice import advise_from_files
     from scheduling.replay.faults import ReplayFault
@@ -163,6 +164,8 @@ def replay(
     except ReplayFault as fault:
         details = [detail.as_dict() for detail in fault.details]
         raise ClientError(fault.message, details=details, error_code=fault.as_dict()["error_code"]) from None
+    except StuckReplay as stuck:
+        raise ClientError(str(stuck), exit_code=SERVER_FAILED) from None
     finally:
         report.clear()
     print_answer(session, answer, lambda: advice_text(answer) if advise else _replay_text(answer))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from heapq import heappop, heappush
 
-from pools.domain.amounts import GPU
+from pools.domain.amounts import GPU, Number, amount_text
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskFacts
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.steps import Step, StepAction
@@ -103,6 +103,17 @@ def gang_name(row: int) -> str:
     return f"j{row:09}"
 
 
+class StuckReplay(Exception):
+    """Jobs wait on the empty cluster although each of them could start there: a defect of the scheduler."""
+
+    def __init__(self, jobs: int, now: Number) -> None:
+        which = "1 job still waits" if jobs == 1 else f"{jobs} jobs still wait"
+        super().__init__(
+            f"{which} {amount_text(now)} s after the first submission, although nothing runs and each could start. "
+            "This is a defect of the scheduler, not of the files: please report it with both files."
+        )
+
+
 class ReplayClock:
     """A cluster from instant to instant."""
 
@@ -158,14 +169,14 @@ class ReplayClock:
 
     def run(self, jobs: Iterable[Job]) -> Iterator[int]:
         """Let these jobs, in the order of their submission, arrive at their times; run until all is done. Yields the
-        time after each instant."""
+        time after each instant. Raises `StuckReplay`."""
         source = iter(jobs)
         following = next(source, None)
         while True:
             end = self.next_end()
             if following is None and end is None:
                 if self.live:
-                    raise RuntimeError(f"{len(self.live)} jobs wait on an empty cluster")
+                    raise StuckReplay(len(self.live), seconds(self.now))
                 return
             now = min(time for time in (end, None if following is None else following.submit) if time is not None)
             arrivals = []

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from bench import replay_checks as checks
 from osmo_admin.cli.client import app
+from scheduling.domain.replay.clock import ReplayClock
 from scheduling.replay.run import ReplayRequest, replay
 
 PARTS = {"summary", "teams"}
@@ -307,3 +308,39 @@ def test_a_policy_of_the_cluster_file_reads_the_clock(folder):
         waits[after] = starts["2"] - 1
     assert waits[None] > 500
     assert waits[100] <= 160
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"cohorts": [{"name": "o"}], "queues": [{"name": n, "parent": "o", "quota": 8} for n in "ab"]},
+        {
+            "cohorts": [],
+            "queues": [
+                {"name": "t", "quota": 16, "limit": 16},
+                *({"name": n, "parent": "t", "quota": 8} for n in "ab"),
+            ],
+        },
+    ],
+    ids=["a cohort", "a pool with a maximum"],
+)
+def test_two_gangs_that_need_everything_start_one_after_the_other(folder, tree):
+    """Each of them waits for more than an hour, so that both are due a reservation; with the policy as without it all
+    four jobs end after the same time."""
+    folder.write_trace([(0, 10000, 2, "a"), (10, 600, 16, "b"), (20, 600, 16, "a"), (5000, 60, 1, "a")])
+    for policy in ({}, {"policy": {"reserve_after": 3600}}):
+        folder.write_cluster([8, 8], {}, **tree, **policy)
+        summary = folder.answer()["summary"]
+        assert (summary["finished"], summary["makespan_s"]) == (4, 11_200)
+
+
+def test_a_defect_of_the_scheduler_is_told_without_a_stack(folder, monkeypatch):
+    """Jobs that nothing starts although nothing runs; here one that is said to fit and does not."""
+    monkeypatch.setattr(ReplayClock, "could_ever_start", lambda self, job: True)
+    folder.write_trace([(0, 10, 9, "a")])
+    folder.write_cluster([4], {"a": 16})
+    result = folder.osmo()
+    assert result.exit_code == 10
+    told = " ".join(result.stderr.split())
+    assert "1 job still waits 0 s after the first submission, although nothing runs" in told
+    assert "This is a defect of the scheduler, not of the files" in told
