@@ -13,11 +13,11 @@ from pools.admin import cluster_forms, forms
 from pools.admin.backend_preview import backend_preview, format_node_line
 from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, change_paths, typed_input
+from pools.domain.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
 from pools.domain.errors import Conflict
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import Backend, KubernetesSettings, Pool
-from pools.models.backend import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
 from pools.permissions import require_platform
 from pools.selectors.backend_capacity import read_capacities, read_used_gpus
 from pools.services.backends import BackendResult, put_backend, read_backend

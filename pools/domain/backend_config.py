@@ -20,6 +20,8 @@ DEFAULT_CPU = 128
 DEFAULT_MEMORY = 2**40
 DEFAULT_STORAGE = 4 * 2**40
 MAX_NODES = 100_000
+DEFAULT_RESERVE_AFTER, DEFAULT_AGEING = 3600, 4 * 3600
+"""Seconds. On by default: a backend without a policy lets large work wait forever."""
 NAME_PATTERN = r"[a-z]([a-z0-9-]*[a-z0-9])?"
 
 _NAME = re.compile(NAME_PATTERN)

@@ -6,6 +6,7 @@ import pgtrigger
 from django.core.validators import RegexValidator
 from django.db import models
 
+from pools.domain.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
 from pools.domain.ownership import OwnedKind
 from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, DerivedTrigger, NoTruncateTrigger, plain_actions_sql, raise_message
@@ -13,9 +14,6 @@ from pools.models.triggers import AuditTrigger, DerivedTrigger, NoTruncateTrigge
 NAMESPACE_VALIDATOR = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use lower-case letters, digits and hyphens."
 )
-
-DEFAULT_RESERVE_AFTER, DEFAULT_AGEING = 3600, 4 * 3600
-"""Seconds. On by default: a backend without a policy lets large work wait forever."""
 
 
 class Backend(models.Model):

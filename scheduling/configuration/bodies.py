@@ -14,8 +14,10 @@ from typing import Any, Final
 from pools.domain import cluster_config
 from pools.domain.amounts import DEFAULT_FLAVOR
 from pools.domain.backend_config import (
+    DEFAULT_AGEING,
     DEFAULT_CPU,
     DEFAULT_MEMORY,
+    DEFAULT_RESERVE_AFTER,
     DEFAULT_STORAGE,
     SIMULATED,
     BackendSpec,
@@ -33,7 +35,6 @@ from pools.domain.platforms import DEFAULT_PLATFORM
 from pools.domain.pool_config import EDITABLE_KEYS, PoolSettings, parse_pool
 from pools.domain.quota.pool_balance import MAX_GPUS
 from pools.domain.structured_input.fields import FieldReader
-from pools.models.backend import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
 
 Body = Mapping[str, Any]
 SUBPOOLS: Final = "subpools"
