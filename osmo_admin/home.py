@@ -80,6 +80,9 @@ def _problem_row(actor: Actor, problem: Problem) -> ProblemRow:
             action = "See the cause" if problem.code == ProblemCode.SILENT_CLUSTER else "Compare and re-apply"
             return ProblemRow(problem, sync, action, sync)
         return ProblemRow(problem, page, "", "")
+    if kind == "workflow":
+        page = reverse("admin:scheduling_workflow_change", args=[name])
+        return ProblemRow(problem, page, "See why it waits", page)
     return _pool_problem_row(problem, name)
 
 

@@ -1,5 +1,5 @@
-"""The part of `/metrics` about work: what waits and for how long, how long started work had waited, decisions,
-background jobs, capacity of backends, and fair shares.
+"""The part of `/metrics` about work: what waits and for how long, how long started work had waited, promised starts and
+stuck gangs, decisions, background jobs, capacity of backends, and fair shares.
 
 All values come from the database, so each web process shows the same, also those of a deployment whose worker runs on
 another machine. Leaves and priorities without work have no row, so the page grows with use and not with the number of
@@ -23,6 +23,7 @@ from scheduling.selectors.work_metrics import (
     read_fair_shares,
     read_job_runs,
     read_notice_counts,
+    read_wait_faults,
     read_wait_histograms,
     read_waiting_work,
 )
@@ -37,6 +38,7 @@ class WorkCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from _collect_waiting()
         yield _collect_waits()
+        yield from _collect_wait_faults()
         yield from _collect_decisions()
         yield from _collect_jobs()
         yield from _collect_capacity()
@@ -95,6 +97,26 @@ def _collect_waits() -> Metric:
         buckets = list(zip(bounds, accumulate(found.counts), strict=True))
         waits.add_metric([*found.leaf, found.priority], buckets, found.seconds)
     return waits
+
+
+def _collect_wait_faults() -> Iterator[Metric]:
+    stuck = GaugeMetricFamily(
+        "osmo_stuck_gangs", "Gangs that wait although nothing may stop them, by the last full cycle.",
+        labels=["backend"],
+    )  # fmt: skip
+    overdue = GaugeMetricFamily(
+        "osmo_promised_starts_overdue", "Promised latest starts that are over while the gang waits.", labels=["backend"]
+    )
+    ended = CounterMetricFamily(
+        "osmo_promised_starts", "Promised latest starts by outcome: kept, broken, withdrawn.",
+        labels=["backend", "outcome"],
+    )  # fmt: skip
+    for faults in read_wait_faults(timezone.now()):
+        stuck.add_metric([faults.backend], faults.stuck)
+        overdue.add_metric([faults.backend], faults.overdue)
+        for outcome, count in faults.ended.items():
+            ended.add_metric([faults.backend, outcome], count)
+    yield from (stuck, overdue, ended)
 
 
 def _collect_decisions() -> Iterator[Metric]:

@@ -8,9 +8,11 @@ from scheduling.models.forecast import StartForecast
 from scheduling.models.gpu_controller import GpuControllerLease
 from scheduling.models.guard import Bypass, QueueGuard, UnmarkedReviews, WebhookInstallation
 from scheduling.models.history_replay import HistoryReplay
+from scheduling.models.promised_start import PromisedStart
 from scheduling.models.queue_sync import QueueDrift, QueueSync
 from scheduling.models.refused_file import RefusedFile
 from scheduling.models.start_reservation import StartReservation
+from scheduling.models.stuck_group import StuckGroup
 from scheduling.models.usage import (
     BackendUsageDay,
     BackendUsageHour,
@@ -28,7 +30,7 @@ from scheduling.models.usage import (
     WorkUsageDay,
     WorkUsageHour,
 )
-from scheduling.models.work_counters import DecisionCount, StartCount
+from scheduling.models.work_counters import DecisionCount, PromiseCount, StartCount
 from scheduling.models.workflow import Group, Task, Workflow, WorkflowName
 
 __all__ = [
@@ -51,6 +53,8 @@ __all__ = [
     "OfflineSpan",
     "PoolUsageDay",
     "PoolUsageHour",
+    "PromiseCount",
+    "PromisedStart",
     "QueueDrift",
     "QueueGuard",
     "QueueSync",
@@ -59,6 +63,7 @@ __all__ = [
     "StartCount",
     "StartForecast",
     "StartReservation",
+    "StuckGroup",
     "Task",
     "UnmarkedReviews",
     "UsageProgress",

@@ -1,7 +1,8 @@
-"""Counters for metrics, kept by triggers: starts of gangs by their wait, and decisions by their kind.
+"""Counters for metrics, kept by triggers: starts of gangs by their wait, decisions by their kind, promised starts by
+their outcome.
 
 Each process of an installation shows the same values, a restart loses none, and no counter goes back when old rows are
-deleted. Cost: one row changed for each start, and one for each leaf and action of a plan.
+deleted. Cost: one row changed for each start and for the end of a promise, and one for each leaf and action of a plan.
 """
 
 from __future__ import annotations
@@ -51,6 +52,21 @@ class DecisionCount(models.Model):
         return f"{self.count} × {self.action} in {self.pool_id}"
 
 
+class PromiseCount(models.Model):
+    """Promised starts on a backend that have ended, by their outcome."""
+
+    backend_id = models.BigIntegerField()
+    outcome = models.TextField()
+    count = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["backend_id", "outcome"], name="promise_count_once")]
+        triggers = [NoTruncateTrigger("The table of promise counts")]
+
+    def __str__(self) -> str:
+        return f"{self.count} × {self.outcome} on backend {self.backend_id}"
+
+
 _BOUNDS = ", ".join(str(bound) for bound in WAIT_BUCKETS)
 
 COUNT_START = pgtrigger.Trigger(
@@ -82,6 +98,18 @@ COUNT_DECISIONS = pgtrigger.Trigger(
             SELECT pool_id, action, count(*), sum(gpus) FROM made GROUP BY pool_id, action ORDER BY pool_id, action
             ON CONFLICT (pool_id, action)
             DO UPDATE SET count = kept.count + excluded.count, gpus = kept.gpus + excluded.gpus;
+        RETURN NULL;
+    """,
+)
+
+COUNT_PROMISES = pgtrigger.Trigger(
+    name="count_promises",
+    operation=pgtrigger.Update,
+    when=pgtrigger.After,
+    condition=pgtrigger.Condition("NEW.outcome <> OLD.outcome"),
+    func="""
+        INSERT INTO scheduling_promisecount AS kept (backend_id, outcome, count) VALUES (NEW.backend_id, NEW.outcome, 1)
+            ON CONFLICT (backend_id, outcome) DO UPDATE SET count = kept.count + 1;
         RETURN NULL;
     """,
 )

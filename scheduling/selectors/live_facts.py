@@ -309,7 +309,8 @@ _GANG = """
         extract(epoch FROM work.start_time + work.exec_timeout)::bigint,
         extract(epoch FROM work.exec_timeout)::bigint,
         extract(epoch FROM COALESCE(gang.ends_at - gang.start_time, work.simulated_runtime))::bigint,
-        extract(epoch FROM reserved.since)::bigint, reserved.nodes::text
+        extract(epoch FROM reserved.since)::bigint, reserved.nodes::text,
+        extract(epoch FROM reserved.placed_at)::bigint
     FROM scheduling_workflow work
     JOIN scheduling_group gang ON gang.workflow_id = work.uuid
     LEFT JOIN scheduling_startreservation reserved ON reserved.group_id = gang.uuid
@@ -370,6 +371,7 @@ class _BackendGangs:
         self.facts: list[GangFacts] = []
         self.rows: dict[str, GangRef] = {}
         self._now = 0
+        self._are_totals = totals_only
         self._reservations: list[StartReservationFacts] = []
         self._queue_of_leaf, self._pools, self._held = trees.queue_of_leaf, trees.pools, trees.held
         self._shapes = SharedObjects(nodes)
@@ -401,13 +403,13 @@ class _BackendGangs:
     def _add(self, columns: Sequence[Any], tasks: Iterable[engine.TaskFacts]) -> None:
         (
             group, name, position, tree, workflow, workflow_name, leaf, root, priority, submitted, is_one_of_many,
-            now, ready, started, deadline, timeout, expected, reserved, nodes,
+            now, ready, started, deadline, timeout, expected, reserved, nodes, placed,
         ) = columns  # fmt: skip
         self._now = now
         known = f"{workflow_name}/{name}" if is_one_of_many else workflow_name
         if reserved is not None:
             self._reservations.append(
-                StartReservationFacts(known, reserved, None if nodes is None else json.loads(nodes))
+                StartReservationFacts(known, reserved, None if nodes is None else json.loads(nodes), placed)
             )
         # The timeout counts from the first start of the workflow.
         limit = timeout if deadline is None else max(0, deadline - (now if started is None else started))
@@ -435,7 +437,12 @@ class _BackendGangs:
             return None
         per_second = 10**6 * MAX_GROUPS
         return PolicyFacts(
-            self._now, backend.reserve_after, backend.ageing, per_second, reservations=tuple(self._reservations)
+            self._now,
+            backend.reserve_after,
+            backend.ageing,
+            per_second,
+            reservations=tuple(self._reservations),
+            are_totals=self._are_totals,
         )
 
 

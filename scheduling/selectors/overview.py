@@ -75,6 +75,9 @@ def read_overview(actor: Actor) -> Overview:
     found = [
         *problems.cluster_problems(actor, now),
         *problems.late_jobs(actor, now),
+        *problems.stuck_gangs(actor),
+        *problems.overdue_starts(actor, now),
+        *problems.contradicted_starts(actor, now),
         *problems.gpu_quota_alerts(actor),
         *problems.oversubscribed_backends(actor, list(read_capacities(backends).values())),
         *problems.long_waits(waiting, now),

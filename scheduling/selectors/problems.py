@@ -1,5 +1,6 @@
 """The states that somebody should look at: silent clusters, differing queues, late jobs, quotas that no node covers,
-GPU quota alerts, long drains, long waits, and idle quota beside waiting work.
+GPU quota alerts, long drains, long waits, idle quota beside waiting work, stuck gangs, and promised starts that did not
+come.
 
 Each search is one query, however many pools and workflows there are, and names only what its reader may see.
 """
@@ -12,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from django.db import connection
-from django.db.models import Count, F, Q
+from django.db.models import Count, F, Q, QuerySet
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from pools.domain.quota.capacity import BackendCapacity
@@ -22,7 +23,13 @@ from pools.models import Backend, GpuQuota, Pool
 from pools.permissions import namespaces_for
 from pools.selectors.backend_capacity import oversubscription_warning
 from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
-from scheduling.models import QueueSync
+from scheduling.models import PromisedStart, QueueSync, StuckGroup, Workflow
+from scheduling.selectors.promised_starts import (
+    contradicted_promises,
+    overdue_message,
+    overdue_promises,
+    stuck_message,
+)
 from scheduling.selectors.waiting_pools import IdlePool, WaitingPool
 
 LONG_DRAIN = timedelta(days=1)
@@ -56,6 +63,9 @@ class ProblemCode(StrEnum):
     OVERDUE_DRAIN = "overdue_drain"
     LONG_WAIT = "long_wait"
     IDLE_QUOTA = "idle_quota"
+    STUCK_GANG = "stuck_gang"
+    OVERDUE_START = "overdue_start"
+    CONTRADICTED_START = "contradicted_start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +247,52 @@ def idle_quota(waiting: Sequence[WaitingPool], idle: Sequence[IdlePool]) -> Iter
         message = f"On cluster {backend} quota is idle ({listed}), while work that needs {gpus} GPUs waits."
         numbers = {"idle": sum(each.idle for each in found), "waiting": gpus}
         yield Problem(ProblemCode.IDLE_QUOTA, f"backend/{backend}", message, False, None, numbers)
+
+
+def stuck_gangs(actor: Actor) -> Iterator[Problem]:
+    """Gangs that wait although nothing may stop them. One query."""
+    rows = StuckGroup.objects.filter(_is_visible(actor)).order_by("since", "gang")
+    for gang, kind, since, work, backend in rows.values_list(
+        "gang", "kind", "since", "group__workflow__name", "backend__name"
+    )[:MAX_SHOWN]:
+        message = stuck_message(gang, backend, kind)
+        yield Problem(ProblemCode.STUCK_GANG, f"workflow/{work}", message, is_urgent=True, since=since)
+
+
+def overdue_starts(actor: Actor, now: datetime) -> Iterator[Problem]:
+    """Certain latest starts that are over while the gang still waits. One query."""
+    for promise in _with_workflow(overdue_promises(now), actor):
+        late = int((now - promise.latest_start).total_seconds())
+        yield Problem(
+            ProblemCode.OVERDUE_START,
+            f"workflow/{promise.group.workflow.name}",
+            overdue_message(promise),
+            is_urgent=True,
+            since=promise.latest_start,
+            numbers={"late_seconds": late},
+        )
+
+
+def contradicted_starts(actor: Actor, now: datetime) -> Iterator[Problem]:
+    """Certain latest starts beside a forecast of no start at all: one of the two is wrong. One query."""
+    for promise in _with_workflow(contradicted_promises(now), actor):
+        message = (
+            f"{promise.gang} is promised to start by {promise.latest_start:%Y-%m-%d %H:%M} UTC, and its forecast says: "
+            f"{getattr(promise, 'never', '')}"
+        )
+        yield Problem(
+            ProblemCode.CONTRADICTED_START, f"workflow/{promise.group.workflow.name}", message, is_urgent=False
+        )
+
+
+def _with_workflow(promises: QuerySet[PromisedStart], actor: Actor) -> QuerySet[PromisedStart]:
+    rows = promises.filter(_is_visible(actor)).select_related("group__workflow")
+    return rows.only("gang", "latest_start", "group__workflow__name").order_by("latest_start", "gang")[:MAX_SHOWN]
+
+
+def _is_visible(actor: Actor) -> Q:
+    """Of a row with a `group`: whether the reader may know its workflow."""
+    return Q() if actor.can_read_all else Q(group__workflow__in=Workflow.objects.visible_to(actor))
 
 
 def _length_text(seconds: float) -> str:

@@ -306,7 +306,8 @@ def _reservation(gang: PendingGang, promise: StartPromise, start: GangStart | No
     if promise.latest_start is None:
         when = "when the work there has ended, whose end is not known"
     elif promise.is_certain:
-        when = f"at the latest {promise.latest_start:%Y-%m-%d %H:%M} UTC, unless quotas or nodes change"
+        unless = "unless work that comes before it arrives, or quotas or nodes change"
+        when = f"at the latest {promise.latest_start:%Y-%m-%d %H:%M} UTC, {unless}"
     elif start is None or start.p50 is None:
         when = f"probably by {promise.latest_start:%Y-%m-%d %H:%M} UTC, if work runs as long as expected"
     else:

@@ -1,4 +1,5 @@
-"""Work in numbers for `/metrics`: what waits, how long started work waited, decisions, background jobs, fair shares.
+"""Work in numbers for `/metrics`: what waits, how long started work waited, promised starts, decisions, background
+jobs, fair shares.
 
 Each function is one query, or one for each backend, however much work there is.
 """
@@ -6,22 +7,27 @@ Each function is one query, or one for each backend, however much work there is.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from django.db.models import Count, Min, Sum
+from django.db.models import Count, Min, OuterRef, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
 from django_celery_beat.models import PeriodicTask
 
 from pools.domain import names
 from pools.domain.amounts import Amount
 from pools.models import Backend, Notice, NoticeProgress
 from scheduling.apps import scheduling_app
+from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.domain.wait_buckets import WAIT_BUCKETS
-from scheduling.models import DecisionCount, Group, StartCount
+from scheduling.models import DecisionCount, Group, PromiseCount, StartCount, StuckGroup
 from scheduling.selectors.pending_queue import WAITING_STATUSES
 from scheduling.selectors.problems import PERIOD_SECONDS
+from scheduling.selectors.promised_starts import overdue_promises
+
+ENDED_OUTCOMES = [outcome for outcome in PromiseOutcome if outcome != PromiseOutcome.OPEN]
 
 
 class Leaf(NamedTuple):
@@ -120,6 +126,37 @@ def read_fair_shares() -> Iterator[tuple[str, Amount]]:
         queue = scheduling_app().pending_queues.get_available(backend, ())
         for name, share in queue.fair_shares.items():
             yield names.k8s_queue_name(name), share
+
+
+class WaitFaults(NamedTuple):
+    """Of a simulated backend: its stuck gangs, its promised starts that are over while the gang waits, and the numbers
+    of those that have ended, by outcome, since the beginning."""
+
+    backend: str
+    stuck: int
+    overdue: int
+    ended: Mapping[str, int]
+
+
+def read_wait_faults(now: datetime) -> list[WaitFaults]:
+    """The faults of every simulated backend, also of one without any. One query."""
+    counts = PromiseCount.objects.filter(backend_id=OuterRef("pk"))
+    backends = Backend.objects.filter(kind=Backend.Kind.SIMULATED).annotate(
+        stuck=_number_of(StuckGroup.objects.all()),
+        overdue=_number_of(overdue_promises(now)),
+        **{each: Coalesce(Subquery(counts.filter(outcome=each).values("count")), 0) for each in ENDED_OUTCOMES},
+    )
+    found = backends.order_by("name").values_list("name", "stuck", "overdue", *ENDED_OUTCOMES)
+    return [
+        WaitFaults(name, stuck, overdue, dict(zip(ENDED_OUTCOMES, ended, strict=True)))
+        for name, stuck, overdue, *ended in found
+    ]
+
+
+def _number_of(rows: QuerySet[Any]) -> Coalesce:
+    """How many of these rows belong to the backend of the outer query."""
+    counts = rows.filter(backend_id=OuterRef("pk")).order_by().values("backend_id").annotate(number=Count("*"))
+    return Coalesce(Subquery(counts.values("number")), 0)
 
 
 def _leaf(pool: str, part: str | None) -> Leaf:

@@ -1,4 +1,5 @@
-"""Makes the forecasts of waiting gangs in the background, keeps them, and scores the first one of each gang."""
+"""Makes the forecasts of waiting gangs in the background, keeps them, and scores the first one of each gang. Old
+forecasts are forgotten, and old promised starts with them."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from pools.models import Backend
@@ -17,8 +18,9 @@ from pools.transactions import one_snapshot
 from scheduling.domain.forecast.calibration import Calibration, Shape, hour_of
 from scheduling.domain.forecast.futures import NEVER, sample_waits
 from scheduling.domain.forecast.scoring import LEVELS, Score
+from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.garbage_collector import garbage_collector
-from scheduling.models import StartForecast, WaitSpan
+from scheduling.models import PromisedStart, StartForecast, WaitSpan
 from scheduling.selectors.forecast_facts import ForecastFacts, read_forecast_facts
 
 FUTURES = 12
@@ -29,6 +31,7 @@ the next one."""
 SCORES = 1000
 """The last scored forecasts of a backend, which set the width of its next ones."""
 KEPT = timedelta(days=30)
+"""How long scores, and promised starts that have ended, are kept."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -37,6 +40,9 @@ def forecast_starts() -> int:
     now = timezone.now()
     _score(now)
     StartForecast.objects.filter(made_at__lt=now - KEPT).delete()
+    # An open one of this age belongs to a gang that its backend does not know any more.
+    is_stale = Q(outcome=PromiseOutcome.OPEN, latest_start__lt=now - KEPT)
+    PromisedStart.objects.filter(Q(ended_at__lt=now - KEPT) | is_stale).delete()
     until = time.monotonic() + SECONDS
     newest = dict(StartForecast.objects.values_list("backend_id").annotate(Max("made_at")))
     made = 0

@@ -1,15 +1,25 @@
-"""Verification of the work: the checks of the ledger, and that workflows, groups, tasks and reservations agree."""
+"""Verification of the work: the checks of the ledger, that workflows, groups, tasks and reservations agree, and that
+waiting work is neither stuck nor beyond the start that it was promised."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
+
+from django.db.models import Exists, OuterRef
 
 from pools.models import Backend
 from pools.services.verify import LEDGER_CHECKS, LedgerCheck, LedgerDifference, run_checks
 from pools.transactions import database_time, one_snapshot
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.liveness import find_stuck
 from scheduling.domain.gang import tree_from_json
+from scheduling.domain.promised_starts import GRACE
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
-from scheduling.models import Group
+from scheduling.garbage_collector import garbage_collector
+from scheduling.models import BackendSchedulingState, Group
+from scheduling.selectors.live_facts import read_live_facts
+from scheduling.selectors.promised_starts import overdue_message, overdue_promises, stuck_message
 from scheduling.services.usage_verification import find_usage_differences
 
 _ACTIVE_STATUSES = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))
@@ -146,7 +156,15 @@ def verify() -> list[LedgerDifference]:
     """All differences of the ledger and of the work on it; an empty list means that everything agrees."""
     with one_snapshot():
         checks = (*LEDGER_CHECKS, *WORKFLOW_CHECKS)
-        return [*run_checks(checks), *_check_elastic_gangs(), *find_usage_differences(database_time())]
+        now = database_time()
+        found = [
+            *run_checks(checks),
+            *_check_elastic_gangs(),
+            *_check_promised_starts(now),
+            *find_usage_differences(now),
+        ]
+        # The engine reads counters, and what it says of wrong ones means nothing.
+        return found or list(_check_stuck_gangs())
 
 
 def _check_elastic_gangs() -> Iterator[LedgerDifference]:
@@ -170,3 +188,24 @@ def _check_elastic_gangs() -> Iterator[LedgerDifference]:
         if tree.min_amount(requested) != gang.gpus:
             message = f"{label} counts {gang.gpus} GPUs, its minimum asks for {tree.min_amount(requested)}."
             yield LedgerDifference("size", message)
+
+
+def _check_stuck_gangs() -> Iterator[LedgerDifference]:
+    """After one more scheduling cycle no gang waits although nothing may stop it."""
+    for backend in Backend.objects.filter(kind=Backend.Kind.SIMULATED, offline=False).order_by("name"):
+        facts = read_live_facts(backend).facts
+        with garbage_collector.paused():
+            result = run_cycle(facts)
+            stuck = find_stuck(result.world) if result.has_converged else ()
+        for each in stuck:
+            yield LedgerDifference("stuck", stuck_message(each.gang, backend.name, each.kind))
+
+
+def _check_promised_starts(now: datetime) -> Iterator[LedgerDifference]:
+    """No gang waits beyond a promised start after a full cycle that knew the time to be over. Before that cycle, as in
+    a restored backup, nothing is wrong with the ledger."""
+    cycles = BackendSchedulingState.objects.filter(
+        backend_id=OuterRef("backend_id"), full_cycle_at__gt=OuterRef("latest_start") + GRACE
+    )
+    for promise in overdue_promises(now).filter(Exists(cycles)).order_by("latest_start", "gang"):
+        yield LedgerDifference("promise", overdue_message(promise))

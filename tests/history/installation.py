@@ -176,8 +176,10 @@ class HistoryInstallation(FaultyInstallation):
                 admin.put(f"/api/configs/backend/{cluster.BACKEND}", json=body).raise_for_status()
             for name, settings in self.pools.items():
                 admin.put(f"/api/configs/pool/{name}", json=workload.pool_config(settings)).raise_for_status()
-                for subpool in workload.SUBPOOLS[:2]:
-                    body = {"subpool_name": subpool, "quota": workload.FIRST_QUOTA}
+                is_whole = name in workload.WHOLE_NODE_POOLS
+                quotas = workload.WHOLE_NODE_QUOTAS if is_whole else workload.FIRST_QUOTAS
+                for subpool, quota in quotas.items():
+                    body = {"subpool_name": subpool, "quota": quota}
                     admin.post(f"/api/configs/pool/{name}/subpool", json=body).raise_for_status()
             for namespace in workload.NAMESPACES:
                 body = {"spec": workload.gpu_spec(10)}

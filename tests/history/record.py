@@ -15,6 +15,7 @@ A record is a file of JSON lines. One process writes it, and every line has
 * `fault`, when a fault begins or ends: `fault` (its number), `name`, `phase` (`begin`, `end`), `target`, `step`.
 * `note`, anything for readers, such as a process that was started again: `text`.
 * `reading`, a GET at rest by the platform admin: `when` (`final`), `name`, `path`, `status`, `body`.
+  The reading `verify` has no path; its body is a list of texts, the differences that `osmo-admin verify` finds.
   With a Kubernetes cluster the reading `cluster` has no path; its body is `{"pods": […], "seen": […]}`: the pods that
   exist, and all that ever were, each with `uid`, `name`, `task` (id of the attempt), `phase`, `is_deleted`.
 * `end`, the last line of a complete run: `outcome`.
@@ -85,6 +86,8 @@ TABLES = (
     "scheduling_backendschedulingstate",
     "scheduling_backenddirtymark",
     "scheduling_startreservation",
+    "scheduling_stuckgroup",
+    "scheduling_promisedstart",
 )
 SAMPLED = (
     "pools_backend",

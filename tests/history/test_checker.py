@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -711,6 +712,59 @@ def a_reason_says_nothing(lines: Lines) -> None:
     queue(lines)[1]["reason"]["message"] = ""
 
 
+# --- liveness ---
+
+
+def stop_running_work(lines: Lines, when: str) -> None:
+    """Nothing runs in this state, and the counters say so."""
+    for task in rows(lines, "scheduling_task", when):
+        if task["status"] == "RUNNING":
+            task["status"] = "COMPLETED"
+    for usage in rows(lines, "pools_leafusage", when):
+        usage.update(used=0, total_usage=0)
+
+
+def repeat_sample(lines: Lines, *seconds: float) -> None:
+    """The sample was read again, so many seconds later each."""
+    first = [line for line in lines if line["kind"] == "rows" and line["when"] == "sample"]
+    place = lines.index(first[-1]) + 1
+    for number, later in enumerate(seconds, 2):
+        again = [dict(copy.deepcopy(line), sample=number, t=line["t"] + round(later * 1e9)) for line in first]
+        lines[place:place] = again
+        place += len(again)
+
+
+@fault("nothing_waits_on_an_idle_cluster")
+def a_gang_waits_at_rest_and_nothing_runs(lines: Lines) -> None:
+    stop_running_work(lines, "final")
+
+
+@fault("nothing_waits_on_an_idle_cluster")
+def a_gang_of_a_cohort_waits_at_rest_and_nothing_runs(lines: Lines) -> None:
+    stop_running_work(lines, "final")
+    _put_in_cohort(lines, nominal=4)
+    one(lines, "pools_pool", name="team")["guarantee"] = 4
+
+
+@fault("nothing_waits_on_an_idle_cluster")
+def samples_see_a_gang_wait_beside_an_idle_cluster(lines: Lines) -> None:
+    stop_running_work(lines, "sample")
+    repeat_sample(lines, 2, 70, 125)
+
+
+@fault("nothing_is_stuck")
+def the_last_cycle_left_a_gang_stuck(lines: Lines) -> None:
+    found = {"group_id": "g-h4x-1", "backend_id": 1, "gang": "h4x-1", "kind": "idle_cluster", "since": ""}
+    lines.insert(-2, {**lines[-3], "kind": "rows", "when": "final", "table": "scheduling_stuckgroup", "rows": [found]})
+
+
+@fault("nothing_is_stuck")
+def a_verification_finds_a_stuck_gang(lines: Lines) -> None:
+    body = ["stuck: h4x-1 waits although nothing runs on cluster one, where it fits: this is a defect."]
+    reading = {"when": "final", "name": "verify", "path": None, "status": 200, "body": body}
+    lines.insert(-1, {"n": lines[-1]["n"], "t": lines[-1]["t"], "kind": "reading", **reading})
+
+
 # --- reads ---
 
 
@@ -920,6 +974,36 @@ def test_one_transaction_moves_the_gpus_of_a_cohort_from_one_pool_to_another() -
 
     assert found(2.0) == []
     assert [each.subject for each in found(3.0)] == ["p1"]
+
+
+def test_a_pause_of_the_scheduler_is_no_fault() -> None:
+    """A gang waits beside an idle cluster for less than the bound, and then runs; or it may not start at all."""
+    paused = tell()
+    stop_running_work(paused, "sample")
+    repeat_sample(paused, 2, 100)
+    assert check_record(build(paused), ["nothing_waits_on_an_idle_cluster"]) == []
+    for table, values in [
+        ("pools_backend", {"offline": True}),
+        ("pools_pool", {"last_quota": 4}),
+        ("pools_pool", {"maximum": 4}),
+        ("pools_node", {"gpus": 4}),
+    ]:
+        lines = tell()
+        stop_running_work(lines, "sample")
+        for each in rows(lines, table, "sample"):
+            each.update(values)
+        repeat_sample(lines, 200)
+        assert check_record(build(lines), ["nothing_waits_on_an_idle_cluster"]) == [], table
+
+
+def test_samples_after_a_shifted_clock_of_beat_say_nothing_about_the_scheduler() -> None:
+    """Its periodic tasks may not come for a day, and a flushed broker has lost the notification."""
+    lines = tell()
+    samples_see_a_gang_wait_beside_an_idle_cluster(lines)
+    first = next(line for line in lines if line["kind"] == "rows" and line["when"] == "sample")
+    shift = {"kind": "fault", "fault": 1, "name": "shift_clock", "phase": "begin", "target": "beat-1", "step": 1}
+    lines.insert(lines.index(first), {"n": first["n"], "t": first["t"], **shift})
+    assert check_record(build(lines), ["nothing_waits_on_an_idle_cluster"]) == []
 
 
 def _imported_names(file: Path) -> Iterator[str]:

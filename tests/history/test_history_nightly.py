@@ -22,6 +22,7 @@ RULES = {
     "trigger": {"counters_equal_recounts", "audit_is_complete"},
     "replay": {"repeats_are_answered_alike"},
     "snapshot": {"reads_show_one_state", "answers_agree_with_themselves"},
+    "reservations": {"nothing_waits_on_an_idle_cluster", "nothing_is_stuck"},
 }
 """Promises of which at least one is broken by the planted fault."""
 

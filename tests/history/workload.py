@@ -27,24 +27,37 @@ BACKENDS: dict[str, dict[str, Any]] = {
         "type": "simulated", "namespace": "two", "auto_end": True,
         "nodes": [{"name": f"two-n{n}", "gpus": 8} for n in (1, 2)],
     },
+    # Its work ends by itself, and gangs that need whole nodes soon get start reservations.
+    "three": {
+        "type": "simulated", "namespace": "three", "auto_end": True, "reserve_after": 2, "ageing": 8,
+        "nodes": [{"name": f"three-n{n}", "gpus": 8} for n in (1, 2, 3, 4)],
+    },
 }  # fmt: skip
 COHORTS: dict[str, dict[str, Any]] = {
-    "org": {"parent": None, "quotas": [{"flavor": "default", "resource": "gpu", "nominal": 4}], "weight": 1}
+    "org": {"parent": None, "quotas": [{"flavor": "default", "resource": "gpu", "nominal": 4}], "weight": 1},
+    "pair": {"parent": None, "quotas": [], "weight": 1},
 }
 POOLS: dict[str, dict[str, Any]] = {
     "alpha": {"backend": "one", "guarantee": 14},
     "beta": {"backend": "one", "guarantee": 8, "cohort": "org", "borrowing_limit": 4},
     "gamma": {"backend": "two", "guarantee": 8, "cohort": "org", "lending_limit": 2},
     "delta": {"backend": "two", "guarantee": 10},
+    "epsilon": {"backend": "three", "guarantee": 16, "cohort": "pair"},
+    "zeta": {"backend": "three", "guarantee": 16, "cohort": "pair"},
 }
+WHOLE_NODE_POOLS = ("epsilon", "zeta")
+"""Pools whose quotas stay as they are, for work that waits for whole nodes. Their LOW gangs may need all that both own
+together, and nobody cancels one: a scheduler that lets two of them wait for each other never starts either."""
 CLUSTER_POOL = "omega"
 """A pool on a Kubernetes cluster, where there is one; its work ends by itself."""
 
 SUBPOOLS = ("a", "b", "c")
 NAMESPACES = ("team-x", "team-y")
 SCRATCH_USERS = ("visitor-1", "visitor-2", "visitor-3")
-FIRST_QUOTA = 3
-"""GPUs of each subpool at the start."""
+FIRST_QUOTAS = {"a": 3, "b": 3}
+"""GPUs of the subpools of each pool at the start."""
+WHOLE_NODE_QUOTAS = {"a": 8}
+"""The same of the pools for whole nodes."""
 
 GUARANTEES = (6, 8, 10, 12, 12, 14, 16)
 WORKERS = (6, 8, 10, 12)
@@ -138,6 +151,15 @@ class _Client:
         priority = self.random.choice(["NORMAL", "LOW"])
         return "POST", f"/api/pool/{self._leaf()}/workflow?priority={priority}", {"file": yaml.safe_dump(manifest)}
 
+    def submit_whole_nodes(self, number: int) -> Draft:
+        priority = self.random.choice(["HIGH", "NORMAL", "LOW", "LOW", "LOW"])
+        most = 4 if priority == "LOW" else 1  # a leaf guarantees one node
+        tasks, gpus = self.random.choice([(1, 2), (1, 8), (most, 8), (most, 8)])
+        pool = self.random.choice(WHOLE_NODE_POOLS)
+        leaf = self.random.choice([pool, f"{pool}--a"])
+        file = self._lines(f"h{number}", "1s", tasks, gpus)
+        return "POST", f"/api/pool/{leaf}/workflow?priority={priority}", {"file": "\n".join(file) + "\n"}
+
     def end(self, number: int) -> Draft | None:
         due = [each for each in self.live if each[0] <= self.steps]
         if not due:
@@ -159,19 +181,27 @@ class _Client:
         return f"{pool}--{subpool}" if subpool else pool
 
     def _file(self, name: str) -> str:
-        labels = "{osmo/simulated-runtime: " + self.random.choice(["1s", "2s", "4s"]) + "}"
+        runtime = self.random.choice(["1s", "2s", "4s"])
         gpus = self.random.choice([1, 1, 1, 2, 2, 4])
         tasks = self.random.choice([1, 1, 2, 3])
-        lines = [f"workflow:\n  name: {name}\n  labels: {labels}\n  resources:\n    r: {{gpu: {gpus}}}\n  groups:"]
-        lines.append("  - name: first\n    tasks:")
-        lines += [
-            f"    - {{name: t{n}, image: ubuntu, command: [sh], resource: r, lead: {str(n == 0).lower()}}}"
-            for n in range(tasks)
-        ]
+        lines = self._lines(name, runtime, tasks, gpus)
         if self.random.random() < 0.2:
             task = "{name: after, image: ubuntu, command: [sh], resource: r, inputs: [{task: t0}]}"
             lines.append(f"  - name: second\n    tasks:\n    - {task}")
         return "\n".join(lines) + "\n"
+
+    @staticmethod
+    def _lines(name: str, runtime: str, tasks: int, gpus: int) -> list[str]:
+        """A workflow file with a gang of equal tasks."""
+        labels = "{osmo/simulated-runtime: " + runtime + "}"
+        return [
+            f"workflow:\n  name: {name}\n  labels: {labels}\n  resources:\n    r: {{gpu: {gpus}}}\n  groups:",
+            "  - name: first\n    tasks:",
+            *(
+                f"    - {{name: t{n}, image: ubuntu, command: [sh], resource: r, lead: {str(n == 0).lower()}}}"
+                for n in range(tasks)
+            ),
+        ]
 
     # --- subpools, pools and cohorts ---
     def _subpool(self) -> str:
@@ -286,6 +316,7 @@ WEIGHTS: dict[str, int] = {
     "submit": 15,
     "submit_many": 2,
     "submit_elastic": 3,
+    "submit_whole_nodes": 3,
     "end": 12,
     "cancel": 11,
     "create_subpool": 7,
@@ -319,7 +350,8 @@ _REPEATABLE = 12
 
 def generate(seed: int, operations: int, clients: int, *, with_cluster: bool = False) -> list[list[Step]]:
     """The steps of each client, in order. Numbers begin at 1 and are unique among all clients."""
-    pools = (*POOLS, CLUSTER_POOL) if with_cluster else tuple(POOLS)
+    pools = tuple(name for name in POOLS if name not in WHOLE_NODE_POOLS)
+    pools += (CLUSTER_POOL,) if with_cluster else ()
     everyone = [_Client(seed, number, pools) for number in range(clients)]
     found: list[list[Step]] = [[] for _ in everyone]
     for number in range(1, operations + 1):

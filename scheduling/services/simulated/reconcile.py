@@ -50,7 +50,9 @@ from scheduling.services.simulated.dirty import (
     take_snapshot,
 )
 from scheduling.services.simulated.end_due import due_groups, end_due_groups
+from scheduling.services.simulated.promised_starts import find_promise_changes, read_bounds, save_promise_changes
 from scheduling.services.simulated.start_reservations import changes_reservations, save_reservations
+from scheduling.services.simulated.stuck_gangs import find_stuck_changes, save_stuck_changes, stuck_by_group
 
 MAX_ROUNDS = 100  # plans of one reconciliation
 MAX_FRUITLESS_ROUNDS = 3  # plans in a row of which no step could be done
@@ -136,7 +138,7 @@ def _run_due_full_cycle(backend_id: int) -> Scope:
             only_new = all(
                 step.action is StepAction.START and live.gangs[step.gang].workflow_name in new for step in plan.steps
             )
-            if snapshot.dirty_marks or not only_new or not plan.has_converged or changes_reservations(live, plan):
+            if snapshot.dirty_marks or not only_new or not plan.has_converged or _has_news(backend, live, plan):
                 return Scope.TICK
             if plan.steps:  # new work stays new until it has started
                 snapshot = SchedulingSnapshot(state.snapshot, snapshot.dirty_marks)
@@ -150,6 +152,15 @@ def _run_due_full_cycle(backend_id: int) -> Scope:
 def _run_cycle(facts: ClusterFacts) -> CycleResult:
     with garbage_collector.paused():
         return run_cycle(facts)
+
+
+def _has_news(backend: Backend, live: LiveFacts, plan: CycleResult) -> bool:
+    """Whether a reconciliation would write something about reservations, promised starts or stuck gangs."""
+    return (
+        changes_reservations(live, plan)
+        or bool(find_promise_changes(backend, read_bounds(live, plan)))
+        or bool(find_stuck_changes(backend, stuck_by_group(live, plan)))
+    )
 
 
 class Reconciliation:
@@ -212,6 +223,7 @@ class Reconciliation:
             if busy is not None:
                 raise busy
             if has_converged and not due_groups(self._backend, database_time()).exists():
+                self._note_result(None if self._backend.offline else (live, plan))
                 if not self._backend.offline:
                     seconds = (database_time() - now).total_seconds()
                     external = live.waits_for_external
@@ -228,6 +240,14 @@ class Reconciliation:
         execution.as_planned &= plan.has_converged
         self._add_steps(execution.steps)
         return execution
+
+    def _note_result(self, settled: tuple[LiveFacts, CycleResult] | None) -> None:
+        """Write what the settled result says about promised starts and stuck gangs; None while the backend is offline,
+        which promises nothing. If the process dies before, no cycle is noted as done, and the next one follows."""
+        bounds = {} if settled is None else read_bounds(*settled)
+        stuck = {} if settled is None else stuck_by_group(*settled)
+        save_promise_changes(self._backend, find_promise_changes(self._backend, bounds))
+        save_stuck_changes(self._backend, find_stuck_changes(self._backend, stuck))
 
     def _add_steps(self, steps: list[dict[str, Any]]) -> None:
         self.steps += [{**step, "pass": self._pass_offset + step["pass"]} for step in steps]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID
 
+from pools.domain.amounts import Number
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.transactions import change
@@ -15,49 +16,59 @@ from scheduling.domain.engine.facts import StartReservationFacts
 from scheduling.models import StartReservation
 from scheduling.selectors.live_facts import LiveFacts
 
-Key = tuple[str, str]
-"""A reservation to compare: its gang, and its nodes as text."""
+Key = tuple[str, Number, str, Number | None]
+"""A reservation to compare: its gang, its times, and its nodes as text."""
+
+
+def planned_reservations(plan: CycleResult) -> list[StartReservationFacts]:
+    """The reservations of gangs that wait when the plan has been carried out."""
+    policy = plan.world.policy
+    return [] if policy is None else list(policy.reservations())
 
 
 def changes_reservations(live: LiveFacts, plan: CycleResult) -> bool:
     """Whether the plan has other reservations than the facts that it was made from."""
     before = () if live.facts.policy is None else live.facts.policy.reservations
-    return {_key(each.gang, each.nodes) for each in before} != {_key(each.gang, each.nodes) for each in _planned(plan)}
+    return _keys(before) != _keys(planned_reservations(plan))
 
 
 def save_reservations(backend: Backend, live: LiveFacts, plan: CycleResult) -> None:
     """Replace the reservations of the backend by those of the plan; only differences are written. The caller holds the
     backend's lock."""
-    planned = {live.gangs[each.gang].group: each for each in _planned(plan)}
-    present = dict(StartReservation.objects.filter(backend=backend).values_list("group_id", "nodes"))
-    gone = [group for group in present if group not in planned]
-    changed = {
-        group: each
-        for group, each in planned.items()
-        if group not in present or _key("", present[group]) != _key("", each.nodes)
-    }
+    rows = [_row(backend, live.gangs[each.gang].group, each) for each in planned_reservations(plan)]
+    present = {row.group_id: row for row in StartReservation.objects.filter(backend=backend)}
+    gone = present.keys() - {row.group_id for row in rows}
+    changed = [row for row in rows if row.group_id not in present or _differs(row, present[row.group_id])]
     if not gone and not changed:
         return
     with change(actor=SYSTEM, description="reconciled", controller_of=backend.pk):
         StartReservation.objects.filter(group__in=gone).delete()
         StartReservation.objects.bulk_create(
-            [_row(backend, group, each) for group, each in changed.items()],
+            changed,
             update_conflicts=True,
             unique_fields=["group"],
-            update_fields=["since", "nodes", "backend"],
+            update_fields=["since", "nodes", "placed_at", "backend"],
         )
 
 
-def _planned(plan: CycleResult) -> list[StartReservationFacts]:
-    policy = plan.world.policy
-    return [] if policy is None else list(policy.reservations())
+def time_of(seconds: Number) -> datetime:
+    """A time of the engine as a time of the database."""
+    return datetime.fromtimestamp(float(seconds), tz=UTC)
 
 
-def _row(backend: Backend, group: UUID, each: StartReservationFacts) -> StartReservation:
+def _row(backend: Backend, group: UUID, facts: StartReservationFacts) -> StartReservation:
     return StartReservation(
-        group_id=group, backend=backend, since=datetime.fromtimestamp(float(each.since), tz=UTC), nodes=each.nodes
+        group_id=group,
+        backend=backend,
+        since=time_of(facts.since),
+        nodes=facts.nodes,
+        placed_at=None if facts.placed is None else time_of(facts.placed),
     )
 
 
-def _key(gang: str, nodes: Any) -> Key:
-    return gang, json.dumps(nodes, sort_keys=True)
+def _differs(one: StartReservation, other: StartReservation) -> bool:
+    return (one.since, one.nodes, one.placed_at) != (other.since, other.nodes, other.placed_at)
+
+
+def _keys(reservations: Iterable[StartReservationFacts]) -> set[Key]:
+    return {(each.gang, each.since, json.dumps(each.nodes, sort_keys=True), each.placed) for each in reservations}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.history.checker.history import History, Row
+from tests.history.checker.history import History, Row, State
 from tests.history.checker.violations import Event, Violation, row
 
 QUEUE = "queue"
@@ -18,8 +18,8 @@ NEEDS_ROOM = frozenset({"no_room", "fragmented"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
-    """What the final tables say about a waiting gang. `quota` and `used` are those of its leaf in scheduling."""
+class WaitingFacts:
+    """What the tables of one state say about a waiting gang. `quota` and `used` are those of its leaf in scheduling."""
 
     group: Row
     workflow: Row
@@ -42,7 +42,7 @@ def every_waiting_gang_has_one_true_reason(history: History) -> Iterator[Violati
     shown: defaultdict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for each in reading["body"]["entries"]:
         shown[each["workflow"], each["group"]].append(each)
-    waiting = {(facts.workflow["name"], facts.group["name"]): facts for facts in _waiting(history)}
+    waiting = {(facts.workflow["name"], facts.group["name"]): facts for facts in waiting_gangs(history.final)}
     for key, facts in waiting.items():
         name = f"workflow/{key[0]}/{key[1]}"
         evidence = (Event("reading", QUEUE), *row("scheduling_group", facts.group["uuid"]))
@@ -72,26 +72,28 @@ def _positions(found: list[Mapping[str, Any]]) -> Mapping[str, list[int]]:
     return positions
 
 
-def _waiting(history: History) -> Iterator[_Facts]:
-    workflows = {each["uuid"]: each for each in history.rows("scheduling_workflow")}
-    usage = {each["pool_id"]: each for each in history.rows("pools_leafusage")}
-    offline = {each["id"]: each["offline"] for each in history.rows("pools_backend")}
+def waiting_gangs(state: State) -> Iterator[WaitingFacts]:
+    """The gangs that wait in a state that was read in one snapshot."""
+    workflows = {each["uuid"]: each for each in state.rows("scheduling_workflow")}
+    usage = {each["pool_id"]: each for each in state.rows("pools_leafusage")}
+    offline = {each["id"]: each["offline"] for each in state.rows("pools_backend")}
+    pools = {each["id"]: each for each in state.rows("pools_pool")}
     parts: defaultdict[Any, list[Row]] = defaultdict(list)
-    for pool in history.pools.values():
+    for pool in pools.values():
         if pool["parent_id"] is not None:
             parts[pool["parent_id"]].append(pool)
-    for group in history.rows("scheduling_group"):
+    for group in state.rows("scheduling_group"):
         workflow = workflows[group["workflow_id"]]
         if group["status"] not in WAITING_STATUSES or workflow["status"] not in {"PENDING", "RUNNING"}:
             continue
-        leaf, root = history.pools[workflow["pool_id"]], history.pools[workflow["root_pool_id"]]
+        leaf, root = pools[workflow["pool_id"]], pools[workflow["root_pool_id"]]
         quotas = {part["id"]: _scheduling_quota(part, usage[part["id"]]) for part in parts[root["id"]]}
         guarantee = -1 if root["guarantee"] is None else root["guarantee"]
         shared = max(0, guarantee - sum(quotas.values()))
         quotas[root["id"]] = -1 if guarantee < 0 else shared
         root_quota = -1 if guarantee < 0 else max(guarantee, sum(quotas.values()))
         members = [root["id"], *(part["id"] for part in parts[root["id"]])]
-        yield _Facts(
+        yield WaitingFacts(
             group, workflow, leaf, root, quotas[leaf["id"]], usage[leaf["id"]]["used"], root_quota,
             sum(usage[each]["used"] for each in members), sum(usage[each]["total_usage"] for each in members),
             offline[root["backend_id"]],
@@ -104,7 +106,7 @@ def _scheduling_quota(part: Row, usage: Row) -> int:
     return int(part["last_quota"]) if part["subpool_state"] == "ACTIVE" else 0
 
 
-def _fault(facts: _Facts, shown: Mapping[str, Any], history: History) -> str:
+def _fault(facts: WaitingFacts, shown: Mapping[str, Any], history: History) -> str:
     """What is wrong with the reason of a gang, "" if nothing is."""
     reason = shown["reason"]
     code, need = reason["code"], facts.group["gpus"]
@@ -132,13 +134,13 @@ def _fault(facts: _Facts, shown: Mapping[str, Any], history: History) -> str:
         quota, used = (facts.quota, facts.used) if over_leaf else (facts.root_quota, facts.root_used)
         return f"the quota of {name} ({quota}) has {used} GPUs in use and it asks for {need}, and its reason is {code}."
     if code in NEEDS_ROOM and reason["missing"] is not None and reason["requested"] is not None:
-        free = _free_gpus(history, facts.root["backend_id"])
-        if sum(free.values()) >= need and code == "no_room" and _fits(facts, free, history):
+        free = free_gpus(history.final, facts.root["backend_id"])
+        if sum(free.values()) >= need and code == "no_room" and fits(facts, free, history.final):
             return f"its reason is no_room, and all its tasks fit on the nodes, which have {dict(free)} GPUs free."
     return ""
 
 
-def _wrong_numbers(facts: _Facts, reason: Mapping[str, Any], need: int) -> str:
+def _wrong_numbers(facts: WaitingFacts, reason: Mapping[str, Any], need: int) -> str:
     """An elastic gang may ask for more than its minimum: its first choice of tasks."""
     is_leaf = "--" in reason["queue"]
     name = facts.leaf["name"] if is_leaf else facts.root["name"]
@@ -154,23 +156,24 @@ def _wrong_numbers(facts: _Facts, reason: Mapping[str, Any], need: int) -> str:
     return ""
 
 
-def _free_gpus(history: History, backend: Any) -> Counter[str]:
-    free = Counter({node["name"]: node["gpus"] for node in history.rows("pools_node") if node["backend_id"] == backend})
-    groups = {each["uuid"]: each["workflow_id"] for each in history.rows("scheduling_group")}
-    roots = {each["uuid"]: each["root_pool_id"] for each in history.rows("scheduling_workflow")}
-    for task in history.rows("scheduling_task"):
-        root = history.pools[roots[groups[task["group_id"]]]]
-        if task["status"] == "RUNNING" and root["backend_id"] == backend:
+def free_gpus(state: State, backend: Any) -> Counter[str]:
+    """The free GPUs of each node of a backend."""
+    free = Counter({node["name"]: node["gpus"] for node in state.rows("pools_node") if node["backend_id"] == backend})
+    groups = {each["uuid"]: each["workflow_id"] for each in state.rows("scheduling_group")}
+    roots = {each["uuid"]: each["root_pool_id"] for each in state.rows("scheduling_workflow")}
+    backends = {each["id"]: each["backend_id"] for each in state.rows("pools_pool")}
+    for task in state.rows("scheduling_task"):
+        if task["status"] == "RUNNING" and backends[roots[groups[task["group_id"]]]] == backend:
             free[task["node_name"]] -= task["gpu_count"]
     return free
 
 
-def _fits(facts: _Facts, free: Counter[str], history: History) -> bool:
+def fits(facts: WaitingFacts, free: Counter[str], state: State) -> bool:
     """Whether the tasks of a plain gang fit: largest first, each on the fullest node that holds it. (Best fit finds a
     place for tasks of one size whenever there is one; gangs with several sizes are not judged.)"""
     tasks = [
         task["gpu_count"]
-        for task in history.rows("scheduling_task")
+        for task in state.rows("scheduling_task")
         if task["group_id"] == facts.group["uuid"] and task["status"] in WAITING_STATUSES
     ]
     if facts.group["gang"] is not None or len(set(tasks)) != 1 or not tasks[0]:

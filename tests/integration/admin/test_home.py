@@ -17,7 +17,8 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuQuota, KubernetesSettings, Pool
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool, delete_subpool
-from scheduling.models import Group, QueueSync
+from scheduling.domain.engine.liveness import StuckKind
+from scheduling.models import Group, PromisedStart, QueueSync, StartForecast, StuckGroup
 from scheduling.selectors.problems import long_drains
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.admin.conftest import run_cycles, submit_workflow
@@ -150,6 +151,95 @@ def test_a_wait_longer_than_usual(as_person: Callable[[str], Client]) -> None:
     assert ("long_wait", "pool/team") in _codes(root)
     found = next(each for each in _overview(root)["problems"] if each["code"] == "long_wait")
     assert found["numbers"]["waited_seconds"] >= 7200
+
+
+def _waiting_group() -> Group:
+    """A gang of team--b that waits for its quota."""
+    for number in range(2):
+        submit_workflow("team--b", gpus=16, name=f"b{number}")
+    run_cycles()
+    return Group.objects.get(workflow__name="b1-1")
+
+
+def _promise(group: Group, *, until: timedelta) -> PromisedStart:
+    now, backend = timezone.now(), Backend.objects.get(name="sim")
+    return PromisedStart.objects.create(
+        group=group, backend_id=backend.pk, gang="b1-1", waits_since=group.ready_at, made_at=now - timedelta(hours=5),
+        latest_start=now + until,
+    )  # fmt: skip
+
+
+def test_a_stuck_gang_is_urgent(as_person: Callable[[str], Client]) -> None:
+    row = StuckGroup.objects.create(
+        group=_waiting_group(), backend=Backend.objects.get(name="sim"), gang="b1-1", kind=StuckKind.BEHIND_LOW_WORK,
+        since=timezone.now(),
+    )  # fmt: skip
+    expected = ("stuck_gang", "workflow/b1-1")
+    for person in ("root", "viewer", "chief", "worker"):
+        assert expected in _codes(as_person(person))
+    assert expected in _shown(as_person("chief"))
+    for person in ("stranger", "nobody"):
+        assert expected not in _codes(as_person(person))
+    (problem,) = (each for each in _overview(as_person("root"))["problems"] if each["code"] == "stuck_gang")
+    assert problem["urgent"]
+    assert problem["message"] == (
+        "b1-1 waits although LOW work of its own queue runs on cluster sim in its place: this is a defect of the "
+        "scheduler."
+    )
+    assert "/scheduling/workflow/b1-1/change/" in as_person("root").get("/").content.decode()
+    StuckGroup.objects.update(kind=StuckKind.IDLE_CLUSTER)
+    assert "b1-1 waits although nothing runs on cluster sim" in as_person("chief").get("/").content.decode()
+    row.delete()
+    assert expected not in _codes(as_person("root"))
+
+
+def test_a_promised_start_that_is_over_is_urgent(as_person: Callable[[str], Client]) -> None:
+    group = _waiting_group()
+    _promise(group, until=timedelta(minutes=-2))
+    expected = ("overdue_start", "workflow/b1-1")
+    for person in ("root", "chief", "worker"):
+        assert expected in _codes(as_person(person))
+    assert expected in _shown(as_person("chief"))
+    assert expected not in _codes(as_person("stranger"))
+    (problem,) = (each for each in _overview(as_person("root"))["problems"] if each["code"] == "overdue_start")
+    assert problem["urgent"]
+    assert problem["numbers"]["late_seconds"] in range(120, 180)
+    assert problem["message"].endswith(" UTC, and still waits.")
+    PromisedStart.objects.update(outcome="broken", ended_at=timezone.now())
+    assert expected in _codes(as_person("root")), "it still waits"
+    Backend.objects.filter(name="sim").update(offline=True)
+    assert expected not in _codes(as_person("root")), "somebody decided that nothing starts"
+    Backend.objects.filter(name="sim").update(offline=False)
+    Group.objects.filter(pk=group.pk).update(ready_at=timezone.now())
+    assert expected not in _codes(as_person("root")), "it waits anew"
+
+
+def test_a_promised_start_of_a_moment_ago_is_none(as_person: Callable[[str], Client]) -> None:
+    """The work before it ends with the next tick."""
+    _promise(_waiting_group(), until=timedelta(seconds=-20))
+    assert "overdue_start" not in {code for code, _ in _codes(as_person("root"))}
+
+
+def test_a_promised_start_beside_a_forecast_of_never(as_person: Callable[[str], Client]) -> None:
+    group = _waiting_group()
+    promise = _promise(group, until=timedelta(hours=1))
+    forecast = StartForecast.objects.create(
+        group_id=group.pk, backend_id=promise.backend_id, made_at=timezone.now(), samples=12,
+        never="It starts in none of 12 sampled futures.",
+    )  # fmt: skip
+    expected = ("contradicted_start", "workflow/b1-1")
+    for person in ("root", "chief", "worker"):
+        assert expected in _codes(as_person(person))
+    assert expected in _shown(as_person("chief"))
+    assert expected not in _codes(as_person("stranger"))
+    message = (
+        f"b1-1 is promised to start by {promise.latest_start:%Y-%m-%d %H:%M} UTC, and its forecast says: It starts in"
+    )
+    assert message in as_person("root").get("/").content.decode()
+    StartForecast.objects.update(made_at=promise.made_at - timedelta(minutes=1))
+    assert expected not in _codes(as_person("root")), "the forecast did not know what the promise knows"
+    StartForecast.objects.update(made_at=forecast.made_at, never="")
+    assert expected not in _codes(as_person("root"))
 
 
 def test_my_work_comes_first_with_its_reason(as_person: Callable[[str], Client]) -> None:

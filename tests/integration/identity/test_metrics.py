@@ -27,9 +27,12 @@ from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.subpools import delete_subpool
 from pools.services.users import create_user
+from scheduling.domain.engine.liveness import StuckKind
 from scheduling.domain.priorities import Priority
+from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.domain.wait_buckets import WAIT_BUCKETS
-from scheduling.models import Decision, Group, StartForecast
+from scheduling.models import Decision, Group, PromisedStart, StartForecast, StuckGroup
+from scheduling.selectors.work_metrics import ENDED_OUTCOMES
 from scheduling.services.forecasts import forecast_starts
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.user_actions import cancel_workflow
@@ -204,6 +207,32 @@ class TestWork:
         assert [found[name] for name in names] == [sum(w <= float(bound) for w in waits) for bound in bounds]
         assert found[f"osmo_wait_seconds_count{{{labels}}}"] == len(waits)
         assert found[f"osmo_wait_seconds_sum{{{labels}}}"] == pytest.approx(sum(waits))
+
+    def test_stuck_gangs_and_promised_starts(self, page: Callable[[], dict[str, float]]) -> None:
+        backend = 'backend="sim"'
+        ended = {each: f'osmo_promised_starts_total{{{backend},outcome="{each}"}}' for each in ENDED_OUTCOMES}
+        overdue, stuck = f"osmo_promised_starts_overdue{{{backend}}}", f"osmo_stuck_gangs{{{backend}}}"
+        assert {page()[name] for name in (*ended.values(), overdue, stuck)} == {0}
+        for name in ("runs", "waits"):
+            factories.submit_workflow(self.bob, "team--a", gpus=20, name=name)
+        self._run()
+        group, now = Group.objects.get(workflow__name="waits-1"), timezone.now()
+        assert self.pool.backend_id is not None
+        assert group.ready_at is not None
+        StuckGroup.objects.create(
+            group=group, backend_id=self.pool.backend_id, gang="waits-1", kind=StuckKind.IDLE_CLUSTER, since=now
+        )
+        promise = PromisedStart.objects.create(
+            group=group, backend_id=self.pool.backend_id, gang="waits-1", waits_since=group.ready_at, made_at=now,
+            latest_start=now - timedelta(hours=1),
+        )  # fmt: skip
+        assert (page()[stuck], page()[overdue]) == (1, 1)
+        promise.outcome, promise.ended_at = PromiseOutcome.BROKEN, now
+        promise.save()
+        assert (page()[ended[PromiseOutcome.BROKEN]], page()[ended[PromiseOutcome.KEPT]], page()[overdue]) == (1, 0, 1)
+        with factories.triggers_off():
+            promise.delete()
+        assert page()[ended[PromiseOutcome.BROKEN]] == 1, "a counter outlives its rows"
 
     def test_how_good_forecasts_of_starts_were(self, page: Callable[[], dict[str, float]]) -> None:
         names = "osmo_forecast_coverage", "osmo_forecast_pinball"

@@ -4,10 +4,12 @@ table has its entry. All of them cost many seconds, so `make test` runs a few.""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
 from pools.models import (
@@ -26,17 +28,23 @@ from pools.models import (
 from pools.services.access_tokens import create_token
 from pools.services.cohorts import put_cohort
 from pools.services.gpu_quotas import put_gpu_quota
+from scheduling.domain.engine.liveness import StuckKind
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import (
     Bypass,
     ClusterState,
     GpuControllerLease,
+    Group,
     HistoryReplay,
     NodeState,
+    PromiseCount,
+    PromisedStart,
     QueueDrift,
     QueueGuard,
     QueueSync,
     RefusedFile,
+    StartReservation,
+    StuckGroup,
     UsageProgress,
     WebhookInstallation,
     WorkflowConfig,
@@ -84,6 +92,9 @@ CHECKS = {
     "replay_ends_with_its_status": "UPDATE scheduling_historyreplay SET ended_at = now()",
     "replay_answer_when_completed": "UPDATE scheduling_historyreplay SET answer = '{}'",
     "gpu_controller_lease_is_complete": "UPDATE scheduling_gpucontrollerlease SET lease_expires_at = now()",
+    "placed_with_its_nodes": "UPDATE scheduling_startreservation SET placed_at = now()",
+    "stuck_kind_known": "UPDATE scheduling_stuckgroup SET kind = 'x'",
+    "promise_ends_truly": "UPDATE scheduling_promisedstart SET outcome = 'broken', ended_at = latest_start",
 }
 UNIQUE = {
     "role_once_per_user": "pools_roleassignment",
@@ -101,6 +112,8 @@ UNIQUE = {
     "bypass_once_per_caller": "scheduling_bypass",
     "drift_open_once": "scheduling_queuedrift",
     "one_replay_of_a_user": "scheduling_historyreplay",
+    "promise_open_once": "scheduling_promisedstart",
+    "promise_count_once": "scheduling_promisecount",
 }
 AUDITED = {
     "pools_user": "is_active = NOT is_active",
@@ -126,6 +139,7 @@ HISTORY = {
     "scheduling_workflow:never_deleted": "DELETE FROM scheduling_workflow",
     "scheduling_group:never_deleted": "DELETE FROM scheduling_group",
     "scheduling_waitspan:append_only": "UPDATE scheduling_waitspan SET gpus = 1",
+    "scheduling_promisedstart:promise_stands": "UPDATE scheduling_promisedstart SET latest_start = 'infinity'",
 }
 NOTED = "SELECT current_setting('osmo.changes', true)"
 GENERATIONS = "SELECT sum(number) FROM pools_ledgergeneration"
@@ -134,6 +148,7 @@ COUNTED = "SELECT sum(used), sum(total_usage) FROM pools_leafusage"
 GPU_WORKERS = "SELECT sum(workers + assumed_workers) FROM pools_gpuusage"
 WAITS = "SELECT count(*) FROM scheduling_waitspan"
 LATE = "SELECT count(*) FROM scheduling_lateusage"
+PROMISES = "SELECT sum(count) FROM scheduling_promisecount"
 ENTRIES = "SELECT count(*) FROM pools_auditentry"
 CAPACITY = "SELECT count(*) FROM scheduling_quotaspan"
 START_AGAIN = """UPDATE scheduling_group SET start_time = NULL, ready_at = now();
@@ -161,6 +176,10 @@ EFFECTS = {
     "scheduling_task:record_late": ("UPDATE scheduling_task SET start_time = now() - interval '3 hours'", LATE),
     "scheduling_group:record_wait": (START_AGAIN, WAITS),
     "scheduling_decision:audit": (PREEMPTION, ENTRIES),
+    "scheduling_promisedstart:count_promises": (
+        "UPDATE scheduling_promisedstart SET outcome = 'kept', ended_at = now()",
+        PROMISES,
+    ),
 }
 """By trigger: a statement, and what the trigger changes after it."""
 
@@ -206,6 +225,15 @@ def filled() -> None:
     WorkflowConfig.objects.get_or_create(pk=1)
     UsageProgress.objects.get_or_create(pk=1)
     NodeState.objects.create(node=Node.objects.order_by("pk")[0])
+    group, now = Group.objects.get(), timezone.now()
+    PromisedStart.objects.create(
+        group=group, backend_id=1, gang="runs-1", waits_since=now, made_at=now, latest_start=now + timedelta(days=1)
+    )
+    PromiseCount.objects.create(backend_id=1, outcome="kept", count=1)
+    StartReservation.objects.create(group=group, backend_id=root.backend_id, since=now)
+    StuckGroup.objects.create(
+        group=group, backend_id=root.backend_id, gang="runs-1", kind=StuckKind.IDLE_CLUSTER, since=now
+    )
     GpuAllocation.objects.create(namespace="ns", name="a")
     ConfigRevision.objects.create(config_type="POOL", revision=1000, username="x", audit_id=1)
     IdempotencyRecord.objects.create(user_id=1, token_id=1, address="/x", key="k", fingerprint="f")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.db import IntegrityError, connection, models, transaction
+from django.utils import timezone
 
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
@@ -18,7 +19,7 @@ from pools.services.cohorts import put_cohort
 from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.pools import delete_pool, put_pool
-from scheduling.models import Workflow
+from scheduling.models import Group, PromisedStart, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import factories
@@ -34,6 +35,7 @@ MAY_BE_TRUNCATED = {
     "pools_gpuusagesample": "samples for charts, deleted by age",
     "scheduling_backenddirtymark": "work of the scheduler; without it the next full cycle notices later",
     "scheduling_startreservation": "of the last cycle; the next one decides it again",
+    "scheduling_stuckgroup": "found by the last cycle; the next one finds it again",
     "scheduling_backendschedulingstate": "result of the last cycle, computed again",
     "scheduling_clusterstate": "observed, written again by the agent",
     "scheduling_nodestate": "observed, written again by the agent",
@@ -75,6 +77,7 @@ MAY_BE_DELETED = MAY_BE_TRUNCATED | {
     "scheduling_refusedfile": "a file that can be applied again; the trigger of the audit trail records it",
     "scheduling_waitcausechange": "old ones are deleted; without it work counts as waiting for its turn",
     "scheduling_decisioncount": "numbers for metrics; a deleted count begins at 0 again",
+    "scheduling_promisecount": "numbers for metrics; a deleted count begins at 0 again",
     "scheduling_startcount": "numbers for metrics; a deleted count begins at 0 again",
     "scheduling_workflowconfig": "the trigger of the audit trail records it; the defaults apply again",
 }
@@ -117,6 +120,11 @@ def filled() -> None:
     create_token(actor=admin, owner=admin.username, name="laptop")
     Pool.objects.filter(pk=root.pk).update(config={"approval_above": 10})
     factories.request_quota(admin, "team", "a", 90)
+    now = timezone.now()
+    PromisedStart.objects.create(
+        group=Group.objects.get(workflow__name="runs-1"), backend_id=1, gang="runs-1", waits_since=now, made_at=now,
+        latest_start=now,
+    )  # fmt: skip
     factories.check_deferred_constraints()
 
 

@@ -1,0 +1,78 @@
+"""Start reservations of several pools on one backend: none waits for another."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend
+from pools.services.cohorts import put_cohort
+from pools.services.pools import patch_pool
+from scheduling.models import StartReservation
+from tests.integration.engine.conftest import Cluster
+from tests.integration.engine.test_start_reservations import GANG, entry_of, wait_since
+from tests.support import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def join_one_cohort() -> None:
+    put_cohort(actor=SYSTEM, name="o", body={"parent": None, "quotas": []})
+    for name in "ab":
+        patch_pool(actor=SYSTEM, name=name, patch={"cohort": "o"})
+
+
+def test_two_gangs_of_all_nodes_do_not_hold_each_other(db: None) -> None:
+    """Two pools of one cohort; in each a LOW gang of all nodes has waited for hours behind a small job."""
+    cluster = Cluster({"n1": 8, "n2": 8}, {"a": 8, "b": 8})
+    join_one_cohort()
+    cluster.submit("small", "a", "LOW", gpus=2)
+    cluster.reconcile()
+    for pool in "ab":
+        cluster.submit(f"big{pool}", pool, "LOW", file=GANG.replace("big", f"big{pool}"))
+        wait_since(f"big{pool}", 4 if pool == "a" else 3)
+    cluster.reconcile()
+    assert [row.group.workflow.spec_name for row in StartReservation.objects.all()] == ["biga"]
+    assert entry_of(cluster, "bigb")["reservation"] is None
+    cluster.end("small")
+    assert ("start", "biga") in cluster.reconcile()
+    cluster.assert_running("biga")
+    cluster.end("biga")
+    cluster.reconcile()
+    cluster.assert_running("bigb")
+
+
+def test_a_guest_returns_reserved_nodes(db: None) -> None:
+    """LOW work of another pool uses them, and the reserved gang takes them back once nothing else is in its way. The
+    time at which the nodes were chosen is a part of the row, so that a later cycle knows the guest."""
+    cluster = Cluster({"n1": 8}, {"a": 12, "b": 8})
+    cluster.submit("firm", "a", gpus=4)
+    cluster.reconcile()
+    wait_since("firm", 5)
+    cluster.submit("big", "a", gpus=8)
+    wait_since("big", 2)
+    cluster.reconcile()
+    assert StartReservation.objects.get().placed_at is not None
+    cluster.submit("guest", "b", "LOW", gpus=4)
+    assert cluster.reconcile() == [("start", "guest")]
+    cluster.end("firm")
+    assert cluster.reconcile() == [("preempt", "guest"), ("start", "big")]
+    cluster.assert_running("big")
+
+
+def test_rows_of_an_older_version_hold_each_other_no_longer(db: None) -> None:
+    """Two reservations that lack quota, as the last version left them: the first cycle keeps one."""
+    cluster = Cluster({"n1": 8, "n2": 8}, {"a": 8, "b": 8})
+    join_one_cohort()
+    for pool in "ab":
+        cluster.submit(f"big{pool}", pool, "LOW", file=GANG.replace("big", f"big{pool}"))
+        wait_since(f"big{pool}", 3)
+    with factories.triggers_off(), connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO scheduling_startreservation (group_id, backend_id, since, nodes) "
+            "SELECT uuid, %s, now() - interval '1 hour', NULL FROM scheduling_group",
+            [Backend.objects.get().pk],
+        )
+    cluster.reconcile()
+    cluster.assert_running("biga")
