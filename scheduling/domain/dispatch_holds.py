@@ -15,6 +15,9 @@ from uuid import UUID
 from pools.domain.amounts import Amount
 from scheduling.domain.priorities import Priority
 
+VAIN_AFTER = 2
+"""A hold for a gang with room on its cluster ends after so many times the wait that the pool's setting names."""
+
 
 @dataclass(frozen=True, slots=True)
 class WaitingPoolGang:
@@ -49,11 +52,16 @@ class RunningPoolWork:
 @dataclass(frozen=True, slots=True)
 class DispatchHold:
     """A gang that comes first. `since`: from when on later work is held; `latest_start`: when all work of the pool that
-    runs has ended by its limits; None where some has none."""
+    runs has ended by its limits; None where some has none or runs beyond it, or where nothing runs."""
 
     holder: WaitingPoolGang
     since: float
     latest_start: float | None
+
+    def may_be_in_vain(self, now: float) -> bool:
+        """Whether it has lasted so long that it ends if there is room for its gang: then the cluster waits for
+        something that the end of no work gives, and would hold the pool for ever."""
+        return now - self.since >= VAIN_AFTER * (self.since - self.holder.ready)
 
 
 def find_holds(
@@ -66,11 +74,10 @@ def find_holds(
         if work.gpus and work.is_dispatched and now >= work.ready + hold_after:
             first.setdefault((work.leaf, work.priority.is_preemptible), work)
     ends = [each.ends for each in running]
-    latest = None if None in ends else max((end for end in ends if end is not None), default=now)
-    return [
-        DispatchHold(work, work.ready + hold_after, None if latest is None else max(latest, now))
-        for work in first.values()
-    ]
+    latest = None if None in ends else max((end for end in ends if end is not None), default=None)
+    if latest is not None and latest < now:
+        latest = None
+    return [DispatchHold(work, work.ready + hold_after, latest) for work in first.values()]
 
 
 def find_held_back(

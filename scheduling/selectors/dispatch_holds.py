@@ -21,7 +21,7 @@ from pools.models import Backend, Pool
 from pools.transactions import database_time
 from scheduling.domain.dispatch_holds import DispatchHold, RunningPoolWork, WaitingPoolGang, find_held_back, find_holds
 from scheduling.domain.engine.explain import ReasonCode
-from scheduling.domain.engine.facts import ClusterFacts, GangFacts, StartHold
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, StartHold, TaskState
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
@@ -126,7 +126,7 @@ def read_dispatch_holds(backend: Backend, live: LiveFacts | None = None) -> Disp
     if not any(found.values()):
         return DispatchHolds()
     live = live or read_live_facts(backend)
-    possible = _find_possible(live, {hold.holder.group for holds in found.values() for hold in holds})
+    possible = _find_possible(live, [hold for holds in found.values() for hold in holds], now)
     quotas = {
         live.leaves[queue.name]: (queue.quota or {}).get(GPU, 0)
         for queue in live.facts.queues
@@ -154,18 +154,27 @@ def _read_hold_after(backend: Backend) -> dict[int, int]:
     }
 
 
-def _find_possible(live: LiveFacts, groups: Collection[UUID]) -> set[UUID]:
-    """The gangs that would start if all other work ended. A gang that never can must not stop its pool."""
-    names = {ref.group: name for name, ref in live.gangs.items() if ref.group in groups}
-    facts = {gang.name: gang for gang in live.facts.gangs}
-    found = set()
-    for group, name in names.items():
-        whole = live.facts
-        state = KeptState(ClusterFacts(whole.queues, whole.cohorts, (facts[name],), whole.nodes, units=whole.units))
-        state.run()
-        if state.is_running(name):
-            found.add(group)
+def _find_possible(live: LiveFacts, holds: Iterable[DispatchHold], now: float) -> set[UUID]:
+    """The gangs that would start if all other work ended. A gang that never can must not stop its pool; nor one that
+    could start beside all that runs and has not, after a long hold."""
+    by_group = {hold.holder.group: hold for hold in holds}
+    whole, found = live.facts, set()
+    facts = {gang.name: gang for gang in whole.gangs}
+    running = tuple(gang for gang in whole.gangs if any(task.state is TaskState.RUNNING for task in gang.tasks))
+    for name, ref in live.gangs.items():
+        if ref.group not in by_group:
+            continue
+        alone = ClusterFacts(whole.queues, whole.cohorts, (facts[name],), whole.nodes, units=whole.units)
+        beside = replace(whole, gangs=(*running, facts[name]), demand={}, policy=None)
+        if _starts(alone, name) and not (by_group[ref.group].may_be_in_vain(now) and _starts(beside, name)):
+            found.add(ref.group)
     return found
+
+
+def _starts(facts: ClusterFacts, name: str) -> bool:
+    state = KeptState(facts)
+    state.run()
+    return state.is_running(name)
 
 
 def _has_waited(hold_after: Mapping[int, int]) -> bool:

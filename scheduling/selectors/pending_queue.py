@@ -310,7 +310,7 @@ def _dispatch_promises(backend: Backend, live: LiveFacts, rows: Mapping[UUID, _O
         name: StartPromise(
             datetime.fromtimestamp(holders[group].since, tz=UTC),
             None if (latest := holders[group].latest_start) is None else datetime.fromtimestamp(latest, tz=UTC),
-            is_certain=latest is not None,
+            is_certain=False,  # other pools may have the nodes
             nodes=None,
             passed_by=passed.get(group, 0),
             holds_dispatch=True,

@@ -148,6 +148,33 @@ def test_a_gang_that_can_never_start_holds_nothing(fake_harness: AgentHarness) -
     assert is_sent(fake_harness, later)
 
 
+def test_a_gang_that_the_cluster_does_not_start_although_it_has_room_holds_nothing_for_ever(
+    fake_harness: AgentHarness,
+) -> None:
+    """Its scheduler waits for something that the end of no work gives, a taint that nothing tolerates for example."""
+    hold(fake_harness)
+    first = big(fake_harness)
+    has_waited(first, 3 * HOUR - 60)
+    later = fake_harness.submit(gpus=1)
+    fake_harness.run_agent()
+    assert not is_sent(fake_harness, later)
+    has_waited(first, 3 * HOUR)
+    fake_harness.run_agent()
+    assert is_sent(fake_harness, later)
+
+
+def test_a_long_hold_stands_while_other_work_has_the_room(fake_harness: AgentHarness) -> None:
+    running = fake_harness.submit(gpus=40)
+    fake_harness.run_agent()
+    fake_harness.run_pods(*fake_harness.list_pods(running))
+    fake_harness.run_agent()
+    hold(fake_harness)
+    has_waited(big(fake_harness), 30 * HOUR)
+    later = fake_harness.submit(gpus=1)
+    fake_harness.run_agent()
+    assert not is_sent(fake_harness, later)
+
+
 def test_both_are_told(fake_harness: AgentHarness) -> None:
     hold(fake_harness)
     first = big(fake_harness)

@@ -59,3 +59,17 @@ def test_work_that_ends_before_the_gang_starts_at_the_latest_goes_on():
     assert held(first, work(2, ready=10, limit=1), running=unknown) == {2}
     (hold,) = find_holds([first], running, AFTER, NOW)
     assert (hold.since, hold.latest_start) == (AFTER, NOW + 600)
+
+
+def test_the_latest_start_does_not_move_with_the_clock():
+    """Where nothing of the pool runs, or runs beyond its limit, the time is not known."""
+    first = work(1, sent=True)
+    for running in ([], [RunningPoolWork(A, NORMAL, 8, NOW - 1)]):
+        (hold,) = find_holds([first], running, AFTER, NOW)
+        assert hold.latest_start is None
+
+
+def test_a_hold_may_be_in_vain_after_twice_the_wait_of_the_setting():
+    (hold,) = find_holds([work(1, sent=True)], [], AFTER, NOW)
+    assert not hold.may_be_in_vain(3 * AFTER - 1)
+    assert hold.may_be_in_vain(3 * AFTER)
