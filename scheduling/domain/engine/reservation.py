@@ -86,7 +86,7 @@ class StartPolicy:
         self._together: dict[tuple[Claim, ...], bool] = {}
         """Whether the last of these reservations could start together with the others."""
         self._unlisted: dict[int, dict[int, Number]] | None = None
-        self._latest: dict[int, LatestStart] = {}
+        self._latest: dict[tuple[int, bool], LatestStart] = {}
         self._ends: list[WorkEnd] | None = None
         self._told_in: tuple[Number, int] | None = None
         """The time and the version of the world in which the ends were read for `latest_start`."""
@@ -422,16 +422,22 @@ class StartPolicy:
             self._read_ends()
             self._told_in = state
         held = next((each for each in self._held if each.gang.fact.name == name and self._is_due(each)), None)
-        return None if held is None else self._latest_start(held)
+        if held is None:
+            return None
+        latest = self._latest_start(held, with_nodes=True)
+        if latest.is_certain and not self._holds_everything(held, self._older_than(held)):
+            return replace(latest, is_certain=False)
+        return latest
 
-    def _latest_start(self, held: ReservedStart) -> LatestStart:
-        known = self._latest.get(held.gang.index)
+    def _latest_start(self, held: ReservedStart, *, with_nodes: bool) -> LatestStart:
+        """`with_nodes`: while no nodes are chosen, count the wait for some too. Other leaves may still use them, which
+        moves that time again and again; work that backfills the quota until then would never end."""
+        nodes = self._world.nodes if with_nodes or held.places is not None else None
+        key = (held.gang.index, nodes is None)
+        known = self._latest.get(key)
         if known is None:
-            older = self._older_than(held)
-            known = find_latest_start(held, older, self._world.nodes, self._all_ends(), set(self._taken_back(held)))
-            if known.is_certain and not self._holds_everything(held, older):
-                known = replace(known, is_certain=False)
-            self._latest[held.gang.index] = known
+            older, taken_back = self._older_than(held), set(self._taken_back(held))
+            known = self._latest[key] = find_latest_start(held, older, nodes, self._all_ends(), taken_back)
         return known
 
     def _holds_everything(self, held: ReservedStart, older: Sequence[ReservedStart]) -> bool:
@@ -647,7 +653,7 @@ class StartPolicy:
         limit = gang.fact.time_limit
         if limit is None:
             return False
-        latest = self._latest_start(held).time
+        latest = self._latest_start(held, with_nodes=False).time
         return latest is not None and self.now + limit <= latest
 
     def _takes_quota(self, held: ReservedStart, gang: GangState) -> bool:
