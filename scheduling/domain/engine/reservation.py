@@ -425,9 +425,7 @@ class StartPolicy:
         if held is None:
             return None
         latest = self._latest_start(held, with_nodes=True)
-        if latest.is_certain and not self._holds_everything(held, self._older_than(held)):
-            return replace(latest, is_certain=False)
-        return latest
+        return replace(latest, is_certain=latest.is_certain and self._holds_everything(held))
 
     def _latest_start(self, held: ReservedStart, *, with_nodes: bool) -> LatestStart:
         """`with_nodes`: while no nodes are chosen, count the wait for some too. Other leaves may still use them, which
@@ -440,12 +438,12 @@ class StartPolicy:
             known = self._latest[key] = find_latest_start(held, older, nodes, self._all_ends(), taken_back)
         return known
 
-    def _holds_everything(self, held: ReservedStart, older: Sequence[ReservedStart]) -> bool:
+    def _holds_everything(self, held: ReservedStart) -> bool:
         """Whether the reservation holds all that its gang needs against work that comes after it: the nodes are chosen,
-        or no other leaf could use them; the older ones have chosen theirs; and no work elsewhere may use the quota of
-        its cohorts."""
+        or no other leaf could use them; no older reservation may use some of it; and no work elsewhere may use the
+        quota of its cohorts."""
         gang, queue = held.gang, held.gang.queue
-        if queue is None or any(other.places is None for other in older):
+        if queue is None or any(self._comes_before(other, held) for other in self._held):
             return False
         if held.places is None and any(other.is_open and other is not queue for other in self._world.queues):
             return False
@@ -453,6 +451,14 @@ class StartPolicy:
             return True
         tops = self._world.cohort_neighbours(queue.path[-1])
         return not self._lacks_tree(gang, queue) and not any(top.fact.is_external for top in tops)
+
+    def _comes_before(self, other: ReservedStart, held: ReservedStart) -> bool:
+        """Whether the other reservation is older, and the start of its gang may take what this one holds."""
+        mine, theirs = held.gang.queue, other.gang.queue
+        if other.rank >= held.rank or mine is None or theirs is None:
+            return False
+        shares_quota = mine.path[-1] is theirs.path[-1] or (mine.has_cohort_above and theirs.has_cohort_above)
+        return shares_quota or not can_take_back(held.gang, other.gang)
 
     def _has_quota(self, gang: GangState, queue: QueueState) -> bool:
         """Whether quotas and limits alone let the gang start now."""
@@ -548,6 +554,7 @@ class StartPolicy:
         stood, and use its quota: of the nodes of other leaves' reservations only what is free is withheld, their guests
         are `spared`, and `leaves_quota` tells afterwards about their quota."""
         binding = self._binding(gang)
+        younger = self._spared_places(gang)
         replaces = [held for held in binding if in_place and not gang.preemptible and held.gang.queue is not gang.queue]
         if any(self._takes_quota(held, gang) for held in binding if held not in replaces):
             return False
@@ -561,7 +568,19 @@ class StartPolicy:
                 if held not in replaces and not can_take_back(held.gang, gang):
                     self._withhold((held.places or {}).items())
             self._withhold(self._unused_parts([held for held in with_nodes if held in replaces]))
+            self._withhold(younger)
         return True
+
+    def _spared_places(self, gang: GangState) -> list[tuple[int, Request]]:
+        """What younger reservations hold already: the gang leaves it alone if its own places are free now."""
+        own = next((held for held in self._held if held.gang is gang), None)
+        nodes = self._world.nodes
+        if own is None or not own.places or nodes is None:
+            return []
+        if not all(nodes.fits(n, need) for n, need in own.places.items()):
+            return []
+        younger = [held for held in self._held if held.rank > own.rank and holds_back(gang, held.gang)]
+        return list(self._unused_parts(younger, own.places))
 
     def _withhold(self, needs: Collection[tuple[int, Request]] | Iterator[tuple[int, Request]]) -> None:
         assert self._world.nodes is not None
@@ -569,16 +588,18 @@ class StartPolicy:
             self._world.nodes.reserve(n, need)
             self._applied.append((n, need))
 
-    def _unused_parts(self, several: Sequence[ReservedStart]) -> Iterator[tuple[int, Request]]:
-        """The parts of these reservations' places that are free."""
+    def _unused_parts(
+        self, several: Sequence[ReservedStart], without: Mapping[int, Request] | None = None
+    ) -> Iterator[tuple[int, Request]]:
+        """The parts of these reservations' places that are free, beside those of another one."""
         nodes = self._world.nodes
         assert nodes is not None
-        left: dict[tuple[int, int], Number] = {}
+        left = {(n, r): nodes.free[n][r] - amount for n, need in (without or {}).items() for r, amount in need}
         for held in several:
             for n, need in (held.places or {}).items():
                 part = []
                 for r, amount in need:
-                    free = left.get((n, r), max(0, nodes.free[n][r]))
+                    free = max(0, left.get((n, r), nodes.free[n][r]))
                     left[n, r] = free - min(amount, free)
                     part.append((r, min(amount, free)))
                 yield n, tuple(part)
