@@ -82,6 +82,8 @@ class StartPolicy:
         """The reservations that the gang that is tried may not leave less quota, with what they have now."""
         self.spared: frozenset[GangState] = NO_GANGS
         """The guests that the gang that is tried may not evict."""
+        self._refreshed_in: int | None = None
+        """The version of the world after the last `refresh`."""
         self._possible: dict[tuple[int, int], bool] = {}
         self._together: dict[tuple[Claim, ...], bool] = {}
         """Whether the last of these reservations could start together with the others."""
@@ -174,6 +176,7 @@ class StartPolicy:
         self._will_have.clear()
         if len(self._together) > MAX_VERDICTS:
             self._together.clear()
+        has_held = bool(self._held)
         due = sorted((held for held in self._held if self._is_due(held)), key=_rank)
         if self._facts.are_totals:
             self._held = due
@@ -184,6 +187,10 @@ class StartPolicy:
                     break
                 self._keep(held)
         self._note_ranks()
+        if (has_held or self._held) and self._refreshed_in != self._world.version:
+            # Other reservations, and later ends of work: a phase that found nothing to do may find something now.
+            self._world.version += 1
+            self._refreshed_in = self._world.version
 
     def _find_new(self, reserved: Collection[int]) -> Iterator[ReservedStart]:
         """The reservations that overdue heads without one would get now, in their order."""

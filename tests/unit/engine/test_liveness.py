@@ -100,6 +100,7 @@ def live_through_jobs(start, jobs):
 def assert_never_stuck(seed):
     for now, kept in live_through(seed):
         assert find_stuck(kept.world) == (), f"seed {seed} at {now}"
+        assert not kept.run(now).steps, f"seed {seed} at {now}: another run at the same time does something"
 
 
 @pytest.mark.parametrize("ten", range(8))
