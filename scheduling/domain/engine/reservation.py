@@ -182,10 +182,16 @@ class StartPolicy:
             self._held = due
         else:
             self._held = []
-            for held in merge(due, self._find_new({held.gang.index for held in due}), key=_rank):
+            stood = {held.gang.index for held in due}
+            passed: list[ReservedStart] = []
+            for held in merge(due, self._find_new(stood), key=_rank):
                 if len(self._held) == MAX_RESERVATIONS:
                     break
-                self._keep(held)
+                is_new = held.gang.index not in stood
+                if is_new and any(self._is_in_the_way(held, other) for other in passed):
+                    continue
+                if not self._keep(held) and is_new and self._could_start_together(held, []):
+                    passed.append(held)
         self._note_ranks()
         if (has_held or self._held) and self._refreshed_in != self._world.version:
             # Other reservations, and later ends of work: a phase that found nothing to do may find something now.
@@ -198,20 +204,26 @@ class StartPolicy:
             if gang.index not in reserved:
                 yield ReservedStart(gang, self.now)
 
-    def _keep(self, held: ReservedStart) -> None:
-        """Keep a reservation, and choose its nodes if quotas and limits let its gang start, unless its gang could not
-        start together with those of the older ones."""
+    def _is_in_the_way(self, held: ReservedStart, other: ReservedStart) -> bool:
+        """Whether a new reservation would keep out one whose gang has waited longer and gives way to older ones now.
+        Otherwise the next gangs of other leaves would have reservations in turn, and that gang would never have one."""
+        return holds_back(other.gang, held.gang) and not self._could_start_together(other, [held])
+
+    def _keep(self, held: ReservedStart) -> bool:
+        """Keep a reservation, and choose its nodes if quotas and limits let its gang start. Returns False if its gang
+        could not start together with those of the older ones."""
         older = self._older_than(held)
         if not self._could_start_together(held, older):
             if not held.places:
-                return
+                return False
             # Other nodes than the old ones may do: an older reservation has been given these meanwhile.
             held.places = held.placed = None
             if not self._could_start_together(held, older):
-                return
+                return False
         self._held.append(held)
         if held.places is None and held.gang.queue is not None and self._has_quota(held.gang, held.gang.queue):
             self._choose_places(held, older)
+        return True
 
     def _older_than(self, held: ReservedStart) -> list[ReservedStart]:
         """The reservations that hold back the gang of this one."""

@@ -17,6 +17,7 @@ from scheduling.domain.engine.facts import (
     QueueFacts,
     StartReservationFacts,
 )
+from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.outcome import facts_after
 from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue
 from tests.unit.engine.streams import Job, after, no_facts, run_stream
@@ -352,6 +353,41 @@ class TestSeveralLeaves:
         policy = PolicyFacts(now=10 * HOUR, reserve_after=HOUR)
         settled = run_cycle(facts(queues, [held, *waiting], {"n1": 8, "n2": 8}, policy=policy))
         assert started_in(settled) == {"mine"}
+
+
+@pytest.mark.parametrize("seed", [4, 5, 8, 11])
+def test_the_next_gangs_of_other_leaves_get_no_reservations_in_turn_before_an_older_one(seed):
+    """Other leaves always have a gang that has waited long enough for a reservation: one more comes with each that
+    ends. A gang of one more leaf needs all nodes."""
+    pick, runs, ends = random.Random(seed), {"all": HOUR}, {}
+    nodes = [NodeFacts(f"n{i}", {GPU: 8}) for i in range(pick.randint(2, 4))]
+    whole, leaves, priority = 8 * len(nodes), "bcd"[: pick.randint(2, 3)], pick.choice([NORMAL, LOW])
+    start = replace(no_facts([queue(name, whole) for name in f"a{leaves}"], nodes), policy=after(600))
+    state = KeptState(start)
+
+    def arrive(leaf, at):
+        name = f"{leaf}{len(runs):05}"
+        runs[name] = pick.randint(1800, 7200)
+        fact = gang(name, leaf, priority, gpus=pick.choice([2, 4, 8, 8]), at=at)
+        state.arrived(replace(fact, time_limit=runs[name]))
+
+    for leaf in leaves * 5:
+        arrive(leaf, 0)
+    now = 0
+    while "all" not in ends and now < 24 * HOUR:
+        for step in state.run(now).steps:
+            if step.action in {"start", "move"}:
+                ends[step.gang] = now + runs[step.gang]
+            else:
+                ends.pop(step.gang, None)
+        if now == 0:
+            state.arrived(replace(gang("all", "a", priority, gpus=8, count=len(nodes), at=1), time_limit=HOUR))
+        now = min(ends.values())
+        for name in sorted(name for name, end in ends.items() if end == now and name != "all"):
+            del ends[name]
+            state.ended(name)
+            arrive(name[0], now)
+    assert "all" in ends
 
 
 class TestGuests:
