@@ -14,7 +14,7 @@ defect of the product, and is told as one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from scheduling.domain.engine.feasibility import could_start_alone
 from scheduling.domain.engine.gates import is_within_quota, may_start
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.placement import could_place, place_requests
-from scheduling.domain.engine.state import RUNNING, GangState, QueueState, sum_requests
+from scheduling.domain.engine.state import NO_GANGS, RUNNING, GangState, QueueState, sum_requests
 
 if TYPE_CHECKING:
     from pools.domain.amounts import Number
@@ -71,27 +71,26 @@ def _on_idle_cluster(world: World, leaves: Sequence[QueueState]) -> Iterator[Stu
     for leaf in leaves:
         for gang in sorted((group.first for group in leaf.waiting.values()), key=lambda each: each.order_key):
             allowed = may_start(world, leaf, gang.next_request, preemptible=gang.preemptible)
-            if allowed and gang.is_complete and (world.nodes is None or could_place(world.nodes, _needs(gang))):
+            if allowed and gang.is_complete and _fits(world.nodes, gang):
                 yield StuckGang(gang.fact.name, leaf.fact.name, StuckKind.IDLE_CLUSTER)
                 break
 
 
 def _behind_low_work(world: World, leaves: Sequence[QueueState]) -> Iterator[StuckGang]:
+    guests = NO_GANGS if world.policy is None else world.policy.guests()
     for leaf in leaves:
         if not leaf.running:
             continue
         firsts = (group.first for group in leaf.waiting.values() if not group.first.preemptible)
         waiting = sorted((gang for gang in firsts if not gang.is_running), key=lambda each: each.order_key)
         first = next((gang for gang in waiting if could_start_alone(gang, leaf)), None)
-        if first is not None and _could_replace(world, leaf, first):
+        if first is not None and _could_replace(world, leaf, first, guests):
             yield StuckGang(first.fact.name, leaf.fact.name, StuckKind.BEHIND_LOW_WORK)
 
 
-def _could_replace(world: World, leaf: QueueState, gang: GangState) -> bool:
-    """Whether the gang could start on nothing but the places of lower work of its leaf."""
-    lower = [other for other in leaf.running or () if other.fact.priority < gang.fact.priority]
-    if world.policy is not None:
-        lower = [other for other in lower if not world.policy.is_guest(other)]
+def _could_replace(world: World, leaf: QueueState, gang: GangState, guests: Collection[GangState]) -> bool:
+    """Whether the gang could start on nothing but the places of lower work of its leaf, guests left out."""
+    lower = [o for o in leaf.running or () if o.fact.priority < gang.fact.priority and o not in guests]
     freed = sum_requests([other.running_request for other in lower])
     ask, most = gang.next_request, dict(freed)
     if not is_within_quota(leaf, ask) or any(amount > most.get(r, 0) for r, amount in ask):
@@ -130,6 +129,10 @@ def _fits_in_place(nodes: NodeIndex, lower: Sequence[GangState], gang: GangState
         [nodes.names[n] for n in numbers], [(*held[n], *nodes.capacity[n][nodes.width :]) for n in numbers], nodes.width
     )
     return place_requests(places, _needs(gang)) is not None
+
+
+def _fits(nodes: NodeIndex | None, gang: GangState) -> bool:
+    return nodes is None or could_place(nodes, _needs(gang)) is not None
 
 
 def _needs(gang: GangState) -> list[Request]:

@@ -223,7 +223,35 @@ class StartPolicy:
         self._held.append(held)
         if held.places is None and held.gang.queue is not None and self._has_quota(held.gang, held.gang.queue):
             self._choose_places(held, older)
+        elif held.places:
+            self._leave_endless_work(held, older)
         return True
+
+    def _leave_endless_work(self, held: ReservedStart, older: Sequence[ReservedStart]) -> None:
+        """Choose other nodes where work without a time limit came to those of the reservation, as an older gang or one
+        of a higher priority may: on nodes that nobody knows to become free, the gang would be passed for ever."""
+        nodes, places, placed = self._world.nodes, held.places, held.placed
+        if nodes is None or placed is None or not places or not self._has_endless_work(held, placed):
+            return
+        moved = replace(held, places=None, placed=None)
+        self._choose_places(moved, older)
+        if moved.places and moved.places != places and self._will_have_places(moved, older, nodes):
+            held.places, held.placed = moved.places, moved.placed
+
+    def _has_endless_work(self, held: ReservedStart, placed: Number) -> bool:
+        came = {
+            gang.index: gang
+            for n in held.places or ()
+            for gang, _task in self._world.on_node[n]
+            if gang.fact.time_limit is None and self._started.get(gang.index, placed - 1) >= placed
+        }
+        return bool(came) and not came.keys() <= {gang.index for gang in self._taken_back(held)}
+
+    def _will_have_places(self, held: ReservedStart, older: Sequence[ReservedStart], nodes: NodeIndex) -> bool:
+        """Whether its nodes are free, or will be at a known time."""
+        if all(nodes.fits(n, need) for n, need in (held.places or {}).items()):
+            return True
+        return find_latest_start(held, older, nodes, self._all_ends(), set(self._taken_back(held))).time is not None
 
     def _older_than(self, held: ReservedStart) -> list[ReservedStart]:
         """The reservations that hold back the gang of this one."""
@@ -509,9 +537,9 @@ class StartPolicy:
 
     # -- guests ------------------------------------------------------------------------------------------------------
 
-    def is_guest(self, gang: GangState) -> bool:
-        """Whether running work came to nodes that were reserved for a gang of another leaf before."""
-        return any(gang in self._guests_of(held) for held in self._held)
+    def guests(self) -> set[GangState]:
+        """The running work that came to nodes which were reserved for a gang of another leaf before."""
+        return {gang for held in self._held for gang in self._guests_of(held)}
 
     def _guests_of(self, held: ReservedStart) -> list[GangState]:
         """The work of other leaves that came to the reserved nodes later, last served first."""
@@ -584,11 +612,29 @@ class StartPolicy:
             # While quotas stop the reserved gang for an unknown time, its nodes are of no use to it.
             with_nodes = [held for held in binding if held.places and self._will_have_quota(held)]
             for held in with_nodes:
-                if held not in replaces and not can_take_back(held.gang, gang):
+                if held not in replaces and not self._may_be_guest(held, gang):
                     self._withhold((held.places or {}).items())
             self._withhold(self._unused_parts([held for held in with_nodes if held in replaces]))
             self._withhold(younger)
         return True
+
+    def _may_be_guest(self, held: ReservedStart, gang: GangState) -> bool:
+        """Whether the gang may use the reserved nodes until it is taken back: not one that was there before and grows,
+        and not when the reserved gang could start there now."""
+        if not can_take_back(held.gang, gang):
+            return False
+        if gang.queue is held.gang.queue:
+            return True
+        if any(gang.active) and self._started.get(gang.index, held.since) < (held.placed or held.since):
+            return False
+        return not self._could_start_now(held)
+
+    def _could_start_now(self, held: ReservedStart) -> bool:
+        nodes, queue = self._world.nodes, held.gang.queue
+        if nodes is None or queue is None or not all(nodes.fits(n, need) for n, need in (held.places or {}).items()):
+            return False
+        older = self._older_than(held)
+        return self._has_quota(held.gang, queue) and not any(self._takes_quota(other, held.gang) for other in older)
 
     def _spared_places(self, gang: GangState) -> list[tuple[int, Request]]:
         """What younger reservations hold already: the gang leaves it alone if its own places are free now."""

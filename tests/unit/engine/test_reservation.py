@@ -19,6 +19,7 @@ from scheduling.domain.engine.facts import (
 )
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.outcome import facts_after
+from scheduling.domain.gang import GangTree
 from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue
 from tests.unit.engine.streams import Job, after, no_facts, run_stream
 
@@ -390,6 +391,37 @@ def test_the_next_gangs_of_other_leaves_get_no_reservations_in_turn_before_an_ol
     assert "all" in ends
 
 
+@pytest.mark.parametrize("priority", [NORMAL, LOW])
+def test_a_reservation_leaves_nodes_that_endless_work_has_taken(priority):
+    """`service`, an older gang or one that comes first, runs without a limit on the nodes of `large`. The other node
+    becomes free at 500, and small gangs of another leaf would use each piece of it."""
+    queues = [queue(name, 16) for name in "abxy"]
+    firm = [
+        replace(gang("f1", "x", NORMAL, gpus=8, on="n1"), started=0, time_limit=500),
+        replace(gang("f2", "x", NORMAL, gpus=8, on="n2"), started=0, time_limit=600),
+    ]
+    waiting = [gang("service", "a", NORMAL, gpus=8, at=0), gang("large", "b", priority, gpus=8, at=1)]
+    policy = PolicyFacts(reserve_after=10)
+    state = KeptState(facts(queues, [*firm, *waiting], {"n1": 8, "n2": 8}, policy=policy))
+    state.run(20)
+    state.ended("f2")
+    assert {step.gang for step in state.run(400).steps} >= {"service"}
+    now, ends = 500, {}
+    state.ended("f1")
+    for n in range(60):
+        state.arrived(gang(f"s{n:03}", "y", priority, gpus=2, at=400 + n))
+    while not state.is_running("large") and now < 5000:
+        for step in state.run(now).steps:
+            if step.action == "start":
+                ends[step.gang] = now + 100
+        now += 25
+        for name in sorted(name for name, end in ends.items() if end <= now and name.startswith("s0")):
+            del ends[name]
+            state.ended(name)
+    assert state.is_running("large")
+    assert now < 1000
+
+
 class TestGuests:
     """LOW work of other leaves on nodes that HIGH or NORMAL work has reserved: the reserved gang takes them back."""
 
@@ -421,6 +453,38 @@ class TestGuests:
         for settled in (before, after_guest):
             latest = settled.world.policy.latest_start("big")
             assert (latest.time, latest.is_certain) == (20 * HOUR, True)
+
+    def test_do_not_come_where_the_reserved_gang_could_start_now(self):
+        """Otherwise they would start and be preempted at once."""
+        firm = replace(gang("firm", "q", NORMAL, gpus=8, on="n1"), started=0, time_limit=20 * HOUR)
+        other = replace(gang("other", "p", NORMAL, gpus=2, on="n2"), started=0)
+        policy = PolicyFacts(now=10 * HOUR, reserve_after=HOUR)
+        queues = [queue("o", 8), queue("p", 16), queue("q", 8)]
+        state = facts(queues, [firm, other, gang("big", "p", NORMAL, gpus=8, at=0)], {"n1": 8, "n2": 2}, policy=policy)
+        held = facts_after(run_cycle(state))
+        free = (other, *(gang(f"low{n}", "o", LOW, at=1) for n in range(2)), held.gangs[2])
+        settled = run_cycle(replace(held, gangs=free, policy=replace(held.policy, now=20 * HOUR)))
+        assert [(step.action.value, step.gang) for step in settled.steps] == [("start", "big")]
+
+    def test_are_not_the_new_pods_of_work_that_was_there_before(self):
+        """The reserved gang could not take them back alone."""
+        tree = GangTree(1)
+        low = replace(gang("low", "p", LOW, count=3, on=["n2", None, None], tree=tree), started=0)
+        fill = replace(gang("fill", "x", NORMAL, gpus=3, on="n2"), started=0)
+        firm = [
+            replace(gang(f"firm{n}", "x", NORMAL, gpus=4, on="n1"), started=0, time_limit=until * HOUR)
+            for n, until in enumerate([15, 20])
+        ]
+        policy = PolicyFacts(now=10 * HOUR, reserve_after=HOUR)
+        waiting = gang("big", "q", NORMAL, gpus=8, at=0)
+        queues = [queue("p", 4), queue("q", 8), queue("x", 20)]
+        state = facts(queues, [low, fill, *firm, waiting], {"n1": 8, "n2": 4}, policy=policy)
+        held = facts_after(run_cycle(state))
+        for name, now in (("firm0", 15), ("firm1", 20)):
+            left = tuple(each for each in held.gangs if each.name != name)
+            settled = run_cycle(replace(held, gangs=left, policy=replace(held.policy, now=now * HOUR)))
+            held = facts_after(settled)
+        assert settled.world.gang_of["big"].is_running
 
     def test_are_no_work_that_was_there_before(self):
         low = replace(gang("low", "p", LOW, gpus=4, on="n1", at=1), started=HOUR)
