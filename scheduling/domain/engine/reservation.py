@@ -4,13 +4,15 @@ Without it, a gang that needs much room may be passed forever by smaller gangs t
 settable wait the first gang of a leaf gets a reservation: of non-preemptible work the first, and of preemptible work
 the first. It holds back later gangs, first from the quotas and limits that the gang lacks, and, once these let it
 start, from certain nodes. Running work is left alone, so the held part only grows, and the gang starts at the latest
-when the work that ran there has ended. The nodes of a reservation stay the same until the gang has started.
+when the work that ran there has ended. The nodes of a reservation stay the same until the gang has started, unless work
+without a time limit comes there that may.
 
 All reservations of a cluster have one order: the time since that they stand, then that since when their gangs wait,
 then the name. They are kept in this order, and only as long as their gangs could all start together once the work that
 runs now has ended: a later one gives way, whether it holds nodes or quota. So none waits for another, and on a cluster
-without running work each of them starts. A gang whose quota is held on another cluster has no reservation, because no
-end here would release it.
+without running work each of them starts. No new one is made that would keep out a gang which has waited longer and
+gives way now: it would be passed by the next gangs of other leaves in turn. A gang whose quota is held on another
+cluster has no reservation, because no end here would release it.
 
 A reservation holds back no gang that
 
