@@ -22,11 +22,11 @@ class SchedulingConfig(AppConfig):
         from scheduling import receivers
         from scheduling.selectors.admitted_specs import AdmittedSpecCache
         from scheduling.services.pending_queue_cache import PendingQueueCache
-        from scheduling.services.workflows.user_actions import cancel_pending_workflows
+        from scheduling.services.workflows.pending_work import WaitingWork
 
         self.pending_queues, self.admitted_specs = PendingQueueCache(), AdmittedSpecCache()
         atexit.register(self.pending_queues.close)
-        pending_work.register(cancel_pending_workflows)
+        pending_work.register(WaitingWork())
         post_migrate.connect(receivers.ensure_periodic_tasks_exist, sender=self)
 
 

@@ -474,6 +474,11 @@ class Pool(models.Model):
         return decode_gpus(self.maximum)
 
     @property
+    def topology_labels(self) -> dict[str, str]:
+        """The topology keys of a top-level pool with their node labels, coarse to fine."""
+        return {row["key"]: row["label"] for row in self.config.get("topology_keys") or ()}
+
+    @property
     def platforms(self) -> dict[str, Any]:
         """Platforms of the pool's nodes by name; without any the pool has `default`."""
         return self.root.config.get("platforms") or {"default": {}}

@@ -18,6 +18,7 @@ from pools.domain.quota.capacity import BackendCapacity, oversubscription_messag
 from pools.domain.quota.debts import debt_message, new_debts
 from pools.domain.quota.pool_balance import PoolBalance, guarantee_violation
 from pools.domain.roles import Actor
+from pools.domain.structured_input.faults import join_words
 from pools.domain.version_check import check_version
 from pools.locking import lock_configuration, lock_pool_trees
 from pools.models import Backend, Cohort, Pool
@@ -28,6 +29,7 @@ from pools.selectors.quota_facts import cohort_roots, read_admission_tree
 from pools.services.approval_check import require_no_approvals
 from pools.services.config_history import record_revision
 from pools.services.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
+from pools.services.pending_work import pending_work
 from pools.services.users import create_pool_roles
 from pools.transactions import change
 
@@ -178,7 +180,10 @@ def _write(
             continue
         if each.row.archived:
             reactivated.add(each.name)
-        warnings[each.name] = _drain_warnings(facts[each.row.pk], each.settings)
+        warnings[each.name] = (
+            *_drain_warnings(facts[each.row.pk], each.settings),
+            *_topology_warnings(each.row, each.settings),
+        )
         different = [column for column, value in columns.items() if getattr(each.row, column) != value]
         for column in different:
             setattr(each.row, column, columns[column])
@@ -242,6 +247,20 @@ def _drain_warnings(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ..
         f"{after.unallocated}: nothing is stopped, {-after.shared_available} GPUs drain as that work ends."
     )
     return (message,)
+
+
+def _topology_warnings(row: Pool, settings: PoolSettings) -> Iterator[str]:
+    """Warn about waiting work on a cluster that requires a topology key which the pool loses."""
+    lost = row.topology_labels.keys() - {each["key"] for each in settings.config.get("topology_keys", ())}
+    if not lost or row.backend is None or row.backend.kind != Backend.Kind.KUBERNETES:
+        return
+    if names := pending_work.names_requiring(row, lost):
+        yield (
+            f"{len(names)} waiting workflow{'s require' if len(names) > 1 else ' requires'} the topology "
+            f"key{'s' if len(lost) > 1 else ''} {join_words(sorted(lost))}, which pool {row.name} loses: "
+            f"{join_words(names)}. Without the key it cannot be placed as required, so it fails instead of "
+            "starting. Keep the key until this work has started, or cancel the work."
+        )
 
 
 def unknown_platform(pool: str, platform: str) -> NotFound:

@@ -103,6 +103,11 @@ class GroupSpec:
     gang: Mapping[str, Any] | None = None
 
     @property
+    def required_topology_keys(self) -> set[str]:
+        """The topology keys that its tasks require, not only prefer."""
+        return {requirement.key for task in self.tasks for requirement in task.topology if requirement.required}
+
+    @property
     def gpus(self) -> int:
         """The GPUs that the gang needs to run: those of all its tasks, or with a tree the least that satisfy it."""
         if self.gang is None:

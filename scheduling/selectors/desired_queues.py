@@ -76,7 +76,7 @@ def _read_pools(backend: Backend) -> tuple[list[PoolQueueFacts], CohortLevels]:
                 found[pk],
                 limit=root.effective_maximum if standing is None else standing.limit,
                 weight=1 if root.weight is None else root.weight,
-                topology=tuple(row["label"] for row in root.config.get("topology_keys") or []),
+                topology=tuple(root.topology_labels.values()),
                 cohort=None if standing is None else standing.cohort,
             )
         )

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db.models import Prefetch
 
+from pools.domain.structured_input.faults import join_words
 from pools.models import Backend, KubernetesSettings, Pool
 from scheduling.domain.cluster.naming import DispatchTarget, GangOrigin
 from scheduling.domain.cluster.pod import PodAttempt, gang_context
@@ -71,6 +72,15 @@ def pending_manifests(
         group_spec = find_group_spec(spec, gang.name) if spec is not None else None
         if group_spec is None or {task.name for task in gang.tasks.all()} - {task.name for task in group_spec.tasks}:
             yield ImpossibleGang(gang.pk, f"The workflow file does not define all tasks of {gang.name}.")
+            continue
+        labels = gang.workflow.root_pool.topology_labels
+        is_new = all(task.dispatched_at is None for task in gang.tasks.all())
+        if is_new and (lost := group_spec.required_topology_keys - labels.keys()):
+            yield ImpossibleGang(
+                gang.pk,
+                f"{gang.name} requires the topology key {join_words(sorted(lost))}, which pool "
+                f"{gang.workflow.root_pool.name} no longer has. It has {join_words(labels) or 'none'}.",
+            )
             continue
         yield _gang_manifest(context, gang, group_spec, find_pod_group(gang.pk))
 
@@ -148,7 +158,7 @@ def _all_tasks(group_spec: GroupSpec) -> Sequence[PodAttempt]:
 
 def _topology(backend: Backend, root: Pool, gang: Group, group_spec: GroupSpec) -> TopologyTree | None:
     """The subgroups by topology of a gang whose tasks start together. A gang with a tree of its own has none."""
-    labels = {row["key"]: row["label"] for row in root.config.get("topology_keys") or []}
+    labels = root.topology_labels
     requests: Mapping[str, Sequence[Any]] = {task.name: task.topology for task in group_spec.tasks}
     if gang.gang is not None or not labels or not any(requests.values()):
         return None

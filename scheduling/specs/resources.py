@@ -92,7 +92,7 @@ def _topology(place: YamlCursor, rules: SpecRules) -> TopologyRequirement:
         )
     if key and rules.topology_keys is not None and key not in rules.topology_keys:
         near = place.faults.suggestion(key, rules.topology_keys)
-        known = join_words(sorted(rules.topology_keys)) or "none"
+        known = join_words(rules.topology_keys) or "none"
         found["key"].add_fault("unknown_topology", f"The pool has no topology key {quote(key)}.{near} It has {known}.")
     return TopologyRequirement(
         key, (found["group"].text() if "group" in found else None) or "default", kind != "preferred"

@@ -24,8 +24,9 @@ class SpecRules:
 
     A time above `max_…` is cut to it with a warning, as OSMO does; an absent one is `default_…`. `default_variables`
     (the pool's `common_default_variables`) are the weakest values a template has. `exit_actions` is the pool's
-    `default_exit_actions`, for codes that a task does not name itself. `max_pods` is for a PodGroup what `max_tasks` is
-    for a workflow file; `on_cluster` says that its pods run on a Kubernetes cluster.
+    `default_exit_actions`, for codes that a task does not name itself. `topology_keys` are coarse to fine. `max_pods`
+    is for a PodGroup what `max_tasks` is for a workflow file; `on_cluster` says that its pods run on a Kubernetes
+    cluster.
     """
 
     max_tasks: int = 20

@@ -27,6 +27,7 @@ def pool_spec_rules(root: Pool) -> SpecRules:
         max_queue_timeout=_timeout(config.get("max_queue_timeout")),
         default_variables=config.get("common_default_variables") or {},
         exit_actions=config.get("default_exit_actions") or {},
+        topology_keys=root.topology_labels,
         on_cluster=root.backend is not None and root.backend.kind == Backend.Kind.KUBERNETES,
     )
 

@@ -328,8 +328,12 @@ def prepare_submissions(*, actor: Actor, pool: str, submissions: Sequence[Submis
         found = [*parsed.violations, *_label_violations(submission, labels)]
         faults.append(found)
         if parsed.spec is not None and not found:
-            extra_warnings = (*_priority_warnings(submission, parsed.spec), *_data_warnings(leaf.root, parsed.spec))
-            warnings = (*parsed.warnings, *extra_warnings)
+            warnings = (
+                *parsed.warnings,
+                *_priority_warnings(submission, parsed.spec),
+                *_data_warnings(leaf.root, parsed.spec),
+                *_topology_warnings(leaf.root, parsed.spec),
+            )
             prepared.append(_PreparedSubmission(submission, parsed.spec, parsed.rendered_text, warnings, labels))
     if any(faults):
         raise (
@@ -395,14 +399,33 @@ def _data_warnings(root: Pool, spec: WorkflowSpec) -> list[str]:
     tasks = [task.name for group in spec.groups for task in group.tasks if task.inputs or task.outputs]
     if not tasks:
         return []
-    more = f" and {len(tasks) - MAX_NAMED_TASKS} more" if len(tasks) > MAX_NAMED_TASKS else ""
     message = (
-        f"Data is not moved on cluster {root.backend.name}: the inputs and outputs of "
-        f"{', '.join(tasks[:MAX_NAMED_TASKS])}{more} are neither fetched nor stored. {INPUT_DIRECTORY} and "
+        f"Data is not moved on cluster {root.backend.name}: the inputs and outputs of {_few(tasks)} are neither "
+        f"fetched nor stored. {INPUT_DIRECTORY} and "
         f"{OUTPUT_DIRECTORY} are empty directories of the pod, so read and write storage from the command. "
         "A group still waits for the tasks that its inputs name."
     )
     return [message]
+
+
+def _topology_warnings(root: Pool, spec: WorkflowSpec) -> list[str]:
+    """A warning for topology requirements on a simulated backend, whose nodes have no labels."""
+    if root.backend is None or root.backend.kind == Backend.Kind.KUBERNETES:
+        return []
+    tasks = [task.name for group in spec.groups for task in group.tasks if task.topology]
+    if not tasks:
+        return []
+    message = (
+        f"`topology` has no effect on the simulated cluster {root.backend.name}: {_few(tasks)} may run on any nodes. "
+        "A Kubernetes cluster places them by the node labels of the keys."
+    )
+    return [message]
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first of these names, and how many follow."""
+    more = f" and {len(names) - MAX_NAMED_TASKS} more" if len(names) > MAX_NAMED_TASKS else ""
+    return f"{', '.join(names[:MAX_NAMED_TASKS])}{more}"
 
 
 def _label_violations(submission: Submission, labels: Mapping[str, str]) -> list[Violation]:

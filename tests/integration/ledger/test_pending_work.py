@@ -9,7 +9,7 @@ from pools.models import Pool
 from pools.services import subpools
 from pools.services.pending_work import PendingWorkPort, pending_work
 from pools.services.subpools import delete_subpool
-from scheduling.services.workflows.user_actions import cancel_pending_workflows
+from scheduling.services.workflows.pending_work import WaitingWork
 from tests.support import factories
 
 pytestmark = pytest.mark.django_db
@@ -26,4 +26,4 @@ def test_a_command_without_an_implementation_fails_and_changes_nothing(monkeypat
 
 
 def test_the_scheduling_app_registers_its_implementation() -> None:
-    assert pending_work._implementation is cancel_pending_workflows
+    assert isinstance(pending_work._implementation, WaitingWork)
