@@ -22,6 +22,7 @@ from pools.domain.query_values import (
     parse_datetime,
     parse_integer,
 )
+from pools.domain.stored_text import are_storable
 from pools.domain.structured_input import Faults, FieldReader
 
 Value = TypeVar("Value")
@@ -60,21 +61,9 @@ _SUSPECT = re.compile(
 )  # PostgreSQL cannot store these characters; JSON can write them only as these escapes
 
 
-def is_storable(text: str) -> bool:
-    """Whether PostgreSQL can keep the text: no NUL, no half of a surrogate pair."""
-    return "\x00" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
 def _refuse_unstorable(data: Any) -> None:
-    stack = [data]
-    while stack:
-        each = stack.pop()
-        if isinstance(each, str) and not is_storable(each):
-            raise ValueError("a text holds a NUL character or half of a surrogate pair")
-        if isinstance(each, dict):
-            stack += [*each.keys(), *each.values()]
-        elif isinstance(each, list):
-            stack += each
+    if not are_storable(data):
+        raise ValueError("a text holds a NUL character or half of a surrogate pair")
 
 
 def _no_constant(name: str) -> None:

@@ -12,10 +12,10 @@ from rest_framework.views import APIView
 
 from pools.api.authentication import actor_of
 from pools.api.rendering import SingleFormatNegotiation
-from pools.api.request_parsing import is_storable
 from pools.api.warnings_header import WARNING_HEADER, merge_warnings
 from pools.domain.errors import BadInput, UnsupportedMedia, Violation
 from pools.domain.roles import Actor
+from pools.domain.stored_text import is_storable
 from pools.services.idempotency import has_record, run_once
 
 MAX_KEY_LENGTH = 255

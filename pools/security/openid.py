@@ -23,6 +23,7 @@ from urllib.parse import urlencode, urlsplit
 
 from pools.domain.errors import Busy, Forbidden, Throttled, Violation
 from pools.domain.sign_on import OpenIdProvider, ProviderFacts, claim_value, facts_of_claims
+from pools.domain.stored_text import are_storable
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 LEEWAY = 60  # seconds by which the clocks of provider and server may differ
@@ -247,7 +248,16 @@ def _verify(provider: OpenIdProvider, encoded: str, required: list[str]) -> dict
             "InvalidSignatureError": "bad_signature",
         }.get(type(error).__name__, "bad_token")
         raise _refusal(provider, code, f"sent a token that is not valid ({error})") from error
-    return claims
+    return _storable(provider, claims)
+
+
+def _storable(provider: OpenIdProvider, found: dict[str, Any]) -> dict[str, Any]:
+    """The same, if the database can keep its texts. Raises Forbidden with the name of the first that it cannot."""
+    for name, value in found.items():
+        if not are_storable({name: value}):
+            where = f"{name[:100]!r}" if are_storable(name) else "a name"
+            raise _refusal(provider, "unreadable_text", f"sent a character that no text here can hold, in {where}")
+    return found
 
 
 def _key(provider: OpenIdProvider, key_id: str | None, algorithm: str) -> Any:
@@ -315,11 +325,13 @@ def _request(
     if status != 200:
         reason = found.get("error") if isinstance(found, dict) else None
         message = f"{provider.title} refused the sign-on ({str(reason or status)[:100]}). Sign on again."
-        kind = Refused if reason == "invalid_grant" or status == 401 else Forbidden
+        # A client secret that is not valid says nothing about the person.
+        is_over = reason == "invalid_grant" or (status == 401 and reason != "invalid_client")
+        kind = Refused if is_over else Forbidden
         raise kind.of([Violation("", "provider_refused", message)])
     if not isinstance(found, dict):
         raise _unreachable(provider)
-    return found
+    return _storable(provider, found)
 
 
 @contextmanager

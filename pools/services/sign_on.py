@@ -32,6 +32,7 @@ from pools.domain.sign_on import (
 )
 from pools.locking import lock_user
 from pools.models import AccessToken, SignOnIdentity, User
+from pools.one_by_one import left_out_on_error
 from pools.permissions import require_platform
 from pools.security import directories, openid
 from pools.security.sealing import UnreadableSecret, seal, unseal
@@ -136,14 +137,16 @@ def check_due_identities() -> None:
     due = (
         SignOnIdentity.objects.filter(by_token | by_name, provider__in=providers, user__is_active=True)
         .filter(checked_at__lte=Now() - timedelta(seconds=settings.OSMO.sign_on_check_interval / 2))
+        .exclude(claimed_until__gt=Now())
         .order_by("checked_at")
     )
     unreachable: set[str] = set()
     with ExitStack() as connections:
         opened = _OpenDirectories(connections)
-        for pk, name in due.values_list("pk", "provider")[:MAX_CHECKS]:
-            if name not in unreachable and not _check_identity(pk, providers[name], opened):
-                unreachable.add(name)
+        for pk, name, username in due.values_list("pk", "provider", "user__username")[:MAX_CHECKS]:
+            with left_out_on_error("the check of a sign-on", f"{username} at {name}"):
+                if name not in unreachable and not _check_identity(pk, providers[name], opened):
+                    unreachable.add(name)
 
 
 class _OpenDirectories:
@@ -165,7 +168,7 @@ def _check_identity(pk: int, provider: SignOnProvider, opened: _OpenDirectories)
     claimed = SignOnIdentity.objects.filter(pk=pk).exclude(claimed_until__gt=Now())
     if not claimed.update(claimed_until=Now() + CLAIM_LIFE):
         return True  # another process asks
-    identity = SignOnIdentity.objects.get(pk=pk)
+    identity = SignOnIdentity.objects.select_related("user").get(pk=pk)
     try:
         facts = _ask_again(provider, identity, opened)
         require_admitted(provider, facts.groups)
@@ -173,13 +176,42 @@ def _check_identity(pk: int, provider: SignOnProvider, opened: _OpenDirectories)
         SignOnIdentity.objects.filter(pk=pk).update(claimed_until=None)
         return False
     except (Forbidden, UnreadableSecret) as refusal:
-        if isinstance(provider, LdapDirectory):
+        if not _is_about_person(refusal):
+            logger.warning("Nothing usable is known of %s at %s: %s", identity.user, provider.name, refusal)
+            _postpone(pk)
+        elif isinstance(provider, LdapDirectory):
             _take_away(pk, provider, reason=str(refusal))
         else:
             end_sign_on(pk, provider, reason=str(refusal))
-        return True
-    _record_confirmation(provider, facts, pk)
+    except Exception:
+        _postpone(pk)
+        raise
+    else:
+        _record_answer(provider, facts, pk)
     return True
+
+
+def _is_about_person(refusal: Exception) -> bool:
+    """Whether the provider has refused this person. Anything else, as an answer that cannot be read, a signature that
+    is not valid, or a secret that was sealed with another key, counts as no answer."""
+    if isinstance(refusal, openid.Refused | directories.Gone):
+        return True
+    codes = {each.code for each in refusal.violations} if isinstance(refusal, DomainError) else set()
+    return bool(codes & {"not_admitted", "wrong_subject"})
+
+
+def _postpone(pk: int) -> None:
+    """Ask about the others first. The sign-on ends with the grace, unless a later answer confirms it."""
+    pause = timedelta(seconds=settings.OSMO.sign_on_check_interval / 2)
+    SignOnIdentity.objects.filter(pk=pk).update(claimed_until=Now() + pause)
+
+
+def _record_answer(provider: SignOnProvider, facts: ProviderFacts, pk: int) -> None:
+    try:
+        _record_confirmation(provider, facts, pk)
+    except Exception:
+        _postpone(pk)
+        raise
 
 
 def end_sign_on(pk: int, provider: SignOnProvider, *, reason: str) -> None:
@@ -224,13 +256,19 @@ def _take_away(pk: int, provider: LdapDirectory, *, reason: str) -> None:
 
 
 def end_by_provider(provider: SignOnProvider, subject: str, session_id: str) -> int:
-    """End the sign-ons that the provider names (back-channel logout); how many there were."""
+    """End the sign-ons that the provider names (back-channel logout); how many there were. Raises Busy if one of them
+    did not end."""
     rows = SignOnIdentity.objects.filter(issuer=provider.issuer)
     rows = rows.filter(subject=subject) if subject else rows.filter(session_id=session_id)
     found = list(rows.values_list("pk", flat=True))
+    ended = 0
     for pk in found:
-        end_sign_on(pk, provider, reason=f"{provider.title} ended the session.")
-    return len(found)
+        with left_out_on_error("the end of a sign-on", pk):
+            end_sign_on(pk, provider, reason=f"{provider.title} ended the session.")
+            ended += 1
+    if ended < len(found):
+        raise Busy(f"{len(found) - ended} of {len(found)} sign-ons did not end. Send it again.", retry_after=5)
+    return ended
 
 
 def unlink(*, actor: Actor, username: str, provider: str, description: str = "") -> None:

@@ -11,8 +11,8 @@ from typing import Any
 from django.http import HttpRequest
 from rest_framework import parsers
 
-from pools.api.request_parsing import is_storable
 from pools.domain.errors import BadInput, Violation
+from pools.domain.stored_text import is_storable
 from scheduling.scenario.batch import document_value
 from scheduling.structured_yaml.value_reader import (
     MAX_LEVELS,

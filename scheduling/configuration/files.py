@@ -13,6 +13,7 @@ from typing import Any
 
 from pools.domain.errors import BadInput, Violation
 from pools.domain.ownership import OwnedKind
+from pools.domain.stored_text import is_storable
 from pools.domain.structured_input.faults import join_words, quote
 from scheduling.configuration.bodies import SECTION_BY_KEY, SETTINGS_NAME, Section
 from scheduling.scenario.batch import line_of
@@ -151,23 +152,19 @@ def _value_faults(value: Any, path: str) -> Iterator[Violation]:
     if isinstance(value, UnreadableScalar):
         yield Violation(path, "bad_value", f"{path}: '{value.text}' {value.reason}.")
     elif isinstance(value, str):
-        if not _is_storable(value):
+        if not is_storable(value):
             yield Violation(path, "bad_value", f"{path}: the text has a character that cannot be stored.")
     elif isinstance(value, dict):
         for key in value.repeated_keys if isinstance(value, DocumentMap) else ():
             at = f"{path}.{key}" if path else key
             yield Violation(at, "duplicate_key", f"The key {quote(key)} is given twice in the same map. Keep one.")
         for key, inner in value.items():
-            if not _is_storable(key):
+            if not is_storable(key):
                 yield Violation(path, "bad_value", f"{path}: a key has a character that cannot be stored.")
             yield from _value_faults(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list):
         for place, inner in enumerate(value):
             yield from _value_faults(inner, f"{path}[{place}]")
-
-
-def _is_storable(text: str) -> bool:
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _with_json_numbers(value: Any) -> Any:

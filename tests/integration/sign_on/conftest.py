@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -35,7 +36,7 @@ class FaultyProvider:
     browser: Client = field(default_factory=Client)
 
     def control(self, **asked: Any) -> Any:
-        return httpx.post(f"{self.issuer}/control", json=asked).json()
+        return httpx.post(f"{self.issuer}/control", content=json.dumps(asked)).json()
 
     def start(self, query: str = "", name: str = "corp") -> dict[str, str]:
         """Begin a sign-on, and go to the provider and back as far as our own address: the query of the way back."""
