@@ -44,6 +44,7 @@ ALLOCATION = object_with(
         "request": GPU_AMOUNTS,
         "limit": GPU_AMOUNTS,
         "count": INTEGER,
+        "uncounted": array_of(TEXT),
         "state": {"type": "string", "enum": [str(state) for state in GpuAllocation.State.values]},
         "created": DATETIME,
         "expires": nullable(DATETIME),

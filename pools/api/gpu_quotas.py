@@ -174,7 +174,7 @@ class GpuHeadroom(View):
     )
     def get(self, request: Request, namespace: str) -> Response:
         require_namespace(self.actor, namespace)
-        given = {query.name: request.query_params.get(query.name) or None for query in WORKER_PARAMETERS}
+        given = {query.name: request.query_params.get(query.name) for query in WORKER_PARAMETERS}
         worker, faults = parse_worker(given)
         if faults:
             raise BadInput.of(faults)

@@ -116,14 +116,14 @@ def _read(text: str, written: str) -> Quantity:
     match = _FORM.fullmatch(text)
     if match is None or not (match["whole"] or match["part"]):
         if _NEGATIVE.match(text):
-            raise InvalidQuantity("negative", f"is {text}; it cannot be negative.")
+            raise InvalidQuantity("negative", "cannot be negative.")
         raise InvalidQuantity(
             "bad_value",
-            f"is {text!r}; give digits and at most one suffix (n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or e3), as 16Gi.",
+            "must be digits and at most one suffix (n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or e3), as 16Gi.",
         )
     milli = _milli(match, text)
     if milli > MAX_UNITS * THOUSAND:
-        raise InvalidQuantity("too_large", f"is {text}; the most is 2^63 - 1 ({MAX_UNITS}).")
+        raise InvalidQuantity("too_large", f"is too large; the most is 2^63 - 1 ({MAX_UNITS}).")
     return Quantity(milli, _family(match), written)
 
 
@@ -146,5 +146,5 @@ def _milli(match: re.Match[str], text: str) -> int:
         return digits * int(10**power)
     milli, rest = divmod(digits, int(10**-power))
     if rest:
-        raise InvalidQuantity("too_fine", f"is {text}; nothing finer than 1m (a thousandth) is kept.")
+        raise InvalidQuantity("too_fine", "is too fine; nothing finer than 1m (a thousandth) is kept.")
     return milli

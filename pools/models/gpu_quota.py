@@ -216,7 +216,7 @@ class _AuditedApiAllocations(AuditTrigger):
             action="CASE WHEN TG_OP = 'INSERT' THEN 'gpu_allocation.' || NEW.state WHEN TG_OP = 'DELETE' THEN "
             "'gpu_allocation.deleted' WHEN NEW.state <> OLD.state THEN 'gpu_allocation.' || NEW.state "
             "ELSE 'gpu_allocation.adjusted' END",
-            ignore=["changed_at", "families", "written"],
+            ignore=["changed_at", "families", "written", "uncounted"],
         )
         self.func = f"IF COALESCE(NEW.source, OLD.source) <> 'api' THEN RETURN NULL; END IF; {self.func}"
 
@@ -231,7 +231,8 @@ class GpuAllocation(models.Model):
 
     `source` is the entry point of the allocation. An assumed allocation is a reservation that ends at `expires_at`.
     `holder` is the gang of a workflow's worker, `backend` the cluster of a pod. `written` keeps the four amounts as
-    they were typed.
+    they were typed. `uncounted` are the annotations of a pod, with spaces between them, that say an amount that is not
+    counted: they cannot be read, or they are percentages of a GPU.
     """
 
     class State(models.TextChoices):
@@ -254,6 +255,7 @@ class GpuAllocation(models.Model):
     count = models.PositiveIntegerField(default=1)
     families = models.TextField(default="DDDD")
     written = models.JSONField(default=list)
+    uncounted = models.TextField(blank=True, default="", db_default="")
     state = models.TextField(choices=State.choices, default=State.COMMITTED)
     source = models.TextField(choices=Source.choices, default=Source.API)
     holder = models.UUIDField(null=True)
@@ -289,6 +291,11 @@ class GpuAllocation(models.Model):
             models.Index(fields=["namespace", "-id"], name="gpu_allocation_newest"),
             models.Index(fields=["namespace", "name"], name="gpu_allocation_by_name"),
             models.Index(fields=["holder"], name="gpu_allocation_holder", condition=~Q(state="released")),
+            models.Index(
+                fields=["namespace"],
+                name="gpu_allocation_uncounted",
+                condition=~Q(state="released") & ~Q(uncounted=""),
+            ),
             models.Index(fields=["expires_at"], name="gpu_allocation_expiry", condition=Q(state="assumed")),
             models.Index(
                 fields=["released_at"], name="gpu_allocation_released", condition=Q(released_at__isnull=False)

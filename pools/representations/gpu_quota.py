@@ -56,7 +56,7 @@ def current_gpu_quota_body(namespace: str) -> dict[str, Any] | None:
 
 
 def gpu_quota_bodies(namespaces: Iterable[str] | None) -> list[dict[str, Any]]:
-    """The quotas of these namespaces (None: of all), by name; always two queries."""
+    """The quotas of these namespaces (None: of all), by name; always four queries."""
     rows = GpuQuota.objects.order_by("namespace")
     if namespaces is not None:
         rows = rows.filter(namespace__in=namespaces)
@@ -74,6 +74,7 @@ def allocation_body(row: GpuAllocation) -> dict[str, Any]:
         "request": worker.request.as_dict(),
         "limit": worker.limit.as_dict(),
         "count": worker.count,
+        "uncounted": row.uncounted.split(),
         "state": row.state,
         "source": row.source,
         "created": row.created_at,

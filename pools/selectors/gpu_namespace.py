@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -15,7 +15,12 @@ from django.db import connection
 
 from pools.domain.gpu_quota.checks import GpuQuotaSpec
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
-from pools.domain.gpu_quota.status import GpuQuotaCondition, compute_conditions
+from pools.domain.gpu_quota.status import (
+    GpuQuotaCondition,
+    UncountedWorker,
+    compute_conditions,
+    uncounted_condition,
+)
 from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, WorkerTotals
 from pools.domain.quantities import Quantity, QuantityFormat
 from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample
@@ -34,7 +39,8 @@ NEWEST_ALLOCATION_SQL = (
 
 @dataclass(frozen=True, slots=True)
 class GpuNamespace:
-    """One namespace: the row of its quota, if any, and the amounts of its workers, committed and assumed."""
+    """One namespace: the row of its quota, if any, and the amounts of its workers, committed and assumed. `uncounted`
+    are workers whose pods say amounts that are not counted; it is only filled where the facts are read to be shown."""
 
     name: str
     quota: GpuQuota | None
@@ -42,6 +48,7 @@ class GpuNamespace:
     assumed: WorkerTotals
     changed_at: datetime | None = None
     revision: int = 0
+    uncounted: tuple[UncountedWorker, ...] = ()
 
     @property
     def spec(self) -> GpuQuotaSpec:
@@ -57,9 +64,10 @@ class GpuNamespace:
         """The current conditions, with the stored times of their changes; none without a quota."""
         if self.quota is None:
             return []
-        return compute_conditions(
+        found = compute_conditions(
             self.spec, self.committed, stored_condition_times(self.quota), now, faults=self.quota.faults
         )
+        return [*found, uncounted_condition(self.uncounted)] if self.uncounted else found
 
 
 def spec_from_row(quota: GpuQuota) -> GpuQuotaSpec:
@@ -101,7 +109,15 @@ def read_namespaces(names: Iterable[str]) -> dict[str, GpuNamespace]:
     """The same facts without a lock; they may be outdated as soon as they are read."""
     wanted = sorted(set(names))
     quotas = GpuQuota.objects.filter(namespace__in=wanted)
-    return namespace_facts(wanted, GpuUsage.objects.filter(namespace__in=wanted), quotas)
+    found = namespace_facts(wanted, GpuUsage.objects.filter(namespace__in=wanted), quotas)
+    rows = GpuAllocation.objects.filter(namespace__in=wanted).exclude(state=GpuAllocation.State.RELEASED)
+    uncounted: dict[str, list[UncountedWorker]] = {}
+    for row in rows.exclude(uncounted="").order_by("id"):
+        worker = UncountedWorker(row.workload, row.uncounted, row.created_at)
+        uncounted.setdefault(row.namespace, []).append(worker)
+    for namespace, workers in uncounted.items():
+        found[namespace] = replace(found[namespace], uncounted=tuple(workers))
+    return found
 
 
 def namespace_facts(

@@ -185,7 +185,7 @@ def _default(spec: GpuQuotaSpec, side: str, resource: str) -> str:
 
 
 def current_conditions(facts: GpuNamespace) -> list[GpuQuotaCondition]:
-    """The three conditions of a namespace with a quota."""
+    """The conditions of a namespace with a quota."""
     return facts.conditions(timezone.now())
 
 

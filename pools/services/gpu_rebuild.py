@@ -30,13 +30,15 @@ State, Source = GpuAllocation.State, GpuAllocation.Source
 
 @dataclass(frozen=True, slots=True)
 class PodWorker:
-    """A worker as its pod describes it. `backend` is the id of the cluster's row."""
+    """A worker as its pod describes it. `backend` is the id of the cluster's row, `uncounted` the names of annotations
+    that say an amount that is not counted, with spaces between them."""
 
     namespace: str
     uid: str
     workload: str
     worker: GpuWorker
     backend: int
+    uncounted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,7 @@ def _count_new(facts: GpuNamespace, pods: Iterable[PodWorker]) -> None:
             workload=pod.workload,
             source=Source.POD,
             backend_id=pod.backend,
+            uncounted=pod.uncounted,
             **allocation_columns(spec.with_defaults(pod.worker)),
         )
         for pod in pods
@@ -157,8 +160,8 @@ def _update_known_pod(row: GpuAllocation, pod: PodWorker) -> list[GpuRepair]:
     if not before.is_same_size(after):
         columns |= allocation_columns(after)
         repairs.append(GpuRepair(row.namespace, row.name, "changed", _worker_body(before), _worker_body(after)))
-    if row.workload != pod.workload or row.backend_id != pod.backend:
-        columns |= {"workload": pod.workload, "backend_id": pod.backend}
+    if (row.workload, row.backend_id, row.uncounted) != (pod.workload, pod.backend, pod.uncounted):
+        columns |= {"workload": pod.workload, "backend_id": pod.backend, "uncounted": pod.uncounted}
     if columns:
         GpuAllocation.objects.filter(pk=row.pk).update(**columns)
     return repairs

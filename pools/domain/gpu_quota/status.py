@@ -1,4 +1,4 @@
-"""The status of a namespace's GPU quota: the available percentages, three conditions, and alerts.
+"""The status of a namespace's GPU quota: the available percentages, conditions, and alerts.
 
 Percentages are exact and only rounded for output. A condition follows the numbers at once. An alert notifies people, so
 there is one for each crossing of the threshold: the next one needs a usage that has fallen by `CALM` points in between.
@@ -18,6 +18,8 @@ from pools.domain.gpu_quota.checks import GpuQuotaSpec
 from pools.domain.gpu_quota.workers import RESOURCES, SIDES, WorkerTotals
 
 READY, EXCEEDED, ALERT = "Ready", "Exceeded", "AlertThresholdReached"
+UNCOUNTED = "UncountedAmounts"
+MAX_NAMED_WORKERS = 5
 WORKERS = "workers"
 GAUGE_KEYS = (*(f"{side}.{resource}" for side in SIDES for resource in RESOURCES), WORKERS)
 ALERT_HYSTERESIS = 5
@@ -122,6 +124,28 @@ def compute_conditions(
     `faults` are messages about a newer spec that is not valid; the old one is then still in force."""
     since = {condition.type: condition for condition in before}
     return [_with_previous_time(condition, since, now) for condition in _conditions(spec, used, now, faults)]
+
+
+@dataclass(frozen=True, slots=True)
+class UncountedWorker:
+    """A worker whose pod says amounts that are not counted: in `annotations`, names with spaces between them."""
+
+    workload: str
+    annotations: str
+    since: datetime
+
+
+def uncounted_condition(workers: Sequence[UncountedWorker]) -> GpuQuotaCondition:
+    """The condition about pods with amounts that are not counted (at least one); it exists only beside such pods."""
+    named = [f"{each.workload} ({each.annotations.replace(' ', ', ')})" for each in workers[:MAX_NAMED_WORKERS]]
+    more = f" and {len(workers) - len(named)} more" if len(workers) > len(named) else ""
+    count = "1 worker has" if len(workers) == 1 else f"{len(workers)} workers have"
+    message = (
+        f"{count} annotations that are not counted, because they cannot be read or are percentages of a GPU: "
+        f"{', '.join(named)}{more}. Such an amount counts as the default of the namespace, without one as nothing, and "
+        "such a number of GPUs as the GPUs that the pod has. Correct the annotations of these pods."
+    )
+    return GpuQuotaCondition(UNCOUNTED, True, "UnreadableAnnotations", message, min(each.since for each in workers))
 
 
 def _with_previous_time(

@@ -152,15 +152,24 @@ def parse_allocation(body: Mapping[str, Any]) -> tuple[AllocationRequest, list[V
     return AllocationRequest(name, workload, GpuWorker(request, limit, count)), faults
 
 
-def parse_worker(query: Mapping[str, str | None]) -> tuple[GpuWorker, list[Violation]]:
-    """The size of a worker from texts: `request_tflops`, `request_vram`, `limit_tflops`, `limit_vram` and `count`."""
+@dataclass(frozen=True, slots=True)
+class WorkerKeys:
+    """The keys under which the texts of a worker stand; those of the API unless others are given."""
+
+    request: tuple[str, str] = ("request_tflops", "request_vram")
+    limit: tuple[str, str] = ("limit_tflops", "limit_vram")
+    count: str = "count"
+
+
+def parse_worker(texts: Mapping[str, object], keys: WorkerKeys = WorkerKeys()) -> tuple[GpuWorker, list[Violation]]:
+    """The size of a worker from texts, in a query or in the annotations of a pod, and every fault in them; the path of
+    a fault is its key. Without a text an amount is 0 and the number of GPUs 1."""
     faults: list[Violation] = []
-    place = FieldReader(query, "", faults)
+    place = FieldReader(texts, "", faults)
     request, limit = (
-        GpuAmounts(*(read_quantity(place, f"{side}_{resource}") or ZERO for resource in RESOURCES))
-        for side in ("request", "limit")
+        GpuAmounts(*(read_quantity(place, key) or ZERO for key in side)) for side in (keys.request, keys.limit)
     )
-    count = place.parsed_text("count", _gpus, 1, f"a whole number from 1 to {MAX_GPUS}")
+    count = place.parsed_text(keys.count, _gpus, 1, f"a whole number from 1 to {MAX_GPUS}")
     return GpuWorker(request, limit, count), faults
 
 

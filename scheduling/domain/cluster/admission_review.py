@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.errors import BadInput, Violation
-from scheduling.domain.cluster.queue_access import Caller
+from scheduling.domain.cluster.gpu_pod import PERCENT_UNDER_CAP
+from scheduling.domain.cluster.queue_access import FOREIGN_WORK, Caller
 from scheduling.domain.kubernetes_json import ReadOnlyObject
 
 API_VERSION = "admission.k8s.io/v1"
@@ -15,7 +16,7 @@ FORBIDDEN_STATUS, INVALID_STATUS = 403, 422
 MAX_WARNING_LENGTH = 240
 """The API server cuts warnings that are longer than 4096 characters in sum."""
 
-_FORBIDDING = ("foreign_work", "single.max.", "total.max.")
+_FORBIDDING = (FOREIGN_WORK, PERCENT_UNDER_CAP, "single.max.", "total.max.")
 """Prefixes of the codes of well-formed requests that are not allowed."""
 
 

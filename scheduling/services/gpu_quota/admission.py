@@ -8,20 +8,21 @@ again. A dry run (`dryRun`) reserves nothing.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from pools.domain.errors import BadInput, Violation
-from pools.domain.gpu_quota.checks import broken_caps
+from pools.domain.gpu_quota.checks import BrokenCap, broken_caps
 from pools.domain.gpu_quota.workers import GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_namespace_and_worker
 from pools.models import Backend, GpuAllocation
-from pools.selectors.gpu_namespace import allocation_columns, read_namespaces, worker_from_row
+from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, read_namespaces, worker_from_row
 from pools.services.gpu_allocations import ASSUMPTION_LIFETIME, change_pod_amounts, insert_allocation
 from pools.transactions import change, database_time
 from scheduling.domain.cluster import admission_review
 from scheduling.domain.cluster.admission_review import AdmissionRequest
-from scheduling.domain.cluster.gpu_pod import TENSOR_FUSION_PREFIX, GpuPod, claimed_task, is_worker, read_gpu_pod
+from scheduling.domain.cluster.gpu_pod import GpuPod, claimed_task, has_same_amounts, is_worker, read_gpu_pod
 from scheduling.models import QueueGuard
 from scheduling.selectors.own_pods import own_tasks
 from scheduling.services.webhooks.marks import marked_guard
@@ -50,28 +51,36 @@ def review_gpu_request(body: Any, *, backend: str | None = None, mark: str = "")
         return admission_review.review_response(request)
     if guard.mode == QueueGuard.Mode.OFF:
         return admission_review.review_response(request)
-    broken = gpu_violations(request, guard)
+    verdict = _judge(request, guard)
     if guard.mode == QueueGuard.Mode.AUDIT:
-        warnings = [f"OSMO Admin would refuse this: {each.message}" for each in broken]
-        return admission_review.review_response(request, warnings=warnings)
-    if broken and not request.is_dry_run:
-        record_refusal(guard.backend, request, broken)
-    return admission_review.review_response(request, broken)
+        warnings = [f"OSMO Admin would refuse this: {each.message}" for each in verdict.broken]
+        return admission_review.review_response(request, warnings=[*warnings, *verdict.warnings])
+    if verdict.broken and not request.is_dry_run:
+        record_refusal(guard.backend, request, verdict.broken)
+    return admission_review.review_response(request, verdict.broken, verdict.warnings)
 
 
-def gpu_violations(request: AdmissionRequest, guard: QueueGuard) -> list[Violation]:
-    """The reasons against creating, changing or binding this pod: every broken cap in the order of the checks. `guard`
-    is that of the calling cluster's backend."""
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """The reasons against a request, and what its author should know."""
+
+    broken: list[Violation] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def _judge(request: AdmissionRequest, guard: QueueGuard) -> _Verdict:
+    """The reasons against creating, changing or binding this pod: every annotation that cannot be read, or else every
+    broken cap in the order of the checks. `guard` is that of the calling cluster's backend."""
     if request.operation not in {"CREATE", "UPDATE"} or request.new_object is None:
-        return []
+        return _Verdict()
     if request.kind == BINDING:
-        return _binding_violations(request, guard.backend) if request.operation == "CREATE" else []
+        return _Verdict(_binding_violations(request, guard.backend) if request.operation == "CREATE" else [])
     if not _claims_anew(request) or _is_ours(request, guard):
-        return []
+        return _Verdict()
     pod = read_gpu_pod(request.new_object)
-    if pod is None:
-        path = f"metadata.annotations[{TENSOR_FUSION_PREFIX}gpu-count]"
-        return [Violation(path, "bad_value", f"{TENSOR_FUSION_PREFIX}gpu-count must be a whole number from 1 to 128.")]
+    assert pod is not None  # a worker
+    if pod.faults:
+        return _Verdict(pod.unread_violations())
     return _check_and_reserve(request, pod, guard.backend)
 
 
@@ -83,8 +92,7 @@ def _claims_anew(request: AdmissionRequest) -> bool:
         return False
     if old is None or not is_worker(old) or claimed_task(old) != claimed_task(new):
         return True
-    before, after = read_gpu_pod(old), read_gpu_pod(new)
-    return before is None or after is None or not after.worker.is_same_size(before.worker)
+    return not has_same_amounts(old, new)
 
 
 def _is_ours(request: AdmissionRequest, guard: QueueGuard) -> bool:
@@ -99,22 +107,31 @@ def _is_ours(request: AdmissionRequest, guard: QueueGuard) -> bool:
     return (is_by_us or was_reviewed) and task in own_tasks(guard.backend, request.namespace, [new])
 
 
-def _check_and_reserve(request: AdmissionRequest, pod: GpuPod, backend: Backend) -> list[Violation]:
+def _check_and_reserve(request: AdmissionRequest, pod: GpuPod, backend: Backend) -> _Verdict:
     namespace = request.namespace or pod.namespace
     if request.is_dry_run or not pod.uid:
         facts = read_namespaces([namespace])[namespace]
+        if forbidden := pod.percent_violations(facts.spec):
+            return _Verdict(forbidden)
         broken = broken_caps(facts.spec, facts.committed_and_assumed, facts.spec.with_defaults(pod.worker))
-        return [each.as_violation(namespace) for each in broken]
+        return _verdict_of(broken, facts, pod)
     with change(actor=SYSTEM, description="a pod is created or changed"):
         facts, newest = lock_namespace_and_worker(namespace, pod.uid)
+        if forbidden := pod.percent_violations(facts.spec):
+            return _Verdict(forbidden)
         if newest is not None and newest.state != State.RELEASED:
             broken = change_pod_amounts(facts, newest, pod.worker.or_else(worker_from_row(newest)))
         else:
             worker = facts.spec.with_defaults(pod.worker)
             broken = broken_caps(facts.spec, facts.committed_and_assumed, worker)
             if not broken:
-                _assume(namespace, pod.uid, pod.workload, worker, backend)
-    return [each.as_violation(namespace) for each in broken]
+                _assume(namespace, pod.uid, pod.workload, worker, backend, " ".join(pod.uncounted))
+    return _verdict_of(broken, facts, pod)
+
+
+def _verdict_of(broken: list[BrokenCap], facts: GpuNamespace, pod: GpuPod) -> _Verdict:
+    warnings = pod.percent_warnings() if facts.quota is not None and not broken else []
+    return _Verdict([each.as_violation(facts.name) for each in broken], warnings)
 
 
 def _binding_violations(request: AdmissionRequest, backend: Backend) -> list[Violation]:
@@ -132,11 +149,11 @@ def _binding_violations(request: AdmissionRequest, backend: Backend) -> list[Vio
         worker = worker_from_row(row)
         broken = broken_caps(facts.spec, facts.committed_and_assumed, worker)
         if not broken:
-            _assume(namespace, uid, row.workload, worker, backend)
+            _assume(namespace, uid, row.workload, worker, backend, row.uncounted)
     return [each.as_violation(namespace) for each in broken]
 
 
-def _assume(namespace: str, uid: str, workload: str, worker: GpuWorker, backend: Backend) -> None:
+def _assume(namespace: str, uid: str, workload: str, worker: GpuWorker, backend: Backend, uncounted: str) -> None:
     insert_allocation(
         GpuAllocation(
             namespace=namespace,
@@ -146,6 +163,7 @@ def _assume(namespace: str, uid: str, workload: str, worker: GpuWorker, backend:
             backend=backend,
             state=State.ASSUMED,
             expires_at=database_time() + ASSUMPTION_LIFETIME,
+            uncounted=uncounted,
             **allocation_columns(worker),
         )
     )

@@ -352,7 +352,7 @@ def _pod_workers(pods: Iterable[Object | None], backend: Backend) -> list[PodWor
     inside = [pod for pod in there if _namespace(pod) == backend.namespace]
     ours = own_tasks(backend, backend.namespace, inside)
     return [
-        PodWorker(found.namespace, found.uid, found.workload, found.worker, backend.pk)
+        PodWorker(found.namespace, found.uid, found.workload, found.worker, backend.pk, " ".join(found.uncounted))
         for pod in there
         if (found := read_gpu_pod(pod)) is not None
         and found.is_counted
