@@ -45,7 +45,6 @@ NODE = object_with(
         "other": INTEGER,
         "free": INTEGER,
         "closed": INTEGER,
-        "notes": array_of(TEXT),
         "work": array_of(NODE_WORK),
     }
 )
@@ -54,8 +53,7 @@ SUMS = dict.fromkeys(("total", "all_nodes", "gpus", "used", "other", "free", "cl
 
 class NodeMapDetail(View):
     """Who runs where: `used` are GPUs of workflows (`unseen` of them of workflows that the caller may not see), `other`
-    those of foreign pods, `closed` unused ones of nodes that take no new work. `notes` says what keeps work away from
-    a node, and what its numbers do not say."""
+    those of foreign pods, `closed` unused ones of nodes that take no new work."""
 
     @describe_operation(
         "Show the nodes of a backend with the workflows on them.",
@@ -102,7 +100,6 @@ def _node_body(node: MappedNode) -> dict[str, Any]:
         "other": use.other_gpus,
         "free": use.free_gpus,
         "closed": node.closed_gpus,
-        "notes": list(use.notes),
         "work": [_work_body(each) for each in node.work],
     }
 

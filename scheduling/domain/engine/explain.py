@@ -13,13 +13,20 @@ from dataclasses import dataclass
 from pools.domain.amounts import Amount, Number, amount_text
 from scheduling.domain.engine.blockers import Blocker, UnlentQuota, limit_text
 from scheduling.domain.engine.nodes import Request
+from scheduling.domain.engine.phases import Phases
 from scheduling.domain.engine.remedies import Remedies, Remedy
+from scheduling.domain.engine.reservation import StartPolicy
 from scheduling.domain.engine.shortage import ShortageFinder
 from scheduling.domain.engine.state import GangState, QueueState, sum_requests
+from scheduling.domain.engine.steps import StepLog
 from scheduling.domain.engine.world import World
 
 MAX_NAMED_NODES = 3
 """How many nodes a message names."""
+
+
+MAX_HOLDERS = 16
+"""How many gangs that hold back another one are looked for."""
 
 
 class ReasonCode:
@@ -76,6 +83,7 @@ class Explainer:
         self._world = world
         self._shortages = ShortageFinder(world)
         self._remedies = Remedies(world)
+        self._phases: Phases | None = None
 
     def explain_all(self) -> dict[str, Reason]:
         """The reason of every gang that neither runs nor has ended, by name."""
@@ -110,14 +118,14 @@ class Explainer:
             *self._over_tree(queue, ask),
             *self._nodes(gang, tasks),
         ]
-        if not blockers:
-            held_back = self._held_back(gang, queue)
-            if held_back is not None:
-                return held_back
-            message = "Nothing blocks it; it starts in the next pass."
-            return Reason(ReasonCode.NEXT_PASS, message, queue.fact.name)
         blockers = self._one_for_each_setting(blockers)
         never = next((blocker for blocker in blockers if blocker.is_permanent), None)
+        held_back = None if never else self._held_back(gang, queue, fits=not blockers)
+        if held_back is not None:
+            return held_back
+        if not blockers:
+            message = "Nothing blocks it; it starts in the next pass."
+            return Reason(ReasonCode.NEXT_PASS, message, queue.fact.name)
         first = never or blockers[0]
         return Reason(
             code=ReasonCode.NEVER_FITS if never else first.code,
@@ -157,21 +165,55 @@ class Explainer:
                 return Reason(hold.code, hold.message, above.fact.name, remedies=remedies)
         return None
 
-    def _held_back(self, gang: GangState, queue: QueueState) -> Reason | None:
+    def _held_back(self, gang: GangState, queue: QueueState, *, fits: bool) -> Reason | None:
+        """The reason of a gang that would start without reservations. `fits`: without moves and evictions too."""
         policy = self._world.policy
-        holder = None if policy is None else policy.holder_of(gang)
-        if policy is None or holder is None:
+        holders = [] if policy is None else self._holders(policy, gang, queue)
+        if policy is None or not holders:
             return None
-        message = "It would fit now, but this capacity is reserved for a gang that has waited longer."
-        remedies = [Remedy("The gang with the reservation starts, or is cancelled", (holder.fact.name,))]
-        latest = policy.latest_start(holder.fact.name)
-        if latest is not None and latest.time is not None and latest.time > policy.now:
-            seconds = amount_text(latest.time - policy.now)
-            remedies.append(Remedy(f"With a time limit of at most {seconds} s it would end before that gang starts"))
+        could = "It would fit now" if fits else "It could start now in the place of other work"
+        text, whose = _holders_text(len(holders))
+        remedies = [Remedy(text, tuple(holder.fact.name for holder in holders))]
+        ends = [policy.backfill_until(holder) for holder in holders]
+        times = [end for end in ends if end is not None]
+        if len(times) == len(ends) and min(times) > policy.now:
+            seconds = amount_text(min(times) - policy.now)
+            then = "that gang starts" if len(holders) == 1 else "they start"
+            remedies.append(Remedy(f"With a time limit of at most {seconds} s it would end before {then}"))
         return Reason(
-            ReasonCode.HELD_BACK, message, queue.fact.name, "reservation",
-            remedies=tuple(remedies), needs_all_remedies=False,
+            ReasonCode.HELD_BACK, f"{could}, but this capacity is reserved for {whose}.", queue.fact.name,
+            "reservation", remedies=tuple(remedies), needs_all_remedies=False,
         )  # fmt: skip
+
+    def _holders(self, policy: StartPolicy, gang: GangState, queue: QueueState) -> list[GangState]:
+        """The gangs that have to go before it would start, oldest reservation first: those with the reservations, and
+        those that would have the next ones. Each of them is needed. Empty if it would start as it is, or would not
+        start without any reservation; at most `MAX_HOLDERS`."""
+        with policy.nothing_reserved():
+            if not self._would_start(gang, queue):
+                return []
+        found: list[GangState] = []
+        while len(found) < MAX_HOLDERS:
+            with policy.without(found):
+                if self._would_start(gang, queue):
+                    break
+                more = policy.binding_gangs(gang)
+            if not more:
+                break
+            found += more
+        else:
+            return found[:MAX_HOLDERS]
+        for each in reversed(found) if len(found) > 1 else ():
+            rest = [other for other in found if other is not each]
+            with policy.without(rest):
+                if self._would_start(gang, queue):
+                    found = rest
+        return found
+
+    def _would_start(self, gang: GangState, queue: QueueState) -> bool:
+        if self._phases is None:
+            self._phases = Phases(self._world, StepLog(self._world))
+        return self._phases.would_start(gang, queue)
 
     def _one_for_each_setting(self, blockers: list[Blocker]) -> list[Blocker]:
         """The blockers without borrowing limits that follow from a limit that blocks, too."""
@@ -323,6 +365,18 @@ class Explainer:
         if blocker.limit == "borrowing_limit" and blocker.used >= blocker.bound:
             return f"It asks for {request}; borrowing limit of {node} reached: {amount_text(blocker.used)} of {bound}."
         return f"It asks for {request}; the {limit} of {node} ({bound}) leaves {free}: {missing} missing."
+
+
+def _holders_text(count: int) -> tuple[str, str]:
+    """What unblocks a gang that so many others hold back, and for whom capacity is reserved."""
+    if count == 1:
+        return "The gang with the reservation starts, or is cancelled", "a gang that has waited longer"
+    if count == MAX_HOLDERS:
+        text = "The gangs with the reservations, and those after them that would have the next ones"
+        return f"{text}, start or are cancelled", "many gangs that have waited longer"
+    each = "both" if count == 2 else f"all {count}"
+    text = f"The gangs with the reservations or with the next ones, {each} of them, start or are cancelled"
+    return text, f"{count} gangs that have waited longer"
 
 
 def _gang_hold_reason(gang: GangState, queue: QueueState) -> Reason | None:

@@ -36,6 +36,7 @@ from scheduling.domain.engine.outlook import (
     SearchKey,
 )
 from scheduling.domain.engine.queue_order import QueueOrder
+from scheduling.domain.engine.starting import attempt_start
 from scheduling.domain.engine.state import FINISHED, NO_GANGS, RUNNING, GangState, QueueState
 from scheduling.domain.engine.steps import StepAction, StepLog
 from scheduling.domain.engine.victims import GuestVictims, PreemptVictims, ReclaimVictims, is_fair_after
@@ -44,7 +45,8 @@ from scheduling.domain.engine.world import World
 
 MAX_REMEMBERED = 8
 
-HelpAttempt = Callable[[GangState, QueueState], tuple[EvictionSearch, EvictionResult] | None]
+Solution = tuple[EvictionSearch, EvictionResult]
+HelpAttempt = Callable[[GangState, QueueState], Solution | None]
 MayHelp = Callable[[GangState, QueueState], bool]
 """Whether an attempt could succeed in the state at the beginning of the phase; True where that is not known."""
 
@@ -101,10 +103,6 @@ class Phases:
     def consolidate(self) -> bool:
         """Start preemptible gangs that only the nodes block, by moving other gangs."""
 
-        def help_one(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
-            movable = MovableGangs(lambda other: other.preemptible and other is not gang, is_all=not any(gang.active))
-            return self._help_by_moving(gang, queue, movable, ())
-
         def judge(leaf: QueueState) -> tuple[Any, GroupJudge] | None:
             bounds, is_worth_it = _worth_in(leaf)
             return bounds, lambda gang: gang.next_request if gang.preemptible and is_worth_it(gang) else None
@@ -114,30 +112,11 @@ class Phases:
         def has_free_total(request: Shape) -> bool:
             return world.nodes is not None and world.has_free_total(request)
 
-        return self._help_each(world.wanted.to_move, judge, has_free_total, help_one, StepAction.MOVE)
+        return self._help_each(world.wanted.to_move, judge, has_free_total, self._move_for, StepAction.MOVE)
 
     def reclaim(self) -> bool:
         """Start gangs of leaves inside their fair share with GPUs that other leaves have borrowed."""
         world = self._world
-
-        def help_one(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
-            if not _is_inside_fair_share(gang, queue):
-                return None
-            movable = MovableGangs(lambda other: other.preemptible and other.queue is not queue, without=queue.index)
-            return self._help_by_moving(gang, queue, movable, ()) or evict(gang, queue)
-
-        def evict(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
-            def begin() -> tuple[VictimSource, AcceptResult, Foresight]:
-                ask = gang.next_request
-
-                def accept(result: EvictionResult) -> bool:
-                    return is_fair_after(queue, ask, result.evicted_by_leaf())
-
-                source = ReclaimVictims(world, queue, ask)
-                return source, accept, ReclaimForesight(world, queue, ask, source, key)
-
-            key = ("reclaim", queue.index, gang.demand)
-            return self._search_victims(gang, queue, key, begin)
 
         def judge(leaf: QueueState) -> tuple[Any, GroupJudge] | None:
             room = [fair - have for fair, have in zip(leaf.fair, leaf.alloc, strict=True)]
@@ -151,51 +130,15 @@ class Phases:
             return (room, bounds), judge_group
 
         def may_help(gang: GangState, queue: QueueState) -> bool:
-            return self._may_move(gang, queue) or self._would_find(evict, gang, queue)
+            return self._may_move(gang, queue) or self._would_find(self._reclaim_victims, gang, queue)
 
         return self._help_each(
-            world.wanted.to_reclaim, judge, lambda _shape: True, help_one, StepAction.RECLAIM, may_help
+            world.wanted.to_reclaim, judge, lambda _shape: True, self._reclaim_for, StepAction.RECLAIM, may_help
         )
 
     def preempt(self) -> bool:
         """Start gangs of a higher priority in place of lower ones of the same leaf."""
         world = self._world
-
-        def leaves_quota() -> bool:
-            return world.policy is None or world.policy.leaves_quota()
-
-        def spared_gangs() -> frozenset[GangState]:
-            return NO_GANGS if world.policy is None else world.policy.spared
-
-        def help_one(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
-            priority = gang.fact.priority
-
-            spared = spared_gangs()
-
-            def lower(other: GangState) -> bool:
-                is_lower = other.preemptible and other.queue is queue and other.fact.priority < priority
-                return is_lower and other not in spared
-
-            movable = MovableGangs(lower, among=queue.running or ())
-            found = self._help_by_moving(gang, queue, movable, (queue.index, priority, spared))
-            if found is not None and not leaves_quota():
-                found[0].undo()
-                found = None
-            return found or evict(gang, queue)
-
-        def evict(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
-            def begin() -> tuple[VictimSource, AcceptResult, Foresight]:
-                priority, before = gang.fact.priority, [list(above.alloc) for above in queue.path]
-
-                def accept(_result: EvictionResult) -> bool:
-                    return leaves_quota() and (not gang.preemptible or _keeps_borrowing_bounded(queue, before))
-
-                source = PreemptVictims(world, queue, priority, spared)
-                return source, accept, PreemptForesight(world, queue, priority, key, spared)
-
-            spared = spared_gangs()
-            key = ("preempt", queue.index, (gang.signature, spared))
-            return self._search_victims(gang, queue, key, begin)
 
         def judge(leaf: QueueState) -> tuple[Any, GroupJudge] | None:
             # Running gangs are sorted by priority, the lowest last.
@@ -210,10 +153,10 @@ class Phases:
             return (lowest, bounds), judge_group
 
         def may_help(gang: GangState, queue: QueueState) -> bool:
-            return self._may_move(gang, queue) or self._would_find(evict, gang, queue)
+            return self._may_move(gang, queue) or self._would_find(self._preempt_victims, gang, queue)
 
         return self._help_each(
-            world.wanted.to_preempt, judge, lambda _shape: True, help_one, StepAction.PREEMPT, may_help
+            world.wanted.to_preempt, judge, lambda _shape: True, self._preempt_for, StepAction.PREEMPT, may_help
         )
 
     def take_back(self) -> bool:
@@ -252,6 +195,94 @@ class Phases:
             self._world.update_lists(gang)
             has_stopped = True
         return has_stopped
+
+    def would_start(self, gang: GangState, queue: QueueState) -> bool:
+        """Whether the next pass would start the gang, were it tried first; the state stays as it is."""
+        world, policy = self._world, self._world.policy
+        if not _is_worth_trying(gang, queue):
+            return False
+        self._no_moves.clear()
+        before = world.mark()
+        for attempt in (self._start_for, self._move_for, self._reclaim_for, self._preempt_for):
+            in_place = attempt == self._preempt_for
+            is_free = policy is None or policy.begin_attempt(gang, in_place=in_place)
+            has_started = is_free and bool(attempt(gang, queue))
+            world.undo(before)
+            if policy is not None:
+                policy.end_attempt()
+            if has_started:
+                return True
+        return False
+
+    # -- attempts for one gang ---------------------------------------------------------------------------------------
+
+    def _start_for(self, gang: GangState, _queue: QueueState) -> list[int]:
+        return attempt_start(self._world, gang)
+
+    def _move_for(self, gang: GangState, queue: QueueState) -> Solution | None:
+        """By moves of other gangs; for preemptible gangs."""
+        movable = MovableGangs(lambda other: other.preemptible and other is not gang, is_all=not any(gang.active))
+        return self._help_by_moving(gang, queue, movable, ()) if gang.preemptible else None
+
+    def _reclaim_for(self, gang: GangState, queue: QueueState) -> Solution | None:
+        """By a reclaim from other leaves."""
+        if not _is_inside_fair_share(gang, queue):
+            return None
+        movable = MovableGangs(lambda other: other.preemptible and other.queue is not queue, without=queue.index)
+        return self._help_by_moving(gang, queue, movable, ()) or self._reclaim_victims(gang, queue)
+
+    def _reclaim_victims(self, gang: GangState, queue: QueueState) -> Solution | None:
+        world = self._world
+
+        def begin() -> tuple[VictimSource, AcceptResult, Foresight]:
+            ask = gang.next_request
+
+            def accept(result: EvictionResult) -> bool:
+                return is_fair_after(queue, ask, result.evicted_by_leaf())
+
+            source = ReclaimVictims(world, queue, ask)
+            return source, accept, ReclaimForesight(world, queue, ask, source, key)
+
+        key = ("reclaim", queue.index, gang.demand)
+        return self._search_victims(gang, queue, key, begin)
+
+    def _preempt_for(self, gang: GangState, queue: QueueState) -> Solution | None:
+        """By a preemption of lower work of its leaf."""
+        priority, spared = gang.fact.priority, self._spared_gangs()
+
+        def lower(other: GangState) -> bool:
+            is_lower = other.preemptible and other.queue is queue and other.fact.priority < priority
+            return is_lower and other not in spared
+
+        movable = MovableGangs(lower, among=queue.running or ())
+        found = self._help_by_moving(gang, queue, movable, (queue.index, priority, spared))
+        if found is not None and not self._leaves_quota():
+            found[0].undo()
+            found = None
+        return found or self._preempt_victims(gang, queue)
+
+    def _preempt_victims(self, gang: GangState, queue: QueueState) -> Solution | None:
+        world, spared = self._world, self._spared_gangs()
+
+        def begin() -> tuple[VictimSource, AcceptResult, Foresight]:
+            priority, before = gang.fact.priority, [list(above.alloc) for above in queue.path]
+
+            def accept(_result: EvictionResult) -> bool:
+                return self._leaves_quota() and (not gang.preemptible or _keeps_borrowing_bounded(queue, before))
+
+            source = PreemptVictims(world, queue, priority, spared)
+            return source, accept, PreemptForesight(world, queue, priority, key, spared)
+
+        key = ("preempt", queue.index, (gang.signature, spared))
+        return self._search_victims(gang, queue, key, begin)
+
+    def _leaves_quota(self) -> bool:
+        return self._world.policy is None or self._world.policy.leaves_quota()
+
+    def _spared_gangs(self) -> frozenset[GangState]:
+        return NO_GANGS if self._world.policy is None else self._world.policy.spared
+
+    # -- one phase ---------------------------------------------------------------------------------------------------
 
     def _help_each(
         self,
@@ -333,7 +364,7 @@ class Phases:
         queue: QueueState,
         key: SearchKey,
         begin: Callable[[], tuple[VictimSource, AcceptResult, Foresight]],
-    ) -> tuple[EvictionSearch, EvictionResult] | None:
+    ) -> Solution | None:
         """The search, unless it is known that it fails: a phase asks first whether any attempt could succeed, and then
         makes them in order, so the same search would fail several times in one state."""
         world = self._world
@@ -364,7 +395,7 @@ class Phases:
         queue: QueueState,
         movable: MovableGangs,
         scope: tuple[object, ...],
-    ) -> tuple[EvictionSearch, EvictionResult] | None:
+    ) -> Solution | None:
         world = self._world
         if not self._may_move(gang, queue):
             return None

@@ -101,6 +101,10 @@ class StartPolicy:
         self._heads_of: dict[int, list[tuple[Number, str, GangState]]] = {}
         self._stale = {queue.index: queue for queue in world.queues}
         """The leaves whose heads may be other gangs now."""
+        self._gone: Collection[GangState] = ()
+        """Waiting gangs that are left out (`without`)."""
+        self._without: dict[tuple[Number, int, frozenset[GangState]], list[ReservedStart]] = {}
+        """The reservations without some gangs, by the time and the version of the world."""
         for each in facts.reservations:
             gang = world.gang_of.get(each.gang)
             if gang is not None and gang.queue is not None:
@@ -183,22 +187,26 @@ class StartPolicy:
         if self._facts.are_totals:
             self._held = due
         else:
-            self._held = []
-            stood = {held.gang.index for held in due}
-            passed: list[ReservedStart] = []
-            for held in merge(due, self._find_new(stood), key=_rank):
-                if len(self._held) == MAX_RESERVATIONS:
-                    break
-                is_new = held.gang.index not in stood
-                if is_new and any(self._is_in_the_way(held, other) for other in passed):
-                    continue
-                if not self._keep(held) and is_new and self._could_start_together(held, []):
-                    passed.append(held)
+            self._renew(due)
         self._note_ranks()
         if (has_held or self._held) and self._refreshed_in != self._world.version:
             # Other reservations, and later ends of work: a phase that found nothing to do may find something now.
             self._world.version += 1
             self._refreshed_in = self._world.version
+
+    def _renew(self, due: Sequence[ReservedStart]) -> None:
+        """Keep those of these reservations that do not give way to older ones, and make new ones."""
+        self._held = []
+        stood = {held.gang.index for held in due}
+        passed: list[ReservedStart] = []
+        for held in merge(due, self._find_new(stood), key=_rank):
+            if len(self._held) == MAX_RESERVATIONS:
+                break
+            is_new = held.gang.index not in stood
+            if is_new and any(self._is_in_the_way(held, other) for other in passed):
+                continue
+            if not self._keep(held) and is_new and self._could_start_together(held, []):
+                passed.append(held)
 
     def _find_new(self, reserved: Collection[int]) -> Iterator[ReservedStart]:
         """The reservations that overdue heads without one would get now, in their order."""
@@ -308,9 +316,9 @@ class StartPolicy:
     def _find_heads(self, leaf: QueueState) -> list[tuple[Number, str, GangState]]:
         heads: dict[bool, GangState] = {}
         for signature, group in leaf.waiting.items():
-            first = group.first
-            head = heads.get(first.preemptible)
-            if head is not None and head.order_key < first.order_key:
+            first = next((gang for gang in group if gang not in self._gone), None)
+            head = None if first is None else heads.get(first.preemptible)
+            if first is None or (head is not None and head.order_key < first.order_key):
                 continue
             if not first.is_running and self._is_possible(signature, first, leaf):
                 heads[first.preemptible] = first
@@ -711,20 +719,57 @@ class StartPolicy:
         self._applied = []
         self._world.releases += 1
 
-    def holder_of(self, gang: GangState) -> GangState | None:
-        """The reserved gang for which this one, which could start otherwise, is held back; None if it could start."""
-        binding = self._binding(gang)
-        for held in binding:
-            if self._takes_quota(held, gang):
-                return held.gang
-        nodes = self._world.nodes
-        if nodes is None or not self.begin_attempt(gang):
-            return None
-        applied, fits = {n for n, _need in self._applied}, place_on(nodes, gang) is not None
-        self.end_attempt()
-        if fits:
-            return None
-        return next((held.gang for held in binding if applied.intersection(held.places or ())), None)
+    def binding_gangs(self, gang: GangState) -> list[GangState]:
+        """The reserved gangs whose reservations hold back this one, oldest first."""
+        return [held.gang for held in self._binding(gang)]
+
+    @contextmanager
+    def nothing_reserved(self) -> Iterator[None]:
+        """Attempts inside it are made as if there were no reservation."""
+        held, self._held = self._held, []
+        try:
+            yield
+        finally:
+            self._held = held
+
+    @contextmanager
+    def without(self, gone: Collection[GangState]) -> Iterator[None]:
+        """Attempts inside it are made as if these waiting gangs were gone, beside the reservations that others would
+        have then."""
+        before = self._held, self._latest, self._ranks
+        if gone:
+            self._held, self._latest = self._held_without(frozenset(gone)), {}
+            self._note_ranks()
+        try:
+            yield
+        finally:
+            self._held, self._latest, self._ranks = before
+
+    def _held_without(self, gone: frozenset[GangState]) -> list[ReservedStart]:
+        key = self.now, self._world.version, gone
+        known = self._without.get(key)
+        if known is not None:
+            return known
+        left = [replace(held) for held in self._held if held.gang not in gone and self._is_due(held)]
+        if self._facts.are_totals:
+            return left
+        self._update_heads()
+        before = self._held, self._heads, self._heads_of
+        self._heads, self._heads_of, self._gone = list(self._heads), dict(self._heads_of), gone
+        self._stale = {gang.queue.index: gang.queue for gang in gone if gang.queue is not None}
+        self._renew(left)
+        found = self._held
+        self._held, self._heads, self._heads_of = before
+        self._gone, self._stale = (), {}
+        if len(self._without) >= MAX_VERDICTS:
+            self._without.clear()
+        self._without[key] = found
+        return found
+
+    def backfill_until(self, gang: GangState) -> Number | None:
+        """When work has to have ended that may use what is reserved for this gang; None if that is not known."""
+        held = next((each for each in self._held if each.gang is gang), None)
+        return None if held is None else self._latest_start(held, with_nodes=False).time
 
     def _binding(self, gang: GangState) -> list[ReservedStart]:
         """The reservations that hold back this gang."""

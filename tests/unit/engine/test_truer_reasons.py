@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduling.domain.engine.cycle import run_cycle
-from scheduling.domain.engine.facts import ClusterFacts, NodeFacts
+from scheduling.domain.engine.facts import NORMAL, ClusterFacts, NodeFacts, PolicyFacts
 from scheduling.domain.engine.outcome import waiting_reasons
 from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue
 
@@ -66,3 +66,61 @@ def test_the_fair_share_is_named_where_it_forbids_a_reclaim():
     assert reason.message.endswith("It may not reclaim LOW work: 4 GPUs would be over the fair share of b, 3 GPUs.")
     inside = run_cycle(facts(queues, [*running, waiting[0]], {"n": 8}))
     assert ("reclaim", "r2") in [(step.action, step.gang) for step in inside.steps], "inside its share it does"
+
+
+class TestReservations:
+    """Ends that nobody knows: what is reserved is held back from all later work."""
+
+    def test_a_preemption_that_a_reservation_forbids_names_the_reservation(self):
+        """`new` could take the place of `low`; `big` needs the quota, because it has waited longer."""
+        work = [
+            gang("sure", "q", NORMAL, gpus=4, on="n"),
+            gang("low", "q", gpus=4, on="n"),
+            gang("big", "q", NORMAL, gpus=8, at=0),
+            gang("new", "q", NORMAL, gpus=2, at=5000),
+        ]
+        given = facts([queue("q", 8)], work, {"n": 8}, policy=PolicyFacts(now=7200, reserve_after=3600))
+        reason = reason_of(given, "new")
+        assert reason.code == "held_back"
+        assert reason.message == (
+            "It could start now in the place of other work, but this capacity is reserved for a gang that has waited "
+            "longer."
+        )
+        assert reason.unblock == ("The gang with the reservation starts, or is cancelled (big).",)
+        gone = replace(given, gangs=tuple(each for each in given.gangs if each.name != "big"))
+        assert ("preempt", "low") in [(step.action, step.gang) for step in run_cycle(gone).steps]
+
+    def test_all_gangs_are_named_that_hold_it_back(self):
+        """`pair` would use what is free on both nodes; each is reserved for the gang of another leaf."""
+        work = [
+            gang("r1", "x", NORMAL, gpus=2, on="n1"),
+            gang("r2", "x", NORMAL, gpus=2, on="n2"),
+            gang("first", "a", NORMAL, gpus=4, at=0),
+            gang("second", "b", NORMAL, gpus=4, at=1),
+            gang("pair", "c", NORMAL, gpus=2, count=2, at=5000),
+        ]
+        queues = [queue(name, 4) for name in "abcx"]
+        given = facts(queues, work, {"n1": 4, "n2": 4}, policy=PolicyFacts(now=7200, reserve_after=3600))
+        reason = reason_of(given, "pair")
+        assert reason.message == "It would fit now, but this capacity is reserved for 2 gangs that have waited longer."
+        (line,) = reason.unblock
+        assert line.startswith("The gangs with the reservations or with the next ones, both of them, start or are ")
+        assert line.endswith("cancelled (first, second).")
+        assert not reason.needs_all_remedies
+        for gone, is_enough in ((("first",), False), (("second",), False), (("first", "second"), True)):
+            left = replace(given, gangs=tuple(each for each in given.gangs if each.name not in gone))
+            assert run_cycle(left).world.gang_of["pair"].is_running is is_enough, gone
+
+    def test_a_time_limit_is_offered_that_suffices(self):
+        """The quota of `big` is free when `sure` ends; its node is free later, and no work may wait for that."""
+        work = [
+            replace(gang("sure", "q", NORMAL, gpus=5, on="n1"), started=7100, time_limit=1000),
+            replace(gang("other", "x", NORMAL, gpus=3, count=2, on=["n1", "n2"]), started=7100, time_limit=9000),
+            gang("big", "q", NORMAL, gpus=8, at=0),
+            gang("new", "q", NORMAL, gpus=2, at=5000),
+        ]
+        given = facts([queue("q", 8), queue("x", 6)], work, {"n1": 8, "n2": 8}, policy=PolicyFacts(7200, 3600))
+        offered = [line for line in reason_of(given, "new").unblock if "time limit" in line]
+        assert offered == ["With a time limit of at most 900 s it would end before that gang starts."]
+        short = replace(given, gangs=tuple(replace(g, time_limit=900) if g.name == "new" else g for g in given.gangs))
+        assert run_cycle(short).world.gang_of["new"].is_running
