@@ -10,6 +10,7 @@ from django_celery_beat.schedulers import DatabaseScheduler
 from kombu.exceptions import OperationalError as BrokerError
 
 from osmo_admin import heartbeat
+from osmo_admin.liveness import Liveness
 from scheduling.services.periodic_tasks import ensure_periodic_tasks
 
 RETRY_SECONDS = 2.0
@@ -25,10 +26,13 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
     """
 
     _ensured = False
+    _liveness = Liveness(heartbeat.BEAT)
 
     def setup_schedule(self) -> None:
         """Read the rows, as soon as the database and the broker answer."""
+        self._liveness.start()
         while True:
+            self._liveness.note_round()
             try:
                 super().setup_schedule()
             except _GONE as problem:
@@ -40,6 +44,7 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
 
     def tick(self, *args: object, **kwargs: object) -> float:
         """Send the tasks that are due. Returns the seconds until the next tick."""
+        self._liveness.note_round()
         try:
             if not self._ensured:
                 ensure_periodic_tasks()

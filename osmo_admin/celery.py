@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from typing import Any
 
 from celery import Celery
-from celery.signals import worker_process_init
+from celery.signals import heartbeat_sent, worker_init, worker_process_init
 from django_structlog.celery.steps import DjangoStructLogInitStep
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
@@ -19,6 +20,29 @@ app = Celery("osmo_admin")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.steps["worker"].add(DjangoStructLogInitStep)  # request ids travel with the task
+
+
+# Longer than any task: a worker all of whose tasks run longer does nothing more.
+LONGEST_TASK_SECONDS = 1800.0
+
+
+@worker_init.connect
+def _show_life_of_worker(sender: Any, **_: Any) -> None:
+    """Celery sends its heartbeat in the main loop of the worker."""
+    from celery.worker import state  # noqa: PLC0415  (a web process needs none of it)
+
+    from osmo_admin.liveness import Liveness  # noqa: PLC0415  (Django's settings are loaded by now)
+
+    def is_free() -> bool:
+        try:
+            began = [request.time_start or time.time() for request in state.active_requests]
+        except RuntimeError:  # a task began or ended meanwhile
+            return True
+        return len(began) < sender.concurrency or time.time() - max(began) < LONGEST_TASK_SECONDS
+
+    liveness = Liveness("worker", is_free)
+    liveness.start()
+    heartbeat_sent.connect(lambda **_: liveness.note_round(), weak=False)
 
 
 @worker_process_init.connect

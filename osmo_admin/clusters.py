@@ -29,6 +29,7 @@ def main() -> None:
     from django.db import DatabaseError, InterfaceError, connection
 
     from osmo_admin import heartbeat
+    from osmo_admin.liveness import Liveness
     from scheduling.services.gpu_quota.controller import GpuQuotaController
     from scheduling.services.kubernetes.cluster_workers import ClusterWorkers
     from scheduling.services.notifications import listen_for_wakeups
@@ -52,6 +53,8 @@ def main() -> None:
 
     listener = [wake, end_pauses, stop]
     threading.Thread(target=listen_for_wakeups, args=listener, name="notifications", daemon=True).start()
+    liveness = Liveness(heartbeat.CLUSTERS)
+    liveness.start()
     while not stop.is_set():
         try:
             for workers in loops:
@@ -61,6 +64,7 @@ def main() -> None:
             logger.warning("the clusters process waits for the database: %s", error)
             connection.close()  # a new connection replaces a broken one
         if all(workers.are_alive for workers in loops):
+            liveness.note_round()
             heartbeat.renew_heartbeat(heartbeat.CLUSTERS)
         stop.wait(POLL_SECONDS)
     for workers in loops:

@@ -22,27 +22,33 @@ LIFETIME_SECONDS = 30
 
 
 @cache
-def _redis_client() -> redis.Redis:
+def redis_client() -> redis.Redis:
+    """The client of this process, with short limits of time."""
     return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1)
 
 
 def renew_heartbeat(process: str) -> None:
     """Renew the heartbeat of a process. A missing broker is ignored here; others report it."""
     try:
-        _redis_client().set(f"osmo:alive:{process}", repr(time.time()), ex=LIFETIME_SECONDS)
+        redis_client().set(f"osmo:alive:{process}", repr(time.time()), ex=LIFETIME_SECONDS)
     except redis.RedisError:
         return
 
 
 def heartbeat_age(process: str) -> float | None:
     """Seconds since the last heartbeat, or None without one. Raises redis.RedisError."""
-    timestamp = _redis_client().get(f"osmo:alive:{process}")
+    timestamp = redis_client().get(f"osmo:alive:{process}")
     return None if timestamp is None else max(0.0, time.time() - float(timestamp))
 
 
 def ping_redis() -> None:
     """Raises redis.RedisError if the broker does not answer within a second."""
-    _redis_client().ping()
+    redis_client().ping()
+
+
+def write_to_redis() -> None:
+    """Raises redis.RedisError if the broker does not answer within a second, or takes no writes."""
+    redis_client().set("osmo:write-check", "", ex=LIFETIME_SECONDS)
 
 
 @heartbeat_sent.connect

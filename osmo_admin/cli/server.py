@@ -14,6 +14,7 @@ from osmo_admin.cli.server_commands import (
     configuration,
     django,
     lifecycle,
+    probe,
     secret_key,
     serve,
     usage,
@@ -45,6 +46,7 @@ app = typer.Typer(
 app.command()(lifecycle.up)
 app.command()(serve.serve)
 app.command()(lifecycle.status)
+app.command()(probe.probe)
 app.command()(lifecycle.down)
 app.command()(lifecycle.reset)
 app.add_typer(users.user_commands, name="user")

@@ -7,6 +7,7 @@ DIR/                    the marker `osmo-admin.json` says that osmo-admin create
   metrics/              counters the web processes share, emptied at each start
   webhook/              the certificates of the webhook server
   run/                  sockets, removed when the server stops
+  alive/                one file per process that works in the background, for `osmo-admin probe`
   secrets.json  0600    created once and kept
   runtime.json  0600    addresses of the running server, removed when it stops
   up.lock               locked while a server runs; the kernel unlocks it when the process dies
@@ -124,6 +125,10 @@ class DataDirectory:
         return self.root / "metrics"
 
     @property
+    def alive(self) -> Path:
+        return self.root / "alive"
+
+    @property
     def secrets(self) -> Path:
         return self.root / "secrets.json"
 
@@ -173,7 +178,7 @@ class DataDirectory:
         """Delete everything that `prepare` and the servers created, and nothing else."""
         if self.postgres_location.exists():
             shutil.rmtree(self.postgres_location.read_text().strip(), ignore_errors=True)
-        for folder in (self.root / "postgres", self.valkey, self.logs, self.metrics, self.root / "run"):
+        for folder in (self.root / "postgres", self.valkey, self.logs, self.metrics, self.alive, self.root / "run"):
             shutil.rmtree(folder, ignore_errors=True)
         for file in (self.secrets, self.runtime, self.children, self.postgres_location, self.marker, self.lock):
             file.unlink(missing_ok=True)

@@ -45,6 +45,7 @@ NODE = object_with(
         "other": INTEGER,
         "free": INTEGER,
         "closed": INTEGER,
+        "notes": array_of(TEXT),
         "work": array_of(NODE_WORK),
     }
 )
@@ -53,7 +54,8 @@ SUMS = dict.fromkeys(("total", "all_nodes", "gpus", "used", "other", "free", "cl
 
 class NodeMapDetail(View):
     """Who runs where: `used` are GPUs of workflows (`unseen` of them of workflows that the caller may not see), `other`
-    those of foreign pods, `closed` unused ones of nodes that take no new work."""
+    those of foreign pods, `closed` unused ones of nodes that take no new work. `notes` says what keeps work away from
+    a node, and what its numbers do not say."""
 
     @describe_operation(
         "Show the nodes of a backend with the workflows on them.",
@@ -100,6 +102,7 @@ def _node_body(node: MappedNode) -> dict[str, Any]:
         "other": use.other_gpus,
         "free": use.free_gpus,
         "closed": node.closed_gpus,
+        "notes": list(use.notes),
         "work": [_work_body(each) for each in node.work],
     }
 

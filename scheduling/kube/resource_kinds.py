@@ -10,6 +10,7 @@ TOPOLOGY = ResourceKind("kai.scheduler", "v1alpha1", "topologies", "Topology", n
 PRIORITY_CLASS = ResourceKind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 NAMESPACE = ResourceKind("", "v1", "namespaces", "Namespace", namespaced=False)
 NODE = ResourceKind("", "v1", "nodes", "Node", namespaced=False)
+DEVICE_LIST = ResourceKind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
 POD = ResourceKind("", "v1", "pods", "Pod")
 POD_LOG = ResourceKind("", "v1", "pods/log", "Pod")  # a right; the port reads it by the pod
 SECRET = ResourceKind("", "v1", "secrets", "Secret")

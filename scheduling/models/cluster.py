@@ -33,18 +33,21 @@ class ClusterState(LeaseColumns):
 
 
 class NodeState(models.Model):
-    """Observed state of a node, without its size. `ready`: it accepts new pods. The `other_…` amounts are held by
-    foreign pods (GPUs, cores, bytes)."""
+    """Observed state of a node, without its size. `ready`: pods of ours may start on it. `notes` are sentences about
+    what keeps them away and what its size does not say. The `other_…` amounts are held by foreign pods (GPUs, cores,
+    bytes); `other_notes` are sentences about what else they hold."""
 
     node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="state")
     ready = models.BooleanField(default=True)
     conditions = models.JSONField(default=list)
     labels = models.JSONField(default=dict)
     taints = models.JSONField(default=list)
+    notes = models.JSONField(default=list)
     other_gpus = models.PositiveIntegerField(default=0)
     other_cpu = models.PositiveIntegerField(default=0)
     other_memory_bytes = models.PositiveBigIntegerField(default=0)
     other_storage_bytes = models.PositiveBigIntegerField(default=0)
+    other_notes = models.JSONField(default=list)
 
     def __str__(self) -> str:
         return f"state of node {self.node_id}"

@@ -60,10 +60,10 @@ def _resource_body(
         round_up=False,
     )
     available = _amount_fields(
-        use.cpu - use.used_cpu - use.other_cpu,
-        use.gpus - use.used_gpus - use.other_gpus,
-        max(0, use.memory_bytes - use.used_memory - use.other_memory),
-        max(0, use.storage_bytes - use.used_storage - use.other_storage),
+        use.free(use.cpu, use.used_cpu, use.other_cpu),
+        use.free_gpus,
+        use.free(use.memory_bytes, use.used_memory, use.other_memory),
+        use.free(use.storage_bytes, use.used_storage, use.other_storage),
         round_up=False,
     )
     return {
@@ -82,6 +82,7 @@ def _resource_body(
         "platform_workflow_allocatable_fields": {name: {use.platform: for_workflows} for name in names},
         "config_fields": config,
         "label_fields": dict(use.labels or {}),
+        "notes": list(use.notes),
         "conditions": None if use.conditions is None else list(use.conditions),
         "pool_platform_labels": {name: [use.platform] for name in names},
         "backend": backend,

@@ -16,7 +16,7 @@ from pools.unchanged import read_if_changed
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
     """One node with the sums of its running tasks and the state that a cluster reports: whether it takes new work, the
-    usage of foreign pods (`other_…`). Memory and storage in bytes."""
+    usage of foreign pods (`other_…`), and sentences about both (`notes`). Memory and storage in bytes."""
 
     backend_id: int
     name: str
@@ -33,6 +33,7 @@ class NodeUsage:
     conditions: Sequence[str] | None = None
     labels: Mapping[str, str] | None = None
     taints: Sequence[Mapping[str, str]] = ()
+    notes: Sequence[str] = ()
     other_gpus: int = 0
     other_cpu: int = 0
     other_memory: int = 0
@@ -41,7 +42,11 @@ class NodeUsage:
     @property
     def free_gpus(self) -> int:
         """The GPUs on which work may still start: none on a node that takes no new work."""
-        return max(0, self.gpus - self.used_gpus - self.other_gpus) if self.ready else 0
+        return self.free(self.gpus, self.used_gpus, self.other_gpus)
+
+    def free(self, size: int, used: int, other: int) -> int:
+        """The part of an amount of this node with which work may still start; 0 where more is held than there is."""
+        return max(0, size - used - other) if self.ready else 0
 
 
 # The name of a node is unique only on its backend, so tasks are grouped by the backend of their pool.
@@ -104,6 +109,7 @@ def read_node_usage(name: str | None = None, *, backend: int | None = None) -> l
                 node.storage_bytes, COALESCE(held.gpus, 0)::bigint, COALESCE(held.cpu, 0)::bigint,
                 COALESCE(held.memory, 0)::bigint, COALESCE(held.storage, 0)::bigint,
                 COALESCE(state.ready, true), state.conditions, state.labels, COALESCE(state.taints, '[]'),
+                COALESCE(state.notes || state.other_notes, '[]'),
                 COALESCE(state.other_gpus, 0), COALESCE(state.other_cpu, 0), COALESCE(state.other_memory_bytes, 0),
                 COALESCE(state.other_storage_bytes, 0)
             FROM pools_node node
@@ -117,6 +123,6 @@ def read_node_usage(name: str | None = None, *, backend: int | None = None) -> l
             {"name": name, "backend": backend},
         )
         return [
-            NodeUsage(*row[:12], *(None if text is None else json.loads(text) for text in row[12:15]), *row[15:])
+            NodeUsage(*row[:12], *(None if text is None else json.loads(text) for text in row[12:16]), *row[16:])
             for row in cursor.fetchall()
         ]

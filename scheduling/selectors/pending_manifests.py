@@ -43,6 +43,13 @@ class ClusterContext:
     settings: KubernetesSettings
     installation_id: str
 
+    @property
+    def shard_selector(self) -> str:
+        """A label selector for the nodes of our KAI shard: those with its name, and for the shard without a name those
+        without the label."""
+        settings = self.settings
+        return f"{settings.node_pool_key}={settings.node_pool}" if settings.node_pool else f"!{settings.node_pool_key}"
+
     def target(self, queue: str) -> DispatchTarget:
         """The target of the gangs in one leaf queue."""
         settings = self.settings

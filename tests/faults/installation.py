@@ -31,7 +31,8 @@ class FaultyInstallation(Stack):
     """The running installation, with its servers. Each part is killed and started on its own."""
 
     def __init__(self, servers: KillableServers, folder: Path, blocker: Any) -> None:
-        super().__init__(servers, folder, blocker, {"OSMO_LOCK_TIMEOUT_MS": str(round(LOCK_TIMEOUT * 1000))})
+        own = {"OSMO_LOCK_TIMEOUT_MS": str(round(LOCK_TIMEOUT * 1000)), "OSMO_ADMIN_HOME": str(folder)}
+        super().__init__(servers, folder, blocker, own)
         self.servers = servers
 
     def start(self) -> None:

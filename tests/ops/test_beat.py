@@ -16,14 +16,21 @@ from kombu.exceptions import OperationalError as BrokerError
 from osmo_admin import beat, heartbeat
 from osmo_admin.beat import RETRY_SECONDS, Scheduler
 from osmo_admin.celery import app
+from osmo_admin.liveness import Liveness
 from scheduling.services.periodic_tasks import FIND_SILENT, ensure_periodic_tasks
 from tests.support.services import Services
 
 
+@pytest.fixture(autouse=True)
+def _no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signs of life of a process would go on after the test."""
+    monkeypatch.setattr(Liveness, "start", lambda self: None)
+
+
 @pytest.fixture
 def scheduler(db: None, running_services: Services) -> Scheduler:
-    heartbeat._redis_client.cache_clear()
-    heartbeat._redis_client().delete("osmo:alive:beat")
+    heartbeat.redis_client.cache_clear()
+    heartbeat.redis_client().delete("osmo:alive:beat")
     return Scheduler(app=app, lazy=True)
 
 

@@ -18,12 +18,12 @@ from tests.support.services import Services
 @pytest.fixture
 def heartbeats(running_services: Services) -> Iterator[None]:
     """Worker, beat and clusters have a current heartbeat."""
-    heartbeat._redis_client.cache_clear()
+    heartbeat.redis_client.cache_clear()
     for process in (heartbeat.WORKER, heartbeat.BEAT, heartbeat.CLUSTERS):
         heartbeat.renew_heartbeat(process)
     yield
-    heartbeat._redis_client().delete("osmo:alive:worker", "osmo:alive:beat", "osmo:alive:clusters")
-    heartbeat._redis_client.cache_clear()
+    heartbeat.redis_client().delete("osmo:alive:worker", "osmo:alive:beat", "osmo:alive:clusters")
+    heartbeat.redis_client.cache_clear()
 
 
 def test_liveness_checks_no_dependency(client: Client) -> None:
@@ -50,7 +50,7 @@ def test_ready_when_everything_answers(db: None, heartbeats: None, client: Clien
 def test_a_silent_worker_makes_it_unready_a_silent_beat_is_reported(
     process: str, status: int, db: None, heartbeats: None, client: Client
 ) -> None:
-    heartbeat._redis_client().delete(f"osmo:alive:{process}")
+    heartbeat.redis_client().delete(f"osmo:alive:{process}")
     answer = client.get("/ready")
     assert answer.status_code == status
     assert answer.json()["checks"][process] == {"ok": False, "message": "no heartbeat for 30 s"}
@@ -86,11 +86,11 @@ def test_a_missing_broker_is_named_without_its_address(
     db: None, client: Client, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.REDIS_URL = "unix:///nowhere/valkey.sock"
-    heartbeat._redis_client.cache_clear()
+    heartbeat.redis_client.cache_clear()
     with caplog.at_level(logging.WARNING):
         answer = client.get("/ready")
         heartbeat.renew_heartbeat("worker")  # a process without its broker continues
-    heartbeat._redis_client.cache_clear()
+    heartbeat.redis_client.cache_clear()
     assert answer.status_code == 503
     assert answer.json()["checks"]["redis"] == {"ok": False, "message": "does not answer"}
     assert "nowhere" not in answer.content.decode()

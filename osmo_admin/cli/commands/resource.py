@@ -75,6 +75,7 @@ def _node_text(node: dict[str, Any]) -> Facts:
         ("Pools", node["exposed_fields"].get("pool/platform")),
         ("Conditions", node.get("conditions")),
         ("Taints", [format_cell(taint) for taint in node.get("taints") or []]),
+        ("Notes", "; ".join(node.get("notes") or [])),
     ]
     lines += [
         (name, f"{_field_text(node, 'usage_fields', key)} used of {_field_text(node, 'allocatable_fields', key)}")

@@ -40,6 +40,8 @@ def serve(
     """
     from osmo_admin import checks
 
+    if data_dir is not None:
+        os.environ["OSMO_ADMIN_HOME"] = str(data_dir)
     command = _command(process, host, port, data_dir)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
     if process is not ServedProcess.PREPARE:

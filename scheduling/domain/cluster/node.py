@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,9 +25,18 @@ class NodeAmounts:
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignUsage(NodeAmounts):
+    """The amounts that foreign pods hold on a node, and sentences about devices of Kubernetes' dynamic resource
+    allocation, which are in no amount."""
+
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """The capacity that a node offers to pods (its allocatable part, rounded down). `ready`: the node accepts new pods
-    and is healthy. `conditions` are the names of the conditions that are true."""
+    """The capacity that a node offers to pods (its allocatable part, rounded down). `ready`: the node is healthy, and
+    pods of ours may start on it. `conditions` are the names of the conditions that are true. `notes` are sentences for
+    people about what keeps our pods away, and about what the amounts do not say."""
 
     name: str
     platform: str
@@ -36,6 +45,7 @@ class ClusterNode:
     conditions: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_node(node: ReadOnlyObject) -> ClusterNode:
@@ -44,24 +54,85 @@ def read_node(node: ReadOnlyObject) -> ClusterNode:
     labels = metadata.get("labels") or {}
     true_conditions = tuple(each["type"] for each in status.get("conditions") or [] if each.get("status") == "True")
     cordoned = bool(spec.get("unschedulable"))
+    is_healthy = "Ready" in true_conditions
+    taints = tuple(
+        {key: str(taint[key]) for key in ("key", "value", "effect") if taint.get(key)}
+        for taint in spec.get("taints") or []
+    )
+    barriers = [taint for taint in taints if _keeps_away(taint)]
+    allocatable = status.get("allocatable") or {}
+    amounts = _amounts(allocatable, math.floor)
+    notes = [
+        *(["the node is not ready"] if not is_healthy else []),
+        *(["the node is cordoned: no new pods start here"] if cordoned else []),
+        *(_taint_note(taint) for taint in barriers if not (cordoned and taint["key"] == _CORDON_TAINT)),
+        *_device_notes(amounts.gpus, labels, allocatable),
+    ]
     return ClusterNode(
         name=metadata["name"],
         platform=labels.get(PLATFORM) or "default",
-        amounts=_amounts(status.get("allocatable") or {}, math.floor),
-        ready="Ready" in true_conditions and not cordoned,
+        amounts=amounts,
+        ready=is_healthy and not cordoned and all(taint["key"] == GPU_RESOURCE for taint in barriers),
         conditions=true_conditions + (("SchedulingDisabled",) if cordoned else ()),
         labels=dict(labels),
-        taints=tuple(
-            {key: str(taint[key]) for key in ("key", "value", "effect") if taint.get(key)}
-            for taint in spec.get("taints") or []
-        ),
+        taints=taints,
+        notes=tuple(notes),
     )
 
 
-def foreign_usage_by_node(pods: Iterable[ReadOnlyObject], installation: str, namespace: str) -> dict[str, NodeAmounts]:
+_CORDON_TAINT = "node.kubernetes.io/unschedulable"
+# Kubernetes adds this toleration to every pod with a request.
+_ALWAYS_TOLERATED = "node.kubernetes.io/memory-pressure"
+
+
+def _keeps_away(taint: Mapping[str, str]) -> bool:
+    """Whether a taint keeps some pods of ours from starting; :func:`scheduling.domain.cluster.pod.pod_manifest` gives
+    pods with GPUs one toleration."""
+    return taint.get("effect") in {"NoSchedule", "NoExecute"} and taint.get("key") != _ALWAYS_TOLERATED
+
+
+def _taint_note(taint: Mapping[str, str]) -> str:
+    name = f"{taint['key']}={taint['value']}" if "value" in taint else taint["key"]
+    if taint["key"] == GPU_RESOURCE:
+        return f"taint {name}: only our pods with GPUs start here"
+    return f"taint {name}: our pods do not start here"
+
+
+def _device_notes(gpus: int, labels: Mapping[str, str], allocatable: ReadOnlyObject) -> Iterator[str]:
+    """Devices that are not whole GPUs, or not among the GPUs that the node offers. The labels are those of NVIDIA's GPU
+    feature discovery."""
+    devices, replicas = (_read_count(labels.get(f"{GPU_RESOURCE}.{name}")) for name in ("count", "replicas"))
+    is_parted = labels.get("nvidia.com/mig.strategy") == "single" and "-MIG-" in labels.get(
+        f"{GPU_RESOURCE}.product", ""
+    )
+    if is_parted and gpus:
+        yield f"each of the {gpus} GPUs is a part of a GPU (MIG), and counts as a whole one"
+    elif devices and gpus > devices:
+        yield f"{_count(devices)}, advertised as {gpus}: each part counts as a whole GPU"
+    elif gpus and replicas > 1:
+        yield f"each GPU is advertised {replicas} times: each part counts as a whole GPU"
+    elif devices > gpus:
+        yield f"{_count(devices)}, of which {gpus} are offered to pods as whole GPUs"
+    for name, quantity in sorted(allocatable.items()):
+        if "/" in name and name != GPU_RESOURCE and (amount := read_quantity(quantity)):
+            yield f"{math.floor(amount)} {name}: not counted, and our work cannot ask for them"
+
+
+def _count(gpus: int) -> str:
+    return "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+
+
+def _read_count(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def foreign_usage_by_node(
+    pods: Iterable[ReadOnlyObject], installation: str, namespace: str, *, device_lists: Iterable[ReadOnlyObject] = ()
+) -> dict[str, ForeignUsage]:
     """The requests of pods of other software by node, rounded up; ended pods count for nothing. A pod is ours in our
-    `namespace` only: anybody can write our label elsewhere."""
-    sums: defaultdict[str, list[Any]] = defaultdict(lambda: [0, 0, 0, 0])
+    `namespace` only: anybody can write our label elsewhere. `device_lists` are the cluster's ResourceSlices."""
+    sums: defaultdict[str, list[Any]] = defaultdict(lambda: [0] * len(_NAMES))
+    claims, devices = Counter[str](), defaultdict[str, Counter[str]](Counter)
     for pod in pods:
         spec = pod.get("spec") or {}
         node = spec.get("nodeName")
@@ -73,9 +144,27 @@ def foreign_usage_by_node(pods: Iterable[ReadOnlyObject], installation: str, nam
         )
         if not node or ended or is_ours:
             continue
+        claims[node] += bool(spec.get("resourceClaims"))
         for position, amount in enumerate(_pod_request(spec)):
             sums[node][position] += amount
-    return {node: NodeAmounts(*(math.ceil(amount) for amount in of_node)) for node, of_node in sums.items()}
+    for each in device_lists:
+        spec = each.get("spec") or {}
+        if node := spec.get("nodeName"):
+            devices[node][spec.get("driver") or "a driver"] += len(spec.get("devices") or [])
+    found = {}
+    for node in sums.keys() | devices.keys():
+        gpus, cpu, memory, storage = (math.ceil(amount) for amount in sums[node])
+        notes = list(_dynamic_notes(devices[node], claims[node]))
+        found[node] = ForeignUsage(gpus, cpu, memory, storage, notes)
+    return found
+
+
+def _dynamic_notes(devices: Mapping[str, int], claims: int) -> Iterator[str]:
+    for driver, number in sorted(devices.items()):
+        yield f"{number} devices of {driver} in ResourceSlices: not counted, and our work cannot ask for them"
+    if claims:
+        holders = "1 other pod holds" if claims == 1 else f"{claims} other pods hold"
+        yield f"{holders} devices by ResourceClaims, which are not counted"
 
 
 def trim_pod(pod: ReadOnlyObject) -> dict[str, Any]:
@@ -86,6 +175,7 @@ def trim_pod(pod: ReadOnlyObject) -> dict[str, Any]:
         "spec": {
             "nodeName": spec.get("nodeName"),
             "overhead": spec.get("overhead"),
+            "resourceClaims": spec.get("resourceClaims"),
             **{
                 kind: [
                     {"resources": each.get("resources"), "restartPolicy": each.get("restartPolicy")}

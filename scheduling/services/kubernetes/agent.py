@@ -46,7 +46,7 @@ from scheduling.selectors.pending_manifests import ClusterContext
 from scheduling.services import notifications
 from scheduling.services.kubernetes import connections, dispatch, heartbeats, observation, sync_condition
 from scheduling.services.kubernetes.drift_repair import DriftRepair
-from scheduling.services.kubernetes.informers import ClusterInformers, group_id_of, uuid_name
+from scheduling.services.kubernetes.informers import ClusterInformers, group_id_of, informer_scope, uuid_name
 from scheduling.services.kubernetes.instance_id import read_instance_id
 from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend
 from scheduling.services.kubernetes.leases import LOOP_TIMING, HeldElsewhere, Lease
@@ -137,7 +137,7 @@ class ClusterAgent(LeasedLoop):
         renewal = threading.Thread(target=self._renew_cluster_lease, args=[informers_stop], daemon=True)
         renewal.start()
         try:
-            while not stop.is_set() and self._informers is running:  # another namespace needs other informers
+            while not stop.is_set() and self._informers is running:  # another namespace or shard needs other informers
                 self._keep_lease()
                 self._require_election()
                 self.reconcile(everything=self._full_requested or self._is_due("reconcile", self._intervals.reconcile))
@@ -393,7 +393,9 @@ class ClusterAgent(LeasedLoop):
                 cluster, [(kind, item) for kind, item in owned if group_id_of(item) not in open_gangs]
             )
             pods = cluster.list(resource_kinds.POD, transform=trim_pod).items
-            foreign_usage = foreign_usage_by_node(pods, context.installation_id, context.backend.namespace)
+            foreign_usage = foreign_usage_by_node(
+                pods, context.installation_id, context.backend.namespace, device_lists=_list_devices(cluster)
+            )
         except ClusterError as error:
             self._record_error(error)
             return
@@ -459,7 +461,7 @@ class ClusterAgent(LeasedLoop):
         except ClusterError as error:  # the credential cannot be used at all
             self._cluster = self._bare_cluster = None
             self._error = error
-        if self._informers is None or self._informers.scope != (context.backend.namespace, context.installation_id):
+        if self._informers is None or self._informers.scope != informer_scope(context):
             self._informers = ClusterInformers(
                 context, lambda: self._cluster, self._wake.set, self._intervals.informer_timing
             )
@@ -469,6 +471,13 @@ class ClusterAgent(LeasedLoop):
 def _list_owned(cluster: Cluster, context: ClusterContext, kind: ResourceKind) -> list[Object]:
     selector = installation_selector(context.installation_id)
     return cluster.list(kind, namespace=context.backend.namespace, labels=selector).items
+
+
+def _list_devices(cluster: Cluster) -> list[Object]:
+    """The ResourceSlices; none where the cluster does not serve them or the account may not list them."""
+    with suppress(errors.KindMissing, errors.AccessDenied):
+        return cluster.list(resource_kinds.DEVICE_LIST).items
+    return []
 
 
 def _read_context(backend_id: int) -> ClusterContext:

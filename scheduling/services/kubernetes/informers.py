@@ -1,4 +1,5 @@
-"""The informers of a cluster's agent: they hold our pods and PodGroups, and all nodes, in memory."""
+"""The informers of a cluster's agent: they hold our pods and PodGroups, and the nodes of our shard, in
+memory."""
 
 from __future__ import annotations
 
@@ -26,6 +27,11 @@ def uuid_name(item: Object) -> UUID | None:
     return read_uuid_label({"name": item["metadata"]["name"]}, "name")
 
 
+def informer_scope(context: ClusterContext) -> tuple[str, ...]:
+    """What the informers select by; with another scope they must be made anew."""
+    return context.backend.namespace, context.installation_id, context.shard_selector
+
+
 class ClusterInformers:
     """The informers of one cluster. They collect the ids of changed gangs, and whether a node changed."""
 
@@ -36,7 +42,7 @@ class ClusterInformers:
         wake: Callable[[], None],
         timing: InformerTiming,
     ) -> None:
-        self.scope = (context.backend.namespace, context.installation_id)
+        self.scope = informer_scope(context)
         self._wake, self._lock = wake, threading.Lock()
         self._changed_gangs: set[UUID | None] = set()
         self._nodes_changed = True
@@ -54,6 +60,7 @@ class ClusterInformers:
             resource_kinds.NODE,
             key_of=lambda node: str(node["metadata"]["name"]),
             on_change=self._on_node_change,
+            labels=context.shard_selector,
             **common,
         )
         self._all: tuple[Informer[Any], ...] = (self.pods, self.pod_groups, self.nodes)

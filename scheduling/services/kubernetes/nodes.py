@@ -8,17 +8,18 @@ from dataclasses import asdict
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node
 from pools.transactions import change
-from scheduling.domain.cluster.node import ClusterNode, NodeAmounts
+from scheduling.domain.cluster.node import ClusterNode, ForeignUsage
 from scheduling.models import NodeState
 
 _SIZE_COLUMNS = ("platform", "gpus", "cpu", "memory_bytes", "storage_bytes")
 _STATE_COLUMNS = (
-    "ready", "conditions", "labels", "taints", "other_gpus", "other_cpu", "other_memory_bytes", "other_storage_bytes",
+    "ready", "conditions", "labels", "taints", "notes", "other_gpus", "other_cpu", "other_memory_bytes",
+    "other_storage_bytes", "other_notes",
 )  # fmt: skip
 
 
 def write_nodes(
-    backend: Backend, observed: Iterable[ClusterNode], other_usage: Mapping[str, NodeAmounts] | None
+    backend: Backend, observed: Iterable[ClusterNode], other_usage: Mapping[str, ForeignUsage] | None
 ) -> bool:
     """Write the cluster's nodes to the ledger. `other_usage` is what foreign pods hold, by node; None when it is not
     known now, and then the last known amounts stay. Returns whether a node was added, removed or resized."""
@@ -47,7 +48,7 @@ def write_nodes(
 def _write_states(
     nodes: Iterable[tuple[Node, ClusterNode]],
     states: Mapping[int, NodeState],
-    other_usage: Mapping[str, NodeAmounts] | None,
+    other_usage: Mapping[str, ForeignUsage] | None,
 ) -> None:
     new, changed = [], []
     for node, observed in nodes:
@@ -56,9 +57,10 @@ def _write_states(
             "conditions": list(observed.conditions),
             "labels": dict(observed.labels),
             "taints": [dict(taint) for taint in observed.taints],
+            "notes": list(observed.notes),
         }
         if other_usage is not None:
-            amounts = asdict(other_usage.get(observed.name, NodeAmounts()))
+            amounts = asdict(other_usage.get(observed.name, ForeignUsage()))
             values |= {f"other_{name}": amount for name, amount in amounts.items()}
         state = states.get(node.pk)
         if state is None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pools.models import AuditEntry, Node
+from django.test import Client
+
+from pools.models import AuditEntry, Backend, KubernetesSettings, Node, User
 from scheduling.kube import resource_kinds
+from scheduling.kube.fake import FakeCluster
 from scheduling.models import NodeState
+from scheduling.selectors.node_map import MappedNode, read_node_map
 from scheduling.selectors.node_resources import list_node_resources
 from scheduling.selectors.pool_quota import render_pool_quota
+from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from tests.support import factories
-from tests.support.agent_harness import AgentHarness
+from tests.support.agent_harness import AgentHarness, kubernetes_backend
 
+ZERO = {"gpu": "0", "cpu": "0", "memory": "0", "storage": "0"}
 ALLOCATABLE = {"cpu": "63500m", "memory": "512Gi", "ephemeral-storage": "1Ti", "nvidia.com/gpu": "8"}
 
 
@@ -26,11 +32,24 @@ def add_node(
     harness.cluster.merge(resource_kinds.NODE, name, status, field_manager="kubelet", status=True)
 
 
-def add_foreign_pod(harness: AgentHarness, name: str, node: str, gpus: int) -> None:
+def add_foreign_pod(harness: AgentHarness, name: str, node: str, gpus: int, **more: Any) -> None:
     resources = {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"cpu": "1500m", "memory": "1Gi"}}
-    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": resources}]}
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": resources}], **more}
     body = {"metadata": {"name": name, "namespace": harness.backend.namespace}, "spec": spec}
     harness.cluster.create(resource_kinds.POD, body, field_manager="somebody")
+
+
+def offer(harness: AgentHarness, name: str, **amounts: str) -> None:
+    """Change what a node offers to pods; `/` and `.` of a resource are written as keys of a dict."""
+    harness.cluster.merge(
+        resource_kinds.NODE, name, {"status": {"allocatable": amounts}}, field_manager="kubelet", status=True
+    )
+
+
+def shown_nodes(backend: str = "lab") -> dict[str, MappedNode]:
+    """The nodes as the map shows them, by name."""
+    found = read_node_map(factories.admin_actor(), backend, name="", free=0, limit=100, offset=0)
+    return {node.usage.name: node for node in found.nodes}
 
 
 def usage(pool: str) -> dict[str, str]:
@@ -108,10 +127,120 @@ def test_an_unschedulable_node_has_nothing_free(fake_harness: AgentHarness) -> N
     assert entry("sick")["conditions"] == []
 
 
+def test_a_shard_has_its_own_nodes_only(harness: AgentHarness) -> None:
+    """KAI's shard without a name takes nodes without the label, another shard those with its name. A change of the
+    label and of the setting is followed."""
+    prefix = harness.backend.namespace
+    plain, other, moved = f"{prefix}-plain", f"{prefix}-other", f"{prefix}-moved"
+    mine = [plain, other, moved]
+
+    def own_nodes(backend: Backend) -> list[str]:
+        return list(Node.objects.filter(backend=backend, name__in=mine).order_by("name").values_list("name", flat=True))
+
+    add_node(harness, plain)
+    add_node(harness, other, labels={"kai.scheduler/node-pool": "other-shard"})
+    add_node(harness, moved)
+    sharded = kubernetes_backend(f"{prefix}-b", "sharded")
+    KubernetesSettings.objects.filter(backend=sharded).update(node_pool="other-shard")
+    agent = ClusterAgent(sharded.pk, connect=lambda _: harness.cluster, intervals=AgentIntervals(recount=0))
+    harness.run_agent(1)
+    agent.relist_and_reconcile()
+    assert (own_nodes(harness.backend), own_nodes(sharded)) == ([moved, plain], [other])
+    label = {"metadata": {"labels": {"kai.scheduler/node-pool": "other-shard"}}}
+    harness.cluster.merge(resource_kinds.NODE, moved, label, field_manager="admin")
+    harness.run_agent(1)
+    agent.relist_and_reconcile()
+    assert (own_nodes(harness.backend), own_nodes(sharded)) == ([plain], [moved, other])
+    KubernetesSettings.objects.filter(backend=sharded).update(node_pool="", node_pool_key="other/key")
+    ClusterAgent(
+        sharded.pk, connect=lambda _: harness.cluster, intervals=AgentIntervals(recount=0)
+    ).relist_and_reconcile()
+    assert own_nodes(sharded) == sorted(mine)
+    for name in mine:
+        harness.cluster.delete(resource_kinds.NODE, name)
+
+
+def test_a_change_of_the_shard_needs_no_restart(fake_harness: AgentHarness) -> None:
+    add_node(fake_harness, "plain")
+    add_node(fake_harness, "other", labels={"kai.scheduler/node-pool": "other-shard"})
+    fake_harness.agent = ClusterAgent(
+        fake_harness.backend.pk,
+        connect=lambda _: fake_harness.cluster,
+        intervals=AgentIntervals(recount=0, configuration=0),
+    )
+    fake_harness.run_agent(1)
+    assert usage("team")["total_capacity"] == "8"
+    assert list(shown_nodes()) == ["plain"]
+    KubernetesSettings.objects.update(node_pool="other-shard")
+    fake_harness.run_agent(1)
+    assert list(shown_nodes()) == ["other"]
+
+
+def test_a_taint_that_our_pods_do_not_tolerate_leaves_nothing_free(harness: AgentHarness) -> None:
+    name = harness.backend.namespace + "-tainted"
+    taints = [
+        {"key": "dedicated", "value": "teamx", "effect": "NoSchedule"},
+        {"key": "soft", "effect": "PreferNoSchedule"},
+        {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"},
+    ]
+    add_node(harness, name, taints=taints)
+    harness.run_agent(1)
+    node = shown_nodes()[name]
+    assert (node.usage.gpus, node.usage.free_gpus, node.closed_gpus) == (8, 0, 8)
+    assert list(node.usage.notes) == ["taint dedicated=teamx: our pods do not start here"]
+    assert entry(name)["platform_available_fields"] == {"team": {"default": {**ZERO}}}
+    harness.cluster.delete(resource_kinds.NODE, name)
+
+
+def test_a_taint_of_gpus_keeps_out_only_work_without_gpus(fake_harness: AgentHarness) -> None:
+    add_node(fake_harness, "n1", taints=[{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}])
+    fake_harness.run_agent(1)
+    node = shown_nodes()["n1"]
+    assert (node.usage.free_gpus, list(node.usage.notes)) == (
+        8,
+        ["taint nvidia.com/gpu=present: only our pods with GPUs start here"],
+    )
+
+
+def test_what_a_node_offers_beside_whole_gpus_is_said(fake_harness: AgentHarness) -> None:
+    """The answer of the API, the page of the nodes and that of the node carry the same notes."""
+    add_node(fake_harness, "shared", labels={"nvidia.com/gpu.count": "1", "nvidia.com/gpu.replicas": "8"})
+    add_node(fake_harness, "parts")
+    offer(fake_harness, "parts", **{"nvidia.com/mig-1g.5gb": "7", "nvidia.com/gpu": "0"})
+    add_node(fake_harness, "claimed")
+    add_foreign_pod(fake_harness, "by-claim", "claimed", 0, resourceClaims=[{"name": "gpu"}])
+    assert isinstance(fake_harness.cluster, FakeCluster)
+    fake_harness.cluster.install_kinds(resource_kinds.DEVICE_LIST)
+    devices = {"nodeName": "claimed", "driver": "gpu.nvidia.com", "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}]}
+    body = {"metadata": {"name": "claimed-gpus"}, "spec": devices}
+    fake_harness.cluster.create(resource_kinds.DEVICE_LIST, body, field_manager="driver")
+    fake_harness.run_agent(2)
+    nodes = shown_nodes()
+    assert list(nodes["shared"].usage.notes) == ["1 GPU, advertised as 8: each part counts as a whole GPU"]
+    assert list(nodes["parts"].usage.notes) == [
+        "7 nvidia.com/mig-1g.5gb: not counted, and our work cannot ask for them"
+    ]
+    assert list(nodes["claimed"].usage.notes) == [
+        "2 devices of gpu.nvidia.com in ResourceSlices: not counted, and our work cannot ask for them",
+        "1 other pod holds devices by ResourceClaims, which are not counted",
+    ]
+    client = Client()
+    factories.admin_actor()
+    client.force_login(User.objects.get(username="root-admin"), backend="django.contrib.auth.backends.ModelBackend")
+    body = client.get("/api/backend/lab/nodes").json()
+    assert {node["name"]: node["notes"] for node in body["nodes"]} == {
+        name: list(node.usage.notes) for name, node in nodes.items()
+    }
+    assert {each["hostname"]: each["notes"] for each in client.get("/api/resources").json()["resources"]} == {
+        name: list(node.usage.notes) for name, node in nodes.items()
+    }
+    for address in ("/pools/node/?backend=lab", "/pools/node/on/lab/parts/"):
+        assert "7 nvidia.com/mig-1g.5gb: not counted" in client.get(address).content.decode()
+
+
 def test_without_the_right_to_list_foreign_pods_the_nodes_are_known(fake_harness: AgentHarness) -> None:
     """With the rights of one namespace we can list its pods and the nodes, but no pods of other namespaces."""
     from scheduling.kube import errors
-    from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 
     add_node(fake_harness, "n1")
     add_foreign_pod(fake_harness, "unseen", "n1", 3)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.cluster.node import NodeAmounts, foreign_usage_by_node, read_node, trim_pod
+from scheduling.domain.cluster.node import ForeignUsage, NodeAmounts, foreign_usage_by_node, read_node, trim_pod
 from scheduling.domain.cluster.quantities import read_quantity
 
 READY = {"type": "Ready", "status": "True"}
@@ -62,7 +62,7 @@ def test_pods_of_others_use_their_requests() -> None:
     service = pod("n1", {"cpu": "250m", "memory": "1Mi"}, {"cpu": "100m"})
     pods = [ours, done, waits, other_installation, pretends, service]
     for seen in (pods, [trim_pod(each) for each in pods]):
-        assert foreign_usage_by_node(seen, "me", "ns") == {"n1": NodeAmounts(3, 1, 2**20, 0)}
+        assert foreign_usage_by_node(seen, "me", "ns") == {"n1": ForeignUsage(3, 1, 2**20, 0)}
 
 
 def test_init_containers_count_where_they_are_larger_and_sidecars_always() -> None:
@@ -71,8 +71,8 @@ def test_init_containers_count_where_they_are_larger_and_sidecars_always() -> No
         {"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
     ]
     whole = pod("n1", {"cpu": "2"}, initContainers=init, overhead={"cpu": "1"})
-    assert foreign_usage_by_node([whole], "me", "ns") == {"n1": NodeAmounts(0, 5, 0, 0)}
-    assert foreign_usage_by_node([trim_pod(whole)], "me", "ns") == {"n1": NodeAmounts(0, 5, 0, 0)}
+    assert foreign_usage_by_node([whole], "me", "ns") == {"n1": ForeignUsage(0, 5, 0, 0)}
+    assert foreign_usage_by_node([trim_pod(whole)], "me", "ns") == {"n1": ForeignUsage(0, 5, 0, 0)}
 
 
 @pytest.mark.parametrize(
@@ -96,3 +96,72 @@ def test_init_containers_count_where_they_are_larger_and_sidecars_always() -> No
 )
 def test_quantities(text: object, amount: Fraction | None) -> None:
     assert read_quantity(text) == amount
+
+
+@pytest.mark.parametrize(
+    ("labels", "offers", "notes"),
+    [
+        ({}, {"nvidia.com/gpu": "8"}, ()),
+        ({"count": "8", "replicas": "1"}, {"nvidia.com/gpu": "8"}, ()),
+        (
+            {"count": "4", "replicas": "8"},
+            {"nvidia.com/gpu": "32"},
+            ("4 GPUs, advertised as 32: each part counts as a whole GPU",),
+        ),
+        (
+            {"replicas": "8"},
+            {"nvidia.com/gpu": "32"},
+            ("each GPU is advertised 8 times: each part counts as a whole GPU",),
+        ),
+        ({"count": "8"}, {"nvidia.com/gpu": "7"}, ("8 GPUs, of which 7 are offered to pods as whole GPUs",)),
+        (
+            {"count": "4", "replicas": "8"},
+            {"nvidia.com/gpu.shared": "32"},
+            (
+                "4 GPUs, of which 0 are offered to pods as whole GPUs",
+                "32 nvidia.com/gpu.shared: not counted, and our work cannot ask for them",
+            ),
+        ),
+        ({}, {"amd.com/gpu": "8"}, ("8 amd.com/gpu: not counted, and our work cannot ask for them",)),
+        ({}, {"amd.com/gpu": "0", "hugepages-2Mi": "4Gi"}, ()),
+        ({"count": "many", "replicas": "-1"}, {"nvidia.com/gpu": "8"}, ()),
+        (
+            {"product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "count": "7"},
+            {"nvidia.com/gpu": "7"},
+            ("each of the 7 GPUs is a part of a GPU (MIG), and counts as a whole one",),
+        ),
+    ],
+)
+def test_devices_that_are_not_whole_gpus_are_said(
+    labels: dict[str, str], offers: dict[str, str], notes: tuple[str, ...]
+) -> None:
+    discovered = {f"nvidia.com/gpu.{key}": value for key, value in labels.items()}
+    body = node(READY, labels={"nvidia.com/mig.strategy": "single", **discovered})
+    body["status"]["allocatable"] = {"cpu": "8", **offers}
+    assert read_node(body).notes == notes
+
+
+@pytest.mark.parametrize(
+    ("taint", "ready", "note"),
+    [
+        ("dedicated=teamx:NoSchedule", False, "taint dedicated=teamx: our pods do not start here"),
+        ("gone:NoExecute", False, "taint gone: our pods do not start here"),
+        ("nvidia.com/gpu=present:NoSchedule", True, "taint nvidia.com/gpu=present: only our pods with GPUs start here"),
+        ("soft:PreferNoSchedule", True, None),
+        ("node.kubernetes.io/memory-pressure:NoSchedule", True, None),
+        ("disk-pressure:NoSchedule", False, "taint disk-pressure: our pods do not start here"),
+    ],
+)
+def test_a_taint_counts_as_kubernetes_counts_it_for_our_pods(taint: str, ready: bool, note: str | None) -> None:
+    name, _, effect = taint.rpartition(":")
+    key, _, value = name.partition("=")
+    found = read_node(node(READY, taints=[{"key": key, "value": value, "effect": effect}]))
+    assert (found.ready, found.notes) == (ready, () if note is None else (note,))
+
+
+def test_a_node_that_takes_no_pods_says_why() -> None:
+    assert read_node(node()).notes == ("the node is not ready",)
+    cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    assert read_node(node(READY, unschedulable=True, taints=[cordon])).notes == (
+        "the node is cordoned: no new pods start here",
+    )

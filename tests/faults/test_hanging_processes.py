@@ -1,0 +1,118 @@
+"""`osmo-admin probe` finds a background process that hangs, and none that waits for a database or broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from osmo_admin.ops import life_files, process_commands
+from osmo_admin.ops.processes import start_child
+from tests.faults.installation import FaultyInstallation
+from tests.support.hangable import RENEW_SECONDS, STUCK_SECONDS
+from tests.support.services import ROOT
+
+pytestmark = pytest.mark.fault
+
+COMMANDS = {
+    process_commands.WORKER: process_commands.worker_command(processes=1),
+    process_commands.BEAT: process_commands.beat_command(),
+    process_commands.CLUSTERS: process_commands.clusters_command(),
+}
+
+
+@pytest.fixture
+def hangable(installation: FaultyInstallation) -> Iterator[FaultyInstallation]:
+    """The installation, whose background processes have short limits and can be made to hang."""
+    for name, command in COMMANDS.items():
+        installation.kill_process(name)
+        python, option, *module = command
+        installation.children[name] = start_child(
+            name,
+            [python, option, "tests.support.hangable", *module],
+            log=installation.folder / f"{name}.log",
+            env=installation.env,
+            cwd=ROOT,
+        )
+    # The heartbeats in the broker may be those of the killed processes.
+    installation.wait_until(lambda: all(files_of(installation, name) for name in COMMANDS), what="all processes live")
+    installation.wait_ready()
+    yield installation
+    installation.servers.start_missing()
+    for name in COMMANDS:
+        installation.kill_process(name)
+        installation.start_process(name)
+
+
+def probe(installation: FaultyInstallation, name: str) -> subprocess.CompletedProcess[str]:
+    """The command as a probe of Kubernetes runs it."""
+    return subprocess.run(
+        [sys.executable, "-m", "osmo_admin.cli.server", "probe", name],
+        capture_output=True, text=True, check=False, env=installation.env, cwd=ROOT,
+    )  # fmt: skip
+
+
+def let_time_pass(installation: FaultyInstallation) -> None:
+    """The signs of life so far are two minutes old; a process that lives renews its own."""
+    time.sleep(RENEW_SECONDS * 2)
+    for name in COMMANDS:
+        for file in files_of(installation, name):
+            os.utime(file, (time.time() - 120, time.time() - 120))
+    time.sleep(RENEW_SECONDS * 6)
+
+
+def files_of(installation: FaultyInstallation, name: str) -> list[Path]:
+    """The files by which the present processes of this kind show that they live."""
+    folder = life_files._folder(installation.folder)
+    return list(folder.glob(f"{name}-{installation.children[name].pid}"))
+
+
+def test_a_process_that_hangs_is_found(hangable: FaultyInstallation) -> None:
+    let_time_pass(hangable)
+    for name, child in hangable.children.items():
+        if name in COMMANDS:
+            answer = probe(hangable, name)
+            assert (answer.returncode, answer.stderr) == (0, ""), name
+            assert f"{name} (process {child.pid}) lives" in answer.stdout
+            os.kill(child.pid, signal.SIGUSR2)
+    time.sleep(STUCK_SECONDS + 2)
+    let_time_pass(hangable)
+    for name in COMMANDS:
+        answer = probe(hangable, name)
+        assert (answer.returncode, answer.stdout) == (1, ""), name
+        assert f"{name} (process {hangable.children[name].pid}) hangs: no sign of life for 12" in answer.stderr
+        hangable.kill_process(name)
+        ended = probe(hangable, name)
+        assert ended.returncode == 1
+        assert ended.stderr.startswith(f"No {name} runs here."), "a file of a dead process is not believed"
+
+
+@pytest.mark.parametrize("lost", ["database", "broker"])
+@pytest.mark.parametrize("how", ["dead", "silent"])
+def test_a_lost_server_is_no_hang(hangable: FaultyInstallation, lost: str, how: str) -> None:
+    pids = hangable.process_ids()
+    if how == "dead":
+        if lost == "database":
+            hangable.servers.stop_database(signal.SIGQUIT)
+        else:
+            hangable.servers.stop_broker(signal.SIGKILL)
+    else:
+        os.killpg(hangable.servers._running[lost].child.pid, signal.SIGSTOP)
+    try:
+        time.sleep(STUCK_SECONDS + 8)  # a connection that is not answered is given up after 5 s
+        let_time_pass(hangable)
+        time.sleep(STUCK_SECONDS + 8)
+        assert {name: probe(hangable, name).returncode for name in COMMANDS} == dict.fromkeys(COMMANDS, 0)
+    finally:
+        if how == "silent":
+            for server in hangable.servers._running.values():
+                os.killpg(server.child.pid, signal.SIGCONT)
+        hangable.servers.start_missing()
+    hangable.wait_ready()
+    assert hangable.process_ids() == pids
