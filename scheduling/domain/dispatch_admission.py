@@ -27,6 +27,9 @@ BY_PLATFORM = "house"
 NOT_LENT = "not_lent"
 """The code of the reason where a lending limit blocks the gang."""
 
+QUEUE_CLOSED = "queue_closed"
+"""The code of the reason where the gang's queue in the cluster belongs to others or does not exist."""
+
 _CODES = {
     WaitCode.LEAF_QUOTA: ("over_quota", "quota"),
     WaitCode.POOL_QUOTA: ("over_quota", "quota"),

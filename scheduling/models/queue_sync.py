@@ -15,7 +15,9 @@ class QueueSync(LeaseColumns):
 
     `applied_generation` is the generation that is known to be applied in the cluster (-1: none yet), compared with
     :class:`pools.models.LedgerGeneration`. `synced`, `reason`, `message` and `since` are a condition as in Kubernetes.
-    `retry_at` is the time of the next attempt after a failure. The lease belongs to the one worker that syncs.
+    `retry_at` is the time of the next attempt after a failure. `closed_queues` are the desired queues that work cannot
+    use, as the last run left the cluster: `{name: sentence}` for those of others and those that do not exist.
+    The lease belongs to the one worker that syncs.
     """
 
     class Synced(models.TextChoices):
@@ -35,6 +37,7 @@ class QueueSync(LeaseColumns):
     failures = models.PositiveIntegerField(default=0)
     objects_observed = models.PositiveIntegerField(default=0)
     untouched = models.JSONField(default=list)
+    closed_queues = models.JSONField(default=dict)
 
     connection_test = models.JSONField(null=True)
     connection_test_requested_at = models.DateTimeField(null=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pools.domain import amounts
 from pools.domain.names import SHARED_QUEUE
-from scheduling.domain.dispatch_admission import BY_PLATFORM, NOT_LENT
+from scheduling.domain.dispatch_admission import BY_PLATFORM, NOT_LENT, QUEUE_CLOSED
 from scheduling.domain.engine.explain import Reason, ReasonCode
 from scheduling.domain.engine.remedies import Remedy
 
@@ -61,12 +61,14 @@ def reason_from_cluster(waiting_reason: Mapping[str, Any] | None, engine_reason:
 
 def _admission_reason(code: str, reported: Mapping[str, Any], ours: Reason) -> Reason:
     """The reason of dispatch admission for a gang that it has not admitted."""
-    if code == ReasonCode.HELD_BACK:
+    if code in {ReasonCode.HELD_BACK, QUEUE_CLOSED}:
         first = (str(reported["gang"]),) if "gang" in reported else ()
-        remedies = (Remedy("The gang that comes first starts, or is cancelled", first),)
+        remedy = Remedy("The gang that comes first starts, or is cancelled", first)
+        if code == QUEUE_CLOSED:
+            remedy = Remedy("The queue sync of the cluster has a queue of ours for it")
         return replace(
             ours, code=code, message=str(reported["message"]), queue=str(reported["queue"]),
-            limit=str(reported["limit"]), requested=None, free=None, missing=None, remedies=remedies,
+            limit=reported["limit"], requested=None, free=None, missing=None, remedies=(remedy,),
             needs_all_remedies=False,
         )  # fmt: skip
     return replace(

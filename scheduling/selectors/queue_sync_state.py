@@ -55,6 +55,12 @@ def queue_sync_body(backend: Backend) -> dict[str, Any]:
     }
 
 
+def read_closed_queues(backend_id: int) -> dict[str, str]:
+    """The queues of a cluster that work cannot use, by their Kubernetes names, with the message of the sync."""
+    found = QueueSync.objects.filter(pk=backend_id).values_list("closed_queues", flat=True).first()
+    return found or {}
+
+
 def _cluster_lease_body(backend: Backend) -> dict[str, Any]:
     """The state of the Lease in the cluster, as our agent saw it last."""
     state = ClusterState.objects.filter(backend=backend).first() or ClusterState(backend=backend)

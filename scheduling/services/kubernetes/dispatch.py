@@ -26,7 +26,7 @@ from scheduling.kube.port import Cluster
 from scheduling.selectors.pending_manifests import ClusterContext, ImpossibleGang, pending_manifests
 from scheduling.services.kubernetes import observation
 from scheduling.services.kubernetes.dispatch_admission import admit_gangs
-from scheduling.services.kubernetes.dispatch_holds import hold_back
+from scheduling.services.kubernetes.dispatch_holds import hold_back, keep_without_queue
 
 Item = TypeVar("Item")
 BATCH_SIZE = 40  # gangs or objects between two renewals of the lease
@@ -53,12 +53,14 @@ class Dispatcher:
         `on_created` with the result of each gang.
         Returns the gangs that ended because this cluster can never run them, and the error if the cluster stopped
         answering. `find_pod_group` finds the known PodGroup of a gang. While an admin requests the backend to be
-        offline, nothing is dispatched; nor what a pool holds back for a gang that has waited long."""
+        offline, nothing is dispatched; nor what a pool holds back for a gang that has waited long, nor what has no
+        queue of ours."""
         if context.backend.offline_requested:
             return set(), None
         now = time.monotonic()
         due = [group for group in groups if group not in self._pauses or self._pauses[group][1] <= now]
-        admitted = admit_gangs(context.backend, hold_back(context.backend, due), before_batch=before_batch)
+        sendable = keep_without_queue(context.backend, hold_back(context.backend, due))
+        admitted = admit_gangs(context.backend, sendable, before_batch=before_batch)
         refused: set[UUID] = set()
         for batch in _batches(admitted):
             before_batch()

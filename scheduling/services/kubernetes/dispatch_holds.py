@@ -1,4 +1,5 @@
-"""Keeps work here that would compete with a gang which comes first in its pool (`hold_after`)."""
+"""Keeps work here that would compete with a gang which comes first in its pool (`hold_after`), and work whose queue in
+the cluster belongs to others or does not exist."""
 
 from __future__ import annotations
 
@@ -7,14 +8,41 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from pools.domain.names import SHARED_QUEUE, queue_name
+from django.db.models import Exists, OuterRef
+
+from pools.domain.names import SHARED_QUEUE, k8s_queue_name, queue_name
 from pools.models import Backend
-from scheduling.domain.dispatch_admission import BY_PLATFORM
+from scheduling.domain.dispatch_admission import BY_PLATFORM, QUEUE_CLOSED
 from scheduling.domain.dispatch_holds import DispatchHold
 from scheduling.domain.engine.explain import ReasonCode
-from scheduling.models import Group
+from scheduling.domain.statuses import UNFINISHED_TASK_STATUSES
+from scheduling.models import Group, Task
 from scheduling.selectors.dispatch_holds import read_dispatch_holds
+from scheduling.selectors.queue_sync_state import read_closed_queues
 from scheduling.services.kubernetes.observation import set_waiting_reasons
+
+
+def keep_without_queue(backend: Backend, groups: Sequence[UUID]) -> list[UUID]:
+    """Those of the gangs that may be dispatched; the others wait here until the queue sync has their queue. A gang of
+    which some pods were created already goes on where it is."""
+    closed = read_closed_queues(backend.pk) if groups else {}
+    if not closed:
+        return list(groups)
+    sent = Task.objects.filter(group=OuterRef("pk"), status__in=UNFINISHED_TASK_STATUSES, dispatched_at__isnull=False)
+    rows = Group.objects.filter(~Exists(sent), pk__in=groups).values_list(
+        "pk", "waiting_reason", "workflow__root_pool__name", "workflow__pool__subpool_name"
+    )
+    kept = set()
+    reasons: dict[UUID, dict[str, Any]] = {}
+    for pk, known, root, leaf in rows:
+        queue = queue_name(backend.namespace, root, leaf or SHARED_QUEUE)
+        if (message := closed.get(k8s_queue_name(queue))) is not None:
+            kept.add(pk)
+            reason = {"code": QUEUE_CLOSED, "message": message, "by": BY_PLATFORM, "queue": queue, "limit": None}
+            if reason != known:
+                reasons[pk] = reason
+    set_waiting_reasons(reasons)
+    return [group for group in groups if group not in kept]
 
 
 def hold_back(backend: Backend, groups: Sequence[UUID]) -> list[UUID]:

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from scheduling.domain.queues.plan import QueueAction, QueueStep, Untouched
 from scheduling.kube import errors
 from scheduling.kube.error_messages import condition_reason, error_message
 from scheduling.kube.errors import ClusterError
@@ -26,6 +27,7 @@ _OUTAGE_REASONS = frozenset(condition_reason(each("")) for each in (errors.Unrea
 
 def set_off(row: QueueSync) -> None:
     """The sync of this cluster is switched off."""
+    row.closed_queues = {}  # others may make the queues, and no run sees it
     _set_condition(row, Synced.UNKNOWN, "Off", "The sync of this cluster is switched off.")
 
 
@@ -56,6 +58,7 @@ def set_finished(
     """A run wrote what it could; `skipped` are the writes that the sync mode does not permit."""
     row.objects_observed = comparison.owned_queues
     row.untouched = [{"name": each.name, "note": each.note} for each in comparison.untouched]
+    row.closed_queues = _closed_queues(desired, comparison, progress, skipped)
     if progress.fatal_error is not None or progress.failures:
         error = progress.fatal_error or progress.failures[0][1]
         _delay_next_attempt(row, error)
@@ -67,16 +70,14 @@ def set_finished(
     needed = desired.queues.keys() | desired.topologies.keys()
     in_the_way = [each for each in comparison.untouched if each.name in needed]
     if progress.remaining:
-        message = f"The run was too slow and stopped; {len(progress.remaining)} writes are left to the next one."
+        message = _interrupted_message(progress)
         _set_condition(row, Synced.FALSE, "Interrupted", message)
     elif skipped:
-        due = "1 write is due" if len(skipped) == 1 else f"{len(skipped)} writes are due"
-        message = f"{due}; the sync of this cluster only reports differences."
-        _set_condition(row, Synced.FALSE, "WritesDue", message)
+        _set_condition(row, Synced.FALSE, "WritesDue", _due_message(skipped))
     elif in_the_way:
         first = in_the_way[0]
         more = f", and {len(in_the_way) - 1} more" if len(in_the_way) > 1 else ""
-        _set_condition(row, Synced.FALSE, "InTheWay", f"{first.name} stays as it is: {first.note}{more}.")
+        _set_condition(row, Synced.FALSE, "InTheWay", f"{_stays(first)}{more}.")
     else:
         row.applied_generation = max(row.applied_generation, desired.generation)
         row.succeeded_at = timezone.now()
@@ -84,6 +85,40 @@ def set_finished(
         queues = "1 queue has its desired quota" if count == 1 else f"{count} queues have their desired quotas"
         message = f"{queues} (generation {desired.generation})."
         _set_condition(row, Synced.TRUE, "InStep", message)
+
+
+def _closed_queues(
+    desired: DesiredState, comparison: QueueComparison, progress: WriteProgress, skipped: Sequence[ClusterWrite]
+) -> dict[str, str]:
+    """The desired queues that belong to others, do not exist yet or are being deleted, each with the message of the
+    sync about it."""
+    errors_of = {id(write): error for write, error in progress.failures}
+    first_error = progress.fatal_error or next(iter(errors_of.values()), None)
+    closed = {each.name: f"{_stays(each)}." for each in comparison.untouched if each.name in desired.queues}
+    for write in (*progress.remaining, *skipped):
+        if not isinstance(write, QueueStep) or write.queue is None:
+            continue
+        if write.action is not QueueAction.CREATE and not write.is_terminating:
+            continue
+        if (error := errors_of.get(id(write), first_error)) is not None:
+            reason = error_message(error)
+        else:
+            reason = _due_message(skipped) if write in skipped else _interrupted_message(progress)
+        closed[write.name] = f"The queue {write.name} does not exist: {reason}"
+    return closed
+
+
+def _stays(queue: Untouched) -> str:
+    return f"{queue.name} stays as it is: {queue.note}"
+
+
+def _interrupted_message(progress: WriteProgress) -> str:
+    return f"The run was too slow and stopped; {len(progress.remaining)} writes are left to the next one."
+
+
+def _due_message(skipped: Sequence[ClusterWrite]) -> str:
+    due = "1 write is due" if len(skipped) == 1 else f"{len(skipped)} writes are due"
+    return f"{due}; the sync of this cluster only reports differences."
 
 
 def _delay_next_attempt(row: QueueSync, error: ClusterError) -> None:
@@ -111,5 +146,5 @@ def _set_condition(row: QueueSync, synced: Synced, reason: str, message: str) ->
 
 _CONDITION_COLUMNS = [
     "applied_generation", "synced", "reason", "message", "since", "attempted_at", "succeeded_at", "retry_at",
-    "failures", "objects_observed", "untouched",
+    "failures", "objects_observed", "untouched", "closed_queues",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from django.db import connection
 
 from pools.domain.amounts import Gpus
 from pools.domain.errors import BadInput, DomainError, ErrorCode, Violation
+from pools.domain.names import SHARED_QUEUE, k8s_queue_name, queue_name, split_name, with_pool_names
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.locking import lock_leaf, read_leaf
@@ -33,6 +34,7 @@ from scheduling.domain.statuses import WorkflowStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, simulated_runtime_seconds
 from scheduling.locking import hold_render_turn
 from scheduling.models import Group, Task, Workflow
+from scheduling.selectors.queue_sync_state import read_closed_queues
 from scheduling.services.gpu_quota.workloads import single_worker_violations
 from scheduling.services.workflows.group_commit import GroupCommit, Take
 from scheduling.services.workflows.insert_rows import insert_workflows
@@ -323,6 +325,7 @@ def prepare_submissions(*, actor: Actor, pool: str, submissions: Sequence[Submis
     prepared: list[_PreparedSubmission] = []
     faults: list[list[Violation]] = []
     files = _parse_files(actor, submissions, rules)
+    of_queue = _queue_warnings(leaf)
     for submission, parsed in zip(submissions, files, strict=False):
         labels = dict(parsed.spec.labels if parsed.spec else {}) | dict(submission.labels)
         found = [*parsed.violations, *_label_violations(submission, labels)]
@@ -333,6 +336,7 @@ def prepare_submissions(*, actor: Actor, pool: str, submissions: Sequence[Submis
                 *_priority_warnings(submission, parsed.spec),
                 *_data_warnings(leaf.root, parsed.spec),
                 *_topology_warnings(leaf.root, parsed.spec),
+                *of_queue,
             )
             prepared.append(_PreparedSubmission(submission, parsed.spec, parsed.rendered_text, warnings, labels))
     if any(faults):
@@ -406,6 +410,19 @@ def _data_warnings(root: Pool, spec: WorkflowSpec) -> list[str]:
         "A group still waits for the tasks that its inputs name."
     )
     return [message]
+
+
+def _queue_warnings(leaf: Pool) -> list[str]:
+    """A warning if the queue of this leaf in its cluster is known to be unusable."""
+    root = leaf.root
+    if root.backend is None or root.backend.kind != Backend.Kind.KUBERNETES:
+        return []
+    namespace = root.backend.namespace
+    short_name = split_name(leaf.name).subpool or SHARED_QUEUE
+    queue = k8s_queue_name(queue_name(namespace, root.name, short_name))
+    if (message := read_closed_queues(root.backend.pk).get(queue)) is None:
+        return []
+    return [f"The work waits here until its queue can be used: {with_pool_names(message, namespace)}"]
 
 
 def _topology_warnings(root: Pool, spec: WorkflowSpec) -> list[str]:
