@@ -28,9 +28,9 @@ _NAME = re.compile(NAME_PATTERN)
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _KNOWN = ("type", "namespace", "description", "offline")
-_IGNORED = ("name", "version", "pools", "warnings", "status")
+ANSWER_KEYS = ("name", "version", "pools", "warnings", "status")
 _POLICY_KEYS = ("reserve_after", "ageing")
-_SIMULATED_KEYS = ("nodes", "auto_end", *_POLICY_KEYS)
+SIMULATED_KEYS = ("nodes", "auto_end", *_POLICY_KEYS)
 MAX_POLICY_SECONDS = 366 * 24 * 3600
 _NODE_KEYS = ("name", "gpus", "cpu", "memory", "storage", "platform")
 
@@ -73,10 +73,10 @@ def parse_backend(
     present_kind = _kind(fields, present_kind)
     if present_kind == KUBERNETES:
         fields.reject_unknown_keys(
-            (*_KNOWN, *cluster_config.KEYS), (*_IGNORED, *_SIMULATED_KEYS, *cluster_config.ANSWER_KEYS)
+            (*_KNOWN, *cluster_config.KEYS), (*ANSWER_KEYS, *SIMULATED_KEYS, *cluster_config.ANSWER_KEYS)
         )
     else:
-        fields.reject_unknown_keys((*_KNOWN, *_SIMULATED_KEYS), _IGNORED)
+        fields.reject_unknown_keys((*_KNOWN, *SIMULATED_KEYS), ANSWER_KEYS)
     if not _NAME.fullmatch(name) or len(name) > 63:
         faults.append(
             Violation(

@@ -21,6 +21,8 @@ GPU_CAPACITY_KEYS = (GPU_TFLOPS, GPU_VRAM)
 KEYS = ("description", *FLAG_KEYS, *LIST_KEYS, "default_variables", *GPU_CAPACITY_KEYS)
 ANSWER_KEYS = frozenset({"name", "tolerations", "labels", "default_mounts"})  # added by answers; ignored in a PUT
 PARSED_PREFIX = "parsed_"
+UNUSED_KEYS = ("resource_validations", "override_pod_template", "default_variables")
+"""Keys of OSMO that are kept and shown, and have no effect."""
 
 _PLATFORM = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
@@ -49,6 +51,12 @@ def platform_body(platform: Mapping[str, Any]) -> dict[str, Any]:
         "default_variables": dict(platform.get("default_variables", {})),
         **{key: platform.get(key, "0") for key in GPU_CAPACITY_KEYS},
     }
+
+
+def platform_shown(name: str, platform: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that answers add to a platform, for the keys of this body."""
+    parsed: dict[str, Any] = {key: {} for key in platform if key.startswith(PARSED_PREFIX)}
+    return {"name": name, "tolerations": [], "labels": {}, "default_mounts": [], **parsed}
 
 
 def parse_platforms(pool: FieldReader) -> dict[str, dict[str, Any]]:

@@ -6,7 +6,7 @@ and sending it back changes nothing. A pool that names no platforms has one, `de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,11 +22,14 @@ from pools.domain.platforms import (
     parse_platforms,
     parse_variables,
     platform_body,
+    platform_shown,
     platforms_of,
 )
+from pools.domain.platforms import UNUSED_KEYS as PLATFORM_UNUSED_KEYS
 from pools.domain.quota.pool_balance import MAX_GPUS
 from pools.domain.quota.rules import QuotaRow, check_quota_rows
 from pools.domain.structured_input.fields import FieldReader, shorten_value
+from pools.domain.structured_input.unset_keys import unset_key_warnings, unused_key_warning
 
 DEFAULT_WEIGHT = 1
 DOWNLOAD_TYPES = ("download",)
@@ -38,6 +41,8 @@ HOLD_AFTER = "hold_after"
 the pool is not dispatched; null: never."""
 MAX_HOLD_AFTER = 31 * 86_400
 NAME_LIST_KEYS = ("common_resource_validations", "common_pod_template", "common_group_templates")
+UNUSED_KEYS = ("download_type", *NAME_LIST_KEYS)
+"""Keys of OSMO that are kept and shown, and have no effect."""
 EDITABLE_KEYS = (
     "description",
     "backend",
@@ -97,6 +102,27 @@ class PoolSettings:
             "maximum": NO_LIMIT if self.maximum is None else self.maximum,
             "weight": DEFAULT_WEIGHT if self.weight is None else self.weight,
         }
+
+
+def no_effect_warnings(
+    body: Mapping[str, Any], settings: PoolSettings, before: Mapping[str, Any], shown: Mapping[str, Any]
+) -> Iterator[str]:
+    """Warnings about values in the JSON of a pool that have no effect. `settings` were read from it, `before` is the
+    `config` of the present pool, `shown` are the identity and state that its answers show."""
+    parsed: dict[str, Any] = {key: {} for key in body if key.startswith(PARSED_PREFIX)}
+    yield from unset_key_warnings(body, {**shown, **parsed})
+    new = [key for key in UNUSED_KEYS if settings.config.get(key) and settings.config[key] != before.get(key)]
+    given = body.get("platforms")
+    for name, platform in platforms_of(settings.config).items():
+        old = platforms_of(before).get(name, {})
+        new += [
+            f"platforms.{name}.{key}"
+            for key in PLATFORM_UNUSED_KEYS
+            if platform.get(key) and platform[key] != old.get(key)
+        ]
+        if isinstance(given, Mapping) and isinstance(given.get(name), Mapping):
+            yield from unset_key_warnings(given[name], platform_shown(name, given[name]), path=f"platforms.{name}")
+    yield from unused_key_warning(new)
 
 
 def without_cohort(settings: PoolSettings) -> PoolSettings:

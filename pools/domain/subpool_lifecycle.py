@@ -34,18 +34,6 @@ TRANSITIONS = (
 )
 
 
-def is_allowed_transition(source: SubpoolState, target: SubpoolState) -> bool:
-    """Whether the table has this transition."""
-    return any(step.source is source and step.target is target for step in TRANSITIONS)
-
-
 def state_after_delete(*, live_workflows: int) -> SubpoolState:
     """The state of an ACTIVE subpool after a delete: it drains while active workflows belong to it (D3)."""
     return SubpoolState.DELETING if live_workflows else SubpoolState.ARCHIVED
-
-
-def mermaid_diagram() -> str:
-    """The table as a Mermaid state diagram, for the documentation."""
-    lines = ["stateDiagram-v2", "    [*] --> ACTIVE: create"]
-    lines += [f"    {step.source} --> {step.target}: {step.cause}" for step in TRANSITIONS]
-    return "\n".join(lines)

@@ -41,7 +41,7 @@ def pool_body(row: Pool, *, verbose: bool = False, warnings: Iterable[str] = ())
     """One pool: the keys of a PUT, and the keys that the ledger adds."""
     added = {
         "name": row.name,
-        "status": _status(row),
+        "status": pool_status_of(row),
         "archived": row.archived,
         "parent_pool": None,
         "subpool_name": None,
@@ -65,7 +65,7 @@ def verbose_pool_body(row: Pool) -> dict[str, Any]:
     online = row.backend is not None and not row.backend.offline
     return body | {
         "name": row.name,
-        "status": _status(row),
+        "status": pool_status_of(row),
         "last_heartbeat": timezone.now() if online else None,
         "parsed_resource_validations": [],
         "parsed_pod_template": {},
@@ -85,5 +85,6 @@ def _verbose_platform(platform: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _status(row: Pool) -> str:
+def pool_status_of(row: Pool) -> str:
+    """The status of a top-level row."""
     return pool_status(is_maintenance=row.enable_maintenance, is_offline=row.backend is None or row.backend.offline)

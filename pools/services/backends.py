@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pools.domain import cluster_config
 from pools.domain.backend_config import BackendSpec, NodeSpec, parse_backend
 from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
 from pools.domain.roles import Actor, Permission
+from pools.domain.structured_input.unset_keys import unset_key_warnings
 from pools.domain.version_check import check_version
 from pools.locking import lock_backend, lock_configuration
 from pools.models import Backend, Node
@@ -69,7 +71,26 @@ def put_backend(
         if changed:
             row.version += 1
             row.save(update_fields=["version"])
+        warnings = [*warnings, *unset_key_warnings(body, _shown(row, body))]
     return BackendResult(row, tuple(warnings))
+
+
+def _shown(row: Backend, body: Mapping[str, Any]) -> dict[str, Any]:
+    """What the answer for this backend shows, and a request does not set. The keys of a simulated backend have no
+    effect on a cluster, whose nodes are observed."""
+    shown: dict[str, Any] = {"name": row.name, "pools": sorted(pool.name for pool in row.pools.all()), "status": None}
+    if row.kind == Backend.Kind.KUBERNETES:
+        names = sorted(node.name for node in row.nodes.all())
+        given = body.get("nodes")
+        given_names = (
+            [node.get("name") for node in given if isinstance(node, Mapping)] if isinstance(given, list) else []
+        )
+        shown |= {
+            "nodes": given if sorted(map(str, given_names)) == names else names,
+            **{key: getattr(row, key) for key in ("auto_end", "reserve_after", "ageing")},
+            **{key: getattr(row.kubernetes, key) for key in cluster_config.ANSWER_KEYS},
+        }
+    return shown
 
 
 def delete_backend(*, actor: Actor, name: str, description: str = "", expected_version: int | None = None) -> None:

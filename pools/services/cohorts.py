@@ -7,7 +7,7 @@ which the quota tree shows until enough work has ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -27,6 +27,7 @@ from pools.domain.pool_config import without_cohort
 from pools.domain.quota.debts import debt_message, new_debts
 from pools.domain.quota.rules import find_closed_cycle
 from pools.domain.roles import Actor, Permission
+from pools.domain.structured_input.unset_keys import unset_key_warnings
 from pools.domain.version_check import check_version
 from pools.locking import lock_cohort_trees, lock_configuration, lock_pool_trees
 from pools.models import Cohort, Pool
@@ -155,13 +156,21 @@ def _write(
         lock_configuration()
         row = Cohort.objects.select_related("parent").filter(name=name).first()
         _check_version(name, row, expected_version)
-        settings, faults = parse_cohort(body_from(row))
+        body = body_from(row)
+        settings, faults = parse_cohort(body)
         faults += _settings_violations(name, settings)
         if faults:
             raise BadInput.of(faults)
         if row is not None:
             require_no_move_approvals({name: (row.parent.name if row.parent else None, settings.parent)})
-        return _save(name, row, settings)
+        result = _save(name, row, settings)
+        shown = {
+            "name": name,
+            "explicit": True,
+            "cohorts": list(result.row.children.order_by("name").values_list("name", flat=True)),
+            "pools": list(result.row.pools.order_by("name").values_list("name", flat=True)),
+        }
+        return replace(result, warnings=(*result.warnings, *unset_key_warnings(body, shown)))
 
 
 def _settings_violations(name: str, settings: CohortSettings) -> Iterator[Violation]:

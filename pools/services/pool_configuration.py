@@ -13,7 +13,7 @@ from typing import Any
 
 from pools.domain import names
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
-from pools.domain.pool_config import PoolSettings, parse_pool
+from pools.domain.pool_config import PoolSettings, no_effect_warnings, parse_pool
 from pools.domain.quota.capacity import BackendCapacity, oversubscription_message
 from pools.domain.quota.debts import debt_message, new_debts
 from pools.domain.quota.pool_balance import PoolBalance, guarantee_violation
@@ -23,6 +23,7 @@ from pools.domain.version_check import check_version
 from pools.locking import lock_configuration, lock_pool_trees
 from pools.models import Backend, Cohort, Pool
 from pools.permissions import unknown_pool
+from pools.representations.pool import pool_status_of
 from pools.selectors.backend_capacity import read_capacities
 from pools.selectors.pool_balance import read_balances
 from pools.selectors.quota_facts import cohort_roots, read_admission_tree
@@ -51,6 +52,7 @@ class _DesiredPool:
     """The desired configuration of one pool. `row` is None for a new pool; `path` is its position in the request."""
 
     name: str
+    body: Mapping[str, Any]
     path: str
     settings: PoolSettings
     row: Pool | None
@@ -93,7 +95,7 @@ def write_pools(
         path = name if nested else ""
         settings, found = parse_pool(body, path=path)
         faults += found
-        desired.append(_DesiredPool(name, path, settings, row))
+        desired.append(_DesiredPool(name, body, path, settings, row))
     backends = {row.name: row for row in Backend.objects.filter(name__in={each.settings.backend for each in desired})}
     facts = read_balances(rows.values())
     for each in desired:
@@ -165,7 +167,7 @@ def _move_violations(desired: _DesiredPool, facts: PoolBalance, backend: Backend
 def _write(
     desired: Sequence[_DesiredPool], facts: Mapping[int, PoolBalance], backends: Mapping[str, Backend]
 ) -> list[PoolResult]:
-    warnings: dict[str, tuple[str, ...]] = {}
+    warnings: dict[str, tuple[str, ...]] = {each.name: tuple(_no_effect_warnings(each)) for each in desired}
     reactivated, new = set(), []
     cohorts = get_or_create_cohorts({each.settings.cohort for each in desired if each.settings.cohort})
     touched = {row.pk for row in cohorts.values()}
@@ -180,7 +182,7 @@ def _write(
             continue
         if each.row.archived:
             reactivated.add(each.name)
-        warnings[each.name] = (
+        warnings[each.name] += (
             *_drain_warnings(facts[each.row.pk], each.settings),
             *_topology_warnings(each.row, each.settings),
         )
@@ -235,6 +237,16 @@ def _columns(settings: PoolSettings, backends: Mapping[str, Backend], cohorts: M
         "config": dict(settings.config),
         "archived": False,
     }
+
+
+def _no_effect_warnings(desired: _DesiredPool) -> Iterator[str]:
+    """Warn about values in the request that have no effect."""
+    row = desired.row
+    shown: dict[str, Any] = {"name": desired.name, "archived": row is not None and row.archived}
+    shown |= dict.fromkeys(("parent_pool", "subpool_name", "subpool_state", "gpu_quota"))
+    if row is not None:
+        shown["status"] = pool_status_of(row)
+    yield from no_effect_warnings(desired.body, desired.settings, {} if row is None else row.config, shown)
 
 
 def _drain_warnings(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ...]:

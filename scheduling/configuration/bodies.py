@@ -6,13 +6,14 @@ so an export is the same text whatever its installation was made from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
 from pools.domain import cluster_config
 from pools.domain.amounts import DEFAULT_FLAVOR
+from pools.domain.backend_config import ANSWER_KEYS as BACKEND_ANSWER_KEYS
 from pools.domain.backend_config import (
     DEFAULT_AGEING,
     DEFAULT_CPU,
@@ -20,21 +21,25 @@ from pools.domain.backend_config import (
     DEFAULT_RESERVE_AFTER,
     DEFAULT_STORAGE,
     SIMULATED,
+    SIMULATED_KEYS,
     BackendSpec,
     NodeSpec,
     parse_backend,
 )
 from pools.domain.byte_sizes import exact_size_text
 from pools.domain.cluster_config import KUBECONFIG, KUBERNETES, ClusterSpec
+from pools.domain.cohort_config import ANSWER_KEYS as COHORT_ANSWER_KEYS
 from pools.domain.cohort_config import CohortSettings, parse_cohort
 from pools.domain.cohort_config import editable_body as cohort_json
 from pools.domain.errors import Violation
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
 from pools.domain.ownership import OwnedKind, OwnerKind
-from pools.domain.platforms import DEFAULT_PLATFORM
+from pools.domain.platforms import DEFAULT_PLATFORM, PARSED_PREFIX, platform_shown
+from pools.domain.pool_config import ANSWER_KEYS as POOL_ANSWER_KEYS
 from pools.domain.pool_config import EDITABLE_KEYS, PoolSettings, parse_pool
 from pools.domain.quota.pool_balance import MAX_GPUS
 from pools.domain.structured_input.fields import FieldReader
+from pools.domain.structured_input.unset_keys import unset_key_warnings
 
 Body = Mapping[str, Any]
 SUBPOOLS: Final = "subpools"
@@ -65,12 +70,14 @@ _NODE_DEFAULTS: Final = {
 @dataclass(frozen=True, slots=True)
 class Section:
     """A top-level key of a file: a map from names to objects of one kind. `read` returns the form of an object and
-    every fault in it, with paths from the object on. `is_single`: the key holds one object without a name."""
+    every fault in it, with paths from the object on. `is_single`: the key holds one object without a name.
+    `left_out` has a sentence for each value that answers show and a file does not set."""
 
     key: str
     kind: OwnedKind
     read: Callable[[str, Body], tuple[dict[str, Any], list[Violation]]]
     is_single: bool = False
+    left_out: Callable[[str, Body], Iterator[str]] = lambda _name, _body: iter(())
 
 
 def pool_body(settings: PoolSettings) -> dict[str, Any]:
@@ -262,11 +269,31 @@ def _read_settings(name: str, body: Body) -> tuple[dict[str, Any], list[Violatio
     return ({}, faults) if faults else (values, [])
 
 
+def _left_out_of_backend(name: str, body: Body) -> Iterator[str]:
+    shown: dict[str, Any] = {**dict.fromkeys((*BACKEND_ANSWER_KEYS, *cluster_config.ANSWER_KEYS)), "name": name}
+    if body.get("type") == KUBERNETES:
+        shown |= {**dict.fromkeys(SIMULATED_KEYS), "auto_end": True}
+    return unset_key_warnings(body, shown)
+
+
+def _left_out_of_pool(name: str, body: Body) -> Iterator[str]:
+    parsed = [key for key in body if key.startswith(PARSED_PREFIX)]
+    yield from unset_key_warnings(body, {**dict.fromkeys((*POOL_ANSWER_KEYS, *parsed)), "name": name})
+    platforms = body.get("platforms")
+    for platform, inner in platforms.items() if isinstance(platforms, Mapping) else ():
+        if isinstance(inner, Mapping):
+            yield from unset_key_warnings(inner, platform_shown(platform, inner), path=f"platforms.{platform}")
+
+
+def _left_out_of_cohort(name: str, body: Body) -> Iterator[str]:
+    return unset_key_warnings(body, {**dict.fromkeys(COHORT_ANSWER_KEYS), "name": name})
+
+
 SETTINGS_NAME: Final = "workflow"
 SECTIONS: Final = (
-    Section("backends", OwnedKind.BACKEND, _read_backend),
-    Section("pools", OwnedKind.POOL, _read_pool),
-    Section("cohorts", OwnedKind.COHORT, _read_cohort),
+    Section("backends", OwnedKind.BACKEND, _read_backend, left_out=_left_out_of_backend),
+    Section("pools", OwnedKind.POOL, _read_pool, left_out=_left_out_of_pool),
+    Section("cohorts", OwnedKind.COHORT, _read_cohort, left_out=_left_out_of_cohort),
     Section("gpu_quotas", OwnedKind.GPU_QUOTA, _read_gpu_quota),
     Section("roles", OwnedKind.ROLE, _read_role),
     Section(SETTINGS_NAME, OwnedKind.SETTINGS, _read_settings, is_single=True),

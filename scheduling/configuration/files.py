@@ -138,6 +138,7 @@ def _read_object(section: Section, place: FileObject, value: Any, found: Configu
         found.faults.append(place.locate(Violation("", "duplicate_name", message)))
         return
     body, faults = section.read(place.name, value)
+    found.notes += [f"{place.prefix}: {text}" for text in section.left_out(place.name, value)]
     found.faults += [place.locate(fault) for fault in faults]
     found.objects[place.kind, place.name] = replace(place, body=body)
 

@@ -75,8 +75,6 @@ class TaskSpec:
     volume_mounts: tuple[str, ...] = ()
     nodes_excluded: tuple[str, ...] = ()
     topology: tuple[TopologyRequirement, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """Keys that only the pod uses: checkpoint, kpis, downloadType, cacheSize."""
     sub_group: str = ""
     """The leaf of the gang's tree that counts it; empty where the tree has one leaf alone."""
 
@@ -97,7 +95,6 @@ class GroupSpec:
 
     name: str
     tasks: tuple[TaskSpec, ...]
-    barrier: bool = True
     ignore_nonlead_status: bool = True
     inputs: tuple[str, ...] = ()
     gang: Mapping[str, Any] | None = None

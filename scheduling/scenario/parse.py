@@ -13,7 +13,7 @@ from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds
 from scheduling.scenario.changes import apply_changes
 from scheduling.scenario.draft import ScenarioDraft
 from scheduling.scenario.fields import RecordReader, ScenarioFaultCode, read_resources
-from scheduling.scenario.workloads import read_workload
+from scheduling.scenario.workloads import TIME_KEYS, read_workload
 
 ROOT_KEYS = ("nodes", "capacity", "cohorts", "queues", "usage", "demand", "workloads", "changes", "policy")
 COHORT_KEYS = ("name", "parent", "quota", "borrowing_limit", "lending_limit", "weight")
@@ -69,9 +69,20 @@ def parse_scenario(value: Any, *, bounds: ScenarioBounds = FILE_BOUNDS) -> Scena
         apply_changes(draft, root, CHANGE_SETTERS)
     if not draft.faults.violations:
         draft.check_size()
+        _note_unread_times(draft)
     if draft.faults.violations:
         raise ScenarioError.of_faults(draft.faults.violations)
     return Scenario(draft.to_facts(), draft.paths, draft.gang_paths, draft.rule_violations)
+
+
+def _note_unread_times(draft: ScenarioDraft) -> None:
+    """Report times of workloads in a scenario without a policy, which alone reads them."""
+    if draft.policy is None:
+        for name, gang in draft.gangs.items():
+            for key in TIME_KEYS:
+                if getattr(gang, key) is not None:
+                    message = f"'{name}' has a time that only a policy reads, and the scenario has no `policy`."
+                    draft.rule_violations.append(Violation(f"{draft.gang_paths[name]}.{key}", "no_effect", message))
 
 
 def _nodes(draft: ScenarioDraft, root: RecordReader) -> None:

@@ -24,6 +24,16 @@ COMMAND_ANNOTATION = "osmo/command"
 PLATFORM_ANNOTATION = "osmo/platform"
 KNOWN_ANNOTATIONS = (PODS_ANNOTATION, GPUS_ANNOTATION, IMAGE_ANNOTATION, COMMAND_ANNOTATION, PLATFORM_ANNOTATION)
 
+_WHOLE_GPUS = f": each pod has the whole GPUs that {GPUS_ANNOTATION} names"
+_REASON_NOT_USED = {
+    "gpu-fraction": _WHOLE_GPUS,
+    "gpu-memory": _WHOLE_GPUS,
+    "gpu-fraction-num-devices": _WHOLE_GPUS,
+    "kai.scheduler/preemption-delay": ": work of priority LOW may be preempted at any time, other work not at all",
+    "min-runtime": ": work of priority LOW may be preempted at any time, other work not at all",
+    "kai.scheduler/min-runtime": ": work of priority LOW may be preempted at any time, other work not at all",
+}
+
 T = TypeVar("T")
 
 
@@ -55,7 +65,12 @@ class _Annotations:
     ) -> None:
         self._metadata, self._least, self._rules, self._faults = metadata, least, rules, metadata.faults
         found = place.map_entries("name: value") if place is not None and not place.is_absent else {}
-        for name in [name for name in found if name.startswith(PREFIX) and name not in KNOWN_ANNOTATIONS]:
+        for name in [name for name in found if name not in KNOWN_ANNOTATIONS]:
+            if not name.startswith(PREFIX):
+                found[name].add_warning(
+                    f"The annotation {quote(name)} is not used here{_REASON_NOT_USED.get(name, '')}."
+                )
+                continue
             near = self._faults.suggestion(name, KNOWN_ANNOTATIONS)
             message = (
                 f"The annotation {quote(name)} is not known here.{near} Known are {join_words(KNOWN_ANNOTATIONS)}."

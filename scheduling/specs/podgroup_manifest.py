@@ -27,18 +27,29 @@ from scheduling.structured_yaml.nodes import MapNode, Node, ScalarNode, Sequence
 
 KIND = "PodGroup"
 MAX_SUB_GROUPS = 256
-PRIORITY_CLASSES = {f"osmo-{priority.lower()}": priority for priority in Priority}
+PRIORITY_CLASSES = {
+    **{f"osmo-{priority.lower()}": priority for priority in Priority},
+    "train": Priority.LOW,
+    "build-preemptible": Priority.LOW,
+    "build": Priority.NORMAL,
+    "inference": Priority.HIGH,
+}
+"""Our priority classes, and those that KAI installs. Both have 50, 100 and 125 for LOW, NORMAL and HIGH;
+`build-preemptible` has 75, which may be preempted like LOW work."""
 
 _KIND_LINE = re.compile(rf"""^(["']?)kind\1[ \t]*:[ \t]*(["']?){KIND}\2[ \t]*(?:#.*)?$""", re.MULTILINE)
 _LABEL = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _STEP = re.compile(r"\[(\d+)\]|[^.\[\]]+")
-_TOP = ("apiVersion", "kind", "metadata", "spec", "status")
+_TOP = ("apiVersion", "kind", "metadata", "spec")
+_GROUP = "scheduling.run.ai"
+_METADATA = ("name", "namespace", "labels", "annotations")
 _SPEC = ("minMember", "minSubGroup", "subGroups", "priorityClassName")
 _SUB_GROUP = ("name", "parent", "minMember", "minSubGroup")
 _REASON_NOT_USED = {
     "queue": ": the work goes into the queue of the pool it is submitted to",
     "preemptibility": ": work of priority LOW may be preempted, other work may not",
     "namespace": ": the work runs in the namespace of the pool's backend",
+    "status": ": the state of work is read in its cluster",
 }
 
 
@@ -81,6 +92,10 @@ class _ManifestReader:
         top = _used(YamlCursor(node, "", node.line, faults), _TOP)
         self.metadata = top.get("metadata") or YamlCursor(MapNode(node.line), "metadata", node.line, faults)
         self.meta = self.metadata.map_entries("name, labels, annotations")
+        for name in self.meta:
+            if name not in _METADATA:
+                _warn_unused(self.meta[name], name, _METADATA)
+        self._check_api(top.get("apiVersion"))
         self.written = _used(top["spec"], _SPEC) if "spec" in top else {}
         groups = self.written.get("subGroups")
         listed = groups.list_items("") if groups is not None and isinstance(groups.node, SequenceNode) else []
@@ -101,6 +116,11 @@ class _ManifestReader:
             labels=self._labels(),
             priority=self._priority(),
         )
+
+    def _check_api(self, place: YamlCursor | None) -> None:
+        text = place.text() if place is not None else None
+        if place is not None and text is not None and text.partition("/")[0] != _GROUP:
+            place.add_fault("bad_value", f"A PodGroup here is of {_GROUP}, as in `apiVersion: {_GROUP}/v2alpha2`.")
 
     def _name(self) -> str:
         if "namespace" in self.meta:
@@ -145,7 +165,7 @@ class _ManifestReader:
             message = f"{quote(name)} is also the name of one of the pods. Choose another."
             self.meta["name"].add_fault("duplicate_name", message)
         tree = tree_to_json(group.min_member, group.min_sub_group, group.groups)
-        return GroupSpec(name, tasks, barrier=False, ignore_nonlead_status=False, gang=tree)
+        return GroupSpec(name, tasks, ignore_nonlead_status=False, gang=tree)
 
     def _is_within_bounds(self, group: PodGroup, pods: Mapping[str, SubGroupPods]) -> bool:
         """Whether the numbers of its pods and SubGroups are within the bounds of scheduling."""
@@ -191,9 +211,9 @@ class _ManifestReader:
             return None
         if name not in PRIORITY_CLASSES:
             allowed = ", ".join(PRIORITY_CLASSES)
-            place.add_fault(
-                "bad_value", f"The priority class is {quote(name)}; allowed are {allowed}, or none for NORMAL."
-            )
+            place.add_fault("bad_value", f"The priority class is not one of {allowed}. Name one, or none for NORMAL.")
+        elif name == "build-preemptible":
+            place.add_warning("build-preemptible is read as LOW, which comes after build and may be preempted.")
         return PRIORITY_CLASSES.get(name)
 
 

@@ -1,4 +1,4 @@
-"""The data of a task: inputs, outputs, files, credentials, mounts, and fields that are only passed on."""
+"""The data of a task: inputs, outputs, files, credentials, mounts, and keys without an effect."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from pools.domain.durations import parse_duration
 from pools.domain.structured_input.faults import quote, shorten
 from scheduling.specs.name_rules import is_name
 from scheduling.specs.yaml_cursor import YamlCursor, iterate_items
+
+UNUSED = ("checkpoint", "kpis", "downloadType", "cacheSize")
+"""Keys of OSMO that have no effect here."""
 
 _LONGEST_PATTERN = 500
 _SOURCES = {
@@ -110,8 +113,11 @@ def read_mounts(place: YamlCursor | None) -> tuple[tuple[YamlCursor, str], ...]:
     return tuple(mounts)
 
 
-def read_extra(found: dict[str, YamlCursor]) -> dict[str, Any]:
-    """checkpoint, kpis, downloadType, cacheSize: checked only far enough to find typing errors."""
+def check_unused(found: dict[str, YamlCursor]) -> None:
+    """The keys in `UNUSED`: checked only far enough to find typing errors, with a warning that they have no effect."""
+    for name in UNUSED:
+        if name in found:
+            found[name].add_warning("it is not used here: no data is moved, and no results are collected.")
     for item in iterate_items(found.get("checkpoint"), "checkpoints"):
         fields = item.known_fields(("path", "url", "frequency", "regex"), required=("path", "url", "frequency"))
         _check_texts(fields, ("path", "url"))
@@ -124,9 +130,6 @@ def read_extra(found: dict[str, YamlCursor]) -> dict[str, Any]:
     for item in iterate_items(found.get("kpis"), "kpis"):
         _check_texts(item.known_fields(("index", "path"), required=("index", "path")), ("index", "path"))
     _check_texts(found, ("downloadType", "cacheSize"))
-    return {
-        name: found[name].plain_value for name in ("checkpoint", "kpis", "downloadType", "cacheSize") if name in found
-    }
 
 
 def _sources(place: YamlCursor | None, kinds: tuple[str, ...]) -> tuple[dict[str, Any], ...]:

@@ -13,7 +13,6 @@ from scheduling.specs.resources import ResourceEntry, find_platform_rules
 from scheduling.specs.rules import PlatformRules, SpecRules
 from scheduling.specs.yaml_cursor import YamlCursor
 
-_PASSED_ON = ("checkpoint", "kpis", "downloadType", "cacheSize")
 _FIELDS = (
     "name",
     "image",
@@ -30,7 +29,7 @@ _FIELDS = (
     "privileged",
     "hostNetwork",
     "volumeMounts",
-    *_PASSED_ON,
+    *data.UNUSED,
 )
 
 
@@ -74,8 +73,8 @@ def read_task(
         volume_mounts=tuple(text for _, text in mounts),
         nodes_excluded=resource.nodes_excluded,
         topology=resource.topology,
-        extra=data.read_extra(found),
     )
+    data.check_unused(found)
     if resource_name in resources:
         _check_platform(task, find_platform_rules(resource, place, rules), found, mounts)
     return ParsedTask(task, place, found.get("inputs"))

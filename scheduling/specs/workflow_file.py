@@ -19,7 +19,7 @@ from scheduling.specs.yaml_cursor import YamlCursor, iterate_items
 from scheduling.structured_yaml.nodes import Node
 
 _TOP = ("workflow", "version", DEFAULT_VALUES_KEY)
-# `pool` and `backend` may be in a file; the server overwrites them (OSMO contract, 7.3).
+# `pool` and `backend` may be in a file and have no effect (OSMO contract, 7.3).
 _WORKFLOW = ("name", "tasks", "groups", "resources", "timeout", "labels", "pool", "backend")
 _GROUP = ("name", "tasks", "barrier", "ignoreNonleadStatus")
 
@@ -41,6 +41,9 @@ def read_workflow_file(node: Node, rules: SpecRules, faults: Faults) -> Workflow
 
 def _workflow(place: YamlCursor, rules: SpecRules, faults: Faults) -> WorkflowSpec:
     found = place.known_fields(_WORKFLOW, required=("name",))
+    for name in ("pool", "backend"):
+        if name in found:
+            found[name].add_warning("it is not used here: the work goes to the pool that it is submitted to.")
     resources = read_resources(found.get("resources"), rules)
     groups = _groups(place, found, resources, rules)
     tasks = [task for _, _, members in groups for task in members]
@@ -103,9 +106,13 @@ def _group(place: YamlCursor, resources: dict[str, ResourceEntry], names: Unique
             f"{len(tasks)} tasks needs `lead: true`.",
         )
     specs = [_as_lead(tasks[0].spec)] if len(tasks) == 1 else [task.spec for task in tasks]
-    barrier = found["barrier"].boolean(True) if "barrier" in found else True
+    if "barrier" in found:
+        found["barrier"].boolean(True)
+        found["barrier"].add_warning(
+            "it is not used here: the pods of a group are started together, and no command waits for the others."
+        )
     ignore = found["ignoreNonleadStatus"].boolean(True) if "ignoreNonleadStatus" in found else True
-    return GroupSpec(name, tuple(specs), barrier, ignore), place, tasks
+    return GroupSpec(name, tuple(specs), ignore), place, tasks
 
 
 def _as_lead(task: TaskSpec) -> TaskSpec:

@@ -227,11 +227,6 @@ class Shortfall:
     available: Amount
     potential: Amount
 
-    @property
-    def is_never_possible(self) -> bool:
-        """Whether the request is larger than the idle tree could allow."""
-        return self.requested > self.potential
-
 
 class QuotaTree:
     """A forest of nodes with their usage. The usage of a node is that of its own work of every priority, without its

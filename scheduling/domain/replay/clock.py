@@ -151,14 +151,6 @@ class ReplayClock:
         """The state of the engine, for readers."""
         return self._state
 
-    def set_end(self, name: str, end: int, reason: EndReason = EndReason.FINISHED) -> None:
-        """Let the running attempt of a job end at another time than its trace says, for a sampled future."""
-        live = self.live[name]
-        if live.start is None or end <= self.now:
-            raise ValueError(f"'{name}' does not run, or would end before now")
-        live.end, live.end_reason = end, reason
-        heappush(self._ends, (end, name, live.attempt))
-
     def gang_of(self, job: Job) -> GangFacts:
         """The job as the engine sees it when it arrives."""
         return self._shapes.gang(job)

@@ -113,7 +113,16 @@ def test_pods_of_one_sub_group_and_of_another_differ():
 
 @pytest.mark.parametrize(
     ("name", "priority"),
-    [("osmo-high", Priority.HIGH), ("osmo-normal", Priority.NORMAL), ("osmo-low", Priority.LOW), ("", None)],
+    [
+        ("osmo-high", Priority.HIGH),
+        ("osmo-normal", Priority.NORMAL),
+        ("osmo-low", Priority.LOW),
+        ("", None),
+        ("inference", Priority.HIGH),
+        ("build", Priority.NORMAL),
+        ("build-preemptible", Priority.LOW),
+        ("train", Priority.LOW),
+    ],
 )
 def test_the_priority_class_is_the_priority(name, priority):
     assert read_valid(plain(f"{{minMember: 1, priorityClassName: {name or 'null'}}}")).priority is priority
@@ -171,10 +180,13 @@ def test_unused_fields_get_a_warning(text, warning):
     assert any(warning in sentence for sentence in parsed.warnings), parsed.warnings
 
 
-def test_fields_added_by_a_cluster_are_ignored():
+def test_fields_added_by_a_cluster_are_ignored_with_a_warning():
     text = INFERENCE.replace("metadata:", "status: {phase: x}\nmetadata:\n  uid: u\n  resourceVersion: '1'")
     text = text.replace("{osmo/gpus-per-pod: 1}", "{osmo/gpus-per-pod: 1, kubectl.kubernetes.io/x: y}")
-    assert parse(text).warnings == ()
+    parsed = parse(text)
+    assert parsed.spec is not None
+    for name in ("uid", "resourceVersion", "status", "kubectl.kubernetes.io/x"):
+        assert any(f'"{name}" is not used here' in warning for warning in parsed.warnings), name
 
 
 def test_given_variables_are_ignored_with_a_warning():
@@ -190,7 +202,7 @@ def test_all_faults_at_once_with_path_and_line():
     )
     text = text.replace("gpus-per-pod: 1", "gpus-per-pod: {prefill-0: some, prefill-9: 1}, osmo/gpu: 1")
     text = text.replace("kind: PodGroup", "kind: PodGroup # here").replace(
-        "spec:\n", "spec:\n  priorityClassName: train\n"
+        "spec:\n", "spec:\n  priorityClassName: normal\n"
     )
     assert read_faults(text) == [
         (5, "metadata.annotations.osmo/gpu", "unknown_key"),

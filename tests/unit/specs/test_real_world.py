@@ -217,7 +217,6 @@ def test_distributed_training() -> None:
     assert "mkdir -p {{output}}/models   # ünïcode ✓" in master.files[0]["contents"]
     assert "--to {{host:master}}:29400" in worker.files[0]["contents"]
     assert "{{host:worker_1}} slots=4" in worker.files[2]["contents"]
-    assert master.extra["checkpoint"][0]["frequency"] == "1m"
     assert (spec.exec_timeout, spec.queue_timeout) == (timedelta(days=3), timedelta(minutes=90))
 
 
@@ -241,7 +240,6 @@ def test_pipeline_without_templates() -> None:
     spec = read_valid(PIPELINE)
     prepare, train = spec.groups
     assert train.inputs == ("prepare",)
-    assert (train.barrier, prepare.barrier) == (False, True)
     assert prepare.tasks[1].command == ("bash", "-c")
     assert prepare.tasks[1].lead is False
     model = train.tasks[0]
@@ -251,7 +249,6 @@ def test_pipeline_without_templates() -> None:
         ("zone", "near", False),
     ]
     assert model.upstream_tasks == ("generate",)
-    assert set(model.extra) == {"kpis", "downloadType", "cacheSize"}
 
 
 def test_the_answer_of_a_dry_run_gives_the_same_spec() -> None:

@@ -1,0 +1,123 @@
+"""Every key that a pool, a platform, a backend or a cohort takes has an effect, is refused, or warns by its name
+(docs/values.md, "Fields without an effect")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pools.domain import backend_config, cluster_config, cohort_config, platforms, pool_config
+from pools.domain.errors import BadInput
+from pools.services.backends import put_backend
+from pools.services.cohorts import put_cohort
+from pools.services.pools import put_pool
+from tests.support import factories
+
+pytestmark = pytest.mark.django_db
+
+READINGS = {
+    "version", "versions", "warnings", "reactivated", "last_heartbeat", "used", "available", "resource_usage",
+    "created_at", "updated_at", "active", "condition", "inactive_since",
+}  # fmt: skip
+"""What answers measure. An answer that is sent back has older ones, so another value means nothing."""
+
+POOL = {"backend": "sim", "resources": {"gpu": {"guarantee": 4}}}
+POOL_EFFECTS = {
+    "description", "backend", "enable_maintenance", "default_platform", *pool_config.TIMEOUT_KEYS,
+    "default_exit_actions", "resources", "cohort", "borrowing_limit", "lending_limit", "topology_keys",
+    pool_config.GPU_NAMESPACE, pool_config.APPROVAL_ABOVE, pool_config.HOLD_AFTER, "platforms",
+    "common_default_variables",
+}  # fmt: skip
+"""Read by admission, scheduling, the cluster or the parser of files; each has tests of its own."""
+POOL_VALUES: dict[str, Any] = {
+    "download_type": "download", "common_resource_validations": ["a"], "common_pod_template": ["a"],
+    "common_group_templates": ["a"], "name": "other", "status": "OFFLINE", "archived": True, "parent_pool": "x",
+    "subpool_name": "x", "subpool_state": "ACTIVE", "gpu_quota": 3, "parsed_pod_template": {"spec": {}},
+}  # fmt: skip
+PLATFORM_EFFECTS = {"description", *platforms.FLAG_KEYS, "allowed_mounts", *platforms.GPU_CAPACITY_KEYS}
+PLATFORM_VALUES: dict[str, Any] = {
+    "resource_validations": ["a"], "override_pod_template": ["a"], "default_variables": {"a": 1}, "name": "other",
+    "tolerations": [{"key": "x"}], "labels": {"a": "b"}, "default_mounts": ["/x"], "parsed_pod_template": {"spec": {}},
+}  # fmt: skip
+BACKEND_EFFECTS = {*backend_config._KNOWN, *backend_config.SIMULATED_KEYS, *cluster_config.KEYS}
+BACKEND_VALUES: dict[str, Any] = {
+    "name": "other", "pools": ["x"], "status": "ONLINE", "server": "https://other", "credential_mark": "x",
+    "auto_end": False, "reserve_after": 5, "ageing": 5, "nodes": [{"name": "n", "gpus": 1}],
+}  # fmt: skip
+COHORT_VALUES: dict[str, Any] = {"name": "other", "explicit": False, "cohorts": ["x"], "pools": ["x"]}
+CLUSTER = {"type": "kubernetes", "access": "in_cluster"}
+
+
+def told(operation: Any) -> list[str]:
+    """The warnings of a change, or the refused paths."""
+    try:
+        return list(operation().warnings)
+    except BadInput as refusal:
+        return [violation.path for violation in refusal.details]
+
+
+@pytest.fixture(autouse=True)
+def _backend() -> None:
+    factories.make_backend()
+
+
+@pytest.mark.parametrize("key", sorted(POOL_VALUES))
+@pytest.mark.parametrize("is_new", [True, False])
+def test_pools(key: str, is_new: bool) -> None:
+    actor = factories.admin_actor()
+    if not is_new:
+        assert put_pool(actor=actor, name="p", body=POOL).warnings == ()
+    texts = told(lambda: put_pool(actor=actor, name="p", body={**POOL, key: POOL_VALUES[key]}))
+    assert any(key in text for text in texts) or (is_new and key == "status"), texts
+
+
+@pytest.mark.parametrize("key", sorted(PLATFORM_VALUES))
+def test_platforms(key: str) -> None:
+    body = {**POOL, "platforms": {"a": {key: PLATFORM_VALUES[key]}}}
+    texts = told(lambda: put_pool(actor=factories.admin_actor(), name="p", body=body))
+    assert any(f"platforms.a.{key}" in text for text in texts), texts
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        *(("kubernetes", key) for key in sorted(BACKEND_VALUES)),
+        *(("simulated", key) for key in sorted(set(BACKEND_VALUES) - set(backend_config.SIMULATED_KEYS))),
+    ],
+)
+def test_backends(kind: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    actor = factories.admin_actor()
+    body = CLUSTER if kind == "kubernetes" else {"type": "simulated"}
+    texts = told(lambda: put_backend(actor=actor, name="b", body={**body, key: BACKEND_VALUES[key]}))
+    assert any(key in text for text in texts), texts
+
+
+@pytest.mark.parametrize("key", sorted(COHORT_VALUES))
+def test_cohorts(key: str) -> None:
+    texts = told(lambda: put_cohort(actor=factories.admin_actor(), name="c", body={key: COHORT_VALUES[key]}))
+    assert any(key in text for text in texts), texts
+
+
+def test_every_known_key_is_in_one_of_the_lists() -> None:
+    assert {*pool_config.EDITABLE_KEYS, *pool_config.ANSWER_KEYS} == {
+        *POOL_EFFECTS, *(key for key in POOL_VALUES if not key.startswith("parsed_")),
+        *(READINGS & pool_config.ANSWER_KEYS),
+    }  # fmt: skip
+    assert {*platforms.KEYS, *platforms.ANSWER_KEYS} == {
+        *PLATFORM_EFFECTS, *(key for key in PLATFORM_VALUES if not key.startswith("parsed_")),
+    }  # fmt: skip
+    known = {*BACKEND_EFFECTS, *backend_config.ANSWER_KEYS, *cluster_config.ANSWER_KEYS}
+    assert known == {*BACKEND_EFFECTS, *BACKEND_VALUES, "version", "warnings"}
+    assert {*COHORT_VALUES, *(READINGS & cohort_config.ANSWER_KEYS)} == cohort_config.ANSWER_KEYS
+
+
+def test_an_answer_that_is_sent_back_warns_of_nothing(admin: Any) -> None:
+    for path in ("/api/configs/backend/sim", "/api/configs/pool/p", "/api/configs/cohort/c"):
+        if "pool" in path:
+            admin("PUT", path, POOL)
+        if "cohort" in path:
+            admin("PUT", path, {})
+        body = admin("GET", path).body
+        assert admin("PUT", path, body).body["warnings"] == []
