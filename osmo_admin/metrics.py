@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 from rest_framework.request import Request
 
-from osmo_admin.work_metrics import WorkCollector
+from osmo_admin.work_metrics import WorkCollector, collect_apart
 from pools.api.authentication import AccessTokenAuthentication, SessionAuthentication
 from pools.api.schema import TEXT, describe_operation
 from pools.api.views import View
@@ -90,9 +90,7 @@ class LedgerCollector(Collector):
     """The balance of the first thousand cohorts and namespaces by name; a few queries, only during a scrape."""
 
     def collect(self) -> Iterator[Metric]:
-        yield from _collect_cohorts()
-        yield from _collect_gpu_quotas()
-        yield from _collect_clusters()
+        yield from collect_apart(_collect_cohorts, _collect_gpu_quotas, _collect_clusters)
 
 
 def leaf_metrics() -> Iterator[str]:

@@ -9,13 +9,14 @@ pools times priorities.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 
 from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pools.one_by_one import left_out_on_error
 from pools.selectors.backend_capacity import read_capacities
 from scheduling.domain.wait_buckets import WAIT_BUCKETS
 from scheduling.selectors.work_metrics import (
@@ -36,15 +37,25 @@ class WorkCollector(Collector):
     """Work as it is during the scrape; a fixed number of queries for each backend."""
 
     def collect(self) -> Iterator[Metric]:
-        yield from _collect_waiting()
-        yield _collect_waits()
-        yield from _collect_wait_faults()
-        yield from _collect_decisions()
-        yield from _collect_jobs()
-        yield from _collect_capacity()
-        yield _collect_fair_shares()
-        yield from _collect_forecast_scores()
-        yield from _collect_notices()
+        yield from collect_apart(
+            _collect_waiting,
+            _collect_waits,
+            _collect_wait_faults,
+            _collect_decisions,
+            _collect_jobs,
+            _collect_capacity,
+            _collect_fair_shares,
+            _collect_forecast_scores,
+            _collect_notices,
+        )
+
+
+def collect_apart(*collectors: Callable[[], Iterable[Metric]]) -> Iterator[Metric]:
+    """The metrics of these functions. One that fails leaves its own out, so that an alarm about it can still be made
+    from the others."""
+    for collect in collectors:
+        with left_out_on_error("metrics", collect.__name__):
+            yield from list(collect())
 
 
 def _collect_notices() -> Iterator[Metric]:
@@ -88,7 +99,7 @@ def _collect_waiting() -> Iterator[Metric]:
     yield from (gangs, gpus, oldest)
 
 
-def _collect_waits() -> Metric:
+def _collect_waits() -> Iterator[Metric]:
     waits = HistogramMetricFamily(
         "osmo_wait_seconds", "Seconds that started gangs had waited for GPUs.", labels=_WORK_LABELS
     )
@@ -96,7 +107,7 @@ def _collect_waits() -> Metric:
     for found in read_wait_histograms():
         buckets = list(zip(bounds, accumulate(found.counts), strict=True))
         waits.add_metric([*found.leaf, found.priority], buckets, found.seconds)
-    return waits
+    yield waits
 
 
 def _collect_wait_faults() -> Iterator[Metric]:
@@ -156,11 +167,11 @@ def _collect_capacity() -> Iterator[Metric]:
     yield from (capacity, promised)
 
 
-def _collect_fair_shares() -> Metric:
+def _collect_fair_shares() -> Iterator[Metric]:
     fair = GaugeMetricFamily(
         "kai_queue_fair_share_gpu", "Fair share of a queue in GPUs, by the name of KAI's scheduler.",
         labels=["queue_name"],
     )  # fmt: skip
     for name, share in read_fair_shares():
         fair.add_metric([name], float(share))
-    return fair
+    yield fair

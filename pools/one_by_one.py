@@ -35,12 +35,20 @@ def left_out_on_error(work: str, row: object = "") -> Iterator[None]:
     except Exception as error:
         if isinstance(error, Busy | OperationalError | InterfaceError) and _is_connection_lost():
             raise
-        what = f"{work}: {row}" if row else work
         if isinstance(error, Busy):
-            logger.info("%s waits: %s", what, error.message)
-            return
-        _FAULTS.labels(work).inc()
-        logger.exception("%s is left out for an unforeseen error; the others go on", what)
+            logger.info("%s waits: %s", _title(work, row), error.message)
+        else:
+            note_left_out(work, row, error)
+
+
+def note_left_out(work: str, row: object, error: Exception) -> None:
+    """Log the error for which a row was left out, with its stack trace, and count it by `work`."""
+    _FAULTS.labels(work).inc()
+    logger.error("%s is left out for an unforeseen error; the others go on", _title(work, row), exc_info=error)
+
+
+def _title(work: str, row: object) -> str:
+    return f"{work}: {row}" if row else work
 
 
 def work_in_batch(work: str, rows: Sequence[Row], operation: Callable[[Sequence[Row]], int]) -> int:

@@ -11,6 +11,7 @@ from celery import shared_task
 from django.contrib.sessions.backends.db import SessionStore
 
 from pools.domain.errors import Busy
+from pools.one_by_one import left_out_on_error
 from pools.services.approvals import expire_requests
 from pools.services.audit_retention import delete_old_entries
 from pools.services.cohort_cycles import mark_cycles_now
@@ -112,7 +113,8 @@ def follow_ledger(backend_id: int) -> None:
 def reconcile_all_backends() -> None:
     """Periodic: end what is due, and find work for which a notification was lost."""
     for backend_id in due_backends(database_time()):
-        notifications.enqueue_periodic_reconcile(backend_id)
+        with left_out_on_error("the reconciliation of a backend", backend_id):
+            notifications.enqueue_periodic_reconcile(backend_id)
 
 
 @shared_task(name=QUEUE_SYNC_TASK, autoretry_for=(Busy,), retry_backoff=True, max_retries=3)
@@ -149,7 +151,8 @@ def resume_lost_replays() -> None:
 def sync_all_queues() -> None:
     """Periodic: find changes for which a notification was lost, and changes that others made in a cluster."""
     for backend_id in backends_due_for_sync():
-        notifications.enqueue_queue_sync(backend_id)
+        with left_out_on_error("the sync of a cluster's queues", backend_id):
+            notifications.enqueue_queue_sync(backend_id)
 
 
 @shared_task(name=DRAIN_MONITOR)
@@ -173,7 +176,8 @@ def expire_approvals() -> None:
 @long_job(FORGET_KEYS)
 def forget_idempotency_keys() -> None:
     """Drop stored answers that are too old, and browser sessions that have ended."""
-    purge_old_records()
+    with left_out_on_error("the retention of stored answers"):
+        purge_old_records()
     SessionStore.clear_expired()
 
 
@@ -192,7 +196,8 @@ def expire_gpu_reservations() -> None:
 @long_job(SAMPLE_GPU_USAGE)
 def sample_gpu_usage() -> None:
     """Sample the usage of GPU quotas, and delete samples and allocations that are too old."""
-    sample_usage()
+    with left_out_on_error("the samples of GPU usage"):
+        sample_usage()
     purge_released()
 
 
@@ -247,7 +252,8 @@ def delete_audit_entries_past_retention() -> None:
 @long_job(SEND_NOTICES)
 def make_and_send_notices() -> None:
     """Periodic: make notices of what the audit trail tells, and send those that are due."""
-    plan_notices()
+    with left_out_on_error("new notices"):
+        plan_notices()
     send_notices()
 
 

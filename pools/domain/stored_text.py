@@ -22,3 +22,8 @@ def are_storable(data: Any) -> bool:
         elif isinstance(each, list):
             stack += each
     return True
+
+
+def as_storable(text: str) -> str:
+    """The text with a replacement character for each that PostgreSQL cannot keep."""
+    return "".join(letter if is_storable(letter) else "\ufffd" for letter in text)

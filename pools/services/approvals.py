@@ -6,7 +6,7 @@ version of the object that the requester saw. A request whose object changed mea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,6 +21,7 @@ from pools.domain.errors import Conflict, Forbidden, NotFound, Stale, Throttled,
 from pools.domain.roles import SYSTEM, Actor, is_allowed
 from pools.locking import lock_approval, lock_user
 from pools.models import ApprovalRequest, Pool, User
+from pools.one_by_one import work_in_batch
 from pools.permissions import require_permission
 from pools.services.approval_check import approved
 from pools.services.pools import delete_pool, patch_pool, put_pool
@@ -183,8 +184,15 @@ def withdraw(*, actor: Actor, pk: int, note: str = "") -> ApprovalRequest:
 
 def expire_requests() -> int:
     """Expire the requests that nobody decided in time, and return their number."""
+    due = ApprovalRequest.objects.filter(state=ApprovalState.WAITING, expires_at__lte=Now())
+    return work_in_batch("the expiry of a request for approval", list(due.values_list("pk", flat=True)), _expire_some)
+
+
+def _expire_some(requests: Sequence[int]) -> int:
+    if not requests:
+        return 0
     with change(actor=SYSTEM, description=EXPIRED_NOTE):
-        return _expire(ApprovalRequest.objects.all())
+        return _expire(ApprovalRequest.objects.filter(pk__in=requests))
 
 
 def run_requested(actor: Actor, row: ApprovalRequest) -> object:

@@ -31,6 +31,7 @@ from pools.domain.gpu_quota.workers import (
 from pools.domain.roles import SYSTEM, Actor, Permission
 from pools.locking import lock_namespace, lock_namespace_and_worker, lock_namespaces
 from pools.models import Backend, GpuAllocation
+from pools.one_by_one import left_out_on_error
 from pools.permissions import require_namespace, require_platform
 from pools.prepared import Row, read_rows
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, worker_from_row
@@ -160,17 +161,18 @@ def release(*, actor: Actor, namespace: str, name: str, description: str = "") -
 def expire_assumed() -> int:
     """Release expired reservations, one namespace after the other, and return their number."""
     total = 0
-    while True:
-        due = GpuAllocation.objects.filter(state=State.ASSUMED, expires_at__lt=Now())
-        names = sorted(set(due.order_by("expires_at").values_list("namespace", flat=True)[:EXPIRY_BATCH]))
-        if not names:
-            return total
-        for namespace in names:
-            with change(actor=SYSTEM, description="the reservation was over"):
-                facts = lock_namespace(namespace)
-                rows = list(due.filter(namespace=namespace)[:EXPIRY_BATCH])
-                release_rows(facts, rows, reason="expired")
-                total += len(rows)
+    due = GpuAllocation.objects.filter(state=State.ASSUMED, expires_at__lt=Now())
+    for namespace in sorted(set(due.values_list("namespace", flat=True))):
+        with left_out_on_error("the end of GPU reservations of a namespace", namespace):
+            count = EXPIRY_BATCH
+            while count == EXPIRY_BATCH:
+                with change(actor=SYSTEM, description="the reservation was over"):
+                    facts = lock_namespace(namespace)
+                    rows = list(due.filter(namespace=namespace)[:EXPIRY_BATCH])
+                    release_rows(facts, rows, reason="expired")
+                count = len(rows)
+                total += count
+    return total
 
 
 def purge_released() -> int:

@@ -8,6 +8,7 @@ Source: tensorfusion-quota.md, section 10; decision D14.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,6 +22,7 @@ from pools.domain.roles import SYSTEM
 from pools.locking import lock_namespace
 from pools.models import GpuAllocation
 from pools.models.gpu_quota import RECOUNTS
+from pools.one_by_one import left_out_on_error
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, read_namespaces, worker_from_row
 from pools.services.gpu_quota_conditions import update_conditions
 from pools.transactions import change
@@ -87,7 +89,9 @@ def rebuild_gpu_usage(
         by_namespace.setdefault(pod.namespace, []).append(pod)
     repairs: list[GpuRepair] = []
     for namespace in sorted({*by_namespace, *_known_namespaces()} if only is None else {only}):
-        with change(actor=SYSTEM, description="rebuilt"):
+        # A person who asks for one namespace is told of its error.
+        guard = nullcontext() if only else left_out_on_error("the rebuild of the GPU usage of a namespace", namespace)
+        with guard, change(actor=SYSTEM, description="rebuilt"):
             facts = lock_namespace(namespace)
             found = _replace_pods(facts, by_namespace.get(namespace, []), listed) if listed else []
             found += _recount(namespace)
@@ -219,7 +223,11 @@ def apply_pod_changes(
     for worker in workers:
         by_namespace.setdefault(worker.namespace, []).append(worker)
     for namespace in sorted(by_namespace):
-        with change(actor=SYSTEM, description="observed"):
+        # The next rebuild repairs a namespace that is left out.
+        with (
+            left_out_on_error("the count of GPU pods of a namespace", namespace),
+            change(actor=SYSTEM, description="observed"),
+        ):
             facts = lock_namespace(namespace)
             rows = list(lost.filter(namespace=namespace))
             for reason, names in (("gone", set(gone)), ("idle", set(idle))):  # an idle pod may count again

@@ -5,11 +5,11 @@ Source: subpool design "Core Rules"; decisions D1, D3, D4, D7, D8.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from pools.domain import names, subpool_lifecycle
@@ -20,6 +20,7 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.version_check import check_version
 from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool, Reservation
+from pools.one_by_one import work_in_batch
 from pools.permissions import get_visible_root, require_permission, unknown_pool
 from pools.selectors.pool_balance import read_balance, subpool_from_row
 from pools.services.approval_check import require_no_subpool_approval
@@ -209,17 +210,20 @@ def end_temporary_quotas() -> int:
     """Give every subpool whose temporary quota has ended the quota that follows it, and return their number. Running
     work continues, as after any decrease, so the given-back GPUs drain where they are in use. Each batch is one
     transaction that locks its trees in order."""
-    ended = 0
+    ended, last = 0, 0
     while True:
-        with change(actor=SYSTEM, description=TEMPORARY_QUOTA_ENDED):
-            due = Pool.objects.filter(quota_until__lte=Now())
-            batch = list(due.order_by("quota_until", "pk").values_list("pk", "parent")[:DRAIN_BATCH])
-            if not batch:
-                return ended
-            lock_pool_trees({root for _, root in batch if root is not None})
-            ended += due.filter(pk__in=[pk for pk, _ in batch]).update(
-                last_quota=F("quota_after"), quota_until=None, quota_after=None
-            )
+        due = Pool.objects.filter(quota_until__lte=Now(), pk__gt=last).order_by("pk")
+        if not (batch := list(due.values_list("pk", flat=True)[:DRAIN_BATCH])):
+            return ended
+        ended += work_in_batch("the end of a temporary quota of a subpool", batch, _end_temporary)
+        last = batch[-1]
+
+
+def _end_temporary(subpools: Sequence[int]) -> int:
+    with change(actor=SYSTEM, description=TEMPORARY_QUOTA_ENDED):
+        due = Pool.objects.filter(pk__in=subpools, quota_until__lte=Now())
+        lock_pool_trees(set(due.exclude(parent=None).values_list("parent_id", flat=True)))
+        return due.update(last_quota=F("quota_after"), quota_until=None, quota_after=None)
 
 
 def archive_if_drained(*, root: Pool, leaf_id: int) -> bool:
@@ -242,18 +246,24 @@ def archive_drained() -> int:
     """
     archived_count, last = 0, 0
     while True:
-        with change(actor=SYSTEM, description="drained"):
-            drained = Pool.objects.filter(subpool_state=SubpoolState.DELETING).exclude(
-                pk__in=Reservation.objects.values("pool_id")
-            )
-            batch = list(drained.filter(pk__gt=last).order_by("pk").values_list("pk", "parent")[:DRAIN_BATCH])
-            if not batch:
-                return archived_count
-            lock_pool_trees({root for _, root in batch if root is not None})
-            last = batch[-1][0]
-            archived_count += drained.filter(pk__in=[pk for pk, _ in batch]).update(
-                subpool_state=SubpoolState.ARCHIVED, drain_by=None
-            )
+        batch = list(_drained().filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:DRAIN_BATCH])
+        if not batch:
+            return archived_count
+        archived_count += work_in_batch("the archive of a drained subpool", batch, _archive)
+        last = batch[-1]
+
+
+def _archive(subpools: Sequence[int]) -> int:
+    with change(actor=SYSTEM, description="drained"):
+        drained = _drained().filter(pk__in=subpools)
+        lock_pool_trees(set(drained.exclude(parent=None).values_list("parent_id", flat=True)))
+        return drained.update(subpool_state=SubpoolState.ARCHIVED, drain_by=None)
+
+
+def _drained() -> QuerySet[Pool]:
+    return Pool.objects.filter(subpool_state=SubpoolState.DELETING).exclude(
+        pk__in=Reservation.objects.values("pool_id")
+    )
 
 
 def _open_tree(visible_root: Pool) -> Pool:

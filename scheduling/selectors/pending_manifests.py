@@ -11,6 +11,7 @@ from django.db.models import Prefetch
 
 from pools.domain.structured_input.faults import join_words
 from pools.models import Backend, KubernetesSettings, Pool
+from pools.one_by_one import left_out_on_error
 from scheduling.domain.cluster.naming import DispatchTarget, GangOrigin
 from scheduling.domain.cluster.pod import PodAttempt, gang_context
 from scheduling.domain.cluster.pod_group import GangShape, pod_group_manifest
@@ -89,7 +90,11 @@ def pending_manifests(
                 f"{gang.workflow.root_pool.name} no longer has. It has {join_words(labels) or 'none'}.",
             )
             continue
-        yield _gang_manifest(context, gang, group_spec, find_pod_group(gang.pk))
+        manifest = None
+        with left_out_on_error("the objects of a gang", gang.pk):
+            manifest = _gang_manifest(context, gang, group_spec, find_pod_group(gang.pk))
+        if manifest is not None:
+            yield manifest
 
 
 def _open_gangs(backend: Backend, groups: Collection[UUID]) -> Iterator[Group]:

@@ -14,6 +14,7 @@ from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from pools.models import Backend
+from pools.one_by_one import left_out_on_error
 from pools.transactions import one_snapshot
 from scheduling.domain.forecast.calibration import Calibration, Shape, hour_of
 from scheduling.domain.forecast.futures import NEVER, sample_waits
@@ -38,7 +39,8 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 def forecast_starts() -> int:
     """Forecast the starts of all waiting gangs, backend by backend; returns the number of forecasts."""
     now = timezone.now()
-    _score(now)
+    with left_out_on_error("the scores of forecasts"):
+        _score(now)
     StartForecast.objects.filter(made_at__lt=now - KEPT).delete()
     # An open one of this age belongs to a gang that its backend does not know any more.
     is_stale = Q(outcome=PromiseOutcome.OPEN, latest_start__lt=now - KEPT)
@@ -49,7 +51,8 @@ def forecast_starts() -> int:
     for backend in sorted(Backend.objects.all(), key=lambda backend: (newest.get(backend.pk) or _LONG_AGO, backend.pk)):
         if time.monotonic() > until:
             break
-        made += _forecast(backend, until)
+        with left_out_on_error("the forecasts of a backend", backend.name):
+            made += _forecast(backend, until)
     return made
 
 

@@ -20,6 +20,7 @@ from pools.domain.errors import Conflict, DomainError, NotFound, Throttled, Viol
 from pools.domain.roles import Actor
 from pools.locking import lock_user
 from pools.models import Backend, Pool
+from pools.one_by_one import left_out_on_error
 from pools.transactions import change, database_time
 from scheduling.domain.replay.history_clock import TooLong
 from scheduling.locking import LongWorkRuns, end_silent_long_work, hold_long_work_turn, try_replay
@@ -111,7 +112,8 @@ def resume_replays() -> None:
     )
     lost.update(status=ReplayStatus.WAITING, progress=0)
     for pk in HistoryReplay.objects.filter(status=ReplayStatus.WAITING).values_list("pk", flat=True):
-        notifications.enqueue_history_replay(pk)
+        with left_out_on_error("a replay that waits", pk):
+            notifications.enqueue_history_replay(pk)
 
 
 def run_replay(replay_id: UUID) -> None:

@@ -4,12 +4,15 @@ old."""
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from pools.models import Backend
+from pools.one_by_one import left_out_on_error
 from pools.transactions import database_time, one_snapshot
 from scheduling.domain.usage import WaitCause, wait_cause
 from scheduling.locking import lock_usage_progress
@@ -61,7 +64,11 @@ def start_of_day(at: datetime) -> datetime:
 
 def note_wait_causes() -> int:
     """Write why each waiting gang waits, where its cause has changed; returns the number of changes."""
-    return sum(_note_causes(backend) for backend in Backend.objects.order_by("pk"))
+    total = 0
+    for backend in Backend.objects.order_by("pk"):
+        with left_out_on_error("the causes of waiting of a backend", backend.name):
+            total += _note_causes(backend)
+    return total
 
 
 def _note_causes(backend: Backend) -> int:
@@ -184,14 +191,16 @@ def rebuild() -> int:
 def delete_old_usage() -> int:
     """Delete the record of the time before the retention; returns the number of rows."""
     before = _oldest()
+    old: list[QuerySet[Any]] = [
+        *(model.objects.filter(hour__lt=before) for model in _SUMS),
+        *(of_days.objects.filter(day__lt=before) for of_days in _DAYS),
+        *(spans.objects.filter(until__lt=before) for spans in (QuotaSpan, NodeSpan, OfflineSpan, WaitSpan)),
+        WaitCauseChange.objects.filter(since__lt=before),
+    ]
     deleted = 0
-    for model in _SUMS:
-        deleted += model.objects.filter(hour__lt=before).delete()[0]
-    for of_days in _DAYS:
-        deleted += of_days.objects.filter(day__lt=before).delete()[0]
-    for spans in (QuotaSpan, NodeSpan, OfflineSpan, WaitSpan):
-        deleted += spans.objects.filter(until__lt=before).delete()[0]
-    deleted += WaitCauseChange.objects.filter(since__lt=before).delete()[0]
+    for rows in old:
+        with left_out_on_error("the retention of the record of use", rows.model.__name__):
+            deleted += rows.delete()[0]
     return deleted
 
 

@@ -6,6 +6,7 @@ The comparison is level-triggered: it does not know which event came, so nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -89,22 +90,25 @@ def diff_gangs(
     pod_groups: ObjectIndex,
     now: datetime,
     is_verified: Callable[[Object], bool],
+    apart: Callable[[object], AbstractContextManager[None]] | None = None,
 ) -> ClusterDiff:
     """Compares the gangs of these ids. A gang that is not in `gangs` has ended: all its objects are deleted, except
     those with the name of an object of a gang in `gangs`, whose label another client changed. `is_verified` says
-    whether the object is known to be as we wrote it."""
+    whether the object is known to be as we wrote it; `apart` is a context for the work on each gang, which may keep its
+    errors from the others."""
     diff = ClusterDiff()
     open_pods = {pod_name(attempt.task_id) for gang in gangs.values() for attempt in gang.attempts}
     open_pod_groups = {pod_group_name(group_id) for group_id in gangs}
     for group_id in group_ids:
         gang = None if group_id is None else gangs.get(group_id)
-        diff.pods_to_delete += [pod for pod in pods.by_key(group_id) if _name(pod) not in open_pods]
-        if gang is not None:
-            _add_gang(diff, gang, pods, pod_groups.get(pod_group_name(gang.group_id)), now, is_verified)
-        else:
-            diff.pod_groups_to_delete += [
-                item for item in pod_groups.by_key(group_id) if _name(item) not in open_pod_groups
-            ]
+        with nullcontext() if apart is None else apart(group_id):
+            diff.pods_to_delete += [pod for pod in pods.by_key(group_id) if _name(pod) not in open_pods]
+            if gang is not None:
+                _add_gang(diff, gang, pods, pod_groups.get(pod_group_name(gang.group_id)), now, is_verified)
+            else:
+                diff.pod_groups_to_delete += [
+                    item for item in pod_groups.by_key(group_id) if _name(item) not in open_pod_groups
+                ]
     return diff
 
 

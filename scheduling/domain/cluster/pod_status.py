@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from pools.domain.stored_text import as_storable
 from scheduling.domain.cluster.naming import TASK_UUID, read_uuid_label
 from scheduling.domain.cluster.timestamps import parse_time
 from scheduling.domain.kubernetes_json import ReadOnlyObject
@@ -76,7 +77,7 @@ def read_pod_status(pod: ReadOnlyObject, *, now: datetime) -> PodStatusReport:
         task=read_uuid_label(metadata.get("labels"), TASK_UUID),
         status=verdict.status,
         exit_code=code,
-        message=" ".join(verdict.message.split())[:_MAX_MESSAGE_LENGTH],
+        message=as_storable(" ".join(verdict.message.split())[:_MAX_MESSAGE_LENGTH]),
         node=(pod.get("spec") or {}).get("nodeName") or "",
         pod_ip=status.get("podIP") or "",
         started_at=parse_time(running.get("startedAt") or ended.get("startedAt")),

@@ -24,6 +24,7 @@ from pools.domain.errors import Conflict
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuQuota
+from pools.one_by_one import left_out_on_error
 from pools.representations.gpu_quota import gpu_status_body
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
 from pools.services.gpu_quotas import apply_cluster_quota, drop_cluster_quota, is_cluster_quota_applied
@@ -297,14 +298,15 @@ class GpuQuotaController(LeasedLoop):
         known = GpuQuota.objects.filter(source__startswith=cluster_source(backend, ""))
         for namespace, source in known.values_list("namespace", "source"):
             if namespace not in in_force or cluster_source(backend, _name(in_force[namespace])) != source:
-                drop_cluster_quota(actor=SYSTEM, namespace=namespace, source=source)
+                with left_out_on_error("the GPU quota object of a namespace", namespace):
+                    drop_cluster_quota(actor=SYSTEM, namespace=namespace, source=source)
         rows = {row.namespace: row for row in GpuQuota.objects.filter(namespace__in=in_force)}
         for namespace, item in sorted(in_force.items()):
             source, spec = cluster_source(backend, _name(item)), item.get("spec") or {}
-            if is_cluster_quota_applied(rows.get(namespace), source, spec):
-                continue
-            with suppress(Conflict):  # another source sets this quota; the object's status says so
-                apply_cluster_quota(actor=SYSTEM, namespace=namespace, source=source, spec=spec)
+            # Another source may set this quota (Conflict); the object's status says so.
+            with left_out_on_error("the GPU quota object of a namespace", namespace), suppress(Conflict):
+                if not is_cluster_quota_applied(rows.get(namespace), source, spec):
+                    apply_cluster_quota(actor=SYSTEM, namespace=namespace, source=source, spec=spec)
 
     def _objects_by_namespace(self) -> dict[str, list[Object]]:
         found: dict[str, list[Object]] = {}
@@ -318,12 +320,14 @@ class GpuQuotaController(LeasedLoop):
     def _write_statuses(self, backend: Backend, cluster: Cluster) -> None:
         by_namespace = self._objects_by_namespace()
         facts = read_namespaces(by_namespace)
-        due = [
-            (item, status)
-            for namespace, items in by_namespace.items()
-            for item, status in zip(items, _status_bodies(backend, items, facts[namespace]), strict=True)
-            if status is not None and (item.get("status") or {}) != status
-        ]
+        due = list[tuple[Object, dict[str, Any]]]()
+        for namespace, items in by_namespace.items():
+            with left_out_on_error("the status of the GPU quota object of a namespace", namespace):
+                due += [
+                    (item, status)
+                    for item, status in zip(items, _status_bodies(backend, items, facts[namespace]), strict=True)
+                    if status is not None and (item.get("status") or {}) != status
+                ]
         for error in map_bounded(due, lambda each: _write_status(cluster, *each), lambda error: error):
             if error is not None and not isinstance(error, errors.ObjectNotFound):
                 logger.warning("backend %s: a GPU quota's status is not written yet: %s", backend.name, error)

@@ -18,15 +18,17 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID
 
 from django.utils import timezone
 
 from pools.models import Backend
+from pools.one_by_one import left_out_on_error
 from scheduling.domain.cluster.diff import ClusterDiff, OpenGang, diff_gangs
 from scheduling.domain.cluster.election import Candidate
 from scheduling.domain.cluster.naming import installation_selector, pod_name
-from scheduling.domain.cluster.node import foreign_usage_by_node, read_node, trim_pod
+from scheduling.domain.cluster.node import ForeignUsage, foreign_usage_by_node, read_node, trim_pod
 from scheduling.domain.cluster.pod_status import PodStatusReport
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.statuses import TaskStatus
@@ -252,7 +254,7 @@ class ClusterAgent(LeasedLoop):
         if is_full and self._error is None and self._is_due("recount", self._intervals.recount):
             self._recount(context, informers)
         if informers.pop_nodes_changed():
-            write_nodes(context.backend, map(read_node, informers.nodes.objects().values()), None)
+            _write_nodes(context.backend, informers.nodes.objects(), None)
 
     def _reconcile_gangs(
         self, context: ClusterContext, informers: ClusterInformers, changed: Collection[UUID | None] | None
@@ -278,6 +280,7 @@ class ClusterAgent(LeasedLoop):
             pod_groups=informers.pod_groups,
             now=timezone.now(),
             is_verified=self._drift_repair.is_verified,
+            apart=partial(left_out_on_error, "a gang in a cluster"),
         )
         cluster = self._cluster if self._error is None else None
         if cluster is not None and diff.missing_pods:
@@ -400,7 +403,7 @@ class ClusterAgent(LeasedLoop):
             self._record_error(error)
             return
         if informers.nodes.has_synced:
-            write_nodes(context.backend, map(read_node, informers.nodes.objects().values()), foreign_usage)
+            _write_nodes(context.backend, informers.nodes.objects(), foreign_usage)
 
     def _heartbeat(self, context: ClusterContext, informers: ClusterInformers) -> None:
         """Ask the API server for its version and record whether the cluster can be worked with."""
@@ -466,6 +469,18 @@ class ClusterAgent(LeasedLoop):
                 context, lambda: self._cluster, self._wake.set, self._intervals.informer_timing
             )
         return context
+
+
+def _write_nodes(
+    backend: Backend, objects: Mapping[str, Object], foreign_usage: Mapping[str, ForeignUsage] | None
+) -> None:
+    observed, unread = [], set(objects)
+    for name, item in objects.items():
+        with left_out_on_error("a node of a cluster", name):
+            observed.append(read_node(item))
+            unread.discard(name)
+    with left_out_on_error("the nodes of a cluster", backend.name):
+        write_nodes(backend, observed, foreign_usage, unread=unread)
 
 
 def _list_owned(cluster: Cluster, context: ClusterContext, kind: ResourceKind) -> list[Object]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pools.models import Backend
+from pools.one_by_one import left_out_on_error
 from scheduling.services.kubernetes.agent import ClusterAgent
 from scheduling.services.kubernetes.leased_loop import LeasedLoop
 
@@ -42,7 +43,8 @@ class ClusterWorkers:
         for backend_id in backend_ids:
             running = self._running.get(backend_id)
             if running is None or not running.thread.is_alive():
-                self._running[backend_id] = self._start(backend_id)
+                with left_out_on_error("the loop of a cluster", backend_id):
+                    self._running[backend_id] = self._start(backend_id)
 
     def wake(self, backend_id: int) -> None:
         """Wake the loop of this backend, because something changed there."""
@@ -58,7 +60,8 @@ class ClusterWorkers:
         """Renew the leases of all loops that do not hang, also of those that wait for an answer of their cluster."""
         for running in list(self._running.values()):
             if not running.is_hanging:
-                running.loop.renew_lease()
+                with left_out_on_error("the lease of a cluster", running.loop.backend_id):
+                    running.loop.renew_lease()
 
     @property
     def are_alive(self) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from pools.one_by_one import left_out_on_error
 from scheduling.domain.cluster.drift import FieldDrift, find_drift, pod_content, pod_group_content
 from scheduling.domain.cluster.naming import pod_name
 from scheduling.domain.cluster.pod import pod_manifest
@@ -105,7 +106,8 @@ class DriftRepair:
         repairs: list[_Repair] = []
         for manifest in pending_manifests(context, batch, find_pod_group):
             if isinstance(manifest, GangManifest):
-                repairs += self._find_repairs(manifest, find_pod)
+                with left_out_on_error("the comparison of a gang's objects", manifest.group_id):
+                    repairs += self._find_repairs(manifest, find_pod)
         results = map_bounded(repairs, lambda each: self._put_back(cluster, context, each), lambda error: error)
         silence = next((error for error in results if isinstance(error, errors.Unreachable)), None)
         return len(groups) > len(batch), silence

@@ -6,7 +6,9 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
+from pools.domain.stored_text import as_storable
 from pools.models import Backend
+from pools.one_by_one import left_out_on_error
 from pools.transactions import change
 from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
 from scheduling.kube import errors
@@ -40,6 +42,7 @@ def end_pauses(backend: Backend) -> None:
 
 def record_cluster_error(backend: Backend, message: str) -> None:
     """Record an error of the cluster that occurred after, or together with, its last heartbeat."""
+    message = as_storable(message)
     ClusterState.objects.filter(backend=backend).exclude(error=message).update(error=message)
 
 
@@ -60,7 +63,8 @@ def set_silent_offline() -> list[str]:
     minutes = int(HEARTBEAT_LIFETIME.total_seconds()) // 60
     for backend in found:
         reason = "the cluster has never answered" if backend.heard_at is None else f"no answer for {minutes} minutes"
-        _set_offline(backend, is_offline=True, reason=reason)
+        with left_out_on_error("a silent cluster", backend.name):
+            _set_offline(backend, is_offline=True, reason=reason)
     return [backend.name for backend in found]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 
 from pools.domain.roles import SYSTEM
@@ -19,11 +19,16 @@ _STATE_COLUMNS = (
 
 
 def write_nodes(
-    backend: Backend, observed: Iterable[ClusterNode], other_usage: Mapping[str, ForeignUsage] | None
+    backend: Backend,
+    observed: Iterable[ClusterNode],
+    other_usage: Mapping[str, ForeignUsage] | None,
+    *,
+    unread: Collection[str] = (),
 ) -> bool:
     """Write the cluster's nodes to the ledger. `other_usage` is what foreign pods hold, by node; None when it is not
-    known now, and then the last known amounts stay. Returns whether a node was added, removed or resized."""
-    removed = {node.name: node for node in Node.objects.filter(backend=backend)}
+    known now, and then the last known amounts stay. The nodes named in `unread` stay as they are. Returns whether a
+    node was added, removed or resized."""
+    removed = {node.name: node for node in Node.objects.filter(backend=backend).exclude(name__in=unread)}
     states = {state.node_id: state for state in NodeState.objects.filter(node__backend=backend)}
     new, resized, current = [], [], []
     for observed_node in observed:

@@ -22,8 +22,10 @@ from django.utils import timezone
 
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
+from pools.domain.stored_text import as_storable
 from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
+from pools.one_by_one import work_in_batch
 from pools.transactions import DatabaseLost, change, database_time
 from scheduling.domain.cluster.diff import CLUSTER_FAULT, STATUS_RANK
 from scheduling.domain.cluster.gang_outcome import GangMember, GangOutcome, decide_outcome, gang_status
@@ -269,26 +271,42 @@ def _change_open_gangs(
     for group, workflow, root_id in rows.order_by("pk").values_list("pk", "workflow_id", "workflow__root_pool_id"):
         by_root[root_id].append((group, workflow))
     busy: set[UUID] = set()
-    is_over = False
+    ended = 0
     for root_id, gangs in sorted(by_root.items()):
         for first in range(0, len(gangs), MAX_GANGS_PER_TRANSACTION):
-            some = dict(gangs[first : first + MAX_GANGS_PER_TRANSACTION])
-            try:
-                with change(actor=SYSTEM, description=description, controller_of=backend.pk):
-                    root = lock_pool_tree(root_id)
-                    root.backend = backend
-                    work = ObservedTransition(root, set(some.values()), now=database_time())
-                    for of_workflow in work.groups.values():
-                        for each in of_workflow.values():
-                            if each.pk in some and each.status in STATUSES_IN_CLUSTER:
-                                operation(work, each)
-                    work.save()
-                    is_over = is_over or work.has_ended_gang
-            except DatabaseLost:
-                raise
-            except Busy:
-                busy |= some.keys()
-    return ObservationResult(frozenset(busy), is_over)
+            some = gangs[first : first + MAX_GANGS_PER_TRANSACTION]
+
+            def change_some(some: Sequence[tuple[UUID, UUID]], root_id: int = root_id) -> int:
+                try:
+                    return int(_change_in_tree(backend, root_id, dict(some), description, operation))
+                except DatabaseLost:
+                    raise
+                except Busy:
+                    busy.update(group for group, _ in some)
+                    return 0
+
+            ended += work_in_batch("a gang in a cluster", some, change_some)
+    return ObservationResult(frozenset(busy), ended > 0)
+
+
+def _change_in_tree(
+    backend: Backend,
+    root_id: int,
+    workflows: Mapping[UUID, UUID],
+    description: str,
+    operation: Callable[[ObservedTransition, Group], None],
+) -> bool:
+    """The change of these gangs (with the ids of their workflows) of one tree; whether one of them has ended."""
+    with change(actor=SYSTEM, description=description, controller_of=backend.pk):
+        root = lock_pool_tree(root_id)
+        root.backend = backend
+        work = ObservedTransition(root, set(workflows.values()), now=database_time())
+        for of_workflow in work.groups.values():
+            for each in of_workflow.values():
+                if each.pk in workflows and each.status in STATUSES_IN_CLUSTER:
+                    operation(work, each)
+        work.save()
+        return work.has_ended_gang
 
 
 def mark_dispatched(task_ids: Collection[UUID]) -> None:
@@ -306,13 +324,18 @@ def set_waiting_reasons(reasons: Mapping[UUID, Mapping[str, Any] | None]) -> Non
             UPDATE scheduling_group AS gang SET waiting_reason = new.reason
             FROM unnest(%s::uuid[], %s::jsonb[]) AS new(gang, reason) WHERE gang.uuid = new.gang
             """,
-            [list(reasons), [None if reason is None else json.dumps(reason) for reason in reasons.values()]],
+            [list(reasons), [None if reason is None else _stored_reason(reason) for reason in reasons.values()]],
         )
+
+
+def _stored_reason(reason: Mapping[str, Any]) -> str:
+    """As JSON, with the texts of the cluster as the database can keep them."""
+    return json.dumps({name: as_storable(text) if isinstance(text, str) else text for name, text in reason.items()})
 
 
 def set_cluster_fault_reason(backend: Backend, message: str) -> None:
     """Give this waiting reason to all gangs that wait on a faulty cluster, except those with a reason from KAI."""
-    reason = json.dumps({"code": CLUSTER_FAULT, "message": message})
+    reason = _stored_reason({"code": CLUSTER_FAULT, "message": message})
     with connection.cursor() as cursor:
         cursor.execute(
             """

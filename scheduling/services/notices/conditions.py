@@ -4,10 +4,12 @@ each is an entry of the audit trail, from which the notices are made."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db import transaction
 from django.db.models import Q, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
@@ -16,6 +18,7 @@ from pools.domain.notices import NoticeKind
 from pools.domain.roles import SYSTEM
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import LeafUsage, NoticeCondition, NoticeTarget, Pool, User
+from pools.one_by_one import left_out_on_error
 from pools.transactions import change, one_snapshot
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
@@ -53,8 +56,8 @@ def find_conditions() -> int:
         return 0
     with one_snapshot():
         known = {(row.kind, row.subject): row.pk for row in NoticeCondition.objects.all()}
-        found = {(each.kind, each.subject): each for each in _find(kinds, known, timezone.now())}
-    ended = [pk for key, pk in known.items() if key not in found]
+        found, unknown = _find(kinds, known, timezone.now())
+    ended = [pk for key, pk in known.items() if key not in found and key[0] not in unknown]
     began = [each for key, each in found.items() if key not in known]
     if not ended and not began:
         return 0
@@ -81,21 +84,38 @@ def _chosen_kinds() -> set[str]:
     return chosen
 
 
-def _find(kinds: Collection[str], known: Collection[tuple[str, str]], now: datetime) -> Iterator[_Found]:
-    if NoticeKind.JOB_LATE in kinds:
-        for job in late_jobs(SYSTEM, now):
-            yield _Found(NoticeKind.JOB_LATE, job.subject, job.message)
-    if NoticeKind.CLUSTER_SILENT in kinds:
-        for cluster in cluster_problems(SYSTEM, now):
-            if cluster.code == ProblemCode.SILENT_CLUSTER:
-                yield _Found(NoticeKind.CLUSTER_SILENT, cluster.subject, cluster.message)
-    if NoticeKind.DRAIN in kinds:
-        yield from _overdue_drains(now)
-    if NoticeKind.QUOTA_NEARLY_USED in kinds:
-        yield from _nearly_used({subject for kind, subject in known if kind == NoticeKind.QUOTA_NEARLY_USED})
-    if NoticeKind.LONG_WAIT in kinds:
-        yield from _long_waits_of_pools(now)
-        yield from _long_waits_of_people(now)
+def _find(
+    kinds: Collection[str], known: Collection[tuple[str, str]], now: datetime
+) -> tuple[dict[tuple[str, str], _Found], set[str]]:
+    """The conditions that hold by kind and subject, and the kinds that could not be searched, whose conditions stay."""
+    nearly = {subject for kind, subject in known if kind == NoticeKind.QUOTA_NEARLY_USED}
+    searches: list[tuple[NoticeKind, Callable[[], Iterator[_Found]]]] = [
+        (NoticeKind.JOB_LATE, lambda: _late_jobs(now)),
+        (NoticeKind.CLUSTER_SILENT, lambda: _silent_clusters(now)),
+        (NoticeKind.DRAIN, lambda: _overdue_drains(now)),
+        (NoticeKind.QUOTA_NEARLY_USED, lambda: _nearly_used(nearly)),
+        (NoticeKind.LONG_WAIT, lambda: _long_waits_of_pools(now)),
+        (NoticeKind.LONG_WAIT, lambda: _long_waits_of_people(now)),
+    ]
+    found: dict[tuple[str, str], _Found] = {}
+    unsearched = Counter(kind for kind, _ in searches if kind in kinds)
+    for kind, search in searches:
+        if kind in kinds:
+            with left_out_on_error("the search for a condition of notices", kind), transaction.atomic():
+                found |= {(each.kind, each.subject): each for each in search()}
+                unsearched[kind] -= 1
+    return found, {str(kind) for kind, count in unsearched.items() if count}
+
+
+def _late_jobs(now: datetime) -> Iterator[_Found]:
+    for job in late_jobs(SYSTEM, now):
+        yield _Found(NoticeKind.JOB_LATE, job.subject, job.message)
+
+
+def _silent_clusters(now: datetime) -> Iterator[_Found]:
+    for cluster in cluster_problems(SYSTEM, now):
+        if cluster.code == ProblemCode.SILENT_CLUSTER:
+            yield _Found(NoticeKind.CLUSTER_SILENT, cluster.subject, cluster.message)
 
 
 def _overdue_drains(now: datetime) -> Iterator[_Found]:

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Count, Q, Sum
 
 from pools.domain.approvals import ApprovalState
@@ -22,6 +23,7 @@ from pools.domain.notices import NoticeFacts, NoticeKind, TargetFacts, takes_not
 from pools.domain.roles import SYSTEM, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, Notice, NoticeProgress, NoticeTarget, Pool, Reservation, User
+from pools.one_by_one import left_out_on_error
 from pools.selectors.audit_trail import StreamPosition, newest_before, stream_horizon
 from pools.services.notice_targets import profile_targets
 from pools.transactions import change
@@ -105,7 +107,11 @@ class _Told:
 
 
 def _make_notices(entries: Collection[AuditEntry]) -> int:
-    told = [_Told(entry, facts) for entry in entries for facts in _read_facts(entry, _Names.of(entries))]
+    told, names = list[_Told](), _Names.of(entries)
+    for entry in entries:
+        # In a savepoint, because the position in the trail moves with the notices of the others.
+        with left_out_on_error("the notices of an audit entry", entry.pk), transaction.atomic():
+            told += [_Told(entry, facts) for facts in _read_facts(entry, names)]
     targets = _find_targets(told)
     rows = [
         _notice(target, each)

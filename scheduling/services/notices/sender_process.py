@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import IO, Self
 
 from pools.domain.notices import Outcome
+from pools.domain.stored_text import as_storable
 from scheduling.services.notices.sender_worker import SendRequest
 
 ATTEMPT_SECONDS = 20.0
@@ -49,7 +50,7 @@ class SenderProcess:
             return Outcome.FAILED, f"The receiver did not answer within {self._seconds:.0f} seconds."
         try:
             found = json.loads(answer)
-            return Outcome(found["outcome"]), str(found["error"])
+            return Outcome(found["outcome"]), as_storable(str(found["error"]))
         except ValueError:
             self.close()
             return Outcome.FAILED, "The process that sends has died during this attempt."

@@ -20,6 +20,7 @@ from django.utils import timezone
 from pools.domain.notices import MAX_AGE, MAX_ATTEMPTS, Channel, Outcome, retry_pause
 from pools.domain.roles import SYSTEM
 from pools.models import Notice, NoticeProgress, NoticeTarget
+from pools.one_by_one import left_out_on_error
 from pools.security.sealing import UnreadableSecret, unseal
 from pools.transactions import change
 from scheduling.locking import lock_notice_target
@@ -67,7 +68,7 @@ def _due_targets(now: datetime, busy: set[int], *, limit: int) -> list[int]:
 
 
 def _send_due(deadline: float) -> int:
-    attempts = 0
+    attempts, failed = 0, set[int]()
     running: dict[Future[tuple[Outcome, str]], tuple[int, int, SenderProcess]] = {}
     with ExitStack() as ends:
         threads = ends.enter_context(ThreadPoolExecutor(AT_ONCE))
@@ -75,8 +76,12 @@ def _send_due(deadline: float) -> int:
         while True:
             busy = {target_id for target_id, _, _ in running.values()}
             if time.monotonic() < deadline and idle:
-                for target_id in _due_targets(timezone.now(), busy, limit=len(idle)):
-                    begun = begin_attempt(target_id)
+                for target_id in _due_targets(timezone.now(), busy | failed, limit=len(idle)):
+                    begun = None
+                    failed.add(target_id)
+                    with left_out_on_error("the notices of a target", target_id):
+                        begun = begin_attempt(target_id)
+                        failed.discard(target_id)
                     if begun is not None:
                         process = idle.pop()
                         running[threads.submit(process.send, begun[1])] = (target_id, begun[0], process)
@@ -85,9 +90,12 @@ def _send_due(deadline: float) -> int:
                 return attempts
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                _, notice_id, process = running.pop(future)
+                target_id, notice_id, process = running.pop(future)
                 idle.append(process)
-                end_attempt(notice_id, *future.result())
+                failed.add(target_id)
+                with left_out_on_error("the notices of a target", target_id):
+                    end_attempt(notice_id, *future.result())
+                    failed.discard(target_id)
 
 
 def begin_attempt(target_id: int) -> tuple[int, SendRequest] | None:

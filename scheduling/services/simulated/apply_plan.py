@@ -21,6 +21,7 @@ from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_cohort_trees, lock_pool_trees
 from pools.models import Backend
+from pools.one_by_one import note_left_out
 from pools.transactions import DatabaseLost, change
 from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
 from scheduling.domain.engine.steps import Step, StepAction
@@ -152,6 +153,15 @@ class PlanExecution:
             else:
                 self._busy_roots |= root_ids
                 self.busy_error, self.as_planned = error, False
+            return
+        except Exception as error:  # noqa: BLE001 (the plan of one gang that cannot be written leaves those of the others)
+            self._capacity.undo(before)
+            self.as_planned = False
+            if len(units) == 1:
+                note_left_out("the plan of a gang", ", ".join(sorted(units[0].gangs)), error)
+            else:
+                for unit in units:
+                    self._apply_together([unit])
             return
         self.steps += batch.steps
         self.as_planned &= batch.as_planned

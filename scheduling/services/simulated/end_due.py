@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
 
@@ -12,6 +13,7 @@ from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_pool_tree
 from pools.models import Backend
+from pools.one_by_one import work_in_batch
 from pools.transactions import DatabaseLost, change, database_time
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
@@ -38,21 +40,36 @@ def end_due_groups(backend: Backend) -> tuple[list[dict[str, Any]], Busy | None]
     if root_ids:
         mark_dirty(backend)  # a process that dies before the next plan leaves this mark
     for root_id in root_ids:
-        try:
-            while ended := _end_in_tree(backend, root_id, now):
-                passes.append(ended)
-        except DatabaseLost:
-            raise
-        except Busy as error:
-            busy = error
+        tried = set[UUID]()
+        while batch := _due_workflows(root_id, now, tried):
+            tried.update(batch)
+
+            def end(workflows: Sequence[UUID], root_id: int = root_id) -> int:
+                nonlocal busy
+                try:
+                    ended = _end_in_tree(backend, root_id, workflows, now)
+                except DatabaseLost:
+                    raise
+                except Busy as error:
+                    busy = error
+                    return 0
+                passes.extend([ended] if ended else [])
+                return len(ended)
+
+            work_in_batch("a due workflow", batch, end)
     return [{"pass": number, **step} for number, steps in enumerate(passes, 1) for step in steps], busy
 
 
-def _end_in_tree(backend: Backend, root_id: int, now: datetime) -> list[dict[str, Any]]:
+def _due_workflows(root_id: int, now: datetime, tried: set[UUID]) -> list[UUID]:
+    due = Group.objects.filter(due_at__lte=now, workflow__root_pool=root_id).exclude(workflow__in=tried)
+    return list(dict.fromkeys(due.order_by("due_at").values_list("workflow_id", flat=True)[:MAX_ENDS]))
+
+
+def _end_in_tree(backend: Backend, root_id: int, workflows: Sequence[UUID], now: datetime) -> list[dict[str, Any]]:
     with change(actor=SYSTEM, description="reconciled", controller_of=backend.pk):
         root = lock_pool_tree(root_id)
-        due = Group.objects.filter(due_at__lte=now, workflow__root_pool=root).order_by("due_at")
-        transition = WorkflowTransition(root, set(due.values_list("workflow_id", flat=True)[:MAX_ENDS]), now=now)
+        due = Group.objects.filter(due_at__lte=now, workflow__root_pool=root, workflow__in=workflows)
+        transition = WorkflowTransition(root, set(due.values_list("workflow_id", flat=True)), now=now)
         before = {group.pk: group.status for group in _groups(transition)}
         for workflow in transition.workflows.values():
             transition.end_overdue(workflow)

@@ -21,9 +21,9 @@ SQL = re.compile(r"(UPDATE|INSERT INTO|DELETE FROM|MERGE INTO)\s+(ONLY\s+)?pools
 CHECKS = {name for name in vars(approval_check) if name.startswith("require_no_")}
 
 WITHOUT_CHECK = {
-    "pools/services/subpools.py:end_temporary_quotas": "the lasting quota was measured with the temporary one",
+    "pools/services/subpools.py:_end_temporary": "the lasting quota was measured with the temporary one",
     "pools/services/subpools.py:archive_if_drained": "a DELETING subpool has no quota any more",
-    "pools/services/subpools.py:archive_drained": "a DELETING subpool has no quota any more",
+    "pools/services/subpools.py:_archive": "a DELETING subpool has no quota any more",
     "pools/services/pool_configuration.py:_write": "write_pools has checked",
     "pools/services/cohorts.py:_save": "_write has checked",
     "pools/services/implicit_cohorts.py:get_or_create_cohorts": "a new cohort has no pools yet",

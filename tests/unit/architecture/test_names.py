@@ -10,7 +10,8 @@ ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("osmo_admin", "pools", "scheduling")
 LAYERS = {"domain", "models", "services", "selectors", "api", "admin", "migrations"}
 MODULES_OF_POOLS = {
-    "__init__", "apps", "signals", "receivers", "permissions", "locking", "prepared", "transactions", "unchanged",
+    "__init__", "apps", "signals", "receivers", "permissions", "locking", "one_by_one", "prepared", "transactions",
+    "unchanged",
 }  # fmt: skip
 INNER_CLASSES_OF_DJANGO = {"Meta", "Media"}
 
