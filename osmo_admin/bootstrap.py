@@ -29,9 +29,11 @@ def prepare_database(*, demo: bool, password: str | None) -> dict[str, bool]:
 
     from pools.domain.roles import PLATFORM_ADMIN, SYSTEM
     from pools.models import User
+    from pools.services.secret_key import claim_database
     from pools.services.users import create_user
     from scheduling.services.seed import seed_defaults
 
+    claim_database()
     seed_defaults()
     first = bool(password) and not User.objects.exists()
     if first:
@@ -61,10 +63,10 @@ def main() -> int:
     arguments = parser.parse_args()
     with exit_with_message():
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-        from osmo_admin import checks
         from osmo_admin.django_setup import set_up_django
+        from osmo_admin.start_checks import refuse_unfit_process
 
-        checks.refuse_unsafe_settings()
+        refuse_unfit_process()
         set_up_django()
         print(json.dumps(prepare_database(demo=arguments.demo, password=os.environ.get("OSMO_ADMIN_PASSWORD"))))
     return 0

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from celery import Celery
-from celery.signals import heartbeat_sent, worker_init, worker_process_init
+from celery.signals import beat_init, celeryd_init, heartbeat_sent, worker_init, worker_process_init
 from django_structlog.celery.steps import DjangoStructLogInitStep
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
@@ -20,6 +20,14 @@ app = Celery("osmo_admin")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.steps["worker"].add(DjangoStructLogInitStep)  # request ids travel with the task
+
+
+@celeryd_init.connect
+@beat_init.connect
+def _end_unless_fit(**_: Any) -> None:
+    from osmo_admin.start_checks import end_unless_fit  # noqa: PLC0415  (this module is loaded by Django's setup)
+
+    end_unless_fit()
 
 
 # Longer than any task: a worker all of whose tasks run longer does nothing more.

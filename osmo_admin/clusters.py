@@ -22,9 +22,12 @@ logger = logging.getLogger("osmo_admin.clusters")
 def main() -> None:
     """Run until a signal requests the stop."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-    from osmo_admin import checks
+    from osmo_admin.operator_errors import exit_with_message
 
-    checks.refuse_unsafe_settings()
+    with exit_with_message():
+        from osmo_admin.start_checks import refuse_unfit_process
+
+        refuse_unfit_process()
     set_up_django()
     from django.db import DatabaseError, InterfaceError, connection
 

@@ -2,8 +2,9 @@
 
 `GET /health` → 200 `{"status": "OK"}` while the web process answers (restart it otherwise).
 `GET /ready` → 200 or 503 `{"status": "OK"|"UNAVAILABLE", "checks": {name: {"ok": bool, "message": str}}}`: database,
-migrations, Redis and worker are required. Beat and clusters are reported, but not required: without beat only periodic
-tasks pause, without clusters only Kubernetes backends.
+migrations, Redis, worker and the secret key are required. Beat and clusters are reported, but not required: without
+beat only periodic tasks pause, without clusters only Kubernetes backends. A process that has the key of the database
+but not yet the newest one is reported, but not required, so that a change of the key in steps stops nothing.
 `restarts` names the processes that `osmo-admin up` had to start again: `{name: {"count": int, "last": time}}`.
 Responses contain no addresses or error texts; those are in the log.
 """
@@ -30,8 +31,10 @@ from django.views.decorators.http import require_safe
 
 from osmo_admin import heartbeat
 from osmo_admin.ops.restarts import read_restarts
+from pools.models import SecretKeyCheck
+from pools.security.sealing import find_reading_key, key_marks
 
-REQUIRED_CHECKS = ("database", "migrations", "redis", "worker")
+REQUIRED_CHECKS = ("database", "migrations", "redis", "worker", "secret_key")
 log = structlog.get_logger(__name__)
 
 
@@ -46,8 +49,12 @@ def health(request: HttpRequest) -> JsonResponse:
 @require_safe
 def ready(request: HttpRequest) -> JsonResponse:
     """Readiness: every dependency is checked once."""
-    checks = {name: _run_check(name, check) for name, check in _CHECK_FUNCTIONS.items()}
-    ok = all(checks[name]["ok"] for name in REQUIRED_CHECKS)
+    checks, failed = {}, set()
+    for name, check in _CHECK_FUNCTIONS.items():
+        checks[name], is_serious = _run_check(name, check)
+        if is_serious:
+            failed.add(name)
+    ok = failed.isdisjoint(REQUIRED_CHECKS)
     body = {"status": "OK" if ok else "UNAVAILABLE", "checks": checks}
     if settings.OSMO.data_dir is not None and (found := read_restarts(settings.OSMO.data_dir)):
         body["restarts"] = found
@@ -55,17 +62,22 @@ def ready(request: HttpRequest) -> JsonResponse:
 
 
 class _NotReady(Exception):
-    """A dependency answers that it is not ready; the message is public."""
+    """A dependency answers that it is not ready; the message is public. `is_partial`: the rest works meanwhile."""
+
+    def __init__(self, message: str, *, is_partial: bool = False) -> None:
+        super().__init__(message)
+        self.is_partial = is_partial
 
 
-def _run_check(name: str, check: Callable[[], str]) -> dict[str, object]:
+def _run_check(name: str, check: Callable[[], str]) -> tuple[dict[str, object], bool]:
+    """The answer of a check, and whether what it checks does not work at all."""
     try:
-        return {"ok": True, "message": check()}
+        return {"ok": True, "message": check()}, False
     except _NotReady as problem:
-        return {"ok": False, "message": str(problem)}
+        return {"ok": False, "message": str(problem)}, not problem.is_partial
     except (DatabaseError, redis.RedisError) as problem:
         log.warning("not_ready", check=name, problem=str(problem))
-        return {"ok": False, "message": "does not answer"}
+        return {"ok": False, "message": "does not answer"}, True
 
 
 def _check_database() -> str:
@@ -112,6 +124,23 @@ def _check_redis() -> str:
     return "answers"
 
 
+def _check_secret_key() -> str:
+    """Whether every running process reads what is stored sealed, and what the others seal now."""
+    sealed = SecretKeyCheck.objects.filter(pk=1).values_list("sealed", flat=True).first()
+    key_of_database = None if sealed is None else find_reading_key(sealed)
+    if sealed is not None and key_of_database is None:
+        raise _NotReady("this web process has another OSMO_SECRET_KEY than the database")
+    processes = heartbeat.registered_keys()
+    others = [name for name, keys in processes.items() if key_of_database and key_of_database not in keys]
+    if others:
+        raise _NotReady(f"another OSMO_SECRET_KEY than the database: {', '.join(others)}")
+    sealing = {key_marks()[0], *(keys[0] for keys in processes.values())}
+    late = [name for name, keys in processes.items() if not sealing <= set(keys)]
+    if late:
+        raise _NotReady(f"the newest OSMO_SECRET_KEY is missing, restart with it: {', '.join(late)}", is_partial=True)
+    return "the same in every process"
+
+
 def _heartbeat_check(process: str) -> Callable[[], str]:
     def check_heartbeat() -> str:
         seconds = heartbeat.heartbeat_age(process)
@@ -127,6 +156,7 @@ _CHECK_FUNCTIONS: dict[str, Callable[[], str]] = {
     "migrations": _check_migrations,
     "redis": _check_redis,
     "worker": _heartbeat_check(heartbeat.WORKER),
+    "secret_key": _check_secret_key,
     "beat": _heartbeat_check(heartbeat.BEAT),
     "clusters": _heartbeat_check(heartbeat.CLUSTERS),
 }

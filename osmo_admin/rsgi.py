@@ -1,14 +1,16 @@
 """What granian serves: `application` in the web server, `webhooks` in the server that clusters call."""
 
 import resource
+from functools import partial
 
 from osmo_admin.wsgi import application as wsgi_application  # sets up Django, which the other modules need
 
 # isort: split
 from django.conf import settings
 
+from osmo_admin.heartbeat import keep_registering
 from osmo_admin.logs import leave_out_call_sites
-from osmo_admin.ops.process_commands import CONNECTIONS, OTHER_FILES, WEB_THREADS, WEBHOOK_THREADS
+from osmo_admin.ops.process_commands import CONNECTIONS, OTHER_FILES, WEB, WEB_THREADS, WEBHOOK, WEBHOOK_THREADS
 from osmo_admin.serving.bodies import RequestBodies
 from osmo_admin.serving.collector import set_collector_for_requests
 from osmo_admin.serving.server import Server
@@ -38,9 +40,14 @@ application = Server(
     threads=WEB_THREADS,
     bodies=_make_bodies(),
     closed_paths=("/webhooks/",) if settings.OSMO.webhook_client_ca else (),
+    on_start=partial(keep_registering, WEB),
 )
 webhooks = Server(
-    wsgi_application, threads=WEBHOOK_THREADS, bodies=_make_bodies(), only_paths=("/webhooks/", "/health")
+    wsgi_application,
+    threads=WEBHOOK_THREADS,
+    bodies=_make_bodies(),
+    only_paths=("/webhooks/", "/health"),
+    on_start=partial(keep_registering, WEBHOOK),
 )
 set_collector_for_requests()
 leave_out_call_sites()

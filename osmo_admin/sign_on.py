@@ -6,6 +6,7 @@ provider sends the browser back to exactly one address of each provider.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from pools.models import SignOnIdentity
 
+logger = logging.getLogger(__name__)
 BACKEND = "pools.security.sign_on_backend.SignOnBackend"
 ATTEMPTS_KEY = "sign_on_attempts"
 LINK_KEY = "sign_on_link"
@@ -215,7 +217,8 @@ def sign_out_address(request: HttpRequest) -> tuple[str, str]:
         return "", ""
     try:
         id_token = unseal(identity.id_token) if identity.id_token else ""
-    except UnreadableSecret:
+    except UnreadableSecret as problem:  # the provider asks the person itself then
+        logger.warning("The provider's session of %s cannot be named. %s", identity.username, problem)
         id_token = ""
     end_sign_on(identity.pk, provider, reason="signed out")
     if not isinstance(provider, OpenIdProvider):

@@ -19,7 +19,9 @@ from osmo_admin.backups.making import KEY_MARK, count_rows
 from osmo_admin.database_roles import as_owner_if_known
 from osmo_admin.ops import postgres_clients
 from osmo_admin.ops.errors import OperationError
+from pools.domain.roles import SYSTEM
 from pools.security.sealing import fingerprint
+from pools.services.secret_key import adopt_present_key
 from scheduling.services.restored import forget_credentials, forget_other_server
 from scheduling.services.verify import verify
 
@@ -54,10 +56,12 @@ def restore_backup(
     call_command("migrate", verbosity=0, interactive=False)
     with as_owner_if_known():
         forget_other_server()
+    lost = adopt_present_key(actor=SYSTEM) if settings.OSMO.secret_key else []
     if fingerprint(KEY_MARK) != manifest.key_mark:
         report(
-            "OSMO_SECRET_KEY is not the one of the backup: browser sessions end, and stored kubeconfigs cannot be "
-            "read. Put the former key into OSMO_SECRET_KEY_FALLBACKS, or send the kubeconfigs again."
+            "OSMO_SECRET_KEY is not the one of the backup: browser sessions end, and "
+            f"{len(lost)} stored secrets cannot be read{f' ({lost[0]} for example)' if lost else ''}. Put the former "
+            "key into OSMO_SECRET_KEY_FALLBACKS, or store them again."
         )
     if not replaces and (backends := forget_credentials()):
         report(

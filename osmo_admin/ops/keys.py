@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 
 from osmo_admin.ops.data_directory import DataDirectory, read_json_object, write_private_file
@@ -18,6 +19,12 @@ def load_secret_key(data: DataDirectory) -> str:
         stored[SECRET_KEY] = generate_secret_key()
         write_private_file(data.secrets, json.dumps(stored, indent=2) + "\n")
     return str(stored[SECRET_KEY])
+
+
+def use_stored_keys(data: DataDirectory) -> None:
+    """Let the settings of this process have the keys of the data directory; the environment wins."""
+    os.environ.setdefault(SECRET_KEY, load_secret_key(data))
+    os.environ.setdefault(FORMER_KEYS, ",".join(load_former_keys(data)))
 
 
 def generate_secret_key() -> str:

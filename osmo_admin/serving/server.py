@@ -44,7 +44,7 @@ class _Stream:
 
 class Server:
     """One process of a server. It serves the addresses with a prefix of `only_paths`, except those with a prefix of
-    `closed_paths`."""
+    `closed_paths`. `on_start` is called once, in the process that serves."""
 
     def __init__(
         self,
@@ -54,18 +54,21 @@ class Server:
         bodies: RequestBodies,
         only_paths: tuple[str, ...] = ("/",),
         closed_paths: tuple[str, ...] = (),
+        on_start: Callable[[], None] = lambda: None,
     ) -> None:
         self._application = application
         self._threads = threads
         self._bodies = bodies
         self._only_paths = only_paths
         self._closed_paths = closed_paths
+        self._on_start = on_start
 
     def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Called once, in the process that serves."""
         self._requests = Lane("request", self._threads, loop)
         self._health = Lane("health", 1, loop)
         self._streams = Lane("stream", 1, loop)
+        self._on_start()
 
     async def __rsgi__(self, scope: Scope, proto: HTTPProtocol) -> None:
         """Called for each request."""

@@ -14,6 +14,7 @@ from pools.models.notice import Notice, NoticeCondition, NoticeProgress, NoticeT
 from pools.models.ownership import ConfigurationOwner
 from pools.models.pool import Pool
 from pools.models.saved_view import SavedView
+from pools.models.secret_key import SecretKeyCheck
 from pools.models.sign_on import SignOnIdentity
 from pools.models.usage import LeafUsage, Reservation
 
@@ -44,6 +45,7 @@ __all__ = [
     "Reservation",
     "RoleAssignment",
     "SavedView",
+    "SecretKeyCheck",
     "SignOnIdentity",
     "User",
 ]

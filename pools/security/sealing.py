@@ -9,9 +9,16 @@ import hashlib
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 
+OTHER_KEY = (
+    "OSMO_SECRET_KEY is not the key of this database, so nothing that is stored sealed could be read: set the key that "
+    "the other processes have, or put the former key into OSMO_SECRET_KEY_FALLBACKS; if it is lost, run: "
+    "osmo-admin key adopt"
+)
+
 
 class UnreadableSecret(Exception):
-    """The secret was encrypted with a key that is no longer configured."""
+    """A stored secret that this process cannot read: it has not the key with which it was sealed. Another process may
+    have it, and so may this one after a restart: what needs the secret is tried again."""
 
 
 def seal(text: str) -> str:
@@ -24,7 +31,7 @@ def unseal(sealed: str) -> str:
     try:
         return _box().decrypt(sealed.encode()).decode()
     except InvalidToken as error:
-        raise UnreadableSecret("It was sealed with another OSMO_SECRET_KEY.") from error
+        raise UnreadableSecret("It was sealed with another OSMO_SECRET_KEY, so this process cannot read it.") from error
 
 
 def is_sealed_with_present_key(sealed: str) -> bool:
@@ -34,6 +41,23 @@ def is_sealed_with_present_key(sealed: str) -> bool:
     except InvalidToken:
         return False
     return True
+
+
+def key_marks() -> list[str]:
+    """A mark of each key that this process reads with, 16 hexadecimal digits, the present one first. Processes that
+    print the same mark have the same key, and no key can be computed from it."""
+    return [_mark_key(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
+
+
+def find_reading_key(sealed: str) -> str | None:
+    """The mark of the key that reads a sealed text; None if no configured key does."""
+    for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
+        try:
+            _one_box(key).decrypt(sealed.encode())
+        except InvalidToken:
+            continue
+        return _mark_key(key)
+    return None
 
 
 def fingerprint(text: str) -> str:
@@ -52,6 +76,10 @@ def _present_box() -> Fernet:
 
 def _one_box(secret: str | bytes) -> Fernet:
     return Fernet(base64.urlsafe_b64encode(_key(secret)))
+
+
+def _mark_key(secret: str | bytes) -> str:
+    return hashlib.blake2b(b"osmo key mark", key=_key(secret), digest_size=8).hexdigest()
 
 
 def _key(secret: str | bytes) -> bytes:

@@ -1,19 +1,30 @@
-"""The rotation of the secret key: what was sealed with a former key is sealed with the present one."""
+"""The secret key of the database: which one it is, and its rotation, in which everything is sealed with a new one."""
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 
 from django.db import models
 
-from pools.domain.roles import Actor
+from pools.domain.errors import Conflict
+from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_configuration
-from pools.models import KubernetesSettings, NoticeTarget, SignOnIdentity
+from pools.models import KubernetesSettings, NoticeTarget, SecretKeyCheck, SignOnIdentity
 from pools.permissions import require_platform
-from pools.security.sealing import UnreadableSecret, fingerprint, is_sealed_with_present_key, seal, unseal
+from pools.security.sealing import (
+    OTHER_KEY,
+    UnreadableSecret,
+    find_reading_key,
+    fingerprint,
+    is_sealed_with_present_key,
+    seal,
+    unseal,
+)
 from pools.transactions import change
 
 SEALED_FIELDS: tuple[tuple[type[models.Model], str], ...] = (
+    (SecretKeyCheck, "sealed"),
     (KubernetesSettings, "sealed_kubeconfig"),
     (SignOnIdentity, "refresh_token"),
     (SignOnIdentity, "id_token"),
@@ -57,11 +68,42 @@ def seal_again(*, actor: Actor) -> SealedAgain:
     return SealedAgain(sealed, present, tuple(unreadable))
 
 
-def list_sealed_with_former_keys() -> list[str]:
-    """The rows whose stored secret the present key does not read."""
+def claim_database() -> None:
+    """Store the check value of the present key, if the database has none; safe to repeat. Raises Conflict if the
+    database belongs to another key: its check value, or without one everything that is sealed in it, says so."""
+    with change(actor=SYSTEM, description="the first secret key"):
+        lock_configuration()
+        stored = SecretKeyCheck.objects.filter(pk=1).values_list("sealed", flat=True).first()
+        known = [text for _, text in _sealed_rows()] if stored is None else [stored]
+        if known and not any(map(find_reading_key, known)):
+            raise Conflict(OTHER_KEY)
+        if stored is None:
+            _store_check()
+
+
+def adopt_present_key(*, actor: Actor) -> list[str]:
+    """Make the present key that of the database, although a former one is lost; returns the rows whose stored secret no
+    configured key reads. `osmo-admin` only. Raises Forbidden."""
+    require_platform(actor)
+    with change(actor=actor, description="a secret key was adopted"):
+        lock_configuration()
+        _store_check()
+        return [name for name, text in _sealed_rows() if find_reading_key(text) is None]
+
+
+def _store_check() -> None:
+    SecretKeyCheck.objects.update_or_create(pk=1, defaults={"sealed": seal(secrets.token_urlsafe(16))})
+
+
+def _sealed_rows() -> list[tuple[str, str]]:
+    """The name of each row with a sealed text, and the text."""
     return [
-        f"{model._meta.verbose_name} {pk}"
+        (f"{model._meta.verbose_name} {pk}", text)
         for model, field in SEALED_FIELDS
         for pk, text in model._default_manager.exclude(**{field: ""}).order_by("pk").values_list("pk", field)
-        if not is_sealed_with_present_key(text)
     ]
+
+
+def list_sealed_with_former_keys() -> list[str]:
+    """The rows whose stored secret the present key does not read."""
+    return [name for name, text in _sealed_rows() if not is_sealed_with_present_key(text)]

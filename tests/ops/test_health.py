@@ -12,6 +12,8 @@ from django.db.migrations.loader import MigrationLoader
 from django.test import Client
 
 from osmo_admin import health, heartbeat
+from pools.domain.roles import SYSTEM
+from pools.services.secret_key import claim_database, seal_again
 from tests.support.services import Services
 
 
@@ -19,10 +21,11 @@ from tests.support.services import Services
 def heartbeats(running_services: Services) -> Iterator[None]:
     """Worker, beat and clusters have a current heartbeat."""
     heartbeat.redis_client.cache_clear()
+    heartbeat.redis_client().flushdb()
     for process in (heartbeat.WORKER, heartbeat.BEAT, heartbeat.CLUSTERS):
         heartbeat.renew_heartbeat(process)
     yield
-    heartbeat.redis_client().delete("osmo:alive:worker", "osmo:alive:beat", "osmo:alive:clusters")
+    heartbeat.redis_client().flushdb()
     heartbeat.redis_client.cache_clear()
 
 
@@ -42,7 +45,9 @@ def test_ready_when_everything_answers(db: None, heartbeats: None, client: Clien
     answer = client.get("/ready")
     assert answer.status_code == 200
     assert answer.json()["status"] == "OK"
-    assert set(answer.json()["checks"]) == {"database", "migrations", "redis", "worker", "beat", "clusters"}
+    assert set(answer.json()["checks"]) == {
+        "database", "migrations", "redis", "worker", "secret_key", "beat", "clusters",
+    }  # fmt: skip
     assert all(check["ok"] for check in answer.json()["checks"].values())
 
 
@@ -107,3 +112,64 @@ def test_a_missing_database_is_named_without_its_address(
     assert answer.status_code == 503
     assert answer.json()["checks"]["database"] == {"ok": False, "message": "does not answer"}
     assert "10.1.2.3" not in answer.content.decode()
+
+
+class TestSecretKeys:
+    """`/ready` compares the keys of all processes that run."""
+
+    KEY, OTHER = "the-key-of-the-database-0123456789abcdef", "another-key-of-many-characters-0123456789"
+
+    @pytest.fixture(autouse=True)
+    def claimed(self, db: None, heartbeats: None, settings: Any) -> None:
+        heartbeat.redis_client().delete(*heartbeat.redis_client().keys("osmo:process*"))
+        settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = self.KEY, []
+        claim_database()
+        heartbeat.renew_heartbeat(heartbeat.WORKER)
+
+    def register(self, settings: Any, key: str, *former: str, host: str = "host7") -> None:
+        """A process with these keys on another machine."""
+        before = settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS
+        settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = key, list(former)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(heartbeat.socket, "gethostname", lambda: host)
+            heartbeat.renew_heartbeat(heartbeat.WORKER)
+        settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = before
+
+    def answer(self, client: Client) -> tuple[int, dict[str, Any]]:
+        answer = client.get("/ready")
+        return answer.status_code, answer.json()["checks"]["secret_key"]
+
+    def test_one_key_is_ready(self, client: Client, settings: Any) -> None:
+        self.register(settings, self.KEY)
+        assert self.answer(client) == (200, {"ok": True, "message": "the same in every process"})
+
+    def test_a_process_with_another_key_is_named(self, client: Client, settings: Any) -> None:
+        self.register(settings, self.OTHER)
+        status, check = self.answer(client)
+        assert (status, check["ok"]) == (503, False)
+        assert "another OSMO_SECRET_KEY than the database: worker on host7 (process " in check["message"]
+
+    def test_a_web_process_with_another_key_says_so(self, client: Client, settings: Any) -> None:
+        settings.SECRET_KEY = self.OTHER
+        assert self.answer(client) == (
+            503, {"ok": False, "message": "this web process has another OSMO_SECRET_KEY than the database"}
+        )  # fmt: skip
+
+    def test_a_change_in_steps_names_who_is_late_and_stops_nothing(self, client: Client, settings: Any) -> None:
+        self.register(settings, self.OTHER, self.KEY)
+        status, check = self.answer(client)
+        assert (status, check["ok"]) == (200, False), "this process and its worker have the former key only"
+        assert "the newest OSMO_SECRET_KEY is missing" in check["message"]
+        settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = self.OTHER, [self.KEY]
+        heartbeat.renew_heartbeat(heartbeat.WORKER)
+        assert self.answer(client) == (200, {"ok": True, "message": "the same in every process"})
+        seal_again(actor=SYSTEM)
+        settings.SECRET_KEY_FALLBACKS = []
+        assert self.answer(client)[1]["ok"]
+
+    def test_a_process_that_ended_in_order_is_forgotten(self, client: Client, settings: Any) -> None:
+        self.register(settings, self.OTHER)
+        for name in heartbeat.registered_keys():
+            heartbeat._forget(name)
+        assert self.answer(client)[0] == 200
+        assert heartbeat.registered_keys() == {}

@@ -93,7 +93,7 @@ def restore(
             # Nobody waits for notifications yet; without an address they would go to any Redis of this machine.
             os.environ.setdefault("REDIS_URL", "redis://127.0.0.1:1/0")
             _write_secrets(data, known)
-            os.environ.setdefault("OSMO_SECRET_KEY", keys.load_secret_key(data))
+            keys.use_stored_keys(data)
         elif known and not os.environ.get("OSMO_SECRET_KEY"):
             os.environ["OSMO_SECRET_KEY"] = known["OSMO_SECRET_KEY"]
         use_django(data_dir)

@@ -1,8 +1,9 @@
-"""`key`: the rotation of the secret key."""
+"""`key`: the rotation of the secret key, and the way on after its loss."""
 
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 
 import typer
 
@@ -11,7 +12,7 @@ from osmo_admin.ops import keys
 from osmo_admin.ops.data_directory import DataDirectory
 from osmo_admin.ops.errors import OperationError
 
-app = typer.Typer(help="The secret key: rotate it.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="The secret key: rotate it, or replace a lost one.", no_args_is_help=True, rich_markup_mode=None)
 
 RESTART = "Restart OSMO Admin, then run: osmo-admin key seal"
 
@@ -62,6 +63,36 @@ def seal(data_dir: DataDirOption = None) -> None:
             "are believed as long as they are configured: after a day run osmo-admin key forget, or empty "
             "OSMO_SECRET_KEY_FALLBACKS, and restart."
         )
+
+
+@app.command()
+def adopt(data_dir: DataDirOption = None) -> None:
+    """Make the present key that of the database, although the former one is lost. What nothing reads is named."""
+    data = DataDirectory.open(data_dir)
+    with ExitStack() as stack:
+        if not os.environ.get("DATABASE_URL") and not data.runtime.exists():
+            from osmo_admin.ops.embedded_database import embedded_database
+
+            if not data.marker.exists():
+                raise OperationError(f"{data.root} is no data directory. Name it with --data-dir, or set DATABASE_URL.")
+            runtime, _ = stack.enter_context(embedded_database(data))
+            os.environ |= {"DATABASE_URL": runtime}
+            keys.use_stored_keys(data)
+        use_django(data_dir)
+        from django.db import connection
+
+        from osmo_admin.checks import refuse_unsafe_settings
+        from pools.domain.roles import SYSTEM
+        from pools.services.secret_key import adopt_present_key
+
+        refuse_unsafe_settings()
+        try:
+            lost = adopt_present_key(actor=SYSTEM)
+        finally:
+            connection.close()
+    for name in lost:
+        print(f"{name} cannot be read with any key: store it again.")
+    print(f"The present OSMO_SECRET_KEY is the key of this database; {len(lost)} stored secrets cannot be read.")
 
 
 @app.command()

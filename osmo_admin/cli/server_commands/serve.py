@@ -38,8 +38,6 @@ def serve(
 
     webhook serves admission reviews over TLS, with tls.crt and tls.key in the folder webhook of the data directory.
     """
-    from osmo_admin import checks
-
     if data_dir is not None:
         os.environ["OSMO_ADMIN_HOME"] = str(data_dir)
     command = _command(process, host, port, data_dir)
@@ -47,11 +45,11 @@ def serve(
     if process is not ServedProcess.PREPARE:
         for name in process_commands.SETUP_SECRETS:
             os.environ.pop(name, None)
-    if process in (ServedProcess.WEB, ServedProcess.WEBHOOK):
-        # The server starts a failed worker again, for ever on a slow machine, and so would not end with the reason.
-        checks.refuse_unsafe_settings()
-        if process_commands.METRICS_DIR not in os.environ:
-            os.environ[process_commands.METRICS_DIR] = tempfile.mkdtemp(prefix="osmo-metrics-")
+    if process in (ServedProcess.WEB, ServedProcess.WEBHOOK) and process_commands.METRICS_DIR not in os.environ:
+        os.environ[process_commands.METRICS_DIR] = tempfile.mkdtemp(prefix="osmo-metrics-")
+    from osmo_admin.start_checks import refuse_unfit_process
+
+    refuse_unfit_process()
     os.execv(command[0], command)  # noqa: S606  (signals must reach the process itself)
 
 

@@ -6,6 +6,7 @@ receiver is called. A process that dies between the two leaves a notice that is 
 
 from __future__ import annotations
 
+import logging
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -27,6 +28,7 @@ from scheduling.locking import lock_notice_target
 from scheduling.services.notices.sender_process import ATTEMPT_SECONDS, SenderProcess
 from scheduling.services.notices.sender_worker import SendRequest
 
+logger = logging.getLogger(__name__)
 AT_ONCE = 4
 """Targets that are called at the same time, so that a receiver that hangs does not delay the others."""
 ROUND_SECONDS = 20.0
@@ -74,9 +76,10 @@ def _send_due(deadline: float) -> int:
         threads = ends.enter_context(ThreadPoolExecutor(AT_ONCE))
         idle = [ends.enter_context(SenderProcess()) for _ in range(AT_ONCE)]
         while True:
-            busy = {target_id for target_id, _, _ in running.values()}
+            busy, due = {target_id for target_id, _, _ in running.values()}, list[int]()
             if time.monotonic() < deadline and idle:
-                for target_id in _due_targets(timezone.now(), busy | failed, limit=len(idle)):
+                due = _due_targets(timezone.now(), busy | failed, limit=len(idle))
+                for target_id in due:
                     begun = None
                     failed.add(target_id)
                     with left_out_on_error("the notices of a target", target_id):
@@ -87,7 +90,9 @@ def _send_due(deadline: float) -> int:
                         running[threads.submit(process.send, begun[1])] = (target_id, begun[0], process)
                         attempts += 1
             if not running:
-                return attempts
+                if not due:
+                    return attempts
+                continue
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 target_id, notice_id, process = running.pop(future)
@@ -100,7 +105,9 @@ def _send_due(deadline: float) -> int:
 
 def begin_attempt(target_id: int) -> tuple[int, SendRequest] | None:
     """Write that the oldest waiting notice of a target is sent now; returns its id and what is sent. None if there is
-    nothing to send. Until the outcome is written the target pauses as after a failure."""
+    nothing to send, or this process cannot read the target: that is a failure, but no attempt, and another process may
+    have the key. Until the outcome is written the target pauses as after a failure."""
+    request, unreadable = None, ""
     with transaction.atomic():
         target = lock_notice_target(target_id)
         if target is None:
@@ -112,10 +119,19 @@ def begin_attempt(target_id: int) -> tuple[int, SendRequest] | None:
         target.failures += 1
         target.retry_at = now + timedelta(seconds=ATTEMPT_SECONDS) + retry_pause(target.failures)
         target.save(update_fields=["failures", "retry_at"])
-        notice.attempts += 1
-        notice.attempted_at = now
-        notice.save(update_fields=["attempts", "attempted_at"])
-    return notice.pk, _request(target, notice)
+        try:
+            request = _request(target, notice)
+        except UnreadableSecret as error:
+            unreadable = f"The address of the target cannot be read. {error}"
+        else:
+            notice.attempts += 1
+            notice.attempted_at = now
+            notice.save(update_fields=["attempts", "attempted_at"])
+    if request is None:
+        logger.error("notice target %s: %s", target.pk, unreadable)
+        end_attempt(notice.pk, Outcome.FAILED, unreadable)
+        return None
+    return notice.pk, request
 
 
 def end_attempt(notice_id: int, outcome: Outcome, error: str) -> None:
@@ -153,10 +169,8 @@ def end_attempt(notice_id: int, outcome: Outcome, error: str) -> None:
 
 
 def _request(target: NoticeTarget, notice: Notice) -> SendRequest:
-    try:
-        address, secret = (unseal(text) if text else "" for text in (target.sealed_address, target.sealed_secret))
-    except UnreadableSecret:
-        address = secret = ""
+    """What is sent. Raises UnreadableSecret."""
+    address, secret = (unseal(text) if text else "" for text in (target.sealed_address, target.sealed_secret))
     if target.is_profile and target.user is not None:
         address = target.user.email
     service = {Channel.MAIL: settings.OSMO.mail_url, Channel.SLACK: settings.OSMO.slack_token}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import models
@@ -12,11 +13,18 @@ from typer.testing import CliRunner
 from osmo_admin.cli.server import app
 from osmo_admin.ops import keys
 from osmo_admin.ops.data_directory import DataDirectory
-from pools.domain.roles import SYSTEM
-from pools.models import AuditEntry, KubernetesSettings
-from pools.security.sealing import UnreadableSecret, unseal
+from pools.domain.errors import Conflict, Forbidden
+from pools.domain.roles import SYSTEM, Actor
+from pools.models import AuditEntry, KubernetesSettings, SecretKeyCheck
+from pools.security.sealing import UnreadableSecret, find_reading_key, key_marks, seal, unseal
 from pools.services.backends import put_backend
-from pools.services.secret_key import SEALED_FIELDS, list_sealed_with_former_keys, seal_again
+from pools.services.secret_key import (
+    SEALED_FIELDS,
+    adopt_present_key,
+    claim_database,
+    list_sealed_with_former_keys,
+    seal_again,
+)
 
 FORMER, PRESENT = "former-" + "0123456789" * 5, "present-" + "0123456789" * 5
 KUBECONFIG = json.dumps(
@@ -87,6 +95,65 @@ def test_each_service_that_seals_has_its_columns_in_the_list() -> None:
         "pools/services/sign_on.py",
     }, "a service that seals something needs its column in SEALED_FIELDS, and its name here"
     assert all(isinstance(model._meta.get_field(field), models.TextField) for model, field in SEALED_FIELDS)
+
+
+class TestKeyOfTheDatabase:
+    """The check value by which processes know whether they have the key of this database."""
+
+    @pytest.fixture
+    def claimed(self, db: None, settings: Any) -> None:
+        settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = FORMER, []
+        claim_database()
+
+    def test_it_is_claimed_once(self, claimed: None) -> None:
+        first = SecretKeyCheck.objects.get().sealed
+        claim_database()
+        assert SecretKeyCheck.objects.get().sealed == first
+        assert FORMER not in first
+
+    def test_another_key_is_refused(self, claimed: None, settings: Any) -> None:
+        settings.SECRET_KEY = PRESENT
+        with pytest.raises(Conflict, match="OSMO_SECRET_KEY is not the key of this database"):
+            claim_database()
+        settings.SECRET_KEY_FALLBACKS = [FORMER]
+        claim_database()
+
+    def test_a_database_without_it_belongs_to_the_key_of_its_secrets(
+        self, sealed: KubernetesSettings, settings: Any
+    ) -> None:
+        settings.SECRET_KEY_FALLBACKS = []
+        with pytest.raises(Conflict, match="OSMO_SECRET_KEY is not the key"):
+            claim_database()
+        assert not SecretKeyCheck.objects.exists()
+        settings.SECRET_KEY_FALLBACKS = [FORMER]
+        claim_database()
+        assert SecretKeyCheck.objects.exists()
+
+    def test_the_rotation_takes_it_along(self, claimed: None, settings: Any) -> None:
+        settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = PRESENT, [FORMER]
+        assert list_sealed_with_former_keys() == ["secret key check 1"]
+        assert seal_again(actor=SYSTEM).sealed == 1
+        settings.SECRET_KEY_FALLBACKS = []
+        claim_database()
+        settings.SECRET_KEY = FORMER
+        with pytest.raises(Conflict):
+            claim_database()
+
+    def test_a_lost_key_is_replaced_and_what_is_lost_is_named(self, sealed: KubernetesSettings, settings: Any) -> None:
+        settings.SECRET_KEY_FALLBACKS = []
+        assert adopt_present_key(actor=SYSTEM) == [f"kubernetes settings {sealed.pk}"]
+        claim_database()
+
+    def test_a_user_may_not_adopt_a_key(self, db: None) -> None:
+        with pytest.raises(Forbidden):
+            adopt_present_key(actor=Actor("eve", frozenset({"osmo-user"})))
+
+    def test_the_marks_of_keys_tell_them_apart(self, settings: Any) -> None:
+        settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = PRESENT, [FORMER]
+        present, former = key_marks()
+        settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = FORMER, []
+        assert key_marks() == [former] != [present]
+        assert find_reading_key(seal("x")) == former
 
 
 class TestDataDirectory:

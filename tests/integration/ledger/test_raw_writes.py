@@ -31,6 +31,7 @@ MAY_BE_TRUNCATED = {
     "pools_idempotencyrecord": "answers kept for a day; a lost one makes a repeat a new request",
     "pools_clientlogin": "clients that wait for consent, for minutes; a lost one begins again",
     "pools_noticeprogress": "up to where notices were made; without it they begin anew, with the present",
+    "pools_secretkeycheck": "by which processes compare their keys, made again by the next preparation",
     "pools_savedview": "names that people give to their own filters, not a part of the ledger",
     "pools_gpuusagesample": "samples for charts, deleted by age",
     "scheduling_backenddirtymark": "work of the scheduler; without it the next full cycle notices later",

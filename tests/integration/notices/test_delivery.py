@@ -435,3 +435,54 @@ def test_an_attempt_of_a_target_without_notices_is_none(bob: Actor, hook: Hook) 
     target, _ = hook(bob)
     assert begin_attempt(target.pk) is None
     assert NoticeTarget.objects.get().failures == 0
+
+
+@pytest.mark.parametrize("channel", ["webhook", "mail"])
+def test_a_process_with_another_key_loses_no_notice(
+    channel: str, bob: Actor, hook: Hook, receiver: Receiver, settings: Any, set_osmo: Callable[..., None]
+) -> None:
+    set_osmo(mail_url="mailto://127.0.0.1:1")
+    if channel == "webhook":
+        hook(bob)
+    else:
+        hook(bob, channel="mail", address="ops@example.com", name="ops")
+    _end_work(bob, "train")
+    plan_notices()
+    known, settings.SECRET_KEY = settings.SECRET_KEY, "another-key-of-many-characters-0123456789"
+    for _ in range(MAX_ATTEMPTS + 1):
+        _is_due()
+        assert send_notices() == 0, "nothing was sent, so it is no attempt"
+    notice = Notice.objects.get()
+    assert (notice.status, notice.attempts) == ("waiting", 0)
+    assert "sealed with another OSMO_SECRET_KEY" in notice.error
+    assert NoticeTarget.objects.get().failures == MAX_ATTEMPTS + 1
+    settings.SECRET_KEY = known
+    _is_due()
+    assert send_notices() == 1
+    if channel == "webhook":
+        assert _statuses() == [("delivered", 1)]
+
+
+def test_targets_that_cannot_be_read_do_not_hold_up_others(
+    bob: Actor, hook: Hook, receiver: Receiver, settings: Any
+) -> None:
+    known, settings.SECRET_KEY = settings.SECRET_KEY, "another-key-of-many-characters-0123456789"
+    hook(bob, name="first")
+    settings.SECRET_KEY = known
+    hook(bob, name="second")
+    _end_work(bob, "train")
+    plan_notices()
+    assert send_notices() == 1
+    assert sorted(_statuses()) == [("delivered", 1), ("waiting", 0)]
+
+
+def test_a_notice_that_nobody_could_read_ends_with_this_reason(bob: Actor, hook: Hook, settings: Any) -> None:
+    hook(bob)
+    _end_work(bob, "train")
+    plan_notices()
+    settings.SECRET_KEY = "another-key-of-many-characters-0123456789"
+    Notice.objects.update(created_at=timezone.now() - timedelta(hours=25))
+    send_notices()
+    notice = Notice.objects.get()
+    assert notice.status == "dead"
+    assert "sealed with another OSMO_SECRET_KEY" in notice.error

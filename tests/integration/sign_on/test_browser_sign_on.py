@@ -211,6 +211,19 @@ class TestRoles:
         assert corp.browser.get("/pools/user/create/").status_code == 403
         assert AuditEntry.objects.filter(action="role.revoked", actor="sign-on:corp", object="user/ann").exists()
 
+    def test_a_process_with_another_key_ends_no_sign_on(self, corp: FaultyProvider, settings: Any) -> None:
+        create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+        corp.control(person=person("admins"))
+        corp.sign_on()
+        known, settings.SECRET_KEY = settings.SECRET_KEY, "another-key-of-many-characters-0123456789"
+        check_now()
+        settings.SECRET_KEY = known
+        assert is_signed_on(corp.browser) and "osmo-admin" in roles_of("ann")
+        SignOnIdentity.objects.update(claimed_until=None)  # as after half a minute
+        corp.control(person=person())
+        check_now()
+        assert roles_of("ann") == set(), "asked again by a process that has the key"
+
     def test_the_last_admin_stays_admin(self, corp: FaultyProvider) -> None:
         corp.control(person=person("admins"))
         corp.sign_on()

@@ -1,0 +1,36 @@
+"""What each process checks before it begins to work: its settings, and that its secret key is that of the database."""
+
+from __future__ import annotations
+
+import psycopg
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
+
+from osmo_admin.checks import refuse_unsafe_settings
+from osmo_admin.operator_errors import exit_with_message
+from pools.security.sealing import OTHER_KEY, find_reading_key
+
+
+def end_unless_fit() -> None:
+    """Ends the process with exit code 1 and one message, if :func:`refuse_unfit_process` refuses it."""
+    with exit_with_message():
+        refuse_unfit_process()
+
+
+def refuse_unfit_process() -> None:
+    """Raises ImproperlyConfigured with the reason. A database that does not answer, or has no table yet, refuses
+    nothing: processes wait for it, and `/ready` compares the keys later."""
+    refuse_unsafe_settings()
+    sealed = _read_check()
+    if sealed is not None and find_reading_key(sealed) is None:
+        raise ImproperlyConfigured(OTHER_KEY)
+
+
+def _read_check() -> str | None:
+    """The sealed text by which processes know their key; over a connection of its own, because the caller may fork."""
+    try:
+        with psycopg.connect(**connection.get_connection_params()) as session:
+            row = session.execute("SELECT sealed FROM pools_secretkeycheck WHERE id = 1").fetchone()
+    except psycopg.Error:
+        return None
+    return None if row is None else str(row[0])
