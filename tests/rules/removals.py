@@ -161,8 +161,8 @@ REMOVALS = (
     Removal(
         SCHEDULING, "preemption", "only work of lower priority of the same leaf is preempted",
         "scheduling/domain/engine/phases.py",
-        "is_lower = other.preemptible and other.queue is queue and other.fact.priority < priority",
-        "is_lower = other.preemptible and other.queue is queue",
+        "return other.preemptible and other.queue is queue and other.fact.priority < priority",
+        "return other.preemptible and other.queue is queue",
         "tests/unit/engine/test_eviction.py::test_a_preemption_moves_only_lower_priorities_of_its_own_leaf",
     ),
     Removal(

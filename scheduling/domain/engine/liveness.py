@@ -5,8 +5,8 @@ and cohorts there are:
 
 * a cluster on which nothing runs has started something, if one of its waiting gangs fits there;
 * HIGH and NORMAL work inside its quota does not wait behind LOW work of its own queue: where the places of that LOW
-  work are enough for the first such gang of the queue, it has taken them. LOW work that came to nodes which were
-  reserved for another queue is left out: its places are not those of its own queue.
+  work are enough for the first such gang of the queue, it has taken them. Pods of LOW work that came to places which
+  were reserved for another queue are left out: these are not places of their own queue.
 
 Neither rule asks the policy what it holds back, so that they find its faults too. A state that breaks one of them is a
 defect of the product, and is told as one.
@@ -14,7 +14,7 @@ defect of the product, and is told as one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from scheduling.domain.engine.feasibility import could_start_alone
 from scheduling.domain.engine.gates import is_within_quota, may_start
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.placement import could_place, place_requests
-from scheduling.domain.engine.state import NO_GANGS, RUNNING, GangState, QueueState, sum_requests
+from scheduling.domain.engine.state import RUNNING, GangState, QueueState, sum_requests
 
 if TYPE_CHECKING:
     from pools.domain.amounts import Number
@@ -77,20 +77,19 @@ def _on_idle_cluster(world: World, leaves: Sequence[QueueState]) -> Iterator[Stu
 
 
 def _behind_low_work(world: World, leaves: Sequence[QueueState]) -> Iterator[StuckGang]:
-    guests = NO_GANGS if world.policy is None else world.policy.guests()
     for leaf in leaves:
         if not leaf.running:
             continue
         firsts = (group.first for group in leaf.waiting.values() if not group.first.preemptible)
         waiting = sorted((gang for gang in firsts if not gang.is_running), key=lambda each: each.order_key)
         first = next((gang for gang in waiting if could_start_alone(gang, leaf)), None)
-        if first is not None and _could_replace(world, leaf, first, guests):
+        if first is not None and _could_replace(world, leaf, first):
             yield StuckGang(first.fact.name, leaf.fact.name, StuckKind.BEHIND_LOW_WORK)
 
 
-def _could_replace(world: World, leaf: QueueState, gang: GangState, guests: Collection[GangState]) -> bool:
-    """Whether the gang could start on nothing but the places of lower work of its leaf, guests left out."""
-    lower = [o for o in leaf.running or () if o.fact.priority < gang.fact.priority and o not in guests]
+def _could_replace(world: World, leaf: QueueState, gang: GangState) -> bool:
+    """Whether the gang could start on nothing but the places of lower work of its leaf, those of guests left out."""
+    lower = [other for other in leaf.running or () if other.fact.priority < gang.fact.priority]
     freed = sum_requests([other.running_request for other in lower])
     ask, most = gang.next_request, dict(freed)
     if not is_within_quota(leaf, ask) or any(amount > most.get(r, 0) for r, amount in ask):
@@ -99,7 +98,8 @@ def _could_replace(world: World, leaf: QueueState, gang: GangState, guests: Coll
         return False
     if leaf.has_cohort_above and not _has_tree(world, leaf, ask, freed):
         return False
-    return world.nodes is None or _fits_in_place(world.nodes, lower, gang)
+    guests = {} if world.policy is None else world.policy.guest_places(leaf)
+    return world.nodes is None or _fits_in_place(world.nodes, lower, guests, gang)
 
 
 def _has_tree(world: World, leaf: QueueState, ask: Request, freed: Request) -> bool:
@@ -115,8 +115,11 @@ def _has_tree(world: World, leaf: QueueState, ask: Request, freed: Request) -> b
     return True
 
 
-def _fits_in_place(nodes: NodeIndex, lower: Sequence[GangState], gang: GangState) -> bool:
-    """Whether the gang fits on what this work holds, with nothing else of the nodes."""
+def _fits_in_place(
+    nodes: NodeIndex, lower: Sequence[GangState], guests: Mapping[tuple[int, int], Number], gang: GangState
+) -> bool:
+    """Whether the gang fits on what this work holds, with nothing else of the nodes. `guests`: what of it is left out,
+    by node and resource."""
     held: dict[int, list[Number]] = {}
     for other in lower:
         for i, status in enumerate(other.status):
@@ -124,6 +127,9 @@ def _fits_in_place(nodes: NodeIndex, lower: Sequence[GangState], gang: GangState
                 have = held.setdefault(other.node[i], [0] * nodes.width)
                 for r, amount in other.requests[i]:
                     have[r] += amount
+    for (n, r), amount in guests.items():
+        if n in held:
+            held[n][r] -= amount
     numbers = sorted(held)
     places = NodeIndex(
         [nodes.names[n] for n in numbers], [(*held[n], *nodes.capacity[n][nodes.width :]) for n in numbers], nodes.width

@@ -21,7 +21,7 @@ from scheduling.domain.engine.loss_tables import Loss, LossTable, Pace, gains_of
 from scheduling.domain.engine.nodes import NOWHERE, FreeAmounts, NodeIndex, Request, has_enough
 from scheduling.domain.engine.queue_order import victim_rank
 from scheduling.domain.engine.refusal import Candidates, is_refused_anyway
-from scheduling.domain.engine.state import NO_GANGS, GangState, QueueState, Rank
+from scheduling.domain.engine.state import QueueState, Rank
 from scheduling.domain.engine.victims import (
     Branch,
     BranchPoint,
@@ -413,17 +413,13 @@ class PreemptForesight:
 
     is_exact = False
 
-    def __init__(
-        self, world: World, leaf: QueueState, priority: int, key: SearchKey, spared: frozenset[GangState] = NO_GANGS
-    ) -> None:
+    def __init__(self, world: World, leaf: QueueState, priority: int, key: SearchKey) -> None:
         self._world, self._leaf, self._priority, self._key = world, leaf, priority, key
-        self._spared = spared
         self._gains: Mapping[int, list[Number]] = _NO_GAINS
 
     def outlook(self, tasks: AlikeTasks, helps: HelpsStart) -> Outlook | None:
         """What all of them free together."""
         world, leaf, priority, need = self._world, self._leaf, self._priority, tasks.need
-        spared = self._spared
         if world.nodes is None or world.firm is None:
             return None
         world.losses.forget_changed(world.firm, world.on_node)
@@ -432,12 +428,12 @@ class PreemptForesight:
         def find() -> tuple[list[EvictionUnit], Mapping[int, list[Number]]]:
             units = []
             for gang in leaf.running or ():
-                if gang.fact.priority < priority and gang not in spared and helps(gang):
+                if gang.fact.priority < priority and helps(gang):
                     tasks = gang.running_tasks()
                     units.append(EvictionUnit(gang, tasks, tuple([gang.node[i] for i in tasks])))
             return units, gains_of(units, width)
 
-        units, self._gains = world.losses.finding(leaf.path[-1], ("lower", leaf.index, priority, need, spared), find)
+        units, self._gains = world.losses.finding(leaf.path[-1], ("lower", leaf.index, priority, need), find)
         return Outlook(world, units, self._gains)
 
     def is_refused(self, units: Sequence[EvictionUnit]) -> bool:

@@ -37,7 +37,7 @@ from scheduling.domain.engine.outlook import (
 )
 from scheduling.domain.engine.queue_order import QueueOrder
 from scheduling.domain.engine.starting import attempt_start
-from scheduling.domain.engine.state import FINISHED, NO_GANGS, RUNNING, GangState, QueueState
+from scheduling.domain.engine.state import FINISHED, RUNNING, GangState, QueueState
 from scheduling.domain.engine.steps import StepAction, StepLog
 from scheduling.domain.engine.victims import GuestVictims, PreemptVictims, ReclaimVictims, is_fair_after
 from scheduling.domain.engine.wanted import ANY_SHAPE, GroupJudge, Judge, Shape, WantedGroups
@@ -248,21 +248,20 @@ class Phases:
 
     def _preempt_for(self, gang: GangState, queue: QueueState) -> Solution | None:
         """By a preemption of lower work of its leaf."""
-        priority, spared = gang.fact.priority, self._spared_gangs()
+        priority = gang.fact.priority
 
         def lower(other: GangState) -> bool:
-            is_lower = other.preemptible and other.queue is queue and other.fact.priority < priority
-            return is_lower and other not in spared
+            return other.preemptible and other.queue is queue and other.fact.priority < priority
 
         movable = MovableGangs(lower, among=queue.running or ())
-        found = self._help_by_moving(gang, queue, movable, (queue.index, priority, spared))
+        found = self._help_by_moving(gang, queue, movable, (queue.index, priority))
         if found is not None and not self._leaves_quota():
             found[0].undo()
             found = None
         return found or self._preempt_victims(gang, queue)
 
     def _preempt_victims(self, gang: GangState, queue: QueueState) -> Solution | None:
-        world, spared = self._world, self._spared_gangs()
+        world = self._world
 
         def begin() -> tuple[VictimSource, AcceptResult, Foresight]:
             priority, before = gang.fact.priority, [list(above.alloc) for above in queue.path]
@@ -270,19 +269,13 @@ class Phases:
             def accept(_result: EvictionResult) -> bool:
                 return self._leaves_quota() and (not gang.preemptible or _keeps_borrowing_bounded(queue, before))
 
-            source = PreemptVictims(world, queue, priority, spared)
-            return source, accept, PreemptForesight(world, queue, priority, key, spared)
+            return PreemptVictims(world, queue, priority), accept, PreemptForesight(world, queue, priority, key)
 
-        key = ("preempt", queue.index, (gang.signature, spared))
+        key = ("preempt", queue.index, gang.signature)
         return self._search_victims(gang, queue, key, begin)
 
     def _leaves_quota(self) -> bool:
         return self._world.policy is None or self._world.policy.leaves_quota()
-
-    def _spared_gangs(self) -> frozenset[GangState]:
-        return NO_GANGS if self._world.policy is None else self._world.policy.spared
-
-    # -- one phase ---------------------------------------------------------------------------------------------------
 
     def _help_each(
         self,

@@ -54,7 +54,7 @@ from scheduling.domain.engine.reserved_start import (
     holds_back,
     waits_since,
 )
-from scheduling.domain.engine.state import FINISHED, NO_GANGS, RUNNING, WAITING, GangState, QueueState, sum_requests
+from scheduling.domain.engine.state import FINISHED, RUNNING, WAITING, GangState, QueueState, sum_requests
 
 if TYPE_CHECKING:
     from scheduling.domain.engine.world import World
@@ -82,8 +82,6 @@ class StartPolicy:
         """What is withheld on the nodes from the gang that is tried."""
         self._net: list[tuple[ReservedStart, list[Amount]]] = []
         """The reservations that the gang that is tried may not leave less quota, with what they have now."""
-        self.spared: frozenset[GangState] = NO_GANGS
-        """The guests that the gang that is tried may not evict."""
         self._refreshed_in: int | None = None
         """The version of the world after the last `refresh`."""
         self._possible: dict[tuple[int, int], bool] = {}
@@ -547,9 +545,33 @@ class StartPolicy:
 
     # -- guests ------------------------------------------------------------------------------------------------------
 
-    def guests(self) -> set[GangState]:
-        """The running work that came to nodes which were reserved for a gang of another leaf before."""
-        return {gang for held in self._held for gang in self._guests_of(held)}
+    def guest_places(self, leaf: QueueState) -> dict[tuple[int, int], Number]:
+        """What work of the leaf uses of places that were reserved for gangs of other leaves before it came, by node and
+        resource."""
+        needs: dict[tuple[int, int], Number] = {}
+        for held in self._held:
+            for n, need in (held.places or {}).items() if held.gang.queue is not leaf else ():
+                for r, amount in need:
+                    needs[n, r] = needs.get((n, r), 0) + amount
+        used = self._held_by_guests(self._held, leaf)
+        return {place: min(amount, needs[place]) for place, amount in used.items()}
+
+    def _held_by_guests(
+        self, several: Sequence[ReservedStart], leaf: QueueState | None
+    ) -> dict[tuple[int, int], Number]:
+        """What guests of the leaf use on the nodes of these reservations, by node and resource."""
+        used: dict[tuple[int, int], Number] = {}
+        counted: set[tuple[int, int]] = set()
+        for held in several:
+            for guest in self._guests_of(held):
+                for i, status in enumerate(guest.status) if guest.queue is leaf else ():
+                    n = guest.node[i]
+                    if status == RUNNING and n in (held.places or ()) and (guest.index, i) not in counted:
+                        counted.add((guest.index, i))
+                        for r, amount in guest.requests[i]:
+                            if any(r == which for which, _amount in (held.places or {})[n]):
+                                used[n, r] = used.get((n, r), 0) + amount
+        return used
 
     def _guests_of(self, held: ReservedStart) -> list[GangState]:
         """The work of other leaves that came to the reserved nodes later, last served first."""
@@ -608,23 +630,22 @@ class StartPolicy:
         holds the quota that it would use.
 
         `in_place`: the gang evicts lower work of its own leaf. If it is not preemptible it may stand where that work
-        stood, and use its quota: of the nodes of other leaves' reservations only what is free is withheld, their guests
-        are `spared`, and `leaves_quota` tells afterwards about their quota."""
+        stood, and use its quota: of the nodes of other leaves' reservations only what is free, and what pods of guests
+        hold, is withheld, and `leaves_quota` tells afterwards about their quota."""
         binding = self._binding(gang)
         younger = self._spared_places(gang)
         replaces = [held for held in binding if in_place and not gang.preemptible and held.gang.queue is not gang.queue]
         if any(self._takes_quota(held, gang) for held in binding if held not in replaces):
             return False
         self._net = [(held, self._quota_rooms(held)) for held in replaces]
-        guests = (guest for held in replaces for guest in self._guests_of(held))
-        self.spared = frozenset(guest for guest in guests if guest.queue is gang.queue)
         if self._world.nodes is not None:
             # While quotas stop the reserved gang for an unknown time, its nodes are of no use to it.
             with_nodes = [held for held in binding if held.places and self._will_have_quota(held)]
             for held in with_nodes:
                 if held not in replaces and not self._may_be_guest(held, gang):
                     self._withhold((held.places or {}).items())
-            self._withhold(self._unused_parts([held for held in with_nodes if held in replaces]))
+            in_place_of = [held for held in with_nodes if held in replaces]
+            self._withhold(self._unused_parts(in_place_of, self._held_by_guests(in_place_of, gang.queue)))
             self._withhold(younger)
         return True
 
@@ -655,7 +676,8 @@ class StartPolicy:
         if not all(nodes.fits(n, need) for n, need in own.places.items()):
             return []
         younger = [held for held in self._held if held.rank > own.rank and holds_back(gang, held.gang)]
-        return list(self._unused_parts(younger, own.places))
+        minus = {(n, r): -amount for n, need in own.places.items() for r, amount in need}
+        return list(self._unused_parts(younger, minus))
 
     def _withhold(self, needs: Collection[tuple[int, Request]] | Iterator[tuple[int, Request]]) -> None:
         assert self._world.nodes is not None
@@ -664,12 +686,13 @@ class StartPolicy:
             self._applied.append((n, need))
 
     def _unused_parts(
-        self, several: Sequence[ReservedStart], without: Mapping[int, Request] | None = None
+        self, several: Sequence[ReservedStart], more: Mapping[tuple[int, int], Number]
     ) -> Iterator[tuple[int, Request]]:
-        """The parts of these reservations' places that are free, beside those of another one."""
+        """The parts of these reservations' places that are free. `more`: by node and resource, what counts as free
+        too, or below 0 as used."""
         nodes = self._world.nodes
         assert nodes is not None
-        left = {(n, r): nodes.free[n][r] - amount for n, need in (without or {}).items() for r, amount in need}
+        left = {(n, r): nodes.free[n][r] + amount for (n, r), amount in more.items()}
         for held in several:
             for n, need in (held.places or {}).items():
                 part = []
@@ -710,7 +733,7 @@ class StartPolicy:
 
     def end_attempt(self) -> None:
         """Release the withheld nodes."""
-        self._net, self.spared = [], NO_GANGS
+        self._net = []
         nodes = self._world.nodes
         if nodes is None or not self._applied:
             return

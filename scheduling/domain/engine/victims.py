@@ -62,12 +62,11 @@ class _ReversedKey:
 class LeafVictims:
     """The preemptible gangs of one leaf, last served first; a gang that lost a part is added again."""
 
-    __slots__ = ("_again", "_below", "_following", "_rest", "_spared", "leaf")
+    __slots__ = ("_again", "_below", "_following", "_rest", "leaf")
 
-    def __init__(self, leaf: QueueState, below: int | None = None, spared: Collection[GangState] = ()) -> None:
-        """`below`: only gangs of a lower priority than this; `spared`: no victims."""
-        self.leaf = leaf
-        self._below, self._spared = below, spared
+    def __init__(self, leaf: QueueState, below: int | None = None) -> None:
+        """`below`: only gangs of a lower priority than this."""
+        self.leaf, self._below = leaf, below
         self._rest: Iterator[GangState] = iter(()) if leaf.running is None else reversed(leaf.running)
         self._again: list[tuple[_ReversedKey, GangState]] = []
         """A heap of the gangs that lost a part."""
@@ -75,9 +74,9 @@ class LeafVictims:
 
     def _draw(self) -> GangState | None:
         """The next gang that has lost nothing yet. Most searches skip hundreds of them, so none goes over the heap."""
-        below, spared = self._below, self._spared
+        below = self._below
         for gang in self._rest:
-            if (below is None or gang.fact.priority < below) and gang not in spared:
+            if below is None or gang.fact.priority < below:
                 return gang
         return None
 
@@ -423,10 +422,9 @@ class InnerVictims(ReclaimVictims):
 class PreemptVictims:
     """The victims of a preemption: the same leaf, a lower priority."""
 
-    def __init__(self, world: World, leaf: QueueState, priority: int, spared: Collection[GangState] = ()) -> None:
-        """`spared`: gangs whose places are not those of the leaf."""
-        self._world, self.leaf, self._priority, self._spared = world, leaf, priority, spared
-        self._victims = LeafVictims(leaf, below=priority, spared=spared)
+    def __init__(self, world: World, leaf: QueueState, priority: int) -> None:
+        self._world, self.leaf, self._priority = world, leaf, priority
+        self._victims = LeafVictims(leaf, below=priority)
 
     def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
         """Evict one unit of the next victim that helps; None when no victim is left."""
@@ -441,7 +439,7 @@ class PreemptVictims:
 
     def may_take(self, gang: GangState) -> bool:
         """Whether the gang has a lower priority."""
-        return gang.fact.priority < self._priority and gang not in self._spared
+        return gang.fact.priority < self._priority
 
 
 class GuestVictims:

@@ -64,6 +64,10 @@ class TestTheRules:
         policy = PolicyFacts(now=400, reserve_after=50, reservations=(held,))
         state = facts([queue("q", 8), queue("other", 12)], [guest, firm, *waiting], {"n": 8}, policy=policy)
         assert find_stuck(World(state)) == ()
+        both = replace(gang("guest", "q", gpus=4, count=2, on=["n", "m"]), started=200)
+        two_nodes = facts([queue("q", 8), queue("other", 12)], [], {"n": 8, "m": 4}).nodes
+        stuck = StuckGang("waits", "q", StuckKind.BEHIND_LOW_WORK)
+        assert find_stuck(World(replace(state, gangs=(both, firm, *waiting), nodes=two_nodes))) == (stuck,)
         before = replace(guest, started=50)
         stuck = StuckGang("waits", "q", StuckKind.BEHIND_LOW_WORK)
         assert find_stuck(World(replace(state, gangs=(before, firm, *waiting)))) == (stuck,)

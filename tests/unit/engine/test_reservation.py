@@ -517,6 +517,18 @@ class TestInPlace:
         """Otherwise each guest would end as work that stays, and the reservation would never get its nodes."""
         assert run_cycle(self.state(low_since=3 * HOUR)).steps == ()
 
+    @pytest.mark.parametrize(("gpus", "starts"), [(4, True), (5, False)])
+    def test_in_the_places_of_low_work_of_which_one_pod_is_a_guest(self, gpus, starts):
+        """Its other pod, on a node that nobody has reserved, has a place of the leaf."""
+        state = self.state(low_since=3 * HOUR, gpus=gpus)
+        low = replace(gang("low", "p", LOW, gpus=4, count=2, on=["n1", "n2"]), started=3 * HOUR)
+        nodes = facts([queue("q", 12), queue("p", 8)], [], {"n1": 8, "n2": 4})
+        gangs = (state.gangs[0], low, *state.gangs[2:])
+        settled = run_cycle(replace(state, gangs=gangs, nodes=nodes.nodes, queues=nodes.queues))
+        expected = [("preempt", "low"), ("start", "new")] if starts else []
+        assert [(s.action.value, s.gang) for s in settled.steps] == expected
+        assert all("n1" not in s.nodes for s in settled.steps if s.gang == "new")
+
     def test_not_on_what_is_free(self):
         """The reservation keeps the GPU that is free beside the LOW work."""
         state = self.state(low_since=HOUR)
