@@ -8,6 +8,8 @@ in the phase, nor has any interchangeable gang of its leaf.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pools.domain.amounts import Number
@@ -167,10 +169,11 @@ class Phases:
             if not _is_worth_trying(gang, queue) or not any(gang.waiting) or gang.is_running:
                 continue
             search = EvictionSearch(world, gang)
-            source = GuestVictims(world, queue, gang.fact.priority, guests)
+            source = GuestVictims(world, queue, gang, guests)
             result = None
             if policy is not None and policy.begin_attempt(gang):
-                result = search.find_victims(source, lambda _result: True, NoForesight())
+                accept = partial(_is_fair_but_for, guests, queue, gang.next_request)
+                result = search.find_victims(source, accept, NoForesight())
             if policy is not None:
                 policy.end_attempt()
             if result is not None:
@@ -402,6 +405,12 @@ class Phases:
                 self._no_moves.add(key)
             return None
         return search, result
+
+
+def _is_fair_but_for(guests: Sequence[GangState], queue: QueueState, ask: Request, result: EvictionResult) -> bool:
+    """Whether a reclaim may evict what was evicted beside guests and work of the leaf itself."""
+    others = [entry for entry in result.evicted if entry[0] not in guests and entry[0].queue is not queue]
+    return is_fair_after(queue, ask, replace(result, evicted=others).evicted_by_leaf())
 
 
 def _keeps_borrowing_bounded(queue: QueueState, before: Sequence[Sequence[Number]]) -> bool:

@@ -46,6 +46,7 @@ from scheduling.domain.engine.gates import may_start
 from scheduling.domain.engine.latest_start import LatestStart, QuotaRoom, WorkEnd, find_end, find_latest_start
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.placement import could_place
+from scheduling.domain.engine.reserved_quota import could_take_quota, firm_rooms, lacks_cohort_quota, quota_rooms
 from scheduling.domain.engine.reserved_start import (
     Claim,
     ReservationRank,
@@ -505,7 +506,7 @@ class StartPolicy:
         if not queue.has_cohort_above:
             return True
         tops = self._world.cohort_neighbours(queue.path[-1])
-        return not self._lacks_tree(gang, queue) and not any(top.fact.is_external for top in tops)
+        return not lacks_cohort_quota(self._world, gang, queue) and not any(top.fact.is_external for top in tops)
 
     def _comes_before(self, other: ReservedStart, held: ReservedStart) -> bool:
         """Whether the other reservation is older, and the start of its gang may take what this one holds."""
@@ -516,8 +517,10 @@ class StartPolicy:
         return shares_quota or not can_take_back(held.gang, other.gang)
 
     def _has_quota(self, gang: GangState, queue: QueueState) -> bool:
-        """Whether quotas and limits alone let the gang start now."""
-        return may_start(self._world, queue, gang.next_request, preemptible=gang.preemptible)
+        """Whether quotas and limits alone let the gang start now, or once it has taken back what LOW work borrows."""
+        if may_start(self._world, queue, gang.next_request, preemptible=gang.preemptible):
+            return True
+        return not gang.preemptible and could_take_quota(self._world, gang, queue)
 
     def _will_have_quota(self, held: ReservedStart) -> bool:
         """Whether quotas and limits let the gang start now, or will when work has ended by its limit: work of its own
@@ -529,19 +532,13 @@ class StartPolicy:
             return True
         known = self._will_have.get(gang.index)
         if known is None:
-            room, lacks_tree = QuotaRoom(gang, queue), self._lacks_tree(gang, queue)
+            room, lacks_tree = QuotaRoom(gang, queue), lacks_cohort_quota(self._world, gang, queue)
             for other in () if lacks_tree else self._world.gangs:
                 is_running = any(other.active) or any(other.released)
                 if is_running and (other.fact.time_limit is not None or self._is_lower(other, gang)):
                     room.count_end(other)
             known = self._will_have[gang.index] = room.is_enough and not lacks_tree
         return known
-
-    def _lacks_tree(self, gang: GangState, queue: QueueState) -> bool:
-        columns = self._world.columns
-        return queue.has_cohort_above and any(
-            amount > columns[r].available(queue.column) for r, amount in gang.next_request
-        )
 
     # -- guests ------------------------------------------------------------------------------------------------------
 
@@ -637,7 +634,7 @@ class StartPolicy:
         replaces = [held for held in binding if in_place and not gang.preemptible and held.gang.queue is not gang.queue]
         if any(self._takes_quota(held, gang) for held in binding if held not in replaces):
             return False
-        self._net = [(held, self._quota_rooms(held)) for held in replaces]
+        self._net = [(held, self._rooms(held, gang)) for held in replaces]
         if self._world.nodes is not None:
             # While quotas stop the reserved gang for an unknown time, its nodes are of no use to it.
             with_nodes = [held for held in binding if held.places and self._will_have_quota(held)]
@@ -708,7 +705,7 @@ class StartPolicy:
         return all(
             now >= min(before, 0)
             for held, rooms in self._net
-            for now, before in zip(self._quota_rooms(held, gang), rooms, strict=True)
+            for now, before in zip(firm_rooms(held.gang, gang), rooms, strict=True)
         )
 
     @contextmanager
@@ -817,46 +814,20 @@ class StartPolicy:
         queue, other = gang.queue, held.gang.queue
         if queue is None or other is None:
             return False
-        if queue.path[-1] is not other.path[-1] and not (queue.has_cohort_above and other.has_cohort_above):
+        shares_cohort = queue.has_cohort_above and other.has_cohort_above and gang.preemptible
+        if queue.path[-1] is not other.path[-1] and not shares_cohort:
             return False
-        rooms = self._quota_rooms(held, gang)
+        rooms = self._rooms(held, gang, beside=gang)
         if min(rooms, default=0) >= 0:
             return False
-        return any(now < min(before, 0) for now, before in zip(rooms, self._quota_rooms(held), strict=True))
+        return any(now < min(before, 0) for now, before in zip(rooms, self._rooms(held, gang), strict=True))
 
-    def _quota_rooms(self, held: ReservedStart, beside: GangState | None = None) -> list[Amount]:
-        """What each quota and limit above the reserved gang, and the cohort tree, leave when it starts; below 0 it
-        lacks some. `beside`: a gang that would start before.
-
-        Where a queue below has more than it may have with the gang, so much of its work has to end before: the queues
-        above it have so much more room then."""
-        gang, queue = held.gang, held.gang.queue
-        assert queue is not None, "a reserved gang has a queue"
-        rooms: list[Amount] = []
-        added = {} if beside is None else dict(beside.next_request)
-        for r, needed in gang.next_request:
-            extra = added.get(r, 0)
-            firm_change: Amount = 0 if gang.preemptible else needed
-            other_change: Amount = needed if gang.preemptible else 0
-            for above in queue.path:
-                is_shared = beside is not None and beside.queue is not None and above in beside.queue.path
-                more = extra if is_shared else 0
-                more_firm = 0 if beside is None or beside.preemptible else more
-                firm = above.non_preemptible[r] + more_firm + firm_change
-                used = above.alloc[r] + more + firm_change + other_change
-                if not gang.preemptible:
-                    rooms.append(above.quota[r] - firm)
-                    excess = max(0, firm - above.quota[r])
-                    firm_change, used = firm_change - excess, used - excess
-                rooms.append(above.limit[r] - used)
-                other_change -= max(0, used - above.limit[r])
-            if queue.has_cohort_above:
-                column = self._world.columns[r]
-                is_under = beside is not None and beside.queue is not None and beside.queue.has_cohort_above
-                changes = [(beside.queue.column, extra)] if is_under and extra else []  # type: ignore[union-attr]
-                with column.changed(changes):
-                    rooms.append(column.available(queue.column) - firm_change - other_change)
-        return rooms
+    def _rooms(self, held: ReservedStart, gang: GangState, *, beside: GangState | None = None) -> list[Amount]:
+        """What quotas and limits leave the reserved gang, as far as this one may use them; with `beside`, after it has
+        started."""
+        if gang.preemptible or held.gang.preemptible:
+            return quota_rooms(self._world, held.gang, beside)
+        return firm_rooms(held.gang, beside)
 
 
 def _rank(held: ReservedStart) -> ReservationRank:

@@ -444,12 +444,13 @@ class PreemptVictims:
 
 class GuestVictims:
     """The victims of a reserved gang that takes back its nodes: guests, then work of its own leaf with a lower
-    priority."""
+    priority, then work that borrows quota."""
 
-    def __init__(self, world: World, leaf: QueueState, priority: int, guests: Sequence[GangState]) -> None:
+    def __init__(self, world: World, leaf: QueueState, gang: GangState, guests: Sequence[GangState]) -> None:
         """`guests`: last served first."""
         self._world, self._guests = world, guests
-        self._lower = PreemptVictims(world, leaf, priority)
+        self._lower = PreemptVictims(world, leaf, gang.fact.priority)
+        self._borrowers = ReclaimVictims(world, leaf, gang.next_request)
 
     def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
         """Evict one unit of the next victim that helps; None when no victim is left."""
@@ -458,16 +459,19 @@ class GuestVictims:
                 unit = next_eviction_unit(gang)
                 self._world.stop(gang, unit.tasks)
                 return unit
-        return self._lower.take_next(helps)
+        return self._lower.take_next(helps) or self._borrowers.take_next(helps)
 
     def candidates(self) -> Iterator[Sequence[Candidate]]:
         """All of them."""
         yield [(gang, gang.fact.priority, gang.running_request) for gang in self._guests]
         yield from self._lower.candidates()
+        yield from self._borrowers.candidates()
 
     def may_take(self, gang: GangState) -> bool:
-        """Whether the gang is a guest, or has a lower priority in the leaf."""
-        return gang in self._guests or (gang.queue is self._lower.leaf and self._lower.may_take(gang))
+        """Whether the gang is a guest, has a lower priority in the leaf, or borrows quota."""
+        if gang.queue is self._lower.leaf:
+            return self._lower.may_take(gang)
+        return gang in self._guests or self._borrowers.may_take(gang)
 
 
 def is_fair_after(leaf: QueueState, ask: Request, evicted: Sequence[tuple[QueueState, Request]]) -> bool:

@@ -20,7 +20,7 @@ from scheduling.domain.engine.facts import (
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.outcome import facts_after
 from scheduling.domain.gang import GangTree
-from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue
+from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue, step_pairs
 from tests.unit.engine.streams import Job, after, no_facts, run_stream
 
 HOUR = 3600
@@ -542,3 +542,58 @@ def test_an_overfull_node_takes_nothing_from_the_others():
     held = [gang("a", "p", NORMAL, gpus=8, on="n1"), gang("low", "p", LOW, gpus=8, on="n2", at=1)]
     state = facts([queue("p", 8), queue("q", 8)], [*held, gang("new", "q", LOW, gpus=8, at=2)], {"n1": 4, "n2": 8})
     assert [(s.action.value, s.gang) for s in run_cycle(state).steps] == [("reclaim", "low"), ("start", "new")]
+
+
+class TestBorrowedQuota:
+    """LOW work of a third queue uses quota of the reserved gang, which takes it back as soon as its node is free."""
+
+    def state(self, queues, *waiting):
+        """`big` is inside its quota and waits for n1: `firm` holds 4 of its 8 GPUs, and LOW work the others."""
+        held = [
+            replace(gang("firm", "x", NORMAL, gpus=4, on="n1"), started=0, time_limit=20 * HOUR),
+            replace(gang("low", "p", LOW, gpus=4, count=2, on=["n1", "n2"]), started=0),
+        ]
+        big = gang("big", "q", NORMAL, gpus=8, at=0)
+        policy = PolicyFacts(now=10 * HOUR, reserve_after=HOUR)
+        nodes = {"n1": 8, "n2": 4, "n3": 4}
+        return facts(queues, [*held, big, *waiting], nodes, policy=policy, cohorts=(cohort("c"),))
+
+    QUOTAS = {"q": 8, "o": 4, "x": 4, "p": 0}
+    SHAPES = {
+        "cohort": [queue(name, quota, parent="c") for name, quota in QUOTAS.items()],
+        "limit": [queue("top", 16, limit=16), *(queue(name, quota, parent="top") for name, quota in QUOTAS.items())],
+    }
+
+    @pytest.mark.parametrize("shape", SHAPES)
+    def test_holds_back_no_work_inside_its_own_quota(self, shape):
+        settled = run_cycle(self.state(self.SHAPES[shape], gang("new", "o", NORMAL, gpus=4, at=9.5 * HOUR)))
+        assert started_in(settled) == {"new"}
+
+    @pytest.mark.parametrize("shape", SHAPES)
+    def test_holds_the_node_that_becomes_free(self, shape):
+        state = self.state(self.SHAPES[shape], gang("new", "o", NORMAL, gpus=4, at=9.5 * HOUR))
+        state = facts_after(run_cycle(state))
+        assert [each.nodes for each in state.policy.reservations] == [{"n1": {GPU: 8}}]
+        left = tuple(each for each in state.gangs if each.name not in {"firm", "new"})
+        again = replace(state, gangs=(*left, gang("next", "x", NORMAL, gpus=4, at=2 * HOUR)))
+        settled = run_cycle(replace(again, policy=replace(state.policy, now=20 * HOUR)))
+        assert started_in(settled) == {"big", "next"}
+        assert settled.world.gang_of["big"].is_running
+
+    def test_is_taken_back_with_the_node_from_a_guest(self):
+        """Neither alone is enough: the guest is inside its own quota, and the borrowed quota is in use elsewhere."""
+        held = StartReservationFacts("big", 2 * HOUR, {"n1": {GPU: 8}}, 2 * HOUR)
+        running = [
+            replace(gang("guest", "p", LOW, gpus=4, on="n1"), started=3 * HOUR),
+            replace(gang("firm", "x", NORMAL, gpus=4, on="n2"), started=0),
+            *(replace(gang(f"low{n}", "o", LOW, gpus=4, on=f"n{3 + n}"), started=0) for n in range(3)),
+        ]
+        queues = [queue(name, quota, parent="c") for name, quota in [("q", 8), ("p", 4), ("x", 4), ("o", 4)]]
+        policy = PolicyFacts(now=10 * HOUR, reserve_after=HOUR, reservations=(held,))
+        nodes, waiting = {"n1": 8, "n2": 4, "n3": 4, "n4": 4, "n5": 4}, gang("big", "q", NORMAL, gpus=8, at=0)
+        state = facts(queues, [*running, waiting], nodes, policy=policy, cohorts=(cohort("c"),))
+        settled = run_cycle(state)
+        first, again = step_pairs(settled)[:3], step_pairs(settled)[3:]
+        assert first == [("preempt", "guest"), ("preempt", "low2"), ("start", "big")]
+        assert again == [("reclaim", "low1"), ("start", "guest")], "by its own quota, on another node"
+        assert run_cycle(facts_after(settled)).steps == ()
