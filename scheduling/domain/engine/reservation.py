@@ -230,11 +230,16 @@ class StartPolicy:
             if not self._could_start_together(held, older):
                 return False
         self._held.append(held)
-        if held.places is None and held.gang.queue is not None and self._has_quota(held.gang, held.gang.queue):
+        queue = held.gang.queue
+        if held.places is None and queue is not None and (self._has_quota(held.gang, queue) or self._is_alone(queue)):
             self._choose_places(held, older)
         elif held.places:
             self._leave_endless_work(held, older)
         return True
+
+    def _is_alone(self, queue: QueueState) -> bool:
+        """Whether no other leaf could use nodes until the gang has its quota."""
+        return not any(other.is_open and other is not queue for other in self._world.queues)
 
     def _leave_endless_work(self, held: ReservedStart, older: Sequence[ReservedStart]) -> None:
         """Choose other nodes where work without a time limit came to those of the reservation, as an older gang or one
@@ -495,18 +500,21 @@ class StartPolicy:
         return known
 
     def _holds_everything(self, held: ReservedStart) -> bool:
-        """Whether the reservation holds all that its gang needs against work that comes after it: the nodes are chosen,
-        or no other leaf could use them; no older reservation may use some of it; and no work elsewhere may use the
-        quota of its cohorts."""
+        """Whether the reservation holds all that its gang needs against the work that is there: the nodes are chosen;
+        no older reservation, and no work that preemptible work does not hold back, may use some of it; and no work
+        elsewhere may use the quota of its cohorts."""
         gang, queue = held.gang, held.gang.queue
         if queue is None or any(self._comes_before(other, held) for other in self._held):
             return False
-        if held.places is None and any(other.is_open and other is not queue for other in self._world.queues):
+        if held.places is None or (gang.preemptible and self._has_waiting_firm_work()):
             return False
         if not queue.has_cohort_above:
             return True
         tops = self._world.cohort_neighbours(queue.path[-1])
         return not lacks_cohort_quota(self._world, gang, queue) and not any(top.fact.is_external for top in tops)
+
+    def _has_waiting_firm_work(self) -> bool:
+        return any(not group.first.preemptible for leaf in self._world.queues for group in leaf.waiting.values())
 
     def _comes_before(self, other: ReservedStart, held: ReservedStart) -> bool:
         """Whether the other reservation is older, and the start of its gang may take what this one holds."""

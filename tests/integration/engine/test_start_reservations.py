@@ -94,7 +94,7 @@ def test_the_reservation_is_told_with_those_that_passed(cluster: Cluster) -> Non
     told = entry_of(cluster, "big")["reservation"]
     assert told["passed_by"] == 1
     assert told["message"].startswith("Passed by 1 gang that came later and needs no more, since ")
-    assert (told["latest_start"], told["is_certain"], told["nodes"]) == (None, False, None)
+    assert (told["latest_start"], told["is_certain"], told["nodes"]) == (None, False, {"n1": 8, "n2": 8})
 
 
 def test_work_that_is_held_back_is_told_why(cluster: Cluster) -> None:

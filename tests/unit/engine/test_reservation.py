@@ -20,7 +20,7 @@ from scheduling.domain.engine.facts import (
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.outcome import facts_after
 from scheduling.domain.gang import GangTree
-from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue, step_pairs
+from tests.unit.engine.sample_clusters import CPU, GPU, cohort, facts, gang, queue, step_pairs
 from tests.unit.engine.streams import Job, after, no_facts, run_stream
 
 HOUR = 3600
@@ -535,6 +535,34 @@ class TestInPlace:
         smaller = replace(state.gangs[1], tasks=(replace(state.gangs[1].tasks[0], request={GPU: 3}),))
         gangs = (state.gangs[0], smaller, *state.gangs[2:])
         assert run_cycle(replace(state, gangs=gangs)).steps == ()
+
+
+class TestCertainTimes:
+    def test_are_kept_where_work_without_gpus_waits_in_the_leaf(self):
+        """It needs no quota, and would use the CPUs of each node."""
+        firm = replace(gang("firm", "q", NORMAL, gpus=4, on="n1"), started=0, time_limit=20 * HOUR)
+        big, small = gang("big", "q", NORMAL, gpus=4, at=0), gang("small", "q", NORMAL, gpus=4, at=9.5 * HOUR)
+        big = replace(big, tasks=(replace(big.tasks[0], request={GPU: 4, CPU: 4}),))
+        small = replace(small, tasks=(replace(small.tasks[0], request={CPU: 1}),))
+        policy = PolicyFacts(now=10 * HOUR, reserve_after=HOUR)
+        quotas = QueueFacts("q", None, {GPU: 4, CPU: 99})
+        state = facts([quotas], [firm, big, small], policy=policy)
+        state = replace(state, nodes=(NodeFacts("n1", {GPU: 8, CPU: 4}),))
+        settled = run_cycle(state)
+        latest = settled.world.policy.latest_start("big")
+        assert (latest.time, latest.is_certain) == (20 * HOUR, True)
+        assert started_in(settled) == set()
+
+    @pytest.mark.parametrize(("priority", "certain"), [(NORMAL, False), (LOW, True)])
+    def test_of_low_work_need_that_no_other_work_waits(self, priority, certain):
+        """HIGH and NORMAL work may take what LOW work has reserved."""
+        firm = replace(gang("firm", "x", NORMAL, gpus=8, on="n1"), started=0, time_limit=20 * HOUR)
+        policy = PolicyFacts(now=10 * HOUR, reserve_after=HOUR)
+        waiting = [gang("low", "q", LOW, gpus=8, at=0), gang("other", "p", priority, gpus=8, at=9 * HOUR + 1)]
+        queues = [queue("q", 8), queue("p", 8), queue("x", 8)]
+        settled = run_cycle(facts(queues, [firm, *waiting], {"n1": 8}, policy=policy))
+        latest = settled.world.policy.latest_start("low")
+        assert (latest.time, latest.is_certain) == (20 * HOUR, certain)
 
 
 def test_an_overfull_node_takes_nothing_from_the_others():

@@ -48,7 +48,7 @@ def test_the_reservation_has_the_documented_answer() -> None:
     assert OUTPUTS["reservation"].strip() in text
     assert OUTPUTS["reserved"].strip() in text
     large = got["workloads"]["large"]["reservation"]
-    assert large == {"since": 7200, "latest_start": 10800, "is_certain": True, "nodes": None}
+    assert large == {"since": 7200, "latest_start": 10800, "is_certain": True, "nodes": {"n1": {"default/gpu": 8}}}
     assert all(f"`{key}`" in PAGE for key in large)
     assert got["workloads"]["short"]["reservation"] is None
 
