@@ -6,7 +6,8 @@ import random
 from dataclasses import replace
 
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, ClusterFacts, CohortFacts, NodeFacts, QueueFacts
-from tests.unit.engine.sample_clusters import GPU, gang
+from scheduling.domain.gang import GangTree
+from tests.unit.engine.sample_clusters import CPU, GPU, gang
 from tests.unit.engine.streams import Job, after
 
 HOUR = 3600
@@ -32,6 +33,28 @@ def mixed_stream(seed, *, hours=24):
         jobs.append(Job(replace(fact, time_limit=limit, expected_time=expected), runs))
         at += pick.expovariate(1) * runs * gpus * count / whole / load
     return replace(start, policy=policy), jobs
+
+
+def rich_stream(seed, *, hours=24):
+    """The same with CPUs, work without GPUs, sets of allowed nodes and elastic gangs."""
+    start, jobs = mixed_stream(seed, hours=hours)
+    pick = random.Random(-seed)
+    nodes = tuple(replace(node, resources={**node.resources, CPU: pick.choice([16, 32])}) for node in start.nodes)
+    queues = tuple(replace(q, quota=None if q.quota is None else {**q.quota, CPU: 1000}) for q in start.queues)
+    names = [node.name for node in nodes]
+    return replace(start, nodes=nodes, queues=queues), [_enrich(pick, job, names) for job in jobs]
+
+
+def _enrich(pick, job, names):
+    tasks, gpus, cpus = job.fact.tasks, job.fact.tasks[0].request[GPU], pick.choice([0, 1, 2, 4, 8])
+    if len(tasks) == 1 and pick.random() < 0.1:
+        gpus, cpus = 0, max(1, cpus)
+    request = {key: amount for key, amount in ((GPU, gpus), (CPU, cpus)) if amount}
+    allowed = frozenset(pick.sample(names, k=max(1, len(names) - 1))) if pick.random() < 0.15 else None
+    is_elastic = len(tasks) > 1 and pick.random() < 0.3
+    tree = GangTree(pick.randint(1, len(tasks))) if is_elastic else None
+    tasks = tuple(replace(task, request=request, allowed_nodes=allowed) for task in tasks)
+    return replace(job, fact=replace(job.fact, tasks=tasks, tree=tree))
 
 
 def _tree(pick, whole):

@@ -13,7 +13,7 @@ from scheduling.domain.engine.liveness import StuckGang, StuckKind, find_stuck
 from scheduling.domain.engine.reservation import StartPolicy
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.engine.world import World
-from tests.unit.engine.mixed_streams import LONGEST, mixed_stream
+from tests.unit.engine.mixed_streams import LONGEST, mixed_stream, rich_stream
 from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue
 from tests.unit.engine.streams import run_stream
 
@@ -96,13 +96,13 @@ def live_through_jobs(start, jobs):
         for step in settled.steps:
             if step.action in {StepAction.START, StepAction.MOVE}:
                 ends[step.gang] = now + runs[step.gang]
-            else:
+            elif not kept.is_running(step.gang):
                 ends.pop(step.gang, None)
         yield now, kept
 
 
-def assert_never_stuck(seed):
-    for now, kept in live_through(seed):
+def assert_never_stuck(seed, stream=mixed_stream):
+    for now, kept in live_through_jobs(*stream(seed)):
         assert find_stuck(kept.world) == (), f"seed {seed} at {now}"
         assert not kept.run(now).steps, f"seed {seed} at {now}: another run at the same time does something"
 
@@ -113,11 +113,17 @@ def test_no_mixed_stream_is_ever_stuck(ten):
         assert_never_stuck(seed)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_no_rich_stream_is_ever_stuck(seed):
+    assert_never_stuck(seed, rich_stream)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("hundred", range(10))
-def test_none_of_a_thousand_mixed_streams_is_ever_stuck(hundred):
+@pytest.mark.parametrize("stream", [mixed_stream, rich_stream])
+def test_none_of_a_thousand_streams_is_ever_stuck(hundred, stream):
     for seed in range(1000 + 100 * hundred, 1100 + 100 * hundred):
-        assert_never_stuck(seed)
+        assert_never_stuck(seed, stream)
 
 
 def test_the_streams_find_reservations_without_an_order(monkeypatch):
