@@ -21,7 +21,7 @@ MODULES  ?= 8
 SAMPLE   ?= 40
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check client lock lock-check audit mutation bench bench-check deps-debian deps-helm setup setup-dev clean
+.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check client lock lock-check audit mutation bench bench-check deps-debian deps-helm deps-oidc setup setup-dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,11 +92,14 @@ bench: setup-dev ## measure; JSON on standard output
 bench-check: setup-dev ## measure again; fails if a ratio lost more than a quarter (many minutes; nightly)
 	@$(BIN)/python -m bench.check $(FRESH)
 
-deps-debian: ## install the tools of the tests on Debian: PostgreSQL, Chromium, etcd, Prometheus, slapd
-	apt-get update && apt-get install -y --no-install-recommends chromium etcd-server postgresql prometheus slapd
+deps-debian: ## install the tools of the tests on Debian: PostgreSQL, Chromium, etcd, Node.js, Prometheus, slapd
+	apt-get update && apt-get install -y --no-install-recommends chromium etcd-server nodejs npm postgresql prometheus slapd
 
 deps-helm: setup-dev ## install helm for the tests of the chart, into the environment
 	@./scripts/get-helm $(BIN) $(BIN)/uv
+
+deps-oidc: ## install the certified OpenID provider of the tests (npm's oidc-provider) beside them
+	npm ci --prefix tests/support/oidc_provider_npm --no-audit --no-fund
 
 clean: ## remove everything that make built (never your data)
 	rm -rf $(VENV) artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,7 +11,14 @@ from typing import Any
 from environs import Env as Reader
 from environs import EnvError, ValidationError, validate
 
-from pools.domain.sign_on import LdapDirectory, OpenIdProvider, SignOnProvider, SyncMode, parse_role_map
+from pools.domain.sign_on import (
+    LdapDirectory,
+    OpenIdProvider,
+    SignOnProvider,
+    SyncMode,
+    parse_parameters,
+    parse_role_map,
+)
 
 _PROVIDER_NAME = re.compile("[a-z][a-z0-9]{0,30}")
 _ATTRIBUTE = re.compile("[A-Za-z][A-Za-z0-9-]{0,62}")
@@ -54,6 +61,7 @@ def _read_provider(read: Reader, name: str) -> OpenIdProvider:
             scopes=tuple(dict.fromkeys(["openid", *read.list("SCOPES", ["profile", "email", "offline_access"])])),
             username_claim=read.str("USERNAME_CLAIM", "preferred_username"),
             groups_claim=read.str("GROUPS_CLAIM", "groups"),
+            parameters=parse_parameters(read.list("PARAMETERS", [], delimiter=";", validate=_are_parameters)),
             **_read_common(read),
         )
 
@@ -139,6 +147,13 @@ def _are_attributes(names: list[str]) -> None:
         raise ValidationError("At least one attribute is expected, as uid.")
     for name in names:
         _is_attribute(name)
+
+
+def _are_parameters(entries: list[str]) -> None:
+    try:
+        parse_parameters(entries)
+    except ValueError as error:
+        raise ValidationError(f"NAME=VALUE, separated by ';', is expected: {error}.") from error
 
 
 def _is_role_map(entries: list[str]) -> None:

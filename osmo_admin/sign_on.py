@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode
 
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth import BACKEND_SESSION_KEY, REDIRECT_FIELD_NAME, login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -24,7 +25,7 @@ from django.views.decorators.http import require_GET, require_POST
 from osmo_admin.error_responses import STATUS_OF_KIND, retry_after_header
 from pools.domain.errors import BadInput, DomainError, Violation
 from pools.domain.page_addresses import SIGN_ON_PREFIX
-from pools.domain.sign_on import LdapDirectory, OpenIdProvider
+from pools.domain.sign_on import LdapDirectory, OpenIdProvider, not_renewable_message
 from pools.security.sealing import UnreadableSecret, unseal
 from pools.selectors.sign_on import current_identity
 
@@ -154,6 +155,8 @@ def finish(request: HttpRequest, name: str) -> HttpResponse:
         return _refusal_page(request, refusal)
     login(request, user, backend=BACKEND)
     follow_sign_on(request)
+    if not facts.is_renewable:
+        messages.warning(request, not_renewable_message(provider.title))
     return HttpResponseRedirect(_own_address(request, attempt["next"]) or reverse("admin:index"))
 
 

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from pools.one_by_one import left_out_on_error
 from pools.selectors.backend_capacity import read_capacities
+from pools.selectors.sign_on import signed_on_counts
 from scheduling.domain.wait_buckets import WAIT_BUCKETS
 from scheduling.selectors.work_metrics import (
     read_decision_counts,
@@ -47,6 +48,7 @@ class WorkCollector(Collector):
             _collect_fair_shares,
             _collect_forecast_scores,
             _collect_notices,
+            _collect_sign_ons,
         )
 
 
@@ -66,6 +68,17 @@ def _collect_notices() -> Iterator[Metric]:
     yield CounterMetricFamily("osmo_notice_failures", "Attempts to send a notice that failed.", value=counts.failures)
     yield GaugeMetricFamily("osmo_notices_waiting", "Notices that wait to be sent.", value=counts.waiting)
     yield GaugeMetricFamily("osmo_notices_oldest_seconds", "Seconds that the oldest of them waits.", value=age)
+
+
+def _collect_sign_ons() -> Iterator[Metric]:
+    sign_ons = GaugeMetricFamily(
+        "osmo_sign_ons",
+        "Valid sign-ons by provider; renewable=no: the provider gave no refresh token and cannot be asked again.",
+        labels=["provider", "renewable"],
+    )
+    for (provider, is_renewable), count in signed_on_counts().items():
+        sign_ons.add_metric([provider, "yes" if is_renewable else "no"], count)
+    yield sign_ons
 
 
 def _collect_forecast_scores() -> Iterator[Metric]:

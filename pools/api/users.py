@@ -54,6 +54,7 @@ IDENTITY = object_with(
         "signed_on_at": DATETIME,
         "confirmed_at": DATETIME,
         "is_valid": BOOLEAN,
+        "is_renewable": BOOLEAN,
     }
 )
 USER_FILTERS = [
@@ -218,6 +219,7 @@ def _identity_body(row: IdentityRow) -> dict[str, Any]:
         "signed_on_at": utc_text(row.signed_on_at),
         "confirmed_at": utc_text(row.checked_at),
         "is_valid": row.is_valid,
+        "is_renewable": row.is_renewable,
     }
 
 

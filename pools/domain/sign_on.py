@@ -3,6 +3,7 @@ it, the facts that it states of a person, and the roles that follow from their g
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,6 +12,7 @@ from typing import Any
 from pools.domain.errors import Forbidden, Violation
 from pools.domain.roles import PREFIX
 
+OFFLINE_SCOPE = "offline_access"
 MAX_GROUPS = 1000
 MAX_TEXT = 255  # characters of a subject (OpenID Connect Core, section 2), a name or an address
 
@@ -45,13 +47,22 @@ class SignOnProvider:
 
 @dataclass(frozen=True, slots=True)
 class OpenIdProvider(SignOnProvider):
-    """A provider that speaks OpenID Connect."""
+    """A provider that speaks OpenID Connect. `parameters` are added to the request for a sign-on."""
 
     client_id: str
     client_secret: str = field(repr=False)
     scopes: tuple[str, ...] = ("openid", "profile", "email", "offline_access")
     username_claim: str = "preferred_username"
     groups_claim: str = "groups"
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def asked_parameters(self) -> dict[str, str]:
+        """Further parameters of the request for a sign-on. A provider may ignore the scope offline_access without the
+        consent of the person (OpenID Connect Core, section 11), so it is asked for; an empty value leaves a parameter
+        out."""
+        consent = {"prompt": "consent"} if OFFLINE_SCOPE in self.scopes else {}
+        return {name: value for name, value in {**consent, **self.parameters}.items() if value}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +123,40 @@ def parse_role_map(entries: Iterable[str]) -> dict[str, frozenset[str]]:
             raise ValueError(f"{wrong[0]!r} in {entry!r} is not a role: names of roles begin with {PREFIX}")
         found[group.strip()] = found.get(group.strip(), frozenset()) | names
     return found
+
+
+_OWN_PARAMETERS = frozenset(
+    {
+        "response_type", "response_mode", "client_id", "redirect_uri", "scope", "state", "nonce", "code_challenge",
+        "code_challenge_method", "request", "request_uri",
+    }
+)  # fmt: skip
+_PARAMETER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+
+
+def parse_parameters(entries: Iterable[str]) -> dict[str, str]:
+    """`NAME=VALUE` entries for the request for a sign-on. Raises ValueError with the wrong name."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        name, separator, value = (part.strip() for part in entry.partition("="))
+        if not separator or not _PARAMETER_NAME.fullmatch(name):
+            raise ValueError(f"{name[:64]!r} is not NAME=VALUE")
+        if name in _OWN_PARAMETERS:
+            raise ValueError(f"{name} is set by OSMO Admin itself")
+        if name in found:
+            raise ValueError(f"{name} is given twice")
+        if name == "max_age" and value and not (value.isascii() and value.isdigit() and len(value) < 10):
+            raise ValueError("max_age is a number of seconds")
+        found[name] = value
+    return found
+
+
+def not_renewable_message(title: str) -> str:
+    """What follows where a provider has given no refresh token, for the person."""
+    return (
+        f"{title} gave no refresh token, so it cannot be asked about you again: a change of your groups there counts "
+        "at your next sign-on, and this one ends when the statement of the provider does."
+    )
 
 
 def roles_of_groups(provider: SignOnProvider, groups: Collection[str]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 import secrets
 import threading
 import time
@@ -24,6 +25,8 @@ from urllib.parse import urlencode, urlsplit
 from pools.domain.errors import Busy, Forbidden, Throttled, Violation
 from pools.domain.sign_on import OpenIdProvider, ProviderFacts, claim_value, facts_of_claims
 from pools.domain.stored_text import are_storable
+
+logger = logging.getLogger(__name__)
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 LEEWAY = 60  # seconds by which the clocks of provider and server may differ
@@ -99,6 +102,7 @@ def authorization_url(provider: OpenIdProvider, started: StartedSignOn, redirect
         "nonce": started.nonce,
         "code_challenge": challenge,
         "code_challenge_method": "S256",
+        **provider.asked_parameters,
     }
     endpoint = read_metadata(provider).authorization_endpoint
     return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
@@ -116,6 +120,7 @@ def exchange_code(provider: OpenIdProvider, started: StartedSignOn, code: str, r
         },
     )
     claims = verify_id_token(provider, _text(answer, "id_token"), nonce=started.nonce)
+    _require_what_was_asked(provider, claims)
     return _facts(provider, claims, answer, "")
 
 
@@ -139,6 +144,20 @@ def verify_id_token(provider: OpenIdProvider, encoded: str, *, nonce: str | None
     if nonce is not None and not secrets.compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
         raise _refusal(provider, "wrong_nonce", "sent a token of another sign-on")
     return claims
+
+
+def _require_what_was_asked(provider: OpenIdProvider, claims: Mapping[str, Any]) -> None:
+    """A provider may ignore `max_age` and `acr_values`, so its answer decides (OpenID Connect Core, sections 3.1.2.1
+    and 3.1.3.7). Raises Forbidden."""
+    asked = provider.asked_parameters
+    if "max_age" in asked:
+        at = claims.get("auth_time")
+        if not isinstance(at, int | float) or time.time() > at + int(asked["max_age"]) + LEEWAY:
+            raise _refusal(provider, "too_old", "does not say that you have logged in there as lately as is asked here")
+    if "acr_values" in asked and claims.get("acr") not in asked["acr_values"].split():
+        raise _refusal(
+            provider, "weak_login", "does not say that you have logged in there in the way that is asked here"
+        )
 
 
 def verify_logout_token(provider: OpenIdProvider, encoded: str) -> tuple[str, str]:
@@ -319,9 +338,9 @@ def _request(
             status = response.status_code
         found = json.loads(body or "{}")
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        raise _unreachable(provider) from error
+        raise _unreachable(provider, f"{address}: {str(error) or type(error).__name__}") from error
     if status >= 500 or status == 429:
-        raise _unreachable(provider)
+        raise _unreachable(provider, f"{address} answers {status}")
     if status != 200:
         reason = found.get("error") if isinstance(found, dict) else None
         message = f"{provider.title} refused the sign-on ({str(reason or status)[:100]}). Sign on again."
@@ -330,7 +349,7 @@ def _request(
         kind = Refused if is_over else Forbidden
         raise kind.of([Violation("", "provider_refused", message)])
     if not isinstance(found, dict):
-        raise _unreachable(provider)
+        raise _unreachable(provider, f"{address} answers no JSON object")
     return _storable(provider, found)
 
 
@@ -361,7 +380,8 @@ def _text(found: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _unreachable(provider: OpenIdProvider) -> Busy:
+def _unreachable(provider: OpenIdProvider, reason: str) -> Busy:
+    logger.warning("The provider %s: %s", provider.name, reason)
     return Busy(
         f"{provider.title} does not answer. Try again in a moment; an account with a password can log in without it.",
         retry_after=5,

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
-from django.db.models import BooleanField, Exists, ExpressionWrapper, Max, OuterRef, Q, Subquery, Sum
+from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, Max, OuterRef, Q, Subquery, Sum
 from django.db.models.functions import Now
 
-from pools.domain.sign_on import SignOnProvider, SyncMode
+from pools.domain.sign_on import OpenIdProvider, SignOnProvider, SyncMode
 from pools.models import SignOnIdentity, User
 
 
 @dataclass(frozen=True, slots=True)
 class IdentityRow:
-    """An account at a provider for a page or an answer. `sync` is None when the provider is no longer configured."""
+    """An account at a provider for a page or an answer. `sync` is None when the provider is no longer configured.
+    `is_renewable`: the provider can be asked again without the person."""
 
     provider: str
     title: str
@@ -26,6 +27,7 @@ class IdentityRow:
     signed_on_at: datetime
     checked_at: datetime
     is_valid: bool
+    is_renewable: bool
 
 
 def sign_on_providers() -> tuple[SignOnProvider, ...]:
@@ -52,9 +54,34 @@ def identity_rows(user: User) -> list[IdentityRow]:
             signed_on_at=row.signed_on_at,
             checked_at=row.checked_at,
             is_valid=row.is_valid,
+            is_renewable=bool(row.refresh_token) or not isinstance(known.get(row.provider), OpenIdProvider),
         )
         for row in rows
     ]
+
+
+def signed_on_counts() -> dict[tuple[str, bool], int]:
+    """The number of valid sign-ons of each configured provider by (name, whether the provider can be asked again)."""
+    providers = sign_on_providers()
+    counts = {
+        (provider.name, is_renewable): 0
+        for provider in providers
+        for is_renewable in ([True, False] if isinstance(provider, OpenIdProvider) else [True])
+    }
+    if not providers:
+        return counts
+    has_no_token = {provider.name for provider in providers if isinstance(provider, OpenIdProvider)}
+    rows = (
+        SignOnIdentity.objects.filter(valid_until__gt=Now(), user__is_active=True)
+        .order_by()
+        .values_list("provider", ExpressionWrapper(Q(refresh_token=""), output_field=BooleanField()))
+        .annotate(count=Count("pk"))
+    )
+    for name, is_empty, count in rows:
+        key = (name, not is_empty or name not in has_no_token)
+        if key in counts:
+            counts[key] += count
+    return counts
 
 
 def linkable_providers(user: User) -> list[SignOnProvider]:

@@ -112,7 +112,14 @@ def sign_on(*, provider: SignOnProvider, facts: ProviderFacts, link_to: str | No
             user.save(update_fields=["email"])
         _sync_roles(user, actor)
         user.sign_on_epoch = sign_on_epoch(user)
-        return user
+    if not facts.is_renewable:
+        logger.warning(
+            "%s gave no refresh token for %s, so it cannot be asked again about this person; docs/sign-on.md names the "
+            "ways to get one.",
+            provider.name,
+            user.username,
+        )
+    return user
 
 
 def link_by_password(*, directory: LdapDirectory, username: str, password: str, link_to: str) -> bool:

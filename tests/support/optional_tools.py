@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 ENVTEST = Path(os.environ.get("OSMO_ENVTEST", "../shared/envtest/start.sh"))
+NPM_PROVIDER = Path(__file__).with_name("oidc_provider_npm")
 PREFIX = "not run: "
 
 
@@ -49,6 +50,12 @@ TOOLS = (
         "ldap", "slapd (OpenLDAP)", "make deps-debian (or: apt-get install slapd)", lambda: bool(find_slapd())
     ),
     OptionalTool("helm", "helm", "make deps-helm", lambda: bool(find_helm())),
+    OptionalTool(
+        "oidc",
+        "Node.js with npm's oidc-provider",
+        "make deps-oidc",
+        lambda: bool(shutil.which("node")) and (NPM_PROVIDER / "node_modules" / "oidc-provider").is_dir(),
+    ),
 )
 _NIGHTLY = PREFIX + "nightly tests (minutes of work); run them by: make test-nightly"
 

@@ -25,16 +25,24 @@ def check(
     data_dir: DataDirOption = None,
 ) -> None:
     """Check the configuration, and the role of DATABASE_URL if the database answers. Exit code 1 if there is a
-    mistake."""
+    mistake. Says about how many people an identity provider cannot be asked again."""
     use_django(data_dir, database=False)
     from django.core.management import call_command
     from django.db import OperationalError, connection
 
     from osmo_admin.database_roles import powers_warning
+    from pools.selectors.sign_on import signed_on_counts
 
     call_command("check", deploy=deploy, fail_level="WARNING")
     try:
         warning = powers_warning(connection.settings_dict["USER"])
+        for (provider, is_renewable), count in signed_on_counts().items():
+            if count and not is_renewable:
+                print(
+                    f"{count} sign-ons through {provider} have no refresh token: a removed group counts at the next "
+                    'sign-on of the person. docs/sign-on.md, "How soon a change at the provider counts", names the '
+                    "ways to get one."
+                )
     except OperationalError:
         print("The role of DATABASE_URL was not checked: the database does not answer.")
         return

@@ -8,7 +8,7 @@ import pytest
 from environs import EnvError
 
 from osmo_admin.env import load_environment
-from pools.domain.sign_on import SyncMode
+from pools.domain.sign_on import OpenIdProvider, SyncMode
 
 CORP = {"OSMO_SSO": "corp", "OSMO_SSO_CORP_ISSUER": "https://id.example", "OSMO_SSO_CORP_CLIENT_ID": "osmo"}
 
@@ -43,9 +43,27 @@ def test_a_provider_is_read(environment: pytest.MonkeyPatch, tmp_path: Path) -> 
         ("OSMO_SSO_CORP_ROLES", "admins=admin"),
         ("OSMO_SSO_CORP_CLIENT_SECRET_FILE", "/nowhere"),
         ("OSMO_SSO_CORP_SESSION_HOURS", "0"),
+        ("OSMO_SSO_CORP_PARAMETERS", "prompt"),
+        ("OSMO_SSO_CORP_PARAMETERS", "state=x"),
+        ("OSMO_SSO_CORP_PARAMETERS", "prompt=a;prompt=b"),
+        ("OSMO_SSO_CORP_PARAMETERS", "max_age=soon"),
     ],
 )
 def test_a_wrong_setting_is_named(environment: pytest.MonkeyPatch, name: str, value: str) -> None:
     environment.setenv(name, value)
     with pytest.raises(EnvError, match="OSMO_SSO_LAB_ISSUER" if "lab" in value else name):
         load_environment()
+
+
+def test_further_parameters_and_the_question_for_consent(environment: pytest.MonkeyPatch) -> None:
+    def asked(parameters: str, scopes: str = "offline_access") -> dict[str, str]:
+        environment.setenv("OSMO_SSO_CORP_PARAMETERS", parameters)
+        environment.setenv("OSMO_SSO_CORP_SCOPES", scopes)
+        (corp,) = load_environment().sign_on_providers
+        assert isinstance(corp, OpenIdProvider)
+        return corp.asked_parameters
+
+    assert asked("") == {"prompt": "consent"}
+    assert asked("prompt=") == {} == asked("", "profile")
+    assert asked('prompt=login consent; claims={"a"=1}') == {"prompt": "login consent", "claims": '{"a"=1}'}
+    assert asked("access_type=offline;prompt=consent", "email") == {"access_type": "offline", "prompt": "consent"}

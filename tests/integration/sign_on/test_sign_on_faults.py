@@ -144,3 +144,17 @@ def test_a_provider_that_hangs_does_not_hold_every_thread(corp: FaultyProvider) 
         for _ in held:
             openid._calls.release()
     assert answer.status_code == 429 and answer.headers["Retry-After"] == "2"
+
+
+def test_a_provider_that_does_not_answer_is_in_the_log(corp: FaultyProvider, caplog: pytest.LogCaptureFixture) -> None:
+    """Why, as of a directory: at a sign-on, and in the background."""
+    from tests.integration.sign_on.test_browser_sign_on import check_now
+
+    corp.sign_on()
+    corp.control(down=True)
+    caplog.clear()
+    check_now()
+    assert f"The provider corp: {corp.issuer}/token answers 503" in caplog.text
+    openid.forget_known()
+    corp.browser.get("/sign-on/corp/")
+    assert f"The provider corp: {corp.issuer}/.well-known/openid-configuration answers 503" in caplog.text

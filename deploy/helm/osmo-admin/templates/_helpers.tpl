@@ -160,6 +160,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end }}
 {{- include "osmo.groups" (dict "prefix" $prefix "values" $provider) }}
+{{- with $provider.parameters }}
+{{- $pairs := list }}
+{{- range $key, $value := . }}
+{{- $pairs = append $pairs (printf "%s=%s" $key $value) }}
+{{- end }}
+- {name: {{ $prefix }}PARAMETERS, value: {{ join ";" $pairs | quote }}}
+{{- end }}
 {{- with $provider.scopes }}
 - {name: {{ $prefix }}SCOPES, value: {{ join "," . | quote }}}
 {{- end }}
