@@ -22,7 +22,7 @@ from scheduling.kube.port import Cluster, ResourceKind
 
 TIMEOUT_SECONDS = 5
 TIMEOUT_FOR_OTHERS_SECONDS = 1
-"""How long an API server waits for our answer about objects of other software."""
+"""How long an API server waits for our answer where it goes on without one."""
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 SELF_SUBJECT_REVIEW = ResourceKind(
@@ -30,7 +30,7 @@ SELF_SUBJECT_REVIEW = ResourceKind(
 )
 _SELECTORS = ("namespaceSelector", "objectSelector")  # an added key would exempt objects
 _FAIL, _IGNORE = "Fail", "Ignore"
-_CREATE, _CHANGE = ("CREATE",), ("CREATE", "UPDATE")
+_CREATE, _UPDATE, _CHANGE = ("CREATE",), ("UPDATE",), ("CREATE", "UPDATE")
 _PATH = re.compile(r"(?P<base>.*)/webhooks/(?:pod|podgroup|gpu_quota)/(?P<backend>[^/]+)(?:/[^/]+)?/?")
 
 
@@ -50,7 +50,9 @@ class WebhookSpec:
     """The desired webhooks of one backend. `namespace` is that of its work, `mark` the unguessable part of each
     address. `fails_closed`: the API server refuses what claims something of ours while we do not answer.
     `namespace_selector` is a label selector in the API's form; None: every namespace except the system's.
-    `gpu_namespaces` are the namespaces with a GPU quota."""
+    `gpu_namespaces` are the namespaces with a GPU quota. `accounts` are the users and groups whose changes of our own
+    objects are not asked about, our own among them; without any nobody's are. `shard_key` is the label by which a shard
+    of KAI selects its objects."""
 
     backend: str
     namespace: str
@@ -59,6 +61,8 @@ class WebhookSpec:
     fails_closed: bool
     namespace_selector: Mapping[str, Any] | None = field(default=None)
     gpu_namespaces: Sequence[str] = ()
+    accounts: Sequence[str] = ()
+    shard_key: str = ""
 
 
 def configuration_name(backend: str) -> str:
@@ -75,8 +79,9 @@ def webhook_configuration(spec: WebhookSpec) -> Object:
 
 
 def _webhooks(spec: WebhookSpec) -> Iterator[Object]:
-    pods = ("", "v1", "pods")
-    groups = (resource_kinds.POD_GROUP.group, resource_kinds.POD_GROUP.version, resource_kinds.POD_GROUP.plural)
+    pods = ("", "v1", ("pods", "pods/status"))  # an update of the status may change labels and annotations too
+    group = resource_kinds.POD_GROUP
+    groups = (group.group, group.version, (group.plural,))
     has_quota = review_conditions.in_namespaces(spec.gpu_namespaces)
     worker = {"matchLabels": {WORKER_LABEL: WORKER_VALUE}}
     claims = {"claims-something-of-osmo": review_conditions.pod_claims(spec.namespace)}
@@ -91,27 +96,36 @@ def _webhooks(spec: WebhookSpec) -> Iterator[Object]:
     # A quota that is newer than this configuration is checked too, as long as we answer.
     yield _webhook(spec, "gpu-quota-elsewhere", "gpu_quota", pods, outside | new, objects=worker, is_about_others=True)
     # A binding does not show the labels of its pod. Pods that are bound unseen are counted when they are observed.
-    bindings = ("", "v1", "pods/binding")
+    bindings = ("", "v1", ("pods/binding",))
     yield _webhook(spec, "gpu-quota-binding", "gpu_quota", bindings, inside, operations=_CREATE, is_about_others=True)
+    if not spec.accounts:
+        return
+    # They fail open: a change that passes meanwhile is put back.
+    for name, resource, condition in (
+        ("pod", pods, review_conditions.pod_changes),
+        ("podgroup", groups, review_conditions.pod_group_changes),
+    ):
+        changes = {"changes-something-of-osmo": condition(spec.namespace, spec.accounts, spec.shard_key)}
+        yield _webhook(spec, f"{name}-changes", name, resource, changes, operations=_UPDATE, is_about_others=True)
 
 
 def _webhook(
     spec: WebhookSpec,
     name: str,
     path: str,
-    resource: tuple[str, str, str],
+    resource: tuple[str, str, tuple[str, ...]],
     conditions: Mapping[str, str],
     *,
     operations: Sequence[str] = _CHANGE,
     objects: Mapping[str, Any] | None = None,
     is_about_others: bool = False,
 ) -> Object:
-    group, version, plural = resource
+    group, version, resources = resource
     rule = {
         "apiGroups": [group],
         "apiVersions": [version],
         "operations": list(operations),
-        "resources": [plural],
+        "resources": list(resources),
         "scope": "Namespaced",
     }
     outside = {

@@ -8,6 +8,7 @@ from typing import Any
 
 from pools.domain.errors import BadInput, Violation
 from scheduling.domain.cluster.gpu_pod import PERCENT_UNDER_CAP
+from scheduling.domain.cluster.own_changes import FOREIGN_CHANGE
 from scheduling.domain.cluster.queue_access import FOREIGN_WORK, Caller
 from scheduling.domain.kubernetes_json import ReadOnlyObject
 
@@ -16,7 +17,7 @@ FORBIDDEN_STATUS, INVALID_STATUS = 403, 422
 MAX_WARNING_LENGTH = 240
 """The API server cuts warnings that are longer than 4096 characters in sum."""
 
-_FORBIDDING = (FOREIGN_WORK, PERCENT_UNDER_CAP, "single.max.", "total.max.")
+_FORBIDDING = (FOREIGN_WORK, FOREIGN_CHANGE, PERCENT_UNDER_CAP, "single.max.", "total.max.")
 """Prefixes of the codes of well-formed requests that are not allowed."""
 
 

@@ -40,13 +40,15 @@ class Caller:
 class QueueAccessPolicy:
     """The policy of one cluster. `namespace` is the `{ns}` of our queue names. `accounts` are the users and groups that
     may use our queues, our own among them. `gangs` are the queues of our gangs by PodGroup. `url` is the address for
-    submissions. `installation` is our mark on objects of this cluster."""
+    submissions. `installation` is our mark on objects of this cluster, `shard_key` the label by which a shard of KAI
+    selects its objects."""
 
     namespace: str
     accounts: frozenset[str]
     gangs: Mapping[str, str]
     url: str = ""
     installation: str = ""
+    shard_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,19 @@
 
 While OSMO Admin does not answer, an API server refuses only objects that meet such a condition, so the conditions name
 our own queues and only new claims: nothing of other software matches, and a change that claims nothing new is decided
-in the API server itself. They say the same as :mod:`scheduling.domain.cluster.queue_access` and the GPU quota review,
-which decide.
+in the API server itself. They say the same as :mod:`scheduling.domain.cluster.queue_access`,
+:mod:`scheduling.domain.cluster.own_changes` and the GPU quota review, which decide.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
+from scheduling.domain.cluster.drift import OUR_LABEL_PREFIX, SCHEDULER_FIELDS
 from scheduling.domain.cluster.gpu_pod import AMOUNT_ANNOTATIONS, WORKER_LABEL, WORKER_VALUE
-from scheduling.domain.cluster.naming import INSTALLATION_LABEL, POD_GROUP_OF_POD, TASK_UUID
+from scheduling.domain.cluster.naming import INSTALLATION_LABEL, OBSERVED_FINALIZER, POD_GROUP_OF_POD, TASK_UUID
+from scheduling.domain.cluster.own_changes import own_label_keys
 from scheduling.domain.cluster.queue_access import QUEUE_LABELS
 from scheduling.domain.queues.desired import root_queue_name
 
@@ -48,6 +51,38 @@ def pod_group_claims(namespace: str) -> str:
     )
 
 
+def pod_changes(namespace: str, accounts: Iterable[str], shard_key: str) -> str:
+    """A change of what we wrote into a pod of ours, by none of these accounts."""
+    was_ours = _any([_has_entry("oldObject", "labels", key) for key in (INSTALLATION_LABEL, TASK_UUID)])
+    gang, finalizers = _any_changed("annotations", [POD_GROUP_OF_POD]), "{item}.metadata.finalizers"
+    has_finalizer = f"has({finalizers}) && '{OBSERVED_FINALIZER}' in {finalizers}"
+    gave_up = _all([has_finalizer.replace("{item}", "oldObject"), f"!({has_finalizer.replace('{item}', 'object')})"])
+    return _all(
+        [
+            *_by_others(namespace, accounts),
+            was_ours,
+            f"!({pod_claims(namespace)})",
+            _any([_own_labels_changed(shard_key), gang, gave_up]),
+        ]
+    )
+
+
+def pod_group_changes(namespace: str, accounts: Iterable[str], shard_key: str) -> str:
+    """A change of what we wrote into a PodGroup of ours, by none of these accounts. What KAI keeps in the spec for
+    itself is its own."""
+    is_named = f"oldObject.metadata.name.matches('{_UUID}')"
+    was_ours = _any([_has_entry("oldObject", "labels", INSTALLATION_LABEL), is_named])
+    spec_changed = _any([_spec_entries_differ("oldObject", "object"), _spec_entries_differ("object", "oldObject")])
+    return _all(
+        [
+            *_by_others(namespace, accounts),
+            was_ours,
+            f"!({pod_group_claims(namespace)})",
+            _any([_own_labels_changed(shard_key), spec_changed]),
+        ]
+    )
+
+
 def unusual_minimums(namespace: str) -> str:
     """A PodGroup outside our queues whose minimums are new and may be wrong. A plain one (a positive `minMember`, no
     SubGroups) is always right, and is never sent."""
@@ -72,6 +107,46 @@ def new_worker() -> str:
 def in_namespaces(namespaces: Iterable[str]) -> str:
     """A request in one of these namespaces."""
     return f"request.namespace in [{', '.join(repr(name) for name in sorted(namespaces))}]"
+
+
+def _by_others(namespace: str, accounts: Iterable[str]) -> list[str]:
+    """A change in our namespace by somebody else. Our own changes are never sent, so that they wait for nothing."""
+    known = _list(accounts)
+    in_groups = f"has(request.userInfo.groups) && request.userInfo.groups.exists(group, group in {known})"
+    return [
+        f"request.namespace == '{namespace}' && oldObject != null",
+        f"!(request.userInfo.username in {known} || ({in_groups}))",
+    ]
+
+
+def _own_labels_changed(shard_key: str) -> str:
+    """Whether a label of ours was removed, changed or added."""
+    is_ours = f"(key.startsWith('{OUR_LABEL_PREFIX}') || key in {_list(own_label_keys(shard_key))})"
+    return _any(
+        [
+            f"has({one}.metadata.labels) && {one}.metadata.labels.exists(key, {is_ours} && "
+            f"!(has({other}.metadata.labels) && key in {other}.metadata.labels && "
+            f"{other}.metadata.labels[key] == {one}.metadata.labels[key]))"
+            for one, other in (("oldObject", "object"), ("object", "oldObject"))
+        ]
+    )
+
+
+def _spec_entries_differ(one: str, other: str) -> str:
+    """Whether an entry of one spec, except those of the scheduler, is missing or different in the other."""
+    return (
+        f"has({one}.spec) && {one}.spec.exists(key, !(key in {_list(sorted(SCHEDULER_FIELDS))}) && "
+        f"!(has({other}.spec) && key in {other}.spec && {other}.spec[key] == {one}.spec[key]))"
+    )
+
+
+def _has_entry(item: str, key: str, name: str) -> str:
+    return f"has({item}.metadata.{key}) && '{name}' in {item}.metadata.{key}"
+
+
+def _list(texts: Iterable[str]) -> str:
+    """A list of texts; a text of JSON is one of CEL."""
+    return f"[{', '.join(json.dumps(text) for text in texts)}]"
 
 
 def _is_worker(item: str) -> str:

@@ -21,7 +21,7 @@ from scheduling.models import QueueGuard, UnmarkedReviews, WebhookInstallation
 from scheduling.services.kubernetes.connections import connect
 from scheduling.services.webhooks.authorities import join_authorities, split_authorities
 from scheduling.services.webhooks.marks import current_mark
-from scheduling.services.webhooks.queue_guard import list_bypasses, put_queue_guard, queue_guard_for
+from scheduling.services.webhooks.queue_guard import list_bypasses, put_queue_guard, queue_guard_for, shard_key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,8 @@ def desired_webhooks(row: WebhookInstallation, guard: QueueGuard) -> WebhookSpec
         fails_closed=closed,
         namespace_selector=row.namespace_selector,
         gpu_namespaces=namespaces,
+        accounts=sorted({guard.identity, *guard.accounts}) if guard.identity else (),
+        shard_key=shard_key_of(guard.backend),
     )
 
 

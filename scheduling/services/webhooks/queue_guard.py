@@ -7,11 +7,12 @@ from typing import Any
 
 from django.db import connection
 
+from pools.domain.cluster_config import NODE_POOL_KEY
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Actor, Permission
 from pools.domain.version_check import check_version
 from pools.locking import lock_backend
-from pools.models import Backend
+from pools.models import Backend, KubernetesSettings
 from pools.permissions import require_platform
 from pools.services.backends import get_backend
 from pools.transactions import change
@@ -36,6 +37,12 @@ def default_guard(backend: Backend) -> QueueGuard:
     """The guard of a backend without settings: it allows everything and records what `enforce` would refuse, because
     our own account in the cluster is not known before the installation."""
     return QueueGuard(backend=backend, mode=QueueGuard.Mode.AUDIT, version=0)
+
+
+def shard_key_of(backend: Backend) -> str:
+    """The label by which a shard of KAI selects its objects in this cluster."""
+    found = KubernetesSettings.objects.filter(backend=backend).values_list("node_pool_key", flat=True).first()
+    return found or NODE_POOL_KEY
 
 
 def read_queue_guard(actor: Actor, backend: str) -> QueueGuard:

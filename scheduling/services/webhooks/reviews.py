@@ -1,13 +1,15 @@
 """Answers to the API server's admission webhooks about pods and PodGroups, before these are stored.
 
-There are two rules: a PodGroup's minimums must make sense (seed 001), and our queues are used only by work that we
-dispatched or that an admin allowed. The mode of a backend's queue guard says whether a broken rule refuses, is only
-recorded, or is not checked. A caller without the mark of the backend is anybody: it learns nothing and is only counted.
+There are three rules: a PodGroup's minimums must make sense (seed 001), our queues are used only by work that we
+dispatched or that an admin allowed, and nobody else changes what we wrote into our own objects. The mode of a backend's
+queue guard says whether a broken rule refuses, is only recorded, or is not checked. A caller without the mark of the
+backend is anybody: it learns nothing and is only counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -15,14 +17,16 @@ from django.conf import settings
 
 from pools.domain.errors import BadInput, Violation
 from pools.models import Backend
-from scheduling.domain.cluster import admission_review, queue_access
+from scheduling.domain.cluster import admission_review, own_changes, queue_access
 from scheduling.domain.cluster.admission_review import AdmissionRequest
 from scheduling.domain.cluster.queue_access import QueueAccessPolicy, WorkloadKind
+from scheduling.domain.kubernetes_json import ReadOnlyObject
 from scheduling.domain.podgroup_rules import WARNING, lenient_violations, validate_pod_group
 from scheduling.models import ClusterState, Group, QueueGuard
+from scheduling.selectors.own_pods import own_tasks
 from scheduling.selectors.workflows import queue_names_of
 from scheduling.services.webhooks.marks import marked_guard
-from scheduling.services.webhooks.queue_guard import record_bypass
+from scheduling.services.webhooks.queue_guard import record_bypass, shard_key_of
 from scheduling.services.webhooks.refusal_events import record_refusal
 from scheduling.services.webhooks.strangers import count_stranger
 
@@ -47,7 +51,7 @@ def review_object(kind: WorkloadKind, body: Any, *, backend: str | None = None, 
         return admission_review.review_response(request)
     is_strict = guard.strict_minimums or queue_access.names_managed_queue(request.new_object, guard.backend.namespace)
     found, warnings = _check_minimums(kind, request, is_strict=is_strict)
-    broken = [*found, *_check_queue_access(kind, request, guard)]
+    broken = [*found, *_check_access(kind, request, guard)]
     is_refused = bool(broken) and guard.mode == QueueGuard.Mode.ENFORCE
     if broken and not request.is_dry_run:
         _record(guard, request, broken, refused=is_refused)
@@ -87,15 +91,37 @@ def _check_minimums(
     )
 
 
-def _check_queue_access(kind: WorkloadKind, request: AdmissionRequest, guard: QueueGuard) -> list[Violation]:
+def _check_access(kind: WorkloadKind, request: AdmissionRequest, guard: QueueGuard) -> list[Violation]:
+    new, old = request.new_object or {}, request.old_object
+    is_here = request.namespace == guard.backend.namespace
     policy = QueueAccessPolicy(
         namespace=guard.backend.namespace,
         accounts=frozenset(account for account in (guard.identity, *guard.accounts) if account),
         gangs=_queues_of_joined_gangs(kind, request, guard.backend),
         url=settings.OSMO.public_url,
-        installation=_installation_mark(request, guard.backend),
+        installation=_installation_mark(guard.backend, new, old) if is_here else "",
     )
-    return queue_access.access_violations(kind, request.new_object or {}, request.old_object, request.caller, policy)
+    found = queue_access.access_violations(kind, new, old, request.caller, policy)
+    if old is not None and is_here and _is_ours(kind, old, guard.backend, policy):
+        policy = replace(policy, shard_key=shard_key_of(guard.backend))
+        found += own_changes.change_violations(kind, new, old, request.caller, policy)
+    return found
+
+
+def _is_ours(kind: WorkloadKind, item: ReadOnlyObject, backend: Backend, policy: QueueAccessPolicy) -> bool:
+    """Whether an object of our namespace is one that we dispatched: by its mark, or by the task or the gang whose name
+    it has."""
+    if own_changes.has_mark(item, policy):
+        return True
+    if kind is WorkloadKind.POD:
+        return bool(own_tasks(backend, backend.namespace, [item]))
+    metadata = item.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    try:
+        gang = UUID(name) if isinstance(name, str) else None
+    except ValueError:
+        return False
+    return gang is not None and Group.objects.filter(pk=gang, workflow__root_pool__backend=backend).exists()
 
 
 def _queues_of_joined_gangs(kind: WorkloadKind, request: AdmissionRequest, backend: Backend) -> dict[str, str]:
@@ -116,9 +142,9 @@ def _queues_of_joined_gangs(kind: WorkloadKind, request: AdmissionRequest, backe
     return {names[group.pk]: queue_names_of(group.workflow)[1] for group in groups}
 
 
-def _installation_mark(request: AdmissionRequest, backend: Backend) -> str:
-    """The label value of our objects, if this object of our namespace carries such a label."""
-    if request.namespace != backend.namespace or not queue_access.carries_mark(request.new_object or {}):
+def _installation_mark(backend: Backend, *items: ReadOnlyObject | None) -> str:
+    """The label value of our objects, if one of these objects of our namespace carries such a label."""
+    if not any(item is not None and queue_access.carries_mark(item) for item in items):
         return ""
     state = ClusterState.objects.filter(backend=backend).only("identity").first()
     return "" if state is None else str(state.identity)

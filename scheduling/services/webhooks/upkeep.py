@@ -22,7 +22,7 @@ from scheduling.kube import webhook_configuration
 from scheduling.kube.error_messages import error_message
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.port import Cluster
-from scheduling.models import WebhookInstallation
+from scheduling.models import QueueGuard, WebhookInstallation
 from scheduling.services.webhooks.authorities import (
     AUTHORITY_FILE,
     join_authorities,
@@ -30,7 +30,7 @@ from scheduling.services.webhooks.authorities import (
     split_authorities,
 )
 from scheduling.services.webhooks.installation import adopt_installation, desired_webhooks
-from scheduling.services.webhooks.queue_guard import queue_guard_for
+from scheduling.services.webhooks.queue_guard import put_queue_guard, queue_guard_for
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +62,7 @@ def _put_back(backend: Backend, cluster: Cluster) -> str:
             return ""
         row = adopt_installation(SYSTEM, backend, installed)
     _follow_authority(row)
+    _allow_own_account(backend, cluster)
     spec = desired_webhooks(row, queue_guard_for(backend))
     if there is None:
         differences = ["The webhook configuration was missing in the cluster."]
@@ -76,6 +77,19 @@ def _put_back(backend: Backend, cluster: Cluster) -> str:
                 repair=repair, repairs=F("repairs") + 1, repaired_at=timezone.now()
             )
     return ""
+
+
+def _allow_own_account(backend: Backend, cluster: Cluster) -> None:
+    """Allow the account by which we work in the cluster, if another credential gave us another one than that of the
+    installation: our own changes must never be refused."""
+    guard = queue_guard_for(backend)
+    if guard.mode != QueueGuard.Mode.ENFORCE or not guard.identity:
+        return
+    name = webhook_configuration.read_own_username(cluster)
+    if name and name not in {guard.identity, *guard.accounts}:
+        accounts = [*guard.accounts, name]
+        why = "OSMO Admin works in the cluster by this account now"
+        put_queue_guard(actor=SYSTEM, backend=backend.name, body={"accounts": accounts}, description=why)
 
 
 def _follow_authority(row: WebhookInstallation) -> None:

@@ -35,6 +35,7 @@ from scheduling.kube import errors, resource_kinds, webhook_configuration
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.webhook_configuration import WebhookAddress
 from scheduling.models import Bypass, GpuControllerLease, WebhookInstallation
+from scheduling.services.kubernetes.heartbeats import cluster_state
 from scheduling.services.webhooks.authorities import AUTHORITY_FILE, split_authorities
 from scheduling.services.webhooks.installation import install_webhook, read_webhook_status, remove_webhook
 from scheduling.services.webhooks.marks import rotate_mark
@@ -46,6 +47,7 @@ from tests.support.stack import ROOT, Stack, find_free_port
 pytestmark = pytest.mark.k8s
 
 US = "system:serviceaccount:osmo:osmo-admin"
+SEEN = "osmo-admin/seen"
 Create = Callable[..., httpx.Response]
 
 
@@ -491,7 +493,7 @@ class TestUpkeep:
         wait_for(answered, description="the old address answers")
         row = keep()
         assert row.url == url
-        assert len(hooks()) == 6
+        assert len(hooks()) == 8
         wait_until_in_force(create, queue)
         assert keep().repairs == 1, "once"
 
@@ -633,3 +635,102 @@ def test_a_cluster_that_does_not_answer(
                 actor=SYSTEM, backend=name, address=WebhookAddress(certificate.authority, url=url), identity=US
             )
     _remove_backend(stack, name)
+
+
+class TestOurOwnObjects:
+    """What OSMO Admin wrote into its objects is not changed by others, and its own changes wait for nobody."""
+
+    @pytest.fixture
+    def house(self, stack: Stack, guarded_backend: Backend) -> str:
+        with stack.orm():
+            return str(cluster_state(Backend.objects.get(pk=guarded_backend.pk)).identity)
+
+    @pytest.fixture
+    def patch(self, kube_server: KubeServer, kube: KubeNamespace) -> Iterator[Create]:
+        token = kube_server.kubeconfig_body()["users"][0]["user"]["token"]
+        with httpx.Client(base_url=kube_server.address, verify=False, timeout=60) as client:
+
+            def patched(place: str, body: dict[str, Any], *, who: str = "mallory") -> httpx.Response:
+                base = "/api/v1" if place.startswith("pods") else "/apis/scheduling.run.ai/v2alpha2"
+                headers = [("Authorization", f"Bearer {token}"), ("Impersonate-User", who)]
+                headers += [("Impersonate-Group", "system:masters"), ("Content-Type", "application/merge-patch+json")]
+                return client.patch(f"{base}/namespaces/{kube.namespace}/{place}", json=body, headers=headers)
+
+            yield patched
+
+    @pytest.fixture
+    def ours(self, create: Create, kube: KubeNamespace, house: str) -> Callable[[], None]:
+        queue = f"osmo-pool-{kube.namespace}-team--a"
+
+        def made() -> None:
+            body = pod("ours", queue)
+            body["metadata"] |= {"annotations": {"pod-group-name": str(uuid.uuid4())}, "finalizers": [SEEN]}
+            body["metadata"]["labels"] |= {"osmo.house": house, "osmo.pool": "team", "theirs": "x"}
+            assert create("pods", body, who=US).status_code == 201
+            group = pod_group("ours", queue, minMember=2, priorityClassName="osmo-low")
+            group["metadata"]["labels"] = {"osmo.house": house, "kai.scheduler/queue": queue}
+            assert create("podgroups", group, who=US).status_code == 201
+
+        return made
+
+    CHANGES = (
+        ("pods/ours", {"metadata": {"labels": {"kai.scheduler/queue": None}}}),
+        ("pods/ours", {"metadata": {"labels": {"kai.scheduler/queue": "foreign"}}}),
+        ("pods/ours", {"metadata": {"labels": {"osmo.house": None}}}),
+        ("pods/ours", {"metadata": {"labels": {"osmo.pool": "other"}}}),
+        ("pods/ours", {"metadata": {"labels": {"kai.scheduler/node-pool": "other"}}}),
+        ("pods/ours", {"metadata": {"labels": None}}),
+        ("pods/ours", {"metadata": {"annotations": {"pod-group-name": None}}}),
+        ("pods/ours", {"metadata": {"annotations": None}}),
+        ("pods/ours", {"metadata": {"finalizers": None}}),
+        ("podgroups/ours", {"spec": {"queue": "foreign"}}),
+        ("podgroups/ours", {"spec": {"queue": None}}),
+        ("podgroups/ours", {"spec": {"minMember": 1}}),
+        ("podgroups/ours", {"spec": {"priorityClassName": None}}),
+        ("podgroups/ours", {"spec": {"preemptibility": "preemptible"}}),
+        ("podgroups/ours", {"metadata": {"labels": {"osmo.house": None}}}),
+    )
+    FREE = (
+        ("pods/ours", {"metadata": {"labels": {"theirs": None, "kai.scheduler/gpu-group": "g"}}}),
+        ("pods/ours", {"metadata": {"annotations": {"kai.scheduler/received": "x"}}}),
+        ("pods/ours", {"metadata": {"finalizers": ["osmo-admin/seen", "example.com/x"]}}),
+        ("pods/ours/status", {"status": {"phase": "Running"}}),
+        ("podgroups/ours", {"metadata": {"annotations": {"kai.scheduler/last-start": "now"}}}),
+        ("podgroups/ours", {"spec": {"markUnschedulable": True, "schedulingBackoff": 1}}),
+        ("podgroups/ours/status", {"status": {"phase": "Running"}}),
+    )
+
+    def test_a_stranger_is_refused_and_everybody_else_works(
+        self,
+        guarded_backend: Backend,
+        install: Callable[..., None],
+        create: Create,
+        patch: Create,
+        ours: Callable[[], None],
+        kube: KubeNamespace,
+        server: tuple[str, ServerCertificate, ChildProcess],
+    ) -> None:
+        queue = f"osmo-pool-{kube.namespace}-team--a"
+        install("enforce")
+        wait_until_in_force(create, queue)
+        ours()
+        for place, body in self.CHANGES:
+            answer = patch(place, body)
+            assert answer.status_code == 403, (place, answer.json()["metadata"].get("labels"))
+            assert "belongs to OSMO Admin" in answer.json()["message"]
+        # Whether a subresource changes metadata at all depends on the version of the API server.
+        for place in ("pods/ours/status", "pods/ours/ephemeralcontainers", "pods/ours/resize", "podgroups/ours/status"):
+            answer = patch(place, {"metadata": {"labels": {"kai.scheduler/queue": None}}})
+            assert answer.status_code != 200 or answer.json()["metadata"]["labels"]["kai.scheduler/queue"] == queue
+        for place, body in self.FREE:
+            assert patch(place, body, who="kai").status_code == 200, (place, body)
+        with frozen(server[2]):
+            started = time.monotonic()
+            for place, body in self.FREE:
+                again = {"metadata": {"annotations": {"at": str(time.monotonic_ns())}}} | body
+                assert patch(place, again, who="kai").status_code == 200
+            own = {"metadata": {"finalizers": None, "labels": {"osmo.pool": "again"}}}
+            assert patch("pods/ours", own, who=US).status_code == 200
+            assert patch("podgroups/ours", {"spec": {"minMember": 1}}, who=US).status_code == 200
+            assert time.monotonic() - started < 1, "none of these waits for an answer"
+            assert patch("podgroups/ours", {"spec": {"minMember": 2}}).status_code == 200, "after a second, as before"
