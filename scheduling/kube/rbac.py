@@ -1,19 +1,28 @@
 """The least rights that OSMO Admin needs in a cluster: one ServiceAccount, a ClusterRole for cluster-wide objects, and
-a Role in the namespace of the work. `osmo-admin webhook manifest` prints them; a comment gives the reason for each
-right."""
+a Role in the namespace of the work. A right on objects whose names are known is limited to these names.
+`osmo-admin webhook manifest` prints them; a comment gives the reason for each right."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from scheduling.domain.cluster.election import lease_name
 from scheduling.domain.cluster.naming import FIELD_MANAGER
 from scheduling.domain.kubernetes_json import Object
+from scheduling.domain.priorities import Priority
 from scheduling.kube import resource_kinds
 from scheduling.kube.port import ResourceKind
+from scheduling.kube.webhook_configuration import configuration_name
 
 READ_VERBS = ("get", "list", "watch")
 LIST_VERBS = ("list", "watch")
 WRITE_VERBS = ("get", "list", "create", "patch", "delete")
+NAMELESS_VERBS = frozenset({"create", "list", "watch"})
+"""Verbs that Kubernetes does not limit to the names of objects."""
+
+EXAMPLE_BACKEND = "prod"
+"""The backend of the documentation, and of the chart unless its values name others."""
 
 CLUSTER_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
     (resource_kinds.QUEUE, WRITE_VERBS),  # kept in step with the pools
@@ -41,8 +50,20 @@ NAMESPACE_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
 )
 
 
-def rbac_manifests(namespace: str, account: str = FIELD_MANAGER) -> list[Object]:
-    """All manifests, for work in `namespace`; the account is in the same namespace."""
+def rbac_manifests(
+    namespace: str, account: str = FIELD_MANAGER, *, backends: Sequence[str] = (EXAMPLE_BACKEND,)
+) -> list[Object]:
+    """All manifests, for work of these backends in `namespace`; the account is in the same namespace."""
+    names = {
+        resource_kinds.PRIORITY_CLASS: [f"osmo-{priority.lower()}" for priority in Priority],
+        resource_kinds.NAMESPACE: [namespace],
+        resource_kinds.VALIDATING_WEBHOOK: [configuration_name(backend) for backend in backends],
+        resource_kinds.LEASE: [lease_name(namespace)],
+    }
+
+    def rules(rights: Iterable[tuple[ResourceKind, tuple[str, ...]]]) -> list[Object]:
+        return [rule for kind, verbs in rights for rule in _rules(kind, verbs, names.get(kind, ()))]
+
     labels = {"app.kubernetes.io/managed-by": FIELD_MANAGER}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     status = {
@@ -51,7 +72,7 @@ def rbac_manifests(namespace: str, account: str = FIELD_MANAGER) -> list[Object]
         "verbs": ["patch"],
     }
     whoami = {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"]}
-    wide = [*map(_rule, CLUSTER_RULES), status, whoami]
+    wide = [*rules(CLUSTER_RULES), status, whoami]
     role = {"apiGroup": "rbac.authorization.k8s.io", "name": account}
 
     def manifest(kind: str, version: str, body: dict[str, Any], *, inside: bool, name: str = account) -> Object:
@@ -67,11 +88,20 @@ def rbac_manifests(namespace: str, account: str = FIELD_MANAGER) -> list[Object]
         manifest(
             "ClusterRoleBinding", rbac, {"roleRef": role | {"kind": "ClusterRole"}, "subjects": [subject]}, inside=False
         ),
-        manifest("Role", rbac, {"rules": [_rule(each) for each in NAMESPACE_RULES]}, inside=True),
+        manifest("Role", rbac, {"rules": rules(NAMESPACE_RULES)}, inside=True),
         manifest("RoleBinding", rbac, {"roleRef": role | {"kind": "Role"}, "subjects": [subject]}, inside=True),
     ]
 
 
-def _rule(right: tuple[ResourceKind, tuple[str, ...]]) -> dict[str, list[str]]:
-    kind, verbs = right
-    return {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": list(verbs)}
+def _rules(kind: ResourceKind, verbs: Sequence[str], names: Sequence[str]) -> Iterator[Object]:
+    """The rules of one right. Without `names` it is for objects of every name."""
+    groups = ((verbs, ()),)
+    if names:
+        groups = (
+            ([verb for verb in verbs if verb in NAMELESS_VERBS], ()),
+            ([verb for verb in verbs if verb not in NAMELESS_VERBS], names),
+        )
+    for some, limit in groups:
+        if some:
+            resource_names = {"resourceNames": list(limit)} if limit else {}
+            yield {"apiGroups": [kind.group], "resources": [kind.plural], **resource_names, "verbs": list(some)}

@@ -526,6 +526,9 @@ def test_the_preparation_runs_before_the_processes_of_a_release(everything: list
 def test_the_rights_in_a_cluster_are_those_of_the_code(everything: list[dict[str, Any]]) -> None:
     ours = {each["kind"]: each["rules"] for each in rbac_manifests("work") if "rules" in each}
     assert {each["kind"]: each["rules"] for each in everything if "rules" in each} == ours
+    two = {"rbac.create": True, "rbac.workNamespace": "work", "rbac.backends[0]": "a", "rbac.backends[1]": "b-2"}
+    both = {each["kind"]: each["rules"] for each in rbac_manifests("work", backends=["a", "b-2"]) if "rules" in each}
+    assert {each["kind"]: each["rules"] for each in render(two) if "rules" in each} == both
     role = next(each for each in everything if each["kind"] == "Role")
     assert role["metadata"]["namespace"] == "work"
     for binding in (each for each in everything if each["kind"].endswith("RoleBinding")):

@@ -44,8 +44,9 @@ class RbacCluster:
             where = options.get("namespace") or named["metadata"].get("namespace")
             rights = self._wide | (self._inside if where == self.namespace else set())
             resource = f"{kind.plural}/status" if options.get("status") else kind.plural
+            name = named["metadata"].get("name", "") or next((each for each in arguments if isinstance(each, str)), "")
             for needed in _VERBS[verb]:
-                if (kind.group, resource, needed) not in rights:
+                if not {(kind.group, resource, needed, each) for each in ("", name)} & rights:
                     raise errors.AccessDenied(
                         f"{needed} {resource} in {where or 'the cluster'} is forbidden", status=403
                     )
@@ -55,11 +56,13 @@ class RbacCluster:
         return call
 
 
-def _flatten_rules(rules: list[dict[str, list[str]]]) -> set[tuple[str, str, str]]:
+def _flatten_rules(rules: list[dict[str, list[str]]]) -> set[tuple[str, str, str, str]]:
+    """Group, resource, verb and name of each right; no name means every name."""
     return {
-        (group, resource, verb)
+        (group, resource, verb, name)
         for rule in rules
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
     }

@@ -137,7 +137,8 @@ def manifest(
         namespace_selector=_parse_selector(namespaces),
     )
     kind, hooks = resource_kinds.VALIDATING_WEBHOOK, webhook_configuration(spec)
-    everything = [*rbac_manifests(spec.namespace), {"apiVersion": kind.api_version, "kind": kind.name, **hooks}]
+    rights = rbac_manifests(spec.namespace, backends=[backend])
+    everything = [*rights, {"apiVersion": kind.api_version, "kind": kind.name, **hooks}]
     print(yaml.safe_dump_all(everything, sort_keys=False), end="")
 
 

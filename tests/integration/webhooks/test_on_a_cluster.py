@@ -34,8 +34,7 @@ from pools.services.gpu_quotas import put_gpu_quota
 from scheduling.kube import errors, resource_kinds, webhook_configuration
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.webhook_configuration import WebhookAddress
-from scheduling.models import Bypass, GpuControllerLease, WebhookInstallation
-from scheduling.services.kubernetes.heartbeats import cluster_state
+from scheduling.models import Bypass, ClusterState, GpuControllerLease, WebhookInstallation
 from scheduling.services.webhooks.authorities import AUTHORITY_FILE, split_authorities
 from scheduling.services.webhooks.installation import install_webhook, read_webhook_status, remove_webhook
 from scheduling.services.webhooks.marks import rotate_mark
@@ -99,7 +98,9 @@ def guarded_backend(stack: Stack, kube_server: KubeServer, kube: KubeNamespace) 
         row = put_backend(actor=SYSTEM, name=name, body=body).row
         # Only the test repairs: the running installation does not get the lease.
         held_until = timezone.now() + timedelta(hours=1)
-        GpuControllerLease.objects.create(backend=row, lease_holder=uuid.uuid4(), lease_expires_at=held_until)
+        held = {"lease_holder": uuid.uuid4(), "lease_expires_at": held_until}
+        GpuControllerLease.objects.create(backend=row, **held)
+        ClusterState.objects.create(backend=row, **held)
     yield row
     webhook_configuration.remove_configuration(kube.cluster, name)
     _remove_backend(stack, name)
@@ -643,7 +644,7 @@ class TestOurOwnObjects:
     @pytest.fixture
     def house(self, stack: Stack, guarded_backend: Backend) -> str:
         with stack.orm():
-            return str(cluster_state(Backend.objects.get(pk=guarded_backend.pk)).identity)
+            return str(ClusterState.objects.get(backend=guarded_backend).identity)
 
     @pytest.fixture
     def patch(self, kube_server: KubeServer, kube: KubeNamespace) -> Iterator[Create]:

@@ -135,3 +135,26 @@ def test_no_right_is_wider_than_needed() -> None:
     assert secrets == []
     writes = {"create", "patch", "update", "delete"}
     assert not any(writes & set(rule["verbs"]) for rule in wide["rules"] if "pods" in rule["resources"])
+
+
+@pytest.mark.parametrize(
+    ("role", "resource", "names"),
+    [
+        ("ClusterRole", "validatingwebhookconfigurations", ["osmo-admin-prod", "osmo-admin-second"]),
+        ("ClusterRole", "priorityclasses", ["osmo-high", "osmo-normal", "osmo-low"]),
+        ("ClusterRole", "namespaces", ["work"]),
+        ("Role", "leases", ["osmo-admin-work"]),
+    ],
+)
+def test_a_right_on_objects_of_known_names_is_for_these_names(role: str, resource: str, names: list[str]) -> None:
+    (manifest,) = [each for each in rbac.rbac_manifests("work", backends=["prod", "second"]) if each["kind"] == role]
+    rules = [rule for rule in manifest["rules"] if resource in rule["resources"]]
+    for rule in rules:
+        if set(rule["verbs"]) <= {"create", "list", "watch"}:
+            assert "resourceNames" not in rule, "Kubernetes cannot limit these verbs to names"
+        else:
+            assert not {"create", "list", "watch"} & set(rule["verbs"])
+            assert sorted(rule["resourceNames"]) == sorted(names)
+    verbs = [verb for rule in rules for verb in rule["verbs"]]
+    table = {kind.plural: given for kind, given in (*rbac.CLUSTER_RULES, *rbac.NAMESPACE_RULES)}
+    assert sorted(verbs) == sorted(table[resource])
