@@ -95,13 +95,10 @@ def rbac_manifests(
 
 def _rules(kind: ResourceKind, verbs: Sequence[str], names: Sequence[str]) -> Iterator[Object]:
     """The rules of one right. Without `names` it is for objects of every name."""
-    groups = ((verbs, ()),)
-    if names:
-        groups = (
-            ([verb for verb in verbs if verb in NAMELESS_VERBS], ()),
-            ([verb for verb in verbs if verb not in NAMELESS_VERBS], names),
-        )
-    for some, limit in groups:
-        if some:
-            resource_names = {"resourceNames": list(limit)} if limit else {}
-            yield {"apiGroups": [kind.group], "resources": [kind.plural], **resource_names, "verbs": list(some)}
+    base = {"apiGroups": [kind.group], "resources": [kind.plural]}
+    unlimited = [verb for verb in verbs if not names or verb in NAMELESS_VERBS]
+    limited = [verb for verb in verbs if verb not in unlimited]
+    if unlimited:
+        yield {**base, "verbs": unlimited}
+    if limited:
+        yield {**base, "resourceNames": list(names), "verbs": limited}

@@ -642,7 +642,7 @@ class TestOurOwnObjects:
     """What OSMO Admin wrote into its objects is not changed by others, and its own changes wait for nobody."""
 
     @pytest.fixture
-    def house(self, stack: Stack, guarded_backend: Backend) -> str:
+    def installation(self, stack: Stack, guarded_backend: Backend) -> str:
         with stack.orm():
             return str(ClusterState.objects.get(backend=guarded_backend).identity)
 
@@ -660,16 +660,16 @@ class TestOurOwnObjects:
             yield patched
 
     @pytest.fixture
-    def ours(self, create: Create, kube: KubeNamespace, house: str) -> Callable[[], None]:
+    def ours(self, create: Create, kube: KubeNamespace, installation: str) -> Callable[[], None]:
         queue = f"osmo-pool-{kube.namespace}-team--a"
 
         def made() -> None:
             body = pod("ours", queue)
             body["metadata"] |= {"annotations": {"pod-group-name": str(uuid.uuid4())}, "finalizers": [SEEN]}
-            body["metadata"]["labels"] |= {"osmo.house": house, "osmo.pool": "team", "theirs": "x"}
+            body["metadata"]["labels"] |= {"osmo.house": installation, "osmo.pool": "team", "theirs": "x"}
             assert create("pods", body, who=US).status_code == 201
             group = pod_group("ours", queue, minMember=2, priorityClassName="osmo-low")
-            group["metadata"]["labels"] = {"osmo.house": house, "kai.scheduler/queue": queue}
+            group["metadata"]["labels"] = {"osmo.house": installation, "kai.scheduler/queue": queue}
             assert create("podgroups", group, who=US).status_code == 201
 
         return made

@@ -21,19 +21,19 @@ Change = Callable[[dict[str, Any]], None]
 
 
 @pytest.fixture
-def house(cluster: Backend) -> str:
+def installation(cluster: Backend) -> str:
     put_queue_guard(actor=SYSTEM, backend="prod", body={"identity": US, "accounts": ["team:operators"]})
     return str(ClusterState.objects.create(backend=cluster).identity)
 
 
-def own_pod(house: str, name: str = "") -> dict[str, Any]:
+def own_pod(installation: str, name: str = "") -> dict[str, Any]:
     """A pod as we dispatch it, with what others may add."""
     return {
         "metadata": {
             "name": name or str(uuid4()),
             "namespace": "ns",
             "labels": {
-                "osmo.house": house,
+                "osmo.house": installation,
                 "osmo.pool": "team",
                 "osmo.priority": "normal",
                 "osmo.task_uuid": name or str(uuid4()),
@@ -50,8 +50,8 @@ def own_pod(house: str, name: str = "") -> dict[str, Any]:
     }
 
 
-def own_group(house: str, name: str = "") -> dict[str, Any]:
-    labels = {"osmo.house": house, "osmo.pool": "team", "kai.scheduler/queue": QUEUE, "theirs": "x"}
+def own_group(installation: str, name: str = "") -> dict[str, Any]:
+    labels = {"osmo.house": installation, "osmo.pool": "team", "kai.scheduler/queue": QUEUE, "theirs": "x"}
     return {
         "metadata": {"name": name or str(uuid4()), "namespace": "ns", "labels": labels, "annotations": {}},
         "spec": {
@@ -148,9 +148,9 @@ GROUP_CHANGES: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("case", POD_CHANGES)
-def test_a_stranger_does_not_change_a_pod_of_ours(house: str, case: str) -> None:
+def test_a_stranger_does_not_change_a_pod_of_ours(installation: str, case: str) -> None:
     change, path = POD_CHANGES[case]
-    old = own_pod(house)
+    old = own_pod(installation)
     answer = ask("Pod", old, changed(old, change))
     assert not answer["allowed"]
     assert answer["status"]["code"] == 403
@@ -160,9 +160,9 @@ def test_a_stranger_does_not_change_a_pod_of_ours(house: str, case: str) -> None
 
 
 @pytest.mark.parametrize("case", GROUP_CHANGES)
-def test_a_stranger_does_not_change_a_pod_group_of_ours(house: str, case: str) -> None:
+def test_a_stranger_does_not_change_a_pod_group_of_ours(installation: str, case: str) -> None:
     change, path = GROUP_CHANGES[case]
-    old = own_group(house)
+    old = own_group(installation)
     answer = ask("PodGroup", old, changed(old, change))
     assert not answer["allowed"]
     assert path in [cause["field"] for cause in answer["status"]["details"]["causes"]]
@@ -171,15 +171,18 @@ def test_a_stranger_does_not_change_a_pod_group_of_ours(house: str, case: str) -
 @pytest.mark.parametrize(
     "who", [{"username": US}, {"username": "ann", "groups": ["team:operators"]}], ids=["us", "allowed"]
 )
-def test_we_and_allowed_accounts_may(house: str, who: dict[str, Any]) -> None:
-    for kind, old, changes in (("Pod", own_pod(house), POD_CHANGES), ("PodGroup", own_group(house), GROUP_CHANGES)):
+def test_we_and_allowed_accounts_may(installation: str, who: dict[str, Any]) -> None:
+    for kind, old, changes in (
+        ("Pod", own_pod(installation), POD_CHANGES),
+        ("PodGroup", own_group(installation), GROUP_CHANGES),
+    ):
         for change, _ in changes.values():
             answer = ask(kind, old, changed(old, change), userInfo=who)
             assert "foreign_change" not in str(answer)
 
 
-def test_what_schedulers_kubelets_and_collectors_do_passes(house: str) -> None:
-    pod, group = own_pod(house), own_group(house)
+def test_what_schedulers_kubelets_and_collectors_do_passes(installation: str) -> None:
+    pod, group = own_pod(installation), own_group(installation)
     for change in (
         label("theirs", None),
         label("kai.scheduler/gpu-group", "g"),
@@ -202,39 +205,39 @@ def test_what_schedulers_kubelets_and_collectors_do_passes(house: str) -> None:
         assert ask("PodGroup", group, changed(group, change), who="kai")["allowed"]
 
 
-def test_objects_of_others_may_leave(house: str) -> None:
+def test_objects_of_others_may_leave(installation: str) -> None:
     for mark in ("of-another-installation", None):
-        old = own_pod(house)
+        old = own_pod(installation)
         label("osmo.house", mark)(old)
         assert ask("Pod", old, changed(old, label("kai.scheduler/queue", None)))["allowed"]
-    group = own_group(house)
+    group = own_group(installation)
     label("osmo.house", None)(group)
     assert ask("PodGroup", group, changed(group, spec("queue", "foreign")))["allowed"]
 
 
-def test_a_pod_that_lost_its_mark_is_still_ours_by_its_task(cluster: Backend, house: str) -> None:
+def test_a_pod_that_lost_its_mark_is_still_ours_by_its_task(cluster: Backend, installation: str) -> None:
     factories.make_pool("team", 10, on=cluster, a=5)
     factories.submit_workflow(factories.admin_actor(), "team--a")
     task = str(Task.objects.get().pk)
-    pod = own_pod(house, task)
+    pod = own_pod(installation, task)
     label("osmo.house", None)(pod)
     assert not ask("Pod", pod, changed(pod, label("kai.scheduler/queue", None)))["allowed"]
-    group = own_group(house, str(Group.objects.get().pk))
+    group = own_group(installation, str(Group.objects.get().pk))
     label("osmo.house", None)(group)
     assert not ask("PodGroup", group, changed(group, spec("queue", "foreign")))["allowed"]
 
 
-def test_the_key_of_the_shards_is_that_of_the_backend(cluster: Backend, house: str) -> None:
+def test_the_key_of_the_shards_is_that_of_the_backend(cluster: Backend, installation: str) -> None:
     KubernetesSettings.objects.create(
         backend=cluster, access="in_cluster", node_pool_key="example.com/shard", node_pool="gold"
     )
-    pod = own_pod(house)
+    pod = own_pod(installation)
     label("example.com/shard", "gold")(pod)
     assert not ask("Pod", pod, changed(pod, label("example.com/shard", None)))["allowed"]
 
 
-def test_the_answer_names_every_field_and_no_value(house: str) -> None:
-    old = own_pod(house)
+def test_the_answer_names_every_field_and_no_value(installation: str) -> None:
+    old = own_pod(installation)
     new = changed(changed(old, label("kai.scheduler/queue", "canary")), finalizers())
     answer = ask("Pod", old, new)
     fields = [cause["field"] for cause in answer["status"]["details"]["causes"]]
@@ -243,8 +246,8 @@ def test_the_answer_names_every_field_and_no_value(house: str) -> None:
     assert "osmo workflow cancel" in answer["status"]["message"]
 
 
-def test_modes(house: str) -> None:
-    old = own_pod(house)
+def test_modes(installation: str) -> None:
+    old = own_pod(installation)
     new = changed(old, label("kai.scheduler/queue", None))
     put_queue_guard(actor=SYSTEM, backend="prod", body={"mode": "audit"})
     answer = ask("Pod", old, new)
