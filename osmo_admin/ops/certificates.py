@@ -45,9 +45,11 @@ class ServerCertificate:
         return (self.expires_at - (now or datetime.now(UTC))).days
 
 
-def ensure_certificate(folder: Path, hosts: Iterable[str], *, now: datetime | None = None) -> ServerCertificate:
+def ensure_certificate(
+    folder: Path, hosts: Iterable[str], *, now: datetime | None = None, lifetime: timedelta = SERVER_LIFETIME
+) -> ServerCertificate:
     """The certificate for these hosts (names or addresses). It is created or renewed if it is missing, lacks a host or
-    expires within 30 days. Raises OperationError for files that cannot be read."""
+    expires within 30 days; a new one is valid for `lifetime`. Raises OperationError for files that cannot be read."""
     now = now or datetime.now(UTC)
     required = frozenset(hosts)
     stored = read_certificate(folder)
@@ -73,7 +75,7 @@ def ensure_certificate(folder: Path, hosts: Iterable[str], *, now: datetime | No
     hosts_now = sorted(required | (stored.hosts if stored else frozenset()))
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
-        _certificate_builder("osmo-admin webhooks", authority.subject, key.public_key(), now, SERVER_LIFETIME)
+        _certificate_builder("osmo-admin webhooks", authority.subject, key.public_key(), now, lifetime)
         .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts_now]), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

@@ -12,13 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
+from osmo_admin.cli.server_commands.certificate_secret import keep_certificate_secret
 from osmo_admin.ops import ports
 from osmo_admin.ops.certificates import copy_for_server, ensure_certificate
 from osmo_admin.ops.errors import OperationError
-from tests.support.chart import NAMESPACE, named, render
+from scheduling.kube import resource_kinds
+from scheduling.kube.fake import FakeCluster
+from tests.support.chart import NAMESPACE
 from tests.support.kube_server import wait_for
 
 HOST = f"osmo-osmo-admin-webhook.{NAMESPACE}.svc"
@@ -40,11 +44,16 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[s
     return write
 
 
-@pytest.mark.helm
 def test_the_certificate_of_the_chart_is_served(tmp_path: Path, mounted: Callable[[dict[str, bytes]], Path]) -> None:
-    secret = named(render({"webhook.enabled": True}), "Secret", "osmo-osmo-admin-webhook")["data"]
+    cluster = FakeCluster(namespaces=[NAMESPACE])
+    keep_certificate_secret(cluster, NAMESPACE, "hooks", [HOST])
+    secret = cluster.get(resource_kinds.SECRET, "hooks", namespace=NAMESPACE)["data"]
     folder = mounted({name: base64.b64decode(text) for name, text in secret.items()})
-    assert b"RSA PRIVATE KEY" in (folder / "tls.key").read_bytes(), "the format that the server itself does not read"
+    key = serialization.load_pem_private_key((folder / "tls.key").read_bytes(), None)
+    other_format = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    (folder / "tls.key").write_bytes(other_format)  # that of other tools, which the server itself does not read
     port = ports.choose_port("127.0.0.1", None)
     log = (tmp_path / "log").open("wb")
     environment = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from osmo_admin.ops.certificates import ServerCertificate
 
 app = typer.Typer(help="Admission webhooks: a cluster sends pods and PodGroups to OSMO Admin for review.")
+
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 BackendArgument = Annotated[str, typer.Argument(help="Backend of the cluster.")]
 UrlOption = Annotated[
@@ -140,6 +143,32 @@ def manifest(
     rights = rbac_manifests(spec.namespace, backends=[backend])
     everything = [*rights, {"apiVersion": kind.api_version, "kind": kind.name, **hooks}]
     print(yaml.safe_dump_all(everything, sort_keys=False), end="")
+
+
+@app.command()
+def certificate(
+    secret: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The Secret, as NAMESPACE/NAME.")],
+    host: Annotated[list[str], typer.Option(help="A name of the webhook server in the cluster. May be given again.")],
+) -> None:
+    """Keep the certificate of the webhook server in a Secret of the cluster in which this command runs: made once,
+    renewed when it ends within 30 days or lacks a host. The job of the chart runs it."""
+    namespace, _, name = secret.partition("/")
+    if not (_DNS_NAME.fullmatch(namespace) and _DNS_NAME.fullmatch(name)):
+        raise typer.BadParameter("The Secret is given as NAMESPACE/NAME, each in lower case: osmo-system/osmo-webhook.")
+    from osmo_admin.cli.server_commands.certificate_secret import keep_certificate_secret
+    from scheduling.kube.client import KubernetesCluster
+    from scheduling.kube.cluster_access import InClusterAccess
+    from scheduling.kube.errors import BadCredentials
+
+    try:
+        cluster = KubernetesCluster(InClusterAccess())
+    except BadCredentials as problem:
+        raise OperationError(
+            "This command runs inside the cluster, in a pod with a service account; here there is none. Elsewhere use "
+            "osmo-admin webhook install."
+        ) from problem
+    is_new = keep_certificate_secret(cluster, namespace, name, host)
+    print(f"Secret {name} in namespace {namespace} has {'a new certificate' if is_new else 'a valid certificate'}.")
 
 
 @app.command()

@@ -32,7 +32,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- define "osmo.webhook.secret" -}}
-{{- default (printf "%s-webhook" (include "osmo.name" .)) .Values.webhook.certificate.secretName }}
+{{- $certificate := .Values.webhook.certificate }}
+{{- default (printf "%s-webhook%s" (include "osmo.name" .) (ternary "" "-certificate" $certificate.certManager.enabled)) $certificate.secretName }}
+{{- end }}
+
+{{/* Whether a job makes the certificate: the name of nothing else is given. */}}
+{{- define "osmo.webhook.job" -}}
+{{- if and .Values.webhook.enabled (not .Values.webhook.certificate.secretName) (not .Values.webhook.certificate.certManager.enabled) }}true{{ end }}
 {{- end }}
 
 {{/* Rules that concern several values, each as one sentence. Types and names are in values.schema.json. */}}
@@ -212,10 +218,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end }}
 
-{{/* What every pod has in common. Call with (dict "root" $ "calls" bool): whether it calls clusters. */}}
+{{/* What every pod has in common. Call with (dict "root" $ "calls" bool): whether it calls clusters, by the "account" or
+that of the processes. */}}
 {{- define "osmo.pod" -}}
 {{- $values := .root.Values -}}
-serviceAccountName: {{ if .calls }}{{ include "osmo.account" .root }}{{ else }}default{{ end }}
+serviceAccountName: {{ if .calls }}{{ default (include "osmo.account" .root) .account }}{{ else }}default{{ end }}
 automountServiceAccountToken: {{ .calls }}
 enableServiceLinks: false
 securityContext:
