@@ -231,17 +231,20 @@ def check_objects(values: Values, objects: list[dict[str, Any]]) -> None:
     components = set(pod_templates(objects))
     expected = {"web", "worker", "beat"}
     expected |= {name for name in ("webhook", "clusters", "migrate", "follow", "backup") if values[f"{name}.enabled"]}
+    managed = bool(values.get("webhook.certificate.certManager.enabled"))
+    if values["webhook.enabled"] and not managed and "webhook.certificate.secretName" not in values:
+        expected.add("certificate")
     assert components == expected
     assert ("ClusterRole" in kinds) is values["rbac.create"]
-    assert ("ServiceAccount" in kinds) is values["serviceAccount.create"]
+    accounts = {each["metadata"]["name"] for each in objects if each["kind"] == "ServiceAccount"}
+    assert ("osmo-osmo-admin-certificate" in accounts) is ("certificate" in components)
+    assert bool(accounts - {"osmo-osmo-admin-certificate"}) is values["serviceAccount.create"]
     assert ("Ingress" in kinds) is values["ingress.enabled"]
     assert ("PodDisruptionBudget" in kinds) is values["podDisruptionBudget.enabled"]
     assert ("NetworkPolicy" in kinds) is values["networkPolicy.enabled"]
     assert ("ServiceMonitor" in kinds) is values["metrics.serviceMonitor.enabled"]
-    managed = bool(values.get("webhook.certificate.certManager.enabled"))
-    is_own = "webhook.certificate.secretName" in values
     assert ("Certificate" in kinds) is (values["webhook.enabled"] and managed)
-    assert ("Secret" in kinds) is (values["webhook.enabled"] and not managed and not is_own)
+    assert "Secret" not in kinds
     names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
     assert len(names) == len(set(names))
     for component, pod in pod_templates(objects).items():
@@ -256,7 +259,7 @@ def check_pod(component: str, spec: dict[str, Any]) -> None:
     assert context["readOnlyRootFilesystem"] is True, component
     assert context["allowPrivilegeEscalation"] is False, component
     assert context["capabilities"] == {"drop": ["ALL"]}, component
-    names = [each["name"] for each in container["env"]]
+    names = [each["name"] for each in container.get("env", [])]
     assert len(names) == len(set(names)), component
     mounted = {each["name"] for each in container["volumeMounts"]}
     assert mounted == {each["name"] for each in spec["volumes"]}, component

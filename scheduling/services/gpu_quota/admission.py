@@ -61,26 +61,26 @@ def review_gpu_request(body: Any, *, backend: str | None = None, mark: str = "")
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
+class _GpuVerdict:
     """The reasons against a request, and what its author should know."""
 
     broken: list[Violation] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
-def _judge(request: AdmissionRequest, guard: QueueGuard) -> _Verdict:
+def _judge(request: AdmissionRequest, guard: QueueGuard) -> _GpuVerdict:
     """The reasons against creating, changing or binding this pod: every annotation that cannot be read, or else every
     broken cap in the order of the checks. `guard` is that of the calling cluster's backend."""
     if request.operation not in {"CREATE", "UPDATE"} or request.new_object is None:
-        return _Verdict()
+        return _GpuVerdict()
     if request.kind == BINDING:
-        return _Verdict(_binding_violations(request, guard.backend) if request.operation == "CREATE" else [])
+        return _GpuVerdict(_binding_violations(request, guard.backend) if request.operation == "CREATE" else [])
     if not _claims_anew(request) or _is_ours(request, guard):
-        return _Verdict()
+        return _GpuVerdict()
     pod = read_gpu_pod(request.new_object)
     assert pod is not None  # a worker
     if pod.faults:
-        return _Verdict(pod.unread_violations())
+        return _GpuVerdict(pod.unread_violations())
     return _check_and_reserve(request, pod, guard.backend)
 
 
@@ -107,18 +107,18 @@ def _is_ours(request: AdmissionRequest, guard: QueueGuard) -> bool:
     return (is_by_us or was_reviewed) and task in own_tasks(guard.backend, request.namespace, [new])
 
 
-def _check_and_reserve(request: AdmissionRequest, pod: GpuPod, backend: Backend) -> _Verdict:
+def _check_and_reserve(request: AdmissionRequest, pod: GpuPod, backend: Backend) -> _GpuVerdict:
     namespace = request.namespace or pod.namespace
     if request.is_dry_run or not pod.uid:
         facts = read_namespaces([namespace])[namespace]
         if forbidden := pod.percent_violations(facts.spec):
-            return _Verdict(forbidden)
+            return _GpuVerdict(forbidden)
         broken = broken_caps(facts.spec, facts.committed_and_assumed, facts.spec.with_defaults(pod.worker))
         return _verdict_of(broken, facts, pod)
     with change(actor=SYSTEM, description="a pod is created or changed"):
         facts, newest = lock_namespace_and_worker(namespace, pod.uid)
         if forbidden := pod.percent_violations(facts.spec):
-            return _Verdict(forbidden)
+            return _GpuVerdict(forbidden)
         if newest is not None and newest.state != State.RELEASED:
             broken = change_pod_amounts(facts, newest, pod.worker.or_else(worker_from_row(newest)))
         else:
@@ -129,9 +129,9 @@ def _check_and_reserve(request: AdmissionRequest, pod: GpuPod, backend: Backend)
     return _verdict_of(broken, facts, pod)
 
 
-def _verdict_of(broken: list[BrokenCap], facts: GpuNamespace, pod: GpuPod) -> _Verdict:
+def _verdict_of(broken: list[BrokenCap], facts: GpuNamespace, pod: GpuPod) -> _GpuVerdict:
     warnings = pod.percent_warnings() if facts.quota is not None and not broken else []
-    return _Verdict([each.as_violation(facts.name) for each in broken], warnings)
+    return _GpuVerdict([each.as_violation(facts.name) for each in broken], warnings)
 
 
 def _binding_violations(request: AdmissionRequest, backend: Backend) -> list[Violation]:
