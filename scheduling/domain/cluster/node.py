@@ -175,6 +175,7 @@ def trim_pod(pod: ReadOnlyObject) -> dict[str, Any]:
         "spec": {
             "nodeName": spec.get("nodeName"),
             "overhead": spec.get("overhead"),
+            "resources": spec.get("resources"),
             "resourceClaims": spec.get("resourceClaims"),
             **{
                 kind: [
@@ -192,24 +193,40 @@ _NAMES = (GPU_RESOURCE, "cpu", "memory", "ephemeral-storage")
 
 
 def _pod_request(spec: ReadOnlyObject) -> list[Any]:
-    """The request of a pod: the sum of its containers or its largest init container, plus the overhead of the pod."""
-    together, largest = [0] * len(_NAMES), [0] * len(_NAMES)
-    for container in spec.get("containers") or []:
-        together = [have + more for have, more in zip(together, _requests(container), strict=True)]
+    """The request of a pod as Kubernetes counts it, with the overhead of the pod.
+
+    Init containers run one after another, before the containers; those with `restartPolicy: Always` stay. So each init
+    container needs its own request and those of the ones before it that stay. Requests of the pod itself replace the
+    sums of its containers.
+    """
+    staying, largest = [0] * len(_NAMES), [0] * len(_NAMES)
     for container in spec.get("initContainers") or []:
-        more = _requests(container)
-        if container.get("restartPolicy") == "Always":  # a sidecar runs as long as the containers
-            together = [have + each for have, each in zip(together, more, strict=True)]
-        else:
-            largest = [max(pair) for pair in zip(largest, more, strict=True)]
-    overhead = [read_quantity((spec.get("overhead") or {}).get(name)) or 0 for name in _NAMES]
-    return [max(a, b) + c for a, b, c in zip(together, largest, overhead, strict=True)]
+        with_it = _add(staying, _requests(container))
+        largest = [max(pair) for pair in zip(largest, with_it, strict=True)]
+        if container.get("restartPolicy") == "Always":
+            staying = with_it
+    together = staying
+    for container in spec.get("containers") or []:
+        together = _add(together, _requests(container))
+    needed = [max(pair) for pair in zip(together, largest, strict=True)]
+    of_pod = _given(spec)
+    needed = [amount if of_pod[name] is None else of_pod[name] for name, amount in zip(_NAMES, needed, strict=True)]
+    return _add(needed, [read_quantity((spec.get("overhead") or {}).get(name)) or 0 for name in _NAMES])
+
+
+def _add(one: list[Any], other: list[Any]) -> list[Any]:
+    return [a + b for a, b in zip(one, other, strict=True)]
 
 
 def _requests(container: ReadOnlyObject) -> list[Any]:
-    resources = container.get("resources") or {}
+    return [amount or 0 for amount in _given(container).values()]
+
+
+def _given(holder: ReadOnlyObject) -> dict[str, Any]:
+    """The requests of a container or of a pod by resource, None where none is given. A limit alone is a request."""
+    resources = holder.get("resources") or {}
     requested = (resources.get("limits") or {}) | (resources.get("requests") or {})
-    return [read_quantity(requested.get(name)) or 0 for name in _NAMES]
+    return {name: read_quantity(requested.get(name)) for name in _NAMES}
 
 
 def _amounts(source: ReadOnlyObject, rounded: Any) -> NodeAmounts:

@@ -159,6 +159,48 @@ def test_a_taint_counts_as_kubernetes_counts_it_for_our_pods(taint: str, ready: 
     assert (found.ready, found.notes) == (ready, () if note is None else (note,))
 
 
+@pytest.mark.parametrize(
+    ("init", "containers", "cpu"),
+    [
+        (["1+", "4"], ["2"], 5),  # the one that stays runs beside the next init container
+        (["4", "1+"], ["2"], 4),
+        (["1+", "2+", "3"], ["1"], 6),
+        (["1+", "2+"], ["4"], 7),
+        (["5+"], ["1"], 6),
+        (["4"], ["2", "3"], 5),
+        ([], ["2"], 2),
+    ],
+)
+def test_init_containers_run_in_their_order(init: list[str], containers: list[str], cpu: int) -> None:
+    """`1+`: a core, and it is restarted always, so it stays."""
+    body = pod("n1", *[{"cpu": each} for each in containers])
+    body["spec"]["initContainers"] = [
+        {"resources": {"requests": {"cpu": each.rstrip("+")}}}
+        | ({"restartPolicy": "Always"} if each.endswith("+") else {})
+        for each in init
+    ]
+    for seen in (body, trim_pod(body)):
+        assert foreign_usage_by_node([seen], "me", "ns")["n1"].cpu == cpu
+
+
+@pytest.mark.parametrize(
+    ("resources", "amounts"),
+    [
+        ({"requests": {"cpu": "16"}}, (16, 2**20)),
+        ({"limits": {"cpu": "16"}, "requests": {"memory": "8Mi"}}, (16, 2**23)),
+        ({"requests": {"cpu": "0"}}, (0, 2**20)),
+        ({}, (2, 2**20)),
+    ],
+)
+def test_requests_of_the_pod_itself_replace_those_of_its_containers(
+    resources: dict[str, Any], amounts: tuple[int, int]
+) -> None:
+    body = pod("n1", {"cpu": "2", "memory": "1Mi"}, resources=resources)
+    for seen in (body, trim_pod(body)):
+        found = foreign_usage_by_node([seen], "me", "ns")["n1"]
+        assert (found.cpu, found.memory_bytes) == amounts
+
+
 def test_a_node_that_takes_no_pods_says_why() -> None:
     assert read_node(node()).notes == ("the node is not ready",)
     cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
