@@ -45,6 +45,7 @@ def plan_text(answer: dict[str, Any]) -> str:
     sections = [
         f"{state}, {answer['count']} of {answer['threshold']}; {answer['non_preemptible_pods']} pods not preemptible",
         _section_text("SUB-GROUPS", _table_lines(["Name", "Parent", "Have", "State", "Needed now"], rows)),
+        _section_text("TO EVICT, STALE", [", ".join(answer["to_evict"])] if answer["to_evict"] else []),
         _section_text("NEXT", [", ".join(answer["next"])] if answer["next"] else []),
         _section_text(
             "EVICTION ORDER", [f"{n:>3}  {', '.join(step)}" for n, step in enumerate(answer["give_up_order"], start=1)]

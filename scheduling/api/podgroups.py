@@ -38,6 +38,8 @@ _PROGRESS = {"ready": BOOLEAN, "satisfied": BOOLEAN, "threshold": INTEGER, "coun
 PLAN_ANSWER = object_with(
     {
         **_PROGRESS,
+        "stale": BOOLEAN,
+        "to_evict": array_of(TEXT),
         "sub_groups": array_of(object_with({"name": TEXT, "parent": nullable(TEXT), **_PROGRESS, "required": BOOLEAN})),
         "next": array_of(TEXT),
         "give_up_order": array_of(array_of(TEXT)),

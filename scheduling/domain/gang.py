@@ -132,9 +132,10 @@ class GangTree:
             return self.thresholds[x] * amounts.get(x, 0)
         return sum(sorted(self.min_amount(amounts, child) for child in self.children[x])[: self.thresholds[x]])
 
-    def give_up_step(self, active: Sequence[int]) -> list[tuple[int, int]]:
-        """The next step of giving up: (leaf, number of its active pods) pairs. Empty when nothing is active."""
-        counts = self.counts(active)
+    def give_up_step(self, active: Sequence[int], completed: Sequence[int] | None = None) -> list[tuple[int, int]]:
+        """The next step of giving up: (leaf, number of its active pods) pairs. Empty when nothing is active. Pods that
+        have `completed` count for the minimums and cannot be given up."""
+        counts = self.counts(active if completed is None else [a + c for a, c in zip(active, completed, strict=True)])
         if counts[ROOT] >= self.thresholds[ROOT] and (step := self._surplus(ROOT, active, counts)):
             return step
         return self._all_active_pods(ROOT, active)
@@ -142,7 +143,7 @@ class GangTree:
     def _surplus(self, x: int, active: Sequence[int], counts: Sequence[int]) -> list[tuple[int, int]]:
         """The least preferred pods that x, which is satisfied, can lose and stay satisfied."""
         if self.is_leaf(x):
-            return [(x, 1)] if active[x] > self.thresholds[x] else []
+            return [(x, 1)] if active[x] and counts[x] > self.thresholds[x] else []
         order = self.serving_order(x, counts)
         order.reverse()
         kept = [child for child in order if counts[child] >= self.thresholds[child]]

@@ -17,7 +17,12 @@ from scheduling.domain.podgroup_rules import is_structural, read_pod_group
 
 ACTIVE_STATES = ("Bound", "Running")
 MAX_ROOM = 10_000
-POD_STATES = ("Pending", "Gated", *ACTIVE_STATES, "Releasing", "Succeeded", "Failed")
+COMPLETED_STATE = "Succeeded"
+POD_STATES = (
+    "Pending", "Gated", *ACTIVE_STATES, "Releasing", "Terminating", COMPLETED_STATE, "Failed", "Unknown",
+)  # fmt: skip
+"""Completed pods count like active ones. Those that wait for a gate, are being deleted, have failed or are lost count
+for nothing."""
 
 
 @dataclass(slots=True)
@@ -26,6 +31,7 @@ class _Pods:
 
     pending: dict[int, list[str]] = field(default_factory=dict)
     active: dict[int, list[str]] = field(default_factory=dict)
+    completed: dict[int, list[str]] = field(default_factory=dict)
     gpus: dict[str, int] = field(default_factory=dict)
 
 
@@ -99,6 +105,8 @@ def _read_pods(tree: GangTree, written: object) -> tuple[_Pods, list[Violation]]
             pods.pending.setdefault(leaf, []).append(str(name))
         elif leaf is not None and state in ACTIVE_STATES:
             pods.active.setdefault(leaf, []).append(str(name))
+        elif leaf is not None and state == COMPLETED_STATE:
+            pods.completed.setdefault(leaf, []).append(str(name))
     return pods, faults
 
 
@@ -123,12 +131,16 @@ def _is_count(value: object) -> bool:
 def _answer(tree: GangTree, pods: _Pods, room: Mapping[str, int] | None) -> dict[str, Any]:
     nodes = range(len(tree.names))
     active = [len(pods.active.get(x, ())) for x in nodes]
+    completed = [len(pods.completed.get(x, ())) for x in nodes]
     waiting = [len(pods.pending.get(x, ())) for x in nodes]
-    counts = tree.counts(active)
-    ready = tree.counts([a + w for a, w in zip(active, waiting, strict=True)])
+    held = [a + c for a, c in zip(active, completed, strict=True)]
+    counts = tree.counts(held)
+    ready = tree.counts([h + w for h, w in zip(held, waiting, strict=True)])
+    is_stale = any(active) and not any(completed) and counts[ROOT] < tree.thresholds[ROOT]
     return {
         "ready": ready[ROOT] >= tree.thresholds[ROOT],
         "satisfied": counts[ROOT] >= tree.thresholds[ROOT],
+        "stale": is_stale,
         "threshold": tree.thresholds[ROOT],
         "count": counts[ROOT],
         "sub_groups": [
@@ -143,8 +155,9 @@ def _answer(tree: GangTree, pods: _Pods, room: Mapping[str, int] | None) -> dict
             }
             for x, required in _serving_order(tree, counts, ready)
         ],
-        "next": _next(tree, pods, active, waiting) if room is None else _next_in_room(tree, pods, room),
-        "give_up_order": _give_up_order(tree, pods, active),
+        "next": _next(tree, pods, held, waiting) if room is None else _next_in_room(tree, pods, room),
+        "to_evict": [name for names in pods.active.values() for name in names] if is_stale else [],
+        "give_up_order": _give_up_order(tree, pods, active, completed),
         "non_preemptible_pods": tree.min_pods(),
     }
 
@@ -164,7 +177,7 @@ def _serving_order(tree: GangTree, counts: Sequence[int], ready: Sequence[int]) 
     return order
 
 
-def _next(tree: GangTree, pods: _Pods, active: Sequence[int], waiting: Sequence[int]) -> list[str]:
+def _next(tree: GangTree, pods: _Pods, held: Sequence[int], waiting: Sequence[int]) -> list[str]:
     chosen: list[str] = []
 
     def place(leaf: int, count: int) -> bool:
@@ -174,7 +187,7 @@ def _next(tree: GangTree, pods: _Pods, active: Sequence[int], waiting: Sequence[
     def undo(mark: int) -> None:
         del chosen[mark:]
 
-    Growth(tree, active, waiting, place, mark=lambda: len(chosen), undo=undo).attempt()
+    Growth(tree, held, waiting, place, mark=lambda: len(chosen), undo=undo).attempt()
     return chosen
 
 
@@ -184,6 +197,11 @@ def _next_in_room(tree: GangTree, pods: _Pods, room: Mapping[str, int]) -> list[
         TaskFacts(name, {GPU: pods.gpus[name]}, tree.names[leaf], state)
         for state, by_leaf in ((TaskState.RUNNING, pods.active), (TaskState.PENDING, pods.pending))
         for leaf, names in by_leaf.items()
+        for name in names
+    ]
+    tasks += [  # they count, and hold nothing
+        TaskFacts(name, {}, tree.names[leaf], TaskState.RUNNING)
+        for leaf, names in pods.completed.items()
         for name in names
     ]
     facts = ClusterFacts(
@@ -196,11 +214,11 @@ def _next_in_room(tree: GangTree, pods: _Pods, room: Mapping[str, int]) -> list[
     return [] if first is None else list(first.tasks)
 
 
-def _give_up_order(tree: GangTree, pods: _Pods, active: Sequence[int]) -> list[list[str]]:
+def _give_up_order(tree: GangTree, pods: _Pods, active: Sequence[int], completed: Sequence[int]) -> list[list[str]]:
     left = {leaf: list(names) for leaf, names in pods.active.items()}
     held = list(active)
     order = []
-    while step := tree.give_up_step(held):
+    while step := tree.give_up_step(held, completed):
         names: list[str] = []
         for leaf, count in step:
             names.extend(left[leaf].pop() for _ in range(count))

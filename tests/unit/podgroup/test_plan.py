@@ -57,6 +57,59 @@ def test_two_running_replicas_need_one_more_not_both():
     assert answer["next"] == [p["name"] for p in replica(2, "Pending")]
 
 
+PLAIN = manifest(minMember=3)
+
+
+def plain(*states):
+    return plan_pod_group({"podgroup": PLAIN, "pods": [{"name": f"p{i}", "state": s} for i, s in enumerate(states)]})
+
+
+@pytest.mark.parametrize(
+    ("states", "count", "stale"),
+    [
+        (("Succeeded", "Running", "Running"), 3, False),
+        (("Succeeded", "Succeeded", "Bound"), 3, False),
+        (("Succeeded", "Succeeded", "Succeeded"), 3, False),
+        (("Succeeded", "Running"), 2, False),  # the scheduler evicts no gang of which a pod has completed
+        (("Failed", "Running", "Running"), 2, True),
+        (("Unknown", "Running", "Running"), 2, True),
+        (("Terminating", "Running", "Running"), 2, True),
+        (("Releasing", "Running", "Running"), 2, True),
+        (("Pending", "Running", "Running"), 2, True),
+        (("Failed", "Failed", "Failed"), 0, False),
+    ],
+)
+def test_completed_pods_count_and_other_ends_do_not(states, count, stale):
+    answer = plain(*states)
+    assert (answer["count"], answer["satisfied"], answer["stale"]) == (count, count == 3, stale)
+    running = [f"p{i}" for i, state in enumerate(states) if state in {"Bound", "Running"}]
+    assert answer["to_evict"] == (running if stale else [])
+    given_up = sorted(name for step in answer["give_up_order"] for name in step)
+    assert given_up == running, "what has ended cannot be given up"
+
+
+def test_a_completed_pod_lets_another_be_spared():
+    assert plain("Succeeded", "Running", "Running", "Running")["give_up_order"] == [["p3"], ["p2", "p1"]]
+    assert plain("Succeeded", "Running", "Pending")["next"] == ["p2"]
+    assert plain("Failed", "Running", "Pending")["next"] == [], "two are too few"
+
+
+def test_completed_pods_need_no_room():
+    body = {"podgroup": PLAIN, "room": {"n1": 2}}
+    states = ("Succeeded", "Pending", "Pending")
+    body["pods"] = [{"name": f"p{i}", "state": state, "gpus": 1} for i, state in enumerate(states)]
+    assert sorted(plan_pod_group(body)["next"]) == ["p1", "p2"]
+
+
+def test_a_completed_replica_is_one_of_those_that_are_needed():
+    body = [*replica(0, "Succeeded"), *replica(1, "Running"), *replica(2, "Running"), *replica(3, "Failed")]
+    answer = plan_pod_group({"podgroup": INFERENCE, "pods": body})
+    assert (answer["count"], answer["satisfied"], answer["stale"]) == (3, True, False)
+    assert group_of(answer, "prefill-0")["satisfied"]
+    assert not group_of(answer, "prefill-3")["satisfied"]
+    assert answer["give_up_order"] == [[p["name"] for i in (2, 1) for p in reversed(replica(i, "Running"))]]
+
+
 def test_the_optional_replica_comes_whole_and_is_given_up_whole():
     body = [p for i in range(3) for p in replica(i, "Running")] + replica(3, "Pending")
     assert plan_pod_group({"podgroup": INFERENCE, "pods": body})["next"] == [p["name"] for p in replica(3, "Pending")]
@@ -95,7 +148,7 @@ def test_a_gang_below_its_minimum_goes_all_at_once_and_an_unsatisfied_option_bef
         ("Pending Gated", False, False, 0),
         ("Running Pending", True, False, 1),
         ("Running Running Pending Pending", True, True, 1),
-        ("Releasing Succeeded Failed Running", False, False, 0),
+        ("Releasing Succeeded Failed Running", True, True, 0),
         ("Running Bound", True, True, 0),
     ],
 )
