@@ -5,7 +5,9 @@ By its exit actions, a task that ends counts as completed, counts as failed, or 
 * with `ignores_nonlead` only the lead decides: the end of the lead is the end of the gang;
 * without it every failure of a task is a failure of the gang, and the gang has completed when all its tasks have;
 * a gang with a tree has completed when no task runs and the completed tasks reach its minimum: replicas that
-  never started were not needed.
+  never started were not needed;
+* a pod that the cluster lost (3001, 3004) from a gang with a tree is no failure of the gang while the other pods hold
+  the minimum: its task gets another attempt, or stays away (elastic-gangs.md, "When a pod ends").
 
 A preemption is not an end in this sense; observation handles it elsewhere.
 """
@@ -20,12 +22,21 @@ from scheduling.domain.gang import tree_from_json
 from scheduling.domain.statuses import TaskStatus
 
 COMPLETE, FAIL, RESCHEDULE = "COMPLETE", "FAIL", "RESCHEDULE"
+LOST = frozenset({TaskStatus.FAILED_BACKEND_ERROR, TaskStatus.FAILED_EVICTED})
+"""The ends of a pod that its cluster lost: with its node, by deletion, by an eviction, for memory."""
+
+MAX_REPLACEMENTS = 10
+"""How many lost pods of a task are replaced while the gang goes on without them; then the task stays away. So a pod
+that its node kills again and again ends."""
+
+
+_HOLDS = {TaskStatus.INITIALIZING, TaskStatus.RUNNING, TaskStatus.COMPLETED}
 
 
 @dataclass(frozen=True, slots=True)
 class GangMember:
     """A task of the gang with the observed status of its latest attempt. `exit_action` is the action for its exit code,
-    `may_retry` whether OSMO Admin allows another attempt."""
+    `may_retry` whether OSMO Admin allows another attempt, `may_replace` whether a lost pod may get one."""
 
     name: str
     status: TaskStatus
@@ -34,6 +45,7 @@ class GangMember:
     exit_action: str | None = None
     may_retry: bool = False
     message: str = ""
+    may_replace: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +72,42 @@ def decide_outcome(
     already."""
     news = [member for member in members if member.status.is_finished and member.name not in already_ended]
     ends = {member.name: _counted_status(member) for member in news}
+    spared = _spared(members, ends, tree)
+    for member in news:
+        if member.name in spared and ends[member.name] is TaskStatus.RESCHEDULED:
+            ends[member.name] = member.status  # alone: the gang does not begin again for it
     again = frozenset(name for name, status in ends.items() if status is TaskStatus.RESCHEDULED)
+    replaced = frozenset(
+        member.name
+        for member in news
+        if member.name in spared and member.may_replace and member.exit_action not in {COMPLETE, FAIL}
+    )
     final = {member.name: ends.get(member.name, member.status) for member in members}
     has_lead = any(member.lead for member in members)
     for member in members:
         decides = member.lead or not (ignores_nonlead and has_lead)
-        if decides and final[member.name].is_failed:
+        if decides and final[member.name].is_failed and member.name not in spared:
             return GangOutcome(ends, verdict=final[member.name], message=f"{member.name}: {member.message}")
     restart: frozenset[str] = frozenset()
     if again and not (ignores_nonlead and has_lead):
         restart = frozenset(member.name for member in members if not member.status.is_finished)
     verdict = None if again else _completion(members, final, tree, ignores_nonlead and has_lead)
-    return GangOutcome(ends, again, restart, verdict)
+    return GangOutcome(ends, again | replaced, restart, verdict)
+
+
+def _spared(
+    members: Sequence[GangMember], ends: Mapping[str, TaskStatus], tree: Mapping[str, Any] | None
+) -> frozenset[str]:
+    """The tasks, without the lead, whose pods the cluster lost while the others hold the minimum of the gang."""
+    lost = frozenset(member.name for member in members if member.status in LOST and not member.lead)
+    if tree is None or not lost:
+        return frozenset()
+    shape = tree_from_json(tree, len(members))
+    pods = [0] * len(shape.names)
+    for member in members:
+        if ends.get(member.name, member.status) in _HOLDS:
+            pods[shape.leaf_of(member.sub_group)] += 1
+    return lost if shape.is_satisfied(pods) else frozenset()
 
 
 def _counted_status(member: GangMember) -> TaskStatus:

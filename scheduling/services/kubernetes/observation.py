@@ -28,7 +28,14 @@ from pools.models import Backend, Pool
 from pools.one_by_one import work_in_batch
 from pools.transactions import DatabaseLost, change, database_time
 from scheduling.domain.cluster.diff import CLUSTER_FAULT, STATUS_RANK
-from scheduling.domain.cluster.gang_outcome import GangMember, GangOutcome, decide_outcome, gang_status
+from scheduling.domain.cluster.gang_outcome import (
+    LOST,
+    MAX_REPLACEMENTS,
+    GangMember,
+    GangOutcome,
+    decide_outcome,
+    gang_status,
+)
 from scheduling.domain.cluster.pod_status import PodStatusReport
 from scheduling.domain.decision_messages import DecisionFacts
 from scheduling.domain.engine.steps import StepAction
@@ -171,6 +178,7 @@ class ObservedTransition(WorkflowTransition):
             action,
             may_retry=self.attempts.count_reschedules(task) < self._max_retries,
             message=report.message,
+            may_replace=self.attempts.count_ends(task, LOST) < MAX_REPLACEMENTS,
         )
 
     def _apply_outcome(

@@ -30,7 +30,7 @@ class TaskAttempts:
     def __init__(self, groups: Collection[UUID], *, now: datetime) -> None:
         self._groups, self._now = groups, now
         self._open: dict[UUID, list[Task]] | None = None
-        self._rescheduled: Counter[tuple[UUID, str]] | None = None
+        self._ends: Counter[tuple[UUID, str, str]] | None = None
         self._placed: dict[UUID, Task] = {}
         self._observed: dict[UUID, Task] = {}
         self._ended: defaultdict[tuple[TaskStatus, str, int | None], list[UUID]] = defaultdict(list)
@@ -55,17 +55,17 @@ class TaskAttempts:
             task for task in self.open_attempts(group) if task.status in {TaskStatus.INITIALIZING, TaskStatus.RUNNING}
         ]
 
+    def count_ends(self, task: Task, statuses: Collection[TaskStatus]) -> int:
+        """The number of earlier attempts of this task with one of these ends."""
+        if self._ends is None:
+            rows = Task.objects.filter(group__in=self._groups).exclude(status__in=UNFINISHED_TASK_STATUSES)
+            counts = rows.order_by().values_list("group_id", "name", "status").annotate(Count("pk"))
+            self._ends = Counter({(group, name, status): count for group, name, status, count in counts})
+        return sum(self._ends[task.group_id, task.name, status] for status in statuses)
+
     def count_reschedules(self, task: Task) -> int:
         """The number of retries of this task by its exit actions. A preemption is not a retry (D11)."""
-        if self._rescheduled is None:
-            rows = Task.objects.filter(group__in=self._groups, status=TaskStatus.RESCHEDULED)
-            self._rescheduled = Counter(
-                {
-                    (group, name): count
-                    for group, name, count in rows.values_list("group_id", "name").annotate(Count("pk"))
-                }
-            )
-        return self._rescheduled[task.group_id, task.name]
+        return self.count_ends(task, [TaskStatus.RESCHEDULED])
 
     def place_on_node(self, task: Task, node: str) -> None:
         """Start a waiting attempt on a node."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -12,10 +13,12 @@ from pools.models import Pool, Reservation
 from pools.services.subpools import delete_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.kube import resource_kinds
+from scheduling.kube.fake import FakeCluster
 from scheduling.models import Decision, Task, Workflow, WorkflowConfig
 from scheduling.services.verify import verify
 from tests.support import factories
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses, task_uuid_of
+from tests.support.kube_server import create_namespace
 
 
 def start_workflow(harness: AgentHarness, file: str, **submission: Priority) -> Workflow:
@@ -201,6 +204,115 @@ def test_a_surplus_pod_is_lost_alone(fake_harness: AgentHarness) -> None:
     fake_harness.run_agent()
     assert {status for *_, status, _ in task_statuses(workflow)} == {"FAILED_PREEMPTED", "SCHEDULING"}
     assert (Workflow.objects.get().status, Reservation.objects.get().held_gpus) == ("PENDING", 0)
+    assert verify() == []
+
+
+OPTIONAL = """
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata:
+  name: service
+  annotations: {osmo/image: ubuntu, osmo/command: "[sh]", osmo/gpus-per-pod: "1"}
+spec:
+  priorityClassName: osmo-low
+  minSubGroup: 1
+  subGroups:
+  - {name: a, minMember: 2}
+  - {name: b, minMember: 2}
+"""
+
+TREE = """
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata:
+  name: service
+  annotations: {osmo/image: ubuntu, osmo/command: "[sh]", osmo/gpus-per-pod: "1"}
+spec:
+  priorityClassName: osmo-low
+  minSubGroup: 1
+  subGroups:
+  - {name: x, minSubGroup: 2}
+  - {name: x-one, parent: x, minMember: 1}
+  - {name: x-two, parent: x, minMember: 1}
+  - {name: y, minSubGroup: 1}
+  - {name: y-one, parent: y, minMember: 1}
+  - {name: y-two, parent: y, minMember: 1}
+"""
+
+
+def latest(workflow: Workflow) -> dict[str, tuple[int, str]]:
+    """The last attempt of each task and its status."""
+    return {name: (retry, status) for name, retry, status, _ in task_statuses(workflow)}
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.k8s)])
+def newer_harness(request: pytest.FixtureRequest, ledger: None) -> Iterator[AgentHarness]:
+    """On both clusters, with a KAI that knows `minSubGroup`."""
+    if request.param == "fake":
+        yield AgentHarness.make(FakeCluster(namespaces=["osmo"]), "osmo")
+        return
+    cluster = request.getfixturevalue("newer_kube_server").connect()
+    yield AgentHarness.make(cluster, create_namespace(cluster))
+    cluster.close()
+
+
+@pytest.mark.parametrize("end", ["deleted", "node lost", "evicted", "vanished"])
+def test_a_lost_pod_of_an_optional_subgroup_gets_another_attempt(newer_harness: AgentHarness, end: str) -> None:
+    harness = newer_harness
+    workflow = start_workflow(harness, OPTIONAL)
+    pod = harness.find_pod(workflow, "b-1")
+    if end == "deleted":
+        harness.delete_pod(pod)
+    elif end == "node lost":
+        harness.evict_pods(pod, reason="DeletionByTaintManager")
+    elif end == "evicted":
+        harness.set_pod_status(pod, phase="Failed", reason="Evicted", message="The node was low on memory.")
+    else:
+        harness.force_delete_pod(pod)
+    harness.run_agent()
+    lost = "FAILED_EVICTED" if end == "evicted" else "FAILED_BACKEND_ERROR"
+    assert ("b-1", 0, lost) in [(name, retry, status) for name, retry, status, _ in task_statuses(workflow)]
+    assert latest(workflow) == {
+        "a-0": (0, "RUNNING"), "a-1": (0, "RUNNING"), "b-0": (0, "RUNNING"), "b-1": (1, "SCHEDULING"),
+    }  # fmt: skip
+    harness.run_pods(harness.find_pod(workflow, "b-1", retry=1))
+    harness.run_agent()
+    assert latest(workflow)["b-1"] == (1, "RUNNING")
+    harness.finish_pods(*(harness.find_pod(workflow, name) for name in ("a-0", "a-1", "b-0")))
+    harness.finish_pods(harness.find_pod(workflow, "b-1", retry=1))
+    harness.run_agent()
+    assert Workflow.objects.get(pk=workflow.pk).status == "COMPLETED"
+
+
+def test_a_tree_goes_on_while_one_of_its_branches_holds(fake_harness: AgentHarness) -> None:
+    workflow = start_workflow(fake_harness, TREE)
+    fake_harness.delete_pod(fake_harness.find_pod(workflow, "x-one-0"))
+    fake_harness.delete_pod(fake_harness.find_pod(workflow, "y-two-0"))
+    fake_harness.run_agent()
+    assert latest(workflow) == {
+        "x-one-0": (1, "SCHEDULING"), "x-two-0": (0, "RUNNING"), "y-one-0": (0, "RUNNING"),
+        "y-two-0": (1, "SCHEDULING"),
+    }  # fmt: skip
+    fake_harness.delete_pod(fake_harness.find_pod(workflow, "y-one-0"))
+    fake_harness.run_agent()
+    assert Workflow.objects.get(pk=workflow.pk).status == "FAILED_BACKEND_ERROR", "half of x is not the minimum"
+
+
+def test_a_pod_that_is_lost_again_and_again_stays_away(
+    fake_harness: AgentHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduling.services.kubernetes.observation.MAX_REPLACEMENTS", 1)
+    workflow = start_workflow(fake_harness, OPTIONAL)
+    for retry in (0, 1):
+        pod = fake_harness.find_pod(workflow, "b-0", retry=retry)
+        fake_harness.run_pods(pod)
+        fake_harness.finish_pods(pod, code=137, reason="OOMKilled")
+        fake_harness.run_agent()
+    assert latest(workflow)["b-0"] == (1, "FAILED_EVICTED")
+    assert Workflow.objects.get(pk=workflow.pk).status == "RUNNING"
+    fake_harness.finish_pods(*(fake_harness.find_pod(workflow, name) for name in ("a-0", "a-1", "b-1")))
+    fake_harness.run_agent()
+    assert Workflow.objects.get(pk=workflow.pk).status == "COMPLETED"
     assert verify() == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,6 +99,55 @@ def test_a_replica_that_never_ran_was_not_needed() -> None:
     assert elastic(S.COMPLETED, S.RUNNING, S.RUNNING).verdict is None
     assert elastic(S.COMPLETED, S.COMPLETED, S.COMPLETED).verdict is S.COMPLETED
     assert elastic(S.SCHEDULING, S.SCHEDULING, S.SCHEDULING).verdict is None
+
+
+@pytest.mark.parametrize("end", [S.FAILED_BACKEND_ERROR, S.FAILED_EVICTED])
+def test_a_lost_pod_beyond_the_minimum_is_replaced(end: S) -> None:
+    found = elastic(S.RUNNING, end, S.RUNNING)
+    assert found == GangOutcome({"b-0": end}, tasks_to_retry=frozenset({"b-0"}))
+    assert elastic(S.COMPLETED, end, end).verdict is S.COMPLETED, "nothing runs, and what has completed is enough"
+    assert elastic(end, S.RUNNING, S.SCHEDULING).verdict is end, "one of two is not the minimum of b"
+    assert elastic(end, S.RUNNING, S.RUNNING).tasks_to_retry == {"a-0"}, "b alone is enough"
+    assert elastic(end, S.RUNNING, end).verdict is end
+
+
+def test_a_pod_that_stays_away_does_not_end_the_gang_later() -> None:
+    members = [
+        GangMember("a-0", S.RUNNING, sub_group="a"),
+        GangMember("b-0", S.FAILED_EVICTED, sub_group="b"),
+        GangMember("b-1", S.COMPLETED, sub_group="b"),
+    ]
+    assert follows(*members, tree=TREE, ignores=False, before=frozenset({"b-0"})).verdict is None
+    lost = replace(members[0], status=S.FAILED_BACKEND_ERROR)
+    assert follows(lost, *members[1:], tree=TREE, ignores=False, before=frozenset({"b-0", "b-1"})).verdict is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "ends", "retried"),
+    [
+        ({"may_replace": False}, S.FAILED_EVICTED, set()),
+        ({"exit_action": "FAIL"}, S.FAILED_EVICTED, set()),
+        ({"exit_action": "COMPLETE"}, S.COMPLETED, set()),
+        ({"exit_action": "RESCHEDULE", "may_retry": True}, S.FAILED_EVICTED, {"b-0"}),
+    ],
+)
+def test_exit_actions_of_a_lost_surplus_pod_are_for_it_alone(
+    change: dict[str, Any], ends: S, retried: set[str]
+) -> None:
+    lost = replace(GangMember("b-0", S.FAILED_EVICTED, sub_group="b"), **change)
+    rest = [GangMember("a-0", S.RUNNING, sub_group="a"), GangMember("b-1", S.RUNNING, sub_group="b")]
+    found = follows(lost, *rest, tree=TREE, ignores=False)
+    assert found == GangOutcome({"b-0": ends}, tasks_to_retry=frozenset(retried))
+
+
+@pytest.mark.parametrize("end", [S.FAILED, S.FAILED_IMAGE_PULL, S.FAILED_START_ERROR, S.FAILED_START_TIMEOUT])
+def test_every_other_end_of_an_optional_pod_is_a_failure_of_the_work(end: S) -> None:
+    assert elastic(S.RUNNING, end, S.RUNNING).verdict is end
+
+
+def test_a_lost_lead_ends_the_gang() -> None:
+    lead_lost = GangMember("b-0", S.FAILED_BACKEND_ERROR, lead=True, sub_group="b")
+    assert follows(lead_lost, GangMember("a-0", S.RUNNING, sub_group="a"), tree=TREE).verdict is not None
 
 
 @pytest.mark.parametrize(
