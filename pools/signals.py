@@ -15,6 +15,10 @@ workflows_on_nodes_requested = Signal()
 """Sent inside a transaction with `backend` and `nodes` (names); receivers return the names of the workflows that run
 on these nodes."""
 
+overfull_nodes_requested = Signal()
+"""Sent inside a transaction with `backend` and `nodes` (names); receivers return a text for each of these nodes whose
+running work holds more than the node has."""
+
 impact_requested = Signal()
 """Sent in a dry run with `actor` and `backend_ids`, after the change and before its rollback. Receivers read the
 changed state and return an `ImpactReader`, which is called after the rollback, when no lock is held."""

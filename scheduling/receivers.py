@@ -15,6 +15,7 @@ from pools.signals import (
     ImpactReader,
     changes_committed,
     impact_requested,
+    overfull_nodes_requested,
     workflows_on_nodes_requested,
 )
 from pools.transactions import Changes
@@ -22,6 +23,7 @@ from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task, WorkflowConfig
 from scheduling.selectors.gpu_headroom import backends_of_namespaces
 from scheduling.selectors.impact import read_impact
+from scheduling.selectors.nodes import read_node_usage
 from scheduling.services.notifications import backends_changed
 from scheduling.services.periodic_tasks import ensure_periodic_tasks
 
@@ -39,6 +41,13 @@ def workflows_on_nodes(backend: Backend, nodes: Collection[str], **_: Any) -> li
         status=TaskStatus.RUNNING, node_name__in=nodes, group__workflow__root_pool__backend=backend
     )
     return list(running.order_by().values_list("group__workflow__name", flat=True).distinct())
+
+
+@receiver(overfull_nodes_requested)
+def overfull_nodes(backend: Backend, nodes: Collection[str], **_: Any) -> list[str]:
+    """What running work holds on these nodes beyond their sizes."""
+    uses = read_node_usage(backend=backend.pk)
+    return [f"{use.name} ({use.overfull})" for use in uses if use.name in nodes and use.overfull]
 
 
 @receiver(impact_requested)

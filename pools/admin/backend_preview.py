@@ -13,7 +13,7 @@ from pools.domain import cluster_config
 from pools.domain.byte_sizes import exact_size_text
 from pools.domain.roles import Actor
 from pools.models import Backend, KubernetesSettings, Node, Pool, Reservation
-from pools.selectors.backend_capacity import oversubscription_warning, read_capacities
+from pools.selectors.backend_capacity import read_capacities
 from pools.services.backends import BackendResult
 
 MAX_POOLS_NAMED = 10
@@ -41,7 +41,6 @@ def backend_preview(
         read_state=lambda: _state(name),
         label_of=_labels(form_class),
         messages=_messages,
-        warnings=lambda _, after: _warnings(actor, after),
         form_words=form_words or {},
     )
 
@@ -158,9 +157,3 @@ def _policy_messages(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator
             if after is None
             else f"NORMAL work comes before HIGH work of its leaf that is {after} seconds younger."
         )
-
-
-def _warnings(actor: Actor, after: dict[str, Any]) -> Iterator[str]:
-    capacity = after["capacity"]
-    if capacity is not None and capacity.is_oversubscribed:
-        yield oversubscription_warning(actor, capacity)

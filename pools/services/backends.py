@@ -10,15 +10,17 @@ from typing import Any
 from pools.domain import cluster_config
 from pools.domain.backend_config import BackendSpec, NodeSpec, parse_backend
 from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
+from pools.domain.quota.capacity import oversubscription_message
 from pools.domain.roles import Actor, Permission
 from pools.domain.structured_input.unset_keys import unset_key_warnings
 from pools.domain.version_check import check_version
 from pools.locking import lock_backend, lock_configuration
 from pools.models import Backend, Node
 from pools.permissions import require_platform
+from pools.selectors.backend_capacity import read_capacities
 from pools.services.cluster_credentials import put_cluster, read_credential
 from pools.services.gpu_allocations import release_backend_pods
-from pools.signals import workflows_on_nodes_requested
+from pools.signals import overfull_nodes_requested, workflows_on_nodes_requested
 from pools.transactions import change
 
 SHOWN_NAMES = 10
@@ -42,7 +44,8 @@ def put_backend(
 ) -> BackendResult:
     """Create or change a backend. A key that is left out keeps its value; `nodes` are replaced as a whole.
 
-    Work on a removed node continues until it ends; a warning names it. Raises BadInput (every fault at once),
+    Work on a removed node, and work that holds more than a changed node has, continues until it ends; a warning names
+    it. Another warns when the quotas of the pools are more than the nodes have. Raises BadInput (every fault at once),
     Conflict (its namespace, while pools use it; its cluster, when another backend has it), Stale, Forbidden.
     """
     require_platform(actor)
@@ -64,6 +67,8 @@ def put_backend(
             _check_namespace(row, spec)
             changed, warnings = _put_nodes(row, spec.nodes) if spec.nodes is not None else (False, [])
             changed |= _update(row, _columns(spec))
+            capacity = read_capacities([row.pk])[row.pk]
+            warnings += [oversubscription_message(capacity)] if capacity.is_oversubscribed else []
         if spec.cluster is not None and credential is not None:
             is_cluster_changed = put_cluster(row, spec.cluster, credential)
             warnings = [*warnings, *credential.warnings]
@@ -186,6 +191,8 @@ def _put_nodes(row: Backend, desired: Sequence[NodeSpec]) -> tuple[bool, list[st
     Node.objects.filter(pk__in=[node.pk for node in existing.values()]).delete()
     Node.objects.bulk_update(different, ["gpus", "cpu", "memory_bytes", "storage_bytes", "platform"])
     Node.objects.bulk_create(new)
+    if different:
+        warnings += _overfull_node_warnings(row, sorted(node.name for node in different))
     return bool(new or different or existing), warnings
 
 
@@ -199,6 +206,19 @@ def _removed_node_warnings(row: Backend, nodes: Iterable[str]) -> list[str]:
     message = (
         f"Work still runs on the removed nodes {_join_names(removed_nodes)} and stays until it ends: "
         f"{_join_names(work)}. Nothing new starts there."
+    )
+    return [message]
+
+
+def _overfull_node_warnings(row: Backend, nodes: Sequence[str]) -> list[str]:
+    """A node that shrinks below the use of its work ends none of it."""
+    answers = overfull_nodes_requested.send(sender=None, backend=row, nodes=nodes)
+    overfull = [text for _, texts in answers for text in texts or ()]
+    if not overfull:
+        return []
+    message = (
+        f"Running work holds more than the node has: {_join_names(overfull)}. It stays until it ends, and nothing new "
+        "starts there before."
     )
     return [message]
 

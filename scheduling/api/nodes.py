@@ -42,6 +42,7 @@ NODE = object_with(
         "gpus": INTEGER,
         "used": INTEGER,
         "unseen": INTEGER,
+        "ending": INTEGER,
         "other": INTEGER,
         "free": INTEGER,
         "closed": INTEGER,
@@ -49,13 +50,13 @@ NODE = object_with(
         "work": array_of(NODE_WORK),
     }
 )
-SUMS = dict.fromkeys(("total", "all_nodes", "gpus", "used", "other", "free", "closed"), INTEGER)
+SUMS = dict.fromkeys(("total", "all_nodes", "gpus", "used", "ending", "other", "free", "closed"), INTEGER)
 
 
 class NodeMapDetail(View):
-    """Who runs where: `used` are GPUs of workflows (`unseen` of them of workflows that the caller may not see), `other`
-    those of foreign pods, `closed` unused ones of nodes that take no new work. `notes` says what keeps work away from
-    a node, and what its numbers do not say."""
+    """Who runs where: `used` are GPUs of running tasks (`unseen` of them of workflows that the caller may not see),
+    `ending` those of pods whose task has ended or does not run yet, `other` those of foreign pods, `closed` unused ones
+    of nodes that take no new work. `notes` says what keeps work away from a node, and what its numbers do not say."""
 
     @describe_operation(
         "Show the nodes of a backend with the workflows on them.",
@@ -99,6 +100,7 @@ def _node_body(node: MappedNode) -> dict[str, Any]:
         "gpus": use.gpus,
         "used": use.used_gpus,
         "unseen": node.unseen_gpus,
+        "ending": use.ending_gpus,
         "other": use.other_gpus,
         "free": use.free_gpus,
         "closed": node.closed_gpus,

@@ -196,6 +196,7 @@ class Task(models.Model):
     `sub_group` names the leaf of the gang's tree that counts it; empty if the tree has only one leaf.
     `exit_actions` is `{"RESCHEDULE": [[first code, last code], …]}`, the pool's defaults included. `dispatched_at` is
     when its pod was first known to be in the cluster; if the pod is missing later, it is never created again.
+    `pod_gone_at` is when the pod of an ended attempt was gone or had stopped: until then it holds its node.
     `admitted_at` is when dispatch admission allowed the attempt, where a tree of cohorts requires it; from then on the
     attempt counts in the tree as if it ran.
     """
@@ -219,6 +220,7 @@ class Task(models.Model):
     pod_ip = models.TextField(blank=True, default="")
     admitted_at = models.DateTimeField(null=True)
     dispatched_at = models.DateTimeField(null=True)
+    pod_gone_at = models.DateTimeField(null=True)
     start_time = models.DateTimeField(null=True)
     end_time = models.DateTimeField(null=True)
     exit_code = models.IntegerField(null=True)
@@ -235,6 +237,9 @@ class Task(models.Model):
                 include=["gpu_count"],  # so that the GPUs in use are summed from the index alone
                 name="task_on_node",
                 condition=Q(status=TaskStatus.RUNNING),
+            ),
+            models.Index(
+                fields=["node_name"], name="task_with_pod", condition=Q(dispatched_at__isnull=False, pod_gone_at=None)
             ),
             models.Index(fields=["-start_time"], name="task_newest"),
             models.Index(fields=["end_time"], name="task_ended", condition=Q(start_time__isnull=False)),

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
+
+from django.db.models import QuerySet
 
 from pools.domain import names
 from pools.models import Backend
 from scheduling.domain.cluster.diff import OpenAttempt, OpenGang
+from scheduling.domain.cluster.naming import pod_name
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.models import Group, Task
 
@@ -56,6 +61,47 @@ def find_open_groups(task_ids: Collection[UUID]) -> set[UUID]:
     return set(
         Task.objects.filter(pk__in=task_ids, status__in=UNFINISHED_TASK_STATUSES).values_list("group_id", flat=True)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class EndedAttempt:
+    """An attempt that has ended, and whose pod is not known to be gone. `node` is empty where it never had one."""
+
+    task_id: UUID
+    node: str
+    dispatched_at: datetime
+
+
+def read_ended_attempts(backend: Backend) -> list[EndedAttempt]:
+    """The ended attempts of a backend whose pods may still be in the cluster. One query."""
+    rows = _ended_with_pods(backend).order_by().values_list("pk", "node_name", "dispatched_at")
+    return [EndedAttempt(task_id, node, at) for task_id, node, at in rows if at is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class EndingPod:
+    """A pod whose task has ended, and which still holds GPUs of a node."""
+
+    name: str
+    node: str
+    gpus: int
+
+
+def read_ending_pods(backend: Backend) -> list[EndingPod]:
+    """The pods of ended tasks that still hold GPUs of a backend, the largest first. One query."""
+    rows = _ended_with_pods(backend).filter(gpu_count__gt=0).exclude(node_name="")
+    return [
+        EndingPod(pod_name(task_id), node, gpus)
+        for task_id, node, gpus in rows.order_by("-gpu_count", "node_name", "pk").values_list(
+            "pk", "node_name", "gpu_count"
+        )
+    ]
+
+
+def _ended_with_pods(backend: Backend) -> QuerySet[Task]:
+    return Task.objects.filter(
+        group__workflow__root_pool__backend=backend, dispatched_at__isnull=False, pod_gone_at=None
+    ).exclude(status__in=UNFINISHED_TASK_STATUSES)
 
 
 def _read_open_attempts(group_ids: Collection[UUID]) -> dict[UUID, list[OpenAttempt]]:

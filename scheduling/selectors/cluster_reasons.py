@@ -6,15 +6,17 @@ are added. A gang that dispatch admission has not admitted yet has the reason of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pools.domain import amounts
 from pools.domain.names import SHARED_QUEUE
+from scheduling.domain.cluster.unschedulable import NOT_SCHEDULED
 from scheduling.domain.dispatch_admission import BY_PLATFORM, NOT_LENT, QUEUE_CLOSED
 from scheduling.domain.engine.explain import Reason, ReasonCode
 from scheduling.domain.engine.remedies import Remedy
+from scheduling.selectors.cluster_gangs import EndingPod
 
 _LIMIT_OF = {ReasonCode.OVER_QUOTA: "quota", ReasonCode.OVER_LIMIT: "limit"}
 _REMEDIES = {
@@ -23,9 +25,14 @@ _REMEDIES = {
     ReasonCode.NO_SUCH_QUEUE: "The queues of the cluster are synced",
     ReasonCode.NO_ROOM: "The cluster has free capacity for it",
     "preemption_delay": "It has waited long enough to preempt other work",
-    "not_scheduled": "The cluster's scheduler places it",
+    NOT_SCHEDULED: "The cluster's scheduler places it",
     "cluster_fault": "The cluster accepts work again",
 }
+
+WAITS_FOR_CLUSTER = "waiting_for_cluster"
+"""The code for a gang that no quota blocks: the cluster, not our engine, starts it."""
+_NEEDS_ROOM = {WAITS_FOR_CLUSTER, ReasonCode.NO_ROOM, NOT_SCHEDULED}
+_MAX_NAMED_PODS = 3
 
 _ADMISSION_REMEDIES = {
     ReasonCode.OVER_QUOTA: _REMEDIES[ReasonCode.OVER_QUOTA],
@@ -45,7 +52,7 @@ def reason_from_cluster(waiting_reason: Mapping[str, Any] | None, engine_reason:
     if waiting_reason.get("by") == BY_PLATFORM:
         return _admission_reason(code, waiting_reason, engine_reason)
     numbers = _gpu_numbers(waiting_reason, _LIMIT_OF.get(code))
-    remedy = Remedy(_REMEDIES.get(code, _REMEDIES["not_scheduled"]))
+    remedy = Remedy(_REMEDIES.get(code, _REMEDIES[NOT_SCHEDULED]))
     return replace(
         engine_reason,
         code=code,
@@ -57,6 +64,21 @@ def reason_from_cluster(waiting_reason: Mapping[str, Any] | None, engine_reason:
         missing=numbers[2],
         remedies=engine_reason.remedies if engine_reason.code == code and engine_reason.remedies else (remedy,),
     )
+
+
+def with_ending_pods(reason: Reason, pods: Sequence[EndingPod]) -> Reason:
+    """The reason of a gang for which the cluster has no room, with the pods of ended tasks that still hold GPUs."""
+    if not pods or reason.code not in _NEEDS_ROOM:
+        return reason
+    named = [f"pod {pod.name} on {pod.node} ({_gpus_text(pod.gpus)})" for pod in pods[:_MAX_NAMED_PODS]]
+    more = f" and {len(pods) - _MAX_NAMED_PODS} more" if len(pods) > _MAX_NAMED_PODS else ""
+    message = f"{reason.message} Pods whose tasks have ended still hold GPUs there: {', '.join(named)}{more}."
+    remedies = tuple(Remedy(f"The pod {pod.name} is gone from node {pod.node}") for pod in pods[:_MAX_NAMED_PODS])
+    return replace(reason, message=message, remedies=remedies, needs_all_remedies=False)
+
+
+def _gpus_text(gpus: int) -> str:
+    return "1 GPU" if gpus == 1 else f"{gpus} GPUs"
 
 
 def _admission_reason(code: str, reported: Mapping[str, Any], ours: Reason) -> Reason:

@@ -51,7 +51,8 @@ class MappedNode:
     @property
     def closed_gpus(self) -> int:
         """The unused GPUs of a node that takes no new work."""
-        return max(0, self.usage.gpus - self.usage.used_gpus - self.usage.other_gpus - self.usage.free_gpus)
+        use = self.usage
+        return max(0, use.gpus - use.used_gpus - use.ending_gpus - use.other_gpus - use.free_gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class NodeMap:
     all_nodes: int
     gpus: int
     used: int
+    ending: int
     other: int
     free: int
     closed: int
@@ -104,6 +106,7 @@ def read_node_map(actor: Actor, backend: str, *, name: str = "", free: int = 0, 
         all_nodes=len(uses),
         gpus=sum(use.gpus for use in uses),
         used=sum(use.used_gpus for use in uses),
+        ending=sum(use.ending_gpus for use in uses),
         other=sum(use.other_gpus for use in uses),
         free=sum(use.free_gpus for use in uses),
         closed=sum(node.closed_gpus for node in nodes),

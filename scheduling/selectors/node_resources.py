@@ -60,10 +60,10 @@ def _resource_body(
         round_up=False,
     )
     available = _amount_fields(
-        use.free(use.cpu, use.used_cpu, use.other_cpu),
+        use.free(use.cpu, use.used_cpu, use.ending_cpu, use.other_cpu),
         use.free_gpus,
-        use.free(use.memory_bytes, use.used_memory, use.other_memory),
-        use.free(use.storage_bytes, use.used_storage, use.other_storage),
+        use.free(use.memory_bytes, use.used_memory, use.ending_memory, use.other_memory),
+        use.free(use.storage_bytes, use.used_storage, use.ending_storage, use.other_storage),
         round_up=False,
     )
     return {
@@ -74,7 +74,13 @@ def _resource_body(
             **allocatable,
         },
         "taints": [dict(taint) for taint in use.taints],
-        "usage_fields": _amount_fields(use.used_cpu, use.used_gpus, use.used_memory, use.used_storage, round_up=True),
+        "usage_fields": _amount_fields(
+            use.used_cpu + use.ending_cpu,
+            use.used_gpus + use.ending_gpus,
+            use.used_memory + use.ending_memory,
+            use.used_storage + use.ending_storage,
+            round_up=True,
+        ),
         "non_workflow_usage_fields": _foreign_usage(use),
         "allocatable_fields": allocatable,
         "platform_allocatable_fields": {name: {use.platform: allocatable} for name in names},

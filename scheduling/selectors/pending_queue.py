@@ -31,7 +31,8 @@ from scheduling.domain.engine.world import World
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.garbage_collector import garbage_collector
 from scheduling.models import Group
-from scheduling.selectors.cluster_reasons import reason_from_cluster
+from scheduling.selectors.cluster_gangs import read_ending_pods
+from scheduling.selectors.cluster_reasons import WAITS_FOR_CLUSTER, reason_from_cluster, with_ending_pods
 from scheduling.selectors.dispatch_holds import read_dispatch_holds
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 
@@ -39,7 +40,6 @@ LARGE_QUEUE = 2000
 """A queue with so many waiting gangs is large: the engine needs seconds to place and explain them."""
 
 WAITS_FOR_GROUPS = "waiting_for_groups"
-WAITS_FOR_CLUSTER = "waiting_for_cluster"
 NOT_PLACED_YET = "not_placed_yet"
 WAITING_STATUSES = UNFINISHED_TASK_STATUSES - {TaskStatus.INITIALIZING, TaskStatus.RUNNING}
 
@@ -267,12 +267,15 @@ def _engine_entries(
     """The gangs that wait for GPUs, in the order of the next pass."""
     where, reasons = queue_positions(world), waiting_reasons(world)
     promises = _promises(live, world, rows) | _dispatch_promises(backend, live, rows)
+    ending = read_ending_pods(backend) if backend.kind == Backend.Kind.KUBERNETES else ()
     for name, reason in reasons.items():
         row = rows.get(live.gangs[name].group)
         if row is not None:
             visible_reason = reason
             if backend.kind == Backend.Kind.KUBERNETES:
-                visible_reason = reason_from_cluster(row.waiting_reason, _cluster_reason(reason))
+                visible_reason = with_ending_pods(
+                    reason_from_cluster(row.waiting_reason, _cluster_reason(reason)), ending
+                )
             entry = _entry(backend, row, where[name].overall, visible_reason)
             yield row.group, replace(entry, promise=promises.get(name)) if name in promises else entry
 
@@ -418,6 +421,11 @@ _FINGERPRINT_SQL = f"""
         UNION ALL SELECT 'g' || ctid || xmin FROM gang
         UNION ALL SELECT 't' || task.ctid || task.xmin FROM scheduling_task task
             WHERE task.group_id IN (SELECT uuid FROM gang)
+        UNION ALL SELECT 'e' || task.ctid || task.xmin FROM scheduling_task task
+            JOIN scheduling_group gang ON gang.uuid = task.group_id
+            JOIN scheduling_workflow work ON work.uuid = gang.workflow_id
+            WHERE task.dispatched_at IS NOT NULL AND task.pod_gone_at IS NULL
+                AND work.root_pool_id IN (SELECT id FROM roots)
     )
     SELECT count(*), sum(hashtextextended(version.is, 0)) FROM version
 """

@@ -24,6 +24,7 @@ def gpu_bar(node: MappedNode) -> SafeString:
     ]
     parts += [
         ("unseen", node.unseen_gpus, f"work of other pools: {node.unseen_gpus}"),
+        ("ending", node.usage.ending_gpus, f"pods that end or start: {node.usage.ending_gpus}"),
         ("other", node.usage.other_gpus, f"pods outside OSMO Admin: {node.usage.other_gpus}"),
         ("closed", node.closed_gpus, f"unusable: {node.closed_gpus}"),
         ("free", node.usage.free_gpus, f"free: {node.usage.free_gpus}"),

@@ -298,6 +298,7 @@ class ClusterAgent(LeasedLoop):
             # The successors of an ended gang may start.
             self._full_requested = self._full_requested or result.has_ended_gang
             self._wake.set()
+        observation.follow_ended_pods(context.backend, informers.pods.get)
         if cluster is not None:
             self._apply_diff(cluster, context, informers, diff)
 

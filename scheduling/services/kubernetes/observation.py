@@ -11,7 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -36,18 +36,22 @@ from scheduling.domain.cluster.gang_outcome import (
     decide_outcome,
     gang_status,
 )
-from scheduling.domain.cluster.pod_status import PodStatusReport
+from scheduling.domain.cluster.naming import pod_name
+from scheduling.domain.cluster.pod_status import ENDED_PHASES, PodStatusReport
 from scheduling.domain.decision_messages import DecisionFacts
 from scheduling.domain.engine.steps import StepAction
+from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, exit_action
 from scheduling.models import Decision, Group, Task
 from scheduling.selectors.admitted_specs import find_group_spec, read_admitted_specs
-from scheduling.selectors.cluster_gangs import STATUSES_IN_CLUSTER
+from scheduling.selectors.cluster_gangs import STATUSES_IN_CLUSTER, read_ended_attempts
 from scheduling.services.decisions import DecisionRows, build_decision
 from scheduling.services.workflows.transitions import WorkflowTransition
 
 MAX_GANGS_PER_TRANSACTION = 200  # every other change of that pool waits for the transaction
+_UNSEEN_POD = timedelta(seconds=10)
+"""After so long an informer knows a pod that was created."""
 _RESTARTED_TOGETHER = "its gang begins together again"
 
 PodReports = Mapping[UUID, PodStatusReport]
@@ -320,6 +324,25 @@ def _change_in_tree(
 def mark_dispatched(task_ids: Collection[UUID]) -> None:
     """Record that the pods of these attempts were created. The mark stays, because an attempt is created once."""
     Task.objects.filter(pk__in=task_ids, dispatched_at=None).update(dispatched_at=timezone.now())
+
+
+def follow_ended_pods(backend: Backend, find_pod: Callable[[str], Object | None]) -> None:
+    """Record which ended attempts no longer hold their nodes, and the nodes of those that do. `find_pod` finds a known
+    pod of ours."""
+    now = timezone.now()
+    gone: list[UUID] = []
+    for attempt in read_ended_attempts(backend):
+        pod = find_pod(pod_name(attempt.task_id))
+        if pod is None:
+            # A pod that never had a node may be so new that the informer does not know it yet.
+            if attempt.node or attempt.dispatched_at < now - _UNSEEN_POD:
+                gone.append(attempt.task_id)
+        elif (pod.get("status") or {}).get("phase") in ENDED_PHASES:
+            gone.append(attempt.task_id)
+        elif (node := (pod.get("spec") or {}).get("nodeName") or "") != attempt.node:
+            Task.objects.filter(pk=attempt.task_id).update(node_name=node)
+    if gone:
+        Task.objects.filter(pk__in=gone).update(pod_gone_at=now)
 
 
 def set_waiting_reasons(reasons: Mapping[UUID, Mapping[str, Any] | None]) -> None:

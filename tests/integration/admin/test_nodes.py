@@ -147,3 +147,37 @@ def test_the_number_of_queries_does_not_depend_on_nodes_or_work(as_person: Calla
                 submit_workflow("team--a", gpus=2, name=f"w{number}")
             run_cycles()
     assert counts[0] == counts[1] <= 9
+
+
+def test_a_node_that_shrinks_below_its_work_is_said_by_every_interface(as_person: Callable[[str], Client]) -> None:
+    """Nothing is below 0, and the excess of one node is not taken from the free GPUs of another."""
+    put_backend(actor=SYSTEM, name="sim", body={"nodes": [{"name": name, "gpus": 8} for name in ("na", "nb")]})
+    _start("team--a", 8, "big")
+    taken = Task.objects.get(group__workflow__name="big-1").node_name
+    nodes = [{"name": name, "gpus": 7 if name == taken else 8} for name in ("na", "nb")]
+    held = f"Running work holds more than the node has: {taken} (8 of 7 GPUs)."
+    promised = "Cluster sim has 15 GPUs, and the quotas of its pools are 160 together, 145 more"
+    root = as_person("root")
+    dry = root.put("/api/configs/backend/sim?dry_run=true", {"nodes": nodes}, content_type="application/json").json()
+    body = root.put("/api/configs/backend/sim", {"nodes": nodes}, content_type="application/json").json()
+    for warnings in (dry["warnings"], body["warnings"]):
+        assert [held in text for text in warnings] == [True, False], warnings
+        assert promised in warnings[1]
+    shown = _map(root)
+    assert (shown["gpus"], shown["used"], shown["free"], shown["closed"]) == (15, 8, 8, 0)
+    assert _node_of(shown, taken)["notes"] == ["running work holds more than the node has: 8 of 7 GPUs"]
+    assert _node_of(shown, taken)["free"] == 0
+    resources = root.get("/api/resources").json()["resources"]
+    available = {
+        each["hostname"]: {amounts["default"]["gpu"] for amounts in each["platform_available_fields"].values()}
+        for each in resources
+    }
+    assert available == {taken: {"0"}, "nb" if taken == "na" else "na": {"8"}}
+
+    def sums() -> set[tuple[str, str]]:
+        rows = [row for nodes in root.get("/api/pool_quota").json()["node_sets"] for row in nodes["pools"]]
+        return {(row["resource_usage"]["total_capacity"], row["resource_usage"]["total_free"]) for row in rows}
+
+    assert sums() == {("15", "8")}
+    put_backend(actor=SYSTEM, name="sim", body={"nodes": [{"name": "nc", "gpus": 8}]})
+    assert sums() == {("8", "8")}

@@ -81,9 +81,10 @@ def test_work_on_a_removed_node_stays_and_is_named(team: str, admin: ApiCaller) 
     rest = [{"name": name, "gpus": 32} for name in ("n1", "n2", "n3", "n4") if name != node]
     answer = admin("PUT", f"{BACKEND}/sim", {"nodes": rest})
     assert answer.status == 200
-    (warning,) = answer.body["warnings"]
-    assert node in warning
-    assert work.name in warning
+    removed, promised = answer.body["warnings"]
+    assert node in removed
+    assert work.name in removed
+    assert "has 96 GPUs, and the quotas of its pools are" in promised
     work.refresh_from_db()
     assert work.status == "RUNNING"
     usage = admin("GET", "/api/pool_quota").body["resource_sum"]

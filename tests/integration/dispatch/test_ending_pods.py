@@ -1,0 +1,154 @@
+"""The GPUs of a pod of ours are free when the pod is gone or has stopped, not when its task has ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduling.domain.kubernetes_json import Object
+from scheduling.kube import resource_kinds
+from scheduling.models import Task, Workflow, WorkflowConfig
+from scheduling.selectors.pending_queue import build_pending_queue, read_fingerprint
+from scheduling.selectors.visible_queue import list_waiting_gangs
+from scheduling.services.workflows.user_actions import cancel_workflow
+from tests.integration.dispatch.test_nodes import add_foreign_pod, add_node, entry, shown_nodes, usage
+from tests.support import factories
+from tests.support.agent_harness import AgentHarness, gang_file, task_statuses
+
+
+def bind(harness: AgentHarness, workflow: Workflow, node: str) -> list[Object]:
+    """KAI gives the pods a node."""
+    pods = harness.list_pods(workflow)
+    for pod in pods:
+        harness.cluster.merge(
+            resource_kinds.POD,
+            pod["metadata"]["name"],
+            {"spec": {"nodeName": node}},
+            field_manager="kai",
+            namespace=harness.backend.namespace,
+        )
+    return pods
+
+
+def hold_open(harness: AgentHarness, *pods: Object) -> None:
+    """The kubelet does not finish the deletion of these pods."""
+    for pod in pods:
+        finalizers = [*pod["metadata"]["finalizers"], "example.org/kubelet"]
+        harness.cluster.merge(
+            resource_kinds.POD,
+            pod["metadata"]["name"],
+            {"metadata": {"finalizers": finalizers}},
+            field_manager="kubelet",
+            namespace=harness.backend.namespace,
+        )
+
+
+def finish(harness: AgentHarness, *pods: Object) -> None:
+    """The kubelet lets these pods go."""
+    for pod in pods:
+        harness.cluster.merge(
+            resource_kinds.POD,
+            pod["metadata"]["name"],
+            {"metadata": {"finalizers": []}},
+            field_manager="kubelet",
+            namespace=harness.backend.namespace,
+        )
+
+
+def numbers(node: str = "n1") -> tuple[int, int, int, int]:
+    """Used, ending, other and free GPUs of a node."""
+    use = shown_nodes()[node].usage
+    return use.used_gpus, use.ending_gpus, use.other_gpus, use.free_gpus
+
+
+def running(harness: AgentHarness, gpus: int = 8) -> tuple[Workflow, Object]:
+    add_node(harness, "n1")
+    workflow = harness.submit(gpus=gpus)
+    harness.run_agent()
+    (pod,) = bind(harness, workflow, "n1")
+    harness.run_pods(pod)
+    harness.run_agent()
+    hold_open(harness, pod)
+    return workflow, pod
+
+
+def test_a_cancelled_pod_that_terminates_holds_its_gpus_and_is_named(fake_harness: AgentHarness) -> None:
+    workflow, pod = running(fake_harness)
+    assert numbers() == (8, 0, 0, 0)
+    cancel_workflow(actor=factories.admin_actor(), name=workflow.name)
+    assert numbers() == (0, 8, 0, 0), "before the agent has seen anything"
+    fake_harness.run_agent()
+    assert numbers() == (0, 8, 0, 0)
+    assert (usage("team")["total_free"], usage("team")["total_usage"]) == ("0", "0")
+    assert entry("n1")["platform_available_fields"]["team"]["default"]["gpu"] == "0"
+    assert entry("n1")["usage_fields"]["gpu"] == "8"
+    later = fake_harness.submit(gpus=8)
+    fake_harness.run_agent()
+    (gang,), _ = list_waiting_gangs(factories.admin_actor(), workflows=[later.name], limit=1)
+    name = pod["metadata"]["name"]
+    assert f"pod {name} on n1 (8 GPUs)" in gang.reason.message
+    assert gang.unblock == (f"The pod {name} is gone from node n1.",)
+    before = read_fingerprint(fake_harness.backend)
+    finish(fake_harness, pod)
+    fake_harness.run_agent()
+    assert numbers() == (0, 0, 0, 8)
+    assert read_fingerprint(fake_harness.backend) != before
+    (entry_,) = build_pending_queue(fake_harness.backend).gangs
+    assert name not in entry_.reason.message
+
+
+@pytest.mark.parametrize("end", ["preempted", "failed", "deleted", "completed"])
+def test_every_end_of_a_task_whose_pod_outlives_it(fake_harness: AgentHarness, end: str) -> None:
+    """A pod that has stopped holds nothing; one that is being deleted holds its GPUs until it is gone."""
+    workflow, pod = running(fake_harness)
+    if end == "preempted":
+        fake_harness.evict_pods(pod)
+    elif end == "deleted":
+        fake_harness.delete_pod(pod)
+    elif end == "failed":
+        fake_harness.set_container_waiting(pod, "ErrImagePull")
+    else:
+        fake_harness.finish_pods(pod)
+    fake_harness.run_agent()
+    assert task_statuses(workflow)[0][2] not in {"RUNNING", "INITIALIZING"}
+    expected = (0, 0, 0, 8) if end == "completed" else (0, 8, 0, 0)
+    assert numbers() == expected
+    finish(fake_harness, pod)
+    fake_harness.run_agent()
+    assert numbers() == (0, 0, 0, 8)
+
+
+def test_a_pod_that_loads_its_image_holds_its_gpus(fake_harness: AgentHarness) -> None:
+    add_node(fake_harness, "n1")
+    workflow = fake_harness.submit(gpus=3)
+    fake_harness.run_agent()
+    (pod,) = bind(fake_harness, workflow, "n1")
+    fake_harness.run_agent()
+    assert numbers() == (0, 3, 0, 5)
+    fake_harness.run_pods(pod)
+    fake_harness.run_agent()
+    assert numbers() == (3, 0, 0, 5)
+
+
+def test_a_gang_that_restarts_counts_its_old_pods_and_foreign_ones(fake_harness: AgentHarness) -> None:
+    add_node(fake_harness, "n1")
+    add_foreign_pod(fake_harness, "a-service", "n1", 2)
+    WorkflowConfig.objects.update_or_create(pk=1, defaults={"max_retry_per_task": 1})
+    fields = "exitActions: {RESCHEDULE: '1-255'}"
+    workflow = fake_harness.submit(gang_file("lead", "other", gpus=2, task_fields=fields, ignore_nonlead=False))
+    fake_harness.run_agent()
+    lead, other = bind(fake_harness, workflow, "n1")
+    fake_harness.run_pods(lead, other)
+    fake_harness.run_agent()
+    assert numbers() == (4, 0, 2, 2)
+    hold_open(fake_harness, other)
+    fake_harness.finish_pods(lead, code=3)
+    fake_harness.run_agent()
+    ends = [(name, status) for name, retry, status, _ in task_statuses(workflow) if retry == 0]
+    assert ends == [("lead", "RESCHEDULED"), ("other", "RESCHEDULED")]
+    assert numbers() == (0, 2, 2, 4)
+    finish(fake_harness, other)
+    fake_harness.run_agent()
+    assert numbers() == (0, 0, 2, 6)
+    assert not Task.objects.filter(dispatched_at__isnull=False, pod_gone_at=None).exclude(
+        status__in=["SCHEDULING", "INITIALIZING", "RUNNING"]
+    )
