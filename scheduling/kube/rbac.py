@@ -25,7 +25,7 @@ EXAMPLE_BACKEND = "prod"
 """The backend of the documentation, and of the chart unless its values name others."""
 
 CLUSTER_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
-    (resource_kinds.QUEUE, WRITE_VERBS),  # kept in step with the pools
+    (resource_kinds.QUEUE, ("get", "list", "watch", "create", "patch", "delete")),  # kept in step with the pools
     (resource_kinds.TOPOLOGY, WRITE_VERBS),
     (resource_kinds.PRIORITY_CLASS, ("get", "list", "create", "patch")),
     (resource_kinds.NODE, LIST_VERBS),  # capacity

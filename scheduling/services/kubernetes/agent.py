@@ -23,7 +23,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from pools.models import Backend
+from pools.models import Backend, KubernetesSettings
 from pools.one_by_one import left_out_on_error
 from scheduling.domain.cluster.diff import ClusterDiff, OpenGang, diff_gangs
 from scheduling.domain.cluster.election import Candidate
@@ -55,6 +55,12 @@ from scheduling.services.kubernetes.leases import LOOP_TIMING, HeldElsewhere, Le
 from scheduling.services.kubernetes.nodes import write_nodes
 
 logger = logging.getLogger(__name__)
+
+_QUEUE_SYNC_PAUSES = (0.5, 30.0)
+"""Seconds: the first and the longest pause between two syncs that changes of queues by others cause."""
+
+_QUIET_SECONDS = 60.0
+"""After so long without such a change the pauses begin again."""
 
 _RECOVERY_SECONDS = 60.0
 """How long each heartbeat after an outage ends the pauses of others: a run that began in the outage may still fail."""
@@ -104,6 +110,8 @@ class ClusterAgent(LeasedLoop):
         self._due: dict[str, float] = {}
         self._error: ClusterError | None = None
         self._heartbeat_backoff = Backoff(1, 15)
+        self._queue_sync_backoff = Backoff(*_QUEUE_SYNC_PAUSES)
+        self._queue_sync_due = 0.0
         self._ends_pauses_until = time.monotonic() + _RECOVERY_SECONDS  # a new agent may follow one that saw an outage
 
     def wake(self) -> None:
@@ -253,6 +261,7 @@ class ClusterAgent(LeasedLoop):
             raise
         if is_full and self._error is None and self._is_due("recount", self._intervals.recount):
             self._recount(context, informers)
+        self._repair_queues(context, informers)
         if informers.pop_nodes_changed():
             _write_nodes(context.backend, informers.nodes.objects(), None)
 
@@ -405,6 +414,20 @@ class ClusterAgent(LeasedLoop):
             return
         if informers.nodes.has_synced:
             _write_nodes(context.backend, informers.nodes.objects(), foreign_usage)
+
+    def _repair_queues(self, context: ClusterContext, informers: ClusterInformers) -> None:
+        """Let a worker sync the queues soon after another client changed one. A client that repeats its change meets
+        growing pauses, up to that of the regular sync."""
+        now = time.monotonic()
+        if not informers.queues_changed or now < self._queue_sync_due:
+            return
+        informers.forget_changed_queues()
+        if context.settings.sync_mode == KubernetesSettings.Sync.OFF:
+            return
+        if now - self._queue_sync_due > _QUIET_SECONDS:
+            self._queue_sync_backoff.reset()
+        self._queue_sync_due = now + self._queue_sync_backoff.next_pause()
+        notifications.enqueue_queue_sync(self.backend_id)
 
     def _heartbeat(self, context: ClusterContext, informers: ClusterInformers) -> None:
         """Ask the API server for its version and record whether the cluster can be worked with."""

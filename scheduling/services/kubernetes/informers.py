@@ -1,4 +1,4 @@
-"""The informers of a cluster's agent: they hold our pods and PodGroups, and the nodes of our shard, in
+"""The informers of a cluster's agent: they hold our pods, PodGroups and queues, and the nodes of our shard, in
 memory."""
 
 from __future__ import annotations
@@ -8,7 +8,13 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from scheduling.domain.cluster.naming import GROUP_UUID, installation_selector, pod_group_name, read_uuid_label
+from scheduling.domain.cluster.naming import (
+    FIELD_MANAGER,
+    GROUP_UUID,
+    installation_selector,
+    pod_group_name,
+    read_uuid_label,
+)
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import resource_kinds
 from scheduling.kube.error_messages import error_message
@@ -32,8 +38,22 @@ def informer_scope(context: ClusterContext) -> tuple[str, ...]:
     return context.backend.namespace, context.installation_id, context.shard_selector
 
 
+def _queue_state(queue: Object) -> Object:
+    """What others could change of a queue, and whether the last writer was this software."""
+    metadata = queue["metadata"]
+    writes = [each for each in metadata.get("managedFields") or [] if not each.get("subresource")]
+    latest = max((each.get("time") or "" for each in writes), default="")
+    last_writers = {each.get("manager") for each in writes if (each.get("time") or "") == latest}
+    return {
+        "metadata": {"name": metadata["name"], "resourceVersion": metadata["resourceVersion"]},
+        "state": [metadata.get("labels"), queue.get("spec"), metadata.get("deletionTimestamp")],
+        "ours": last_writers == {FIELD_MANAGER},
+    }
+
+
 class ClusterInformers:
-    """The informers of one cluster. They collect the ids of changed gangs, and whether a node changed."""
+    """The informers of one cluster. They collect the ids of changed gangs, whether a node changed, and whether another
+    client changed a queue of ours."""
 
     def __init__(
         self,
@@ -63,7 +83,18 @@ class ClusterInformers:
             labels=context.shard_selector,
             **common,
         )
-        self._all: tuple[Informer[Any], ...] = (self.pods, self.pod_groups, self.nodes)
+        self._needed: tuple[Informer[Any], ...] = (self.pods, self.pod_groups, self.nodes)
+        self.queues: Informer[str] = Informer(
+            resource_kinds.QUEUE,
+            key_of=lambda queue: str(queue["metadata"]["name"]),
+            on_change=self._on_queue_change,
+            labels=ours,
+            transform=_queue_state,
+            **common,
+        )
+        self._queue_states: dict[str, Object] = {}
+        self._queues_changed = False
+        self._all: tuple[Informer[Any], ...] = (*self._needed, self.queues)
 
     @property
     def has_synced(self) -> bool:
@@ -72,8 +103,9 @@ class ClusterInformers:
 
     @property
     def error_message(self) -> str:
-        """The first error of an informer, with the kind of its objects; empty when all informers work."""
-        failed = next((informer for informer in self._all if informer.error is not None), None)
+        """The first error of an informer, with the kind of its objects; empty when all informers work. Without the
+        right to watch queues, their changes wait for the regular sync: that is no fault."""
+        failed = next((informer for informer in self._needed if informer.error is not None), None)
         return "" if failed is None or failed.error is None else f"{failed.kind}: {error_message(failed.error)}"
 
     def relist(self) -> None:
@@ -118,6 +150,28 @@ class ClusterInformers:
             return False
         changed, self._nodes_changed = self._nodes_changed, False
         return changed
+
+    @property
+    def queues_changed(self) -> bool:
+        """Whether another client changed or deleted a queue of ours since :meth:`forget_changed_queues`."""
+        return self._queues_changed
+
+    def forget_changed_queues(self) -> None:
+        """The changes so far are taken care of."""
+        self._queues_changed = False
+
+    def _on_queue_change(self, name: str) -> None:
+        """Our own writes, and KAI's writes of a status, are not news."""
+        known, queue = self._queue_states.get(name), self.queues.get(name)
+        if queue is None:
+            self._queue_states.pop(name, None)
+            is_news = known is not None
+        else:
+            self._queue_states[name] = queue["state"]
+            is_news = queue["state"] != known and not queue["ours"]
+        if is_news and self.queues.has_synced:
+            self._queues_changed = True
+            self._wake()
 
     def _on_gang_change(self, gang: UUID | None) -> None:
         self.mark_changed({gang})
