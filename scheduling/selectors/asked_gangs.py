@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from pools.models import Node, Pool
 from pools.transactions import one_snapshot
-from scheduling.domain.engine.facts import GangFacts
+from scheduling.domain.engine.facts import GangFacts, TaskFacts
 from scheduling.domain.forecast.runtimes import WorkKind
+from scheduling.domain.gang import GangTree
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import GroupSpec, WorkflowSpec
@@ -33,6 +34,18 @@ class AskedWork:
     def first_groups(self) -> list[GroupSpec]:
         """The groups that wait for no other group."""
         return [group for group in self.spec.groups if not group.inputs]
+
+
+def asked_tasks(shapes: SharedObjects, group: GroupSpec) -> tuple[tuple[TaskFacts, ...], GangTree | None]:
+    """The waiting tasks of a group that is not submitted yet, and its tree."""
+    tasks = tuple(
+        shapes.task(
+            task.name, task.sub_group, TaskStatus.SCHEDULING.value, task.gpu, task.cpu, task.memory_bytes,
+            task.storage_bytes, task.platform or "default", json.dumps(list(task.nodes_excluded)), "",
+        )
+        for task in group.tasks
+    )  # fmt: skip
+    return tasks, shapes.tree(None if group.gang is None else json.dumps(group.gang))
 
 
 class BackendPresent:
@@ -60,13 +73,7 @@ class BackendPresent:
         seconds = None if limit is None else limit.total_seconds()
         expected = asked.spec.simulated_runtime
         for position, group in enumerate(asked.first_groups):
-            tasks = tuple(
-                self._shapes.task(
-                    task.name, task.sub_group, TaskStatus.SCHEDULING.value, task.gpu, task.cpu, task.memory_bytes,
-                    task.storage_bytes, task.platform or "default", json.dumps(list(task.nodes_excluded)), "",
-                )
-                for task in group.tasks
-            )  # fmt: skip
+            tasks, tree = asked_tasks(self._shapes, group)
             fact = GangFacts(
                 f"{_MARK}{number:04}/{group.name}",
                 queue,
@@ -74,7 +81,7 @@ class BackendPresent:
                 priority=asked.priority.priority_class_value,
                 preemptible=asked.priority.is_preemptible,
                 submitted=self._latest + 1 + number * 10**6 + position,
-                tree=self._shapes.tree(None if group.gang is None else json.dumps(group.gang)),
+                tree=tree,
                 waiting_since=int(self.facts.present.now),
                 time_limit=None if seconds is None else int(seconds),
                 expected_time=None if expected is None else int(expected),

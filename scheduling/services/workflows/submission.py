@@ -34,6 +34,7 @@ from scheduling.domain.statuses import WorkflowStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, simulated_runtime_seconds
 from scheduling.locking import hold_render_turn
 from scheduling.models import Group, Task, Workflow
+from scheduling.selectors.node_fit import unfitting_warnings
 from scheduling.selectors.queue_sync_state import read_closed_queues
 from scheduling.services.gpu_quota.workloads import single_worker_violations
 from scheduling.services.workflows.group_commit import GroupCommit, Take
@@ -345,6 +346,7 @@ def prepare_submissions(*, actor: Actor, pool: str, submissions: Sequence[Submis
             if len(submissions) == 1
             else batch_refusal(faults, unread=len(submissions) - len(files))
         )
+    prepared = _with_node_warnings(leaf.root, prepared)
     limits = [single_worker_violations(leaf.root, item.spec) for item in prepared]
     if any(limits):
         raise worker_cap_refusal(limits)
@@ -410,6 +412,17 @@ def _data_warnings(root: Pool, spec: WorkflowSpec) -> list[str]:
         "A group still waits for the tasks that its inputs name."
     )
     return [message]
+
+
+def _with_node_warnings(root: Pool, prepared: list[_PreparedSubmission]) -> list[_PreparedSubmission]:
+    """The submissions, with a warning for each group that no node of the backend could ever hold."""
+    if root.backend is None:
+        return prepared
+    found = unfitting_warnings(root.backend, [item.spec for item in prepared])
+    return [
+        replace(item, warnings=(*item.warnings, *more)) if more else item
+        for item, more in zip(prepared, found, strict=True)
+    ]
 
 
 def _queue_warnings(leaf: Pool) -> list[str]:

@@ -1,0 +1,95 @@
+"""Whether work could ever start on the nodes of its backend, for the answer of a submission.
+
+The rule is that of the queue (`never_fits`): could the gang start if all nodes were empty? The engine tells; most
+work is found to fit by counting alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pools.domain import amounts
+from pools.models import Backend, Node
+from pools.prepared import read_rows
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, QueueFacts
+from scheduling.domain.engine.outcome import waiting_reasons
+from scheduling.domain.engine.world import World
+from scheduling.domain.workflow_spec import GroupSpec, WorkflowSpec
+from scheduling.selectors.asked_gangs import asked_tasks
+from scheduling.selectors.live_facts import CPU, MEMORY, STORAGE, UNITS, SharedObjects, node_facts
+
+_SIZES_SQL = """
+    SELECT platform, gpus, cpu, memory_bytes, storage_bytes, count(*) FROM pools_node
+    WHERE backend_id = %s GROUP BY platform, gpus, cpu, memory_bytes, storage_bytes
+"""
+_UNLIMITED = QueueFacts("all", quota=dict.fromkeys((amounts.GPU, CPU, MEMORY, STORAGE), amounts.UNLIMITED))
+_Size = tuple[str, int, int, int, int, int]
+
+
+def unfitting_warnings(backend: Backend, specs: Sequence[WorkflowSpec]) -> list[list[str]]:
+    """For each of these workflows of one backend, a warning for each group that none of its nodes could ever hold. None
+    where no node is known. One query, and one more if such a group is possible."""
+    sizes: list[_Size] = [(row[0], *map(int, row[1:])) for row in read_rows(_SIZES_SQL, [backend.pk])]
+    if not sizes:
+        return [[] for _ in specs]
+    known: dict[int, str | None] = {}  # many workflows often share one file
+    found = []
+    for spec in specs:
+        texts = []
+        for group in spec.groups:
+            if id(group) not in known:
+                known[id(group)] = None if _surely_fits(group, sizes) else _refusal(backend, group, sizes)
+            if (text := known[id(group)]) is not None:
+                texts.append(text)
+        found.append(texts)
+    return found
+
+
+def _surely_fits(group: GroupSpec, sizes: Sequence[_Size]) -> bool:
+    """Whether as many tasks fit as the group has, each as large as the largest amounts of the group."""
+    platforms = {task.platform or "default" for task in group.tasks}
+    if len(platforms) > 1 or any(task.nodes_excluded for task in group.tasks):
+        return False
+    needed = [
+        max(amount)
+        for amount in zip(
+            *((task.gpu, task.cpu, task.memory_bytes, task.storage_bytes) for task in group.tasks), strict=True
+        )
+    ]
+    room = 0
+    for platform, *have, count in sizes:
+        if platform in platforms:
+            each = min((h // n for h, n in zip(have, needed, strict=True) if n), default=len(group.tasks))
+            room += each * count
+    return room >= len(group.tasks)
+
+
+def _refusal(backend: Backend, group: GroupSpec, sizes: Sequence[_Size]) -> str | None:
+    nodes = list(Node.objects.filter(backend=backend))
+    shapes = SharedObjects(nodes)
+    tasks, tree = asked_tasks(shapes, group)
+    facts = ClusterFacts(
+        queues=(_UNLIMITED,),
+        gangs=(GangFacts(group.name, _UNLIMITED.name, tasks, tree=tree),),
+        nodes=tuple(map(node_facts, nodes)),
+        units=UNITS,
+    )
+    reason = waiting_reasons(World(facts)).get(group.name)
+    if reason is None or not reason.is_permanent:
+        return None
+    platforms = sorted({task.platform or "default" for task in group.tasks})
+    return (
+        f"{group.name} can never start on the nodes that cluster {backend.name} has now. {reason.message} "
+        f"{' '.join(_largest(platform, sizes) for platform in platforms)}"
+    )
+
+
+def _largest(platform: str, sizes: Sequence[_Size]) -> str:
+    of_platform = [size for size in sizes if size[0] == platform]
+    if not of_platform:
+        return f"No node has the platform {platform}."
+    gpus, cores = (max(size[position] for size in of_platform) for position in (1, 2))
+    return (
+        f"The largest node of the platform {platform} has {gpus} GPU{'' if gpus == 1 else 's'} and {cores} "
+        f"core{'' if cores == 1 else 's'}."
+    )

@@ -1,0 +1,85 @@
+"""Work that no node could ever hold is accepted, and the answer warns by the rule of `never_fits` in the queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, Node, Pool
+from pools.services.backends import put_backend
+from tests.support.factories import workflow_file
+
+
+@pytest.fixture
+def two_nodes(alice: Any) -> Backend:
+    """The cluster of `team` has two nodes of 8 GPUs and 64 cores, a1 and a2, and one of another platform."""
+    backend = Pool.objects.get(name="team").backend
+    assert backend is not None
+    nodes = [{"name": name, "gpus": 8, "cpu": 64} for name in ("a1", "a2")]
+    nodes.append({"name": "big", "gpus": 16, "cpu": 64, "platform": "huge"})
+    put_backend(actor=SYSTEM, name=backend.name, body={"nodes": nodes})
+    return backend
+
+
+def tasks(*resources: str, fields: str = "") -> str:
+    """A group whose tasks have these resources."""
+    lines = ["workflow:", "  name: w", "  groups:", "  - name: gang", "    tasks:"]
+    for number, _ in enumerate(resources):
+        lead = ", lead: true" if number == 0 else ""
+        lines.append(f"    - {{name: t{number}, image: i, command: [sh], resource: r{number}{lead}}}")
+    lines.append("  resources:")
+    lines += [f"    r{number}: {{{each}{fields}}}" for number, each in enumerate(resources)]
+    return "\n".join(lines) + "\n"
+
+
+FITTING = [
+    workflow_file(gpus=8),
+    tasks("gpu: 8", "gpu: 8"),
+    tasks("gpu: 8", "gpu: 4", "gpu: 4"),
+    tasks("gpu: 8, cpu: 64", "cpu: 32", "cpu: 32"),
+    tasks("gpu: 8", fields=", nodesExcluded: [a1]"),
+]
+NEVER = [
+    (workflow_file(gpus=9), "The largest node of the platform default has 8 GPUs and 64 cores."),
+    (tasks("gpu: 1, cpu: 500"), "The largest node of the platform default has 8 GPUs and 64 cores."),
+    (tasks("gpu: 5", "gpu: 5", "gpu: 5"), "has 8 GPUs"),
+    (tasks("gpu: 1", fields=", nodesExcluded: [a1, a2]"), "can never start on the nodes"),
+    (tasks("gpu: 8", "gpu: 8", fields=", nodesExcluded: [a1]"), "can never start on the nodes"),
+]
+
+
+@pytest.mark.parametrize("file", FITTING)
+def test_work_that_fits_has_no_warning(alice: Any, two_nodes: Backend, file: str) -> None:
+    for query in ("validation_only=True", "dry_run=True", ""):
+        assert alice.submit("team", file, query=query)["warnings"] == [], query
+
+
+@pytest.mark.parametrize(("file", "words"), NEVER)
+def test_every_answer_warns_and_the_queue_says_the_same(
+    alice: Any, two_nodes: Backend, reconcile_pool: Any, file: str, words: str
+) -> None:
+    for query in ("validation_only=True", "dry_run=True", ""):
+        (warning,) = alice.submit("team", file, query=query)["warnings"]
+        assert alice.status == 200
+        assert words in warning, query
+    reconcile_pool()
+    gangs = alice.get("/api/queue")["entries"]
+    assert [gang["reason"]["code"] for gang in gangs] == ["never_fits"]
+    assert gangs[0]["reason"]["message"] in warning
+
+
+def test_full_nodes_and_unknown_nodes_warn_of_nothing(alice: Any, two_nodes: Backend, reconcile_pool: Any) -> None:
+    alice.submit("team", tasks("gpu: 8", "gpu: 8"))
+    reconcile_pool()
+    assert alice.submit("team", workflow_file(gpus=8))["warnings"] == [], "it fits when other work has ended"
+    Node.objects.all().delete()
+    assert alice.submit("team", workflow_file(gpus=9))["warnings"] == []
+
+
+def test_several_files_at_once_have_their_own_warnings(alice: Any, two_nodes: Backend) -> None:
+    files = [{"file": workflow_file("fits", gpus=8)}, {"file": workflow_file("never", gpus=9)}]
+    fits, never = alice.post("/api/pool/team/workflows", {"workflows": files})["workflows"]
+    assert fits["warnings"] == []
+    assert "can never start" in never["warnings"][0]
