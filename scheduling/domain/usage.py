@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from scheduling.domain.dispatch_admission import QUEUE_CLOSED
 from scheduling.domain.engine.explain import ReasonCode
 
 
@@ -22,7 +23,13 @@ class WaitCause(StrEnum):
     ORDER = "order"
 
 
-_OFFLINE_CODES = {"backend_offline", "cluster_fault", ReasonCode.NO_SUCH_QUEUE, ReasonCode.QUEUE_HAS_CHILDREN}
+_OFFLINE_CODES = {
+    "backend_offline",
+    "cluster_fault",
+    QUEUE_CLOSED,
+    ReasonCode.NO_SUCH_QUEUE,
+    ReasonCode.QUEUE_HAS_CHILDREN,
+}
 _ROOM_CODES = {
     ReasonCode.NO_ROOM,
     ReasonCode.FRAGMENTED,
