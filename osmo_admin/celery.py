@@ -10,11 +10,15 @@ from typing import Any
 from celery import Celery
 from celery.signals import beat_init, celeryd_init, heartbeat_sent, worker_init, worker_process_init
 from django_structlog.celery.steps import DjangoStructLogInitStep
+from kombu.transport import TRANSPORT_ALIASES
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
 # Celery would run Django's checks at the start of a worker and of beat, and ignore what they find. They touch every
 # model, and each touched page of memory is no longer shared with the other services.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
+
+# Each scheme of an address of Redis, Unix sockets (redis+socket) included.
+TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), "osmo_admin.broker:Transport"))
 
 app = Celery("osmo_admin")
 app.config_from_object("django.conf:settings", namespace="CELERY")

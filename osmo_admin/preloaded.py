@@ -54,8 +54,8 @@ MODULES = (
     "celery.worker.consumer.delayed_delivery",
     "celery.worker.strategy",
     "cffi.cparser",  # billiard declares a function of C with it in each process of the worker
-    "kombu.transport.redis",
     "osmo_admin.beat",
+    "osmo_admin.broker",
     "scheduling.services.kubernetes.agent",
     "scheduling.services.kubernetes.cluster_workers",
     "osmo_admin.celery",

@@ -259,6 +259,7 @@ CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CHANNEL_ERROR_RETRY = True  # a server that answers with an error, as a replica does during a failover
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # the default of 100 would end the worker after an hour without a broker
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 600, "socket_connect_timeout": 2, "socket_timeout": 5}
 CELERY_BEAT_SCHEDULER = "osmo_admin.beat:Scheduler"

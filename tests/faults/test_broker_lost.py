@@ -1,0 +1,138 @@
+"""The broker goes away while the worker holds a message: worker and beat connect again, without a supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from osmo_admin.celery import app
+from osmo_admin.ops import process_commands
+from osmo_admin.ops.processes import start_child
+from tests.faults.installation import FaultyInstallation
+from tests.support.services import ROOT
+
+pytestmark = pytest.mark.fault
+
+
+@pytest.fixture
+def installation(installation: FaultyInstallation) -> Iterator[FaultyInstallation]:
+    """The worker has two processes as in production, so it takes more messages while it holds one."""
+    name = process_commands.WORKER
+    installation.kill_process(name)
+    installation.children[name] = start_child(
+        name,
+        process_commands.worker_command(),
+        log=installation.folder / f"{name}.log",
+        env=installation.env,
+        cwd=ROOT,
+    )
+    installation.wait_until(lambda: len(installation.child_pids_of(name)) == 2, what="the worker has two processes")
+    installation.wait_until(lambda: _is_consuming(installation), what="the worker consumes")
+    installation.wait_ready()
+    yield installation
+    installation.kill_process(name)
+    installation.start_process(name)
+
+
+@contextmanager
+def hold_one_message(installation: FaultyInstallation) -> Iterator[None]:
+    """One message is delivered and not finished, because the processes that do the work are suspended."""
+    workers = installation.child_pids_of(process_commands.WORKER)
+    assert len(workers) == 2
+    with installation.suspend_process(process_commands.BEAT), installation.broker_client() as broker:
+        installation.wait_until(lambda: broker.llen("celery") == 0, what="the worker has nothing to do")
+        time.sleep(1)  # and has finished what it took
+        broker.flushall()
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        address = installation.env["REDIS_URL"].replace("unix://", "redis+socket://").replace("?db=", "?virtual_host=")
+        with app.connection_for_write(address) as connection:
+            app.send_task("scheduling.settle_all", connection=connection)
+        installation.wait_until(lambda: broker.hlen("unacked") == 1, what="one message is held")
+    try:
+        yield
+    finally:
+        for pid in workers:
+            os.kill(pid, signal.SIGCONT)
+
+
+def assert_recovered(installation: FaultyInstallation, pool: str, pids: dict[str, int]) -> None:
+    """The same processes work: notifications start work, beat sends, and nothing is inconsistent."""
+    installation.wait_ready()
+    assert installation.process_ids() == pids
+    installation.wait_serving(pool)
+    installation.check_notifications(pool)
+    installation.assert_consistent()
+    assert installation.process_ids() == pids
+
+
+@pytest.mark.parametrize("first", ["normal", "pubsub"])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
+def test_a_restart_of_the_broker(installation: FaultyInstallation, how: signal.Signals, first: str) -> None:
+    """`first`: which connection of the worker ends first, the one that waits for messages or the one for commands of
+    Celery."""
+    pids, pool = installation.process_ids(), installation.make_pools(1)[0]
+    worker = installation.children[process_commands.WORKER].pid
+    for _ in range(2):
+        with hold_one_message(installation):
+            failed = _failed_attempts(installation)
+            os.kill(worker, signal.SIGSTOP)
+            with installation.broker_client() as broker:
+                broker.execute_command("CLIENT", "KILL", "TYPE", first, "SKIPME", "yes")
+            installation.servers.stop_broker(how)
+            os.kill(worker, signal.SIGCONT)
+            installation.wait_until(
+                lambda before=failed: _failed_attempts(installation) > before,
+                seconds=60,  # the client of Redis repeats each command of the old connection a few times first
+                what="it tries to connect",
+            )
+            installation.servers.start_broker()
+            installation.wait_until(lambda: _is_consuming(installation), what="the worker consumes again")
+        assert_recovered(installation, pool, pids)
+
+
+@pytest.mark.parametrize("trouble", ["connections are cut", "it is a replica", "its memory is full", "its password"])
+def test_a_broker_that_refuses(installation: FaultyInstallation, trouble: str) -> None:
+    """A server that answers with an error: during a failover, with a full memory, while its password is changed."""
+    pids, pool = installation.process_ids(), installation.make_pools(1)[0]
+    commands = {
+        "connections are cut": ([], []),
+        "it is a replica": ([["REPLICAOF", "127.0.0.1", "1"]], [["REPLICAOF", "NO", "ONE"]]),
+        "its memory is full": ([["CONFIG", "SET", "maxmemory", "1"]], [["CONFIG", "SET", "maxmemory", "0"]]),
+        "its password": ([["CONFIG", "SET", "requirepass", "x"]], [["CONFIG", "SET", "requirepass", ""]]),
+    }
+    begin, end = commands[trouble]
+    with installation.broker_client() as broker:
+        for _ in range(2):
+            with hold_one_message(installation):
+                for command in begin:
+                    broker.execute_command(*command)
+                broker.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            if begin:
+                installation.wait_until(lambda: not _is_ready(installation), seconds=45, what="it is noticed")
+            for command in end:
+                broker.execute_command(*command)
+            assert_recovered(installation, pool, pids)
+
+
+def test_errors_of_the_server_are_retried_too() -> None:
+    assert app.conf.broker_channel_error_retry
+
+
+def _failed_attempts(installation: FaultyInstallation) -> int:
+    return (installation.folder / "worker.log").read_text().count("Cannot connect to")
+
+
+def _is_consuming(installation: FaultyInstallation) -> bool:
+    """A client of the broker waits for messages."""
+    with installation.broker_client() as broker:
+        return any(client["cmd"] == "brpop" for client in broker.client_list())
+
+
+def _is_ready(installation: FaultyInstallation) -> bool:
+    return installation.admin_http.get("/ready").status_code == 200
