@@ -88,6 +88,8 @@ class DispatchWait:
     limit: str
     requested: Amount
     free: Amount
+    idle: Amount = 0
+    """Idle GPUs that their owners do not lend."""
 
     def as_json(self) -> dict[str, Any]:
         """The stored reason. The numbers are GPUs."""
@@ -100,6 +102,7 @@ class DispatchWait:
             "requested": as_json(self.requested),
             "free": as_json(self.free),
             "missing": as_json(max(0, self.requested - self.free)),
+            **({"idle": as_json(self.idle)} if self.idle else {}),
         }
 
 
@@ -121,7 +124,10 @@ def explain_dispatch_wait(verdict: StartRefusal | Shortfall, idle_gpus: Amount =
         message = (
             f"{request_text}; everything under {node} lends {_gpus(verdict.available)}, and {unlent} (lending limits)."
         )
-    elif verdict.limit == "quota":
+        return DispatchWait(
+            code, f"{message} {_UNTIL}", node, verdict.limit, verdict.requested, verdict.available, idle_gpus
+        )
+    if verdict.limit == "quota":
         message = f"{request_text}; everything under {node} leaves {_gpus(verdict.available)}."
     else:
         message = f"{request_text}; the borrowing limit of {node} leaves {_gpus(verdict.available)}."

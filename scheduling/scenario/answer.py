@@ -15,11 +15,11 @@ from scheduling.domain.engine.outcome import (
     QueuePosition,
     gang_result,
     queue_positions,
-    task_state,
     waiting_reasons,
 )
 from scheduling.domain.engine.reservation import StartPolicy
 from scheduling.domain.engine.state import GangState
+from scheduling.domain.engine.state_facts import task_state
 from scheduling.domain.engine.steps import Step
 from scheduling.domain.engine.world import World
 from scheduling.garbage_collector import garbage_collector

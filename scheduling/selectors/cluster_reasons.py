@@ -40,8 +40,9 @@ _ADMISSION_REMEDIES = {
     ReasonCode.NOTHING_TO_BORROW: "Work that borrows in this tree of cohorts ends, or a quota in it grows",
     ReasonCode.OVER_BORROWING_LIMIT: "This node returns borrowed quota, or its borrowing limit grows",
     ReasonCode.CYCLE: "Give one node of the cycle another parent",
-    NOT_LENT: "Work that borrows in this tree of cohorts ends, or an owner raises a lending limit",
+    NOT_LENT: "Work that borrows in this tree of cohorts ends, or owners raise their lending limits",
 }
+_LENDS_TOO_LITTLE = "Work that borrows in this tree of cohorts ends; higher lending limits alone give too little"
 
 
 def reason_from_cluster(waiting_reason: Mapping[str, Any] | None, engine_reason: Reason) -> Reason:
@@ -93,6 +94,10 @@ def _admission_reason(code: str, reported: Mapping[str, Any], ours: Reason) -> R
             limit=reported["limit"], requested=None, free=None, missing=None, remedies=(remedy,),
             needs_all_remedies=False,
         )  # fmt: skip
+    text = _ADMISSION_REMEDIES[code]
+    idle = reported.get("idle")
+    if idle is not None and not isinstance(idle, str) and idle < reported["missing"]:  # a text: unlimited
+        text = _LENDS_TOO_LITTLE
     return replace(
         ours,
         code=code,
@@ -102,7 +107,7 @@ def _admission_reason(code: str, reported: Mapping[str, Any], ours: Reason) -> R
         requested={amounts.GPU: reported["requested"]},
         free={amounts.GPU: reported["free"]},
         missing={amounts.GPU: reported["missing"]},
-        remedies=ours.remedies if ours.code == code and ours.remedies else (Remedy(_ADMISSION_REMEDIES[code]),),
+        remedies=ours.remedies if ours.code == code and ours.remedies else (Remedy(text),),
     )
 
 

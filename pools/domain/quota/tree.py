@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pools.domain.amounts import UNLIMITED, Amount, Number
 
@@ -53,6 +53,7 @@ class ResourceColumn:
     __slots__ = (
         "_deep_first",
         "_potential",
+        "_quotas",
         "borrowing",
         "local",
         "nominal",
@@ -66,6 +67,7 @@ class ResourceColumn:
     def __init__(self, parents: Sequence[int], deep_first: Sequence[int], quotas: Sequence[NodeQuota]) -> None:
         """`deep_first` lists every index once, children before their parents."""
         size = len(parents)
+        self._quotas = quotas
         self.parents = parents
         self._deep_first = deep_first
         self.nominal = [quota.nominal for quota in quotas]
@@ -86,6 +88,15 @@ class ResourceColumn:
                 self.local[x] = max(0, self.subtree[x] - lending)
                 self.visible[x] = min(self.subtree[x], lending)
             self.subtree[parent] = self.subtree[parent] + self.visible[x]
+
+    def with_lending(self, rises: Mapping[int, Amount]) -> ResourceColumn:
+        """The same numbers with the finite lending limits of these nodes higher by so much."""
+        quotas = list(self._quotas)
+        for x, amount in rises.items():
+            quotas[x] = replace(quotas[x], lending_limit=quotas[x].lending_limit + amount)
+        found = ResourceColumn(self.parents, self._deep_first, quotas)
+        found.set_usage(dict(enumerate(self.own)))
+        return found
 
     def set_usage(self, own: Mapping[int, Number]) -> None:
         """Replace all usage by the own usage of each node, and spill it upward."""

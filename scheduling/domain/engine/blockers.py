@@ -11,10 +11,18 @@ from scheduling.domain.engine.shortage import NodeShortage
 
 @dataclass(frozen=True, slots=True)
 class UnlentQuota:
-    """A queue or cohort whose lending limit keeps idle quota from the others; `amount` for a message."""
+    """A queue or cohort whose lending limit keeps idle quota from the others, for a message: what it keeps, and by how
+    much the limit would rise."""
 
     node: str
-    amount: str
+    idle: str
+    """Empty where it keeps nothing yet, but would keep what a limit below it gives."""
+    rise: str
+
+    @property
+    def keeps(self) -> str:
+        """What it keeps idle, after its name."""
+        return f" (keeps {self.idle} idle)" if self.idle else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,9 @@ class Blocker:
     is_permanent: bool = False
     node_shortages: tuple[NodeShortage, ...] = ()
     unlent: tuple[UnlentQuota, ...] = ()
+    """The lending limits that would have to rise."""
+    lendable: Amount = 0
+    """How much of the missing amount they would give."""
 
 
 def limit_text(limit: str) -> str:

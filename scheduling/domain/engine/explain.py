@@ -8,10 +8,11 @@ blocker of the start; the reason names the first one, and `remedies` has a remed
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pools.domain.amounts import Amount, Number, amount_text
 from scheduling.domain.engine.blockers import Blocker, UnlentQuota, limit_text
+from scheduling.domain.engine.lending import find_lending_rises
 from scheduling.domain.engine.nodes import Request
 from scheduling.domain.engine.phases import Phases
 from scheduling.domain.engine.remedies import Remedies, Remedy
@@ -24,6 +25,8 @@ from scheduling.domain.engine.world import World
 MAX_NAMED_NODES = 3
 """How many nodes a message names."""
 
+
+_SHARE_NOTE = " It may not reclaim LOW work"
 
 MAX_HOLDERS = 16
 """How many gangs that hold back another one are looked for."""
@@ -84,6 +87,7 @@ class Explainer:
         self._shortages = ShortageFinder(world)
         self._remedies = Remedies(world)
         self._phases: Phases | None = None
+        self._lending: dict[tuple[int, int, Number], tuple[tuple[UnlentQuota, ...], Amount]] = {}
 
     def explain_all(self) -> dict[str, Reason]:
         """The reason of every gang that neither runs nor has ended, by name."""
@@ -138,6 +142,44 @@ class Explainer:
             remedies=tuple(remedy for blocker in blockers for remedy in self._remedies.find(blocker, gang)),
             blockers=tuple(blockers),
         )
+
+    def with_lines(
+        self, gang: GangState, reason: Reason, lines: Sequence[tuple[Blocker, Sequence[str]]], *, needs_all: bool
+    ) -> Reason:
+        """The reason with the lines of these blockers only, each with the gangs whose place the start then takes. With
+        `needs_all` they are needed together; otherwise each is enough, and those that are several lines themselves are
+        left out beside others."""
+        queue = gang.queue
+        told = [([*self._remedies.find(blocker, gang)], blocker, tuple(takes)) for blocker, takes in lines]
+        if not needs_all:
+            told = [each for each in told if len(each[0]) == 1] or told[:1]
+        blockers = [blocker for _remedies, blocker, _takes in told]
+        remedies = [[*found[:-1], replace(found[-1], takes=takes)] for found, _blocker, takes in told]
+        ask = sum_requests([gang.requests[i] for i in gang.explaining_tasks()])
+        first = blockers[0]
+        return replace(
+            reason,
+            code=first.code,
+            message=self._message(first) + ("" if queue is None else self._fair_share_note(gang, queue, ask, blockers)),
+            queue=first.node or gang.fact.queue,
+            limit=first.limit,
+            requested=first.requested,
+            free=first.free,
+            missing=first.missing,
+            remedies=tuple(remedy for found in remedies for remedy in found),
+            blockers=tuple(blockers),
+            needs_all_remedies=needs_all or len(told) == 1,
+        )
+
+    def with_competition(self, gang: GangState, reason: Reason) -> Reason:
+        """The reason of a gang that would reclaim or preempt what it lacks if no other work waited."""
+        if _SHARE_NOTE in reason.message or gang.queue is None:
+            return reason
+        ask = sum_requests([gang.requests[i] for i in gang.explaining_tasks()])
+        note = (
+            self._fair_share_note(gang, gang.queue, ask, []) or " It would take the place of other work if less waited."
+        )
+        return replace(reason, message=reason.message + note)
 
     def _queue_reason(self, queue: QueueState) -> Reason | None:
         name = queue.fact.name
@@ -226,23 +268,23 @@ class Explainer:
 
         return [blocker for blocker in blockers if not follows(blocker)]
 
-    def _unlent(self, r: int, queue: QueueState) -> tuple[UnlentQuota, ...]:
-        """The nodes beside the path of the queue that keep idle quota by a lending limit of their own, if nothing above
-        them keeps it as well."""
-        column, names = self._world.columns[r], self._world.tree.names
-        path, x = set(), queue.column
-        while x >= 0:
-            path.add(x)
-            x = column.parents[x]
-        found = []
-        for x, name in enumerate(names):
-            idle = column.local[x] - column.usage[x]
-            above = column.parents[x]
-            while above >= 0 and above not in path and not column.local[above]:
-                above = column.parents[above]
-            if x not in path and idle > 0 and above in path:
-                found.append(UnlentQuota(name, self._world.amounts_text({self._world.keys[r]: idle})))
-        return tuple(found)
+    def _unlent(self, r: int, queue: QueueState, missing: Number) -> tuple[tuple[UnlentQuota, ...], Amount]:
+        """The lending limits that keep idle quota from the queue, and how much of the missing amount they would give;
+        the same for each queue of a leaf and amount."""
+        key = r, queue.column, missing
+        known = self._lending.get(key)
+        if known is None:
+            column, names = self._world.columns[r], self._world.tree.names
+
+            def text(amount: Amount) -> str:
+                return self._world.amounts_text({self._world.keys[r]: amount})
+
+            rises, given = find_lending_rises(column, queue.column, missing)
+            unlent = tuple(
+                UnlentQuota(names[rise.node], text(rise.idle) if rise.idle else "", text(rise.amount)) for rise in rises
+            )
+            known = self._lending[key] = unlent, given
+        return known
 
     def _fair_share_note(self, gang: GangState, queue: QueueState, ask: Request, blockers: list[Blocker]) -> str:
         """A sentence about the fair share of a gang that only the nodes block while preemptible work of other leaves
@@ -255,7 +297,7 @@ class Explainer:
         r, amount = over[0]
         key = self._world.keys[r]
         share, wanted = (self._world.amounts_text({key: each}) for each in (queue.fair[r], queue.alloc[r] + amount))
-        return f" It may not reclaim LOW work: {wanted} would be over the fair share of {queue.fact.name}, {share}."
+        return f"{_SHARE_NOTE}: {wanted} would be over the fair share of {queue.fact.name}, {share}."
 
     def _over_quota(self, gang: GangState, queue: QueueState, ask: Request) -> Iterator[Blocker]:
         if gang.preemptible:
@@ -320,13 +362,17 @@ class Explainer:
             for node, limit, missing in short:
                 lacking: Number = missing  # type: ignore[assignment]
                 code = ReasonCode.NOTHING_TO_BORROW if limit == "quota" else ReasonCode.OVER_BORROWING_LIMIT
-                unlent = self._unlent(r, queue) if limit == "quota" and not never else ()
+                unlent: tuple[UnlentQuota, ...] = ()
+                lendable: Amount = 0
+                if limit == "quota" and not never:
+                    unlent, lendable = self._unlent(r, queue, lacking)
                 code = ReasonCode.NOT_LENT if unlent else code
                 most = column.subtree[node] if limit == "quota" else column.borrowing[node]
                 yield Blocker(
                     code, names[node], limit,
                     {keys[r]: amount}, {keys[r]: max(0, amount - lacking)}, {keys[r]: lacking},
                     bound=most, used=max(0, -column.balance(node)), is_permanent=never, unlent=unlent,
+                    lendable=lendable,
                 )  # fmt: skip
 
     def _nodes(self, gang: GangState, tasks: Sequence[int]) -> Iterator[Blocker]:

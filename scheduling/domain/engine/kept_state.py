@@ -15,8 +15,8 @@ from scheduling.domain.engine.build import resource_keys
 from scheduling.domain.engine.cycle import CycleResult, run_passes
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
 from scheduling.domain.engine.nodes import NOWHERE
-from scheduling.domain.engine.outcome import gang_after
 from scheduling.domain.engine.state import FINISHED, GangState
+from scheduling.domain.engine.state_facts import gang_after
 from scheduling.domain.engine.world import World
 
 MAX_NEW_SIGNATURES = 2**17

@@ -7,14 +7,13 @@ from enum import StrEnum
 
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.engine.explain import Explainer, Reason
-from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskState
-from scheduling.domain.engine.nodes import NOWHERE
+from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.engine.line_trials import LineTrials
 from scheduling.domain.engine.queue_order import QueueOrder
 from scheduling.domain.engine.starting import pending_queues
 from scheduling.domain.engine.state import RELEASING, GangState
+from scheduling.domain.engine.state_facts import gang_after
 from scheduling.domain.engine.world import World
-
-_STATES = (TaskState.PENDING, TaskState.RUNNING, TaskState.RELEASING, TaskState.FINISHED)
 
 
 class GangResult(StrEnum):
@@ -46,16 +45,10 @@ def gang_result(gang: GangState) -> GangResult:
     return GangResult.RUNNING if any(gang.active) else GangResult.FINISHED
 
 
-def task_state(world: World, gang: GangState, i: int) -> tuple[TaskState, str | None]:
-    """The state of one task, and its node."""
-    node = gang.node[i]
-    name = world.nodes.names[node] if world.nodes is not None and node != NOWHERE else None
-    return _STATES[gang.status[i]], name
-
-
 def waiting_reasons(world: World) -> dict[str, Reason]:
-    """The reason of each waiting gang."""
-    return Explainer(world).explain_all()
+    """The reason of each waiting gang; interchangeable gangs share one. Where it has several lines, they are tried."""
+    explainer = Explainer(world)
+    return LineTrials(world, explainer).told(explainer.explain_all())
 
 
 def queue_positions(world: World) -> dict[str, QueuePosition]:
@@ -90,17 +83,3 @@ def facts_after(cycle: CycleResult) -> ClusterFacts:
     gangs = (world.gang_of[fact.name] for fact in world.facts.gangs)
     policy = None if world.policy is None else world.policy.facts()
     return replace(world.facts, gangs=tuple(gang_after(world, gang) for gang in gangs), policy=policy)
-
-
-def gang_after(world: World, gang: GangState) -> GangFacts:
-    """The facts of a gang as it stands now."""
-    fact = gang.fact
-    if gang.index not in world.changed:
-        return fact
-    tasks = []
-    for i, task in enumerate(fact.tasks):
-        state, node = task_state(world, gang, i)
-        tasks.append(task if (task.state, task.node) == (state, node) else replace(task, state=state, node=node))
-    if world.policy is not None:
-        return replace(fact, tasks=tuple(tasks), started=world.policy.started_at(gang))
-    return replace(fact, tasks=tuple(tasks))

@@ -5,9 +5,10 @@ A remedy keeps the names of gangs apart from its text, so that each reader sees 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from pools.domain.amounts import amount_text
 from scheduling.domain.engine.blockers import Blocker, UnlentQuota, limit_text
 from scheduling.domain.engine.state import RUNNING, GangState, QueueState
 from scheduling.domain.engine.world import World
@@ -21,37 +22,45 @@ NameResolver = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """`text` is the message up to the list of `gangs`; raising the lending limit of a node in `unlent` may help
-    instead."""
+    """`text` is the message up to the list of `gangs`. Higher lending limits of all nodes in `unlent` help instead, or,
+    with `lends`, give only this part. `takes`: the gangs that lose their place to the start then."""
 
     text: str
     gangs: tuple[str, ...] = ()
     unlent: tuple[UnlentQuota, ...] = ()
+    lends: str = ""
+    takes: tuple[str, ...] = ()
 
     def message(self, name_of: NameResolver = str, queue_of: NameResolver = str) -> str:
         """The message for one reader. Gangs and pools that the reader may not know are counted."""
-        text = self.text + self._lending_text(queue_of)
-        names: dict[str, None] = {}
-        others = 0
-        for gang in self.gangs:
-            name = name_of(gang)
-            if name is None:
-                others += 1
-            else:
-                names[name] = None
-        listed = ", ".join([*names][:MAX_NAMED_GANGS]) + (", …" if len(names) > MAX_NAMED_GANGS else "")
-        hidden = f"{others} of other users" if others else ""
-        inside = " and ".join(part for part in (listed, hidden) if part)
-        return f"{text} ({inside})." if inside else f"{text}."
+        text, inside = self.text + self._lending_text(queue_of), _names_text(self.gangs, name_of)
+        taken = _names_text(self.takes, name_of)
+        more = f" It then takes the place of {taken}." if taken else ""
+        return (f"{text} ({inside})." if inside else f"{text}.") + more
 
     def _lending_text(self, queue_of: NameResolver) -> str:
         if not self.unlent:
             return ""
-        known = [(queue_of(each.node), each.amount) for each in self.unlent]
-        named = [f"{name} (keeps {amount} idle)" for name, amount in known if name is not None]
+        known = [(queue_of(each.node), each) for each in self.unlent]
+        named = [f"{name} by {each.rise}{each.keeps}" for name, each in known if name is not None]
         hidden = len(known) - len(named)
         more = [f"{hidden} other owner{'s' if hidden > 1 else ''}"] if hidden else []
-        return f", or raise the lending limit of {' and '.join([*named[:MAX_NAMED_GANGS], *more])}"
+        limits = f"the lending limit{'s' if len(known) > 1 else ''} of {' and '.join([*named, *more])}"
+        return f". To raise {limits} gives only {self.lends}" if self.lends else f", or raise {limits}"
+
+
+def _names_text(gangs: Iterable[str], name_of: NameResolver) -> str:
+    names: dict[str, None] = {}
+    others = 0
+    for gang in gangs:
+        name = name_of(gang)
+        if name is None:
+            others += 1
+        else:
+            names[name] = None
+    listed = ", ".join([*names][:MAX_NAMED_GANGS]) + (", …" if len(names) > MAX_NAMED_GANGS else "")
+    hidden = f"{others} of other users" if others else ""
+    return " and ".join(part for part in (listed, hidden) if part)
 
 
 class Remedies:
@@ -83,7 +92,10 @@ class Remedies:
         if queue is None:
             # Work on quota that its owner does not lend returns nothing to others when it ends.
             end = f"end work under {blocker.node} that uses as much shared quota"
-            yield Remedy(f"{grow}, or {end}", unlent=blocker.unlent)
+            missing = sum(blocker.missing.values())
+            is_enough = blocker.lendable >= missing
+            lends = f"{amount_text(blocker.lendable)} of {self._world.amounts_text(blocker.missing)}"
+            yield Remedy(f"{grow}, or {end}", unlent=blocker.unlent, lends="" if is_enough else lends)
             return
         which = "HIGH or NORMAL work" if blocker.limit == "quota" else "work"
         holders = self._holding(queue, all_work=blocker.limit != "quota", but=gang)

@@ -120,4 +120,5 @@ def test_each_verdict_in_words(of: QuotaTree, more: dict[str, object], code: str
     assert said["code"] == code
     assert said["message"] == f"{sentence} It is dispatched when enough GPUs are free."
     assert BY_PLATFORM == "house", "clients read this value"
+    assert said.get("idle") == {"not_lent": 5}.get(code), "the remedy says whether that is enough"
     assert (said["by"], said["requested"], said["missing"]) == (BY_PLATFORM, 4, 4 - said["free"])

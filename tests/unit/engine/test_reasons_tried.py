@@ -9,7 +9,8 @@ import pytest
 
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
-from tests.unit.engine.random_installations import random_installation, starts
+from tests.unit.engine.random_installations import alone, obeyed, raised, random_installation, starts
+from tests.unit.engine.sample_clusters import GPU
 
 FEW, MANY = range(60), range(60, 1500)
 
@@ -69,7 +70,88 @@ def find_useless_time_limits(seed):
                 yield name, reason.unblock
 
 
-CHECKS = [find_unheld, find_unneeded_holders, find_untold_reservations, find_useless_time_limits]
+def find_false_lending(seed):
+    """The gangs that wait although the lending limits rise as said, and those that would start with less."""
+    given, _world, why = waiting(seed)
+    for name, reason in why.items():
+        mine = alone(given, name)
+        lent = [blocker for blocker in reason.blockers if blocker.unlent]
+        if reason.is_permanent or not lent or starts(mine, name):
+            continue
+        others = [blocker for blocker in reason.blockers if not blocker.unlent]
+        told = {each.node: int(each.rise.split()[0]) for blocker in lent for each in blocker.unlent}
+        is_enough = all(blocker.lendable == blocker.missing[GPU] for blocker in lent)
+        for short in [None, *told]:
+            now = obeyed(mine, others)
+            for node, rise in told.items():
+                now = raised(now, node, "lending_limit", rise - (node == short))
+            if starts(now, name) is not (is_enough and short is None):
+                yield name, short, reason.unblock
+        if not is_enough:
+            now = obeyed(mine, others)
+            for node in told:
+                now = raised(now, node, "lending_limit", None)
+            if starts(now, name):
+                yield name, "more helps", reason.unblock
+
+
+def find_insufficient_lines(seed):
+    """The gangs that wait although their lines are obeyed and no other work waits."""
+    given, _world, why = waiting(seed)
+    for name, reason in why.items():
+        mine = alone(given, name)
+        if not reason.blockers or reason.is_permanent:
+            continue
+        each = [reason.blockers] if reason.needs_all_remedies else [(line,) for line in reason.blockers]
+        if not all(starts(obeyed(mine, lines), name) for lines in each):
+            yield name, reason.needs_all_remedies, reason.unblock
+
+
+def find_unneeded_lines(seed):
+    """The gangs that start without one of the lines that are said to be needed together."""
+    given, _world, why = waiting(seed)
+    for name, reason in why.items():
+        mine = alone(given, name)
+        if reason.is_permanent or not reason.needs_all_remedies or starts(mine, name):
+            continue
+        for line in reason.blockers if len(reason.blockers) > 1 else ():
+            if starts(obeyed(mine, [other for other in reason.blockers if other is not line]), name):
+                yield name, line.limit, reason.unblock
+
+
+def find_untold_competition(seed):
+    """The gangs that start as soon as no other work waits, and are not told so."""
+    given, _world, why = waiting(seed)
+    for name, reason in why.items():
+        is_told = reason.code == "held_back" or "fair share" in reason.message or "if less waited" in reason.message
+        if reason.blockers and not is_told and starts(alone(given, name), name):
+            yield name, reason.code, reason.message
+
+
+def find_wrong_victims(seed):
+    """The gangs whose line, obeyed alone, does not take the places that it names."""
+    given, _world, why = waiting(seed)
+    for name, reason in why.items():
+        if not any(remedy.takes for remedy in reason.remedies) or reason.needs_all_remedies:
+            continue
+        for line, remedy in zip(reason.blockers, reason.remedies, strict=True):
+            steps = run_cycle(obeyed(alone(given, name), [line])).steps
+            taken = {step.gang for step in steps if step.beneficiary == name and step.action in {"reclaim", "preempt"}}
+            if taken != set(remedy.takes):
+                yield name, taken, remedy
+
+
+CHECKS = [
+    find_insufficient_lines,
+    find_unneeded_lines,
+    find_untold_competition,
+    find_wrong_victims,
+    find_false_lending,
+    find_unheld,
+    find_unneeded_holders,
+    find_untold_reservations,
+    find_useless_time_limits,
+]
 
 
 @pytest.mark.parametrize("check", CHECKS)

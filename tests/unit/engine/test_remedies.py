@@ -59,7 +59,7 @@ def test_only_work_on_shared_quota_frees_quota_in_a_cohort():
     queues = [queue("a", 4, "org", lending_limit=0), queue("b", 2, "org")]
     work = [gang("own", "a", 100, gpus=4, on="n"), gang("busy", "b", 100, gpus=2, on="n"), gang("low", "b", gpus=2)]
     line = "Raise the quota of org by 2 GPUs, or end work under org that uses as much shared quota"
-    lend = ", or raise the lending limit of a (keeps 4 GPUs idle)"
+    lend = ", or raise the lending limit of a by 2 GPUs (keeps 4 GPUs idle)"
     for there, code, more in ((work, "nothing_to_borrow", ""), (work[1:], "not_lent", lend)):
         after = run_cycle_of(queues, there, {"n": 16}, cohorts=(cohort("org"),))
         reason = waiting_reasons(after.world)["low"]
@@ -72,3 +72,59 @@ def test_a_held_queue_has_a_remedy():
     after = run_cycle_of([held], [gang("g", "a")], {"n": 4})
     reason = waiting_reasons(after.world)["g"]
     assert (reason.code, reason.message, reason.unblock) == ("offline", "The backend is offline.", ("It is back.",))
+
+
+class TestNeededLines:
+    """A line that one line less makes superfluous is not told."""
+
+    def test_of_lines_that_suffice_alone_one_is_enough(self):
+        """Inside a higher borrowing limit it reclaims; beside free nodes it needs no higher limit."""
+        queues = [queue("a", 2), queue("b", 6)]
+        work = [
+            gang("firm", "a", 100, gpus=2, on="n"),
+            gang("low", "a", gpus=2, on="n"),
+            gang("other", "b", gpus=4, on="n"),
+            gang("mine", "a", 100, gpus=2),
+        ]
+        reason = waiting_reasons(run_cycle_of(queues, work, {"n": 8}).world)["mine"]
+        (line,) = reason.unblock
+        assert line == (
+            "Raise the quota of a by 2 GPUs, or end as much HIGH or NORMAL work in a (firm). "
+            "It then takes the place of low."
+        )
+        told = reason.remedies[0].message({"firm": "mine-1"}.get)
+        assert told.endswith("work in a (mine-1). It then takes the place of 1 of other users."), "names stay hidden"
+        raised = run_cycle_of([queue("a", 4), queue("b", 6)], work, {"n": 8})
+        assert ("preempt", "low") in [(step.action, step.gang) for step in raised.steps]
+
+    def test_a_line_that_another_one_contains_is_left_out(self):
+        """A higher quota of `a` is a higher quota of everything under `org`, too."""
+        queues = [queue("a", 2, "org", limit=8), queue("b", 2, "org")]
+        work = [
+            gang("w", "a", 100, gpus=2, on="n"),
+            gang("x", "b", 100, gpus=2, on="n"),
+            gang("mine", "a", 100, gpus=2),
+        ]
+        reason = waiting_reasons(run_cycle_of(queues, work, {"n": 16}, cohorts=(cohort("org"),)).world)["mine"]
+        assert reason.unblock == ("Raise the quota of a by 2 GPUs, or end as much HIGH or NORMAL work in a (w).",)
+        assert (reason.code, reason.queue) == ("over_quota", "a")
+
+    def test_lines_that_are_each_enough_are_told_as_alternatives(self):
+        """Above a higher limit it reclaims `theirs`; with a free node it stays at its limit and preempts `own`."""
+        queues = [queue("a", 4, "org", borrowing_limit=0), queue("b", 0, "org", weight=0), queue("c", 3)]
+        work = [
+            gang("firm", "a", 100, gpus=2, on="n2"),
+            gang("own", "a", gpus=1, on="n2"),
+            gang("theirs", "b", gpus=2, on="n1"),
+            gang("else", "c", 100, gpus=3, on="n3"),
+            gang("mine", "a", 100, gpus=2),
+        ]
+        given = facts(queues, work, {"n1": 2, "n2": 3, "n3": 3}, cohorts=(cohort("org", 3),))
+        reason = waiting_reasons(World(given))["mine"]
+        higher, free = reason.unblock
+        assert higher == (
+            "Raise the borrowing limit of a by 1 GPU, or end as much work in a (firm, own). It then takes the place of "
+            "theirs."
+        )
+        assert free == "2 GPUs more must be free on n1 (theirs). It then takes the place of own."
+        assert not reason.needs_all_remedies

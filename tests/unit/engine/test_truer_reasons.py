@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pools.domain.amounts import UNLIMITED
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import NORMAL, ClusterFacts, NodeFacts, PolicyFacts
 from scheduling.domain.engine.outcome import waiting_reasons
@@ -29,8 +30,45 @@ def test_a_lending_limit_that_stops_work_is_named_with_the_amount():
     assert reason.code == "not_lent"
     assert "more is idle, but its owners do not lend it" in reason.message
     (line,) = reason.unblock
-    assert "or raise the lending limit of production (keeps 4 GPUs idle)" in line
+    assert "or raise the lending limit of production by 2 GPUs (keeps 4 GPUs idle)" in line
+    assert "waits" in waiting_reasons(run_cycle(lending(1)).world), "less is not enough"
     assert "waits" not in waiting_reasons(run_cycle(lending(2)).world), "the lever works"
+
+
+def test_a_lending_limit_that_would_not_suffice_is_no_remedy():
+    """`idle` keeps 1 of the 2 GPUs that are missing."""
+
+    def given(limit):
+        queues = (queue("busy", 3, "org"), queue("idle", 2, "org", lending_limit=limit))
+        work = (gang("runs", "busy", gpus=4, on="n"), gang("waits", "busy", gpus=2))
+        return ClusterFacts(queues, (cohort("org"),), work, (NodeFacts("n", {GPU: 8}),))
+
+    (line,) = reason_of(given(1), "waits").unblock
+    assert line == (
+        "Raise the quota of org by 2 GPUs, or end work under org that uses as much shared quota. "
+        "To raise the lending limit of idle by 1 GPU (keeps 1 GPU idle) gives only 1 of 2 GPUs."
+    )
+    assert "waits" in waiting_reasons(run_cycle(given(UNLIMITED)).world)
+
+
+def test_the_limits_of_several_nodes_rise_together_as_far_as_needed():
+    """What `two` would lend more, `part` would keep by its own limit."""
+
+    def given(one, two, part):
+        queues = (
+            queue("busy", 2, "org"),
+            queue("one", 1, "org", lending_limit=one),
+            queue("two", 2, "part", lending_limit=two),
+        )
+        cohorts = (cohort("org"), cohort("part", 0, "org", lending_limit=part))
+        work = (gang("runs", "busy", gpus=2, on="n"), gang("waits", "busy", gpus=2))
+        return ClusterFacts(queues, cohorts, work, (NodeFacts("n", {GPU: 8}),))
+
+    (line,) = reason_of(given(0, 0, 0), "waits").unblock
+    assert line.endswith(", or raise the lending limits of two by 2 GPUs (keeps 2 GPUs idle) and part by 2 GPUs.")
+    assert "waits" not in waiting_reasons(run_cycle(given(0, 2, 2)).world)
+    for less in ((0, 1, 2), (0, 2, 1)):
+        assert "waits" in waiting_reasons(run_cycle(given(*less)).world), less
 
 
 def test_a_reader_who_may_not_know_the_pool_gets_a_number():

@@ -1,0 +1,168 @@
+"""Which of the lines of a waiting gang are needed: the engine tries them.
+
+A gang that several quotas, limits or nodes block has a line for each. Often fewer suffice: a higher quota may give what
+another line asks for, and inside its quota the gang may reclaim or preempt what the nodes lack. So the lines are obeyed
+one by one on a copy of the cluster in which no other work waits, and the engine runs there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from pools.domain.amounts import Amount, Number, sum_amounts
+from scheduling.domain.engine.blockers import Blocker
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.explain import Explainer, Reason
+from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, QueueFacts, TaskState
+from scheduling.domain.engine.state import GangState
+from scheduling.domain.engine.state_facts import gang_after
+from scheduling.domain.engine.steps import StepAction
+from scheduling.domain.engine.world import World
+
+MAX_TRIAL_RECORDS = 10_000
+"""The trials of one state build so many records of tasks, queues and nodes together, about a tenth of a second; then
+the lines of the other gangs are told untried. Gangs of high priority, then old ones, come first."""
+
+_HELD = {TaskState.RUNNING, TaskState.RELEASING}
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Whether the gang starts, and whose place it takes."""
+
+    starts: bool
+    takes: tuple[str, ...] = ()
+
+
+class LineTrials:
+    """The trials in one state."""
+
+    def __init__(self, world: World, explainer: Explainer) -> None:
+        self._world, self._explainer = world, explainer
+        self._left = MAX_TRIAL_RECORDS
+        self._base: ClusterFacts | None = None
+        self._cost = 0
+
+    def told(self, reasons: dict[str, Reason]) -> dict[str, Reason]:
+        """These reasons, those with several lines after a trial of their lines."""
+        first: dict[int, GangState] = {}
+        for name, reason in reasons.items():
+            gang = self._world.gang_of[name]
+            if len(reason.blockers) > 1 and not reason.is_permanent:
+                known = first.get(id(reason))
+                if known is None or gang.order_key < known.order_key:
+                    first[id(reason)] = gang
+        tried: dict[int, Reason] = {}
+        for gang in sorted(first.values(), key=lambda each: each.order_key):
+            if self._left <= 0:
+                break
+            reason = reasons[gang.fact.name]
+            tried[id(reason)] = self._try(gang, reason)
+        return {name: tried.get(id(reason), reason) for name, reason in reasons.items()} if tried else reasons
+
+    def _try(self, gang: GangState, reason: Reason) -> Reason:
+        """The reason with the lines that are needed together, or with those of which each alone is enough."""
+        lines = reason.blockers
+        if self._run(gang, ()).starts:
+            return self._explainer.with_competition(gang, reason)
+        alone = [(line, self._run(gang, (line,))) for line in lines]
+        enough = [(line, trial.takes) for line, trial in alone if trial.starts]
+        if enough:
+            return self._explainer.with_lines(gang, reason, enough, needs_all=False)
+        needed, takes = list(lines), _Trial(starts=False).takes
+        for line in lines if len(lines) > 2 else ():
+            rest = [other for other in needed if other is not line]
+            trial = self._run(gang, rest) if len(rest) > 1 else _Trial(starts=False)
+            if trial.starts:
+                needed, takes = rest, trial.takes
+        if len(needed) == len(lines):
+            return reason
+        told = [(line, takes if line is needed[-1] else ()) for line in needed]
+        return self._explainer.with_lines(gang, reason, told, needs_all=True)
+
+    def _run(self, gang: GangState, lines: Iterable[Blocker]) -> _Trial:
+        base = self._alone()
+        self._left -= self._cost + len(gang.fact.tasks)
+        mine = replace(gang_after(self._world, gang), hold=None)
+        others = tuple(other for other in base.gangs if other.name != mine.name)
+        policy = base.policy
+        if policy is not None:
+            own = tuple(each for each in policy.reservations if each.gang == mine.name)
+            policy = replace(policy, reservations=own)
+        facts = replace(base, gangs=(*others, mine), policy=policy)
+        for line in lines:
+            facts = _obeyed(facts, self._world, line)
+        done = run_cycle(facts)
+        if not done.world.gang_of[mine.name].is_running:
+            return _Trial(starts=False)
+        lost = {StepAction.RECLAIM, StepAction.PREEMPT}
+        takes = dict.fromkeys(step.gang for step in done.steps if step.action in lost and step.beneficiary == mine.name)
+        return _Trial(starts=True, takes=tuple(takes))
+
+    def _alone(self) -> ClusterFacts:
+        """The cluster without waiting work, with the capacity that fair shares divide now."""
+        if self._base is None:
+            world = self._world
+            gangs = []
+            for gang in world.gangs:
+                if any(gang.active) or any(gang.released):
+                    fact = gang_after(world, gang)
+                    gangs.append(replace(fact, tasks=tuple(task for task in fact.tasks if task.state in _HELD)))
+            capacity = world.facts.capacity
+            if capacity is None and world.facts.nodes is not None:
+                capacity = sum_amounts(node.resources for node in world.facts.nodes)
+            self._base = replace(world.facts, gangs=tuple(gangs), demand={}, capacity=capacity)
+            if world.policy is not None:
+                self._base = replace(self._base, policy=world.policy.facts())
+            tasks = sum(len(fact.tasks) for fact in gangs)
+            self._cost = tasks + len(world.queues) + len(world.facts.nodes or ())
+        return self._base
+
+
+def _obeyed(facts: ClusterFacts, world: World, line: Blocker) -> ClusterFacts:
+    """The facts after one line."""
+    if line.limit == "nodes":
+        more = {short.node: world.named_amounts(short.missing) for short in line.node_shortages}
+
+        def enlarged(node: NodeFacts) -> NodeFacts:
+            found = more.get(node.name)
+            return node if found is None else replace(node, resources=sum_amounts((node.resources, found)))
+
+        return replace(facts, nodes=tuple(map(enlarged, facts.nodes or ())))
+    queue = world.queue_of.get(line.node or "")
+    if queue is None:
+        cohorts = facts.cohorts
+        if all(cohort.name != line.node for cohort in cohorts):
+            cohorts = (*cohorts, CohortFacts(line.node or ""))
+        return replace(facts, cohorts=tuple(_raised_cohort(each, line) for each in cohorts))
+    quota = {key: queue.quota[r] for r, key in enumerate(world.keys)}
+    return replace(
+        facts, queues=tuple(_raised(each, line, quota) if each.name == line.node else each for each in facts.queues)
+    )
+
+
+def _raised_cohort(cohort: CohortFacts, line: Blocker) -> CohortFacts:
+    if cohort.name != line.node:
+        return cohort
+    if line.limit == "quota":
+        return replace(cohort, quota=_more(cohort.quota, line.missing))
+    return replace(cohort, borrowing_limit=_more(cohort.borrowing_limit, line.missing))
+
+
+def _raised(queue: QueueFacts, line: Blocker, quota: Mapping[str, Amount]) -> QueueFacts:
+    """A queue whose borrowing limit follows from its limit borrows as much more as the limit rises, and less when its
+    quota does."""
+    borrowing = queue.borrowing_limit
+    if line.limit == "borrowing_limit":
+        return replace(queue, borrowing_limit=_more(borrowing, line.missing))
+    if queue.borrows_by_limit:
+        sign = -1 if line.limit == "quota" else 1
+        borrowing = _more(borrowing, {key: sign * n for key, n in line.missing.items() if key in borrowing})
+    if line.limit == "quota":
+        return replace(queue, quota=_more(quota, line.missing), borrowing_limit=borrowing)
+    return replace(queue, limit=_more(queue.limit, line.missing), borrowing_limit=borrowing)
+
+
+def _more(amounts: Mapping[str, Amount], change: Mapping[str, Number]) -> dict[str, Amount]:
+    return {**amounts, **{key: amounts.get(key, 0) + n for key, n in change.items()}}
