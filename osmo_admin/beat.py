@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 
 import structlog
-from django.db import InterfaceError, OperationalError, ProgrammingError, close_old_connections
+from django.db import ProgrammingError, close_old_connections
 from django_celery_beat.schedulers import DatabaseScheduler
 from kombu.exceptions import OperationalError as BrokerError
 
 from osmo_admin import heartbeat
 from osmo_admin.liveness import Liveness
+from pools.database_errors import is_database_away
 from scheduling.services.periodic_tasks import ensure_periodic_tasks
 
 RETRY_SECONDS = 2.0
-_GONE = (OperationalError, InterfaceError, ProgrammingError, BrokerError)
 log = structlog.get_logger(__name__)
 
 
@@ -35,7 +35,9 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
             self._liveness.note_round()
             try:
                 super().setup_schedule()
-            except _GONE as problem:
+            except Exception as problem:
+                if not _may_pass(problem):
+                    raise
                 log.warning("beat_waits", problem=str(problem))
                 close_old_connections()
                 time.sleep(RETRY_SECONDS)
@@ -50,9 +52,16 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
                 ensure_periodic_tasks()
                 self._ensured = True
             delay: float = super().tick(*args, **kwargs)
-        except _GONE as problem:
+        except Exception as problem:
+            if not _may_pass(problem):
+                raise
             log.warning("beat_waits", problem=str(problem))
             close_old_connections()
             return RETRY_SECONDS
         heartbeat.renew_heartbeat(heartbeat.BEAT)
         return min(delay, heartbeat.LIFETIME_SECONDS / 3)
+
+
+def _may_pass(problem: Exception) -> bool:
+    """Whether a server is away, or the database is not prepared yet."""
+    return is_database_away(problem) or isinstance(problem, ProgrammingError | BrokerError)

@@ -8,14 +8,16 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError
+from django.db import DataError, IntegrityError
 from django.http import Http404
+from psycopg.errors import ReadOnlySqlTransaction
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from pools.database_errors import is_database_away
 from pools.domain.errors import BadInput, Busy, DomainError, ErrorKind, Forbidden, NotFound, Throttled, Unauthenticated
-from pools.transactions import conflict_from_integrity_error
+from pools.transactions import conflict_from_integrity_error, is_in_snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ def to_domain_error(error: Exception) -> DomainError | None:
         return error
     if isinstance(error, IntegrityError):
         return conflict_from_integrity_error(error)
-    if isinstance(error, OperationalError | InterfaceError):
+    if is_database_away(error) and not (is_in_snapshot() and isinstance(error.__cause__, ReadOnlySqlTransaction)):
         logger.warning("database unavailable: %s", error)
         return Busy("The database did not answer; try again.", retry_after=1)
     if isinstance(error, Http404 | exceptions.NotFound):

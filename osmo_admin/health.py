@@ -2,8 +2,9 @@
 
 `GET /health` → 200 `{"status": "OK"}` while the web process answers (restart it otherwise).
 `GET /ready` → 200 or 503 `{"status": "OK"|"UNAVAILABLE", "checks": {name: {"ok": bool, "message": str}}}`: database,
-migrations, Redis, worker and the secret key are required. Beat and clusters are reported, but not required: without
-beat only periodic tasks pause, without clusters only Kubernetes backends. A process that has the key of the database
+migrations, Redis, worker and the secret key are required. Beat, clusters and events are reported, but not required:
+without beat only periodic tasks pause, without clusters only Kubernetes backends, and events that an open transaction
+holds back come later. A process that has the key of the database
 but not yet the newest one is reported, but not required, so that a change of the key in steps stops nothing.
 `restarts` names the processes that `osmo-admin up` had to start again: `{name: {"count": int, "last": time}}`.
 Responses contain no addresses or error texts; those are in the log.
@@ -33,7 +34,9 @@ from osmo_admin import heartbeat
 from osmo_admin.ops.restarts import read_restarts
 from pools.models import SecretKeyCheck
 from pools.security.sealing import find_reading_key, key_marks
+from pools.selectors.audit_trail import seconds_held_back
 
+HELD_BACK_SECONDS = 60.0
 REQUIRED_CHECKS = ("database", "migrations", "redis", "worker", "secret_key")
 log = structlog.get_logger(__name__)
 
@@ -151,12 +154,20 @@ def _heartbeat_check(process: str) -> Callable[[], str]:
     return check_heartbeat
 
 
+def _check_events() -> str:
+    seconds = seconds_held_back()
+    if seconds >= HELD_BACK_SECONDS:
+        raise _NotReady(f"held back for {seconds:.0f} s by an open transaction; see docs/watching.md", is_partial=True)
+    return "not held back"
+
+
 _CHECK_FUNCTIONS: dict[str, Callable[[], str]] = {
     "database": _check_database,
     "migrations": _check_migrations,
     "redis": _check_redis,
     "worker": _heartbeat_check(heartbeat.WORKER),
     "secret_key": _check_secret_key,
+    "events": _check_events,
     "beat": _heartbeat_check(heartbeat.BEAT),
     "clusters": _heartbeat_check(heartbeat.CLUSTERS),
 }

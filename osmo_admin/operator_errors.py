@@ -48,9 +48,11 @@ def _django_message(problem: Exception) -> str | None:
         return None
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import CommandError
-    from django.db import InterfaceError, OperationalError, ProgrammingError
+    from django.db import ProgrammingError
 
-    if isinstance(problem, OperationalError | InterfaceError):
+    from pools.database_errors import is_database_away
+
+    if is_database_away(problem):
         return (
             f"The database does not answer ({str(problem).splitlines()[0]}). Start OSMO Admin with `osmo-admin up`, "
             "name its folder with --data-dir, or set DATABASE_URL."

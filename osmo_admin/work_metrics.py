@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from pools.one_by_one import left_out_on_error
+from pools.selectors.audit_trail import seconds_held_back
 from pools.selectors.backend_capacity import read_capacities
 from pools.selectors.sign_on import signed_on_counts
 from scheduling.domain.wait_buckets import WAIT_BUCKETS
@@ -49,6 +50,7 @@ class WorkCollector(Collector):
             _collect_forecast_scores,
             _collect_notices,
             _collect_sign_ons,
+            _collect_events,
         )
 
 
@@ -79,6 +81,15 @@ def _collect_sign_ons() -> Iterator[Metric]:
     for (provider, is_renewable), count in signed_on_counts().items():
         sign_ons.add_metric([provider, "yes" if is_renewable else "no"], count)
     yield sign_ons
+
+
+def _collect_events() -> Iterator[Metric]:
+    """What an open transaction holds back: event streams, notices, hours of usage."""
+    yield GaugeMetricFamily(
+        "osmo_events_held_back_seconds",
+        "Seconds that the oldest event waits for a transaction that is still open.",
+        value=seconds_held_back(),
+    )
 
 
 def _collect_forecast_scores() -> Iterator[Metric]:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 from prometheus_client import Counter
 
+from pools.database_errors import is_database_away
 from pools.domain.errors import Busy
 
 logger = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ def left_out_on_error(work: str, row: object = "") -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, Busy | OperationalError | InterfaceError) and _is_connection_lost():
+        if (isinstance(error, Busy) or is_database_away(error)) and _is_connection_lost():
             raise
         if isinstance(error, Busy):
             logger.info("%s waits: %s", _title(work, row), error.message)

@@ -14,9 +14,11 @@ from functools import lru_cache
 from typing import Any, Self, cast
 from weakref import WeakKeyDictionary
 
-from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connection, connections
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 from psycopg import errors, generators, pq
 from psycopg.adapt import PyFormat, Transformer
+
+from pools.database_errors import is_database_away
 
 Row = tuple[Any, ...]
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -78,8 +80,8 @@ def read_rows(sql: str, parameters: Parameters = ()) -> list[Row]:
     raw = db.connection
     try:
         return _read_rows(db, sql, parameters)
-    except (OperationalError, InterfaceError):
-        if not is_first or not raw.closed:
+    except Exception as error:
+        if not is_first or not raw.closed or not is_database_away(error):
             raise
     db.close()
     db.ensure_connection()

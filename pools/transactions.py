@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
 from django.conf import settings
-from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
+from django.db import Error, IntegrityError, OperationalError, connection, transaction
 from psycopg import errors as pg
 from psycopg import pq
 
+from pools.database_errors import is_database_away
 from pools.domain.errors import Busy, Conflict, Violation
 from pools.domain.ownership import OWNED_BY_GIT
 from pools.domain.roles import Actor
@@ -108,17 +109,19 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
                     before, controller, *_ = cursor.fetchone()
                 yield
                 _announce(before or "", controller or "")
-    except OperationalError as error:
+    except IntegrityError as error:
+        raise conflict_from_integrity_error(error) from error
+    except Error as error:
         if isinstance(error.__cause__, pg.LockNotAvailable | pg.DeadlockDetected | pg.SerializationFailure):
             raise Busy(
                 "Somebody else is changing this pool right now; nothing was changed, try again in a moment.",
                 retry_after=RETRY_AFTER,
             ) from error
+        if not is_database_away(error):
+            raise
+        if is_outermost and isinstance(error.__cause__, pg.ReadOnlySqlTransaction):
+            connection.close()  # of a server that has become a standby; the next connection finds the new primary
         raise _database_lost(is_committing) from error
-    except InterfaceError as error:
-        raise _database_lost(is_committing) from error
-    except IntegrityError as error:
-        raise conflict_from_integrity_error(error) from error
     finally:
         _last.reset(outer)
         if begin and begin.is_pending:
@@ -198,9 +201,12 @@ def one_snapshot() -> Iterator[None]:
             yield
         finally:
             _in_snapshot.reset(mark)
-        with suppress(OperationalError, InterfaceError):  # everything was read, so a connection lost now loses nothing
+        try:
             _end_snapshot()
             transaction_end.close()
+        except Exception as error:
+            if not is_database_away(error):  # everything was read, so a connection lost now loses nothing
+                raise
 
 
 def is_in_snapshot() -> bool:

@@ -21,12 +21,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError, connection
+from django.db import Error, connection
 
+from pools.database_errors import is_database_away
 from pools.domain.errors import Busy, Throttled
 from pools.models import NoticeProgress, NoticeTarget
 from scheduling.models import UsageProgress, Workflow, WorkflowConfig
@@ -92,8 +93,12 @@ def _try_lock(space: int, key: int, *, tries: int = 1, pause: float = 0) -> Iter
         yield held
     finally:
         if held:
-            with suppress(OperationalError, InterfaceError), connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [space, key])
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [space, key])
+            except Error as error:
+                if not is_database_away(error):
+                    raise
 
 
 @contextmanager

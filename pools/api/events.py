@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, close_old_connections
+from django.db import Error, close_old_connections
 from django.http import StreamingHttpResponse
 from django.utils import timezone
 from rest_framework.request import Request
@@ -28,6 +28,7 @@ from pools.api.rendering import UtcJsonEncoder
 from pools.api.schema import TEXT, QueryParameter, describe_operation
 from pools.api.stream_pauses import PAUSES
 from pools.api.views import View
+from pools.database_errors import is_database_away
 from pools.models import AccessToken, AuditEntry, User
 from pools.selectors.audit_trail import (
     AuditReader,
@@ -240,7 +241,9 @@ def _stream(login: Login, place: StreamPosition, *, pause: float, known: str | N
             if len(batch) < BATCH_SIZE:
                 time.sleep(pause)
             yield b""
-    except (OperationalError, InterfaceError) as problem:
+    except Error as problem:
+        if not is_database_away(problem):
+            raise
         logger.warning("an event stream lost its database: %s", problem)
     finally:
         close_old_connections()

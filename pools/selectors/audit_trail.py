@@ -19,6 +19,7 @@ from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AccessToken, AuditEntry, Pool, RoleAssignment, User
 from pools.models.audit import IS_CONFIGURATION, AuditQuerySet
+from pools.open_transactions import oldest_open_transaction
 from pools.selectors.sign_on import sign_on_epochs
 
 _ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00\Z")
@@ -106,8 +107,20 @@ def current_snapshot() -> str:
 
 
 def stream_horizon(seen: str | None = None) -> StreamPosition:
-    """The position before which every transaction has ended now (or in that snapshot), so its entries are final."""
-    return StreamPosition(int((seen or current_snapshot()).partition(":")[0]))
+    """The position before which every transaction of this database has ended now (or in that snapshot), so its entries
+    are final."""
+    return StreamPosition(oldest_open_transaction(seen or current_snapshot()))
+
+
+def seconds_held_back() -> float:
+    """For how many seconds the oldest entry has waited for an older transaction that is still open; 0 without one."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT coalesce(extract(epoch FROM clock_timestamp() - min(time)), 0)::float FROM pools_auditentry"
+            " WHERE transaction >= %s::text::xid8",
+            [str(stream_horizon().transaction)],
+        )
+        return max(0.0, float(cursor.fetchone()[0]))
 
 
 def is_beyond(place: StreamPosition, seen: str) -> bool:

@@ -12,10 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from pools.database_errors import is_database_away
 from pools.domain.errors import Conflict, DomainError, NotFound, Throttled, Violation
 from pools.domain.roles import Actor
 from pools.locking import lock_user
@@ -148,9 +149,9 @@ def _run_waiting(replay_id: UUID) -> None:
             _fail(row, Conflict(message, [Violation("since", "window_too_long", message, numbers=numbers)]))
     except DomainError as refusal:
         _fail(row, refusal)
-    except (OperationalError, InterfaceError):
-        raise  # nothing can be written; the replay begins again without this process
-    except Exception:
+    except Exception as error:
+        if is_database_away(error):
+            raise  # nothing can be written; the replay begins again without this process
         _fail(row, Conflict("This replay failed by a fault of OSMO Admin; the log of the worker has it."))
         raise
     else:

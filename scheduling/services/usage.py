@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from pools.models import Backend
 from pools.one_by_one import left_out_on_error
+from pools.open_transactions import has_open_transaction_before
 from pools.transactions import database_time, one_snapshot
 from scheduling.domain.usage import WaitCause, wait_cause
 from scheduling.locking import lock_usage_progress
@@ -118,13 +119,7 @@ def close_hours() -> int:
             if progress.pending_until != full:
                 cursor.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
                 progress.pending_until, progress.horizon = full, cursor.fetchone()[0]
-            cursor.execute(
-                "SELECT pg_snapshot_xmin(pg_current_snapshot()) >= %s::text::xid8 OR NOT EXISTS ("
-                "SELECT FROM pg_snapshot_xip(pg_current_snapshot()) running WHERE running < %s::text::xid8)",
-                [progress.horizon, progress.horizon],
-            )
-            are_all_ended = cursor.fetchone()[0]
-        if not are_all_ended:
+        if has_open_transaction_before(int(progress.horizon)):
             progress.save()
             return 0
         late = list(LateUsage.objects.values_list("pk", "since"))

@@ -46,7 +46,7 @@ def test_ready_when_everything_answers(db: None, heartbeats: None, client: Clien
     assert answer.status_code == 200
     assert answer.json()["status"] == "OK"
     assert set(answer.json()["checks"]) == {
-        "database", "migrations", "redis", "worker", "secret_key", "beat", "clusters",
+        "database", "migrations", "redis", "worker", "secret_key", "events", "beat", "clusters",
     }  # fmt: skip
     assert all(check["ok"] for check in answer.json()["checks"].values())
 

@@ -236,8 +236,9 @@ def follow(
 
 def apply_mounted_file(name: str, content: bytes) -> None:
     """Apply the content of a mounted file; objects that it no longer has are removed. Raises FileRefused."""
-    from django.db import InterfaceError, OperationalError, connection
+    from django.db import Error, connection
 
+    from pools.database_errors import is_database_away
     from pools.domain.errors import Busy, DomainError
     from pools.domain.roles import SYSTEM
     from scheduling.configuration.follower import FileRefused
@@ -258,7 +259,9 @@ def apply_mounted_file(name: str, content: bytes) -> None:
     except DomainError as refusal:
         places = [f"{_place(each.as_dict())}{each.message}" for each in refusal.details]
         raise FileRefused("\n".join([refusal.message, *places]), may_pass=isinstance(refusal, Busy)) from refusal
-    except (OperationalError, InterfaceError) as lost:
+    except Error as lost:
+        if not is_database_away(lost):
+            raise
         connection.close()  # a new connection replaces a broken one
         raise FileRefused(f"The database does not answer: {lost}", may_pass=True) from lost
     for text in (*files.notes, *applied.warnings):

@@ -28,9 +28,10 @@ def check(
     mistake. Says about how many people an identity provider cannot be asked again."""
     use_django(data_dir, database=False)
     from django.core.management import call_command
-    from django.db import OperationalError, connection
+    from django.db import Error, connection
 
     from osmo_admin.database_roles import powers_warning
+    from pools.database_errors import is_database_away
     from pools.selectors.sign_on import signed_on_counts
 
     call_command("check", deploy=deploy, fail_level="WARNING")
@@ -43,7 +44,9 @@ def check(
                     'sign-on of the person. docs/sign-on.md, "How soon a change at the provider counts", names the '
                     "ways to get one."
                 )
-    except OperationalError:
+    except Error as problem:
+        if not is_database_away(problem):
+            raise
         print("The role of DATABASE_URL was not checked: the database does not answer.")
         return
     if warning is not None:

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def count_stranger(backend: str) -> None:
     try:
         with connection.cursor() as cursor:
             cursor.execute(_ADD, [[_storable(name) for name in due], list(due.values())])
-    except DatabaseError:
+    except Error:
         logger.warning("%s unmarked reviews were not counted", sum(due.values()))
 
 

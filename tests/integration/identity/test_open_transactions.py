@@ -1,0 +1,136 @@
+"""A transaction that somebody leaves open: in another database of the server it delays nothing; in ours it delays
+events, and that is visible (docs/watching.md, "Changes while they happen")."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection, connections, transaction
+from django.test import Client
+
+from osmo_admin import health
+from osmo_admin.work_metrics import _collect_events
+from pools import open_transactions
+from pools.api import events
+from pools.domain.roles import SYSTEM
+from pools.selectors.audit_trail import seconds_held_back
+from pools.services.users import create_user
+from scheduling.models import UsageProgress
+from scheduling.services.usage import close_hours
+from tests.integration.identity.test_events import Stream, _users
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "STREAM_SECONDS", 20.0)
+    monkeypatch.setattr(events, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(open_transactions, "PATIENCE_SECONDS", 0.1)
+
+
+@pytest.fixture
+def admin(ledger: None) -> str:
+    create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+    return "root"
+
+
+@contextmanager
+def left_open(database: str | None = None) -> Iterator[None]:
+    """A session, of another database unless ours is meant, that has written and does not end its transaction."""
+    parameters: dict[str, Any] = connection.get_connection_params()
+    if database is not None:
+        parameters["dbname"] = database
+    with psycopg.connect(**parameters) as session:
+        session.execute("SELECT pg_current_xact_id()")
+        yield
+        session.rollback()
+
+
+def test_a_stream_does_not_wait_for_another_database(admin: str) -> None:
+    with left_open("postgres"):
+        stream = Stream(admin)
+        create_user(actor=SYSTEM, username="bob")
+        assert "user/bob" in _users(stream.events("user/bob"))
+
+
+def test_nothing_is_lost_or_out_of_order_beside_it(admin: str) -> None:
+    """A transaction of ours that is older than others is still waited for, while one of another database is open."""
+    wrote, go_on = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        with transaction.atomic():
+            create_user(actor=SYSTEM, username="slow")
+            wrote.set()
+            assert go_on.wait(60)
+        connections.close_all()
+
+    with left_open("postgres"):
+        stream = Stream(admin)
+        thread = threading.Thread(target=slow)
+        thread.start()
+        try:
+            assert wrote.wait(60)
+            create_user(actor=SYSTEM, username="quick")
+            timer = threading.Timer(1.0, go_on.set)
+            timer.start()
+            told = _users(stream.events("user/quick"))
+        finally:
+            go_on.set()
+            thread.join(20)
+    assert told[-2:] == ["user/slow", "user/quick"]
+
+
+def test_only_transactions_elsewhere_are_left_out() -> None:
+    with left_open("postgres"), left_open():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_current_xact_id()")
+            cursor.execute("SELECT pg_current_snapshot()::text")
+            snapshot = cursor.fetchone()[0]
+        elsewhere = open_transactions.transactions_elsewhere(snapshot)
+        running = {int(each) for each in snapshot.split(":")[2].split(",")}
+        assert len(elsewhere) >= 1
+        assert running - elsewhere
+        time.sleep(0.2)
+        open_transactions.oldest_open_transaction(snapshot)
+        time.sleep(0.2)
+        assert open_transactions.oldest_open_transaction(snapshot) == min(running - elsewhere)
+
+
+def test_one_of_ours_is_visible(admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seconds_held_back() == 0
+    with left_open():
+        create_user(actor=SYSTEM, username="bob")
+        time.sleep(0.3)
+        assert 0.2 < seconds_held_back() < 30
+        (metric,) = _collect_events()
+        assert metric.samples[0].value > 0.2
+        assert Client().get("/ready").json()["checks"]["events"] == {"ok": True, "message": "not held back"}
+        monkeypatch.setattr(health, "HELD_BACK_SECONDS", 0.2)
+        answer = Client().get("/ready").json()["checks"]["events"]
+        assert not answer["ok"]
+        assert "held back for" in answer["message"]
+    assert seconds_held_back() == 0
+
+
+@pytest.mark.parametrize(("database", "is_closed"), [("postgres", True), (None, False)], ids=["elsewhere", "ours"])
+def test_hours_of_usage_wait_for_ours_only(ledger: None, database: str | None, is_closed: bool) -> None:
+    close_hours()
+    progress = UsageProgress.objects.get()
+    with left_open(database):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_current_xact_id()")
+            cursor.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
+            progress.horizon = cursor.fetchone()[0]
+        progress.closed_until -= timedelta(hours=2)
+        progress.save()
+        assert bool(close_hours()) == is_closed
+    if not is_closed:
+        assert close_hours() == 2
