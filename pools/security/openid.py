@@ -47,6 +47,15 @@ class Refused(Forbidden):
     """The provider refused a code or a refresh token: the sign-on is over."""
 
 
+class UnusableAnswer(Forbidden):
+    """The answer to a refresh is wrong. `refresh_token` is the next one, if the answer has one: the old one may be used
+    up."""
+
+    def __init__(self, refusal: Forbidden, refresh_token: str) -> None:
+        super().__init__(refusal.message, refusal.violations)
+        self.refresh_token = refresh_token
+
+
 @dataclass(frozen=True, slots=True)
 class Metadata:
     """What the provider publishes about itself. An empty address: it has no such endpoint."""
@@ -125,14 +134,24 @@ def exchange_code(provider: OpenIdProvider, started: StartedSignOn, code: str, r
 
 
 def refresh(provider: OpenIdProvider, refresh_token: str, subject: str) -> ProviderFacts:
-    """The facts as they are now, of the same person. Raises Refused when the provider has ended the session, Forbidden
-    on a wrong answer, Busy, Throttled."""
-    answer = _token_request(provider, {"grant_type": "refresh_token", "refresh_token": refresh_token})
-    encoded = _text(answer, "id_token")
-    claims = verify_id_token(provider, encoded) if encoded else _userinfo(provider, answer)
-    if claims.get("sub") != subject:
-        raise _refusal(provider, "wrong_subject", "answered for another person")
-    return _facts(provider, claims, answer, refresh_token)
+    """The facts as they are now, of the same person. Raises Refused when the provider has ended the session,
+    UnusableAnswer, Busy, Throttled."""
+    try:
+        answer = _token_request(provider, {"grant_type": "refresh_token", "refresh_token": refresh_token})
+    except Refused:
+        raise
+    except Forbidden as refusal:  # of our client, which says nothing about the person
+        raise _unreachable(provider, f"it refuses our requests. {refusal.message}") from refusal
+    try:
+        encoded = _text(answer, "id_token")
+        claims = verify_id_token(provider, encoded) if encoded else _userinfo(provider, answer)
+        if claims.get("sub") != subject:
+            raise _refusal(provider, "wrong_subject", "answered for another person")
+        return _facts(provider, claims, answer, refresh_token)
+    except Refused:
+        raise
+    except Forbidden as refusal:
+        raise UnusableAnswer(refusal, _text(answer, "refresh_token")) from refusal
 
 
 def verify_id_token(provider: OpenIdProvider, encoded: str, *, nonce: str | None = None) -> dict[str, Any]:

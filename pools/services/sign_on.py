@@ -26,6 +26,7 @@ from pools.domain.sign_on import (
     OpenIdProvider,
     ProviderFacts,
     SignOnProvider,
+    SyncMode,
     require_admitted,
     roles_after_sync,
     roles_of_groups,
@@ -134,12 +135,12 @@ def link_by_password(*, directory: LdapDirectory, username: str, password: str, 
 
 def check_due_identities() -> None:
     """Ask the providers again about everybody whose last confirmation is older than the interval: the roles follow the
-    groups, and where the provider has ended the session, it ends here. A provider that does not answer leaves a sign-on
-    as it is, until it is no longer valid. A directory is asked about people without a session, too: their access tokens
-    have their roles."""
+    groups, and who is not let in there any more has no groups, and no session here. People without a session are asked
+    about, too: their access tokens have their roles. A provider that does not answer leaves a sign-on as it is, until
+    it is no longer valid."""
     if not (providers := configured_providers()):
         return
-    by_token = Q(session_until__gt=Now()) & ~Q(refresh_token="")
+    by_token = ~Q(refresh_token="")
     by_name = Q(provider__in=[directory.name for directory in configured_directories()])
     due = (
         SignOnIdentity.objects.filter(by_token | by_name, provider__in=providers, user__is_active=True)
@@ -147,6 +148,7 @@ def check_due_identities() -> None:
         .exclude(claimed_until__gt=Now())
         .order_by("checked_at")
     )
+    _end_unrenewable(providers)
     unreachable: set[str] = set()
     with ExitStack() as connections:
         opened = _OpenDirectories(connections)
@@ -154,6 +156,21 @@ def check_due_identities() -> None:
             with left_out_on_error("the check of a sign-on", f"{username} at {name}"):
                 if name not in unreachable and not _check_identity(pk, providers[name], opened):
                     unreachable.add(name)
+
+
+def _end_unrenewable(providers: Mapping[str, SignOnProvider]) -> None:
+    """Nobody can be asked about people without a refresh token, so their groups count as long as their sign-on."""
+    exact = [each.name for each in providers.values() if isinstance(each, OpenIdProvider) and _is_exact(each)]
+    over = SignOnIdentity.objects.filter(provider__in=exact, refresh_token="", valid_until__lte=Now())
+    rows = over.exclude(groups=[]).filter(user__is_active=True)
+    for pk, name, username in rows.values_list("pk", "provider", "user__username")[:MAX_CHECKS]:
+        with left_out_on_error("the end of a sign-on", f"{username} at {name}"):
+            title = providers[name].title
+            _take_away(pk, providers[name], reason=f"The sign-on is over, and {title} cannot be asked again.")
+
+
+def _is_exact(provider: SignOnProvider) -> bool:
+    return provider.sync is SyncMode.FORCE
 
 
 class _OpenDirectories:
@@ -182,48 +199,64 @@ def _check_identity(pk: int, provider: SignOnProvider, opened: _OpenDirectories)
     except (Busy, Throttled):
         SignOnIdentity.objects.filter(pk=pk).update(claimed_until=None)
         return False
-    except (Forbidden, UnreadableSecret) as refusal:
-        if not _is_about_person(refusal):
-            logger.warning("Nothing usable is known of %s at %s: %s", identity.user, provider.name, refusal)
-            _postpone(pk)
-        elif isinstance(provider, LdapDirectory):
+    except UnreadableSecret as problem:
+        logger.warning("%s is not asked about %s: %s", provider.name, identity.user, problem)
+        _pause(identity)  # another process may have the key
+    except Forbidden as refusal:
+        if _is_about_person(refusal):
             _take_away(pk, provider, reason=str(refusal))
         else:
-            end_sign_on(pk, provider, reason=str(refusal))
+            logger.warning("Nothing usable is known of %s at %s: %s", identity.user, provider.name, refusal)
+            next_token = refusal.refresh_token if isinstance(refusal, openid.UnusableAnswer) else ""
+            _postpone(provider, identity, next_token)
     except Exception:
-        _postpone(pk)
+        _postpone(provider, identity)
         raise
     else:
-        _record_answer(provider, facts, pk)
+        _record_answer(provider, facts, identity)
     return True
 
 
-def _is_about_person(refusal: Exception) -> bool:
-    """Whether the provider has refused this person. Anything else, as an answer that cannot be read, a signature that
-    is not valid, or a secret that was sealed with another key, counts as no answer."""
-    if isinstance(refusal, openid.Refused | directories.Gone):
-        return True
-    codes = {each.code for each in refusal.violations} if isinstance(refusal, DomainError) else set()
-    return bool(codes & {"not_admitted", "wrong_subject"})
+def _is_about_person(refusal: Forbidden) -> bool:
+    """Whether the provider has refused this person. Anything else, as an answer that cannot be read or a signature that
+    is not valid, counts as no answer."""
+    codes = {each.code for each in refusal.violations}
+    return isinstance(refusal, openid.Refused | directories.Gone) or bool(codes & {"not_admitted", "wrong_subject"})
 
 
-def _postpone(pk: int) -> None:
-    """Ask about the others first. The sign-on ends with the grace, unless a later answer confirms it."""
+def _pause(identity: SignOnIdentity) -> None:
+    """Ask about the others first."""
     pause = timedelta(seconds=settings.OSMO.sign_on_check_interval / 2)
-    SignOnIdentity.objects.filter(pk=pk).update(claimed_until=Now() + pause)
+    SignOnIdentity.objects.filter(pk=identity.pk).update(claimed_until=Now() + pause)
 
 
-def _record_answer(provider: SignOnProvider, facts: ProviderFacts, pk: int) -> None:
+def _postpone(provider: SignOnProvider, identity: SignOnIdentity, next_token: str = "") -> None:
+    """The answer about one person was of no use. With the grace ends what began with the sign-on, and what the groups
+    gave, until a later answer confirms it. `next_token` replaces a refresh token that is used up."""
+    rows = SignOnIdentity.objects.filter(pk=identity.pk)
+    if next_token:
+        rows.update(refresh_token=seal(next_token))
+    grace = timedelta(seconds=settings.OSMO.sign_on_grace)
+    if _is_exact(provider) and rows.filter(checked_at__lte=Now() - grace).exclude(groups=[]).exists():
+        reason = f"{provider.title} has not confirmed this person for {grace.total_seconds():.0f} seconds."
+        _take_away(identity.pk, provider, reason=reason, is_final=False)
+    _pause(identity)
+
+
+def _record_answer(provider: SignOnProvider, facts: ProviderFacts, identity: SignOnIdentity) -> None:
     try:
-        _record_confirmation(provider, facts, pk)
-    except Exception:
-        _postpone(pk)
+        _record_confirmation(provider, facts, identity.pk)
+    except Exception as error:
+        if isinstance(error, Busy):  # the next run writes it
+            SignOnIdentity.objects.filter(pk=identity.pk).update(claimed_until=None)
+        else:
+            _postpone(provider, identity, facts.refresh_token)
         raise
 
 
 def end_sign_on(pk: int, provider: SignOnProvider, *, reason: str) -> None:
-    """End what began with this sign-on: browser sessions and the tokens of client logins. Roles stay until the next
-    sign-on says otherwise."""
+    """End what began with this sign-on: browser sessions and the tokens of client logins. The roles follow the groups
+    as before: the provider is asked with the refresh token, which is kept for that."""
     with change(actor=sign_on_actor(provider), description=reason[:500]):
         identity = SignOnIdentity.objects.select_related("user").filter(pk=pk).first()
         if identity is None:
@@ -233,7 +266,6 @@ def end_sign_on(pk: int, provider: SignOnProvider, *, reason: str) -> None:
             epoch=F("epoch") + 1,
             valid_until=Now(),
             session_until=Now(),
-            refresh_token="",
             id_token="",
             session_id="",
             claimed_until=None,
@@ -248,16 +280,20 @@ def _ask_again(provider: SignOnProvider, identity: SignOnIdentity, opened: _Open
     return openid.refresh(provider, unseal(identity.refresh_token), identity.subject)
 
 
-def _take_away(pk: int, provider: LdapDirectory, *, reason: str) -> None:
-    """A directory no longer lets this person in: they have no groups, and what began with a sign-on ends, once."""
+def _take_away(pk: int, provider: SignOnProvider, *, reason: str, is_final: bool = True) -> None:
+    """The provider no longer lets this person in: they have no groups, and what began with a sign-on ends, once. Unless
+    it is final, the provider is asked again, and the person has not been confirmed."""
     actor = sign_on_actor(provider)
     with change(actor=actor, description=reason[:500]):
         identity = SignOnIdentity.objects.select_related("user").filter(pk=pk).first()
         user = lock_user(identity.user.username) if identity else None
         if identity is None or user is None:
             return
-        SignOnIdentity.objects.filter(pk=pk).update(groups=[], checked_at=Now(), claimed_until=None)
-        _sync_roles(user, actor)
+        values: dict[str, Any] = {"groups": []}
+        if is_final:
+            values |= {"checked_at": Now(), "claimed_until": None, "refresh_token": ""}
+        SignOnIdentity.objects.filter(pk=pk).update(**values)
+        _sync_roles(user, actor, description=reason[:500])
         if SignOnIdentity.objects.filter(pk=pk, session_until__gt=Now()).exists():
             end_sign_on(pk, provider, reason=reason)
 
@@ -373,7 +409,7 @@ def _record_confirmation(provider: SignOnProvider, facts: ProviderFacts, pk: int
         _sync_roles(user, actor)
 
 
-def _sync_roles(user: User, actor: Actor) -> None:
+def _sync_roles(user: User, actor: Actor, *, description: str = "") -> None:
     """Bring the roles of a locked account in step with the groups of its identities. A role that does not exist yet is
     skipped, the last osmo-admin keeps the role, and a role that Git owns stays as its file has it: each is logged."""
     providers = configured_providers()
@@ -391,10 +427,10 @@ def _sync_roles(user: User, actor: Actor) -> None:
         if role_violations([role]):
             logger.warning("A group gives %s the role %s, which does not exist.", user.username, role)
             continue
-        grant_role(actor=actor, username=user.username, role=role)
+        grant_role(actor=actor, username=user.username, role=role, description=description)
     for role in sorted(held - wanted - owned):
         try:
-            revoke_role(actor=actor, username=user.username, role=role)
+            revoke_role(actor=actor, username=user.username, role=role, description=description)
         except Conflict as refusal:
             logger.warning("%s", refusal.message)
 

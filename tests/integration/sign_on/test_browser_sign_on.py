@@ -285,7 +285,11 @@ class TestTheEnd:
         page = corp.browser.post("/logout/").content.decode()
         assert f'http-equiv="refresh" content="0;url={corp.issuer}/end?client_id=osmo' in page
         assert "id_token_hint=" in page and "post_logout_redirect_uri=http%3A%2F%2Ftestserver%2Flogin%2F" in page
-        assert SESSION_KEY not in corp.browser.session and SignOnIdentity.objects.get().refresh_token == ""
+        stored = SignOnIdentity.objects.get()
+        assert (
+            SESSION_KEY not in corp.browser.session and stored.id_token == "" and stored.valid_until <= timezone.now()
+        )
+        assert stored.refresh_token  # with which the roles of programs follow the groups
 
     def test_a_provider_that_does_not_answer_is_believed_for_a_while(self, corp: FaultyProvider) -> None:
         corp.sign_on()
