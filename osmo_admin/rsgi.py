@@ -8,6 +8,7 @@ from osmo_admin.wsgi import application as wsgi_application  # sets up Django, w
 # isort: split
 from django.conf import settings
 
+from osmo_admin.doctor.reports import Reporter
 from osmo_admin.heartbeat import keep_registering
 from osmo_admin.logs import leave_out_call_sites
 from osmo_admin.ops.process_commands import CONNECTIONS, OTHER_FILES, WEB, WEB_THREADS, WEBHOOK, WEBHOOK_THREADS
@@ -33,6 +34,11 @@ def _allow_many_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
+def _report(kind: str) -> None:
+    keep_registering(kind)
+    Reporter(kind).start()
+
+
 _allow_many_connections()
 # Where the webhook server demands a client certificate, the web server must not be a way around it.
 application = Server(
@@ -40,14 +46,14 @@ application = Server(
     threads=WEB_THREADS,
     bodies=_make_bodies(),
     closed_paths=("/webhooks/",) if settings.OSMO.webhook_client_ca else (),
-    on_start=partial(keep_registering, WEB),
+    on_start=partial(_report, WEB),
 )
 webhooks = Server(
     wsgi_application,
     threads=WEBHOOK_THREADS,
     bodies=_make_bodies(),
     only_paths=("/webhooks/", "/health"),
-    on_start=partial(keep_registering, WEBHOOK),
+    on_start=partial(_report, WEBHOOK),
 )
 set_collector_for_requests()
 leave_out_call_sites()

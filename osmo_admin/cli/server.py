@@ -13,6 +13,7 @@ from osmo_admin.cli.server_commands import (
     clusters,
     configuration,
     django,
+    doctor,
     lifecycle,
     probe,
     secret_key,
@@ -47,6 +48,8 @@ app.command()(lifecycle.up)
 app.command()(serve.serve)
 app.command()(lifecycle.status)
 app.command()(probe.probe)
+app.command()(doctor.doctor)
+app.command()(doctor.support_bundle)
 app.command()(lifecycle.down)
 app.command()(lifecycle.reset)
 app.add_typer(users.user_commands, name="user")

@@ -91,6 +91,12 @@ def people_of(directory: LdapDirectory) -> Iterator[Callable[[str], ProviderFact
         yield read
 
 
+def try_connection(directory: LdapDirectory) -> None:
+    """Connect and bind with the account of OSMO Admin. Raises Busy, Throttled."""
+    with _connected(directory):
+        return
+
+
 def _can_be_a_name(text: str) -> bool:
     return 0 < len(text) <= MAX_TEXT and text.isprintable()
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from pools.domain.errors import Busy, Forbidden, Throttled, Violation
+from pools.domain.errors import Busy, DomainError, Forbidden, Throttled, Violation
 from pools.domain.sign_on import OpenIdProvider, ProviderFacts, claim_value, facts_of_claims
 from pools.domain.stored_text import are_storable
 
@@ -222,6 +222,17 @@ def read_metadata(provider: OpenIdProvider) -> Metadata:
     )
     known.metadata_at = time.monotonic()
     return known.metadata
+
+
+def ask_again(provider: OpenIdProvider) -> None:
+    """Read metadata and keys of the provider now. Raises Busy, Forbidden; what was known before stays known then."""
+    before = _known.pop(provider.issuer, None)
+    try:
+        _read_keys(provider)
+    except DomainError:
+        if before is not None:
+            _known[provider.issuer] = before
+        raise
 
 
 def _facts(

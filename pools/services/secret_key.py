@@ -107,3 +107,8 @@ def _sealed_rows() -> list[tuple[str, str]]:
 def list_sealed_with_former_keys() -> list[str]:
     """The rows whose stored secret the present key does not read."""
     return [name for name, text in _sealed_rows() if not is_sealed_with_present_key(text)]
+
+
+def list_unreadable() -> list[str]:
+    """The rows whose stored secret no configured key reads."""
+    return [name for name, text in _sealed_rows() if find_reading_key(text) is None]
