@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 from rest_framework.request import Request
 
+from osmo_admin.process_metrics import InstallationCollector
 from osmo_admin.work_metrics import WorkCollector, collect_apart
 from pools.api.authentication import AccessTokenAuthentication, SessionAuthentication
 from pools.api.schema import TEXT, describe_operation
@@ -35,7 +36,7 @@ from pools.domain.quota.forest import cohort_key
 from pools.domain.quota.pool_balance import PoolBalance, UsageCounts
 from pools.domain.roles import Permission
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import Cohort, GpuQuota, Pool
+from pools.models import AccessToken, Cohort, GpuQuota, Pool
 from pools.permissions import require_platform
 from pools.selectors.gpu_namespace import read_namespaces
 from pools.selectors.pool_balance import read_balances
@@ -61,6 +62,8 @@ class MetricsView(View):
         ledger = CollectorRegistry()
         ledger.register(LedgerCollector())
         ledger.register(WorkCollector())
+        token = None if settings.OSMO.metrics_public else request.auth
+        ledger.register(InstallationCollector(token if isinstance(token, AccessToken) else None))
         page = [
             prometheus_client.generate_latest(_request_registry()),
             prometheus_client.generate_latest(ledger),

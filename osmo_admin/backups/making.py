@@ -26,6 +26,7 @@ from osmo_admin.backups.files import DUMP, ENCRYPTED, CountingFile, Manifest
 from osmo_admin.ops import postgres_clients
 from osmo_admin.ops.data_directory import DataDirectory
 from osmo_admin.ops.errors import OperationError
+from pools.models import LastBackup
 from pools.security.sealing import fingerprint
 
 KEY_MARK = "the secret key of a backup"
@@ -51,10 +52,13 @@ def make_backup(folder: Path, *, recipients: Sequence[str] = ()) -> Manifest:
     except OSError as problem:
         raise OperationError(f"{folder} cannot be made: {problem}.") from problem
     try:
-        return _write_backup(folder, keys)
+        manifest = _write_backup(folder, keys)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    facts = {"made_at": manifest.made_at, "size": manifest.size}
+    LastBackup._default_manager.update_or_create(pk=1, defaults=facts)  # for the metric of its age
+    return manifest
 
 
 def _write_backup(folder: Path, keys: Sequence[Any]) -> Manifest:

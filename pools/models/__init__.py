@@ -3,6 +3,7 @@
 from pools.models.approval import ApprovalRequest
 from pools.models.audit import AuditEntry
 from pools.models.backend import Backend, LedgerGeneration, Node
+from pools.models.backup import LastBackup
 from pools.models.client_login import ClientLogin
 from pools.models.cluster import KubernetesSettings
 from pools.models.cohort import Cohort, QuotaStamp
@@ -33,6 +34,7 @@ __all__ = [
     "GpuUsageSample",
     "IdempotencyRecord",
     "KubernetesSettings",
+    "LastBackup",
     "LeafUsage",
     "LedgerGeneration",
     "Node",

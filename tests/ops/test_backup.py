@@ -120,6 +120,8 @@ def story(stack: Stack, other: Restored, tmp_path_factory: pytest.TempPathFactor
     assert not (folder / "backup").stat().st_mode & 0o077
     assert (folder / "backup" / "database.dump.age").read_bytes().startswith(b"age-encryption.org/v1\n")
     manifest = json.loads((folder / "backup" / "manifest.json").read_text())
+    (last,) = stack.query("SELECT size, now() - made_at < interval '5 minutes' AS is_new FROM pools_lastbackup")
+    assert last == {"size": manifest["size"], "is_new": True}, "for the metric of its age"
     done = other.command("restore", folder / "backup", "--identity", folder / "identity")
     assert done.returncode == 0, done.stdout + done.stderr
     return Story(pool, cluster, before, went_on, manifest, done.stdout)

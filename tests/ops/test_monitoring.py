@@ -23,10 +23,16 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from osmo_admin import heartbeat
+from osmo_admin.doctor import checks
+from osmo_admin.doctor.findings import Finding
+from osmo_admin.doctor.reports import REPORTS, Reporter
+from osmo_admin.ops import certificates
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
 from pools.domain.quantities import parse_quantity
 from pools.domain.roles import SYSTEM
-from pools.models import Backend, KubernetesSettings
+from pools.models import AccessToken, Backend, KubernetesSettings
+from pools.services import access_tokens
 from pools.services.cohorts import put_cohort
 from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_gpu_quota
@@ -35,15 +41,18 @@ from scheduling.kube import metrics as cluster_counters
 from scheduling.models import Group
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import factories
-from tests.support.services import ROOT
+from tests.support.services import ROOT, Services
 from tests.support.stack import find_free_port
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.django_db]
 
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana").glob("*.json"))
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
+RUNBOOKS = ROOT / "docs" / "runbooks.md"
+WATCHING = ROOT / "docs" / "watching.md"
 CASES = Path(__file__).with_name("alert_cases.yaml")
-_METRIC = re.compile(r"\b(?:osmo|kai|django)_[a-z0-9_]+")
+_METRIC = re.compile(r"\b(?:(?:osmo|kai|django)_[a-z0-9_]+|up(?=\{))")
+SCRAPE_SECRET = "s" * 43
 _LABELS = re.compile(r"(?:by|on)\s*\(([^)]*)\)|[{,]\s*([a-z_]+)\s*(?==|!)")
 
 
@@ -81,10 +90,10 @@ class Prometheus:
 
 
 @pytest.fixture
-def prometheus(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Prometheus]:
+def prometheus(db: None, running_services: Services, tmp_path: Path) -> Iterator[Prometheus]:
     """A server that scrapes the page of an installation in which every kind of thing exists and changes."""
-    monkeypatch.setattr(settings, "OSMO", replace(settings.OSMO, metrics_public=True))
-    _fill_installation()
+    heartbeat.redis_client().delete(REPORTS)
+    _fill_installation(tmp_path)
     pages = [_page()]
 
     class Handler(BaseHTTPRequestHandler):
@@ -139,12 +148,21 @@ def _wait_for_samples(server: Prometheus, count: int, *, since: float = 0) -> No
 
 
 def _page() -> bytes:
-    answer = Client().get("/metrics")
+    token = AccessToken.objects.get(name="scrape")
+    answer = Client().get("/metrics", headers={"Authorization": f"Bearer {SCRAPE_SECRET}"})
+    assert token.expires_at > timezone.now()
     assert answer.status_code == 200
     return bytes(answer.content)
 
 
-def _fill_installation() -> None:
+def _fill_installation(folder: Path) -> None:
+    factories.make_user("prometheus", "osmo-viewer")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(access_tokens, "new_secret", lambda: SCRAPE_SECRET)
+        access_tokens.create_token(actor=SYSTEM, owner="prometheus", name="scrape")
+    AccessToken.objects.update(last_used_at=timezone.now())
+    for kind in ("web", "webhook", "worker", "beat", "clusters"):
+        _report(kind, folder)
     put_cohort(actor=SYSTEM, name="company", body={"quotas": [{"flavor": "default", "resource": "gpu", "nominal": 7}]})
     pool = factories.make_pool("team", 100, a=30)
     bob = factories.make_user("bob", "osmo-team-user")
@@ -161,6 +179,16 @@ def _fill_installation() -> None:
     cluster = Backend.objects.create(name="prod", namespace="prod", kind=Backend.Kind.KUBERNETES)
     KubernetesSettings.objects.create(backend=cluster, access=KubernetesSettings.Access.IN_CLUSTER)
     _count_more()
+
+
+def _report(kind: str, folder: Path) -> None:
+    """The report of a process of this kind, with one that has a certificate of the webhook server and a provider."""
+    certificates.ensure_certificate(folder / "webhook", {"localhost"})
+    found = [Finding("provider", "corp", True, "It answers.")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "run_checks", lambda kind, *, all_of_them: found)
+        patch.setattr(settings, "OSMO", replace(settings.OSMO, data_dir=folder))
+        Reporter(kind).step(heartbeat.redis_client())
 
 
 def _count_more() -> None:
@@ -200,6 +228,28 @@ def test_each_query_of_the_dashboards_has_data(prometheus: Prometheus) -> None:
         assert named - {""} <= set().union(*labels.values()), (rule["alert"], named, labels)
         shown = re.findall(r"\$labels\.([a-z_]+)", rule["annotations"]["summary"])
         assert set(shown) <= set().union(*labels.values()), rule["alert"]
+
+    shown = {name for _, expression in _queries_of_runbooks() for name in _METRIC.findall(expression)}
+    assert [name for name in sorted(shown) if not prometheus.labels_of(name)] == [], "metrics of the runbooks"
+    for section, expression in _queries_of_runbooks():
+        assert prometheus.query(expression) is not None, section
+
+
+def _queries_of_runbooks() -> Iterator[tuple[str, str]]:
+    for section in RUNBOOKS.read_text().split("\n## ")[1:]:
+        for expression in re.findall(r"`([^`]+)`", section.split("* Query: ")[1].split("\n* ")[0]):
+            yield section.split("\n")[0], expression
+
+
+def test_each_metric_is_described(running_services: Services, tmp_path: Path) -> None:
+    heartbeat.redis_client().delete(REPORTS)
+    _fill_installation(tmp_path)
+    page = _page().decode()
+    shown = {
+        name for name in re.findall(r"^# TYPE (\S+)", page, flags=re.MULTILINE) if name.startswith(("osmo_", "kai_"))
+    }
+    described = set(_METRIC.findall(WATCHING.read_text()))
+    assert {name for name in shown if not name.endswith("_created")} - described == set()
 
 
 def test_each_alert_fires_and_is_quiet() -> None:

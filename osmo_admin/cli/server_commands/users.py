@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -216,11 +217,76 @@ def _read_first_line(file: Path) -> str:
 def create_token(
     user: Annotated[str, typer.Argument(help="Owner of the token.")],
     name: Annotated[str, typer.Argument(help="Name of the token.")],
+    expires_at: Annotated[
+        str | None,
+        typer.Option(
+            "--expires-at",
+            "--until",
+            "-e",
+            metavar="YYYY-MM-DD",
+            help="Day on which it expires (UTC), at most a year ahead. Default: in 31 days.",
+        ),
+    ] = None,
+    days: Annotated[
+        int | None,
+        typer.Option("--days", min=1, metavar="DAYS", help="Days until it expires, instead of a day; at most 365."),
+    ] = None,
+    description: Annotated[str, typer.Option("--description", "-d", help="Purpose of the token.")] = "",
     data_dir: DataDirOption = None,
 ) -> None:
     """Create a token and print only the token, once. It has the roles of its owner at the time of use."""
+    if expires_at is not None and days is not None:
+        raise OperationError("Give --expires-at or --days, not both.")
     use_django(data_dir)
+    from django.utils import timezone
+
+    from pools.domain.query_values import parse_datetime
     from pools.domain.roles import SYSTEM
     from pools.services import access_tokens as service
 
-    print(service.create_token(actor=SYSTEM, owner=user, name=name)[1])
+    end = None if days is None else timezone.now() + timedelta(days=days) - timedelta(seconds=1)
+    if expires_at is not None and (end := parse_datetime(expires_at)) is None:
+        raise OperationError("--expires-at must be a day as 2027-01-31.")
+    print(service.create_token(actor=SYSTEM, owner=user, name=name, expires_at=end, description=description)[1])
+
+
+@token_commands.command("list")
+def list_all_tokens(
+    user: Annotated[str | None, typer.Argument(metavar="[USER]", help="Only those of this user.")] = None,
+    output: Annotated[
+        OutputFormat,
+        typer.Option("--output", "-o", case_sensitive=False, help="table for people, json or yaml for programs."),
+    ] = OutputFormat.TABLE,
+    data_dir: DataDirOption = None,
+) -> None:
+    """List the access tokens of all users, the first to end above; never their secret."""
+    use_django(data_dir)
+    from pools.api.rendering import utc_text
+    from pools.selectors.users import list_all_tokens
+
+    entries = [
+        {
+            "name": token.name,
+            "user": token.owner.username,
+            "description": token.description,
+            "expires_at": utc_text(token.expires_at),
+            "last_used_at": utc_text(token.last_used_at),
+        }
+        for token in list_all_tokens(user)
+    ]
+    if output in (OutputFormat.JSON, OutputFormat.YAML):
+        print(serialize({"tokens": entries}, output))
+    elif entries:
+        rows = [
+            (
+                entry["name"],
+                entry["user"],
+                entry["description"],
+                format_local_time(entry["expires_at"]),
+                format_local_time(entry["last_used_at"]) or "never",
+            )
+            for entry in entries
+        ]
+        print_parts(build_table(("Name", "User", "Description", "Expires At", "Last Used"), rows), output)
+    else:
+        print("There is no access token.")

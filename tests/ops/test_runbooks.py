@@ -1,0 +1,74 @@
+"""docs/runbooks.md has a section for each alert, and what it names exists."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from osmo_admin.cli import client, server
+from osmo_admin.navigation import sidebar
+from pools.models import User
+from tests.support import factories
+from tests.support.services import ROOT
+
+TEXT = (ROOT / "docs" / "runbooks.md").read_text()
+SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", TEXT, flags=re.MULTILINE | re.DOTALL))
+GROUPS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())["groups"]
+ALERTS: dict[str, dict[str, Any]] = {rule["alert"]: rule for group in GROUPS for rule in group["rules"]}
+ROOTS = {"osmo": typer.main.get_command(client.app), "osmo-admin": typer.main.get_command(server.app)}
+METRICS = re.compile(r"\b(?:osmo|kai|django)_[a-z0-9_]+")
+COMMANDS = re.compile(r"`(osmo(?:-admin)? [^`]+)`")
+
+
+def test_each_alert_has_a_section_and_each_section_an_alert() -> None:
+    assert list(SECTIONS) == list(ALERTS), "in the order of the rules"
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_the_address_of_the_rule_is_its_section(alert: str) -> None:
+    assert ALERTS[alert]["annotations"]["runbook_url"] == f"docs/runbooks.md#{alert.lower()}"
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_a_section_says_what_it_means_and_what_to_do(alert: str) -> None:
+    meaning, *points = re.split(r"^\* ", SECTIONS[alert], flags=re.MULTILINE)
+    assert len(meaning.strip()) > 40
+    assert [re.split(r":| ", point)[0] for point in points] == ["Query", "Page", "Command", "Harmless", "Do"]
+    assert COMMANDS.search(points[2]), "a command"
+    named = set(METRICS.findall(ALERTS[alert]["expr"])) or {"up"}
+    assert any(metric.removesuffix("_bucket") in points[0] for metric in named), (
+        "the query shows the metric of the rule"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    sorted({*COMMANDS.findall(TEXT), *(found for rule in ALERTS.values() for found in re.findall(
+        r"((?:osmo|osmo-admin) (?:[a-z-]+ ?)+(?:--[a-z-]+ ?)*)", rule["annotations"]["action"])
+        if found.split()[1] in {**ROOTS["osmo"].commands, **ROOTS["osmo-admin"].commands})}),  # type: ignore[attr-defined]
+)  # fmt: skip
+def test_each_command_exists(text: str) -> None:
+    words = text.split()
+    command = ROOTS[words.pop(0)]
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
+    assert not hasattr(command, "commands"), f"{text} names no command"
+    options = {name for parameter in command.params for name in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= options, text
+
+
+def test_each_page_is_in_the_menu(db: None, rf: Any) -> None:
+    request = rf.get("/")
+    factories.make_user("root", "osmo-admin")
+    request.user, request.auth = User.objects.get(username="root"), None
+    titles = {item["title"] for group in sidebar(request) for item in group["items"]}
+    named = {
+        page
+        for section in SECTIONS.values()
+        for page in re.findall(r"\*([A-Z][a-zA-Z ]+)\*", section.split("* Page:")[1].split("\n* ")[0])
+    }
+    assert named - {"Targets"} <= titles, "Targets is a page of Prometheus"
