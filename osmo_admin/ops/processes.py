@@ -237,12 +237,12 @@ def process_start_time(pid: int) -> str:
     return answer.stdout.strip()
 
 
-def read_tail(path: Path, lines: int = TAIL_LINES) -> str:
-    """The last `lines` lines of a file that may be long or missing."""
+def read_tail(path: Path, lines: int = TAIL_LINES, *, most_bytes: int = 64 * 1024) -> str:
+    """The last `lines` lines of a file that may be long or missing, at most so many bytes."""
     try:
         with path.open("rb") as source:
             source.seek(0, os.SEEK_END)
-            source.seek(max(0, source.tell() - 64 * 1024))
+            source.seek(max(0, source.tell() - most_bytes))
             text = source.read().decode(errors="replace")
     except OSError:
         return ""
