@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tarfile
+import threading
+import time
 import tomllib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +17,11 @@ import httpx
 import pytest
 
 from tests.support.services import ROOT
-from tests.support.stack import Stack
+from tests.support.stack import Stack, find_free_port
 
 FILE = "workflow:\n  name: {name}\n  tasks:\n  - {{name: t, image: i, command: [c], resource: r}}\n"
 FILE += "  resources:\n    r: {{gpu: 8}}\n"
+OURS = {"message": "", "error_code": "SERVER", "workflow_id": None, "details": []}
 TYPED = """
 from osmo_admin_client.api.pool_quota import get_pool_quota
 from osmo_admin_client.connection import checked, connect
@@ -91,18 +96,77 @@ def test_a_script_reads_pools_submits_and_follows_its_workflow(stack: Stack, api
         assert refused.value.error.error_code == "NOTFOUND"
 
 
-def test_a_wrong_token_is_an_error_of_the_first_request(stack: Stack, api: None) -> None:
+def test_a_wrong_token_is_refused_at_the_first_request(stack: Stack, api: None) -> None:
     from osmo_admin_client.api.queue import get_queue
-    from osmo_admin_client.connection import connect
+    from osmo_admin_client.connection import Refused, connect
 
-    with connect(stack.base_url, "wrong") as client, pytest.raises(httpx.HTTPStatusError) as refused:
-        get_queue.sync(client=client)
-    assert refused.value.response.status_code in {400, 401}
+    for call in (get_queue.sync, get_queue.sync_detailed):
+        with connect(stack.base_url, "wrong") as client, pytest.raises(Refused) as refused:
+            call(client=client)
+        assert refused.value.status in {400, 401}
+        assert "token" in str(refused.value)
+
+
+@pytest.mark.parametrize("way", ["sync", "asyncio"])
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (None, "Unreachable", "cannot be reached"),
+        ("timeout", "Unreachable", "did not answer in time"),
+        ((502, "text/html", "<h1>Bad gateway</h1>"), "Unreachable", "not as OSMO Admin does"),
+        ((200, "text/html", "<h1>Sign in</h1>"), "Unreachable", "not as OSMO Admin does"),
+        ((302, "text/html", ""), "Unreachable", "sent you on to"),
+        ((404, "text/plain", "no such page"), "Refused", "404 Not Found"),
+        ((429, "application/json", json.dumps(OURS | {"message": "Slow down."})), "Refused", "Slow down."),
+        ((500, "application/json", json.dumps(OURS | {"message": "An error."})), "Refused", "An error."),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("of_login", [True, False])
+def test_each_failure_is_one_of_two_errors(
+    answer: Any, error: str, words: str, of_login: bool, way: str, api: None
+) -> None:
+    """At the login as well as at the request itself; `answer` None: nobody listens."""
+    import asyncio
+
+    from osmo_admin_client import connection
+    from osmo_admin_client.api.queue import get_queue
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            good = 200, "application/json", json.dumps({"token": "t", "expires_at": int(time.time()) + 300})
+            self._send(*(answer if of_login and isinstance(answer, tuple) else good))
+
+        def do_GET(self) -> None:
+            if answer == "timeout":
+                time.sleep(1.5)
+                return
+            self._send(*answer)
+
+        def _send(self, status: int, kind: str, body: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Location", "https://elsewhere.example/")
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            port = find_free_port() if answer is None else server.server_port
+            client = connection.connect(f"http://127.0.0.1:{port}", "secret-token", timeout=0.5)
+            call = get_queue.sync if way == "sync" else lambda client: asyncio.run(get_queue.asyncio(client=client))
+            with pytest.raises(getattr(connection, error), match=words) as raised:
+                call(client=client)
+            assert "secret-token" not in str(raised.value)
+        finally:
+            server.shutdown()
 
 
 def test_a_login_is_used_again_and_renewed_before_it_ends(api: None) -> None:
-    import time
-
     from osmo_admin_client.connection import TokenLogin
 
     asked: list[str] = []
