@@ -18,6 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 from osmo_admin.directory_checks import check_directories
 from osmo_admin.env import RUNTIME_FILE, Env, PasswordLogin
 from osmo_admin.provider_env import setting_prefix
+from pools.domain.counting import counted
 from pools.domain.sign_on import OpenIdProvider, SyncMode
 
 INSECURE_KEY_PREFIX = "insecure-"
@@ -55,8 +56,8 @@ def check_secret_key(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckM
     if weak:
         return [
             Caution(
-                f"OSMO_SECRET_KEY_FALLBACKS has {len(weak)} keys of less than {SHORTEST_KEY} characters, and logins "
-                "that they signed are still accepted.",
+                f"OSMO_SECRET_KEY_FALLBACKS has {counted(len(weak), 'key')} of less than {SHORTEST_KEY} characters, "
+                "and logins that they signed are still accepted.",
                 hint="Store the kubeconfigs of the backends again, then remove the former keys.",
                 id="osmo.W008",
             )

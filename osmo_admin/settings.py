@@ -270,6 +270,7 @@ DJANGO_STRUCTLOG_CELERY_ENABLED = True
 
 # --- OSMO Admin -----------------------------------------------------------------------------------------------------
 OSMO = ENV
+PRODUCT_VERSION = __version__
 
 
 def _static_address(name: str) -> Callable[[HttpRequest], str]:

@@ -78,11 +78,13 @@ class ClientError(Exception):
 
 def detail_location(detail: Mapping[str, Any]) -> str:
     """`line 12, workflow.tasks[0].image: `, or an empty text for a fault without a location; with the file before it
-    where several files may have faults (`source`).
+    where several files may have faults (`source`), and `pools.yaml:12: ` for a fault in a configuration (`file`).
 
     A message that begins with its path does not need the path a second time.
     """
     line, path = detail.get("line"), detail.get("path")
+    if file := detail.get("file"):
+        return f"{file}:{line}: " if line else f"{file}: "
     if path and str(detail.get("message", "")).startswith(f"{path} "):
         path = None
     source = detail.get("source")

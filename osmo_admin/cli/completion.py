@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import typer
 
@@ -10,6 +12,7 @@ from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.session import ClientSession
 
 MOST_WORKFLOWS = 100
+MOST_USERS = 100
 TIMEOUT_SECONDS = 1.0  # a person has pressed Tab and is waiting
 
 
@@ -33,6 +36,45 @@ def complete_workflows(ctx: typer.Context, incomplete: str) -> list[str]:
         return [row["name"] for row in rows if row["name"].startswith(incomplete)]
     except (ClientError, KeyError, TypeError, AttributeError):
         return []
+
+
+def complete_nodes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Nodes that begin with the typed text."""
+    return _complete(
+        ctx, incomplete, "api/resources", lambda answer: [each["hostname"] for each in answer["resources"]]
+    )
+
+
+def complete_users(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Users that begin with the typed text, for those who may list them."""
+    query = {"id_prefix": incomplete or None, "count": MOST_USERS}
+    return _complete(ctx, incomplete, "api/auth/user", lambda answer: [each["id"] for each in answer["users"]], query)
+
+
+def complete_cohorts(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Cohorts that begin with the typed text."""
+    return _complete(ctx, incomplete, "api/configs/cohort", lambda answer: [each["name"] for each in answer["cohorts"]])
+
+
+def complete_namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Namespaces with a GPU quota that begin with the typed text."""
+    return _complete(
+        ctx, incomplete, "api/configs/gpu_quota", lambda answer: [each["namespace"] for each in answer["quotas"]]
+    )
+
+
+def _complete(
+    ctx: typer.Context,
+    incomplete: str,
+    address: str,
+    names: Callable[[Any], Iterable[Any]],
+    query: Mapping[str, Any] | None = None,
+) -> list[str]:
+    try:
+        found = {str(name) for name in names(_session(ctx).http().get(address, query))}
+    except (ClientError, KeyError, TypeError, AttributeError):
+        return []
+    return sorted(name for name in found if name.startswith(incomplete))
 
 
 def _fetch_pools(ctx: typer.Context) -> list[dict[str, str]]:

@@ -77,6 +77,11 @@ class HttpClient:
         """The JSON of a GET."""
         return self._parse_json(self._send("GET", path, query or {}, None, {}, version_header=version_header))
 
+    def get_with_headers(self, path: str, *, version_header: bool = True) -> tuple[Any, Mapping[str, str]]:
+        """The JSON of a GET, and the headers of the answer."""
+        response = self._send("GET", path, {}, None, {}, version_header=version_header)
+        return self._parse_json(response), response.headers
+
     def get_text(self, path: str, query: Mapping[str, Any] | None = None) -> str:
         """The body of a GET that answers plain text."""
         return _decode(self._send("GET", path, query or {}, None, {}).data)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from osmo_admin.cli.completion import complete_parent_pools, complete_pools, complete_workflows
+from osmo_admin.cli.completion import complete_parent_pools, complete_pools, complete_users, complete_workflows
 from osmo_admin.cli.session import OutputFormat
 
 
@@ -141,5 +141,8 @@ OrderOption = Annotated[
 ]
 TagsOption = Annotated[list[str] | None, typer.Option("--tags", "-t", metavar="TAG...", help="Tags of the change.")]
 UserOption = Annotated[
-    str | None, typer.Option("--user", "-u", help="For this user instead of yourself (administrators).")
+    str | None,
+    typer.Option(
+        "--user", "-u", help="For this user instead of yourself (administrators).", autocompletion=complete_users
+    ),
 ]

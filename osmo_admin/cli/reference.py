@@ -27,17 +27,20 @@ confirmation on a terminal; `--yes` confirms.
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | the submission was refused (or, with `--wait`, the workflow failed) |
-| 2 | refused, or a usage error |
+| 1 | the submission was refused: a fault in it, or no room in the quota (or, with `--wait`, the workflow failed) |
+| 2 | all else: an unknown name, a missing right, a local file that cannot be read, a wrong option |
 | 3 | interrupted, or not confirmed |
 | 10 | the server failed, or did not answer |
 | 75 | too many requests: try again later |
+
+With `-o json` the `error_code` of a refused submission is `USAGE` for a fault and `RESOURCE` for a full quota.
 
 The login is stored in `login.yaml` in `$OSMO_CONFIG_FILE_DIR`, else `$XDG_CONFIG_HOME/osmo`, else `~/.config/osmo`, in
 the format of the stock client: each client can use the login of the other. With `OSMO_URL` and `OSMO_TOKEN` no login is
 needed.
 
-Completion of commands, options, and the names of pools and workflows: `osmo --install-completion` (bash, zsh, fish).
+Completion of commands, options, and the names of pools, workflows, nodes, users, cohorts and namespaces:
+`osmo --install-completion` (bash, zsh, fish).
 """
 
 

@@ -10,16 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from osmo_admin.cli.client_errors import REFUSED_SUBMISSION, ClientError
+from osmo_admin.cli.client_errors import ClientError
 
 STANDARD_INPUT = "-"
 WORKFLOW_ID = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?-\d+")
 TEMPLATE_SYNTAX = ("{{", "{%", "{#", "default-values")
-
-
-def refusal_error(message: str) -> ClientError:
-    """The error for a submission that the client itself refuses."""
-    return ClientError(message, exit_code=REFUSED_SUBMISSION)
 
 
 def read_workflow_file(name: str) -> str:
@@ -27,9 +22,9 @@ def read_workflow_file(name: str) -> str:
     try:
         return sys.stdin.read() if name == STANDARD_INPUT else Path(name).read_text(encoding="utf-8")
     except OSError as error:
-        raise refusal_error(f"The workflow file {name} cannot be read: {error.strerror}.") from error
+        raise ClientError(f"The workflow file {name} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise refusal_error(f"The workflow file {name} is not text in UTF-8.") from error
+        raise ClientError(f"The workflow file {name} is not text in UTF-8.") from error
 
 
 def is_workflow_id(name: str) -> bool:
@@ -62,7 +57,7 @@ def inline_local_files(text: str, folder: Path) -> str:
     faults: list[dict[str, Any]] = []
     inlined = [_inline_entry(entry, where, folder, faults) for where, entry in _find_file_entries(document)]
     if faults:
-        raise ClientError("Local files of the workflow cannot be sent.", exit_code=REFUSED_SUBMISSION, details=faults)
+        raise ClientError("Local files of the workflow cannot be sent.", details=faults)
     if not any(inlined):
         return text
     # Lines are never folded: a command of one line stays on one line.

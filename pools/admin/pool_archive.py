@@ -19,6 +19,7 @@ from pools.admin.pool_changes import configurable_root
 from pools.admin.pool_tree_preview import pool_breadcrumbs, pool_url
 from pools.domain.amounts import encode_gpus
 from pools.domain.approvals import ApprovalService
+from pools.domain.counting import counted
 from pools.domain.names import SHARED_QUEUE
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor, PoolRoleKind, pool_role
@@ -159,7 +160,7 @@ def _archive_state(name: str) -> dict[str, Any]:
 
 
 def _archive_messages(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    people = f"{before['people']} user{'' if before['people'] == 1 else 's'}"
+    people = counted(before["people"], "user")
     if after[CONFIGS]["pool"] == "deleted":
         yield f"{name} never had subpools or work, so it is deleted for good, with its roles, which {people} had."
     else:

@@ -17,6 +17,7 @@ from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlo
 from pools.admin.git_ownership import owned_reason
 from pools.admin.pool_tree_preview import pool_breadcrumbs, pool_url
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
+from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Forbidden, Violation
 from pools.domain.names import split_name
 from pools.domain.ownership import OwnedKind
@@ -164,7 +165,8 @@ class QuotaFileForm(ChangeForm):
         """The lines that change a quota, which the form shows from now on. Raises BadInput without any."""
         changed = {name: text for name, text in file.quotas.items() if str(self.present.get(name, "")) != text}
         if not changed:
-            message = f"The file changes no quota: {len(file.quotas)} subpools have these quotas already."
+            have = counted(len(file.quotas), "subpool has its quota", "subpools have these quotas")
+            message = f"The file changes no quota: {have} already."
             raise BadInput(message, [Violation("quotas", "bad_value", message)])
         lines = format_quota_file({split_name(name): text for name, text in changed.items()})
         if len(lines) > MAX_ADDRESS_LENGTH:

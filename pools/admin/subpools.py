@@ -16,6 +16,7 @@ from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, poo
 from pools.domain import names
 from pools.domain.approvals import ApprovalService
 from pools.domain.change_effects import NodeEffect, consequence_messages
+from pools.domain.counting import counted
 from pools.domain.errors import NotFound
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission
@@ -233,7 +234,8 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
     def success_message(result: SubpoolResult) -> str:
         usage, name = result.subpool.usage, result.row.name
         if result.subpool.state is SubpoolState.DELETING:
-            text = f"{name} is draining: {usage.live_workflows} active workflows hold {usage.total_usage} GPUs."
+            work = counted(usage.live_workflows, "active workflow holds", "active workflows hold")
+            text = f"{name} is draining: {work} {counted(usage.total_usage, 'GPU')}."
             return f"{text} {_deadline_message(result)}" if result.row.drain_by else text
         return f"{name} is archived; it has no active workflows."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 from rest_framework.request import Request
@@ -11,6 +12,8 @@ from pools.api.schema import TEXT, describe_operation, object_with
 from pools.api.views import View
 from pools.api.warnings_header import CONTRACT_VERSION
 
+# Beside the body, which is OSMO's: clients of others may refuse a key that they do not know.
+PRODUCT_HEADER = "X-OSMO-Admin-Version"
 VERSION_BODY = object_with({"major": TEXT, "minor": TEXT, "revision": TEXT, "hash": TEXT})
 
 
@@ -21,14 +24,14 @@ def version() -> dict[str, str]:
 
 
 class Version(View):
-    """`osmo version`. The address needs no login and ignores an expired one."""
+    """`osmo version`. The address needs no login and ignores an expired one. The version of the product is a header."""
 
     authentication_classes = ()
     permission_classes = ()
 
     @describe_operation("Which release of OSMO's wire contract is served.", answer=VERSION_BODY, is_anonymous=True)
     def get(self, request: Request) -> Response:
-        return Response(version())
+        return Response(version(), headers={PRODUCT_HEADER: settings.PRODUCT_VERSION})
 
 
 @require_safe

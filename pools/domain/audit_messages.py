@@ -182,7 +182,7 @@ def _renamed(entry: _AuditEntry) -> str:
 
 def _user_updated(entry: _AuditEntry) -> str:
     if entry.has_changed("is_active"):
-        return f"{'opened' if entry.after.get('is_active') else 'closed'} the account of {entry.name}"
+        return f"{'enabled' if entry.after.get('is_active') else 'disabled'} the account of {entry.name}"
     whose = "the own profile" if entry.name == entry.actor else f"user {entry.name}"
     return f"updated {whose}{entry.changes()}"
 

@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Conflict, NotFound, Throttled, Unauthenticated, Violation
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.locking import lock_user
@@ -94,7 +95,7 @@ def get_token_owner(actor: Actor, owner: str, permission: Permission = Permissio
         require_platform(actor, permission)
     user = User.objects.filter(username=owner, is_active=True).first()
     if user is None:
-        raise NotFound(f"User {owner} does not exist, or the account is closed.")
+        raise NotFound(f"User {owner} does not exist, or the account is disabled.")
     return user
 
 
@@ -164,8 +165,8 @@ def _require_room(user: User) -> None:
         return
     expired = AccessToken.objects.filter(owner=user, expires_at__lte=timezone.now()).count()
     message = (
-        f"{user.username} has {count} access tokens ({expired} of them expired); at most {limit} are allowed. "
-        "Delete some first."
+        f"{user.username} has {counted(count, 'access token')} ({expired} of them expired); at most {limit} are "
+        "allowed. Delete some first."
     )
     numbers = (("tokens", count), ("limit", limit))
     raise Throttled(message, [Violation("name", "too_many_tokens", message, numbers=numbers)])

@@ -1,4 +1,4 @@
-"""Changes of an account as a whole by an osmo-admin: all its roles in one step, and closing or reopening it."""
+"""Changes of an account as a whole by an osmo-admin: all its roles in one step, and disabling or enabling it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def set_roles(
 
 
 def set_active(*, actor: Actor, username: str, active: bool, description: str = "") -> None:
-    """Close an account, or open it again. A closed account keeps its roles, tokens and history, but its user cannot log
+    """Disable an account, or enable it. A disabled account keeps its roles, tokens and history, but its user cannot log
     in. Raises Conflict for the last account with the role osmo-admin."""
     require_platform(actor)
     if username == actor.username:

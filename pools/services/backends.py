@@ -9,6 +9,7 @@ from typing import Any
 
 from pools.domain import cluster_config
 from pools.domain.backend_config import BackendSpec, NodeSpec, parse_backend
+from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
 from pools.domain.quota.capacity import oversubscription_message
 from pools.domain.roles import Actor, Permission
@@ -106,8 +107,9 @@ def delete_backend(*, actor: Actor, name: str, description: str = "", expected_v
         row = get_backend(name)
         _check_version(name, row, expected_version)
         if pools := list(row.pools.order_by("name").values_list("name", flat=True)):
+            count = counted(len(pools), "pool is", "pools are")
             message = (
-                f"Cluster {name} cannot be removed: {len(pools)} pools are on it ({_join_names(pools)}). "
+                f"Cluster {name} cannot be removed: {count} on it ({_join_names(pools)}). "
                 "Move them to another cluster first; archived pools count, for their history names it."
             )
             raise Conflict(message, [Violation("pools", "in_use", message, numbers=(("pools", len(pools)),))])
@@ -165,7 +167,7 @@ def _check_namespace(row: Backend, spec: BackendSpec) -> None:
     if pools := list(row.pools.order_by("name").values_list("name", flat=True)):
         message = (
             f"The namespace of cluster {row.name} stays {row.namespace}: it is part of the queue names of "
-            f"{len(pools)} pools ({_join_names(pools)}). Make another cluster and move them there."
+            f"{counted(len(pools), 'pool')} ({_join_names(pools)}). Make another cluster and move them there."
         )
         raise Conflict(message, [Violation("namespace", "in_use", message)])
 

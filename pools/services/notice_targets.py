@@ -15,6 +15,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from pools.domain.cluster_addresses import AddressRule
+from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Conflict, NotFound, Throttled, Violation
 from pools.domain.notices import (
     PERSONAL_KINDS,
@@ -360,7 +361,7 @@ def _lock_owner(target: NoticeTarget) -> None:
 def _require_room(others: QuerySet[NoticeTarget]) -> None:
     limit, count = settings.OSMO.max_notice_targets, others.count()
     if count >= limit:
-        message = f"There are {count} notice targets of this owner; at most {limit} are allowed. Delete one first."
+        message = f"This owner has {counted(count, 'notice target')}; at most {limit} are allowed. Delete one first."
         raise Conflict.of(
             [Violation("name", "too_many_targets", message, numbers=(("targets", count), ("limit", limit)))]
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pools.domain import names
+from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.pool_config import PoolSettings, no_effect_warnings, parse_pool
 from pools.domain.quota.capacity import BackendCapacity, oversubscription_message
@@ -119,7 +120,8 @@ def live_work_violation(facts: PoolBalance, path: str, consequence: str) -> Viol
     return Violation(
         path,
         LIVE_WORK,
-        f"Pool {facts.name} has {live} live workflows, so {consequence}. Wait until they end, or cancel them.",
+        f"Pool {facts.name} has {counted(live, 'active workflow')}, so {consequence}. Wait until "
+        "nothing is active there, or cancel what is.",
         numbers=(("live_workflows", live),),
     )
 

@@ -330,7 +330,7 @@ def _link(
 ) -> SignOnIdentity:
     user = lock_user(username)
     if user is None or not user.is_active:
-        raise NotFound(f"User {username} does not exist, or the account is closed.")
+        raise NotFound(f"User {username} does not exist, or the account is disabled.")
     if known is not None and known.user_id != user.pk:
         raise _conflict(
             "linked_elsewhere",

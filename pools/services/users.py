@@ -65,9 +65,9 @@ def create_user(
         user = lock_user(username) or User(username=username, is_active=False)
         if user.is_active:
             raise Conflict(f"User {username} exists already.")
-        if user.pk and _was_closed(user):
+        if user.pk and _was_disabled(user):
             raise Conflict(
-                f"User {username} exists already; the account is closed. Open it again, in the browser or with "
+                f"User {username} exists already; the account is disabled. Enable it, in the browser or with "
                 f"`osmo-admin user enable {username}`."
             )
         # The clock of the audit trail: earlier entries of this name belong to another person.
@@ -265,12 +265,12 @@ def rename_pool_roles(old: str, new: str) -> None:
 def _find_user(username: str, *, for_deletion: bool = False) -> User:
     user = lock_user(username, for_deletion=True) if for_deletion else User.objects.filter(username=username).first()
     if user is None or not user.is_active:
-        raise NotFound(f"User {username} does not exist, or the account is closed.")
+        raise NotFound(f"User {username} does not exist, or the account is disabled.")
     return user
 
 
-def _was_closed(user: User) -> bool:
-    """Whether an inactive account was closed, not removed: it still has a password, a role or a token."""
+def _was_disabled(user: User) -> bool:
+    """Whether an inactive account was disabled, not removed: it still has a password, a role or a token."""
     return user.has_usable_password() or user.groups.exists() or user.tokens.exists()
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Violation
 from pools.domain.ownership import OwnedKind
 from pools.domain.stored_text import is_storable
@@ -67,7 +68,7 @@ class BadFiles(BadInput):
         count = len(faults)
         shown = sorted(faults, key=lambda fault: (dict(fault.numbers).get("file", ""), fault.line or 0))[:MAX_FAULTS]
         more = f", and {count - MAX_FAULTS} more" if count > MAX_FAULTS else ""
-        found = cls(f"The files have {count} fault{'' if count == 1 else 's'}{more}; nothing was written.", shown)
+        found = cls(f"The files have {counted(count, 'fault')}{more}; nothing was written.", shown)
         found.count = count
         return found
 

@@ -16,6 +16,7 @@ from django.db import connection
 from django.db.models import Count, F, Q, QuerySet
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
+from pools.domain.counting import counted
 from pools.domain.quota.capacity import BackendCapacity
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -176,7 +177,7 @@ def long_drains(actor: Actor, now: datetime) -> Iterator[Problem]:
         if drain_by is not None and drain_by < now:
             code, since, drains = ProblemCode.OVERDUE_DRAIN, drain_by, "drains beyond its deadline"
         work = "1 active workflow holds" if workflows == 1 else f"{workflows} active workflows hold"
-        message = f"Subpool {name} {drains}: {work} {gpus} GPU{'' if gpus == 1 else 's'}."
+        message = f"Subpool {name} {drains}: {work} {counted(gpus, 'GPU')}."
         yield Problem(code, f"pool/{name}", message, False, since, {"workflows": workflows, "gpus": gpus})
 
 

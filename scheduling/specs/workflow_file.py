@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from pools.domain.counting import counted
 from pools.domain.durations import MAX_DURATION, parse_duration
 from pools.domain.structured_input.faults import Faults, join_words, quote, shorten
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
@@ -102,7 +103,7 @@ def _group(place: YamlCursor, resources: dict[str, ResourceEntry], names: Unique
         lead_names = f" ({join_words(task.spec.name for task in leads)})" if leads else ""
         found["tasks"].add_fault(
             "leads",
-            f"The group {quote(name)} has {len(leads)} lead tasks{lead_names}; exactly one of its "
+            f"The group {quote(name)} has {counted(len(leads), 'lead task')}{lead_names}; exactly one of its "
             f"{len(tasks)} tasks needs `lead: true`.",
         )
     specs = [_as_lead(tasks[0].spec)] if len(tasks) == 1 else [task.spec for task in tasks]

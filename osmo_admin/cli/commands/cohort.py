@@ -9,6 +9,7 @@ import typer
 
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
+from osmo_admin.cli.completion import complete_cohorts
 from osmo_admin.cli.effect_text import print_effect, show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption
@@ -21,7 +22,9 @@ app = command_group("Cohorts: limits of borrowing and lending above the pools.")
 QUOTA_ROW_PATTERN = re.compile(r"(?:([^/=]+)/)?([^=]+)=([^:]*)(?::([^:]*))?(?::([^:]*))?")
 HEADER = ("Cohort", "Parent", "Weight", "Quotas", "Cohorts", "Pools")
 
-CohortArgument = Annotated[str, typer.Argument(metavar="COHORT", help="Name of the cohort.")]
+CohortArgument = Annotated[
+    str, typer.Argument(metavar="COHORT", help="Name of the cohort.", autocompletion=complete_cohorts)
+]
 QuotasOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -194,7 +197,9 @@ def _limits_text(row: dict[str, Any]) -> str:
 def tree(
     session: ClientSession,
     *,
-    root: Annotated[str | None, typer.Argument(metavar="[ROOT]", help=ROOT_HELP)] = None,
+    root: Annotated[
+        str | None, typer.Argument(metavar="[ROOT]", help=ROOT_HELP, autocompletion=complete_cohorts)
+    ] = None,
     resource: Annotated[str, typer.Option("--resource", "-r", help="FLAVOR/RESOURCE to show.")] = "default/gpu",
     leaves: Annotated[
         bool, typer.Option("--leaves/--no-leaves", help="With the queues of subpools and pool remainders.")

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -143,12 +143,12 @@ def _revoke_own_token(session: ClientSession) -> None:
 
 
 def version(session: ClientSession) -> None:
-    """Show the version of the client and, after a login, of the server."""
+    """Show the version of the client and, with a server, of OSMO Admin there and of OSMO's protocol that it speaks."""
     major, minor, revision = __version__.split(".")[:3]
-    answer = {"client": {"major": major, "minor": minor, "revision": revision}}
+    answer: dict[str, Any] = {"client": {"major": major, "minor": minor, "revision": revision}}
     lines = [f"OSMO client version:  {__version__}"]
     try:
-        service = session.http().get("api/version", version_header=False)
+        service, headers = session.http().get_with_headers("api/version", version_header=False)
     except ClientError as error:
         # Without a login or a server, the version of the client alone is printed.
         if error.status is None and error.exit_code != SERVER_FAILED and login_file.login_path().exists():
@@ -157,4 +157,7 @@ def version(session: ClientSession) -> None:
         answer["service"] = service
         numbers = ".".join(str(service.get(part, "?")) for part in ("major", "minor", "revision"))
         lines.append(f"OSMO service version: {numbers}" + (f".{service['hash']}" if service.get("hash") else ""))
+        if server := headers.get("X-OSMO-Admin-Version"):
+            answer["osmo_admin"] = {"client": __version__, "server": server}
+            lines.append(f"OSMO Admin:           {server} on the server, {__version__} here; {numbers} is the protocol")
     print_answer(session, answer, lambda: "\n".join(lines))

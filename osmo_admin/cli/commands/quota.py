@@ -10,6 +10,7 @@ import typer
 
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
+from osmo_admin.cli.completion import complete_namespaces
 from osmo_admin.cli.effect_text import print_effect, show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption, LimitOption, OffsetOption
@@ -31,7 +32,9 @@ AMOUNTS_METAVAR = "tflops=N,vram=SIZE"
 REMOVE_CAP = "none"
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
-NamespaceArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Namespace of the quota.")]
+NamespaceArgument = Annotated[
+    str, typer.Argument(metavar="NAMESPACE", help="Namespace of the quota.", autocompletion=complete_namespaces)
+]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the allocation, chosen by the caller.")]
 RequestOption = Annotated[
     str | None,

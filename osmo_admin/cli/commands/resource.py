@@ -8,6 +8,7 @@ import typer
 
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
+from osmo_admin.cli.completion import complete_nodes
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import PoolsFilter
 from osmo_admin.cli.output import print_answer
@@ -58,7 +59,8 @@ def _field_text(node: dict[str, Any], fields: str, key: str) -> str:
 
 @client_command(app, "info")
 def info(
-    session: ClientSession, node: Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
+    session: ClientSession,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=complete_nodes)],
 ) -> None:
     """Show one node."""
     answer = session.http().get(url_path("api", "resources", node))

@@ -199,7 +199,8 @@ def import_file(
         "PATCH", QUOTAS_URL, query=session.dry_run_query, body=_add_description({"quotas": quotas}, description)
     )
     if read.left_out:
-        print_warning(f"WARNING: {read.left_out} lines of pools, remainders and inactive subpools were left out.")
+        lines = "1 line" if read.left_out == 1 else f"{read.left_out} lines"
+        print_warning(f"WARNING: {lines} of pools, remainders and inactive subpools left out.")
     if session.dry_run:
         show_effect(session, answer)
         return

@@ -9,6 +9,7 @@ import typer
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.commands.token import roles_text
+from osmo_admin.cli.completion import complete_users
 from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.output import confirm, print_answer
@@ -17,7 +18,7 @@ from osmo_admin.cli.tables import AnswerText, build_table
 from osmo_admin.cli.times import format_local_time
 
 app = command_group("Users and their roles.")
-UserArgument = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.", autocompletion=complete_users)]
 
 
 @client_command(app, "list")

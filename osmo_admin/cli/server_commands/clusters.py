@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
+from pools.domain.counting import counted
 
 if TYPE_CHECKING:
     from pools.models import Backend
@@ -79,6 +80,6 @@ def _print_outcome(outcome: SyncOutcome, *, dry_run: bool) -> None:
         print(f"  = left alone: {line}")
     if dry_run:
         writes = len(outcome.remaining)
-        print(f"  {writes} write{'' if writes == 1 else 's'} would be made." if writes else "  Nothing to do.")
+        print(f"  {counted(writes, 'write')} would be made." if writes else "  Nothing to do.")
     else:
         print(f"  {outcome.message}")

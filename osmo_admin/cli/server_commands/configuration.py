@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from osmo_admin.cli.client_errors import detail_location
 from osmo_admin.cli.effect_text import effect_text
 from osmo_admin.cli.output import serialize
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
 from osmo_admin.cli.session import OutputFormat
 from osmo_admin.ops.errors import OperationError
+from pools.domain.counting import counted
 
 if TYPE_CHECKING:
     from scheduling.configuration.files import ConfigurationFiles
     from scheduling.services.configuration import ApplyOptions
 
 NO_CHANGES, REFUSED, CHANGES = 0, 1, 2
+CONFIG_FILE_SOURCE = "config-file"
 SIGNS = {"create": "+", "change": "~", "adopt": "=", "release": "=", "remove": "-", "keep": "!"}
 
 
@@ -116,7 +118,7 @@ def apply(
     for warning in applied.warnings:
         print(f"WARNING: {warning}")
     changes = len(applied.comparison.changes)
-    print(f"Applied {changes} change{'' if changes == 1 else 's'}." if changes else "Nothing to do.")
+    print(f"Applied {counted(changes, 'change')}." if changes else "Nothing to do.")
 
 
 def release(
@@ -182,17 +184,11 @@ def _show_refusal(refusal: Any, output: OutputFormat) -> int:
         print(serialize({"message": refusal.message, "details": details}, output))
     elif any("file" in each for each in details):
         for each in details:
-            print(f"{_place(each)}{each['message']}", file=sys.stderr)
+            print(f"{detail_location(each)}{each['message']}", file=sys.stderr)
         print("Nothing was written.", file=sys.stderr)
     else:
         print(refusal.message, file=sys.stderr)
     return REFUSED
-
-
-def _place(detail: Mapping[str, Any]) -> str:
-    if "file" not in detail:
-        return ""
-    return f"{detail['file']}:{detail['line']}: " if detail.get("line") else f"{detail['file']}: "
 
 
 def _print_differences(differences: list[dict[str, Any]]) -> None:
@@ -206,14 +202,22 @@ def follow(
     config_file: Annotated[
         Path, typer.Option("--config_file", envvar="OSMO_CONFIG_FILE", help="The mounted file, as OSMO 6.4 reads it.")
     ],
+    once: Annotated[bool, typer.Option("--once", help="Apply the file once and end.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, with its effect on the work, and write nothing.")
+    ] = False,
+    output: OutputOption = OutputFormat.TABLE,
     data_dir: DataDirOption = None,
 ) -> None:
     """Keep the installation equal to one mounted file until SIGTERM. Run one such process.
 
     A file that is missing for 30 s or cannot be applied at start ends the process with exit code 1. A later change that
-    cannot be applied leaves the old configuration in force, and the process says why.
+    cannot be applied leaves the old configuration in force, and the process says why. With --dry-run the exit code is
+    that of `diff`: 0 nothing, 2 changes, 1 refused.
     """
     use_django(data_dir)
+    if once or dry_run:
+        raise typer.Exit(_handle_file_once(config_file, output, dry_run=dry_run))
     import signal
     import threading
 
@@ -234,6 +238,32 @@ def follow(
         raise OperationError(str(problem)) from problem
 
 
+def _handle_file_once(path: Path, output: OutputFormat, *, dry_run: bool) -> int:
+    """Show what the file would change, or apply it. Returns the exit code."""
+    from pools.domain.errors import DomainError
+    from scheduling.configuration.follower import FileRefused
+    from scheduling.configuration.osmo_file import read_osmo_file
+    from scheduling.services.configuration import ApplyOptions
+
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise OperationError(f"{path} cannot be read: {problem.strerror}.") from problem
+    if not dry_run:
+        try:
+            apply_mounted_file(path.name, content)
+        except FileRefused as refusal:
+            raise OperationError(str(refusal)) from refusal
+        return NO_CHANGES
+    try:
+        files = read_osmo_file(path.name, content)
+    except DomainError as refusal:
+        return _show_refusal(refusal, output)
+    for note in files.notes:
+        print(f"{path.name}: {note}", file=sys.stderr)
+    return _show_effect(files, ApplyOptions(CONFIG_FILE_SOURCE, prune=True), output)
+
+
 def apply_mounted_file(name: str, content: bytes) -> None:
     """Apply the content of a mounted file; objects that it no longer has are removed. Raises FileRefused."""
     from django.db import Error, connection
@@ -247,7 +277,7 @@ def apply_mounted_file(name: str, content: bytes) -> None:
     from scheduling.services.refused_files import forget_refused_file, record_refused_file
 
     files = read_osmo_file(name, content)
-    source = "config-file"
+    source = CONFIG_FILE_SOURCE
     try:
         try:
             applied = apply_configuration(actor=SYSTEM, files=files, options=ApplyOptions(source, prune=True))
@@ -257,7 +287,7 @@ def apply_mounted_file(name: str, content: bytes) -> None:
             raise
         forget_refused_file(actor=SYSTEM, source=source)
     except DomainError as refusal:
-        places = [f"{_place(each.as_dict())}{each.message}" for each in refusal.details]
+        places = [f"{detail_location(each.as_dict())}{each.message}" for each in refusal.details]
         raise FileRefused("\n".join([refusal.message, *places]), may_pass=isinstance(refusal, Busy)) from refusal
     except Error as lost:
         if not is_database_away(lost):
@@ -266,4 +296,5 @@ def apply_mounted_file(name: str, content: bytes) -> None:
         raise FileRefused(f"The database does not answer: {lost}", may_pass=True) from lost
     for text in (*files.notes, *applied.warnings):
         print(f"{name}: {text}", flush=True)
-    print(f"{name}: {len(applied.comparison.changes)} changes applied.", flush=True)
+    changes = len(applied.comparison.changes)
+    print(f"{name}: {counted(changes, 'change')} applied.", flush=True)

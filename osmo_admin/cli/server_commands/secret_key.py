@@ -11,6 +11,7 @@ from osmo_admin.cli.server_commands.options import DataDirOption, use_django
 from osmo_admin.ops import keys
 from osmo_admin.ops.data_directory import DataDirectory
 from osmo_admin.ops.errors import OperationError
+from pools.domain.counting import counted
 
 app = typer.Typer(help="The secret key: rotate it, or replace a lost one.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -109,7 +110,6 @@ def forget(data_dir: DataDirOption = None) -> None:
 
     left = list_sealed_with_former_keys()
     if left:
-        raise OperationError(
-            f"{len(left)} stored secrets need a former key, {left[0]} for example: osmo-admin key seal"
-        )
+        stored = counted(len(left), "stored secret needs", "stored secrets need")
+        raise OperationError(f"{stored} a former key, {left[0]} for example: osmo-admin key seal")
     print(f"{keys.forget_former_keys(data)} former keys are removed from {data.secrets}. Restart OSMO Admin.")

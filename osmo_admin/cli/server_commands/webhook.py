@@ -15,6 +15,7 @@ import typer
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
 from osmo_admin.ops.data_directory import DataDirectory
 from osmo_admin.ops.errors import OperationError
+from pools.domain.counting import counted
 
 if TYPE_CHECKING:
     from osmo_admin.ops.certificates import ServerCertificate
@@ -88,9 +89,8 @@ def install(
         namespace_selector=_parse_selector(namespaces),
     )
     print(f"Backend {backend} sends pods and PodGroups to OSMO Admin for review: mode {guard.mode}.")
-    print(
-        f"Its user name for OSMO Admin is {guard.identity}; the certificate expires in {certificate.days_left()} days."
-    )
+    days = counted(certificate.days_left(), "day")
+    print(f"Its user name for OSMO Admin is {guard.identity}; the certificate expires in {days}.")
     if before != certificate:
         print("The certificate is new: restart OSMO Admin, so that its webhook server uses it.")
 
@@ -206,10 +206,8 @@ def status(
     if certificate is None:
         faults.append("OSMO Admin has no certificate for webhooks: osmo-admin webhook install")
     elif certificate.days_left() < 30:
-        days_left = certificate.days_left()
-        faults.append(
-            f"The certificate expires in {days_left} days: osmo-admin webhook install, then restart OSMO Admin."
-        )
+        days = counted(certificate.days_left(), "day")
+        faults.append(f"The certificate expires in {days}: osmo-admin webhook install, then restart OSMO Admin.")
     installed = policy_status.installed
     facts: dict[str, Any] = {
         "backend": backend,

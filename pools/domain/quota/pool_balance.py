@@ -13,6 +13,7 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
 from pools.domain.amounts import UNLIMITED, Gpus
+from pools.domain.counting import counted
 from pools.domain.errors import Violation
 from pools.domain.subpool_lifecycle import SubpoolState
 
@@ -214,7 +215,7 @@ def pool_quotas_violation(balance: PoolBalance, quotas: Mapping[str, int]) -> Vi
         "quotas",
         "quota_exceeds_parent",
         f"The subpools of {balance.name} would hold {total} GPUs; pool {balance.name} guarantees {balance.guarantee}. "
-        f"Ask for {total - balance.guarantee} GPUs less.",
+        f"Ask for {counted(total - balance.guarantee, 'GPU')} less.",
         numbers=(("requested", total), ("limit", balance.guarantee)),
     )
 

@@ -23,6 +23,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from pools.domain.counting import counted
 from pools.models import Backend, KubernetesSettings
 from pools.one_by_one import left_out_on_error
 from scheduling.domain.cluster.diff import ClusterDiff, OpenGang, diff_gangs
@@ -353,7 +354,8 @@ class ClusterAgent(LeasedLoop):
     def _on_created(self, creation: GangCreation) -> None:
         self._drift_repair.remember_created(creation)
         if creation.pods and creation.pod_group is not None:
-            message = f"OSMO Admin dispatched {len(creation.pods)} pods to queue {creation.pod_group['spec']['queue']}."
+            pods, queue = counted(len(creation.pods), "pod"), creation.pod_group["spec"]["queue"]
+            message = f"OSMO Admin dispatched {pods} to queue {queue}."
             self._events.record(
                 EventSubject.of(resource_kinds.POD_GROUP, creation.pod_group), EventReason.DISPATCHED, message
             )

@@ -18,6 +18,7 @@ from django.db import transaction
 from django.db.models import Count, Q, Sum
 
 from pools.domain.approvals import ApprovalState
+from pools.domain.counting import counted
 from pools.domain.names import split_name
 from pools.domain.notices import NoticeFacts, NoticeKind, TargetFacts, takes_notice
 from pools.domain.roles import SYSTEM, Permission
@@ -216,7 +217,7 @@ def _drain_facts(entry: AuditEntry, names: _Names, news: str, deadline: str) -> 
         count, total = held[user.pk], gpus.get(user.username, 0)
         work = "1 active workflow of yours" if count == 1 else f"{count} active workflows of yours"
         it = "it end, or cancel it" if count == 1 else "them end, or cancel them"
-        text = f"{news}. It waits for {work} ({total} GPUs in use): let {it}.{deadline}"
+        text = f"{news}. It waits for {work} ({counted(total, 'GPU')} in use): let {it}.{deadline}"
         yield _facts(entry, names, NoticeKind.DRAIN, entry.object, text, owner_id=user.pk, is_personal=True)
     count = sum(held.values())
     remaining = "1 active workflow remains" if count == 1 else f"{count} active workflows remain"

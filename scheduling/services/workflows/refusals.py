@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pools.domain.counting import counted
 from pools.domain.errors import BadInput, ErrorCode, Throttled, Violation
 from scheduling.domain.admission import SubmissionRefusal
 
@@ -36,9 +37,10 @@ def worker_cap_refusal(faults: Sequence[Sequence[Violation]]) -> BadInput:
 def live_work_refusal(username: str, live: int, requested: int, limit: int) -> Throttled:
     """The user has too many workflows that have not ended. Nobody knows when the next one ends, so the answer proposes
     to ask again after a while."""
+    have = counted(live, "workflow that has", "workflows that have")
     message = (
-        f"{username} has {live} workflows that have not ended; with the {requested} of this request there would be "
-        f"more than {limit}, the most of one user. Nothing was stored: wait until some have ended, or cancel some."
+        f"{username} has {have} not ended; with the {requested} of this request there would be more than {limit}, the "
+        "most of one user. Nothing was stored: wait until some have ended, or cancel some."
     )
     numbers = (("live", live), ("requested", requested), ("limit", limit))
     violation = Violation("workflow", "too_many_live_workflows", message, numbers=numbers)

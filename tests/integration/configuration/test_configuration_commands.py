@@ -116,3 +116,58 @@ def test_the_api_and_the_pages_say_where_an_object_comes_from(run, tmp_path: Pat
     ]  # fmt: skip
     schema = Client().get("/api/schema/configuration.json")
     assert schema.json()["title"] == "Configuration of OSMO Admin"
+
+
+class TestFileOfOsmo:
+    """A file in OSMO 6.4's form is seen before it changes anything."""
+
+    CONTENT = """\
+service: {cli_config: {latest_version: 6.4.0}}
+backends:
+  prod: {k8s_namespace: ns}
+pools:
+  team: {backend: prod, resources: {gpu: {guarantee: 32}}}
+"""
+
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> str:
+        """The mounted file."""
+        (tmp_path / "config.yaml").write_text(self.CONTENT)
+        return str(tmp_path / "config.yaml")
+
+    def test_it_is_shown_then_applied_then_without_a_difference(self, run, file: str) -> None:
+        follow = ("follow", "--config_file", file)
+        code, text, errors = run(*follow, "--dry-run")
+        assert (code, Pool.objects.exists()) == (2, False)
+        assert "+ create pools.team  (config.yaml:5)" in text
+        assert "pools.team.resources.gpu.guarantee: - → 32" in text
+        assert "config.yaml: service is left out: OSMO Admin has no such configuration.\n" in errors
+        code, text, _ = run(*follow, "--once", "--dry-run", "-o", "json")
+        assert (code, Pool.objects.exists()) == (2, False)
+        assert {each["object"] for each in json.loads(text)["differences"]} >= {"backends.prod", "pools.team"}
+        code, text, _ = run(*follow, "--once")
+        assert (code, Pool.objects.filter(name="team").exists()) == (0, True)
+        assert "config.yaml: 2 changes applied.\n" in text
+        assert run(*follow, "--dry-run")[0] == 0
+        Path(file).write_text(self.CONTENT.replace("32", "40"))
+        assert "config.yaml: 1 change applied.\n" in run(*follow, "--once")[1]
+
+    def test_a_faulty_file_is_refused_with_its_line(self, run, file: str) -> None:
+        Path(file).write_text(self.CONTENT.replace("guarantee: 32", "guarantee: many"))
+        for more in ("--dry-run", "--once"):
+            code, _, errors = run("follow", "--config_file", file, more)
+            assert (code, Pool.objects.exists()) == (1, False)
+            assert "config.yaml:5: " in errors
+        code, _, errors = run("follow", "--config_file", f"{file}.none", "--dry-run")
+        assert (code, errors) == (1, f"{file}.none cannot be read: No such file or directory.\n")
+
+
+def test_what_the_ledger_refuses_has_the_file_and_the_line_in_diff_as_in_apply(run, tmp_path: Path) -> None:
+    (tmp_path / "all.yaml").write_text(FILE.replace("subpools: {a: 8}", "subpools: {a: 80}"))
+    code, text, errors = run("apply", "-f", str(tmp_path))
+    assert code == 1
+    place = errors.partition(" ")[0]
+    assert place.startswith("all.yaml:")
+    code, text, errors = run("diff", "-f", str(tmp_path))
+    assert code == 1
+    assert place in text + errors

@@ -13,6 +13,7 @@ import time_machine
 from django.test import Client, override_settings
 from django.utils import timezone
 
+from osmo_admin import __version__
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, User
 from pools.security.tokens import issue_jwt
@@ -42,7 +43,9 @@ def _warning(answer: ApiAnswer) -> str:
 
 class TestWithoutALogin:
     def test_version(self, anonymous: ApiCaller) -> None:
-        assert anonymous("GET", "/api/version").body == {"major": "6", "minor": "4", "revision": "0", "hash": ""}
+        answer = anonymous("GET", "/api/version")
+        assert answer.body == {"major": "6", "minor": "4", "revision": "0", "hash": ""}
+        assert Client().get("/api/version").headers["X-OSMO-Admin-Version"] == __version__
 
     def test_version_also_with_a_login_that_has_ended(self, anonymous: ApiCaller) -> None:
         assert anonymous("GET", "/api/version", authorization="Bearer a.b.c").status == 200

@@ -184,14 +184,14 @@ class TestDisable:
         AccessToken.objects.all().delete()
         run("disable", "bob")
         ran = run("create", "bob")
-        assert (ran.exit_code, "closed" in ran.stderr) == (1, True)
+        assert (ran.exit_code, "is disabled. Enable it" in ran.stderr) == (1, True)
         assert not _user("bob").is_active
 
     @pytest.mark.parametrize("words", [("set-password",), ("roles", "osmo-admin")], ids=lambda words: words[0])
     def test_changes_of_a_disabled_account_are_refused(self, run: Run, words: tuple[str, ...]) -> None:
         run("disable", "bob")
         ran = run(words[0], "bob", *words[1:], stdin=f"{OTHER}\n")
-        assert (ran.exit_code, "account is closed" in ran.stderr) == (1, True)
+        assert (ran.exit_code, "account is disabled" in ran.stderr) == (1, True)
 
 
 class TestRoles:

@@ -185,7 +185,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         {"is_active": True},
         {"is_active": False},
-        "root closed the account of bob",
+        "root disabled the account of bob",
     ),
     "account opened": (
         "user.updated",
@@ -193,7 +193,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         {"is_active": False},
         {"is_active": True},
-        "root opened the account of bob",
+        "root enabled the account of bob",
     ),
     "user removed": (
         "user.password_changed",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from osmo_admin import __version__
 from osmo_admin.cli import login_file
 from osmo_admin.cli.login_file import StoredLogin, TokenLogin
 from tests.unit.client.stub_server import StubReply, make_jwt
@@ -229,12 +230,21 @@ def test_logout(osmo, stub, home):
 
 def test_version(osmo, stub):
     assert osmo.bare("--version").stdout.startswith("osmo 0.")
-    stub.on("GET", "/api/version", {"major": "6", "minor": "4", "revision": "0", "hash": ""})
+    body = {"major": "6", "minor": "4", "revision": "0", "hash": ""}
+    stub.on("GET", "/api/version", StubReply(body, headers={"X-OSMO-Admin-Version": "0.9.1"}))
     lines = osmo.ok("version").splitlines()
     assert lines[1] == "OSMO service version: 6.4.0"
+    assert lines[2] == f"OSMO Admin:           0.9.1 on the server, {__version__} here; 6.4.0 is the protocol"
     assert "x-osmo-client-version" not in stub.last.headers
     answer = json.loads(osmo.ok("version", "-t", "json"))
-    assert set(answer) == {"client", "service"}
+    assert set(answer) == {"client", "service", "osmo_admin"}
+    assert answer["osmo_admin"] == {"client": __version__, "server": "0.9.1"}
+
+
+def test_version_of_a_service_of_osmo_has_no_version_of_ours(osmo, stub):
+    stub.on("GET", "/api/version", {"major": "6", "minor": "4", "revision": "0", "hash": ""})
+    assert len(osmo.ok("version").splitlines()) == 2
+    assert set(json.loads(osmo.ok("version", "-t", "json"))) == {"client", "service"}
 
 
 def test_version_without_a_login_or_a_server_is_the_clients_own(osmo, home, no_waiting):

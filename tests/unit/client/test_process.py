@@ -272,6 +272,21 @@ def test_completion_knows_commands_options_and_pools(stub, home, shell):
     output = complete_line(stub, home, shell, "osmo workflow query hel")
     assert "hello-2" in output
     assert "othello" not in output
+    stub.on(
+        "GET", "/api/resources", {"resources": [{"hostname": "dgx-0"}, {"hostname": "dgx-0"}, {"hostname": "cpu-0"}]}
+    )
+    stub.on("GET", "/api/auth/user", {"users": [{"id": "bob"}, {"id": "ann"}]})
+    stub.on("GET", "/api/configs/cohort", {"cohorts": [{"name": "company"}, {"name": "org"}]})
+    stub.on("GET", "/api/configs/gpu_quota", {"quotas": [{"namespace": "team-a"}, {"namespace": "other"}]})
+    for line, found, other in (
+        ("osmo resource info dg", "dgx-0", "cpu-0"),
+        ("osmo user get b", "bob", "ann"),
+        ("osmo token list --user b", "bob", "ann"),
+        ("osmo cohort show c", "company", "org"),
+        ("osmo quota show te", "team-a", "other"),
+    ):
+        output = complete_line(stub, home, shell, line)
+        assert (output.count(found), output.count(other)) == (1, 0), line
     output = complete_line(stub, home, shell, "osmo pool subpool create te")
     assert "team" in output
     assert "team--a" not in output

@@ -234,7 +234,7 @@ def test_export_and_import_of_quotas(osmo, stub, tmp_path):
     result = osmo("pool", "subpool", "import", str(file), "-d", "plan")
     assert stub.last.body == {"quotas": {"other--c": 4, "team--a": "25%"}, "description": "plan"}
     assert result.stdout == "1 of 2 subpools have new quotas: team--a.\n"
-    assert "1 lines of pools" in result.stderr
+    assert "1 line of pools" in result.stderr
     assert "25% of 50 is 12.5" in result.stderr
 
 

@@ -184,7 +184,7 @@ def test_a_missing_file_and_a_binary_file(osmo, stub, tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     for name, said in (("no.yaml", "No such file"), ("binary", "not text in UTF-8"), (".", "Is a directory")):
         result = osmo("workflow", "submit", str(tmp_path / name), "-p", "team")
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert said in result.stderr
     assert stub.requests == []
 
@@ -250,7 +250,7 @@ def test_every_missing_local_file_is_named(osmo, stub, tmp_path):
     path = tmp_path / "local.yaml"
     path.write_text(yaml.safe_dump({"workflow": {"tasks": [{"files": files}]}}))
     result = osmo("workflow", "submit", str(path), "-p", "team")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "workflow.tasks[0].files[0].localpath" in result.stderr
     assert "workflow.tasks[0].files[1].localpath" in result.stderr
     assert "not both" in result.stderr

@@ -1,0 +1,92 @@
+"""The exit codes of the commands that send a workflow, as the table at the head of docs/client.md has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from osmo_admin.cli.client_errors import detail_location
+from tests.unit.client.conftest import ClientRunner
+from tests.unit.client.stub_server import StubReply, StubServer
+
+FILE = "workflow: {name: hello, tasks: []}\n"
+COMMANDS = {
+    "submit": (("workflow", "submit"), "/api/pool/team/workflow"),
+    "dry run": (("workflow", "submit", "--dry-run"), "/api/pool/team/workflow"),
+    "validate": (("workflow", "validate"), "/api/pool/team/workflow"),
+    "forecast": (("workflow", "forecast"), "/api/pool/team/workflow"),
+    "restart": (("workflow", "restart"), "/api/pool/team/workflow"),
+}
+REFUSALS = {
+    "a fault in the file": (400, "USAGE", 1),
+    "over the quota": (400, "RESOURCE", 1),
+    "no such pool": (404, "NOTFOUND", 2),
+    "no right": (403, "USER", 2),
+    "wrong token": (401, "USER", 2),
+    "changed meanwhile": (409, "USER", 2),
+    "too many requests": (429, "USER", 75),
+    "a failed server": (500, "SERVER", 10),
+    "a server without its database": (503, "SERVER", 10),
+}
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    """A workflow file."""
+    (tmp_path / "hello.yaml").write_text(FILE)
+    return tmp_path / "hello.yaml"
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_refusals_of_the_server(
+    name: str, refusal: str, osmo: ClientRunner, stub: StubServer, words: Path, no_waiting: list[float]
+) -> None:
+    (status, error_code, expected), (command, path) = REFUSALS[refusal], COMMANDS[name]
+    body = {"message": "It is refused.", "error_code": error_code, "workflow_id": None, "details": []}
+    for method, address in (
+        ("POST", path),
+        ("POST", f"{path}/forecast"),
+        ("POST", "/api/pool/team/workflow/x/restart"),
+    ):
+        stub.on(method, address, StubReply(body, status=status))
+    what = "hello-1" if name == "restart" else str(words)
+    stub.on("POST", "/api/pool/team/workflow/hello-1/restart", StubReply(body, status=status))
+    result = osmo(*command, what, "-p", "team")
+    assert result.exit_code == expected, (result.output, [each.path for each in stub.requests])
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "restart"])
+@pytest.mark.parametrize(
+    "fault", ["no such file", "a folder", "not UTF-8", "a local file that is missing", "a wrong option", "a wrong pair"]
+)
+def test_what_the_client_itself_refuses(
+    name: str, fault: str, osmo: ClientRunner, stub: StubServer, words: Path, tmp_path: Path
+) -> None:
+    more: tuple[str, ...] = ()
+    if fault == "no such file":
+        words.unlink()
+    elif fault == "not UTF-8":
+        words.write_bytes(b"\xff\xfe")
+    elif fault == "a local file that is missing":
+        words.write_text("workflow: {name: a, tasks: [{name: t, files: [{path: /r, localpath: none.sh}]}]}\n")
+    elif fault == "a wrong option":
+        more = ("--no-such-option",)
+    elif fault == "a wrong pair":
+        more = ("--set", "x")
+    what = tmp_path if fault == "a folder" else words
+    result = osmo(*COMMANDS[name][0], str(what), "-p", "team", *more)
+    assert (result.exit_code, stub.requests) == (2, []), result.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_answer(name: str, osmo: ClientRunner, words: Path, no_waiting: list[float]) -> None:
+    what = "hello-1" if name == "restart" else str(words)
+    result = osmo(*COMMANDS[name][0], what, "-p", "team", env={"OSMO_URL": "http://127.0.0.1:9"})
+    assert result.exit_code == 10, result.output
+
+
+def test_a_fault_of_a_configuration_has_its_file_before_its_line() -> None:
+    assert detail_location({"file": "a.yaml", "line": 3, "path": "pools.x", "message": "m"}) == "a.yaml:3: "
+    assert detail_location({"line": 3, "path": "pools.x", "message": "m"}) == "line 3, pools.x: "
