@@ -10,6 +10,7 @@ from django_celery_beat.schedulers import DatabaseScheduler
 from kombu.exceptions import OperationalError as BrokerError
 
 from osmo_admin import heartbeat
+from osmo_admin.doctor.reports import Reporter
 from osmo_admin.liveness import Liveness
 from pools.database_errors import is_database_away
 from scheduling.services.periodic_tasks import ensure_periodic_tasks
@@ -31,6 +32,7 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
     def setup_schedule(self) -> None:
         """Read the rows, as soon as the database and the broker answer."""
         self._liveness.start()
+        Reporter(heartbeat.BEAT).start()
         while True:
             self._liveness.note_round()
             try:

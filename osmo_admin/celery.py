@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_init, celeryd_init, heartbeat_sent, worker_init, worker_process_init
+from celery.signals import beat_init, celeryd_init, heartbeat_sent, worker_init, worker_process_init, worker_ready
 from django_structlog.celery.steps import DjangoStructLogInitStep
 from kombu.transport import TRANSPORT_ALIASES
 
@@ -55,6 +55,14 @@ def _show_life_of_worker(sender: Any, **_: Any) -> None:
     liveness = Liveness("worker", is_free)
     liveness.start()
     heartbeat_sent.connect(lambda **_: liveness.note_round(), weak=False)
+
+
+@worker_ready.connect
+def _report_about_worker(**_: Any) -> None:
+    """Not before its processes are forked: one that is forked while a thread imports a module could never import it."""
+    from osmo_admin.doctor.reports import Reporter  # noqa: PLC0415  (Django's settings are loaded by now)
+
+    Reporter("worker").start()
 
 
 @worker_process_init.connect

@@ -32,6 +32,7 @@ def main() -> None:
     from django.db import DatabaseError, InterfaceError, connection
 
     from osmo_admin import heartbeat
+    from osmo_admin.doctor.reports import Reporter
     from osmo_admin.liveness import Liveness
     from scheduling.services.gpu_quota.controller import GpuQuotaController
     from scheduling.services.kubernetes.cluster_workers import ClusterWorkers
@@ -58,6 +59,7 @@ def main() -> None:
     threading.Thread(target=listen_for_wakeups, args=listener, name="notifications", daemon=True).start()
     liveness = Liveness(heartbeat.CLUSTERS)
     liveness.start()
+    Reporter(heartbeat.CLUSTERS).start()
     while not stop.is_set():
         try:
             for workers in loops:

@@ -1,7 +1,6 @@
-"""The threads beside the main loop of worker, beat and clusters: one tells a process that hangs from one that waits
-for a server, and the other reports what the process reaches (:mod:`osmo_admin.doctor.reports`).
+"""A thread in worker, beat and clusters that tells a process that hangs from one that waits for a server.
 
-The main loop of the process notes each round (`note_round`). The first thread renews the file of the process
+The main loop of the process notes each round (`note_round`). The thread renews the file of the process
 (:mod:`osmo_admin.ops.life_files`) while rounds are recent. Without a round for STUCK_SECONDS it asks database and
 broker itself: if one of them does not answer, the process may wait for it, and a restart would not help; if both
 answer, the process hangs, and its file is no longer renewed.
@@ -20,7 +19,6 @@ from django.db import Error as DatabaseError
 from django.db import connection
 
 from osmo_admin import heartbeat
-from osmo_admin.doctor.reports import Reporter
 from osmo_admin.ops.errors import OperationError
 from osmo_admin.ops.life_files import RENEW_SECONDS, show_life
 
@@ -46,7 +44,6 @@ class Liveness:
         self._pid = os.getpid()
         self.note_round()
         threading.Thread(target=self._run, name="liveness", daemon=True).start()
-        Reporter(self.kind).start()
 
     def note_round(self) -> None:
         """The main loop of the process goes on."""

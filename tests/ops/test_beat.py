@@ -16,6 +16,7 @@ from kombu.exceptions import OperationalError as BrokerError
 from osmo_admin import beat, heartbeat
 from osmo_admin.beat import RETRY_SECONDS, Scheduler
 from osmo_admin.celery import app
+from osmo_admin.doctor.reports import Reporter
 from osmo_admin.liveness import Liveness
 from scheduling.services.periodic_tasks import FIND_SILENT, ensure_periodic_tasks
 from tests.support.services import Services
@@ -25,6 +26,7 @@ from tests.support.services import Services
 def _no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """The signs of life of a process would go on after the test."""
     monkeypatch.setattr(Liveness, "start", lambda self: None)
+    monkeypatch.setattr(Reporter, "start", lambda self: None)
 
 
 @pytest.fixture
