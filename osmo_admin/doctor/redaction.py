@@ -38,7 +38,7 @@ _PATTERNS = (
     (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@\"']+@"), rf"\1{HIDDEN}@"),
     (re.compile(r"\b(?:xox[a-z]-|whsec_|v1[,=]|eyJ|AGE-SECRET-KEY-)[\w./+=-]+"), HIDDEN),
 )
-_NAMED = re.compile(rf"(?i)([\w.-]*{_NAMES}([\"']?)\s*[=:]\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s,;&}}\]]+)")
+_NAMED = re.compile(rf"(?i)([\w.-]*{_NAMES}([\"']?)\s*[=:]\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s,;&{{}}\[\]]+)")
 _JSON_VALUE = re.compile(r"(?:true|false|null|-?[0-9.]+)\Z")
 _WORD = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
 _UUID = re.compile(r"(?:^|[=/_])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$")
