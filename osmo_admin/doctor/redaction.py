@@ -38,7 +38,10 @@ _PATTERNS = (
     (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@\"']+@"), rf"\1{HIDDEN}@"),
     (re.compile(r"\b(?:xox[a-z]-|whsec_|v1[,=]|eyJ|AGE-SECRET-KEY-)[\w./+=-]+"), HIDDEN),
 )
-_NAMED = re.compile(rf"(?i)([\w.-]*{_NAMES}([\"']?)\s*[=:]\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s,;&{{}}\[\]]+)")
+_TEXT = r"\"(?:[^\"\\]|\\.)*\"|'[^']*'"
+# In JSON a value without quotes ends at a comma; elsewhere a password may have one.
+_NAMED_IN_JSON = re.compile(rf"(?i)([\w.-]*{_NAMES}[\"']\s*:\s*)({_TEXT}|[^\s,{{}}\[\]\"']+)")
+_NAMED = re.compile(rf"(?i)([\w.-]*{_NAMES}\s*[=:]\s*)({_TEXT}|[^\s\"'\[{{][^\s\"']*)")
 _JSON_VALUE = re.compile(r"(?:true|false|null|-?[0-9.]+)\Z")
 _WORD = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
 _UUID = re.compile(r"(?:^|[=/_])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$")
@@ -59,7 +62,7 @@ class Redactor:
             text = self._known.sub(HIDDEN, text)
         for pattern, replacement in _PATTERNS:
             text = pattern.sub(replacement, text)
-        text = _NAMED.sub(_hide_named_value, text)
+        text = _NAMED.sub(_hide_named_value, _NAMED_IN_JSON.sub(_hide_named_value, text))
         return _WORD.sub(_hide_random_word, text)
 
 
@@ -164,8 +167,8 @@ def _parts(value: str) -> Iterator[str]:
 def _hide_named_value(match: re.Match[str]) -> str:
     """The name with a hidden value. JSON stays JSON: its switches and numbers are no secrets, and a text keeps its
     quotes."""
-    name, quote, value = match[1], match[2], match[3]
-    if quote and _JSON_VALUE.match(value):
+    name, value = match[1], match[2]
+    if match.re is _NAMED_IN_JSON and _JSON_VALUE.match(value):
         return match[0]
     mark = value[0] if value[0] in "\"'" else ""
     return f"{name}{mark}{HIDDEN}{mark}"
