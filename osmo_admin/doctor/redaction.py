@@ -80,6 +80,7 @@ def make_redactor() -> Redactor:
 def _secrets_of_settings() -> Iterator[str]:
     env = settings.OSMO
     yield from (env.secret_key, *env.secret_key_fallbacks, settings.SECRET_KEY, env.slack_token)
+    yield env.slack_token.partition("-")[2]
     for url in (env.database_url, env.owner_database_url, env.redis_url, env.mail_url, env.traces_url):
         yield from _secrets_of_address(url)
     yield env.mail_url
@@ -99,6 +100,16 @@ def _secrets_of_address(url: str) -> Iterator[str]:
         yield from (text or "", unquote(text or ""))
 
 
+def _parts_of_address(url: str) -> Iterator[str]:
+    """The parts by which an address of a target is a secret: login, path and query."""
+    if "://" not in url:
+        return
+    yield from _secrets_of_address(url)
+    parts = urlsplit(url)
+    yield from parts.path.split("/")
+    yield from (value for _, value in parse_qsl(parts.query))
+
+
 def _stored_secrets() -> Iterator[str]:
     """Sealed texts, and the values of the environments of work, which often are passwords."""
     for model, field in SEALED_FIELDS:
@@ -109,6 +120,7 @@ def _stored_secrets() -> Iterator[str]:
                 continue
             yield plain
             yield from _values_of_kubeconfig(plain)
+            yield from _parts_of_address(plain)
     yield from NoticeTarget.objects.values_list("shown_address", flat=True)[:MOST_ROWS]
     rows = Workflow.objects.order_by("-pk").values_list("env_vars", "spec", "template_spec")
     for variables, *specs in rows[:MOST_ROWS]:
