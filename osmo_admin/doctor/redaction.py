@@ -43,6 +43,7 @@ _TEXT = r"\"(?:[^\"\\]|\\.)*\"|'[^']*'"
 _NAMED_IN_JSON = re.compile(rf"(?i)([\w.-]*{_NAMES}[\"']\s*:\s*)({_TEXT}|[^\s,{{}}\[\]\"']+)")
 _NAMED = re.compile(rf"(?i)([\w.-]*{_NAMES}\s*[=:]\s*)({_TEXT}|[^\s\"'\[{{][^\s\"']*)")
 _JSON_VALUE = re.compile(r"(?:true|false|null|-?[0-9.]+)\Z")
+_ADDRESS = re.compile(r"[a-z]+://[\w.:@%-]+(?:[/?#]\S*)?")
 _WORD = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
 _UUID = re.compile(r"(?:^|[=/_])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$")
 _MIXED = (re.compile(r"[0-9]"), re.compile(r"[A-Za-z]"))
@@ -102,7 +103,7 @@ def _secrets_of_address(url: str) -> Iterator[str]:
 
 def _parts_of_address(url: str) -> Iterator[str]:
     """The parts by which an address of a target is a secret: login, path and query."""
-    if "://" not in url:
+    if not _ADDRESS.fullmatch(url):
         return
     yield from _secrets_of_address(url)
     parts = urlsplit(url)
