@@ -26,7 +26,7 @@ from pools.security.sealing import key_marks
 WORKER = "worker"
 BEAT = "beat"
 CLUSTERS = "clusters"
-# Renewed every two seconds (worker, clusters), five (beat) or ten (web, webhook); a restart may take this long.
+# Renewed every two seconds (worker, clusters), three (beat) or ten (web, webhook); a restart may take this long.
 LIFETIME_SECONDS = 30
 WEB_RENEW_SECONDS = 10.0
 _REGISTER = "osmo:processes"

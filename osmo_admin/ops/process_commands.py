@@ -68,7 +68,7 @@ def worker_command(*, processes: int = WORKER_PROCESSES) -> list[str]:
 
 
 def beat_command() -> list[str]:
-    """Celery beat. The supervisor's lock on the data directory keeps it single, so it needs no pid file."""
+    """Celery beat. A lease in the database lets one of several work, so it needs no pid file."""
     return [
         sys.executable, "-m", "celery", "--app", "osmo_admin.celery", "beat", "--loglevel", "INFO", "--pidfile", "",
     ]  # fmt: skip

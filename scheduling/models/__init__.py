@@ -1,5 +1,6 @@
 """The tables of scheduling: workflows with groups and tasks, decisions, clusters, settings."""
 
+from scheduling.models.beat_lease import BeatLease
 from scheduling.models.cluster import ClusterState, NodeState
 from scheduling.models.config import WorkflowConfig
 from scheduling.models.decision import Decision
@@ -38,6 +39,7 @@ __all__ = [
     "BackendSchedulingState",
     "BackendUsageDay",
     "BackendUsageHour",
+    "BeatLease",
     "Bypass",
     "ClusterState",
     "Decision",

@@ -133,6 +133,7 @@ DATABASE_RULES: dict[str, str] = {
     "pools_user:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_user]",
     "scheduling_bypass:bypass_once_per_caller": f"{_NAMED_RULES}::test_a_second_row_is_refused[bypass_once_per_caller]",
     "scheduling_clusterstate:agent_lease_is_complete": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[agent_lease_is_complete]",
+    "scheduling_beatlease:beat_lease_is_complete": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[beat_lease_is_complete]",
     "scheduling_decision:audit": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[scheduling_decision:audit]",
     "scheduling_decision:append_only": f"{_RAW_WRITES}::test_delete_is_refused",
     "scheduling_decision:count_decisions": f"{_METRICS}::test_decisions_by_action",

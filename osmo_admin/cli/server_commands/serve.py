@@ -34,7 +34,7 @@ def serve(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Listen port of web and webhook.")] = 8000,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Run one process against DATABASE_URL and REDIS_URL. Run exactly one beat, and any number of the others.
+    """Run one process against DATABASE_URL and REDIS_URL. Any number of each may run; one beat works.
 
     webhook serves admission reviews over TLS, with tls.crt and tls.key in the folder webhook of the data directory.
     """

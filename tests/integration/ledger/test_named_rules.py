@@ -31,6 +31,7 @@ from pools.services.gpu_quotas import put_gpu_quota
 from scheduling.domain.engine.liveness import StuckKind
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import (
+    BeatLease,
     Bypass,
     ClusterState,
     GpuControllerLease,
@@ -91,6 +92,7 @@ CHECKS = {
     "sync_lease_is_complete": "UPDATE scheduling_queuesync SET lease_expires_at = now()",
     "replay_ends_with_its_status": "UPDATE scheduling_historyreplay SET ended_at = now()",
     "replay_answer_when_completed": "UPDATE scheduling_historyreplay SET answer = '{}'",
+    "beat_lease_is_complete": "UPDATE scheduling_beatlease SET lease_expires_at = now()",
     "gpu_controller_lease_is_complete": "UPDATE scheduling_gpucontrollerlease SET lease_expires_at = now()",
     "placed_with_its_nodes": "UPDATE scheduling_startreservation SET placed_at = now()",
     "stuck_kind_known": "UPDATE scheduling_stuckgroup SET kind = 'x'",
@@ -223,6 +225,7 @@ def filled() -> None:
     Bypass.objects.create(backend=cluster, kind="Pod", code="not_ours", message="x")
     QueueDrift.objects.create(backend=cluster, queue="q", field="f", author="x")
     WorkflowConfig.objects.get_or_create(pk=1)
+    BeatLease.objects.get_or_create(pk=1)
     UsageProgress.objects.get_or_create(pk=1)
     NodeState.objects.create(node=Node.objects.order_by("pk")[0])
     group, now = Group.objects.get(), timezone.now()

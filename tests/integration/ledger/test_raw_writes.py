@@ -42,6 +42,7 @@ MAY_BE_TRUNCATED = {
     "scheduling_nodestate": "observed, written again by the agent",
     "scheduling_queuesync": "observed, written again by the sync",
     "scheduling_queuedrift": "observed, written again by the sync",
+    "scheduling_beatlease": "a lease of seconds",
     "scheduling_gpucontrollerlease": "a lease of a minute",
     "scheduling_bypass": "a bounded list of attempts, observed again",
     "scheduling_unmarkedreviews": "numbers of reviews by strangers, counted again",
