@@ -92,8 +92,8 @@ bench: setup-dev ## measure; JSON on standard output
 bench-check: setup-dev ## measure again; fails if a ratio lost more than a quarter (many minutes; nightly)
 	@$(BIN)/python -m bench.check $(FRESH)
 
-deps-debian: ## install the tools of the tests on Debian: PostgreSQL, Chromium, etcd, Node.js, Prometheus, slapd
-	apt-get update && apt-get install -y --no-install-recommends chromium etcd-server nodejs npm postgresql prometheus slapd
+deps-debian: ## install the tools of the tests on Debian: PostgreSQL, Chromium, etcd, Node.js, PgBouncer, Prometheus, slapd
+	apt-get update && apt-get install -y --no-install-recommends chromium etcd-server nodejs npm pgbouncer postgresql prometheus slapd
 
 deps-helm: setup-dev ## install helm for the tests of the chart, into the environment
 	@./scripts/get-helm $(BIN) $(BIN)/uv

@@ -10,15 +10,18 @@ becomes the owner's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
+import psycopg
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import ProgrammingError, connection, connections, transaction
 from psycopg import sql
 
+from osmo_admin.database_server import database_identity
 from osmo_admin.settings import database_settings
 from pools.locking import lock_grants
 
@@ -53,12 +56,6 @@ def runtime_role() -> RuntimeRole | None:
     if not settings.OSMO.owner_database_url:
         return None
     mine, owner = connections["default"].settings_dict, database_settings(settings.OSMO.owner_database_url)
-    for part, what in (("NAME", "database"), ("HOST", "server"), ("PORT", "server")):
-        if str(mine[part]) != str(owner[part]):
-            raise ImproperlyConfigured(
-                f"DATABASE_URL and OSMO_OWNER_DATABASE_URL must name the same {what} with two roles "
-                f"({mine[part] or 'none'} and {owner[part] or 'none'} are given)."
-            )
     if mine["USER"] == owner["USER"]:
         raise ImproperlyConfigured(
             f"DATABASE_URL and OSMO_OWNER_DATABASE_URL both name the role {mine['USER']}. Name a second, lesser role "
@@ -67,13 +64,32 @@ def runtime_role() -> RuntimeRole | None:
     return RuntimeRole(mine["USER"], mine["PASSWORD"])
 
 
+def refuse_another_database(parameters: Mapping[str, Any]) -> None:
+    """Called as the owner, with the parameters of a connection of the role at run time. Raises ImproperlyConfigured if
+    that role would work in another database than the one that is prepared. The servers are asked, because one server
+    may have several addresses, such as that of a pooler for one of the roles. A role that cannot connect, which may not
+    exist yet, refuses nothing."""
+    try:
+        with psycopg.connect(**parameters) as session:
+            theirs = database_identity(session)
+    except psycopg.Error:
+        return
+    connection.ensure_connection()
+    if database_identity(connection.connection) != theirs:
+        raise ImproperlyConfigured(
+            "DATABASE_URL and OSMO_OWNER_DATABASE_URL lead to two different databases. Name the same database in both, "
+            "with two roles; the addresses of its server may differ."
+        )
+
+
 @contextmanager
 def connected_as_owner() -> Iterator[None]:
     """Inside, Django's connection of this thread is the owner's."""
     there = database_settings(settings.OSMO.owner_database_url)
     assert isinstance(there["OPTIONS"], dict)
     there["OPTIONS"].pop("pool", None)  # a pool would outlive this block, with the connections of the owner
-    before = {part: connection.settings_dict[part] for part in ("USER", "PASSWORD", "OPTIONS")}
+    parts = ("NAME", "HOST", "PORT", "USER", "PASSWORD", "OPTIONS")
+    before = {part: connection.settings_dict[part] for part in parts}
     connection.close()
     connection.settings_dict.update({part: there[part] for part in before})
     try:

@@ -53,7 +53,9 @@ def _django_message(problem: Exception) -> str | None:
     from pools.database_errors import is_database_away
 
     if is_database_away(problem):
-        return (
+        from osmo_admin.database_server import pooler_refusal
+
+        return pooler_refusal(problem) or (
             f"The database does not answer ({str(problem).splitlines()[0]}). Start OSMO Admin with `osmo-admin up`, "
             "name its folder with --data-dir, or set DATABASE_URL."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -9,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.templatetags.static import static
+from psycopg import pq
 
 from osmo_admin import __version__
 from osmo_admin import env as environment
@@ -19,14 +21,21 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 
 def database_settings(url: str) -> dict[str, object]:
-    """`postgresql://user:password@host:port/name?host=/socket/dir` as Django's dictionary."""
-    parts = urlsplit(url)
+    """`postgresql://user:password@host:port,host:port/name?host=/socket/dir` as Django's dictionary. Several hosts are
+    tried in their order (libpq, "Specifying Multiple Hosts"). Raises ImproperlyConfigured."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as problem:  # brackets that do not match
+        raise ImproperlyConfigured(_ADDRESS_FORM) from problem
     if parts.scheme not in {"postgres", "postgresql"}:
         raise ImproperlyConfigured(
             f"DATABASE_URL must be a postgresql:// address (got {parts.scheme or 'nothing'!r}): "
             "the ledger needs triggers and row locks of PostgreSQL."
         )
     query = dict(parse_qsl(parts.query))
+    if unknown := sorted(query.keys() - {each.keyword.decode() for each in pq.Conninfo.get_defaults()}):
+        raise ImproperlyConfigured(f"DATABASE_URL has parameters that PostgreSQL does not know: {', '.join(unknown)}.")
+    hosts, ports = _hosts_and_ports(parts.netloc.rpartition("@")[2])
     # Reads that wait for an ALTER TABLE time out too; changes set the same limit themselves.
     limits = f"-c lock_timeout={ENV.lock_timeout_ms} {query.pop('options', '')}".strip()
     options: dict[str, object] = {"application_name": "osmo-admin", "connect_timeout": 5, "options": limits}
@@ -39,12 +48,29 @@ def database_settings(url: str) -> dict[str, object]:
         "NAME": unquote(parts.path.lstrip("/")) or "postgres",
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),
-        "HOST": query.pop("host", None) or parts.hostname or "",
-        "PORT": query.pop("port", None) or parts.port or "",
+        "HOST": query.pop("host", None) or hosts,
+        "PORT": query.pop("port", None) or ports,
         "OPTIONS": options | query,
         "CONN_MAX_AGE": 0 if ENV.db_pool_size else 60,
         "CONN_HEALTH_CHECKS": True,
     }
+
+
+def _hosts_and_ports(text: str) -> tuple[str, str]:
+    """`h1:5432,[::1]:5433` as (`h1,::1`, `5432,5433`), which is how libpq takes several."""
+    found = [_HOST.fullmatch(each) for each in text.split(",")]
+    if None in found:
+        raise ImproperlyConfigured(_ADDRESS_FORM)
+    hosts = [unquote(each[1] or each[2]) for each in found if each]
+    ports = [each[3] or "" for each in found if each]
+    return ",".join(hosts), ",".join(ports) if any(ports) else ""
+
+
+_ADDRESS_FORM = (
+    "DATABASE_URL must name its servers as HOST:PORT, several separated by commas. A port is a number; an IPv6 address "
+    "is in brackets; characters such as @ : / ? # in a name or password are written as %40 %3A %2F %3F %23."
+)
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:@]*))(?::([0-9]{1,5})?)?")
 
 
 # --- identity and secrets ---------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""What each process checks before it begins to work: its settings, and that its secret key is that of the database."""
+"""What each process checks before it begins to work: its settings, the server of its database, and that its secret key
+is that of the database."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connection
 
 from osmo_admin.checks import refuse_unsafe_settings
+from osmo_admin.database_server import refuse_unfit_server
 from osmo_admin.operator_errors import exit_with_message
 from pools.security.sealing import OTHER_KEY, find_reading_key
 
@@ -21,6 +23,7 @@ def refuse_unfit_process() -> None:
     """Raises ImproperlyConfigured with the reason. A database that does not answer, or has no table yet, refuses
     nothing: processes wait for it, and `/ready` compares the keys later."""
     refuse_unsafe_settings()
+    refuse_unfit_server(connection.get_connection_params())
     sealed = _read_check()
     if sealed is not None and find_reading_key(sealed) is None:
         raise ImproperlyConfigured(OTHER_KEY)

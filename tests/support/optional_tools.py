@@ -49,6 +49,12 @@ TOOLS = (
     OptionalTool(
         "ldap", "slapd (OpenLDAP)", "make deps-debian (or: apt-get install slapd)", lambda: bool(find_slapd())
     ),
+    OptionalTool(
+        "pgbouncer",
+        "PgBouncer",
+        "make deps-debian (or: apt-get install pgbouncer)",
+        lambda: bool(find_pgbouncer()),
+    ),
     OptionalTool("helm", "helm", "make deps-helm", lambda: bool(find_helm())),
     OptionalTool(
         "oidc",
@@ -68,6 +74,11 @@ def find_chromium() -> str | None:
 def find_slapd() -> str | None:
     """The path of slapd, which is for administrators only on Debian's PATH."""
     return shutil.which("slapd") or shutil.which("slapd", path="/usr/sbin")
+
+
+def find_pgbouncer() -> str | None:
+    """The path of PgBouncer, which is for administrators only on Debian's PATH."""
+    return shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
 
 
 def find_helm() -> str | None:

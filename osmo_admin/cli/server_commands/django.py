@@ -24,17 +24,19 @@ def check(
     ] = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Check the configuration, and the role of DATABASE_URL if the database answers. Exit code 1 if there is a
-    mistake. Says about how many people an identity provider cannot be asked again."""
+    """Check the configuration, and the server and the role of DATABASE_URL if the database answers. Exit code 1 if
+    there is a mistake. Says about how many people an identity provider cannot be asked again."""
     use_django(data_dir, database=False)
     from django.core.management import call_command
     from django.db import Error, connection
 
     from osmo_admin.database_roles import powers_warning
+    from osmo_admin.database_server import refuse_unfit_server
     from pools.database_errors import is_database_away
     from pools.selectors.sign_on import signed_on_counts
 
     call_command("check", deploy=deploy, fail_level="WARNING")
+    refuse_unfit_server(connection.get_connection_params())
     try:
         warning = powers_warning(connection.settings_dict["USER"])
         for (provider, is_renewable), count in signed_on_counts().items():

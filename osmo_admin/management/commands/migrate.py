@@ -10,6 +10,7 @@ from django.db import DEFAULT_DB_ALIAS, ProgrammingError, connection
 from psycopg.errors import InsufficientPrivilege
 
 from osmo_admin import database_roles
+from osmo_admin.database_server import refuse_unfit_server
 
 
 class Command(migrate.Command):
@@ -30,12 +31,16 @@ class Command(migrate.Command):
 
     def _migrate(self, *args: Any, **options: Any) -> None:
         role = database_roles.runtime_role() if options["database"] == DEFAULT_DB_ALIAS else None
+        parameters = connection.get_connection_params()
+        refuse_unfit_server(parameters)
         if role is None:
             super().handle(*args, **options)
             name = str(connection.settings_dict["USER"])
         else:
             name = role.name
             with database_roles.connected_as_owner():
+                refuse_unfit_server(connection.get_connection_params())
+                database_roles.refuse_another_database(parameters)
                 database_roles.take_ownership(role)
                 super().handle(*args, **options)
                 database_roles.grant_rows(name)
