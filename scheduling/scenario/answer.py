@@ -135,7 +135,7 @@ def _workload(
         "tasks": tasks,
         "position": place.overall if place else None,
         "position_in_queue": place.in_queue if place else None,
-        "reason": _reason(reason) if reason else None,
+        "reason": _reason(reason, place.behind.message() if place else "") if reason else None,
         "unblock": list(unblock[id(reason)]) if reason else [],
         **reserved,
     }
@@ -155,10 +155,10 @@ def _reservation(world: World, policy: StartPolicy, name: str) -> dict[str, Any]
     }
 
 
-def _reason(reason: Reason) -> dict[str, Any]:
+def _reason(reason: Reason, behind: str) -> dict[str, Any]:
     return {
         "code": reason.code,
-        "message": reason.message,
+        "message": reason.message + behind,
         "queue": reason.queue,
         "limit": reason.limit,
         "requested": _amounts(reason.requested or {}),

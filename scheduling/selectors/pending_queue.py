@@ -24,7 +24,7 @@ from pools.models import Backend
 from pools.prepared import read_rows
 from pools.unchanged import read_if_changed
 from scheduling.domain.engine.explain import Reason, ReasonCode
-from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
+from scheduling.domain.engine.outcome import NO_PODS, OptionalPods, queue_positions, waiting_reasons
 from scheduling.domain.engine.remedies import Remedy
 from scheduling.domain.engine.state import QueueState
 from scheduling.domain.engine.world import World
@@ -87,6 +87,7 @@ class PendingGang:
     position_in_queue: int
     reason: Reason
     promise: StartPromise | None = None
+    behind: OptionalPods = NO_PODS
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +278,7 @@ def _engine_entries(
                     reason_from_cluster(row.waiting_reason, _cluster_reason(reason)), ending
                 )
             entry = _entry(backend, row, where[name].overall, visible_reason)
-            yield row.group, replace(entry, promise=promises.get(name)) if name in promises else entry
+            yield row.group, replace(entry, promise=promises.get(name), behind=where[name].behind)
 
 
 def _promises(live: LiveFacts, world: World, rows: Mapping[UUID, _OpenGroup]) -> dict[str, StartPromise]:

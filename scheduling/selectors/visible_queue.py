@@ -84,7 +84,8 @@ class GangStart:
 class WaitingGang:
     """A gang that waits. `queue` is its logical queue (D2), `pool` the canonical name of its leaf's row; `gpus` is the
     minimum that it starts with. `position_in_queue` counts the gangs that wait in its queue from 1, `position` all
-    gangs of its backend: the order of the next pass as things stand; `ahead` is the number of gangs before it there.
+    gangs of its backend: the order of the next pass as things stand; `ahead` is the number of gangs before it there,
+    and of optional pods of running gangs.
     `unblock` are messages, one for each obstacle; with `unblock_needs_all`, all of them are needed together, otherwise
     one is enough. `holders` are the workflows that the messages name or count, as far as the reader may see them, the
     first MAX_HOLDERS; `nodes` are the nodes that the messages name. `start` is None until a forecast was made."""
@@ -249,8 +250,8 @@ class _QueueReader:
             gpus=gang.gpus,
             position=gang.position,
             position_in_queue=gang.position_in_queue,
-            ahead=gang.position - 1,
-            reason=_waiting_reason(gang.reason, texts.message),
+            ahead=gang.position - 1 + gang.behind.pods,
+            reason=_waiting_reason(gang.reason, texts.message + gang.behind.message(self._visible_name)),
             unblock=texts.unblock,
             holders=texts.holders,
             nodes=texts.nodes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pools.domain.amounts import UNLIMITED, Amount, Number
 from scheduling.domain.engine.shortage import NodeShortage
@@ -40,6 +40,10 @@ class Blocker:
     used: Amount = 0
     is_permanent: bool = False
     node_shortages: tuple[NodeShortage, ...] = ()
+    largest: tuple[Mapping[str, Number], tuple[str, ...]] = field(default_factory=lambda: ({}, ()))
+    """Of the nodes: the most that is free on one for the largest task, and on which."""
+    barred: tuple[str, ...] = ()
+    """Of a gang that never fits: the nodes that would do, and that it may not use."""
     unlent: tuple[UnlentQuota, ...] = ()
     """The lending limits that would have to rise."""
     lendable: Amount = 0

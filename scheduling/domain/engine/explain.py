@@ -384,6 +384,7 @@ class Explainer:
         yield Blocker(
             code, None, "nodes", amounts(short.requested), amounts(short.free), amounts(short.missing),
             is_permanent=short.is_permanent, node_shortages=short.node_shortages,
+            largest=(amounts(short.largest[0]), short.largest[1]), barred=short.barred,
         )  # fmt: skip
 
     def _message(self, blocker: Blocker) -> str:
@@ -393,11 +394,18 @@ class Explainer:
         )
         bound, node, limit = amount_text(blocker.bound), blocker.node, limit_text(blocker.limit)
         if blocker.limit == "nodes":
+            if blocker.barred:
+                barred = _names_text(blocker.barred)
+                return f"It asks for {request}; by its platform or its excluded nodes it may not use {barred}."
             if blocker.is_permanent:
                 return f"It asks for {request}; the nodes could not hold that even if they were empty."
             places = ", ".join(short.node for short in blocker.node_shortages[:MAX_NAMED_NODES])
             if blocker.code == ReasonCode.FRAGMENTED:
-                return f"It asks for {request}; as much is free, but not together: {missing} missing on {places}."
+                piece, where = world.amounts_text(blocker.largest[0]), _names_text(blocker.largest[1])
+                return (
+                    f"It asks for {request}; as much is free, but not together: {missing} missing on {places} "
+                    f"(largest: {piece} on {where})."
+                )
             return f"It asks for {request}; the nodes have capacity for {free}: {missing} missing on {places}."
         if blocker.is_permanent:
             return f"It asks for {request}, more than the {limit} of {node} ({bound}) could ever give."
@@ -423,6 +431,14 @@ def _holders_text(count: int) -> tuple[str, str]:
     each = "both" if count == 2 else f"all {count}"
     text = f"The gangs with the reservations or with the next ones, {each} of them, start or are cancelled"
     return text, f"{count} gangs that have waited longer"
+
+
+def _names_text(names: Sequence[str]) -> str:
+    """The first nodes by name, and how many more there are."""
+    more = len(names) - MAX_NAMED_NODES
+    if more > 0:
+        return f"{', '.join(names[:MAX_NAMED_NODES])} and {more} more"
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
 def _gang_hold_reason(gang: GangState, queue: QueueState) -> Reason | None:

@@ -8,8 +8,10 @@ from enum import StrEnum
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.engine.explain import Explainer, Reason
 from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.engine.feasibility import could_start_alone
 from scheduling.domain.engine.line_trials import LineTrials
 from scheduling.domain.engine.queue_order import QueueOrder
+from scheduling.domain.engine.remedies import MAX_NAMED_GANGS, NameResolver
 from scheduling.domain.engine.starting import pending_queues
 from scheduling.domain.engine.state import RELEASING, GangState
 from scheduling.domain.engine.state_facts import gang_after
@@ -27,11 +29,39 @@ class GangResult(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class OptionalPods:
+    """Pods beyond the minimum of gangs that run, which wait too: so many pods, of so many gangs, the first by name."""
+
+    pods: int = 0
+    gangs: int = 0
+    first: tuple[str, ...] = ()
+
+    def beside(self, gang: GangState) -> OptionalPods:
+        """With those of one more gang."""
+        first = (*self.first, gang.fact.name) if len(self.first) < MAX_NAMED_GANGS else self.first
+        return OptionalPods(self.pods + sum(gang.waiting), self.gangs + 1, first)
+
+    def message(self, name_of: NameResolver = str) -> str:
+        """A sentence for one reader, after another one; empty without pods."""
+        if not self.pods:
+            return ""
+        names = dict.fromkeys(name for name in map(name_of, self.first) if name is not None)
+        more = self.gangs - len(names)
+        hidden = [f"{more} other running gang{'s' if more > 1 else ''}"] if more > 0 else []
+        pods = "1 optional pod" if self.pods == 1 else f"{self.pods} optional pods"
+        return f" It is behind {pods} of {' and '.join([*names, *hidden])}."
+
+
+NO_PODS = OptionalPods()
+
+
+@dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """The position of a waiting gang, from 1: among all, and in its own queue."""
+    """The position of a waiting gang, from 1: among all, and in its own queue. `behind`: optional pods before it."""
 
     overall: int
     in_queue: int
+    behind: OptionalPods = NO_PODS
 
 
 def gang_result(gang: GangState) -> GangResult:
@@ -60,15 +90,19 @@ def queue_positions(world: World) -> dict[str, QueuePosition]:
     def put(gang: GangState) -> None:
         queue = gang.fact.queue
         in_queue[queue] = in_queue.get(queue, 0) + 1
-        found[gang.fact.name] = QueuePosition(len(found) + 1, in_queue[queue])
+        found[gang.fact.name] = QueuePosition(len(found) + 1, in_queue[queue], behind)
 
-    pending = pending_queues(world, lambda gang, _queue: not gang.is_running)
+    behind = NO_PODS
+    pending = pending_queues(world, lambda gang, queue: not gang.is_running or could_start_alone(gang, queue))
     order = QueueOrder(pending)
     while (leaf := order.next_leaf()) is not None:
         gang = pending[leaf.index].head()
         if gang is None:
             break
-        put(gang)
+        if gang.is_running:
+            behind = behind.beside(gang)
+        else:
+            put(gang)
         pending[leaf.index].advance()
         order.refresh(leaf)
     rest = [gang for gang in world.gangs if gang.fact.name not in found and any(gang.waiting) and not gang.is_running]

@@ -74,7 +74,11 @@ class Remedies:
     def find(self, blocker: Blocker, gang: GangState) -> Iterator[Remedy]:
         """The remedies for one blocker of the gang."""
         if blocker.is_permanent:
-            if blocker.limit == "nodes":
+            if blocker.barred:
+                yield Remedy(
+                    "Never with this specification: its platform or its excluded nodes must leave it such a node"
+                )
+            elif blocker.limit == "nodes":
                 requested = self._world.amounts_text(blocker.requested, relevant=blocker.missing)
                 yield Remedy(f"Never on these nodes: it needs {requested} in a shape they do not have")
             else:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pools.domain.amounts import Number
-from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
+from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request, has_enough
 from scheduling.domain.engine.placement import place_requests
 from scheduling.domain.engine.state import GangState, sum_requests
 from scheduling.domain.engine.world import World
@@ -23,7 +23,8 @@ class NodeShortage:
 @dataclass(frozen=True, slots=True)
 class Shortage:
     """`free` is the part of the free amounts that the gang can use. `is_fragmented`: enough is free in sum, but not on
-    the right nodes."""
+    the right nodes. `largest`: the most that is free on one node for its largest task, with those nodes. `barred`: of a
+    gang that would fit on empty nodes if it might use all of them, the nodes that it may not use."""
 
     requested: Request
     free: Request
@@ -31,6 +32,8 @@ class Shortage:
     node_shortages: tuple[NodeShortage, ...]
     is_fragmented: bool
     is_permanent: bool
+    largest: tuple[Request, tuple[str, ...]] = ((), ())
+    barred: tuple[str, ...] = ()
 
 
 class ShortageFinder:
@@ -60,7 +63,8 @@ class ShortageFinder:
         fragmented = all(nodes.total[r] >= amount for r, amount in requested)
         nodes_when_empty = self._on_empty(nodes, requests)
         if nodes_when_empty is None:
-            return Shortage(requested, (), requested, (), is_fragmented=fragmented, is_permanent=True)
+            barred = self._barred_nodes(nodes, requests)
+            return Shortage(requested, (), requested, (), is_fragmented=fragmented, is_permanent=True, barred=barred)
         fill = _LeastShortFill(nodes, requests)
         where = fill.find_node_shortages()
         if fill.overfills:
@@ -68,7 +72,21 @@ class ShortageFinder:
         missing = sum_requests([short.missing for short in where])
         lacking = dict(missing)
         free = tuple((r, amount - lacking.get(r, 0)) for r, amount in requested)
-        return Shortage(requested, free, missing, where, is_fragmented=fragmented, is_permanent=False)
+        largest = _largest_piece(nodes, max(requests))
+        return Shortage(requested, free, missing, where, is_fragmented=fragmented, is_permanent=False, largest=largest)
+
+    def _barred_nodes(self, nodes: NodeIndex, requests: Sequence[Request]) -> tuple[str, ...]:
+        """The nodes that are large enough for one of the tasks and barred to it, if all of them together would do."""
+        bare = [tuple((r, amount) for r, amount in request if r < nodes.width) for request in requests]
+        if bare == list(requests) or self._on_empty(nodes, bare) is None:
+            return ()
+        found = {
+            node
+            for request, amounts in set(zip(requests, bare, strict=True))
+            for node, capacity in enumerate(nodes.capacity)
+            if has_enough(capacity, amounts) and not has_enough(capacity, request)
+        }
+        return tuple(nodes.names[node] for node in sorted(found))
 
     def _on_empty(self, nodes: NodeIndex, requests: Sequence[Request]) -> list[int] | None:
         """The nodes of the requests on empty nodes, or None if they never fit."""
@@ -78,6 +96,15 @@ class ShortageFinder:
         if found is not None:
             _release_all(self._empty, found, requests)
         return found
+
+
+def _largest_piece(nodes: NodeIndex, request: Request) -> tuple[Request, tuple[str, ...]]:
+    """The most of the first resource of the request that is free on a node which it may use, and those nodes."""
+    r = request[0][0]
+    sets = tuple(pair for pair in request if pair[0] >= nodes.width)
+    free = {node: max(0, have[r]) for node, have in enumerate(nodes.free) if has_enough(have, sets)}
+    most = max(free.values(), default=0)
+    return ((r, most),), tuple(nodes.names[node] for node, have in free.items() if have == most)
 
 
 def _release_all(nodes: NodeIndex, where: Sequence[int], requests: Sequence[Request]) -> None:

@@ -1,0 +1,72 @@
+"""The places that a reason names: the largest free piece, nodes that are barred, and optional pods that come first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduling.domain.engine.facts import NORMAL
+from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
+from scheduling.domain.gang import GangTree
+from tests.unit.engine.sample_clusters import facts, gang, queue, run_cycle_of
+
+
+def barred_from(nodes, fact):
+    allowed = frozenset(nodes)
+    return replace(fact, tasks=tuple(replace(task, allowed_nodes=allowed) for task in fact.tasks))
+
+
+def test_the_largest_free_piece_is_named():
+    running = [gang("a", "q", NORMAL, gpus=5, on="n1"), gang("b", "q", NORMAL, gpus=5, on="n2")]
+    after = run_cycle_of([queue("q", 32)], [*running, gang("mine", "q", NORMAL, gpus=6)], {"n1": 8, "n2": 8})
+    reason = waiting_reasons(after.world)["mine"]
+    assert reason.code == "fragmented"
+    assert reason.message == (
+        "It asks for 6 GPUs; as much is free, but not together: 3 GPUs missing on n1 (largest: 3 GPUs on n1 and n2)."
+    )
+
+
+def test_a_piece_on_a_node_that_it_may_not_use_is_none():
+    running = [gang("a", "q", NORMAL, gpus=5, on="n1"), gang("b", "q", NORMAL, gpus=6, on="n2")]
+    mine = barred_from({"n2", "n3"}, gang("mine", "q", NORMAL, gpus=4))
+    work = [*running, gang("c", "q", NORMAL, gpus=7, on="n3"), mine]
+    reason = waiting_reasons(run_cycle_of([queue("q", 32)], work, {"n1": 8, "n2": 8, "n3": 8}).world)["mine"]
+    assert "(largest: 2 GPUs on n2)" in reason.message
+
+
+def test_nodes_that_would_do_and_are_barred_are_named():
+    for allowed in ((), ("small",)):
+        mine = barred_from(allowed, gang("mine", "q", NORMAL, gpus=2))
+        reason = waiting_reasons(run_cycle_of([queue("q", 8)], [mine], {"a1": 8, "a2": 8, "small": 1}).world)["mine"]
+        assert reason.code == "never_fits"
+        assert reason.message == ("It asks for 2 GPUs; by its platform or its excluded nodes it may not use a1 and a2.")
+        assert reason.unblock == (
+            "Never with this specification: its platform and its excluded nodes must leave such a node.",
+        )
+
+
+def test_work_that_no_node_could_hold_has_the_reason_of_its_size():
+    mine = barred_from({"n1"}, gang("mine", "q", NORMAL, gpus=9))
+    reason = waiting_reasons(run_cycle_of([queue("q", 32)], [mine], {"n1": 8, "n2": 8}).world)["mine"]
+    assert reason.message == "It asks for 9 GPUs; the nodes could not hold that even if they were empty."
+
+
+def test_optional_pods_of_running_gangs_that_come_first_are_told():
+    """The freed GPU goes to a waiting pod of `elastic`, which has the higher priority."""
+    elastic = gang("elastic", "q", 60, gpus=1, count=4, on=["n", "n", None, None], tree=GangTree(1))
+    work = [elastic, gang("fixed", "x", NORMAL, gpus=2, on="n"), gang("mine", "q", 50, gpus=1)]
+    after = run_cycle_of([queue("q", 4), queue("x", 2)], work, {"n": 4})
+    place = queue_positions(after.world)
+    assert place.keys() == {"mine"}
+    assert (place["mine"].overall, place["mine"].behind.pods) == (1, 2)
+    assert place["mine"].behind.message() == " It is behind 2 optional pods of elastic."
+    hidden = place["mine"].behind.message(lambda _name: None)
+    assert hidden == " It is behind 2 optional pods of 1 other running gang."
+    free = facts([queue("q", 4), queue("x", 2)], [work[0], work[2]], {"n": 3})
+    assert not run_cycle_of(free.queues, free.gangs, {"n": 3}).world.gang_of["mine"].is_running
+
+
+def test_optional_pods_that_can_never_start_are_not_told():
+    elastic = gang("elastic", "q", 60, gpus=1, count=2, on=["n", None], tree=GangTree(1))
+    large = replace(elastic, tasks=(elastic.tasks[0], replace(elastic.tasks[1], request={"default/gpu": 9})))
+    after = run_cycle_of([queue("q", 4)], [large, gang("mine", "q", 50, gpus=4)], {"n": 4})
+    assert queue_positions(after.world)["mine"].behind.pods == 0
