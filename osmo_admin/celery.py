@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import time
 from typing import Any
 
@@ -11,6 +12,8 @@ from celery import Celery
 from celery.signals import beat_init, celeryd_init, heartbeat_sent, worker_init, worker_process_init, worker_ready
 from django_structlog.celery.steps import DjangoStructLogInitStep
 from kombu.transport import TRANSPORT_ALIASES
+
+from osmo_admin.ops.processes import request_death_signal
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
 # Celery would run Django's checks at the start of a worker and of beat, and ignore what they find. They touch every
@@ -66,5 +69,6 @@ def _report_about_worker(**_: Any) -> None:
 
 
 @worker_process_init.connect
-def _freeze_loaded_objects(**_: Any) -> None:
+def _begin_process(**_: Any) -> None:
+    request_death_signal(signal.SIGTERM, parent=os.getppid())  # a task of a dead worker is delivered again
     gc.freeze()  # loaded objects stay, so the garbage collector need not scan them during a task

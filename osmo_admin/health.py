@@ -6,7 +6,9 @@ migrations, Redis, worker and the secret key are required. Beat, clusters and ev
 without beat only periodic tasks pause, without clusters only Kubernetes backends, and events that an open transaction
 holds back come later. A process that has the key of the database
 but not yet the newest one is reported, but not required, so that a change of the key in steps stops nothing.
-`restarts` names the processes that `osmo-admin up` had to start again: `{name: {"count": int, "last": time}}`.
+`restarts` names the processes that `osmo-admin up` had to start again:
+`{name: {"count": int, "last": time, "keeps_dying": bool}}`. With a data directory the check `disk` tells whether it has
+room; the other checks tell whether that keeps something from working.
 Responses contain no addresses or error texts; those are in the log.
 """
 
@@ -31,6 +33,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from osmo_admin import heartbeat
+from osmo_admin.ops.disk_space import describe_full_disk
 from osmo_admin.ops.restarts import read_restarts
 from pools.models import SecretKeyCheck
 from pools.security.sealing import find_reading_key, key_marks
@@ -63,7 +66,8 @@ def ready(request: HttpRequest) -> JsonResponse:
 def run_all_checks() -> tuple[dict[str, dict[str, object]], set[str]]:
     """The answer of each check, tried from this process, and the checks of what does not work at all."""
     checks, failed = {}, set()
-    for name, check in _CHECK_FUNCTIONS.items():
+    wanted = _CHECK_FUNCTIONS | ({"disk": _check_disk} if settings.OSMO.data_dir is not None else {})
+    for name, check in wanted.items():
         checks[name], is_serious = _run_check(name, check)
         if is_serious:
             failed.add(name)
@@ -169,6 +173,13 @@ def _check_events() -> str:
     if seconds >= HELD_BACK_SECONDS:
         raise _NotReady(f"held back for {seconds:.0f} s by an open transaction; see docs/watching.md", is_partial=True)
     return "not held back"
+
+
+def _check_disk() -> str:
+    folder = settings.OSMO.data_dir
+    if folder is not None and (full := describe_full_disk(folder)):
+        raise _NotReady(full, is_partial=True)
+    return "has room"
 
 
 _CHECK_FUNCTIONS: dict[str, Callable[[], str]] = {

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from osmo_admin.ops.disk_space import is_disk_full
 from osmo_admin.ops.errors import OperationError
 from pools.domain.errors import DomainError
 
@@ -33,6 +34,8 @@ def error_message(problem: Exception) -> str | None:
     if isinstance(problem, PermissionError):
         path = f" ({problem.filename})" if problem.filename else ""
         return f"You are not permitted to do this{path}. Run the command as the owner of the data directory."
+    if isinstance(problem, OSError) and is_disk_full(problem):
+        return f"There is no room left on the disk{f' of {problem.filename}' if problem.filename else ''}. Make room."
     return _django_message(problem)
 
 

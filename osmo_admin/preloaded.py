@@ -59,7 +59,6 @@ MODULES = (
     "scheduling.services.kubernetes.agent",
     "scheduling.services.kubernetes.cluster_workers",
     "osmo_admin.celery",
-    "granian.cli",
     "granian.server.mp",
 )
 

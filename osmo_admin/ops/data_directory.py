@@ -4,7 +4,7 @@ DIR/                    the marker `osmo-admin.json` says that osmo-admin create
   postgres/             the cluster (or `postgres.location`, see `postgres_home`)
   valkey/               the broker's append-only file
   logs/                 one file per process
-  metrics/              counters the web processes share, emptied at each start
+  metrics/              counters the web processes share, emptied at each start; on Linux in /dev/shm instead
   webhook/              the certificates of the webhook server
   run/                  sockets, removed when the server stops
   alive/                one file per process that works in the background, for `osmo-admin probe`
@@ -17,6 +17,7 @@ DIR/                    the marker `osmo-admin.json` says that osmo-admin create
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -129,6 +130,11 @@ class DataDirectory:
         return self.root / "alive"
 
     @property
+    def metrics_in_memory(self) -> Path:
+        """The folder for the same in the memory of the machine, with a name of this directory."""
+        return Path("/dev/shm") / f"osmo-admin-{hashlib.sha256(str(self.root).encode()).hexdigest()[:16]}"  # noqa: S108
+
+    @property
     def secrets(self) -> Path:
         return self.root / "secrets.json"
 
@@ -178,7 +184,8 @@ class DataDirectory:
         """Delete everything that `prepare` and the servers created, and nothing else."""
         if self.postgres_location.exists():
             shutil.rmtree(self.postgres_location.read_text().strip(), ignore_errors=True)
-        for folder in (self.root / "postgres", self.valkey, self.logs, self.metrics, self.alive, self.root / "run"):
+        folders = (self.root / "postgres", self.valkey, self.logs, self.metrics, self.metrics_in_memory, self.alive)
+        for folder in (*folders, self.root / "run"):
             shutil.rmtree(folder, ignore_errors=True)
         for file in (self.secrets, self.runtime, self.children, self.postgres_location, self.marker, self.lock):
             file.unlink(missing_ok=True)

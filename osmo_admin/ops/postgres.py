@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -171,12 +172,20 @@ def write_authentication(data: Path, account: SystemAccount | None) -> None:
 
 
 def _write_for(account: SystemAccount | None, path: Path, text: str) -> None:
-    """Write a file of the account, atomically; mkstemp sets the mode 0600."""
+    """Write a file of the account, atomically; mkstemp sets the mode 0600. A file that has this text already is left,
+    so that a server can start again on a full disk."""
+    with suppress(OSError):
+        if path.read_text() == text:
+            return
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w") as out:
-        out.write(text)
-    change_owner(account, Path(name))
-    Path(name).replace(path)
+    try:
+        with os.fdopen(handle, "w") as out:
+            out.write(text)
+        change_owner(account, Path(name))
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def launch_postgres(

@@ -34,28 +34,23 @@ SETUP_SECRETS = ("OSMO_ADMIN_PASSWORD", OWNER_URL, "POSTGRES_PASSWORD")
 
 def web_command(host: str, port: int, *, workers: int = WEB_WORKERS) -> list[str]:
     """The web server."""
-    return [*_granian("osmo_admin.rsgi:application", host, port, workers), "--log-level", "warning"]
+    return _server("osmo_admin.rsgi:application", host, port, workers)
 
 
 def webhook_command(host: str, port: int, certificate: Path, key: Path, client_ca: Path | None = None) -> list[str]:
     """The server of the admission webhooks, over TLS: the only address that Kubernetes calls. `client_ca`: only clients
     with a certificate of this authority are served."""
-    command = [
-        *_granian("osmo_admin.rsgi:webhooks", host, port, 1), "--log-level", "warning",
-        "--ssl-protocol-min", "tls1.2", "--ssl-certificate", str(certificate), "--ssl-keyfile", str(key),
-    ]  # fmt: skip
-    return command if client_ca is None else [*command, "--ssl-ca", str(client_ca), "--ssl-client-verify"]
+    command = _server("osmo_admin.rsgi:webhooks", host, port, 1)
+    command += ["--certificate", str(certificate), "--key", str(key)]
+    return command if client_ca is None else [*command, "--client-ca", str(client_ca)]
 
 
-def _granian(target: str, host: str, port: int, workers: int) -> list[str]:
-    """Granian with HTTP/1.1 only: detecting HTTP/2 has no timeout. A worker process that dies is restarted."""
+def _server(target: str, host: str, port: int, workers: int) -> list[str]:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     connections = CONNECTIONS if hard == resource.RLIM_INFINITY else max(1, min(CONNECTIONS, hard - OTHER_FILES))
     return [
-        sys.executable, "-m", "granian", "--interface", "rsgi", "--host", host, "--port", str(port),
-        "--workers", str(workers), "--no-ws", "--http", "1", "--http1-header-read-timeout", str(HEADER_TIMEOUT_MS),
-        "--backpressure", str(connections), "--respawn-failed-workers",
-        "--workers-kill-timeout", "3", target,
+        sys.executable, "-m", "osmo_admin.serve_web", target, "--host", host, "--port", str(port),
+        "--workers", str(workers), "--connections", str(connections),
     ]  # fmt: skip
 
 

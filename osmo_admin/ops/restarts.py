@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from osmo_admin.ops.data_directory import DataDirectory, read_json_object, write_private_file
@@ -12,14 +12,24 @@ from osmo_admin.ops.services import Service
 FILE = "restarts.json"
 
 
-def record_restarts(data: DataDirectory, services: Iterable[Service]) -> None:
-    """Store the number of restarts since the start, and the time of the last one, of each service that had any."""
-    body = {each.name: {"count": each.restarts, "last": each.last_restart} for each in services if each.restarts}
-    write_private_file(data.root / FILE, json.dumps(body, indent=2) + "\n")
+def describe_restarts(services: Iterable[Service], now: float) -> dict[str, dict[str, object]]:
+    """What :func:`read_restarts` returns, of the services that died since the start."""
+    return {
+        each.name: {"count": each.restarts, "last": each.last_restart, "keeps_dying": each.keeps_dying(now)}
+        for each in services
+        if each.restarts or each.problem
+    }
+
+
+def record_restarts(data: DataDirectory, restarts: Mapping[str, object]) -> None:
+    """Store what :func:`describe_restarts` returned. Raises OSError."""
+    write_private_file(data.root / FILE, json.dumps(restarts, indent=2) + "\n")
 
 
 def read_restarts(root: Path) -> dict[str, dict[str, object]]:
-    """Name → `{"count": int, "last": time in UTC}`; empty without a restart or a supervisor."""
+    """Name → `{"count": int, "last": time in UTC, "keeps_dying": bool}` of the processes that died since the start: how
+    often and when each was started again (empty if it was not yet), and whether it dies again and again. Empty without
+    a death or a supervisor."""
     return read_json_object(root / FILE)
 
 

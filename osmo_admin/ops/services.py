@@ -1,4 +1,4 @@
-"""A process of the installation that is started again when it dies, a few times and at growing intervals."""
+"""A process of the installation that is started again whenever it dies, at growing intervals."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 
 from osmo_admin.ops.processes import ChildProcess
 
-# Seconds before each restart within the window; one more death, and the whole installation stops.
-DELAYS = (0.0, 1.0, 2.0, 5.0, 10.0)
+# Seconds before each restart within the window; the last one is repeated.
+DELAYS = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 WINDOW_SECONDS = 300.0
+# A process that died so often within the window is shown as one that keeps dying.
+MANY_DEATHS = 6
 
 
 @dataclass(slots=True)
@@ -24,6 +26,7 @@ class Service:
     restart_at: float | None = None
     restarts: int = 0
     last_restart: str = ""
+    problem: str = ""
     _deaths: list[float] = field(default_factory=list)
 
     def launch(self) -> None:
@@ -34,16 +37,18 @@ class Service:
         """True while its process runs."""
         return self.child is not None and self.child.exit_code() is None
 
-    def note_death(self, now: float) -> float | None:
-        """Record that the process died or could not start. Returns the seconds until the next start; None if it died
-        too often."""
+    def note_death(self, now: float, problem: str) -> float:
+        """Record that the process died or could not start, and how. Returns the seconds until the next start."""
         self._deaths = [at for at in self._deaths if now - at < WINDOW_SECONDS]
         self._deaths.append(now)
-        if len(self._deaths) > len(DELAYS):
-            return None
-        delay = DELAYS[len(self._deaths) - 1]
+        self.problem = problem
+        delay = DELAYS[min(len(self._deaths), len(DELAYS)) - 1]
         self.restart_at = now + delay
         return delay
+
+    def keeps_dying(self, now: float) -> bool:
+        """True while it dies again and again, also between two starts."""
+        return sum(now - at < WINDOW_SECONDS for at in self._deaths) >= MANY_DEATHS
 
     def restart(self) -> None:
         """Start it again."""

@@ -2,8 +2,9 @@
 
 Order of the start: database and broker, migrations and defaults, then web, worker, beat and clusters together (and the
 webhook server, if a port is given). Order of the stop: those services together, then the broker, then the database.
-A process that dies later is started again (`services.py`); if it dies too often, everything is stopped, because a part
-of the system would mislead. A death during the start ends the start.
+A process that dies later is started again (`services.py`), at growing intervals and without an end, while the others go
+on. A death during the start ends the start. What this process writes on the disk of the data directory while it runs
+are notes: where the disk is full, it goes on without them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from osmo_admin.ops import (
+    disk_space,
     keys,
     log_files,
     orphans,
@@ -41,13 +43,12 @@ from osmo_admin.ops.privileges import can_reach, change_owner, find_database_acc
 from osmo_admin.ops.processes import (
     ChildProcess,
     end_group,
-    read_tail,
     reap_adopted,
     run_in_fork,
     start_child,
     stop_children,
 )
-from osmo_admin.ops.services import DELAYS, WINDOW_SECONDS, Service, describe_end
+from osmo_admin.ops.services import MANY_DEATHS, WINDOW_SECONDS, Service, describe_end
 
 READY_SECONDS = 90.0
 BOOTSTRAP_SECONDS = 600.0
@@ -57,6 +58,7 @@ BROKER_GRACE = 1.5
 DATABASE_GRACE = 2.5
 WATCH_SECONDS = 0.2
 TRIM_SECONDS = 60.0
+DISK_SECONDS = 2.0
 # The shortest limit of all supported systems (macOS), less the longest file name in the folder.
 SOCKET_DIR_LENGTH = 103 - len("/.s.PGSQL.5432.lock")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -93,6 +95,7 @@ class Supervisor:
         self.data = DataDirectory.open(options.data_dir)
         self.lock = DataDirectoryLock(self.data)
         self.socket_dir: Path | None = None
+        self.metrics = self.data.metrics
         self.database: Service | None = None
         self.broker: Service | None = None
         self.preloader: Preloader | None = None
@@ -102,6 +105,9 @@ class Supervisor:
         self.owner_url = os.environ.get(process_commands.OWNER_URL, "")
         self.url = ""
         self._signals = 0
+        self._noted: dict[str, dict[str, object]] = {}
+        self._full_disk = ""
+        self._lost_notes: set[str] = set()
 
     def run(self) -> int:
         """Run until a signal requests the stop. Returns the exit code; raises OperationError if the start fails."""
@@ -125,6 +131,7 @@ class Supervisor:
         for name in orphans.end_orphans(self.data):
             self.report(f"Ended {name}, which a killed start had left running.")
         log_files.trim_logs(self.data.logs)
+        self._watch_disk()
         port = ports.choose_port(self.options.host, self.options.port)
         self.url = readiness.local_url(self.options.host, port)
         public_url = os.environ.get("OSMO_PUBLIC_URL") or self.url
@@ -290,16 +297,24 @@ class Supervisor:
         }
         certificate = certificates.ensure_certificate(self.data.webhook, {host.strip("[]") for host in hosts})
         allowed = ",".join([self.env["OSMO_ALLOWED_HOSTS"], *sorted(certificate.hosts)])
-        extra_env = {process_commands.METRICS_DIR: str(self.data.metrics), "OSMO_ALLOWED_HOSTS": allowed}
+        extra_env = {process_commands.METRICS_DIR: str(self.metrics), "OSMO_ALLOWED_HOSTS": allowed}
         command = process_commands.webhook_command(
             self.options.host, port, certificate.certificate, certificate.key, self.options.webhook_client_ca
         )
         self._start_service(process_commands.WEBHOOK, command, extra_env, preloads=False)
 
     def _prepare_metrics_folder(self) -> dict[str, str]:
-        shutil.rmtree(self.data.metrics, ignore_errors=True)
-        self.data.metrics.mkdir(mode=0o700)
-        return {process_commands.METRICS_DIR: str(self.data.metrics)}
+        """The folder of the counters that processes share, empty. It is in memory where the system has a place for it:
+        a process that writes to a mapped file ends (SIGBUS) when the disk is full."""
+        self.metrics = self.data.metrics_in_memory if self.data.metrics_in_memory.parent.is_dir() else self.data.metrics
+        for folder in (self.data.metrics, self.data.metrics_in_memory):
+            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            self.metrics.mkdir(mode=0o700)
+        except OSError:  # somebody else has made it, or may not write there
+            self.metrics = self.data.metrics
+            self.metrics.mkdir(mode=0o700)
+        return {process_commands.METRICS_DIR: str(self.metrics)}
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
@@ -340,19 +355,54 @@ class Supervisor:
 
     # --- running ----------------------------------------------------------------------------------------------------
     def _watch(self) -> int:
-        trimmed = time.monotonic()
+        trimmed = looked = time.monotonic()
         while not self._signals:
+            now = time.monotonic()
+            if now - looked > DISK_SECONDS:
+                self._watch_disk()
+                looked = now
             for service in self._all_services():
                 self._keep_running(service)
             reap_adopted({child.pid for child in _children(self._all_services())})
-            if time.monotonic() - trimmed > TRIM_SECONDS:
-                log_files.trim_logs(self.data.logs)
-                trimmed = time.monotonic()
+            self._note_restarts()
+            if now - trimmed > TRIM_SECONDS:
+                self._note("the logs are not cut", lambda: log_files.trim_logs(self.data.logs))
+                trimmed = now
             time.sleep(WATCH_SECONDS)
         return 0
 
+    def _watch_disk(self) -> None:
+        """Say when the disk is full, and when it has room again; what waited for a start is started at once then."""
+        was_full, self._full_disk = self._full_disk, disk_space.describe_full_disk(self.data.root)
+        if self._full_disk and not was_full:
+            self.report(f"{self._full_disk} {self.data.root}")
+        if was_full and not self._full_disk:
+            self.report("The disk has room again.")
+            for service in self._all_services():
+                if service.restart_at is not None:
+                    service.restart_at = time.monotonic()
+        if "children.json" in self._lost_notes:
+            self._record_children()
+
+    def _note_restarts(self) -> None:
+        found = restarts.describe_restarts(self._all_services(), time.monotonic())
+        if found != self._noted and self._note("restarts.json", lambda: restarts.record_restarts(self.data, found)):
+            self._noted = found
+
+    def _note(self, what: str, write: Callable[[], None]) -> bool:
+        """Write a note of this process on the disk. A failure is a warning, the first time."""
+        try:
+            write()
+        except OSError as problem:
+            if what not in self._lost_notes:
+                self.report(f"Warning: {what}: {problem.strerror or problem}. {self._full_disk}".rstrip())
+            self._lost_notes.add(what)
+            return False
+        self._lost_notes.discard(what)
+        return True
+
     def _keep_running(self, service: Service) -> None:
-        """Start a dead service again, at once or after its pause. Raises OperationError if it died too often."""
+        """Start a dead service again, at once or after its pause."""
         now = time.monotonic()
         if service.restart_at is None:
             if service.child is not None and not service.is_running():
@@ -370,18 +420,18 @@ class Supervisor:
             self._plan_restart(service, f"{service.name} could not start: {problem}", time.monotonic())
             return
         self._record_children()
-        restarts.record_restarts(self.data, self._all_services())
         self.report(f"{service.name} runs again (process {service.child.pid if service.child else 'none'}).")
 
     def _plan_restart(self, service: Service, problem: str, now: float) -> None:
-        delay = service.note_death(now)
-        if delay is None:
-            log = self.data.logs / f"{service.name}.log"
-            raise OperationError(
-                f"{problem}, {len(DELAYS) + 1} times in {WINDOW_SECONDS / 60:.0f} minutes; stopping everything. "
-                f"The last lines of {log}:\n{read_tail(log)}"
-            )
+        was_dying = service.keeps_dying(now)
+        delay = service.note_death(now, problem)
         self.report(f"{problem}; starting it again {f'in {delay:.0f} s' if delay else 'now'}.")
+        if service.keeps_dying(now) and not was_dying:
+            log = self.data.logs / f"{service.name}.log"
+            self.report(
+                f"{service.name} has died {MANY_DEATHS} times in {WINDOW_SECONDS / 60:.0f} minutes. It is started "
+                f"again and again, and the others go on. The reason is in {log}."
+            )
 
     def _run_check(self) -> int:
         """`--check`: submit one workflow, wait until a Celery task has started it, then stop."""
@@ -426,6 +476,7 @@ class Supervisor:
         restarts.forget_restarts(self.data)
         self.data.runtime.unlink(missing_ok=True)
         self.data.children.unlink(missing_ok=True)
+        shutil.rmtree(self.data.metrics_in_memory, ignore_errors=True)
         if self.socket_dir is not None:
             shutil.rmtree(self.socket_dir, ignore_errors=True)
         self.lock.release()
@@ -442,7 +493,8 @@ class Supervisor:
             raise _StopRequested
 
     def _record_children(self) -> None:
-        orphans.record_children(self.data, self._running_children(), self.socket_dir)
+        running = self._running_children()
+        self._note("children.json", lambda: orphans.record_children(self.data, running, self.socket_dir))
 
     def _refuse_exposed_dev_login(self) -> None:
         if self._is_dev_login_on() and self.options.host not in {"127.0.0.1", "localhost", "::1"}:

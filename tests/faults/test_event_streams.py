@@ -89,7 +89,6 @@ def make_user(installation: FaultyInstallation, name: str) -> str:
             return False
         return answer.status_code in (200, 409)  # 409: it was made, and the answer was lost
 
-    installation.restart_dead()  # granian may have given up after the previous test
     installation.wait_until(is_made, what=f"user {name} is made")
     return f"user/{name}"
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -16,7 +19,6 @@ pytestmark = pytest.mark.fault
 
 
 def test_its_process_is_killed_under_load_and_comes_back(installation: FaultyInstallation) -> None:
-    # First in this file: granian gives up on a process that dies twice in 5.5 s, and leaves it to its supervisor.
     pids, pools = installation.process_ids(), installation.make_pools(2)
     with run_load(installation, pools) as found:
         found.wait_for_growth(installation)
@@ -30,6 +32,31 @@ def test_its_process_is_killed_under_load_and_comes_back(installation: FaultyIns
     installation.wait_all_running(found.name)
     installation.assert_consistent()
     assert installation.process_ids() == pids
+
+
+def test_its_process_is_killed_again_and_again_and_comes_back(installation: FaultyInstallation) -> None:
+    pid = installation.process_ids()[process_commands.WEB]
+    killed: set[int] = set()
+    deadline = time.monotonic() + 60
+    while len(killed) < 4 and time.monotonic() < deadline:
+        for child in set(installation.child_pids_of(process_commands.WEB)) - killed:
+            os.kill(child, signal.SIGKILL)
+            killed.add(child)
+        time.sleep(0.05)
+    assert len(killed) >= 4
+    installation.wait_ready()
+    assert installation.process_ids()[process_commands.WEB] == pid
+
+
+def test_its_processes_end_when_the_parent_alone_is_killed(installation: FaultyInstallation) -> None:
+    children = installation.child_pids_of(process_commands.WEB)
+    assert children
+    os.kill(installation.process_ids()[process_commands.WEB], signal.SIGKILL)
+    installation.wait_until(
+        lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), seconds=10, what="nobody serves the port"
+    )
+    with pytest.raises(httpx.ConnectError):
+        installation.admin_http.get("/health")
 
 
 def test_all_of_it_is_killed_under_load_and_started_again(installation: FaultyInstallation) -> None:
@@ -63,7 +90,6 @@ def test_killed_in_the_middle_of_one_request(installation: FaultyInstallation, m
         installation.kill_children_of(process_commands.WEB)  # the answer counts as lost
 
     def repeat_request() -> httpx.Response | None:
-        installation.restart_dead()  # granian may have given up after the previous test
         try:
             answer = installation.admin_http.post(address, **request)  # type: ignore[arg-type]
         except httpx.TransportError:

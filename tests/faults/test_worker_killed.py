@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -84,3 +87,12 @@ def test_killed_at_any_moment(installation: FaultyInstallation) -> None:
         assert len(installation.workflow_statuses(name)) == POOLS * EACH
     installation.assert_consistent()
     installation.wait_serving(pools[0])
+
+
+def test_its_processes_end_when_the_parent_alone_is_killed(installation: FaultyInstallation) -> None:
+    children = installation.child_pids_of(process_commands.WORKER)
+    assert children
+    os.kill(installation.process_ids()[process_commands.WORKER], signal.SIGKILL)
+    installation.wait_until(
+        lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), seconds=10, what="its processes end"
+    )

@@ -60,7 +60,7 @@ def up(
 
 def status(data_dir: DataDirOption = None) -> None:
     """Show the address and the readiness of OSMO Admin. Exit code 0: ready; 1: not ready."""
-    from osmo_admin.ops import readiness, restarts
+    from osmo_admin.ops import disk_space, readiness, restarts
 
     data = DataDirectory.open(data_dir)
     pid = find_running_pid(data)
@@ -70,7 +70,12 @@ def status(data_dir: DataDirOption = None) -> None:
     answer = readiness.check_readiness(url) if url else readiness.Readiness(False, "still starting")
     print(f"Running on {data.root} (process {pid}){' at ' + url if url else ''}.")
     for name, facts in restarts.read_restarts(data.root).items():
-        print(f"{name} died and was started again: {facts['count']} × since the start, last at {facts['last']}.")
+        if facts["keeps_dying"]:
+            print(f"{name} keeps dying and is started again and again. The reason is in {data.logs / f'{name}.log'}.")
+        if facts["count"]:
+            print(f"{name} died and was started again: {facts['count']} × since the start, last at {facts['last']}.")
+    if full := disk_space.describe_full_disk(data.root):
+        print(f"{full} {data.root}")
     if not answer.is_ready:
         raise OperationError(f"Not ready: {answer.reason}. Logs: {data.logs}")
     print("Ready: database, migrations, broker, worker and beat answer.")

@@ -45,7 +45,7 @@ WITHOUT_EFFECT: dict[str, tuple[tuple[str, str], ...]] = {"snapshot": (("osmo_ad
 """Context managers, as module and name, that do nothing under a planted fault."""
 
 
-def _follow_clock(file: Path) -> None:
+def _follow_clock(file: Path, time_machine: Any) -> None:
     """Shift the clock of this process as the file says, until the process ends."""
     real_sleep, travel, offset = time.sleep, None, 0.0
     while True:
@@ -56,8 +56,6 @@ def _follow_clock(file: Path) -> None:
             continue
         if wanted == offset:
             continue
-        import time_machine
-
         if travel is not None:
             travel.stop()
             travel = None
@@ -68,7 +66,10 @@ def _follow_clock(file: Path) -> None:
 
 
 def _start_clock(file: Path) -> None:
-    threading.Thread(target=_follow_clock, args=(file,), daemon=True, name="shifted clock").start()
+    # Here and not in the thread: a process that is forked during the import would have half of the module for ever.
+    import time_machine
+
+    threading.Thread(target=_follow_clock, args=(file, time_machine), daemon=True, name="shifted clock").start()
 
 
 def _plant(name: str) -> None:
