@@ -2,8 +2,9 @@
 
 No thread reads from or writes to a connection, so neither a slow client nor a silent one holds a thread. There are
 three lanes with threads of their own: requests; `/health`, which so answers while every other thread is busy; and
-streams. The iterator of a stream yields an empty chunk if it has nothing to send yet (PEP 3333 allows it); its thread
-then serves others, and the iterator is asked again after `STREAM_PAUSE`.
+streams of events, from their first byte. The iterator of a stream yields an empty chunk if it has nothing to send yet
+(PEP 3333 allows it); its thread then serves others, and the iterator is asked again after `STREAM_PAUSE`. Granian takes
+whatever it is given, also for a client that reads nothing, so a stream itself ends before it has sent much.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from granian.rsgi import Scope
 
 HEALTH = "/health"
+EVENTS = "text/event-stream"
 STREAM_PAUSE = 0.5
 # Further requests would wait for longer than their clients.
 MAX_WAITING = 512
@@ -35,7 +37,8 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Stream:
-    """A response that continues after an empty chunk, with its iterator and the chunks so far."""
+    """A response that continues after an empty chunk, with its iterator and the chunks so far; or one of events, which
+    has not begun."""
 
     response: Any
     iterator: Iterator[bytes]
@@ -107,13 +110,16 @@ class Server:
         return self._requests
 
     def _answer(self, scope: Scope, proto: HTTPProtocol, path: str, body: bytes) -> _Stream | None:
-        """In a thread: run Django and send its response; or return a stream, whose first pause has come."""
+        """In a thread: run Django and send its response; or return a stream of events, or one whose first pause has
+        come."""
         response = self._application(make_environ(scope, path, body), _ignore_start)
         if not response.streaming:
             proto.response_bytes(response.status_code, _response_headers(response), response.content)
             response.close()
             return None
         iterator = iter(response)
+        if response.headers.get("Content-Type", "").startswith(EVENTS):
+            return _Stream(response, iterator, b"")
         begin, is_over = _read_until_pause(iterator)
         if not is_over:
             return _Stream(response, iterator, begin)
@@ -127,10 +133,13 @@ class Server:
         gone = asyncio.ensure_future(proto.client_disconnect())
         try:
             transport = proto.response_stream(stream.response.status_code, _response_headers(stream.response))
-            await transport.send_bytes(stream.begin)
-            is_over = False
+            pause, is_over = 0.0, False
+            if stream.begin:
+                await transport.send_bytes(stream.begin)
+                pause = STREAM_PAUSE
             while not is_over:
-                await asyncio.sleep(STREAM_PAUSE)
+                await asyncio.sleep(pause)
+                pause = STREAM_PAUSE
                 if gone.done():
                     return
                 chunk, is_over = await self._streams.run(context, _read_until_pause, stream.iterator)

@@ -29,6 +29,7 @@ from pools.api.schema import TEXT, QueryParameter, describe_operation
 from pools.api.stream_pauses import PAUSES
 from pools.api.views import View
 from pools.database_errors import is_database_away
+from pools.domain.errors import BadInput, DomainError, Violation
 from pools.models import AccessToken, AuditEntry, User
 from pools.selectors.audit_trail import (
     AuditReader,
@@ -50,15 +51,18 @@ logger = logging.getLogger(__name__)
 
 STREAM_SECONDS = 30.0
 """On average; a stream lasts between two thirds and four thirds of it."""
-STREAM_BYTES = 1_000_000
-"""The most that one stream sends: what a client does not read stays in the memory of the server."""
+STREAM_BYTES = 128 * 1024
+"""The most that one stream sends: what a client does not read stays in the memory of the server, which cannot know how
+much that is."""
+CROWDED_BYTES = 16 * 1024
+"""The same beyond the allowed number of streams, where only the number of connections is limited."""
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 5.0
 RETRY_MS = 1000
 """The pause before a client reconnects after a broken connection."""
 RETRY_AFTER_END_MS = 200
 RETRY_WHEN_CROWDED_MS = 5000
-BATCH_SIZE = 500
+BATCH_SIZE = 200
 Batch = list[tuple[StreamPosition, bytes]]
 """Events with their positions, as they are sent."""
 Entries = list[tuple[StreamPosition, AuditEntry, bytes]]
@@ -170,9 +174,9 @@ class AuditEventStream(View):
         media_type="text/event-stream",
     )
     def get(self, request: Request) -> StreamingHttpResponse:
-        place, now = parse_position(_last_event(request)), current_snapshot()
+        place, now = _read_place(request), current_snapshot()
         if place is not None and is_beyond(place, now):
-            place = None  # of another database server, before a restore: it would wait for numbers that do not come
+            raise _bad_place("is beyond every event here, as one from before the restore of a backup")
         login = _login_of(request)
         # Other servers (Django's for development, that of tests) would ask again at once.
         pause = POLL_SECONDS if PAUSES not in request.META else 0
@@ -197,9 +201,22 @@ def _login_of(request: Request) -> Login:
     return Login(user.pk, None, BrowserSession(key, user.get_session_auth_hash(), user.sign_on_epoch is not None))
 
 
-def _last_event(request: Request) -> str:
-    """The id of the last event that the client has; a browser cannot send the header with its first request."""
-    return str(request.headers.get("Last-Event-ID") or request.query_params.get("last_event_id", ""))
+def _read_place(request: Request) -> StreamPosition | None:
+    """The position of the last event that the client has; None without one. A browser cannot send the header with its
+    first request. Raises BadInput: with another place than it asks for a client would miss events without a word."""
+    text = str(request.headers.get("Last-Event-ID") or request.query_params.get("last_event_id", ""))
+    place = parse_position(text) if text else None
+    if text and place is None:
+        raise _bad_place("is no place in this stream")
+    return place
+
+
+def _bad_place(fault: str) -> DomainError:
+    message = (
+        f"Last-Event-ID (or last_event_id) {fault}. Send the id of an event, or of an entry of the audit list; 0 "
+        "begins at the first entry, and without it the stream begins now."
+    )
+    return BadInput.of([Violation("last_event_id", "bad_query", message)])
 
 
 def _stream(login: Login, place: StreamPosition, *, pause: float, known: str | None = None) -> Iterator[bytes]:
@@ -210,7 +227,7 @@ def _stream(login: Login, place: StreamPosition, *, pause: float, known: str | N
     try:
         yield _opening(place, is_crowded=not has_slot)
         ends_at = time.monotonic() + (_stream_seconds() if has_slot else 0)
-        last_sent_at, left = time.monotonic(), STREAM_BYTES
+        last_sent_at, left = time.monotonic(), STREAM_BYTES if has_slot else min(CROWDED_BYTES, STREAM_BYTES)
         while True:
             latest = _latest.read()
             is_silent = time.monotonic() - last_sent_at >= HEARTBEAT_SECONDS

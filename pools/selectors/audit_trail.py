@@ -88,7 +88,10 @@ def parse_position(text: str) -> StreamPosition | None:
     if transaction:
         return StreamPosition(transaction, entry)
     known = AuditEntry.objects.filter(pk=entry).values_list("transaction", flat=True).first()
-    return StreamPosition(int(known), entry) if known is not None else StreamPosition(0, 0)
+    if known is not None:
+        return StreamPosition(int(known), entry)
+    # An entry that was deleted by its age was one of the first.
+    return StreamPosition(0, 0) if not entry or AuditEntry.objects.filter(pk__gt=entry).exists() else None
 
 
 class _Visible(Func):

@@ -165,6 +165,14 @@
     }
   }
 
+  function forget() {
+    try {
+      window.localStorage.removeItem(LAST);
+    } catch {
+      // nothing is remembered then
+    }
+  }
+
   function open() {
     source = new EventSource(`${script.dataset.events}?last_event_id=${lastEvent()}`);
     source.onopen = () => {
@@ -183,7 +191,13 @@
     source.onerror = () => {
       window.clearTimeout(settled);
       broken ||= window.setTimeout(tellAll, BROKEN, "broken");
-      if (source?.readyState === EventSource.CLOSED && !isOver) window.setTimeout(() => source && open(), REOPEN);
+      if (source?.readyState !== EventSource.CLOSED || isOver) return;
+      forget(); // the server refuses a place that it does not have, as after a restore
+      window.setTimeout(() => {
+        if (!source) return;
+        open();
+        ask(); // for what was missed
+      }, REOPEN);
     };
   }
 

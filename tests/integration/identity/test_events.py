@@ -137,19 +137,24 @@ class TestStream:
     def test_zero_is_from_the_beginning(self, admin: str) -> None:
         assert _users(Stream(admin, "0").events("user/root")) == ["user/root"]
 
-    @pytest.mark.parametrize("last", ["x", "-1", "1.5", "9" * 40, "١"])
-    def test_a_place_that_is_none_is_now(self, admin: str, last: str) -> None:
-        stream = Stream(admin, last.encode("utf-8").decode("latin-1"))
-        create_user(actor=SYSTEM, username="bob")
-        assert _users(stream.events("user/bob")) == ["user/bob"]
+    @pytest.mark.parametrize("last", ["abc", "x", "-1", "1.5", "9" * 40, "١", str(2**63), "9" * 11])
+    @pytest.mark.parametrize("is_header", [True, False])
+    def test_a_place_that_is_none_is_refused(self, admin: str, last: str, is_header: bool) -> None:
+        headers = {"Last-Event-ID": last.encode("utf-8").decode("latin-1")} if is_header else {}
+        query = {} if is_header else {"last_event_id": last}
+        answer = _get(admin, query, headers)
+        assert answer.status_code == 400
+        (fault,) = answer.json()["violations"] if "violations" in answer.json() else answer.json()["details"]
+        assert "Send the id of an event, or of an entry of the audit list" in fault["message"]
+        assert last not in fault["message"]
 
-    def test_a_place_of_a_server_before_a_restore_is_now(self, admin: str) -> None:
+    def test_a_place_of_a_server_before_a_restore_is_refused(self, admin: str) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
             ahead = cursor.fetchone()[0] + 1_000_000
-        stream = Stream(admin, str(StreamPosition(ahead, 1)))
-        create_user(actor=SYSTEM, username="later")
-        assert [event["object"] for event in stream.events(until="user/later")] == ["user/later"]
+        answer = _get(admin, {"last_event_id": str(StreamPosition(ahead, 1))}, {})
+        assert answer.status_code == 400
+        assert "from before the restore of a backup" in answer.content.decode()
 
     def test_more_than_a_batch(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(events, "BATCH_SIZE", 2)
@@ -501,6 +506,11 @@ def test_a_browser_names_the_last_event_in_the_address(admin: str) -> None:
     chunks = iter(answer.streaming_content)
     assert b"user/carol" in next(chunk for chunk in chunks if b"user/" in chunk)
     answer.close()
+
+
+def _get(user: Any, query: dict[str, str], headers: dict[str, str]) -> Any:
+    token = issue_jwt(create_token(actor=SYSTEM, owner=user, name="place")[0])[0]
+    return Client().get("/api/events", query, headers={"Authorization": f"Bearer {token}"} | headers)
 
 
 def test_streams_share_what_they_read(admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
