@@ -64,9 +64,9 @@ def main() -> int:
     with exit_with_message():
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
         from osmo_admin.django_setup import set_up_django
-        from osmo_admin.start_checks import refuse_unfit_process
+        from osmo_admin.start_checks import end_unless_fit
 
-        refuse_unfit_process()
+        end_unless_fit()
         set_up_django()
         print(json.dumps(prepare_database(demo=arguments.demo, password=os.environ.get("OSMO_ADMIN_PASSWORD"))))
     return 0

@@ -5,6 +5,7 @@ Errors that make serving unsafe also end the process (`refuse_unsafe_settings`),
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from django.core.exceptions import ImproperlyConfigured
 from osmo_admin.directory_checks import check_directories
 from osmo_admin.env import RUNTIME_FILE, Env, PasswordLogin
 from osmo_admin.provider_env import setting_prefix
+from osmo_admin.variables import unknown_variables
 from pools.domain.counting import counted
 from pools.domain.sign_on import OpenIdProvider, SyncMode
 
@@ -236,6 +238,13 @@ def check_durations(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
             )
         )
     return found
+
+
+@register()
+def check_variables(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+    """A mistyped variable leaves its setting at the default, without a word."""
+    env: Env = settings.OSMO
+    return [Caution(sentence, id="osmo.W020") for sentence in unknown_variables(env.read_variables, os.environ)]
 
 
 @register(Tags.security)

@@ -22,12 +22,9 @@ logger = logging.getLogger("osmo_admin.clusters")
 def main() -> None:
     """Run until a signal requests the stop."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-    from osmo_admin.operator_errors import exit_with_message
+    from osmo_admin.start_checks import end_unless_fit
 
-    with exit_with_message():
-        from osmo_admin.start_checks import refuse_unfit_process
-
-        refuse_unfit_process()
+    end_unless_fit()
     set_up_django()
     from django.db import DatabaseError, InterfaceError, connection
 

@@ -90,6 +90,21 @@ class Env:
     sign_on_check_interval: float
     sign_on_grace: float
     password_login: PasswordLogin
+    read_variables: frozenset[str] = frozenset()
+    """The names of all variables that were looked for."""
+
+
+class _Recorder(Reader):
+    """Knows which variables were looked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def _get_key(self, key: str, *, omit_prefix: bool = False) -> str:
+        name = str(super()._get_key(key, omit_prefix=omit_prefix))
+        self.names.add(name)
+        return name
 
 
 def _apply_runtime_defaults(data_dir: Path | None) -> None:
@@ -131,7 +146,7 @@ def _as_path(text: str) -> Path | None:
 
 def load_environment() -> Env:
     """Read the environment. Raises :class:`EnvError` with the variable's name."""
-    read = Reader()
+    read = _Recorder()
     data_dir = _as_path(read.str("OSMO_ADMIN_HOME", ""))
     _apply_runtime_defaults(data_dir)
     at_least = validate.Range
@@ -190,4 +205,5 @@ def load_environment() -> Env:
         sign_on_check_interval=read.float("OSMO_SSO_CHECK_INTERVAL", 60.0, validate=at_least(min=5, max=3600)),
         sign_on_grace=read.float("OSMO_SSO_GRACE", 600.0, validate=at_least(min=60, max=86_400)),
         password_login=PasswordLogin(read.str("OSMO_PASSWORD_LOGIN", "all", validate=validate.OneOf([*PasswordLogin]))),
+        read_variables=frozenset(read.names),
     )

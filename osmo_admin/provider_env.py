@@ -111,9 +111,9 @@ def _read_common(read: Reader) -> dict[str, Any]:
 
 
 def _read_secret(read: Reader, prefix: str, name: str) -> str:
-    file = read.path(f"{name}_FILE", None)
+    file, text = read.path(f"{name}_FILE", None), str(read.str(name, ""))
     if file is None:
-        return str(read.str(name, ""))
+        return text
     try:
         return str(file.read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError) as error:

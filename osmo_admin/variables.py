@@ -1,0 +1,59 @@
+"""Which variables of the environment the product knows, and which of those that are set nobody reads.
+
+The variables of the server are those that :mod:`osmo_admin.env` reads; `OTHERS` are all further ones. docs/settings.md,
+docs/client.md and docs/sign-on.md have their meanings.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+from collections.abc import Collection, Iterable
+
+from django.conf import settings
+
+PREFIX = "OSMO_"
+OTHERS = frozenset(
+    {
+        # Of the supervisor, of single commands and of processes, which read them themselves.
+        "OSMO_ADMIN_INSTALLATION",
+        "OSMO_ADMIN_PASSWORD",
+        "OSMO_CONFIG_COMMIT",
+        "OSMO_CONFIG_FILE",
+        "OSMO_CONFIG_SOURCE",
+        "OSMO_LOCAL_URL",
+        "OSMO_WEBHOOK_AUTHORITY",
+        "OSMO_WEBHOOK_PORT",
+        "OSMO_WEBHOOK_URL",
+        # Of the client, which may run in the same shell.
+        "OSMO_CONFIG_FILE_DIR",
+        "OSMO_DRY_RUN",
+        "OSMO_OUTPUT",
+        "OSMO_POOL",
+        "OSMO_TIMEOUT",
+        "OSMO_TOKEN",
+        "OSMO_URL",
+        "OSMO_USERNAME",
+        "OSMO_YES",
+    }
+)
+logger = logging.getLogger(__name__)
+
+
+def unknown_variables(read: Collection[str], names: Iterable[str]) -> list[str]:
+    """A sentence for each of the set variables `names` that begins with `OSMO_` and that nobody reads. `read` are those
+    of the server. Values are not shown."""
+    known = {*read, *OTHERS}
+    found = []
+    for name in sorted(name for name in names if name.startswith(PREFIX) and name not in known):
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+        advice = f"Did you mean {near[0]}?" if near else "docs/settings.md has all variables; remove it."
+        found.append(f"{name} is set, and nothing reads a variable of this name. {advice}")
+    return found
+
+
+def warn_of_unknown_variables() -> None:
+    """Write a line to the log for each variable that nobody reads. Called when a process starts."""
+    for sentence in unknown_variables(settings.OSMO.read_variables, os.environ):
+        logger.warning("%s", sentence)
