@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 
@@ -61,12 +62,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m osmo_admin.bootstrap", description=__doc__)
     parser.add_argument("--demo", action="store_true", help="create demo data if there is no user yet")
     arguments = parser.parse_args()
+    logging.disable(logging.INFO)  # the output is one object; warnings are shown
     with exit_with_message():
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
         from osmo_admin.django_setup import set_up_django
         from osmo_admin.start_checks import end_unless_fit
 
-        end_unless_fit()
+        end_unless_fit("prepare")
         set_up_django()
         print(json.dumps(prepare_database(demo=arguments.demo, password=os.environ.get("OSMO_ADMIN_PASSWORD"))))
     return 0

@@ -30,11 +30,19 @@ app.steps["worker"].add(DjangoStructLogInitStep)  # request ids travel with the 
 
 
 @celeryd_init.connect
+def _begin_worker(**_: Any) -> None:
+    _end_unless_fit("worker")
+
+
 @beat_init.connect
-def _end_unless_fit(**_: Any) -> None:
+def _begin_beat(**_: Any) -> None:
+    _end_unless_fit("beat")
+
+
+def _end_unless_fit(process: str) -> None:
     from osmo_admin.start_checks import end_unless_fit  # noqa: PLC0415  (this module is loaded by Django's setup)
 
-    end_unless_fit()
+    end_unless_fit(process)
 
 
 # Longer than any task: a worker all of whose tasks run longer does nothing more.

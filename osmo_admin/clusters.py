@@ -24,7 +24,7 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
     from osmo_admin.start_checks import end_unless_fit
 
-    end_unless_fit()
+    end_unless_fit("clusters")
     set_up_django()
     from django.db import DatabaseError, InterfaceError, connection
 

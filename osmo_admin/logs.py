@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import structlog
@@ -13,10 +16,28 @@ from django.http.multipartparser import MultiPartParserError
 from django.utils.module_loading import import_string
 from structlog.typing import EventDict, Processor
 
+PROCESS_VARIABLE = "OSMO_PROCESS"
+"""Set by each process of the installation for itself and its own processes: web, webhook, worker, beat, clusters, or
+prepare. Without it a line is of a command."""
+
+
+def _add_process(_logger: Any, _name: str, event: EventDict) -> EventDict:
+    """Which process wrote the line, and where it runs: the host (the pod) and the process id."""
+    event["process"] = os.environ.get(PROCESS_VARIABLE, "command")
+    event["instance"] = f"{_host()}/{os.getpid()}"
+    return event
+
+
+@cache
+def _host() -> str:
+    return socket.gethostname()
+
+
 _SHARED_PROCESSORS: list[Processor] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.add_log_level,
+    _add_process,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     structlog.stdlib.PositionalArgumentsFormatter(),
 ]

@@ -4,6 +4,7 @@ each read from one snapshot of the database."""
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import Callable, Mapping
 
@@ -32,21 +33,22 @@ class OneSlashMiddleware:
 
 
 class RequestLogMiddleware(RequestMiddleware):
-    """One log line for each request, when it is answered. Its id is in all lines of the request, in audit entries and
-    in the answer."""
+    """One log line for each request, when it is answered, with the milliseconds until then (of a stream: until it
+    begins). Its id is in all lines of the request, in audit entries and in the answer."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         given = request.headers.get("X-Request-ID", "")
         current_id = given if _REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
         structlog.contextvars.bind_contextvars(request_id=current_id, ip=client_address(request))
-        token = request_id.set(current_id)
+        token, began = request_id.set(current_id), time.monotonic()
         try:
             response = self.get_response(request)
         finally:
             request_id.reset(token)
         assert isinstance(response, HttpResponseBase)
         response.headers.setdefault("X-Request-ID", current_id)
-        self.handle_response(request, response)
+        with structlog.contextvars.bound_contextvars(duration_ms=round(1000 * (time.monotonic() - began), 1)):
+            self.handle_response(request, response)
         return response
 
 

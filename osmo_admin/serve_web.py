@@ -22,7 +22,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels, logger
 from granian.server.mp import MPServer
 
-from osmo_admin.ops.process_commands import HEADER_TIMEOUT_MS
+from osmo_admin.ops.process_commands import HEADER_TIMEOUT_MS, WEB, WEBHOOK
 from osmo_admin.ops.processes import request_death_signal
 from osmo_admin.start_checks import end_unless_fit
 
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--client-ca", type=Path)
     given = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-    end_unless_fit()
+    end_unless_fit(WEB if given.target.endswith(":application") else WEBHOOK)
     Server(
         given.target,
         address=given.host,

@@ -3,6 +3,8 @@ is that of the database."""
 
 from __future__ import annotations
 
+import os
+
 import psycopg
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -11,14 +13,16 @@ from django.utils.log import configure_logging
 
 from osmo_admin.checks import refuse_unsafe_settings
 from osmo_admin.database_server import refuse_unfit_server
+from osmo_admin.logs import PROCESS_VARIABLE
 from osmo_admin.operator_errors import exit_with_message
 from osmo_admin.variables import warn_of_unknown_variables
 from pools.security.sealing import OTHER_KEY, find_reading_key
 
 
-def end_unless_fit() -> None:
-    """Ends the process with exit code 1 and one message, if :func:`refuse_unfit_process` refuses it; else its log
-    names the variables that nobody reads."""
+def end_unless_fit(process: str) -> None:
+    """Called by each process of the installation, with its name for the log, when it starts. Ends it with exit code 1
+    and one message, if :func:`refuse_unfit_process` refuses it; else its log names the variables that nobody reads."""
+    os.environ[PROCESS_VARIABLE] = process
     with exit_with_message():
         refuse_unfit_process()
         configure_logging(settings.LOGGING_CONFIG, settings.LOGGING)

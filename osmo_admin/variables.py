@@ -23,6 +23,7 @@ OTHERS = frozenset(
         "OSMO_CONFIG_FILE",
         "OSMO_CONFIG_SOURCE",
         "OSMO_LOCAL_URL",
+        "OSMO_PROCESS",
         "OSMO_WEBHOOK_AUTHORITY",
         "OSMO_WEBHOOK_PORT",
         "OSMO_WEBHOOK_URL",

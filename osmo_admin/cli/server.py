@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -91,6 +93,8 @@ def root(
 
 def main() -> None:
     """The console script."""
+    if sys.argv[1:2] not in (["follow"], ["manage"]):
+        logging.disable(logging.INFO)  # the lines of a command are its output; warnings are shown beside them
     app()
 
 

@@ -52,7 +52,7 @@ def test_the_page_has_each_known_one() -> None:
     pages = "".join(
         (ROOT / "docs" / f"{name}.md").read_text() for name in ("settings", "sign-on", "client", "accounts")
     )
-    internal = {"OSMO_ADMIN_INSTALLATION", "OSMO_LOCAL_URL"}  # set by `up` for its own processes
+    internal = {"OSMO_ADMIN_INSTALLATION", "OSMO_LOCAL_URL", "OSMO_PROCESS"}  # set by `up` for its own processes
     missing = {name for name in {*READ, *OTHERS} - internal if name.startswith("OSMO_") and name not in pages}
     assert missing == set()
 

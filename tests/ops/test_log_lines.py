@@ -1,0 +1,70 @@
+"""Each log line says which process wrote it and where, the line of a request its duration; commands print no log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+from django.test import Client
+
+from osmo_admin.logs import PROCESS_VARIABLE, formatter
+from tests.support import database
+from tests.support.services import Services
+from tests.support.stack import SECRET_KEY
+from tests.support.up import run_osmo_admin
+
+
+def line_of(message: str) -> dict[str, Any]:
+    record = logging.LogRecord("osmo_admin.test", logging.WARNING, __file__, 1, message, None, None)
+    line: dict[str, Any] = json.loads(formatter("json").format(record))
+    return line
+
+
+@pytest.mark.parametrize("name", ["worker", None])
+def test_a_line_has_the_process_and_its_place(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PROCESS_VARIABLE, raising=False)
+    if name:
+        monkeypatch.setenv(PROCESS_VARIABLE, name)
+    line = line_of("something happened")
+    assert line["process"] == (name or "command")
+    assert line["instance"] == f"{socket.gethostname()}/{os.getpid()}"
+
+
+def test_the_line_of_a_request_has_its_duration(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with structlog.contextvars.bound_contextvars(), caplog.at_level(logging.INFO, logger="django_structlog"):
+        client.get("/health")
+        client.get("/api/version")
+    found = [record.msg for record in caplog.records if isinstance(record.msg, dict)]
+    finished = [each for each in found if each["event"] == "request_finished"]
+    assert finished
+    assert all(0 <= each["duration_ms"] < 60_000 for each in finished)
+    assert "duration_ms" not in structlog.contextvars.get_contextvars()
+
+
+@pytest.fixture(scope="module")
+def env(running_services: Services) -> Iterator[dict[str, str]]:
+    """The environment of commands on a database of their own, as its owner."""
+    name = running_services.database_name("lines")
+    database.copy_template(running_services, name)
+    yield {
+        "DATABASE_URL": running_services.database_url(name), "OSMO_SECRET_KEY": SECRET_KEY,
+        "REDIS_URL": running_services.redis_url(stack=True), "OSMO_LOG_FORMAT": "json",
+        "OSMO_ADMIN_PASSWORD": "only-for-tests-4711",
+    }  # fmt: skip
+    database.drop_database(running_services, name)
+
+
+@pytest.mark.parametrize("arguments", [["serve", "prepare"], ["demo"], ["token", "create", "admin", "t"], ["verify"]])
+def test_a_command_prints_no_log_between_its_lines(arguments: list[str], env: dict[str, str]) -> None:
+    if arguments != ["serve", "prepare"]:
+        run_osmo_admin("serve", "prepare", env=env)
+    answer = run_osmo_admin(*arguments, env=env)
+    assert answer.returncode == 0, answer.stderr
+    lines = [*answer.stdout.splitlines(), *answer.stderr.splitlines()]
+    assert not [line for line in lines if line.startswith("{") and json.loads(line).get("level")]
