@@ -23,9 +23,9 @@ PROCESSES = ["web", "worker", "beat", "clusters", "prepare"]
 
 
 @pytest.fixture(scope="module")
-def claimed(running_services: Services, django_db_blocker: Any) -> Iterator[dict[str, str]]:
+def claimed(template: Services, django_db_blocker: Any) -> Iterator[dict[str, str]]:
     """The environment of processes on a database that has a key."""
-    services = running_services
+    services = template
     name = services.database_name("keys")
     database.copy_template(services, name)
     with django_db_blocker.unblock(), database.use_database(services.database_url(name)):
@@ -86,8 +86,8 @@ def test_a_former_key_is_enough(claimed: dict[str, str]) -> None:
     assert run_osmo_admin("serve", "prepare", env=env).returncode == 0
 
 
-def test_a_lost_key_is_replaced(running_services: Services, django_db_blocker: Any) -> None:
-    services = running_services
+def test_a_lost_key_is_replaced(template: Services, django_db_blocker: Any) -> None:
+    services = template
     name = services.database_name("lost")
     database.copy_template(services, name)
     try:

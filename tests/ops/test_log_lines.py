@@ -48,16 +48,16 @@ def test_the_line_of_a_request_has_its_duration(client: Client, caplog: pytest.L
 
 
 @pytest.fixture(scope="module")
-def env(running_services: Services) -> Iterator[dict[str, str]]:
+def env(template: Services) -> Iterator[dict[str, str]]:
     """The environment of commands on a database of their own, as its owner."""
-    name = running_services.database_name("lines")
-    database.copy_template(running_services, name)
+    name = template.database_name("lines")
+    database.copy_template(template, name)
     yield {
-        "DATABASE_URL": running_services.database_url(name), "OSMO_SECRET_KEY": SECRET_KEY,
-        "REDIS_URL": running_services.redis_url(stack=True), "OSMO_LOG_FORMAT": "json",
+        "DATABASE_URL": template.database_url(name), "OSMO_SECRET_KEY": SECRET_KEY,
+        "REDIS_URL": template.redis_url(stack=True), "OSMO_LOG_FORMAT": "json",
         "OSMO_ADMIN_PASSWORD": "only-for-tests-4711",
     }  # fmt: skip
-    database.drop_database(running_services, name)
+    database.drop_database(template, name)
 
 
 @pytest.mark.parametrize("arguments", [["serve", "prepare"], ["demo"], ["token", "create", "admin", "t"], ["verify"]])
