@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from django.conf import settings
 from osmo_admin import checks
 from osmo_admin.ops import process_commands
 from osmo_admin.variables import OTHERS, unknown_variables
+from tests.support import database
 from tests.support.services import ROOT, Services
 from tests.support.stack import SECRET_KEY
 from tests.support.up import clean_env, run_osmo_admin
@@ -69,6 +71,15 @@ def test_it_is_a_check_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MISTYPED in [message.msg for message in checks.check_variables(None)]
 
 
+@pytest.fixture(scope="module")
+def own_database(template: Services) -> Iterator[str]:
+    """The address of a migrated database."""
+    name = template.database_name("variables")
+    database.copy_template(template, name)
+    yield template.runtime_url(name)
+    database.drop_database(template, name)
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -80,11 +91,11 @@ def test_it_is_a_check_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["web", "worker", "beat", "clusters"],
 )
 def test_each_process_tells_it_once_when_it_starts(
-    command: list[str], running_services: Services, tmp_path: Path
+    command: list[str], own_database: str, template: Services, tmp_path: Path
 ) -> None:
     env = {
-        "OSMO_SECRET_KEY": SECRET_KEY, "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
-        "REDIS_URL": running_services.redis_url(stack=True), "OSMO_LOCK_TIMEOUT": "5",
+        "OSMO_SECRET_KEY": SECRET_KEY, "DATABASE_URL": own_database,
+        "REDIS_URL": template.redis_url(stack=True), "OSMO_LOCK_TIMEOUT": "5",
     }  # fmt: skip
     log = tmp_path / "log"
     with log.open("wb") as output:
