@@ -175,9 +175,10 @@ def test_down_stops_it_and_reset_removes_it(up: Start, data_dir: Path) -> None:
 
 
 @pytest.mark.fault
-@pytest.mark.usefixtures("used_data_dir")
-def test_after_the_death_of_every_process_at_once_it_is_whole_again(up: Start) -> None:
-    installation = up("--webhook-port", str(find_free_port()), env={"OSMO_SECRET_KEY": SECRET_KEY}).wait_ready()
+def test_after_the_death_of_every_process_at_once_it_is_whole_again(up: Start, used_data_dir: Path) -> None:
+    former = json.loads((used_data_dir / "secrets.json").read_text())["OSMO_SECRET_KEY"]
+    keys = {"OSMO_SECRET_KEY": SECRET_KEY, "OSMO_SECRET_KEY_FALLBACKS": former}
+    installation = up("--webhook-port", str(find_free_port()), env=keys).wait_ready()
     old = installation.child_pids()
     assert set(old) == {*NAMES, process_commands.WEBHOOK}
     check_environments(old)
