@@ -77,7 +77,7 @@ _HOME_MODE = (Path("/root") if os.geteuid() == 0 else Path.home()).stat().st_mod
 
 def test_every_part_answers(installation: UpProcess) -> None:
     assert installation.get("/health").json() == {"status": "OK"}
-    names = ["database", "migrations", "redis", "worker", "beat", "clusters"]
+    names = ["database", "migrations", "redis", "worker", "secret_key", "events", "beat", "clusters", "disk"]
     deadline = time.monotonic() + 60  # `up` does not wait for two of them
     while True:
         checks = {name: check["ok"] for name, check in installation.get("/ready").json()["checks"].items()}
