@@ -59,7 +59,7 @@ def diagnose(*, seconds: float = ANSWER_SECONDS) -> Diagnosis:
 
 
 def compare(reports: Sequence[Report], *, has_clusters: bool) -> Iterator[Finding]:
-    """What is wrong between the processes: missing ones, a second beat, other versions, other keys."""
+    """What is wrong between the processes: missing ones, other versions, other keys."""
     needed = [process_commands.WEB, process_commands.WORKER, process_commands.BEAT]
     needed += [process_commands.CLUSTERS] if has_clusters else []
     by_kind: dict[str, list[Report]] = defaultdict(list)
@@ -70,10 +70,6 @@ def compare(reports: Sequence[Report], *, has_clusters: bool) -> Iterator[Findin
         if not names:
             advice = f"Start it: osmo-admin serve {kind}, or osmo-admin up. If it runs, it does not reach this broker."
             yield Finding("process", kind, False, f"No {kind} process has reported within a minute.", advice)
-        elif kind == process_commands.BEAT and len(names) > 1:
-            yield Finding(
-                "process", kind, False, f"Several beat processes run: {', '.join(names)}.", "Stop all but one."
-            )
         else:
             yield Finding("process", kind, True, f"{kind} runs: {', '.join(names)}.")
     if not reports:

@@ -257,7 +257,6 @@ def test_what_follows_from_the_reports_together() -> None:
     odd = [*right, _report("beat", pid=2), _report("worker", host="b", version="0.0.9", key_marks=("other",))]
     found = {finding.check: finding.message for finding in problems(list(diagnosis.compare(odd, has_clusters=False)))}
     assert found == {
-        "process": "Several beat processes run: a (process 1), a (process 2).",
         "version": f"Other versions than here ({diagnosis.__version__}): worker of b (process 1) has 0.0.9.",
         "key": "Another secret key than here: worker of b (process 1).",
     }
