@@ -47,7 +47,7 @@ def url_path(*segments: str) -> str:
     """A request path of escaped segments. Raises :class:`ClientError` on one that would change the path's shape."""
     for segment in segments:
         if segment in ("", ".", ".."):
-            raise ClientError(f"{segment!r} is not a name.")
+            raise ClientError("A name has a character that no address can hold.")
     return "/".join(quote(segment, safe="") for segment in segments)
 
 

@@ -96,12 +96,16 @@ def simulate(
 def validate(files: FilesArgument, output: AnswerFormatOption = AnswerFormat.TEXT) -> None:
     """Check PodGroup manifests against every rule of minMember and minSubGroup.
 
-    Exit code 0: all are valid; 1: some are not valid; 2: a file could not be read.
+    Objects of other kinds in the files are skipped and counted. Exit code 0: all are valid; 1: some are not valid; 2: a
+    file could not be read.
     """
     from scheduling.scenario.podgroup_batches import validate_files, validation_exit_code
 
     batch = validate_files(files)
     _print_batch(batch, output, validation_text)
+    if batch.skipped:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in batch.skipped.items())
+        typer.echo(f"Skipped, because they are no PodGroup: {kinds}.", err=True)
     raise typer.Exit(validation_exit_code(batch))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from osmo_admin.cli.options import PriorityChoice
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.replay_advice import DEFAULT_REPLAYS, advice_text
 from osmo_admin.cli.replay_own import replay_own_history
-from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.session import ClientSession, print_warning
 from osmo_admin.cli.tables import AnswerText, Facts, Table, build_table
 from osmo_admin.cli.times import format_duration
 
@@ -31,6 +32,14 @@ HOURS = (
 )  # fmt: skip
 _TRIES_WITHOUT_ADVICE = "--tries is the number of replays of the advice: add --advise."
 WAITS = ("wait_mean_s", "wait_p50_s", "wait_p90_s", "wait_p99_s")
+
+
+class TeamField(StrEnum):
+    """The fields of the Standard Workload Format that may be the team: 15, 13 and 16."""
+
+    QUEUE = "queue"
+    GROUP = "group"
+    PARTITION = "partition"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -71,6 +80,16 @@ def replay(
     priority: Annotated[
         PriorityChoice, typer.Option(help="The priority of jobs for which the trace has none.")
     ] = PriorityChoice.LOW,
+    team: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The team of jobs for which the trace has none.")
+    ] = None,
+    team_field: Annotated[
+        TeamField, typer.Option("--team-field", help="For .swf: the field that is the team.")
+    ] = TeamField.QUEUE,
+    skip_unusable: Annotated[
+        bool,
+        typer.Option("--skip-unusable", help="For .swf: leave out and count jobs without run time, GPUs or team."),
+    ] = False,
     gpus_per_task: Annotated[
         int, typer.Option("--gpus-per-task", min=1, help="A larger job is a gang of tasks of so many GPUs.")
     ] = 8,
@@ -125,11 +144,13 @@ def replay(
     from scheduling.replay.faults import ReplayFault
     from scheduling.replay.run import ReplayRequest
     from scheduling.replay.run import replay as run_replay
+    from scheduling.replay.trace import TraceOptions
 
     if own:
         given = {
             "--on": on, "--against": against, "--checkpoint": checkpoint, "--runs": runs, "--forecast": forecast,
-            "--score-since": score_since, "--calibration": calibration,
+            "--score-since": score_since, "--calibration": calibration, "--team": team,
+            "--team-field": team_field is not TeamField.QUEUE, "--skip-unusable": skip_unusable,
         }  # fmt: skip
         if odd := [option for option, value in given.items() if value]:
             raise ClientError(f"{', '.join(odd)} is for a trace; with --own the history of the server is replayed.")
@@ -145,7 +166,7 @@ def replay(
         raise ClientError("--backend belongs to --own; the cluster of a trace is a file (--on CLUSTER.yaml).")
     interval = 0 if checkpoint is None else values.span(checkpoint)
     if interval is None:
-        raise ClientError(f"--checkpoint {values.shown(checkpoint or '')} is not {values.A_SPAN}.")
+        raise ClientError(f"--checkpoint is not {values.A_SPAN}.")
     if not forecast and (score_since or calibration):
         raise ClientError("--score-since and --calibration are about forecasts: add --forecast.")
     if tries is not None and not advise:
@@ -156,8 +177,11 @@ def replay(
         raise ClientError(f"{', '.join(odd)} is for one replay; --advise makes many and compares them itself.")
     request = ReplayRequest(
         trace, on, against, since, until, Priority(priority.value), ReplayRules(gpus_per_task, interval), runs,
-        forecast, score_since, calibration,
+        forecast, score_since, calibration, TraceOptions(team, team_field.value, skip_unusable),
     )  # fmt: skip
+    is_swf = trace.lower().removesuffix(".gz").endswith(".swf")
+    if not is_swf and (team_field is not TeamField.QUEUE or skip_unusable):
+        raise ClientError("--team-field and --skip-unusable are for files of the Standard Workload Format (.swf).")
     report = _TerminalReport()
     try:
         answer = advise_from_files(request, tries or DEFAULT_REPLAYS, report) if advise else run_replay(request, report)
@@ -168,6 +192,8 @@ def replay(
         raise ClientError(str(stuck), exit_code=SERVER_FAILED) from None
     finally:
         report.clear()
+    for note in answer.get("notes", ()):
+        print_warning(f"Note: {note}")
     print_answer(session, answer, lambda: advice_text(answer) if advise else _replay_text(answer))
 
 

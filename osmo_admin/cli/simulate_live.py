@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.yaml_files import json_values
 
 
 def simulate_live(session: ClientSession, files: Sequence[str], backend: str | None) -> dict[str, Any]:
@@ -42,19 +41,5 @@ def read_changes(files: Sequence[str], *, option: str = "--live") -> list[Any]:
         value = value["changes"]
     if not isinstance(value, list):
         raise ClientError(f"{files[0]} holds no changes: with {option} write {{changes: [...]}}, or the list alone.")
-    try:
-        plain: list[Any] = json.loads(json.dumps(value, default=_encode_decimal))
-    except TypeError as error:
-        raise ClientError(f"{files[0]} holds a value that cannot be read: {error}") from error
+    plain: list[Any] = json_values(value, files[0])
     return plain
-
-
-def _encode_decimal(value: Any) -> float:
-    """A fraction, which was read from a decimal number. Raises TypeError for a value that the reader could not read."""
-    from scheduling.structured_yaml.value_reader import UnreadableScalar
-
-    if isinstance(value, Fraction):
-        return float(value)
-    if isinstance(value, UnreadableScalar):
-        raise TypeError(f"{value.text} {value.reason}.")
-    raise TypeError(f"{value!s} is not known here.")

@@ -17,6 +17,7 @@ from pools.domain.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
 from pools.domain.errors import Conflict
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.scalars import typed_number
 from pools.models import Backend, KubernetesSettings, Pool
 from pools.permissions import require_platform
 from pools.selectors.backend_capacity import read_capacities, read_used_gpus
@@ -70,8 +71,8 @@ class SimulatedBackendForm(ChangeForm):
             "description": data["about"],
             "offline": data["offline"],
             "auto_end": data["auto_end"],
-            "reserve_after": _parse_number(data["reserve_after"]) if data["reserve_after"] else None,
-            "ageing": _parse_number(data["ageing"]) if data["ageing"] else None,
+            "reserve_after": typed_number(data["reserve_after"]) if data["reserve_after"] else None,
+            "ageing": typed_number(data["ageing"]) if data["ageing"] else None,
             "nodes": [_parse_node_line(line) for line in data["nodes"].splitlines() if line.strip()],
         }
 
@@ -111,15 +112,11 @@ def _parse_node_line(line: str) -> dict[str, Any]:
     words = line.split()
     node: dict[str, Any] = {"name": words[0]}
     if len(words) > 1:
-        node["gpus"] = _parse_number(words[1])
+        node["gpus"] = typed_number(words[1])
     for word in words[2:]:
         key, _, value = word.partition("=")
-        node[key] = _parse_number(value)
+        node[key] = typed_number(value)
     return node
-
-
-def _parse_number(text: str) -> int | str:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else text
 
 
 @admin.register(Backend)

@@ -10,6 +10,7 @@ from pools.admin.confirm_flow import REASON_HELP, ChangeForm
 from pools.domain.amounts import DEFAULT_FLAVOR
 from pools.domain.errors import DomainError, Violation
 from pools.domain.quota.rules import QuotaRow
+from pools.domain.scalars import typed_number
 
 _QUOTA_LINE = re.compile(r"(?:([^/=\s]+)/)?([^=\s]+)\s*=\s*([^:\s]+)(?::([^:\s]*))?(?::([^:\s]*))?")
 
@@ -87,19 +88,11 @@ def cohort_config_from(form: ChangeForm) -> dict[str, Any]:
     }
     quotas = [gpus, *(_parse_quota_line(line) for line in data["others"].splitlines() if line.strip())]
     weight = data["weight"].strip()
-    return {"parent": data["parent"].strip() or None, "quotas": quotas, "weight": _parse_weight(weight)}
+    return {"parent": data["parent"].strip() or None, "quotas": quotas, "weight": _parse_number(weight)}
 
 
-def _parse_number(text: str | None) -> int | str | None:
-    text = (text or "").strip()
-    return None if not text else int(text) if re.fullmatch(r"-?\d{1,16}", text) else text
-
-
-def _parse_weight(text: str) -> float | str | None:
-    try:
-        return float(text) if text else None
-    except ValueError:
-        return text
+def _parse_number(text: str | None) -> int | float | str | None:
+    return typed_number(text) if text and text.strip() else None
 
 
 def _parse_quota_line(line: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from pools.domain.gpu_quota.spec import gpu_quota_spec_body
 from pools.domain.gpu_quota.workers import parse_worker
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor
+from pools.domain.scalars import typed_number
 from pools.models import GpuQuota, GpuUsage, Pool
 from pools.permissions import (
     may_allocate,
@@ -108,7 +109,7 @@ class GpuQuotaForm(ChangeForm):
                     spec[part][_SPEC_KEYS.get(group, group)] = amounts
         for name, (part, key) in _NUMBER_FIELDS.items():
             if text := data[name].strip():
-                spec[part][key] = _parse_number(text)
+                spec[part][key] = typed_number(text)
         return spec
 
 
@@ -140,11 +141,6 @@ class ReasonForm(ChangeForm):
     """The reason of a change."""
 
     description = forms.text_field("Reason", help_text=REASON_HELP)
-
-
-def _parse_number(text: str) -> int | str:
-    digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 12 else text
 
 
 @admin.register(GpuQuota)

@@ -17,6 +17,7 @@ from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.ownership import OwnedKind
 from pools.domain.pool_config import APPROVAL_ABOVE, HOLD_AFTER, editable_body
 from pools.domain.roles import Permission
+from pools.domain.scalars import typed_number
 from pools.models import Backend, Pool, Reservation
 from pools.permissions import get_visible_root, require_permission, require_platform
 from pools.representations.pool import pool_settings_of
@@ -103,24 +104,16 @@ def pool_config_from(form: ChangeForm) -> dict[str, Any]:
     limits = {key: data[key].strip() for key in ("borrowing_limit", "lending_limit")}
     body = {
         "cohort": data["cohort"].strip() or None,
-        **{key: _parse_number(text) if text else None for key, text in limits.items()},
+        **{key: typed_number(text) if text else None for key, text in limits.items()},
         "description": data["about"],
         "enable_maintenance": data["maintenance"],
-        "resources": {"gpu": {key: _parse_number(text) for key, text in typed.items() if text}},
+        "resources": {"gpu": {key: typed_number(text) for key, text in typed.items() if text}},
     }
     for key in (APPROVAL_ABOVE, HOLD_AFTER):
         if key in form.data:
             text = data[key].strip()
-            body[key] = _parse_number(text) if text else None
+            body[key] = typed_number(text) if text else None
     return body | {"backend": data["backend"]} if "backend" in data else body
-
-
-def _parse_number(text: str) -> int | str:
-    """The input as a number, or as the text that the service refuses with its own message."""
-    try:
-        return int(text)
-    except ValueError:
-        return text
 
 
 def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:

@@ -174,6 +174,6 @@ class ApprovalWithdraw(_Decision):
 def _query_state(request: Request) -> str:
     text = request.query_params.get("state", "")
     if text and text not in set(ApprovalState):
-        message = f"state={text[:60]!r}: give one of {', '.join(ApprovalState)}."
+        message = f"state: give one of {', '.join(ApprovalState)}."
         raise BadInput.of([Violation("state", "bad_query", message)])
     return text

@@ -261,7 +261,7 @@ class NoticeReplay(View):
 def _query_status(request: Request) -> str:
     status = request.query_params.get("status", "")
     if status and status not in Notice.Status.values:
-        message = f"status={status[:60]!r}: give {', '.join(Notice.Status.values)}."
+        message = f"status: give {', '.join(Notice.Status.values)}."
         raise BadInput.of([Violation("status", "bad_query", message)])
     return status
 

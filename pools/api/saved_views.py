@@ -33,7 +33,7 @@ class SavedViews(View):
     def get(self, request: Request) -> Response:
         text = request.query_params.get("list", "")
         if text and text not in set(FilteredList):
-            message = f"list={text[:60]!r}: give one of {', '.join(FilteredList)}."
+            message = f"list: give one of {', '.join(FilteredList)}."
             raise BadInput.of([Violation("list", "bad_query", message)])
         return Response({"views": _bodies(list_views(self.actor, FilteredList(text) if text else None))})
 

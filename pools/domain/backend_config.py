@@ -12,7 +12,7 @@ from pools.domain.byte_sizes import MAX_UNITS, parse_size
 from pools.domain.cluster_config import KUBERNETES, ClusterSpec
 from pools.domain.errors import Violation
 from pools.domain.platforms import DEFAULT_PLATFORM, PLATFORM_RULE, is_platform_name
-from pools.domain.structured_input.fields import FieldReader, shorten_value
+from pools.domain.structured_input.fields import FieldReader
 
 SIMULATED = "simulated"
 BACKEND_TYPES = (SIMULATED, KUBERNETES)
@@ -82,7 +82,7 @@ def parse_backend(
             Violation(
                 "name",
                 "bad_name",
-                f"{shorten_value(name)!r} is not a valid cluster name: lower-case letters, digits and hyphens, "
+                "The name of a cluster must have lower-case letters, digits and hyphens, "
                 "a letter first, a letter or digit last, at most 63.",
             )
         )
@@ -132,7 +132,7 @@ def _nodes(fields: FieldReader) -> tuple[NodeSpec, ...]:
     for row in rows:
         node = _node(row)
         if node.name in seen:
-            row.add_fault("name", "duplicate_name", f"{node.name!r} is given twice; each node has its own name.")
+            row.add_fault("name", "duplicate_name", "is given twice; each node has its own name.")
         seen.add(node.name)
         nodes.append(node)
     return tuple(nodes)

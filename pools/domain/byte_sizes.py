@@ -13,14 +13,14 @@ MAX_BYTES = 2**60
 _POWERS = {"B": 0} | {f"{letter}{tail}": power for power, letter in enumerate("KMGT", 1) for tail in ("", "i", "iB")}
 UNITS = tuple(_POWERS)
 _STEPS = ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki"))
-_SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s?([A-Za-z]*)", re.ASCII)
+_SIZE = re.compile(r"((?:0|[1-9]\d{0,19})(?:\.\d{1,20})?) ?([A-Za-z]*)", re.ASCII)
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes, rounded up: `512Gi`, `1.5T`, `64MiB`; a plain number is bytes. None if the text is not a valid size."""
+    """Bytes, rounded up: `512Gi`, `1.5T`, `64MiB`; a plain whole number is bytes. None for another text."""
     found = _SIZE.fullmatch(text.strip())
     power = _POWERS.get(found[2] or "B") if found else None
-    if found is None or power is None:
+    if found is None or power is None or ("." in found[1] and not found[2]):
         return None
     size = int((Decimal(found[1]) * 1024**power).to_integral_value(rounding=ROUND_CEILING))
     return size if size <= MAX_BYTES else None

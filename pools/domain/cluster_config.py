@@ -71,7 +71,7 @@ def read_cluster(fields: FieldReader) -> ClusterSpec:
     if len(given) > 1:
         fields.add_fault("access", "bad_value", "is given twice: send a kubeconfig or the name of a file, not both.")
     elif given and spec.access not in {None, given[0]}:
-        fields.add_fault("access", "bad_value", f"is {spec.access}, but {given[0]} is what was sent.")
+        fields.add_fault("access", "bad_value", f"must be {given[0]}, which is what was sent.")
     return spec
 
 

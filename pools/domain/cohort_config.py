@@ -16,7 +16,7 @@ from pools.domain.amounts import DEFAULT_FLAVOR, Number, as_json, decode_gpus, s
 from pools.domain.errors import Violation
 from pools.domain.quota.rules import QuotaRow, check_quota_rows, check_weight
 from pools.domain.quota.tree import NodeQuota
-from pools.domain.structured_input.fields import FieldReader, shorten_value
+from pools.domain.structured_input.fields import FieldReader
 
 MAX_AMOUNT: Final = 2**53 - 1
 """As far as every JSON reader counts exactly; eight petabytes, in bytes."""
@@ -71,7 +71,7 @@ def _row(row: FieldReader) -> QuotaRow:
     for key, word in (("flavor", flavor), ("resource", resource)):
         if word and (len(word) > LONGEST_WORD or not _is_word(word) or (key == "flavor" and "/" in word)):
             allowed = "letters, digits, '-', '_' and '.'" + ("" if key == "flavor" else ", and '/'")
-            row.add_fault(key, "bad_name", f"is {shorten_value(word)!r}; it is made of {allowed}.")
+            row.add_fault(key, "bad_name", f"must be made of {allowed}.")
     nominal, *limits = (_amount(row, key) for key in ("nominal", *_LIMITS))
     return QuotaRow(row.path, flavor, resource, nominal or 0, *limits)
 
@@ -89,15 +89,18 @@ def _weight(cohort: FieldReader) -> Number:
     value = cohort.body.get("weight")
     if value is None:
         return 1
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    is_nan = isinstance(value, float) and math.isnan(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or is_nan:
         cohort.add_fault("weight", "bad_value", "must be a number.")
         return 1
-    weight = simplify(Fraction(repr(value)))
-    if weight > MAX_WEIGHT:
-        cohort.add_fault("weight", "too_large", f"is {shorten_value(repr(value))}; the most is {MAX_WEIGHT}.")
+    if value > MAX_WEIGHT:
+        cohort.add_fault("weight", "too_large", f"must be at most {MAX_WEIGHT}.")
         return 1
+    if value < 0:
+        return -1  # the quota rules have a message for it
+    weight = simplify(Fraction(repr(value)))
     if weight >= Fraction(1, 10**WEIGHT_DECIMALS) and (weight * 10**WEIGHT_DECIMALS).denominator != 1:
-        cohort.add_fault("weight", "bad_weight", f"is {value!r}; at most {WEIGHT_DECIMALS} decimals are kept.")
+        cohort.add_fault("weight", "bad_weight", f"must have at most {WEIGHT_DECIMALS} decimals.")
         return 1
     return weight
 

@@ -80,7 +80,7 @@ def _list(current: Any, patch: list[Mapping[str, Any]], path: str, faults: list[
 def _bad_index(here: str, index: Any, length: int) -> Violation:
     there = f"it has items 0 to {length - 1}" if length else "it is empty"
     return Violation(
-        _join_path(here, INDEX), "bad_value", f"{here} names item {str(index)[:20]!r} of the list, and {there}."
+        _join_path(here, INDEX), "bad_value", f"{here} names an item that the list does not have: {there}."
     )
 
 
@@ -88,7 +88,7 @@ def _action(patch: Mapping[str, Any], path: str, faults: list[Violation]) -> Any
     action = patch.get(ACTION)
     if action not in (None, DELETE, REPLACE):
         here = _join_path(path, ACTION)
-        faults.append(Violation(here, "bad_value", f"{here} is {str(action)[:20]!r}; give {DELETE!r} or {REPLACE!r}."))
+        faults.append(Violation(here, "bad_value", f"{here} must be {DELETE!r} or {REPLACE!r}."))
     return action
 
 

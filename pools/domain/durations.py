@@ -8,15 +8,15 @@ from datetime import timedelta
 MAX_DURATION = timedelta(days=36_500)
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_NUMBER = r"\d{1,15}(?:\.\d{1,15})?"
-_PLAIN_SECONDS = re.compile(_NUMBER, re.ASCII)
+_NUMBER = r"(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?"
+_PLAIN_SECONDS = re.compile(r"0|[1-9]\d{0,14}", re.ASCII)
 _PART = re.compile(rf"({_NUMBER})(us|ms|s|m|h|d)", re.ASCII)
 _PARTS = re.compile(rf"(?:{_NUMBER}(?:us|ms|s|m|h|d)){{1,6}}", re.ASCII)
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """The duration of a text such as `30s`, `5m`, `1h30m`, `2d`, or a plain number of seconds. None if the text is not
-    valid, is negative, or is longer than `MAX_DURATION`.
+    """The duration of a text such as `30s`, `5m`, `1h30m`, `2d`, or a plain whole number of seconds. None if the text
+    is not valid, is negative, or is longer than `MAX_DURATION`.
 
     OSMO itself writes one number and one unit (`d h m s ms us`); several together are unambiguous, so they are
     accepted, too.

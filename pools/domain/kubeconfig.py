@@ -47,9 +47,7 @@ def read_kubeconfig(
     entry = _find_row(content, "contexts", chosen)
     if entry is None:
         known = ", ".join(sorted(_row_names(content, "contexts"))) or "none"
-        sentence = (
-            f"has no context {shorten_value(str(chosen))!r}; it has {known}" if chosen else "names no current-context"
-        )
+        sentence = f"does not have this context; it has {known}" if chosen else "names no current-context"
         return KubeconfigFacts(str(chosen), "", ""), [_fault("contexts", "unknown_name", sentence)]
     inner = _part(entry, "context")
     found: dict[str, Mapping[str, Any]] = {}
@@ -57,7 +55,7 @@ def read_kubeconfig(
         name = inner.get(part)
         there = _find_row(content, f"{part}s", name)
         if there is None:
-            faults.append(_fault(f"{part}s", "unknown_name", f"has no {part} {shorten_value(str(name))!r}"))
+            faults.append(_fault(f"{part}s", "unknown_name", f"does not have the {part} that the context names"))
         else:
             found[part] = _part(there, part)
             faults += _find_external_references(part, found[part])

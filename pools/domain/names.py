@@ -82,7 +82,7 @@ def short_name_violations(name: str, *, namespace: str, parent: str | None, path
             Violation(
                 path,
                 "name_too_long",
-                f"The queue {derived!r} would have {len(derived)} characters; Kubernetes allows {LABEL_LIMIT}. "
+                f"Its queue would have a name of {len(derived)} characters; Kubernetes allows {LABEL_LIMIT}. "
                 f"Shorten the {what} name by {over}.",
                 numbers=(("length", len(derived)), ("limit", LABEL_LIMIT)),
             )
@@ -102,14 +102,14 @@ def _form_violations(name: str, what: str, path: str) -> list[Violation]:
     found: list[Violation] = []
     if name.startswith("_"):
         found.append(
-            Violation(path, "reserved_name", f"{name!r} is reserved: names that begin with '_' belong to the system.")
+            Violation(path, "reserved_name", "This name is reserved: names that begin with '_' belong to the system.")
         )
     elif SEPARATOR in name:
         found.append(
             Violation(
                 path,
                 "separator_in_name",
-                f"{name!r} holds '{SEPARATOR}', which separates a pool from its subpool; use single hyphens.",
+                f"The name holds '{SEPARATOR}', which separates a pool from its subpool; use single hyphens.",
             )
         )
     elif not _SHORT_NAME.match(name):
@@ -117,7 +117,7 @@ def _form_violations(name: str, what: str, path: str) -> list[Violation]:
             Violation(
                 path,
                 "bad_name",
-                f"{name!r} is not a valid {what} name: lower-case letters, digits and single hyphens, a letter first, "
+                f"This is not a valid {what} name: lower-case letters, digits and single hyphens, a letter first, "
                 "a letter or digit last.",
             )
         )

@@ -135,7 +135,7 @@ def _check_mail(address: str) -> AddressCheck:
         or ("." not in domain.strip(".") and domain != "localhost")
         or _NO_MAIL & set(address)
     ):
-        return AddressCheck((_fault(f"{address[:60]!r} is not a mail address; an example is alice@example.com."),), "")
+        return AddressCheck((_fault("This is not a mail address; an example is alice@example.com."),), "")
     return AddressCheck((), address)
 
 
@@ -156,15 +156,15 @@ def _check_apprise(address: str, *, shown: str, needs_tls: bool) -> AddressCheck
     plain = {each for each in APPRISE_SERVICES if f"{each}s" in APPRISE_SERVICES} - {"workflow"}
     allowed = APPRISE_SERVICES - plain if needs_tls else APPRISE_SERVICES
     if service not in allowed or not rest:
-        message = f"{service[:20]!r} is not a service for notices; possible are {', '.join(sorted(allowed))}."
+        message = f"This is not a service for notices; possible are {', '.join(sorted(allowed))}."
         return AddressCheck((_fault(message),), "")
     query = rest.partition("?")[2]
     if "?" in query or ";" in query:  # readers of addresses disagree about these
         return AddressCheck((_fault("The options of an address contain neither ? nor ; as they are."),), "")
     options = {name.lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
-    if unknown := sorted(options - _APPRISE_OPTIONS):
+    if options - _APPRISE_OPTIONS:
         possible = ", ".join(sorted(_APPRISE_OPTIONS))
-        message = f"The option {unknown[0][:40]!r} is not possible here; possible are {possible}."
+        message = f"An option of the address is not possible here; possible are {possible}."
         return AddressCheck((_fault(message),), "")
     return AddressCheck((), shown)
 
@@ -178,7 +178,7 @@ def check_kinds(kinds: Collection[str], allowed: Collection[str]) -> list[Violat
     if not kinds:
         return [Violation("kinds", "missing", f"A target has at least one kind of notice: {', '.join(allowed)}.")]
     return [
-        Violation("kinds", "bad_value", f"{kind[:40]!r} is not possible here; possible are {', '.join(allowed)}.")
+        Violation("kinds", "bad_value", f"One of the kinds is not possible here; possible are {', '.join(allowed)}.")
         for kind in kinds
         if kind not in allowed
     ]

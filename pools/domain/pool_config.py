@@ -198,7 +198,7 @@ def _gpu(pool: FieldReader) -> tuple[int | None, int | None, int | None]:
         gpu.add_fault(
             "maximum",
             "maximum_below_guarantee",
-            f"is {maximum}, below the guarantee of {guarantee}: the quota of a pool cannot be above its maximum. "
+            "is below the guarantee: the quota of a pool cannot be above its maximum. "
             "Raise it, or give -1 for no limit.",
         )
     return guarantee, maximum, gpu.whole_number("weight", DEFAULT_WEIGHT, minimum=0, maximum=MAX_GPUS)
@@ -229,7 +229,7 @@ def _config(pool: FieldReader) -> dict[str, Any]:
         pool.add_fault(
             "default_platform",
             "unknown_platform",
-            f"is {shorten_value(default)!r}, which the pool does not have. Its platforms: {there}.",
+            f"is a platform that the pool does not have. Its platforms: {there}.",
         )
     return {
         "download_type": download,
@@ -264,7 +264,7 @@ def _timeouts(pool: FieldReader) -> dict[str, str]:
             pool.add_fault(
                 f"default_{kind}_timeout",
                 "default_above_maximum",
-                f"is {usual}, above max_{kind}_timeout, {most}: work that names none would be refused.",
+                f"is above max_{kind}_timeout: work that names none would be refused.",
             )
     return texts
 
@@ -298,9 +298,7 @@ def _topology_keys(pool: FieldReader) -> list[dict[str, str]]:
             if not value:
                 row.add_fault(name, "missing", "is missing.")
         if entry["key"] in seen:
-            row.add_fault(
-                "key", "duplicate_name", f"{shorten_value(entry['key'])!r} is given twice; each key has its own name."
-            )
+            row.add_fault("key", "duplicate_name", "is given twice; each key has its own name.")
         seen.add(entry["key"])
         found.append(entry)
     return found

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from pools.domain.scalars import whole_number
+
 MAX_INTEGER = 2**31 - 1
 MAX_FILTER_VALUES = 50
 """The most values of one filter whose every value costs a search."""
@@ -27,9 +29,8 @@ def parse_boolean(text: str) -> bool | None:
 
 def parse_integer(text: str, minimum: int = 0, maximum: int = MAX_INTEGER) -> int | None:
     """A whole number inside its bounds, written with digits alone."""
-    if not text.isascii() or not text.isdigit() or len(text) > 10:
-        return None
-    return number if minimum <= (number := int(text)) <= maximum else None
+    number = whole_number(text)
+    return number if number is not None and minimum <= number <= maximum else None
 
 
 def integer_rule(minimum: int = 0, maximum: int = MAX_INTEGER) -> str:

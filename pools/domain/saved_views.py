@@ -41,8 +41,7 @@ def saved_view_violations(name: str, query: str) -> list[Violation]:
     found = []
     if len(name) > MAX_NAME_LENGTH or not name.isprintable() or "/" in name or not any(map(str.isalnum, name)):
         message = (
-            f"{name[:60]!r} is not a valid name: give 1 to {MAX_NAME_LENGTH} characters without /, with a letter or a "
-            "digit."
+            f"This is not a valid name: give 1 to {MAX_NAME_LENGTH} characters without /, with a letter or a digit."
         )
         found.append(Violation("name", "bad_value", message, numbers=(("max_length", MAX_NAME_LENGTH),)))
     if not query:

@@ -200,4 +200,4 @@ class QueryFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # as abov
 def _message(name: str, fault: ValidationError) -> str:
     if fault.params is None:
         return str(fault.message)
-    return f"{name}={fault.params['value'][:_SHOWN]!r}: give {fault.params['rule']}."
+    return f"{name}: give {fault.params['rule']}."

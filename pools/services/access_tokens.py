@@ -186,7 +186,7 @@ def _violations(
             Violation(
                 "name",
                 "bad_token_name",
-                f"{name!r} is not a valid token name: a letter first, then letters, digits, '-' and '_', a letter or "
+                "This is not a valid token name: a letter first, then letters, digits, '-' and '_', a letter or "
                 "digit last, at most 100.",
             )
         )
@@ -207,7 +207,7 @@ def _violations(
     limited = parent is not None and parent.roles is not None
     who = f"The token {parent.name} of {owner}" if parent is not None and limited else owner
     found += [
-        Violation("roles", "role_not_held", f"{who} does not have the role {role} to give to a token.")
+        Violation("roles", "role_not_held", f"{who} does not have each of these roles to give to a token.")
         for role in roles or ()
         if role not in held
     ]

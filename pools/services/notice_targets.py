@@ -289,7 +289,7 @@ def _choose_channel(target: NoticeTarget, channel: str, address: str) -> list[Vi
     """Set channel and address, and return their faults."""
     possible = [Channel.WEBHOOK, Channel.MAIL, Channel.APPRISE]
     if channel not in possible:
-        return [Violation("channel", "bad_value", f"{channel[:40]!r}: possible are {', '.join(possible)}.")]
+        return [Violation("channel", "bad_value", f"The channel must be one of {', '.join(possible)}.")]
     target.channel = channel
     if channel == Channel.MAIL and not settings.OSMO.mail_url:
         message = "This installation sends no mail: an operator sets OSMO_MAIL_URL."
@@ -321,7 +321,7 @@ def _violations(actor: Actor, target: NoticeTarget) -> list[Violation]:
         return found
     known = set(Pool.objects.visible_to(actor).roots().filter(name__in=target.pools).values_list("name", flat=True))
     found += [
-        Violation("pools", "unknown_pool", f"Pool {name[:60]} does not exist, or you have no role on it.")
+        Violation("pools", "unknown_pool", "One of the pools does not exist, or you have no role on it.")
         for name in target.pools
         if name not in known
     ]
@@ -330,7 +330,7 @@ def _violations(actor: Actor, target: NoticeTarget) -> list[Violation]:
 
 def _bad_name(name: str) -> Violation:
     message = (
-        f"{name[:60]!r} is not a valid name: a letter first, then letters, digits, '-' and '_', a letter or digit "
+        "This is not a valid name: a letter first, then letters, digits, '-' and '_', a letter or digit "
         "last, at most 60."
     )
     return Violation("name", "bad_name", message)

@@ -138,10 +138,7 @@ def _pool_violations(
     at = f"{desired.path}." if desired.path else ""
     backend = backends.get(desired.settings.backend)
     if backend is None and desired.settings.backend:
-        message = (
-            f"There is no cluster {desired.settings.backend[:60]!r}. osmo-admin makes one with "
-            "PUT /api/configs/backend."
-        )
+        message = "There is no cluster of this name. osmo-admin makes one with PUT /api/configs/backend."
         yield Violation(f"{at}backend", "unknown_backend", message)
     if desired.settings.cohort:
         yield from names.cohort_name_violations(desired.settings.cohort, f"{at}cohort")
@@ -279,4 +276,4 @@ def _topology_warnings(row: Pool, settings: PoolSettings) -> Iterator[str]:
 
 def unknown_platform(pool: str, platform: str) -> NotFound:
     """The answer for a platform that the pool does not have."""
-    return NotFound(f"Pool {pool} has no platform {platform[:60]!r}.")
+    return NotFound(f"Pool {pool} has no platform of this name.")

@@ -97,7 +97,7 @@ def _check_request(quotas: Mapping[str, object]) -> None:
         message = f"quotas has {len(quotas)} entries; give 1 to {MAX_QUOTAS} subpools with their quotas."
         raise BadInput.of([Violation("quotas", "bad_value", message, numbers=(("most", MAX_QUOTAS),))])
     faults = [
-        Violation(f"quotas.{name}", "not_a_subpool", f"{name[:100]!r} is not the name of a subpool, such as team--a.")
+        Violation(f"quotas.{name}", "not_a_subpool", "A key of `quotas` is the name of a subpool, such as team--a.")
         for name in quotas
         if not split_name(name).parent or not split_name(name).subpool
     ]

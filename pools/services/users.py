@@ -290,7 +290,7 @@ def _username_violations(username: str) -> list[Violation]:
     if len(username) > MAX_NAME_LENGTH:
         return [Violation("id", "bad_username", f"A user's name has at most {MAX_NAME_LENGTH} characters.")]
     if username == SYSTEM.username:
-        return [Violation("id", "reserved_username", f"{username!r} is the name of the system in the audit trail.")]
+        return [Violation("id", "reserved_username", "This is the name of the system in the audit trail.")]
     return []
 
 

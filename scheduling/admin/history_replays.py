@@ -20,6 +20,7 @@ from pools.admin.pool_changes import pool_form_values
 from pools.domain.errors import DomainError, NotFound
 from pools.domain.names import SHARED_QUEUE, split_name
 from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.scalars import typed_number
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Pool
 from pools.templatetags.osmo import span
@@ -97,7 +98,7 @@ class ReplayForm(forms.ServiceForm):
         found = []
         for number in range(1, ROWS + 1):
             name = self.cleaned_data[f"name_{number}"].strip()
-            values = {key: _number(text) for key, _ in CHANGED if (text := self.cleaned_data[f"{key}_{number}"])}
+            values = {key: typed_number(text) for key, _ in CHANGED if (text := self.cleaned_data[f"{key}_{number}"])}
             if name or values:
                 found.append({"name": name, **values})
         return found
@@ -194,18 +195,6 @@ def _suggested_names(actor: Actor, backends: list[str]) -> list[str]:
         if len(found) >= MAX_NAMES_SUGGESTED:
             break
     return found[:MAX_NAMES_SUGGESTED]
-
-
-def _number(text: str) -> int | float | str:
-    """The input, as a number if it is one."""
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _advice(actor: Actor, advice: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
 from pools.domain.ownership import OwnedKind
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.scalars import typed_number
 from pools.permissions import require_platform
 from scheduling.models import WorkflowConfig
 from scheduling.services.workflow_config import (
@@ -82,8 +83,8 @@ class WorkflowConfigAdmin(PolicyAdmin):
             minutes, retries = form.cleaned_data["minutes"], form.cleaned_data["retries"]
             update_workflow_config(
                 actor=actor,
-                drain_interval_minutes=_parse_number(minutes),
-                max_retry_per_task=_parse_number(retries) if retries else None,  # an empty field changes nothing
+                drain_interval_minutes=typed_number(minutes),
+                max_retry_per_task=typed_number(retries) if retries else None,  # an empty field changes nothing
                 description=form.cleaned_data["description"],
                 expected_version=version,
             )
@@ -139,8 +140,3 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
 
 def _address() -> str:
     return reverse("admin:scheduling_workflowconfig_changelist")
-
-
-def _parse_number(text: str) -> int | str:
-    """The input, as a number if it is one."""
-    return int(text) if text.isascii() and text.isdigit() else text

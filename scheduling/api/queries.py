@@ -36,9 +36,9 @@ def parse_pairs(reader: BodyReader, key: str) -> dict[str, str]:
     for text in reader.read_texts(key):
         name, equals, value = text.partition("=")
         if not name or not equals:
-            reader.add_fault(key, "bad_value", f"has {text[:60]!r}: give KEY=VALUE.")
+            reader.add_fault(key, "bad_value", "must have the form KEY=VALUE.")
         elif key == "env_vars" and not _ENV_NAME.match(name):
-            reader.add_fault(key, "bad_value", f"has {name[:60]!r}, which is not a valid name of a variable.")
+            reader.add_fault(key, "bad_value", "has a name that is not valid for a variable.")
         else:
             result[name] = value
     return result

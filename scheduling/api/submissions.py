@@ -276,5 +276,5 @@ def _read_priority(reader: BodyReader) -> Priority | None:
     text = reader.any_text("priority")
     priority = {str(each): each for each in Priority}.get(text.upper())
     if text and priority is None:
-        reader.add_fault("priority", "bad_query", f"is {text[:60]!r}: give one of {', '.join(Priority)}.")
+        reader.add_fault("priority", "bad_query", f"must be one of {', '.join(Priority)}.")
     return priority

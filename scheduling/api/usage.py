@@ -177,7 +177,7 @@ def read_usage_question(request: Request, now: datetime) -> tuple[datetime, date
 def _choice(request: Request, name: str, allowed: list[Any], default: str) -> str:
     text = request.query_params.get(name) or str(default)
     if text not in allowed:
-        message = f"{name}: {text[:60]} is not known: give one of {', '.join(allowed)}."
+        message = f"{name}: give one of {', '.join(allowed)}."
         raise BadInput.of([Violation(name, "bad_query", message)])
     return text
 

@@ -12,12 +12,12 @@ from django.http import HttpRequest
 from rest_framework import parsers
 
 from pools.domain.errors import BadInput, Violation
+from pools.domain.scalars import UnreadableScalar
 from pools.domain.stored_text import is_storable
 from scheduling.scenario.batch import document_value
 from scheduling.structured_yaml.value_reader import (
     MAX_LEVELS,
     DocumentMap,
-    UnreadableScalar,
     YamlDocument,
     read_documents,
 )
@@ -73,7 +73,7 @@ def _find_scalar_faults(value: Any) -> list[Violation]:
     while stack:
         path, level, inner = stack.pop()
         if isinstance(inner, UnreadableScalar):
-            faults.append(Violation(path, "bad_value", f"'{inner.text}' {inner.reason}."))
+            faults.append(Violation(path, "bad_value", f"The value {inner.reason}."))
         elif isinstance(inner, str):
             spelled += len(inner)
             if not is_storable(inner):

@@ -14,11 +14,12 @@ from typing import Any
 from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Violation
 from pools.domain.ownership import OwnedKind
+from pools.domain.scalars import UnreadableScalar
 from pools.domain.stored_text import is_storable
 from pools.domain.structured_input.faults import join_words, quote
 from scheduling.configuration.bodies import SECTION_BY_KEY, SETTINGS_NAME, Section
 from scheduling.scenario.batch import line_of
-from scheduling.structured_yaml.value_reader import DocumentMap, UnreadableScalar, read_documents
+from scheduling.structured_yaml.value_reader import DocumentMap, read_documents
 
 MAX_FAULTS = 200
 
@@ -152,7 +153,7 @@ def _located(fault: Violation, path: str, lines: Mapping[str, int]) -> Violation
 def _value_faults(value: Any, path: str) -> Iterator[Violation]:
     """Values that no reader can use, texts that the database cannot store, and keys that are given twice."""
     if isinstance(value, UnreadableScalar):
-        yield Violation(path, "bad_value", f"{path}: '{value.text}' {value.reason}.")
+        yield Violation(path, "bad_value", f"{path}: the value {value.reason}.")
     elif isinstance(value, str):
         if not is_storable(value):
             yield Violation(path, "bad_value", f"{path}: the text has a character that cannot be stored.")

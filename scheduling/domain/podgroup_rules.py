@@ -176,14 +176,12 @@ def _structure(group: PodGroup, names: FieldNames) -> Iterator[Violation]:
     first: dict[str, int] = {}
     for position, sub in enumerate(group.groups):
         if sub.name in first:
-            message = f"SubGroup name {_quote_name(sub.name)} is used twice; names are unique in a PodGroup."
+            message = "The name of this SubGroup is used twice; names are unique in a PodGroup."
             yield Violation(names.field_path(position, "name"), "duplicate_name", message)
         first.setdefault(sub.name, position)
     for position, sub in enumerate(group.groups):
         if sub.parent is not None and sub.parent not in first:
-            message = (
-                f"SubGroup {_quote_name(sub.name)} names the parent {_quote_name(sub.parent)}, which does not exist."
-            )
+            message = f"SubGroup {_quote_name(sub.name)} names a parent that does not exist."
             yield Violation(names.field_path(position, "parent"), "unknown_parent", message)
     parents = [first.get(sub.parent, -1) if sub.parent else -1 for sub in group.groups]
     cycles = find_cycles(parents)

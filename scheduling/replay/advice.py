@@ -40,4 +40,4 @@ def advise_from_files(request: ReplayRequest, replays: int, report: Report = lam
         window = Window(use_by_team(jobs), guaranteed_by_team(jobs), hours, trials.idle_promises)
         answer = advise(pools, trials, window, replays=replays)
     add_dry_runs(answer)
-    return answer | {"seconds": round(time.monotonic() - began, 3)}
+    return answer | {"notes": list(given.notes), "seconds": round(time.monotonic() - began, 3)}

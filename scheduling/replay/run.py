@@ -22,7 +22,7 @@ from scheduling.replay.calibration_plot import calibration_svg
 from scheduling.replay.cluster import leaf_names, read_cluster
 from scheduling.replay.faults import FileFaults, ReplayFault
 from scheduling.replay.runs_file import RunsWriter
-from scheduling.replay.trace import Trace, TraceReader
+from scheduling.replay.trace import Trace, TraceOptions, TraceReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class ReplayRequest:
     forecast: bool = False
     score_since: str | None = None
     calibration: str | None = None
+    options: TraceOptions = field(default_factory=TraceOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,13 @@ MakeObservers = Callable[[ClusterFacts], Sequence[ReplayObserver]]
 
 @dataclass(frozen=True, slots=True)
 class ReplayInput:
-    """What the files say: the jobs that take part, the clusters by file, and the instant of `score_since`."""
+    """What the files say: the jobs that take part, the clusters by file, the instant of `score_since`, and what was
+    left out."""
 
     jobs: JobTable
     clusters: dict[str, ClusterFacts]
     score_since: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def read_input(request: ReplayRequest) -> ReplayInput:
@@ -82,14 +85,18 @@ def read_input(request: ReplayRequest) -> ReplayInput:
         clusters[source] = facts
         leaves = leaf_names(facts)
         teams = leaves if teams is None else teams & leaves
-    reader = TraceReader(request.trace, teams=teams if is_known else None, priority=request.priority)
-    trace = reader.read()
+    known = teams if is_known else None
     options = FileFaults(request.trace)
+    if known is not None and request.options.team is not None and request.options.team not in known:
+        options.add(None, "--team", "unknown_name", "The team is not a queue that may run work in the cluster file.")
+    reader = TraceReader(request.trace, teams=known, priority=request.priority, options=request.options)
+    trace = reader.read()
     jobs = None if trace is None else _between(trace, request, options)
     score_since = None if trace is None else _bound(trace, "score-since", request.score_since, options)
     if jobs is None or options.count or any(file.count for file in files):
         raise ReplayFault([reader.faults, options, *files])
-    return ReplayInput(jobs, clusters, 0 if score_since is None else score_since - jobs.start)
+    notes = () if trace is None else trace.notes
+    return ReplayInput(jobs, clusters, 0 if score_since is None else score_since - jobs.start, notes)
 
 
 def _between(trace: Trace, request: ReplayRequest, faults: FileFaults) -> JobTable | None:
@@ -115,7 +122,7 @@ def _bound(trace: Trace, option: str, text: str | None, faults: FileFaults) -> i
     read, what = (values.moment, "a date") if trace.is_dated else (values.microseconds, seconds)
     bound = read(text.strip())
     if bound is None:
-        faults.add(None, f"--{option}", "bad_value", f"{values.shown(text)} is not {what}, as the trace has.")
+        faults.add(None, f"--{option}", "bad_value", f"The value is not {what}, as the trace has.")
     return bound
 
 
@@ -147,11 +154,12 @@ def replay(
         against = _run(request.against, given.clusters[request.against], given.jobs, request.rules, [], report)
         keys = ("summary", "teams")
         pair = {"on": {key: answer[key] for key in keys}, "against": {key: against[key] for key in keys}}
-        return {**pair, "difference": compare(answer, against), **forecast}
+        return {**pair, "difference": compare(answer, against), **forecast, "notes": list(given.notes)}
     return (
         answer
         | forecast
         | {
+            "notes": list(given.notes),
             "seconds": round(time.monotonic() - began, 3),
             "peak_memory_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         }

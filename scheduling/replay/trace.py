@@ -29,23 +29,53 @@ MAX_WORD = 256
 T = TypeVar("T")
 
 SWF_FIELDS = 18
-_SWF = {"submit_time": 1, "duration_s": 3, "allocated": 4, "gpus": 7, "limit_s": 8, "user": 11, "team": 14}
-"""The index of each field of the Standard Workload Format that a replay reads."""
+_SWF = {"submit_time": 1, "duration_s": 3, "allocated": 4, "gpus": 7, "limit_s": 8, "user": 11}
+"""The index of each field of the Standard Workload Format that a replay reads, besides that of the team."""
+SWF_TEAM_FIELDS = {"queue": 14, "group": 12, "partition": 15}
+"""The index of each field that may be the team."""
+_SWF_PRECEDING_JOB, _SWF_THINK_TIME = 16, 17
+_SWF_WHERE = {
+    "submit_time": "field 2", "duration_s": "field 4", "gpus": "fields 8 and 5", "limit_s": "field 9",
+    "user": "field 12",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """How to read what a trace leaves open. `team`: the team of each job for which the trace has none; `team_field`:
+    the field of the Standard Workload Format that is the team; `skips_unusable`: whether jobs of that format without a
+    run time, GPUs or a team are left out and counted."""
+
+    team: str | None = None
+    team_field: str = "queue"
+    skips_unusable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The jobs of a file. `is_dated`: its times are dates; otherwise they are seconds."""
+    """The jobs of a file. `is_dated`: its times are dates; otherwise they are seconds. `notes` say what was left
+    out."""
 
     jobs: JobTable
     is_dated: bool
+    notes: tuple[str, ...] = ()
 
 
 class TraceReader:
     """Reads one file. `teams`: the queues that may run work; None where they are not known."""
 
-    def __init__(self, source: str, *, teams: Collection[str] | None, priority: Priority) -> None:
+    def __init__(
+        self,
+        source: str,
+        *,
+        teams: Collection[str] | None,
+        priority: Priority,
+        options: TraceOptions = TraceOptions(),  # frozen
+    ) -> None:
         self.faults = FileFaults(source)
+        self._options = options
+        self._is_swf = source.lower().removesuffix(".gz").endswith(".swf")
+        self._skipped = self._followers = 0
         self._source, self._teams = source, teams
         self._jobs = JobTable(priority)
         self._is_dated: bool | None = None
@@ -54,18 +84,26 @@ class TraceReader:
 
     def read(self) -> Trace | None:
         """The trace; None if there is any fault."""
-        name = self._source.lower().removesuffix(".gz")
         lines = read_lines(self._source, self.faults)
-        if name.endswith(".swf"):
+        if self._is_swf:
             self._read_swf(lines)
         else:
             self._read_csv(lines)
-        if not self.faults.count and not self._row:
-            self._fault("", "bad_value", "The trace has no jobs.")
+        if not self.faults.count and self._row == self._skipped:
+            self._fault("", "bad_value", "The trace has no jobs." if not self._row else "The trace has no usable jobs.")
         if self.faults.count:
             return None
         self._jobs.sort()
-        return Trace(self._jobs, bool(self._is_dated))
+        return Trace(self._jobs, bool(self._is_dated), tuple(self._notes()))
+
+    def _notes(self) -> Iterator[str]:
+        if self._skipped:
+            yield (f"{self._skipped:,} of {self._row:,} jobs are left out: they have no run time, GPUs or team.")
+        if self._followers:
+            yield (
+                f"{self._followers:,} jobs follow another job (fields 17 and 18). Each is submitted at its own time of "
+                "the trace, not when the other job has ended, so the replay is not bound by these dependencies."
+            )
 
     # -- CSV ---------------------------------------------------------------------------------------------------------
 
@@ -78,7 +116,16 @@ class TraceReader:
                 self._line = 1
                 self._fault("", "bad_value", f"The file is empty; its first line names the columns {_list(NEEDED)}.")
             return
-        columns = self._columns([name.strip() for name in header])
+        names = [name.strip() for name in header]
+        if not set(names) & {*NEEDED, *OPTIONAL}:
+            self._fault(
+                "",
+                "no_header",
+                "The first line has no header: it names none of the columns "
+                f"{_list((*NEEDED, *OPTIONAL))}. Write their names, separated by commas, as line 1.",
+            )
+            return
+        columns = self._columns(names)
         for row in rows:
             if not self._count_row():
                 return
@@ -107,7 +154,7 @@ class TraceReader:
         for at, name in enumerate(header):
             if name not in (*NEEDED, *OPTIONAL):
                 message = (
-                    f"{values.shown(name)} is not a column of a trace; columns are {_list((*NEEDED, *OPTIONAL))}."
+                    f"Column {at + 1} is not known; columns of a trace are {_list((*NEEDED, *OPTIONAL))}."
                     if name
                     else f"Column {at + 1} has no name."
                 )
@@ -138,7 +185,21 @@ class TraceReader:
             row = {name: parts[at] for name, at in _SWF.items() if parts[at] != "-1"}
             allocated = row.pop("allocated", "")
             row.setdefault("gpus", allocated)
-            self._add({name: row.get(name, "") for name in NEEDED} | row)
+            team = parts[SWF_TEAM_FIELDS[self._options.team_field]]
+            if team != "-1":
+                row["team"] = team
+            if parts[_SWF_PRECEDING_JOB] != "-1":
+                self._followers += 1
+            row = {name: row.get(name, "") for name in NEEDED} | row
+            if self._options.skips_unusable and not self._is_usable(row):
+                self._skipped += 1
+                continue
+            self._add(row)
+
+    def _is_usable(self, row: Mapping[str, str]) -> bool:
+        """Whether a job ran, had processors and has a team; archives hold jobs that were cancelled before they ran."""
+        has_run = row["duration_s"] not in {"", "0"} and row["gpus"] not in {"", "0"}
+        return has_run and bool(row["team"] or self._options.team)
 
     # -- one job -----------------------------------------------------------------------------------------------------
 
@@ -172,7 +233,11 @@ class TraceReader:
             return None  # The header lacks the column, which is a fault already.
         value = read(text)
         if value is None:
-            message = f"{values.shown(text)} is not {what}." if text else f"The value is missing; give {what}."
+            where = f" ({_SWF_WHERE[column]})" if self._is_swf and column in _SWF_WHERE else ""
+            missing = f"The value{where} is missing; give {what}"
+            if where and column in {"duration_s", "gpus"}:
+                missing += ", or leave such jobs out with --skip-unusable"
+            message = f"The value{where} is not {what}." if text else f"{missing}."
             self._fault(column, "bad_value", message)
         return value
 
@@ -182,12 +247,12 @@ class TraceReader:
             return None
         seconds, dated = values.microseconds(text), values.moment(text)
         if seconds is not None and seconds < 0:
-            self._fault("submit_time", "bad_value", f"{values.shown(text)} is before 0; seconds begin at 0.")
+            self._fault("submit_time", "bad_value", "The time is before 0; seconds begin at 0.")
             return None
         value = dated if seconds is None else seconds
         if value is None:
             what = f"a time: write 2026-11-20T15:04:05, or a number of seconds from 0 to {values.MAX_SECONDS:,}"
-            message = f"{values.shown(text)} is not {what}." if text else f"The value is missing; give {what}."
+            message = f"The value is not {what}." if text else f"The value is missing; give {what}."
             self._fault("submit_time", "bad_value", message)
             return None
         is_dated = seconds is None
@@ -195,19 +260,31 @@ class TraceReader:
             self._is_dated = is_dated
         if self._is_dated != is_dated:
             here, there = ("a date", "seconds") if is_dated else ("seconds", "dates")
-            self._fault("submit_time", "bad_value", f"{values.shown(text)} is {here}; the rows before it have {there}.")
+            self._fault("submit_time", "bad_value", f"The value is {here}; the rows before it have {there}.")
             return None
         return value
 
     def _team(self, row: Mapping[str, str]) -> str:
         team = self._word(row, "team")
+        if not team and self._options.team is not None:
+            team = self._options.team
         if not team:
             if "team" in row:
-                self._fault("team", "bad_value", "The value is missing; give the name of a queue.")
+                self._fault("team", "bad_value", self._missing_team())
         elif self._teams is not None and team not in self._teams:
-            message = f"{values.shown(team)} is not a queue that may run work in the cluster file."
+            message = "The team is not a queue that may run work in the cluster file."
             self._fault("team", "unknown_name", message)
         return team
+
+    def _missing_team(self) -> str:
+        if not self._is_swf:
+            return "The value is missing; give the name of a queue, or --team NAME for jobs without one."
+        field = SWF_TEAM_FIELDS[self._options.team_field] + 1
+        return (
+            f"Field {field} (the {self._options.team_field}), which is the team, is not known. Choose another field "
+            "with --team-field group or partition, give --team NAME for jobs without one, or leave them out with "
+            "--skip-unusable."
+        )
 
     def _word(self, row: Mapping[str, str], column: str) -> str:
         text = text_of_cell(row.get(column, ""))

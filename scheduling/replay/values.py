@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from pools.domain.scalars import is_decimal, whole_number
 from scheduling.domain.replay.jobs import SECOND
 
 MAX_SECONDS = 10**11
@@ -15,14 +15,13 @@ MAX_GPUS = 10**15
 
 A_SPAN = f"a number of seconds above 0 and at most {MAX_SECONDS:,}"
 
-_DECIMAL = re.compile(r"[+-]?(\d{1,30}(\.\d{0,30})?|\.\d{1,30})([eE][+-]?\d{1,2})?", re.ASCII)
-_WHOLE = re.compile(r"\+?\d{1,30}(\.0{0,30})?", re.ASCII)
+_LONGEST = 64
 _EPOCH = datetime(1970, 1, 1)
 
 
 def microseconds(text: str) -> int | None:
     """Seconds of any sign as microseconds, rounded to the nearest."""
-    if not _DECIMAL.fullmatch(text):
+    if len(text) > _LONGEST or not is_decimal(text):
         return None
     seconds = Decimal(text)
     return None if abs(seconds) > MAX_SECONDS else round(seconds * SECOND)
@@ -50,14 +49,6 @@ def moment(text: str) -> int | None:
 
 
 def gpus(text: str) -> int | None:
-    """A whole number from 1; `8.0` is whole too."""
-    if not _WHOLE.fullmatch(text):
-        return None
-    number = int(Decimal(text))
-    return number if 1 <= number <= MAX_GPUS else None
-
-
-def shown(text: str) -> str:
-    """A value in a message: shortened, on one line."""
-    clean = " ".join(text.split())
-    return f"'{clean}'" if len(clean) <= 40 else f"'{clean[:40]}…'"
+    """A whole number from 1."""
+    number = whole_number(text)
+    return number if number is not None and 1 <= number <= MAX_GPUS else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,12 @@ class BatchEntry:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The answers in order. `is_single`: one file with one document, whose answer is printed alone."""
+    """The answers in order. `is_single`: one file with one document, whose answer is printed alone. `skipped`
+    counts the documents without an answer by their kind."""
 
     entries: tuple[BatchEntry, ...]
     is_single: bool
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -46,10 +49,17 @@ AnswerDocument = Callable[[Any], dict[str, Any]]
 
 
 def answer_sources(
-    sources: Iterable[str], answer: AnswerDocument, *, error_code: str, stdin: str | None = None
+    sources: Iterable[str],
+    answer: AnswerDocument,
+    *,
+    error_code: str,
+    stdin: str | None = None,
+    skip: Callable[[Any], str | None] = lambda _value: None,
 ) -> Batch:
-    """Answer every document of the sources: files, directories, or `-`. `answer` raises `DomainError` to refuse."""
+    """Answer every document of the sources: files, directories, or `-`. `answer` raises `DomainError` to refuse; `skip`
+    names the kind of a document that has no answer."""
     given = list(sources)
+    skipped: Counter[str] = Counter()
     entries: list[BatchEntry] = []
     for source in given:
         for name, text in _texts(source, stdin):
@@ -59,6 +69,9 @@ def answer_sources(
             found = read_documents(text)
             for number, document in enumerate(found):
                 label = name if len(found) == 1 else f"{name}#{number + 1}"
+                if not document.faults and (kind := skip(document.value)) is not None:
+                    skipped[kind] += 1
+                    continue
                 try:
                     entries.append(BatchEntry(label, answer(document_value(document)), is_readable=True))
                 except DomainError as error:
@@ -67,7 +80,7 @@ def answer_sources(
                         BatchEntry(label, error_object(error.message, details, error_code), is_readable=False)
                     )
     alone = len(given) == 1 and len(entries) == 1 and not (given[0] != STDIN and Path(given[0]).is_dir())
-    return Batch(tuple(entries), alone)
+    return Batch(tuple(entries), alone, skipped)
 
 
 def document_value(document: YamlDocument) -> Any:

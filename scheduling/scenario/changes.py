@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pools.domain.structured_input import quote
 from scheduling.scenario.draft import ScenarioDraft
 from scheduling.scenario.fields import RecordReader, ScenarioFaultCode, ScenarioValue
 from scheduling.scenario.workloads import read_workload
@@ -59,7 +58,9 @@ def _set(draft: ScenarioDraft, entry: RecordReader, setters: Mapping[str, tuple[
         new.reject_unknown_keys(keys)
         draft.cohorts[name] = setter(draft.cohorts[name], new)
     else:
-        draft.faults.add(new.path_of("name"), ScenarioFaultCode.UNKNOWN_NAME, f"There is no queue or cohort '{name}'.")
+        draft.faults.add(
+            new.path_of("name"), ScenarioFaultCode.UNKNOWN_NAME, "There is no queue or cohort of this name."
+        )
         return
     if new.has_key("parent"):
         draft.check_parent(name, new.path_of("parent"))
@@ -71,7 +72,7 @@ def _remove(draft: ScenarioDraft, entry: RecordReader) -> None:
         return
     if name not in draft.queues and name not in draft.cohorts:
         draft.faults.add(
-            entry.path_of("remove"), ScenarioFaultCode.UNKNOWN_NAME, f"There is no queue or cohort '{name}'."
+            entry.path_of("remove"), ScenarioFaultCode.UNKNOWN_NAME, "There is no queue or cohort of this name."
         )
         return
     draft.remove_node(name)
@@ -85,6 +86,6 @@ def _finish(draft: ScenarioDraft, entry: RecordReader) -> None:
         if not isinstance(name, str):
             ScenarioValue(name, path, None, draft.faults).refuse("the name of a workload")
         elif name not in draft.gangs:
-            draft.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, f"There is no workload {quote(name)}.")
+            draft.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, "There is no workload of this name.")
         else:
             draft.finish_workload(name)

@@ -76,7 +76,7 @@ class ScenarioDraft:
             if node.parent is None or node.name not in path_of:
                 continue
             if node.parent not in index:
-                message = f"There is no queue or cohort '{node.parent}'."
+                message = "There is no queue or cohort of this name."
                 self.faults.add(path_of[node.name], ScenarioFaultCode.UNKNOWN_NAME, message)
             elif isinstance(node, CohortFacts) and node.parent in self.queues:
                 self._note_cohort_below(node, path_of[node.name])
@@ -92,7 +92,7 @@ class ScenarioDraft:
         if node is None or node.parent is None:
             return
         if above is None:
-            self.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, f"There is no queue or cohort '{node.parent}'.")
+            self.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, "There is no queue or cohort of this name.")
         elif isinstance(node, CohortFacts) and isinstance(above, QueueFacts):
             self._note_cohort_below(node, path)
         path_to_root = {name: None}

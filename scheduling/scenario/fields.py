@@ -7,8 +7,9 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from pools.domain.amounts import GPU, MAX_DIGITS, UNLIMITED, Amount, Number, resource_key, simplify
+from pools.domain.scalars import UnreadableScalar
 from pools.domain.structured_input import Dialect, Faults, FieldReader, ValueReader
-from scheduling.structured_yaml.value_reader import DocumentMap, UnreadableScalar
+from scheduling.structured_yaml.value_reader import DocumentMap
 
 NUMBER_LIMIT = 10**MAX_DIGITS
 
@@ -30,7 +31,7 @@ def exact_number(value: Any) -> Number | None:
     if isinstance(value, float):
         return simplify(Fraction(repr(value))) if abs(value) < NUMBER_LIMIT else None
     if isinstance(value, int | Fraction) and -NUMBER_LIMIT < value < NUMBER_LIMIT:
-        return value
+        return simplify(value)
     return None
 
 
@@ -41,13 +42,11 @@ class _ScenarioDialect(Dialect):
     too_large = ScenarioFaultCode.BAD_VALUE
 
     def whole_number(self, value: Any) -> int | None:
-        number = exact_number(value)
+        number = exact_number(value) if isinstance(value, int) else None
         return number if isinstance(number, int) else None
 
     def describe(self, value: Any) -> str:
-        return (
-            f"'{value.text}', which {value.reason}" if isinstance(value, UnreadableScalar) else super().describe(value)
-        )
+        return f"a text that {value.reason}" if isinstance(value, UnreadableScalar) else super().describe(value)
 
 
 class ScenarioValue(ValueReader):

@@ -96,7 +96,7 @@ def _nodes(draft: ScenarioDraft, root: RecordReader) -> None:
         if name is None:
             continue
         if name in draft.nodes:
-            draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, f"There are two nodes '{name}'.")
+            draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, "Two nodes have this name.")
         draft.nodes[name] = NodeFacts(name, resources)
 
 
@@ -118,7 +118,7 @@ def _by_queue(draft: ScenarioDraft, root: RecordReader, key: str) -> dict[str, d
     for name in record:
         amounts = record.amounts(name)
         if name not in draft.queues:
-            draft.faults.add(record.path_of(name), ScenarioFaultCode.UNKNOWN_NAME, f"There is no queue '{name}'.")
+            draft.faults.add(record.path_of(name), ScenarioFaultCode.UNKNOWN_NAME, "There is no queue of this name.")
         elif amounts is not None:
             found[name] = {key: amount for key, amount in amounts.items() if not isinstance(amount, float)}
     return found
@@ -127,7 +127,7 @@ def _by_queue(draft: ScenarioDraft, root: RecordReader, key: str) -> dict[str, d
 def _name(draft: ScenarioDraft, entry: RecordReader) -> str | None:
     name = entry.name("name", required=True)
     if name is not None and name in draft.paths:
-        message = f"The name '{name}' is used twice; it is unique over queues and cohorts."
+        message = "The name is used twice; it is unique over queues and cohorts."
         draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, message)
         return None
     return name

@@ -33,8 +33,17 @@ def plan_body(body: Any, bounds: ScenarioBounds = FILE_BOUNDS) -> dict[str, Any]
 
 
 def validate_files(sources: Iterable[str], *, stdin: str | None = None) -> Batch:
-    """Every manifest in these files, directories, or `-`."""
-    return answer_sources(sources, validation_body, error_code=PODGROUP_ERROR_CODE, stdin=stdin)
+    """Every PodGroup in these files, directories, or `-`. Objects of other kinds and empty documents are skipped and
+    counted."""
+    return answer_sources(sources, validation_body, error_code=PODGROUP_ERROR_CODE, stdin=stdin, skip=_other_kind)
+
+
+def _other_kind(value: Any) -> str | None:
+    """The kind of a Kubernetes object that is no PodGroup; None for everything else."""
+    if value is None:
+        return "empty document"
+    kind = value.get("kind") if isinstance(value, dict) and "apiVersion" in value else None
+    return kind[:63] if isinstance(kind, str) and kind.lower() != "podgroup" else None
 
 
 def plan_files(sources: Iterable[str], *, stdin: str | None = None) -> Batch:

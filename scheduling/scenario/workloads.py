@@ -24,10 +24,10 @@ def read_workload(draft: ScenarioDraft, entry: RecordReader) -> None:
     draft.last_submitted += 1
     name = entry.name("name", required=True)
     if name is not None and name in draft.gangs:
-        draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, f"There are two workloads '{name}'.")
+        draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, "Two workloads have this name.")
     queue = entry.name("queue", required=True)
     if queue is not None and queue not in draft.queues:
-        draft.faults.add(entry.path_of("queue"), ScenarioFaultCode.UNKNOWN_NAME, f"There is no queue '{queue}'.")
+        draft.faults.add(entry.path_of("queue"), ScenarioFaultCode.UNKNOWN_NAME, "There is no queue of this name.")
     priority = _priority(entry)
     preemptible = entry.boolean("preemptible") if entry.is_given("preemptible") else None
     submitted = entry.number("submitted", draft.last_submitted)
@@ -134,7 +134,7 @@ class _Tasks:
                 line.faults.add(
                     line.path_of("name"),
                     ScenarioFaultCode.DUPLICATE,
-                    f"Two tasks of this workload are called '{name}'.",
+                    "Two tasks of this workload have this name.",
                 )
             self._names.add(name)
             self._tasks.append(TaskFacts(name, request, group, state, node, allowed))
@@ -142,7 +142,7 @@ class _Tasks:
     def _node(self, line: RecordReader, state: TaskState) -> str | None:
         nodes, node = self._draft.nodes, line.name("node")
         if node is not None and node not in (nodes or {}):
-            line.faults.add(line.path_of("node"), ScenarioFaultCode.UNKNOWN_NAME, f"There is no node '{node}'.")
+            line.faults.add(line.path_of("node"), ScenarioFaultCode.UNKNOWN_NAME, "There is no node of this name.")
             return None
         if state is TaskState.PENDING:
             if node is not None:
@@ -168,5 +168,5 @@ class _Tasks:
                     path, ScenarioFaultCode.BAD_VALUE, "The gang has sub-groups; name the sub-group of the task."
                 )
             else:
-                line.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, f"'{name}' is not a leaf sub-group of this gang.")
+                line.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, "This is not a leaf sub-group of this gang.")
         return name

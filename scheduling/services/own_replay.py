@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -121,7 +120,7 @@ def check_question(question: ReplayQuestion, view: Viewpoint) -> None:
         faults += [
             Violation(
                 f"changes[{number}].set.{str(key)[:50]}", "unknown_key",
-                f"A replay changes {', '.join(sorted(CHANGED_KEYS))}; '{str(key)[:50]}' is none of them.",
+                f"A replay changes {', '.join(sorted(CHANGED_KEYS))}.",
             )
             for key in entry["set"]
             if key not in CHANGED_KEYS | {"name"}
@@ -143,13 +142,12 @@ def _bad_amounts(number: int, values: Mapping[str, Any]) -> Iterator[Violation]:
         amount, may_be_unlimited = exact_number(value), key != "weight"
         if amount is None or (amount < 0 and not (amount == -1 and may_be_unlimited)):
             allowed = "a number from 0, or -1 for unlimited" if may_be_unlimited else "a number from 0"
-            shown = json.dumps(value)[:50]
             path = f"changes[{number}].set.{key}"
-            yield Violation(path, "bad_value", f"{key} must be {allowed}, not {shown}.")
+            yield Violation(path, "bad_value", f"{key} must be {allowed}.")
 
 
 def _unknown_name(number: int, name: Any) -> Violation:
-    message = f"There was no pool or subpool '{str(name)[:100]}' of yours."
+    message = "There was no pool or subpool of yours with this name."
     return Violation(f"changes[{number}].set.name", "unknown_name", message)
 
 

@@ -33,7 +33,7 @@ def read_exit_actions(place: YamlCursor | None, pool: Mapping[str, str], faults:
         ranges = parse_exit_codes(text) if text is not None else ()
         if ranges is None:
             entry.add_fault(
-                "bad_exit_codes", f"The exit codes are {entry.value_text}; allowed are {EXIT_CODES_RULE}. Change them."
+                "bad_exit_codes", f"The exit codes cannot be read; allowed are {EXIT_CODES_RULE}. Change them."
             )
         elif action in codes:
             entry.add_fault("duplicate_key", f"The action {action} is given twice. Write all its codes in one line.")

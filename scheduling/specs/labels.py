@@ -39,10 +39,10 @@ def _fault(key: str, value: str) -> tuple[str, str] | None:
             "a domain in lower case and `/`. Change it."
         )
     if not _NAME.fullmatch(value):
-        return "bad_label", f"The label {quote(key)} has the value {quote(value)}; allowed are {_RULE}. Change it."
+        return "bad_label", f"The value of label {quote(key)} is not allowed; allowed are {_RULE}. Change it."
     if key == SIMULATED_RUNTIME_LABEL and parse_duration(value) is None:
         return "bad_duration", (
-            f"The label {quote(key)} has the value {quote(value)}; it needs a time like "
+            f"The label {quote(key)} needs a time like "
             f"30s, 5m, 1h30m or a number of seconds, at most {MAX_DURATION.days} days. Change it."
         )
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from pools.domain.structured_input.faults import quote
 from scheduling.specs.yaml_cursor import YamlCursor
 
 MAX_NAME_LENGTH = 128
@@ -31,7 +30,7 @@ class UniqueNames:
         elif before is not place:
             place.add_fault(
                 "duplicate_name",
-                f"The name {quote(name)} is taken by {before.path} (line {before.line}). Tasks and "
+                f"The name is taken by {before.path} (line {before.line}). Tasks and "
                 "groups need different names; case does not count and `-` equals `_`.",
             )
         return name
@@ -49,7 +48,7 @@ def read_name(place: YamlCursor | None) -> str:
             "bad_name", f"The name has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed. Shorten it."
         )
     else:
-        place.add_fault("bad_name", f"The name {quote(name)} is not allowed: {_RULE}. Change it.")
+        place.add_fault("bad_name", f"The name is not allowed: {_RULE}. Change it.")
     return ""
 
 

@@ -149,7 +149,7 @@ class _Annotations:
         for name in dict.fromkeys(platforms.values()):
             if name and name not in allowed:
                 near = self._faults.suggestion(name, allowed)
-                message = f"The pool has no platform {quote(name)}.{near} It has {join_words(allowed)}."
+                message = f"The pool has no platform of this name.{near} It has {join_words(allowed)}."
                 self._fail(PLATFORM_ANNOTATION, "unknown_platform", message)
         if self._rules.default_platform is None and any(name not in platforms for name in self._least or ()):
             names = join_words(allowed)

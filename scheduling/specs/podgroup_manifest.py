@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from pools.domain.structured_input.faults import Faults, quote
+from pools.domain.structured_input.faults import Faults, join_words, quote
 from scheduling.domain.gang import tree_to_json
 from scheduling.domain.podgroup_rules import WARNING, PodGroup, is_structural
 from scheduling.domain.podgroup_rules import read_pod_group as read_podgroup
@@ -63,20 +63,34 @@ class PodGroupManifest:
 
 
 def find_manifest(text: str) -> PodGroupManifest | None:
-    """The manifest of this file, if it has `kind: PodGroup` at its top.
+    """The manifest of this file, if it has `kind: PodGroup` at its top. Objects of other kinds in the same file (a
+    Queue, a Topology, a Job) are left out with a warning.
 
     If the text is not valid YAML, a line `kind: PodGroup` at the left margin is enough.
     """
     if KIND not in text:
         return None
     faults = Faults(maximum=MAX_FAULTS)
-    node = node_reader.read_yaml(text, faults, path="file", line_of=lambda line: line + 1)
-    if node is None:
-        is_one = _KIND_LINE.search(text) is not None
-    else:
-        kind = node.entries.get("kind") if isinstance(node, MapNode) else None
-        is_one = kind is not None and isinstance(kind.node, ScalarNode) and kind.node.text == KIND
-    return PodGroupManifest(node, faults) if is_one else None
+    nodes = node_reader.read_yaml_documents(text, faults, path="file", line_of=lambda line: line + 1)
+    if nodes is None:
+        return PodGroupManifest(None, faults) if _KIND_LINE.search(text) is not None else None
+    kinds = [_kind_of(node) for node in nodes]
+    found = [node for node, kind in zip(nodes, kinds, strict=True) if kind == KIND]
+    if not found or None in kinds:
+        return None
+    if len(found) > 1:
+        message = f"The file has {len(found)} PodGroups. One file holds one workflow: send each PodGroup on its own."
+        faults.add("file", "several_documents", message, found[1].line)
+        return PodGroupManifest(None, faults)
+    if others := [str(kind) for kind in kinds if kind != KIND]:
+        count = "1 other object" if len(others) == 1 else f"{len(others)} other objects"
+        faults.add_warning(f"The file has {count} ({join_words(dict.fromkeys(others))}), left out here.")
+    return PodGroupManifest(found[0], faults)
+
+
+def _kind_of(node: Node) -> str | None:
+    kind = node.entries.get("kind") if isinstance(node, MapNode) else None
+    return kind.node.text if kind is not None and isinstance(kind.node, ScalarNode) else None
 
 
 def read_manifest(node: Node, rules: SpecRules, faults: Faults) -> WorkflowSpec:
@@ -155,14 +169,14 @@ class _ManifestReader:
             if name and self.rules.on_cluster and not _LABEL.fullmatch(name):
                 place.add_fault(
                     "bad_name",
-                    f"The name {quote(name)} is not valid for a SubGroup on a cluster: at most 63 lower-case "
+                    "The name is not valid for a SubGroup on a cluster: at most 63 lower-case "
                     "letters, digits and `-`. Change it.",
                 )
 
     def _gang(self, name: str, group: PodGroup, pods: Mapping[str, SubGroupPods]) -> GroupSpec:
         tasks = tuple(self._tasks(name, group, pods)) if self._is_within_bounds(group, pods) else ()
         if any(task.name == name for task in tasks):
-            message = f"{quote(name)} is also the name of one of the pods. Choose another."
+            message = "One of the pods has this name, too. Choose another."
             self.meta["name"].add_fault("duplicate_name", message)
         tree = tree_to_json(group.min_member, group.min_sub_group, group.groups)
         return GroupSpec(name, tasks, ignore_nonlead_status=False, gang=tree)

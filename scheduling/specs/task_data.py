@@ -43,11 +43,10 @@ def read_files(place: YamlCursor | None) -> tuple[dict[str, Any], ...]:
         if path and not _may_be_written(path):
             found["path"].add_fault(
                 "bad_path",
-                f"A file cannot be put at {quote(path)}: the path is empty or belongs to OSMO. "
-                "Choose one outside /osmo.",
+                "A file cannot be put there: the path is empty or belongs to OSMO. Choose one outside /osmo.",
             )
         elif path and path in seen:
-            found["path"].add_fault("duplicate_path", f"Two files have the path {quote(path)}. Give each its own.")
+            found["path"].add_fault("duplicate_path", "Two files have this path. Give each its own.")
         seen.add(path)
         if "contents" not in found and "localpath" in found:
             found["localpath"].add_warning(
@@ -105,9 +104,7 @@ def read_mounts(place: YamlCursor | None) -> tuple[tuple[YamlCursor, str], ...]:
         text = item.text()
         source, colon, target = (text or "").partition(":")
         if text and (not source or (colon and not target) or ":" in target):
-            item.add_fault(
-                "bad_mount", f"The mount is {quote(text)}; allowed are /path and /path:/path/in/container. Change it."
-            )
+            item.add_fault("bad_mount", "Allowed are /path and /path:/path/in/container. Change it.")
         elif text:
             mounts.append((item, text))
     return tuple(mounts)
@@ -125,7 +122,7 @@ def check_unused(found: dict[str, YamlCursor]) -> None:
         if "frequency" in fields and (text := fields["frequency"].text()) is not None and parse_duration(text) is None:
             fields["frequency"].add_fault(
                 "bad_duration",
-                f"The time is {quote(text)}; allowed is a number with d, h, m, s, ms or us. Write for example 10m.",
+                "This is not a time; allowed is a number with d, h, m, s, ms or us. Write for example 10m.",
             )
     for item in iterate_items(found.get("kpis"), "kpis"):
         _check_texts(item.known_fields(("index", "path"), required=("index", "path")), ("index", "path"))
@@ -165,8 +162,7 @@ def _source(item: YamlCursor, kind: str) -> dict[str, Any]:
         if kind == "task" and text and not all(is_name(part) for part in text.split(":", 1)):
             what.add_fault(
                 "bad_name",
-                f"{quote(text)} does not name a task; write the name of a task, or workflow:task for one of "
-                "an earlier workflow.",
+                "This does not name a task; write the name of a task, or workflow:task for one of an earlier workflow.",
             )
             text = ""
         made = item.plain_value | {kind: text}  # as written, even if it looks like a number
@@ -194,9 +190,7 @@ def _check_pattern(place: YamlCursor | None) -> None:
             warnings.simplefilter("ignore")  # a doubtful pattern is still a pattern
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        place.add_fault(
-            "bad_regex", f"{quote(pattern)} is not a regular expression: {shorten(str(error))}. Correct it."
-        )
+        place.add_fault("bad_regex", f"This is not a regular expression: {shorten(str(error))}. Correct it.")
 
 
 def _may_be_written(path: str) -> bool:

@@ -97,7 +97,7 @@ def _resource(
     elif not place.is_absent:
         place.add_fault(
             "unknown_resource",
-            f"The file defines no resource {quote(name)}.{place.faults.suggestion(name, resources)} "
+            f"The file does not define this resource.{place.faults.suggestion(name, resources)} "
             f"It defines {join_words(resources) or 'none'}.",
         )
     return name, ResourceEntry(None)
@@ -123,10 +123,10 @@ def _check_platform(
             f"Platform {name} does not allow the host's network. Remove the key, or choose another platform.",
         )
     for item, mount in mounts:
-        if (source := mount.partition(":")[0]) not in platform.allowed_mounts:
+        if mount.partition(":")[0] not in platform.allowed_mounts:
             item.add_fault(
                 "not_allowed",
-                f"Platform {name} does not allow to mount {quote(source)}; it allows "
+                f"Platform {name} does not allow this mount; it allows "
                 f"{join_words(sorted(platform.allowed_mounts)) or 'nothing'}.",
             )
 
@@ -135,9 +135,7 @@ def read_image(place: YamlCursor | None) -> str:
     """A container image; an empty text after a fault."""
     image = (place.text() if place is not None else None) or ""
     if place is not None and any(character.isspace() for character in image):
-        place.add_fault(
-            "bad_image", f"{quote(image)} is not a container image: it holds a blank. Write for example ubuntu:24.04."
-        )
+        place.add_fault("bad_image", "This is not a container image: it holds a blank. Write for example ubuntu:24.04.")
     return image
 
 

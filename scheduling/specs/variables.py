@@ -55,7 +55,7 @@ def merge_variables(
             faults.add(
                 path,
                 "bad_assignment",
-                f"{quote(assignment)} sets nothing. Write `name=value`; a dotted name "
+                "One of the assignments sets nothing. Write `name=value`; a dotted name "
                 "reaches into a map (`resources.default.gpu=2`).",
             )
             continue
@@ -131,8 +131,7 @@ def _assign(variables: dict[str, Any], parts: list[str], value: Any, path: str, 
             faults.add(
                 path,
                 "bad_assignment",
-                f"{quote('.'.join(parts))} reaches into {quote(name)}, which is not a "
-                f"map but {quote(str(inner))}. Set {quote(name)} itself.",
+                f"{quote('.'.join(parts))} reaches into {quote(name)}, which is not a map. Set {quote(name)} itself.",
             )
             return
         here[part] = dict(inner)  # a copy: the maps of the pool and of the file must not change

@@ -32,9 +32,7 @@ def read_workflow_file(node: Node, rules: SpecRules, faults: Faults) -> Workflow
     found = YamlCursor(node, "", node.line, faults).known_fields(_TOP, required=("workflow",))
     version = found.get("version")
     if version is not None and version.plain_value not in (2, "2"):
-        version.add_fault(
-            "bad_version", f"The version is {version.value_text}; only 2 is known. Write 2, or leave the key out."
-        )
+        version.add_fault("bad_version", "Only version 2 is known. Write 2, or leave the key out.")
     if "workflow" not in found:
         return WorkflowSpec("", ())
     return _workflow(found["workflow"], rules, faults)
@@ -133,7 +131,7 @@ def _with_inputs(groups: list[ParsedGroup]) -> tuple[GroupSpec, ...]:
                 if name not in home:
                     at.add_fault(
                         "unknown_task",
-                        f"Task {quote(task.spec.name)} reads from task {quote(name)}, which the file "
+                        f"Task {quote(task.spec.name)} reads from a task that the file "
                         f"does not have.{place.faults.suggestion(name, home)}",
                     )
                 elif home[name] == group.name:
@@ -169,7 +167,7 @@ def _timeout(place: YamlCursor | None, default: timedelta | None, longest: timed
     if requested is None:
         place.add_fault(
             "bad_duration",
-            f"The time is {quote(text)}; allowed is a number with d, h, m, s, ms or us (no unit: seconds), "
+            f"This is not a time; allowed is a number with d, h, m, s, ms or us (no unit: seconds), "
             f"at most {MAX_DURATION.days} days. Write for example 8h.",
         )
         return default
@@ -177,7 +175,7 @@ def _timeout(place: YamlCursor | None, default: timedelta | None, longest: timed
         place.add_warning("0 means no limit of its own; the pool's default applies.")
         return default
     if longest is not None and requested > longest:
-        place.add_warning(f"{shorten(text)} is more than the pool allows; it is cut to {longest}.")
+        place.add_warning(f"the time is more than the pool allows; it is cut to {longest}.")
         return longest
     return requested
 

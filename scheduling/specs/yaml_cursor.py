@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from pools.domain.byte_sizes import MAX_BYTES, MAX_UNITS, UNITS, parse_size
-from pools.domain.structured_input import Dialect, ValueReader, quote
+from pools.domain.scalars import BOOLEANS
+from pools.domain.structured_input import Dialect, ValueReader
 from scheduling.specs.whole_numbers import parse_whole_number
 from scheduling.structured_yaml.nodes import MapNode, Node, ScalarNode, SequenceNode, plain_value
 
 MAX_FAULTS = 100
 """How many faults of one file are listed."""
-
-_BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
 class _WorkflowFile(Dialect):
@@ -34,7 +33,7 @@ class _WorkflowFile(Dialect):
         return "" if value.value is None else value.text
 
     def boolean(self, value: Node) -> bool | None:
-        return _BOOLEANS.get(value.text.lower()) if isinstance(value, ScalarNode) else None
+        return BOOLEANS.get(value.text) if isinstance(value, ScalarNode) else None
 
     def whole_number(self, value: Node) -> int | None:
         return parse_whole_number(value.text) if isinstance(value, ScalarNode) else None
@@ -49,7 +48,7 @@ class _WorkflowFile(Dialect):
 
     def describe(self, value: Node) -> str:
         if isinstance(value, ScalarNode):
-            return "empty" if value.value is None else quote(value.text)
+            return "empty" if value.value is None else ""
         return "a list" if isinstance(value, SequenceNode) else "a map"
 
 
@@ -112,7 +111,7 @@ class YamlCursor(ValueReader):
         """A whole number from `minimum`; 0 after a fault."""
         number = self.dialect.whole_number(self.value)
         if number is None or number < minimum:
-            self.refuse(f"a whole number from {minimum} to {MAX_UNITS}", "bad_number")
+            self.refuse(f"a whole number from {minimum} to {MAX_UNITS}, written as 8", "bad_number")
             return 0
         return number
 

@@ -1,12 +1,14 @@
-"""YAML text -> nodes with their lines. Scalars are read by the rules of YAML 1.1; a key given twice is reported."""
+"""YAML text -> nodes with their lines. A key given twice is reported; :mod:`pools.domain.scalars` reads scalars."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import yaml
 
+from pools.domain.scalars import UnreadableScalar, plain_scalar
 from pools.domain.structured_input.faults import Faults, quote, shorten
 from scheduling.structured_yaml.composer import CORE_TAG, CompositionStopped, OpenCollection, YamlComposer
 from scheduling.structured_yaml.nodes import (
@@ -20,12 +22,17 @@ from scheduling.structured_yaml.nodes import (
 )
 
 MAX_DEPTH = 40
-MAX_NUMBER_LENGTH = 100
 MAX_NODES = 50_000
 """Nodes of a file with every alias written out."""
 
-_SCALAR_TAGS = {f"{CORE_TAG}{name}" for name in ("str", "int", "float", "bool", "null", "timestamp", "merge", "value")}
 _STRING = f"{CORE_TAG}str"
+_TYPES_OF_TAGS: dict[str, tuple[type, ...]] = {
+    f"{CORE_TAG}int": (int,),
+    f"{CORE_TAG}float": (int, Fraction),
+    f"{CORE_TAG}bool": (bool,),
+    f"{CORE_TAG}null": (type(None),),
+}
+_SCALAR_TAGS = {_STRING, *_TYPES_OF_TAGS}
 
 LineOf = Callable[[int], int]
 """Line of the text that is read (from 0) -> line in the author's file (from 1)."""
@@ -34,8 +41,30 @@ LineOf = Callable[[int], int]
 def read_yaml(text: str, faults: Faults, *, path: str, line_of: LineOf, string_keys: bool = True) -> Node | None:
     """The one document in `text`; None (and a fault) if the text is not valid YAML, too large, or not a single
     document."""
+    nodes = read_yaml_documents(text, faults, path=path, line_of=line_of, string_keys=string_keys)
+    if nodes is None:
+        return None
+    if not nodes:
+        message = "The file holds no value, only comments. A workflow file begins with `workflow:`."
+        faults.add(path, "empty", message, 1)
+        return None
+    if len(nodes) > 1:
+        message = (
+            "A second document begins here after `---`. One file holds one workflow: send each document on its own."
+        )
+        faults.add(path, "several_documents", message, nodes[1].line)
+        return None
+    return nodes[0]
+
+
+def read_yaml_documents(
+    text: str, faults: Faults, *, path: str, line_of: LineOf, string_keys: bool = True
+) -> list[Node] | None:
+    """All documents in `text` that hold something; None (and a fault) if the text is not valid YAML or too large."""
     try:
-        return _single_document(_NodeComposer(text, faults, path, line_of, string_keys))
+        documents = _NodeComposer(text, faults, path, line_of, string_keys).documents()
+        # A `---` at the very end or beginning opens a document without anything in it.
+        return [node for node in documents if not _is_nothing(node)]
     except CompositionStopped as problem:
         faults.add(path, problem.code, problem.message, line_of(problem.line))
     except yaml.MarkedYAMLError as error:
@@ -49,24 +78,6 @@ def read_yaml(text: str, faults: Faults, *, path: str, line_of: LineOf, string_k
     return None
 
 
-def _single_document(composer: _NodeComposer) -> Node | None:
-    found: Node | None = None
-    for node in composer.documents():
-        if _is_nothing(node):  # a `---` at the very end or beginning opens a document without anything in it
-            continue
-        if found is not None:
-            message = (
-                "A second document begins here after `---`. One file holds one workflow: send each document on its own."
-            )
-            composer.faults.add(composer.path, "several_documents", message, node.line)
-            return None
-        found = node
-    if found is None:
-        message = "The file holds no value, only comments. A workflow file begins with `workflow:`."
-        composer.faults.add(composer.path, "empty", message, 1)
-    return found
-
-
 class _NodeComposer(YamlComposer):
     """Values as nodes. Keys that are not text, merges of other values than maps, and unknown tags are faults that do
     not stop the reading."""
@@ -77,7 +88,6 @@ class _NodeComposer(YamlComposer):
     def __init__(self, text: str, faults: Faults, path: str, line_of: LineOf, string_keys: bool) -> None:
         super().__init__(text)
         self.faults, self.path, self.line_of, self.string_keys = faults, path, line_of, string_keys
-        self.resolver, self.constructor = yaml.resolver.Resolver(), yaml.constructor.SafeConstructor()
 
     def key(self, event: Any, line: int) -> Any:
         # A list or a map as a key is composed like any value; `put` reports it.
@@ -149,30 +159,17 @@ class _NodeComposer(YamlComposer):
                 line,
             )
             return ScalarNode(line, "", "")
-        tag = event.tag
-        if tag is None or tag == "!":
-            tag = self.resolver.resolve(yaml.ScalarNode, text, event.implicit)  # type: ignore[no-untyped-call]
-        elif tag not in _SCALAR_TAGS:
-            self.add_unknown_tag(tag, line)
-            tag = _STRING
-        return ScalarNode(line, text, self.value(tag, text, line, event.tag is not None))
-
-    def value(self, tag: str, text: str, line: int, explicit: bool) -> Any:
-        if tag in (_STRING, f"{CORE_TAG}merge", f"{CORE_TAG}value"):
-            return text
-        if len(text) > MAX_NUMBER_LENGTH:  # sixty to the thousandth is short to write and slow to work out
-            return text
-        build = getattr(self.constructor, f"construct_yaml_{tag.removeprefix(CORE_TAG)}")
-        try:
-            return build(yaml.ScalarNode(tag, text))
-        except (ValueError, LookupError, OverflowError, AttributeError):
-            # `2024-13-45` only looks like a date, and Python does not read a number of 5,000 digits. The text can
-            # still be right (as an argument); the reader of a number refuses it.
-            if explicit:
-                self.faults.add(
-                    self.path, "bad_value", f"{quote(text)} is not what its tag says. Remove the tag.", line
-                )
-            return text
+        if event.tag in (None, "!"):
+            is_plain = event.implicit[0] and event.tag is None
+            return ScalarNode(line, text, _as_json(plain_scalar(text), text) if is_plain else text)
+        if event.tag not in _SCALAR_TAGS:
+            self.add_unknown_tag(event.tag, line)
+        elif event.tag != _STRING:
+            value = plain_scalar(text)
+            if type(value) not in _TYPES_OF_TAGS[event.tag]:
+                self.faults.add(self.path, "bad_value", "The value is not what its tag says. Remove the tag.", line)
+            return ScalarNode(line, text, _as_json(value, text))
+        return ScalarNode(line, text, text)
 
     def unknown_tag(self, tag: str, line: int) -> None:
         self.add_unknown_tag(tag, self.line_of(line))
@@ -187,6 +184,18 @@ class _NodeComposer(YamlComposer):
             "true/false, lists and maps. Remove the tag.",
             line,
         )
+
+
+def _as_json(value: Any, text: str) -> Any:
+    """A value as JSON has it. A number that JSON cannot hold is its text, which the reader of a number refuses."""
+    if isinstance(value, UnreadableScalar):
+        return text
+    if not isinstance(value, Fraction):
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return text
 
 
 def _is_nothing(node: Node) -> bool:

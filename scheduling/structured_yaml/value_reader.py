@@ -7,16 +7,14 @@ Numbers keep their digits, a key that is given twice is remembered, and a scalar
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, ClassVar
 
 import yaml
 
-from pools.domain.amounts import InvalidNumber, parse_exact
 from pools.domain.errors import Violation
+from pools.domain.scalars import UnreadableScalar, json_number, plain_scalar
 from scheduling.structured_yaml.composer import CORE_TAG, CompositionStopped, OpenCollection, YamlComposer
 
 MAX_CHARACTERS = 64 * 2**20
@@ -24,9 +22,6 @@ MAX_REPEATED_KEYS = 100  # keys of one map that are reported as given twice
 MAX_VALUES = 3_000_000
 MAX_LEVELS = 64
 
-_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
-_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _SCALAR_TAGS = frozenset(f"{CORE_TAG}{name}" for name in ("str", "int", "float", "bool", "null"))
 
 
@@ -34,14 +29,6 @@ class DocumentMap(dict[str, Any]):
     """A map as written; `repeated_keys` are the keys that are given more than once."""
 
     repeated_keys: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadableScalar:
-    """A scalar that no reader can use: not-a-number, a number of too many digits, an unknown tag."""
-
-    text: str
-    reason: str
 
 
 @dataclass(slots=True)
@@ -98,7 +85,7 @@ def _json(text: str) -> YamlDocument | None:
 
     try:
         value = json.loads(
-            text, object_pairs_hook=pairs, parse_int=_number, parse_float=_number,
+            text, object_pairs_hook=pairs, parse_int=json_number, parse_float=json_number,
             parse_constant=lambda name: UnreadableScalar(name, "is not a number"),
         )  # fmt: skip
     except ValueError:
@@ -118,13 +105,6 @@ def _repeated_keys(keys: Iterator[str]) -> tuple[str, ...]:
             twice[key] = None
         seen.add(key)
     return tuple(twice)
-
-
-def _number(text: str) -> int | Fraction | UnreadableScalar:
-    try:
-        return parse_exact(text)
-    except InvalidNumber:
-        return UnreadableScalar(text[:60], "has too many digits")
 
 
 class _ValueComposer(YamlComposer):
@@ -163,21 +143,9 @@ def _scalar(event: Any) -> Any:
         return UnreadableScalar(event.tag, "is a tag that is not known here")
     if event.style or (event.tag is not None and event.tag.endswith(":str")) or event.tag == "!":
         return text
-    return _plain_scalar(text)
+    return plain_scalar(text)
 
 
 def is_read_as_text(text: str) -> bool:
     """Whether the text, written without quotes, is read as the same text."""
-    return _plain_scalar(text) is text
-
-
-def _plain_scalar(text: str) -> Any:
-    if text in _NULLS:
-        return None
-    if text in _BOOLEANS:
-        return _BOOLEANS[text]
-    if _NUMBER.fullmatch(text):
-        return _number(text)
-    if text.lower().lstrip("+-") in {".inf", ".nan", "nan", "inf", "infinity"}:
-        return UnreadableScalar(text, "is not a number")
-    return text
+    return plain_scalar(text) is text

@@ -17,6 +17,7 @@ from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.quota_tree_table import quota_tree_table
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import Facts, build_table
+from osmo_admin.cli.yaml_files import parse_number
 
 app = command_group("Cohorts: limits of borrowing and lending above the pools.")
 QUOTA_ROW_PATTERN = re.compile(r"(?:([^/=]+)/)?([^=]+)=([^:]*)(?::([^:]*))?(?::([^:]*))?")
@@ -51,7 +52,7 @@ def parse_quota_rows(typed: list[str] | None) -> list[dict[str, Any]]:
     for text in typed or []:
         match = QUOTA_ROW_PATTERN.fullmatch(text.strip())
         if match is None:
-            raise ClientError(f"--quota {text}: write RESOURCE=NOMINAL[:BORROW[:LEND]], as gpu=6:8 or gpu=0::5.")
+            raise ClientError("--quota: write RESOURCE=NOMINAL[:BORROW[:LEND]], as gpu=6:8 or gpu=0::5.")
         flavor, resource, *amounts = match.groups()
         nominal, borrow, lend = map(_parse_amount, amounts)
         row = {"resource": resource, "nominal": nominal, "borrowing_limit": borrow, "lending_limit": lend}
@@ -59,9 +60,9 @@ def parse_quota_rows(typed: list[str] | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _parse_amount(text: str | None) -> int | str | None:
+def _parse_amount(text: str | None) -> int | float | str | None:
     text = (text or "").strip()
-    return None if not text else int(text) if re.fullmatch(r"-?\d{1,18}", text) else text
+    return parse_number(text) if text else None
 
 
 def _cohort_url(*name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +26,7 @@ from osmo_admin.cli.output import confirm, print_answer, serialize
 from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
 from osmo_admin.cli.tables import AnswerPart, build_table
 from osmo_admin.cli.times import format_local_time, parse_time
+from osmo_admin.cli.yaml_files import read_yaml_text
 
 app = command_group("Configuration of pools and of the service.")
 POOL, WORKFLOW, BACKEND = "POOL", "WORKFLOW", "BACKEND"
@@ -84,7 +84,7 @@ def _select_part(data: Any, name: str) -> Any:
     if isinstance(data, list) and name.isdigit() and int(name) < len(data):
         return data[int(name)]
     names = f" There are: {', '.join(map(str, data))}." if isinstance(data, dict) and data else ""
-    raise ClientError(f"There is no {name!r} here.{names}")
+    raise ClientError(f"There is nothing of this name here.{names}")
 
 
 @client_command(app, "update", writes=True, short_t=False)
@@ -155,19 +155,12 @@ def _add_description(body: dict[str, Any], description: str | None, tags: list[s
 
 
 def _read_document(file: str) -> dict[str, Any]:
-    """The map in the file. A YAML map in braces begins like JSON."""
-    import yaml
-
+    """The map in the file."""
     try:
         text = typer.get_text_stream("stdin").read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        try:
-            document = json.loads(text)
-        except ValueError:
-            document = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"{file} cannot be read: {error}.") from error
-    except (ValueError, yaml.YAMLError) as error:
-        raise ClientError(f"{file} is neither JSON nor YAML: {error}.") from error
+    document = read_yaml_text(text, file)
     if not isinstance(document, dict):
         raise ClientError(f"{file} must hold a map of keys and values.")
     return document

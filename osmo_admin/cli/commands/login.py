@@ -72,7 +72,7 @@ def login(
 ) -> None:
     """Log in and store the login in the format of the stock client."""
     if not url.startswith(("http://", "https://")):
-        raise ClientError(f"{url!r} is not an address. Write http://HOST:PORT or https://HOST.")
+        raise ClientError("This is not an address. Write http://HOST:PORT or https://HOST.")
     if method is None:
         given = bool(token or token_file)
         named = LoginMethod.PASSWORD if password_file else LoginMethod.DEV

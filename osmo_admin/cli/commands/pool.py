@@ -79,7 +79,7 @@ def show(
     answer = session.http().get("api/pool_quota", {"pools": [name], "all_pools": False})
     rows = [row for node_set in answer["node_sets"] for row in node_set["pools"]]
     if not rows:
-        raise ClientError(f"There is no pool {name!r} that you may see. List the pools: osmo pool list.")
+        raise ClientError("There is no pool of this name that you may see. List the pools: osmo pool list.")
     print_answer(session, answer, lambda: _pool_text(session, rows[0]))
 
 

@@ -89,7 +89,7 @@ def set_(
     elif value in ("email", "slack"):
         body = {f"{value}_notification": enabled}
     else:
-        raise ClientError(f"There is no notification {value!r}; use email or slack.")
+        raise ClientError("There are two notifications: email and slack.")
     answer = session.http().send_change("POST", SETTINGS_URL, query=session.dry_run_query, body=body)
     if session.dry_run:
         show_effect(session, answer)

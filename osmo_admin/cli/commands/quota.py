@@ -25,6 +25,7 @@ from osmo_admin.cli.quota_text import (
 )
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.times import format_local_time as shown_time
+from osmo_admin.cli.yaml_files import parse_number, read_yaml_text
 
 app = command_group("GPU quota by namespace: TFLOPS, memory and workers.")
 
@@ -105,7 +106,7 @@ def parse_amounts(text: str) -> dict[str, str]:
     for part in text.split(","):
         key, equals, value = part.strip().partition("=")
         if not equals or key not in {"tflops", "vram"} or key in result:
-            raise ClientError(f"{text!r} is not a valid amount: write tflops=10,vram=1Gi, or one of the two.")
+            raise ClientError("This is not a valid amount: write tflops=10,vram=1Gi, or one of the two.")
         result[key] = value
     return result
 
@@ -194,7 +195,7 @@ def apply_cap_changes(spec: dict[str, Any], changes: dict[str, dict[str, str]]) 
             if text == REMOVE_CAP:
                 value: Any = None
             elif key in {"maxWorkers", "maxGPUCount", "alertThresholdPercent"}:
-                value = int(text) if _NUMBER.fullmatch(text) else text
+                value = parse_number(text)
             else:
                 both = {**(result[part].get(key) or {}), **parse_amounts(text)}
                 value = {resource: amount for resource, amount in both.items() if amount != REMOVE_CAP}
@@ -214,14 +215,11 @@ def _fetch_current(http: Any, namespace: str) -> Any:
 
 
 def _read_spec_file(file: Path) -> Any:
-    import yaml
-
     try:
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"The file {file} cannot be read: {error}.") from error
-    except yaml.YAMLError as error:
-        raise ClientError(f"The file {file} is not valid YAML: {' '.join(str(error).split())}.") from error
+    document = read_yaml_text(text, str(file))
     return document["spec"] if isinstance(document, dict) and "spec" in document else document
 
 

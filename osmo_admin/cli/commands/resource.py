@@ -65,7 +65,7 @@ def info(
     """Show one node."""
     answer = session.http().get(url_path("api", "resources", node))
     if not answer["resources"]:
-        raise ClientError(f"There is no node {node!r} that you may see. List the nodes: osmo resource list.")
+        raise ClientError("There is no node of this name that you may see. List the nodes: osmo resource list.")
     print_answer(session, answer, lambda: _node_text(answer["resources"][0]))
 
 

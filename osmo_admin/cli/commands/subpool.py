@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +26,7 @@ from osmo_admin.cli.pool_table import branch_prefix
 from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
 from osmo_admin.cli.tables import Facts, Table, build_table
 from osmo_admin.cli.times import format_local_time, parse_time
+from osmo_admin.cli.yaml_files import parse_number
 
 if TYPE_CHECKING:
     from pools.domain.quota_file import QuotaFile
@@ -40,16 +40,6 @@ HEADER = (
 CancelPendingOption = Annotated[
     bool, typer.Option("--cancel-pending", help="Cancel pending workflows of the subpool, so that it drains sooner.")
 ]
-
-
-def parse_typed_quota(text: str) -> int | float | str:
-    """The typed quota as a JSON number if it is one, else unchanged: the server rounds down and checks the rules."""
-    text = text.strip()
-    if re.fullmatch(r"[+-]?\d{1,18}", text):
-        return int(text)
-    if re.fullmatch(r"[+-]?\d{1,18}\.\d{1,9}", text):
-        return float(text)
-    return text
 
 
 def _subpool_url(parent: str, *sub: str) -> str:
@@ -71,7 +61,7 @@ def create(
     request_approval: RequestApprovalOption = False,
 ) -> None:
     """Create a subpool. The name of an archived subpool reactivates it."""
-    body = _add_description({"subpool_name": subpool, "quota": parse_typed_quota(quota)}, description)
+    body = _add_description({"subpool_name": subpool, "quota": parse_number(quota)}, description)
     answer = session.http().send_change(
         "POST", _subpool_url(parent), query=approval_query(session, request_approval), body=body
     )
@@ -95,7 +85,7 @@ def update(
 ) -> None:
     """Change the quota of a subpool, lasting or until a time. Running work continues; use above the new quota
     drains."""
-    body = _add_description({"quota": parse_typed_quota(quota)}, description)
+    body = _add_description({"quota": parse_number(quota)}, description)
     if until:
         body["until"] = parse_time(until)
     address = _subpool_url(parent, subpool)
@@ -194,7 +184,7 @@ def import_file(
     columns are not read. --dry-run shows the effect.
     """
     read = _read_quota_file(file)
-    quotas = {name: parse_typed_quota(text) for name, text in read.quotas.items()}
+    quotas = {name: parse_number(text) for name, text in read.quotas.items()}
     answer = session.http().send_change(
         "PATCH", QUOTAS_URL, query=session.dry_run_query, body=_add_description({"quotas": quotas}, description)
     )

@@ -13,7 +13,7 @@ from osmo_admin.cli.options import PoolsFilter, UsersFilter
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerText, build_table
-from osmo_admin.cli.times import format_local_time, parse_time
+from osmo_admin.cli.times import parse_time
 
 SECONDS_PER_HOUR = 3600
 HEADER = (
@@ -72,9 +72,12 @@ def export(
         TraceFormat, typer.Option("--output", "-o", help="csv, or swf for the Standard Workload Format.")
     ] = TraceFormat.CSV,
     since: Annotated[
-        str, typer.Option(metavar="TIME", help="Submitted from this time on: a date, a time, or 12h, 30d before now.")
+        str,
+        typer.Option(
+            metavar="TIME", help="Submitted from this time on: a date or a time in UTC, or 12h, 30d before now."
+        ),
     ] = "30d",
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Submitted before this time.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Submitted before this time, in UTC.")] = None,
 ) -> None:
     """Export the work that has ended as a trace for osmo replay, on standard output."""
     session: ClientSession = ctx.obj
@@ -82,8 +85,8 @@ def export(
         raise ClientError("--trace writes CSV: leave it out with -o swf.")
     query = {
         "format": output.value,
-        "since": parse_time(since),
-        "until": parse_time(until) if until else None,
+        "since": parse_time(since, in_utc=True),
+        "until": parse_time(until, in_utc=True) if until else None,
     }
     typer.echo(session.http().get_text("api/usage/trace", query), nl=False)
 
@@ -94,9 +97,9 @@ def usage(
     by: Annotated[UsageBy, typer.Option(help="What a row is about.")] = UsageBy.POOL,
     bucket: Annotated[UsageBucket, typer.Option(help="The length of time of a row, in UTC.")] = UsageBucket.MONTH,
     since: Annotated[
-        str, typer.Option(metavar="TIME", help="From this time on: a date, a time, or 12h, 30d before now.")
+        str, typer.Option(metavar="TIME", help="From this time on: a date or a time in UTC, or 12h, 30d before now.")
     ] = "30d",
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Up to this time.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Up to this time, in UTC.")] = None,
     pools: PoolsFilter = None,
     users: UsersFilter = None,
 ) -> None:
@@ -104,25 +107,31 @@ def usage(
     query = {
         "by": by.value,
         "bucket": bucket.value,
-        "since": parse_time(since),
-        "until": parse_time(until) if until else None,
+        "since": parse_time(since, in_utc=True),
+        "until": parse_time(until, in_utc=True) if until else None,
         "pool": pools,
         "user": users,
         "limit": 1000,
     }
     answer = session.http().get("api/usage", query)
-    print_answer(session, answer, lambda: _usage_text(answer, by.value))
+    print_answer(session, answer, lambda: _usage_text(answer, by.value, bucket))
 
 
-def _usage_text(answer: dict[str, Any], by: str) -> AnswerText:
-    rows = [[format_local_time(row["start"]), row[by], *_cells(row)] for row in answer["rows"]]
+def _usage_text(answer: dict[str, Any], by: str, bucket: UsageBucket) -> AnswerText:
+    rows = [[_start_text(row["start"], bucket), row[by], *_cells(row)] for row in answer["rows"]]
     if not rows:
         return "Nothing is on record for this time."
     total = ["Total", "", *_cells(answer["totals"])]
-    table = build_table(("From", by.capitalize(), *HEADER), rows, total=total)
+    table = build_table(("From (UTC)", by.capitalize(), *HEADER), rows, total=total)
     if answer["more_entries"]:
         return ["GPU-hours:", table, "More entries: choose a longer bucket or a shorter time."]
     return ["GPU-hours:", table]
+
+
+def _start_text(start: str, bucket: UsageBucket) -> str:
+    """The beginning of a bucket, in UTC like the buckets themselves: `2026-11`, `2026-11-20` or `2026-11-20 15:00`."""
+    lengths = {UsageBucket.MONTH: 7, UsageBucket.DAY: 10}
+    return start.replace("T", " ")[: lengths.get(bucket, 16)]
 
 
 def _cells(row: dict[str, Any]) -> list[Any]:

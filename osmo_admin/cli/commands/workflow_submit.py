@@ -189,7 +189,7 @@ def restart(session: ClientSession, workflow: WorkflowArgument, pool: PoolOption
 def check_pairs(options: dict[str, list[str] | None]) -> None:
     """Refuse values that are not KEY=VALUE, all at once, before anything is sent."""
     wrong = [
-        f"{option} takes KEY=VALUE, not {value!r}."
+        f"{option} takes KEY=VALUE."
         for option, values in options.items()
         for value in values or []
         if not value.partition("=")[1] or value.startswith("=")

@@ -138,7 +138,7 @@ def release(
     for text in objects:
         kind, _, name = text.partition("/")
         if kind not in tuple(OwnedKind) or not name:
-            raise OperationError(f"{text!r} is no object: give KIND/NAME, KIND one of {', '.join(OwnedKind)}.")
+            raise OperationError(f"Give the object as KIND/NAME, KIND one of {', '.join(OwnedKind)}.")
         wanted.append((OwnedKind(kind), name))
     for owned_kind, name in wanted:
         release_object(actor=SYSTEM, kind=owned_kind, name=name, description=description)

@@ -272,5 +272,5 @@ def _parse_selector(text: str) -> dict[str, Any] | None:
         return None
     key, sign, value = text.partition("=")
     if not sign or not key or not value:
-        raise OperationError(f"--namespaces {text} is not a valid KEY=VALUE.")
+        raise OperationError("--namespaces: write KEY=VALUE.")
     return {"matchLabels": {key: value}}

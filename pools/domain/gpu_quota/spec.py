@@ -13,7 +13,7 @@ from typing import Any
 from pools.domain.errors import Violation
 from pools.domain.gpu_quota.checks import DEFAULT_THRESHOLD, GpuQuotaSpec, ResourceCaps
 from pools.domain.gpu_quota.workers import RESOURCES, GpuAmounts, read_gpu_amounts, read_quantity
-from pools.domain.structured_input.fields import FieldReader, shorten_value
+from pools.domain.structured_input.fields import FieldReader
 
 MAX_COUNT = 2**31 - 1
 NAMESPACE_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -27,7 +27,7 @@ def namespace_violations(namespace: str) -> list[Violation]:
     if _NAMESPACE.fullmatch(namespace):
         return []
     rule = "1 to 63 lower-case letters, digits and hyphens, no hyphen at an end"
-    return [Violation("namespace", "bad_name", f"{shorten_value(namespace)!r} is not a valid namespace: {rule}.")]
+    return [Violation("namespace", "bad_name", f"This is not a valid namespace: {rule}.")]
 
 
 def parse_gpu_quota_spec(body: object, path: str = "spec") -> tuple[GpuQuotaSpec, list[Violation]]:
@@ -105,7 +105,7 @@ def _count(place: FieldReader, key: str) -> int | None:
 def _threshold(place: FieldReader) -> int:
     value = place.body.get("alertThresholdPercent")
     if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value <= 100:
-        said = f"must be between 0 and 100, got {shorten_value(str(value))}."
+        said = "must be between 0 and 100."
         place.add_fault("alertThresholdPercent", "bad_value", said)
         return DEFAULT_THRESHOLD
     return place.whole_number("alertThresholdPercent", DEFAULT_THRESHOLD, minimum=0, maximum=100)

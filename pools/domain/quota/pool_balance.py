@@ -10,11 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from pools.domain.amounts import UNLIMITED, Gpus
 from pools.domain.counting import counted
 from pools.domain.errors import Violation
+from pools.domain.scalars import is_decimal
 from pools.domain.subpool_lifecycle import SubpoolState
 
 MAX_GPUS = 2**31 - 1
@@ -143,42 +144,32 @@ def parse_quota(value: object, *, parent: Gpus, path: str = "quota") -> ParsedQu
     bad = Violation(
         path,
         "bad_quota",
-        f"{_value_text(value)} is not a valid quota: give whole GPUs, a fraction such as 12.9, "
-        'or a percentage such as "25%".',
+        'This is not a valid quota: give whole GPUs, a fraction such as 12.9, or a percentage such as "25%".',
     )
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return bad
     text = str(value).strip()
-    if len(text) > 40 or not text.isascii() or "_" in text:
-        return bad  # `Decimal` would accept digits of other scripts and Python's 1_000
     is_share = text.endswith("%")
-    try:
-        number = Decimal(text.removesuffix("%").strip())
-    except InvalidOperation:
+    written = text.removesuffix("%").strip() if is_share else text
+    if len(text) > 40 or not is_decimal(written):
         return bad
+    number = Decimal(written)
     if not number.is_finite() or (number and number.adjusted() < MIN_EXPONENT):
         return bad
     if number < 0:
-        return Violation(path, "negative_quota", f"A quota of {text} is negative; the least is 0.")
+        return Violation(path, "negative_quota", "A quota cannot be negative; the least is 0.")
     if is_share and parent == UNLIMITED:
         return Violation(
-            path, "no_guarantee", f"{text} of what? The pool has no finite guarantee; give it one, or give whole GPUs."
+            path, "no_guarantee", "A percentage needs a pool with a finite guarantee; give it one, or give whole GPUs."
         )
     if number > MAX_GPUS:
-        return Violation(path, "quota_too_large", f"A quota of {text} is beyond any cluster; the most is {MAX_GPUS}.")
+        return Violation(path, "quota_too_large", f"A quota is at most {MAX_GPUS}.")
     exact = number * int(parent) / 100 if is_share else number
     gpus = math.floor(exact)
     if exact == gpus:
         return ParsedQuota(gpus)
     amount = f"{text} of {parent} is {exact.normalize():f}" if is_share else f"{text} is not whole"
     return ParsedQuota(gpus, f"{amount}: quotas are whole GPUs, so {gpus} was taken; the rest stays unallocated.")
-
-
-def _value_text(value: object) -> str:
-    if isinstance(value, str) and not value.strip():
-        return "An empty text"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> Violation | None:

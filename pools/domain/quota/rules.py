@@ -51,7 +51,7 @@ def _check(row: QuotaRow, *, has_parent: bool, is_pool: bool) -> Iterator[Violat
             continue
         called = name.replace("_", " ")
         if amount < 0:
-            yield Violation(f"{row.path}.{name}", "negative", f"The {called} of {what} is {amount}; it starts at 0.")
+            yield Violation(f"{row.path}.{name}", "negative", f"The {called} of {what} must be at least 0.")
         if name != "nominal" and not has_parent:
             above = "cohort" if is_pool else "parent"
             message = f"A {called} of {what} needs a {above}: without one it can neither borrow nor lend."
@@ -73,7 +73,7 @@ def check_weight(weight: Number) -> list[Violation]:
     """A weight is 0 (never preferred while borrowing) or at least a billionth."""
     if weight == 0 or weight >= MIN_WEIGHT:
         return []
-    return [Violation("weight", "bad_weight", f"A weight is 0 or at least 0.000000001, not {weight}.")]
+    return [Violation("weight", "bad_weight", "A weight is 0, or at least 0.000000001.")]
 
 
 def find_closed_cycle(parents: Mapping[str, str | None], name: str, parent: str | None) -> list[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pools.domain.structured_input.faults import quote, shorten
-
 
 class Dialect:
     """Parsed JSON: a text is a `str`, a number is a number, and null counts as absent.
@@ -45,16 +43,16 @@ class Dialect:
         return ((inner, None) for inner in value) if isinstance(value, list) else None
 
     def describe(self, value: Any) -> str:
-        """The value for a message."""
+        """The kind of the value for a message; a message never repeats the value."""
         if value is None:
             return "null"
         if isinstance(value, bool):
-            return "true" if value else "false"
+            return "true or false"
         if isinstance(value, dict):
             return self.map_name
         if isinstance(value, list):
             return "a list"
-        return quote(value) if isinstance(value, str) else shorten(str(value))
+        return "a text" if isinstance(value, str) else "a number"
 
 
 JSON = Dialect()

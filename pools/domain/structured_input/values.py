@@ -28,10 +28,13 @@ class ValueReader:
         self.faults.add(self.path or self.root, code, message, self.line)
 
     def refuse(self, expected: str, code: str | None = None, hint: str = "") -> None:
-        """Note that the value is not `expected`."""
+        """Note that the value is not `expected`. The message names the kind of the value where that helps, and never
+        the value."""
         subject = shorten(self.path, _MAX_SUBJECT) or "The input"
         found = self.dialect.describe(self.value)
-        self.add_fault(code or self.dialect.wrong_type, f"{subject} must be {expected}, not {found}.{hint}")
+        helps = found and not (found == "a number" and "number" in expected) and found not in expected
+        kind = f", not {found}" if helps else ""
+        self.add_fault(code or self.dialect.wrong_type, f"{subject} must be {expected}{kind}.{hint}")
 
     @property
     def is_absent(self) -> bool:
@@ -42,11 +45,6 @@ class ValueReader:
     def is_map(self) -> bool:
         """Whether the value is a map."""
         return self.dialect.entries(self.value) is not None
-
-    @property
-    def value_text(self) -> str:
-        """The value for a message."""
-        return self.dialect.describe(self.value)
 
     def child(self, key: str, value: Any, line: int | None) -> Self:
         """The reader of the value under a key."""

@@ -162,9 +162,7 @@ def _stored_text(text: str) -> str:
 def _violations(body: Mapping[str, Any]) -> list[Violation]:
     found = []
     if body.get("mode") is not None and body["mode"] not in GUARD_MODES:
-        message = (
-            f"A webhook's mode is {', '.join(GUARD_MODES[:-1])} or {GUARD_MODES[-1]}, not {str(body['mode'])[:40]!r}."
-        )
+        message = f"A webhook's mode is {', '.join(GUARD_MODES[:-1])} or {GUARD_MODES[-1]}."
         found.append(Violation("mode", "bad_value", message))
     if body.get("identity") is not None and not _is_account(body["identity"], empty=True):
         found.append(Violation("identity", "bad_value", _ACCOUNT.format(what="identity")))

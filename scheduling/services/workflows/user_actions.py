@@ -82,9 +82,7 @@ def tag_workflow(*, actor: Actor, name: str, add: Sequence[str] = (), remove: Se
     """Remove tags, then add tags. For the owner or an admin of the pool. A repetition is not an error."""
     visible = require_own_or_manage(actor, name)
     rule = "1 to 63 letters, digits and - _ . : /, a letter or digit first and last"
-    found = [
-        Violation("add", "bad_tag", f"{tag[:60]!r} is not a valid tag: {rule}.") for tag in add if not _TAG.match(tag)
-    ]
+    found = [Violation("add", "bad_tag", f"A tag is not valid: {rule}.") for tag in add if not _TAG.match(tag)]
     if found:
         raise BadInput.of(found)
     with change(actor=actor):

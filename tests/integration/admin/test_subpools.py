@@ -71,7 +71,7 @@ def test_the_version_of_the_subpool_is_checked_under_the_lock(as_person: Callabl
 def test_refusals_are_shown_at_their_fields_and_keep_the_input(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
     for quota, sentence in {
-        "": "An empty text is not a valid quota: give whole GPUs",
+        "": "not a valid quota: give whole GPUs",
         "lots": "not a valid quota",
         "-1": "negative",
         "51": "50 are free to give",

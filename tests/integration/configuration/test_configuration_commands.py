@@ -82,7 +82,7 @@ def test_a_refusal_ends_with_one_and_names_each_place(run, tmp_path: Path) -> No
     (tmp_path / "all.yaml").write_text(FILE.replace("backend: sim", "backend: nowhere"))
     code, text, _ = run("diff", "-f", str(tmp_path))
     assert code == 1
-    assert "There is no cluster 'nowhere'" in text
+    assert "There is no cluster of this name" in text
     assert run("apply", "-f", str(tmp_path))[0] == 1
     assert not Pool.objects.exists()
     assert run("release", "pool/none")[0] == 1

@@ -28,8 +28,8 @@ def test_all_unreadable_values_are_reported_at_once(admin: ApiCaller, address: s
 
     assert answer.status == 400
     assert answer.codes == {(name, "bad_query") for name, _ in query}
-    for name, value in query:
-        assert any(f"{name}={value!r}: give " in fault["message"] for fault in answer.body["details"])
+    for name, _value in query:
+        assert any(f"{name}: give " in fault["message"] for fault in answer.body["details"])
 
 
 @pytest.mark.parametrize(("address", "query"), UNREADABLE, ids=[address for address, _ in UNREADABLE])

@@ -65,7 +65,7 @@ def test_every_fault_is_named_and_nothing_is_written(pools: None) -> None:
     ]
     with pytest.raises(BadInput, match="would hold 51 GPUs; pool team guarantees 50"):
         resize_subpools(actor=SYSTEM, quotas={"team--a": 31, "other--c": 1})
-    with pytest.raises(BadInput, match="not the name of a subpool"):
+    with pytest.raises(BadInput, match="is the name of a subpool"):
         resize_subpools(actor=SYSTEM, quotas={"team": 1})
     assert _quotas() == {"other--c": 4, "team--a": 30, "team--b": 20}
 

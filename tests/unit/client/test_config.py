@@ -26,7 +26,7 @@ def test_show_the_whole_or_a_part(osmo, stub):
     assert yaml.safe_load(osmo.ok("config", "show", "POOL", "team", "-o", "yaml")) == CURRENT["pools"]["team"]
     assert osmo.ok("config", "show", "POOL", "team", "backend", "-o", "yaml") == "simulated\n"
     result = osmo("config", "show", "POOL", "nope")
-    assert (result.exit_code, result.stderr) == (2, "Error: There is no 'nope' here. There are: team.\n")
+    assert (result.exit_code, result.stderr) == (2, "Error: There is nothing of this name here. There are: team.\n")
 
 
 def test_show_lists_of_named_objects(osmo, stub):
@@ -69,7 +69,7 @@ def test_update_of_a_pool_that_is_not_there(osmo, stub):
     stub.on("GET", POOLS, CURRENT)
     result = osmo("config", "update", "POOL", "new", input="{}")
     assert result.exit_code == 2
-    assert "There is no 'new' here." in result.stderr
+    assert "There is nothing of this name here." in result.stderr
 
 
 def test_update_of_all_pools_is_one_put(osmo, stub):

@@ -116,6 +116,13 @@ def test_local_time_is_local(monkeypatch):
     time.tzset()
     assert times.format_local_time("2026-11-20T10:00:00.123") == "2026-11-20 11:00:00 CET"
     assert times.parse_time("2026-07-01") == "2026-06-30T22:00:00"
+    assert times.parse_time("2026-07-01", in_utc=True) == "2026-07-01T00:00:00"
+    with pytest.raises(ClientError, match=r"no such local time.*\(\+01:00 or \+02:00\)"):
+        times.parse_time("2027-03-28T02:30")
+    with pytest.raises(ClientError, match=r"comes twice.*\(\+02:00 or \+01:00\)"):
+        times.parse_time("2027-10-31T02:30")
+    assert times.parse_time("2027-10-31T02:30+01:00") == "2027-10-31T01:30:00"
+    assert times.parse_time("2027-03-28T03:00") == "2027-03-28T01:00:00"
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     assert times.format_local_time(None) is None

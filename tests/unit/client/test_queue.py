@@ -163,7 +163,7 @@ def test_live_sends_the_changes_and_shows_the_answer(osmo, stub, tmp_path: Path,
         ("changes: {set: 1}", "holds no changes"),
         ("queues: []\nchanges: []", "holds no changes"),
         ("[]\n---\n[]", "one FILE with one document"),
-        ("- {set: {name: a, quota: .nan}}", ".nan is not a number"),
+        ("- {set: {name: a, quota: .nan}}", "a value that cannot be read"),
     ],
 )
 def test_changes_that_cannot_be_read_are_not_sent(osmo, stub, tmp_path: Path, text, message):

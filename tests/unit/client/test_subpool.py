@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from osmo_admin.cli.commands.subpool import _result_message, parse_typed_quota
+from osmo_admin.cli.commands.subpool import _result_message
+from osmo_admin.cli.yaml_files import parse_number
 from tests.unit.client.stub_server import StubReply
 
 COLLECTION = "/api/configs/pool/team/subpool"
@@ -33,11 +34,11 @@ def effect_body(before: Any, after: Any, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("typed", "sent"),
-    [("30", 30), ("12.9", 12.9), ("25%", "25%"), ("-5", -5), (" 8 ", 8), ("many", "many"), ("1e9", "1e9"), ("0", 0)],
+    [("30", 30), ("12.9", 12.9), ("25%", "25%"), ("-5", -5), (" 8 ", 8), ("many", "many"), ("1e9", 1e9), ("0", 0)],
 )
 def test_a_typed_quota_is_sent_unchanged(typed, sent):
-    assert parse_typed_quota(typed) == sent
-    assert type(parse_typed_quota(typed)) is type(sent)
+    assert parse_number(typed) == sent
+    assert type(parse_number(typed)) is type(sent)
 
 
 def test_create(osmo, stub):
@@ -183,7 +184,7 @@ def test_names_cannot_change_the_path(osmo, stub):
     for name in ("..", ".", ""):
         result = osmo("pool", "subpool", "show", "team", name)
         assert result.exit_code == 2
-        assert "is not a name" in result.stderr
+        assert "no address can hold" in result.stderr
     assert len(stub.requests) == 1
 
 

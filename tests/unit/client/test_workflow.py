@@ -176,7 +176,7 @@ def test_submit_again_by_id(osmo, stub):
 def test_pairs_are_checked_before_anything_is_sent(osmo, stub, spec, words):
     result = osmo("workflow", "submit", spec, "-p", "team", *words)
     assert result.exit_code == 2
-    assert f"{words[0]} takes KEY=VALUE, not {words[1]!r}." in result.stderr
+    assert f"{words[0]} takes KEY=VALUE." in result.stderr
     assert stub.requests == []
 
 

@@ -83,9 +83,9 @@ def test_all_faults_at_once() -> None:
     )
 
 
-def test_the_message_about_the_threshold_has_the_given_value() -> None:
+def test_the_message_about_the_threshold_has_its_bounds() -> None:
     _, faults = parse_gpu_quota_spec({"total": {"alertThresholdPercent": 101}})
-    assert "must be between 0 and 100, got 101" in faults[0].message
+    assert "must be between 0 and 100." in faults[0].message
 
 
 @pytest.mark.parametrize(

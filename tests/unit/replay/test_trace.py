@@ -89,12 +89,12 @@ def test_broken_files(read, text, expected):
 def test_a_number_that_is_too_large_is_told_the_largest_one(read):
     _trace, faults = read(HEADER + "1e300,1e300,1e300,a\n-5,-5,1000000000000001,a\n")
     assert [fault.message for fault in faults.listed] == [
-        "'1e300' is not a time: write 2026-11-20T15:04:05, or a number of seconds from 0 to 100,000,000,000.",
-        "'1e300' is not a number of seconds above 0 and at most 100,000,000,000.",
-        "'1e300' is not a whole number of GPUs from 1 to 1,000,000,000,000,000.",
-        "'-5' is before 0; seconds begin at 0.",
-        "'-5' is not a number of seconds above 0 and at most 100,000,000,000.",
-        "'1000000000000001' is not a whole number of GPUs from 1 to 1,000,000,000,000,000.",
+        "The value is not a time: write 2026-11-20T15:04:05, or a number of seconds from 0 to 100,000,000,000.",
+        "The value is not a number of seconds above 0 and at most 100,000,000,000.",
+        "The value is not a whole number of GPUs from 1 to 1,000,000,000,000,000.",
+        "The time is before 0; seconds begin at 0.",
+        "The value is not a number of seconds above 0 and at most 100,000,000,000.",
+        "The value is not a whole number of GPUs from 1 to 1,000,000,000,000,000.",
     ]
 
 
@@ -107,7 +107,7 @@ def test_a_file_that_does_not_exist(tmp_path):
 def test_forms_of_a_good_value(read):
     trace, faults = read(
         "\ufeffteam, gpus ,duration_s,submit_time,name,user\n"
-        'a,8.0,0.0000001,2026-01-01T00:00:00.5+01:00,"train, then\ntest",ann\n'
+        'a,8,0.0000001,2026-01-01T00:00:00.5+01:00,"train, then\ntest",ann\n'
         "b, 1 ,1e3,2025-12-31 23:00:00Z,,\n"
     )
     assert not faults.count, faults.listed

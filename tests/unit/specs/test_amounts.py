@@ -17,7 +17,8 @@ from tests.unit.specs.sample_files import one_task_file, read_fault_codes, read_
 
 @pytest.mark.parametrize(
     ("written", "gpus"),
-    [("0", 0), ("8", 8), ('"8"', 8), ("8.0", 8), ("1000000", 1_000_000), ("", 0), ("~", 0), ("1.5", None),
+    [("0", 0), ("8", 8), ('"8"', 8), ("8.0", None), ("010", None), ("0x8", None), ("1_0", None),
+     ("1000000", 1_000_000), ("", 0), ("~", 0), ("1.5", None),
      ("-1", None), ("1000001", None), ("9" * 5000, None), (".nan", None), (".inf", None), ("1e3", None),
      ("0x10", None), ("010.5", None), ("true", None), ("[1]", None), ("{a: 1}", None), ("two", None), ("1:30", None),
      ("'٣'", None)],
@@ -33,7 +34,8 @@ def test_whole_numbers(written: str, gpus: int | None) -> None:
 @pytest.mark.parametrize(
     ("text", "size"),
     [("0", 0), ("64", 64), ("1K", 1024), ("1Ki", 1024), ("1KiB", 1024), ("3Mi", 3 * 2**20), ("512Gi", 2**39),
-     ("16 Gi", 2**34), ("1.5T", 3 * 2**39), ("0.3", 1), ("1B", 1), (str(2**60), 2**60), (str(2**60 + 1), None),
+     ("16 Gi", 2**34), ("1.5T", 3 * 2**39), ("0.3", None), ("0.3B", 1), ("1B", 1), (str(2**60), 2**60),
+     (str(2**60 + 1), None),
      ("1GB", None), ("1gi", None), ("-1Gi", None), ("1e9", None), ("Gi", None), ("", None), ("nan", None),
      ("1Gi1Gi", None), ("9" * 30, None)],
 )  # fmt: skip

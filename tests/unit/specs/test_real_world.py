@@ -167,7 +167,7 @@ workflow:
       name: validate
       lead: false
   - name: train
-    barrier: no
+    barrier: false
     tasks:
     - name: model-a
       lead: true

@@ -287,7 +287,7 @@ class TestTimeouts:
         parsed = parse(one_task_file(workflow="timeout: {exec_timeout: 2d, queue_timeout: 30d}"), rules=self.rules)
         assert parsed.spec is not None
         assert (parsed.spec.exec_timeout, parsed.spec.queue_timeout) == (timedelta(days=1), timedelta(days=30))
-        assert ["2d is more than the pool allows" in warning for warning in parsed.warnings] == [True]
+        assert ["the time is more than the pool allows" in warning for warning in parsed.warnings] == [True]
 
     def test_zero_is_the_default(self) -> None:
         parsed = parse(one_task_file(workflow="timeout: {exec_timeout: 0}"), rules=self.rules)

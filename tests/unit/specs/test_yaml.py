@@ -50,7 +50,7 @@ def test_read(text: str) -> None:
         pytest.param(f"{MINIMAL}  name: other\n", (5, "file", "duplicate_key"), id="one key with two values"),
         pytest.param("workflow: {[a]: b}\n", (1, "file", "bad_key"), id="a list as key"),
         pytest.param("workflow: {name: {{ x }}}\n", (1, "file", "undefined_variable"), id="a template without value"),
-        pytest.param("on: 1\n", (1, "file", "bad_key"), id="a key that is true"),
+        pytest.param("true: 1\n", (1, "file", "bad_key"), id="a key that is true"),
         pytest.param("1: 1\n", (1, "file", "bad_key"), id="a key that is a number"),
         pytest.param("a: *b\n", (1, "file", "unknown_anchor"), id="unknown anchor"),
         pytest.param("a: &a [*a]\n", (1, "file", "unknown_anchor"), id="anchor in itself"),
@@ -60,7 +60,7 @@ def test_read(text: str) -> None:
         pytest.param("a: !!int x\n", (1, "file", "bad_value"), id="wrong tag"),
         pytest.param("a: !!int\n", (1, "file", "bad_value"), id="tag without a value"),
         pytest.param("a: !!bool x\n", (1, "file", "bad_value"), id="wrong tag of a flag"),
-        pytest.param("a: !!timestamp x\n", (1, "file", "bad_value"), id="wrong tag of a date"),
+        pytest.param("a: !!timestamp x\n", (1, "file", "unknown_tag"), id="tag of a date"),
     ],
 )  # fmt: skip
 def test_refused(text: str, expected: tuple[int | None, str, str]) -> None:

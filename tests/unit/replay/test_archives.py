@@ -1,0 +1,64 @@
+"""Files of public archives: unknown fields, jobs that never ran, jobs that follow others, files without a header."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scheduling.domain.priorities import Priority
+from scheduling.replay.trace import Trace, TraceOptions, TraceReader
+
+SWF = """; Version: 2
+1 0 0 100 4 -1 -1 4 200 -1 1 7 3 -1 -1 2 -1 -1
+2 5 0 -1 4 -1 -1 4 200 -1 0 7 3 -1 -1 2 -1 -1
+3 9 0 50 2 -1 -1 2 200 -1 1 8 4 -1 -1 2 1 20
+"""
+
+
+def read(tmp_path: Path, text: str, name: str = "a.swf", **options: object) -> tuple[Trace | None, list[str]]:
+    file = tmp_path / name
+    file.write_text(text)
+    reader = TraceReader(str(file), teams=None, priority=Priority.LOW, options=TraceOptions(**options))  # type: ignore[arg-type]
+    return reader.read(), [fault.message for fault in reader.faults.listed]
+
+
+def test_an_unknown_queue_is_told_with_its_field(tmp_path: Path) -> None:
+    _trace, faults = read(tmp_path, SWF)
+    assert sum("Field 15 (the queue)" in text and "--team-field" in text for text in faults) == 3
+    assert sum("(field 4) is missing" in text and "--skip-unusable" in text for text in faults) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "teams"),
+    [
+        ({"team": "all"}, ["all", "all"]),
+        ({"team_field": "group"}, ["3", "4"]),
+        ({"team_field": "partition"}, ["2", "2"]),
+    ],
+)
+def test_teams_and_jobs_that_are_left_out(tmp_path: Path, options: dict[str, object], teams: list[str]) -> None:
+    trace, faults = read(tmp_path, SWF, skips_unusable=True, **options)
+    assert faults == []
+    assert trace is not None
+    assert [job.team for job in trace.jobs] == teams
+    assert trace.notes[0].startswith("1 of 3 jobs are left out")
+    assert trace.notes[1].startswith("1 jobs follow another job (fields 17 and 18)")
+
+
+def test_a_file_without_usable_jobs(tmp_path: Path) -> None:
+    assert read(tmp_path, SWF, skips_unusable=True)[1] == ["The trace has no usable jobs."]
+
+
+def test_a_team_for_rows_of_a_csv_file(tmp_path: Path) -> None:
+    text = "submit_time,duration_s,gpus,team\n0,1,1,\n1,1,1,b\n"
+    trace, _faults = read(tmp_path, text, "a.csv", team="a")
+    assert trace is not None
+    assert [job.team for job in trace.jobs] == ["a", "b"]
+    assert "--team NAME" in read(tmp_path, text, "a.csv")[1][0]
+
+
+def test_a_file_without_a_header_says_so_and_repeats_nothing(tmp_path: Path) -> None:
+    _trace, (fault,) = read(tmp_path, "04/09/2017,secret,4\n04/10/2017,secret,5\n", "accounting.csv")
+    assert fault.startswith("The first line has no header: it names none of the columns submit_time")
+    assert "secret" not in fault
