@@ -71,9 +71,13 @@ def _show_life_of_worker(sender: Any, **_: Any) -> None:
 @worker_ready.connect
 def _report_about_worker(**_: Any) -> None:
     """Not before its processes are forked: one that is forked while a thread imports a module could never import it."""
+    from django.conf import settings  # noqa: PLC0415  (they are loaded by now)
+
+    from osmo_admin.counter_page import serve_counters  # noqa: PLC0415  (a web process needs none of it)
     from osmo_admin.doctor.reports import Reporter  # noqa: PLC0415  (Django's settings are loaded by now)
 
     Reporter("worker").start()
+    serve_counters(settings.OSMO.metrics_port)
 
 
 @worker_process_init.connect

@@ -26,15 +26,18 @@ def main() -> None:
 
     end_unless_fit("clusters")
     set_up_django()
+    from django.conf import settings
     from django.db import DatabaseError, InterfaceError, connection
 
     from osmo_admin import heartbeat
+    from osmo_admin.counter_page import serve_counters
     from osmo_admin.doctor.reports import Reporter
     from osmo_admin.liveness import Liveness
     from scheduling.services.gpu_quota.controller import GpuQuotaController
     from scheduling.services.kubernetes.cluster_workers import ClusterWorkers
     from scheduling.services.notifications import listen_for_wakeups
 
+    serve_counters(settings.OSMO.metrics_port)
     stop = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:

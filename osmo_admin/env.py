@@ -83,6 +83,7 @@ class Env:
     body_limit_mb: int
     event_streams: int
     metrics_public: bool
+    metrics_port: int
     traces_url: str
     traces_share: float
     webhook_client_ca: str
@@ -198,6 +199,7 @@ def load_environment() -> Env:
         body_limit_mb=read.int("OSMO_BODY_LIMIT_MB", 16, validate=at_least(min=1, max=1024)),
         event_streams=read.int("OSMO_EVENT_STREAMS", 500, validate=at_least(min=1)),
         metrics_public=read.bool("OSMO_METRICS_PUBLIC", False),
+        metrics_port=read.int("OSMO_METRICS_PORT", 0, validate=at_least(min=0)),
         traces_url=read.str("OSMO_TRACES_URL", "", validate=_can_trace_to),
         traces_share=read.float("OSMO_TRACES_SHARE", 1.0, validate=at_least(min=0, max=1)),
         webhook_client_ca=read.str("OSMO_WEBHOOK_CLIENT_CA", ""),

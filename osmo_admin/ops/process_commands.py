@@ -26,6 +26,8 @@ HEADER_TIMEOUT_MS = 30_000
 WEBHOOK_AUTHORITY = "OSMO_WEBHOOK_AUTHORITY"
 # The folder for the shared counters of the web processes; it must be empty when they start.
 METRICS_DIR = "PROMETHEUS_MULTIPROC_DIR"
+# The port at which worker and clusters answer /metrics with their own counters.
+METRICS_PORT = "OSMO_METRICS_PORT"
 # The address of the database with the role that owns the tables.
 OWNER_URL = "OSMO_OWNER_DATABASE_URL"
 # Variables that only the preparation of the database needs; no other process gets them.

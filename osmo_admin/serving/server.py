@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from granian._granian import RSGIHTTPProtocol as HTTPProtocol
     from granian.rsgi import Scope
 
-HEALTH = "/health"
+HEALTH, READY = "/health", "/ready"
 EVENTS = "text/event-stream"
 STREAM_PAUSE = 0.5
 # Further requests would wait for longer than their clients.
@@ -70,6 +70,7 @@ class Server:
         """Called once, in the process that serves."""
         self._requests = Lane("request", self._threads, loop)
         self._health = Lane("health", 1, loop)
+        self._ready = Lane("ready", 1, loop)
         self._streams = Lane("stream", 1, loop)
         self._on_start()
 
@@ -105,9 +106,11 @@ class Server:
     def _choose_lane(self, path: str) -> Lane:
         if path == HEALTH:
             return self._health
-        if self._requests.waiting() >= MAX_WAITING:
+        # Not behind requests, or busy pods would count as pods without a database and lose their users to the others.
+        lane = self._ready if path == READY else self._requests
+        if lane.waiting() >= MAX_WAITING:
             raise RequestRefused(503, "too_many_requests", "Too many requests wait; try again.", limit=MAX_WAITING)
-        return self._requests
+        return lane
 
     def _answer(self, scope: Scope, proto: HTTPProtocol, path: str, body: bytes) -> _Stream | None:
         """In a thread: run Django and send its response; or return a stream of events, or one whose first pause has

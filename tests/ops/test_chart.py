@@ -47,6 +47,9 @@ SWITCHES: Mapping[str, Mapping[str, Any]] = {
     "migrate.enabled": {},
     "migrate.hook": {},
     "metrics.serviceMonitor.enabled": {"metrics.serviceMonitor.tokenSecret.name": "metrics"},
+    "metrics.prometheusRule.enabled": {},
+    "metrics.dashboards.enabled": {},
+    "web.autoscaling.enabled": {},
     "webhook.certificate.certManager.enabled": {"webhook.certificate.certManager.issuer.name": "internal"},
 }
 PROVIDER = "signOn.providers.corp"
@@ -243,6 +246,10 @@ def check_objects(values: Values, objects: list[dict[str, Any]]) -> None:
     assert ("PodDisruptionBudget" in kinds) is values["podDisruptionBudget.enabled"]
     assert ("NetworkPolicy" in kinds) is values["networkPolicy.enabled"]
     assert ("ServiceMonitor" in kinds) is values["metrics.serviceMonitor.enabled"]
+    assert ("PodMonitor" in kinds) is values["metrics.serviceMonitor.enabled"]
+    assert ("PrometheusRule" in kinds) is values["metrics.prometheusRule.enabled"]
+    assert ("ConfigMap" in kinds) is values["metrics.dashboards.enabled"]
+    assert ("HorizontalPodAutoscaler" in kinds) is values["web.autoscaling.enabled"]
     assert ("Certificate" in kinds) is (values["webhook.enabled"] and managed)
     assert "Secret" not in kinds
     names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
@@ -290,8 +297,8 @@ def test_each_three_values_are_taken_by_an_api_server(cluster: Cluster) -> None:
 
 @pytest.mark.k8s
 def test_every_combination_of_switches_is_taken_by_an_api_server(cluster: Cluster) -> None:
-    """All 8,192 of them: a template renders the same wherever the switches that it reads are the same, so each template
-    is rendered with each combination of its own switches."""
+    """All 65,536 of them: a template renders the same wherever the switches that it reads are the same, so each
+    template is rendered with each combination of its own switches."""
     switches = {source: chart.find_read(source, SWITCHES) for source in chart.list_templates()}
     seen: dict[tuple[str, tuple[bool, ...]], str] = {}
     applied: set[str] = set()
@@ -545,12 +552,13 @@ def test_only_the_processes_with_a_port_are_reached(everything: list[dict[str, A
     assert "ingress" not in everyone, "nothing reaches a pod unless another policy lets it"
     open_to = {
         policy["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
-        for policy in policies.values()
-        if "ingress" in policy
+        for name, policy in policies.items()
+        if "ingress" in policy and name != "osmo-osmo-admin-metrics"
     }
     assert open_to == {"web", "webhook"}
-    (to_clusters,) = [each for each in policies.values() if "matchExpressions" in each["podSelector"]]
-    assert to_clusters["podSelector"]["matchExpressions"][0]["values"] == ["worker", "clusters"]
+    for name in ("osmo-osmo-admin-clusters", "osmo-osmo-admin-metrics"):
+        assert policies[name]["podSelector"]["matchExpressions"][0]["values"] == ["worker", "clusters"]
+    assert policies["osmo-osmo-admin-metrics"]["ingress"] == [{"ports": [{"port": "metrics", "protocol": "TCP"}]}]
 
 
 def test_the_webhook_server_shows_the_certificate_that_the_clusters_trust(everything: list[dict[str, Any]]) -> None:
@@ -631,6 +639,10 @@ def test_the_webhook_server_shows_the_certificate_that_the_clusters_trust(everyt
         ({**SIGN_ON, f"{PROVIDER}.issuer": "http://id.example"}, "'http://id.example' does not match pattern"),
         ({"signOn.providers.My-Corp.clientId": "osmo"}, "additional properties 'My-Corp' not allowed"),
         ({"web.replicas": 0}, "'/web/replicas': minimum: got 0, want 1"),
+        ({"web.autoscaling.enabled": True, "web.autoscaling.maxReplicas": 1}, "maxReplicas is below minReplicas"),
+        ({"settings.OSMO_METRICS_PORT": "x"}, "settings.OSMO_METRICS_PORT is not allowed"),
+        ({"affinity.nodeAfinity.x": "1"}, "invalid propertyName 'nodeAfinity'"),
+        ({"topologySpreadConstraints[0].maxSkew": 1}, "missing properties 'topologyKey', 'whenUnsatisfiable'"),
         ({"web.replicaCount": 2}, "'/web': additional properties 'replicaCount' not allowed"),
         ({"image.digest": "latest"}, "'/image/digest': 'latest' does not match pattern"),
         ({"settings.NOT_OURS": "1"}, "'/settings': additional properties 'NOT_OURS' not allowed"),
@@ -656,6 +668,81 @@ def test_each_value_has_its_line_in_the_schema() -> None:
         assert not missing, f"{at} has no default for {missing}"
 
     check(values, schema, "")
+
+
+def test_pods_of_one_process_are_spread_and_values_replace_how() -> None:
+    for component, pod in pod_templates(render({"webhook.enabled": True})).items():
+        found = pod["spec"].get("topologySpreadConstraints")
+        if component in {"beat", "migrate", "certificate"}:
+            assert found is None
+            continue
+        (constraint,) = found
+        assert constraint["topologyKey"] == "kubernetes.io/hostname"
+        assert constraint["whenUnsatisfiable"] == "ScheduleAnyway", "a cluster of one node runs both pods"
+        assert constraint["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == component
+    place = "topologySpreadConstraints[0]"
+    values = {
+        f"{place}.maxSkew": 2,
+        f"{place}.topologyKey": "topology.kubernetes.io/zone",
+        f"{place}.whenUnsatisfiable": "DoNotSchedule",
+        "affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight": 1,
+    }
+    for component, pod in pod_templates(render(values)).items():
+        assert "podAntiAffinity" in pod["spec"]["affinity"], component
+    (constraint,) = pod_templates(render(values))["web"]["spec"]["topologySpreadConstraints"]
+    assert (constraint["maxSkew"], constraint["topologyKey"]) == (2, "topology.kubernetes.io/zone")
+    assert constraint["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == "web"
+
+
+def test_the_autoscaler_decides_the_number_of_web_pods() -> None:
+    assert named(render({}), "Deployment", "osmo-osmo-admin-web")["spec"]["replicas"] == 2
+    found = render({"web.autoscaling.enabled": True, "web.autoscaling.maxReplicas": 9})
+    assert "replicas" not in named(found, "Deployment", "osmo-osmo-admin-web")["spec"], "each would undo the other's"
+    scaler = named(found, "HorizontalPodAutoscaler", "osmo-osmo-admin-web")["spec"]
+    assert scaler["scaleTargetRef"]["name"] == "osmo-osmo-admin-web"
+    assert (scaler["minReplicas"], scaler["maxReplicas"]) == (2, 9)
+
+
+def test_rules_and_dashboards_are_those_of_the_files() -> None:
+    labels = {"metrics.prometheusRule.labels.release": "kps", "metrics.dashboards.annotations.folder": "GPUs"}
+    found = render({"metrics.prometheusRule.enabled": True, "metrics.dashboards.enabled": True, **labels})
+    rule = named(found, "PrometheusRule", "osmo-osmo-admin")
+    assert rule["spec"] == yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())
+    assert rule["metadata"]["labels"]["release"] == "kps"
+    maps = [each for each in found if each["kind"] == "ConfigMap"]
+    boards = {name: json.loads(text) for each in maps for name, text in each["data"].items()}
+    folder = ROOT / "deploy" / "grafana"
+    assert boards == {f"osmo-admin-{path.name}": json.loads(path.read_text()) for path in folder.glob("*.json")}
+    assert all(each["metadata"]["labels"]["grafana_dashboard"] == "1" for each in maps)
+    assert all(each["metadata"]["annotations"] == {"folder": "GPUs"} for each in maps)
+
+
+def test_every_process_with_counters_is_scraped(everything: list[dict[str, Any]]) -> None:
+    monitor = named(everything, "PodMonitor", "osmo-osmo-admin")["spec"]
+    (expression,) = monitor["selector"]["matchExpressions"]
+    assert monitor["podMetricsEndpoints"][0]["port"] == "metrics"
+    found = pod_templates(everything)
+    for component in expression["values"]:
+        (container,) = found[component]["spec"]["containers"]
+        (port,) = container["ports"]
+        environment = {each["name"]: each.get("value") for each in container["env"]}
+        assert (port["name"], str(port["containerPort"])) == ("metrics", environment[process_commands.METRICS_PORT])
+    others = found.keys() - set(expression["values"])
+    assert not [name for name in others if "OSMO_METRICS_PORT" in json.dumps(found[name])]
+
+
+def test_a_process_that_hangs_is_started_again(everything: list[dict[str, Any]]) -> None:
+    found = pod_templates(everything)
+    for component in ("worker", "beat", "clusters"):
+        (container,) = found[component]["spec"]["containers"]
+        for probe in ("startupProbe", "livenessProbe"):
+            assert container[probe]["exec"]["command"] == ["osmo-admin", "probe", component]
+            assert container[probe]["timeoutSeconds"] >= 10, "a start of the interpreter takes a second"
+    (web,) = found["web"]["spec"]["containers"]
+    assert web["livenessProbe"]["httpGet"]["path"] == "/health", "a database that is away restarts nothing"
+    ready = web["readinessProbe"]
+    assert ready["httpGet"]["path"] == "/ready?only=database"
+    assert ready["failureThreshold"] * ready["periodSeconds"] >= 30, "one lost answer takes no pod away"
 
 
 def test_the_image_is_the_one_of_the_container_file() -> None:

@@ -51,6 +51,31 @@ def test_ready_when_everything_answers(db: None, heartbeats: None, client: Clien
     assert all(check["ok"] for check in answer.json()["checks"].values())
 
 
+def test_only_the_named_checks_decide(
+    db: None, heartbeats: None, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heartbeat.redis_client().delete("osmo:alive:worker")
+    answer = client.get("/ready?only=database")
+    assert answer.status_code == 200
+    assert set(answer.json()["checks"]) == {"database"}
+    assert client.get("/ready?only=database,worker").status_code == 503
+    assert client.get("/ready?only=").status_code == 503, "without a name all of them"
+
+    def refuse(*_: Any) -> None:
+        raise OperationalError("no")
+
+    monkeypatch.setattr(connection, "ensure_connection", refuse)
+    monkeypatch.setattr(connection, "cursor", refuse)
+    assert client.get("/ready?only=database").status_code == 503
+
+
+def test_an_unknown_check_is_refused_and_not_repeated(client: Client) -> None:
+    answer = client.get("/ready?only=canary,database")
+    assert answer.status_code == 400
+    assert "canary" not in answer.content.decode()
+    assert "database, migrations, redis" in answer.json()["message"]
+
+
 @pytest.mark.parametrize(("process", "status"), [("worker", 503), ("beat", 200), ("clusters", 200)])
 def test_a_silent_worker_makes_it_unready_a_silent_beat_is_reported(
     process: str, status: int, db: None, heartbeats: None, client: Client

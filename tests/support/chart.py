@@ -27,7 +27,8 @@ NAMESPACE = "osmo-system"
 REQUIRED = {"publicUrl": "https://osmo.example", "secrets.runtime": "osmo-runtime"}
 NAMESPACE_KIND = resource_kinds.NAMESPACE
 SERVICE_ACCOUNT = ResourceKind("", "v1", "serviceaccounts", "ServiceAccount")
-SERVED = {kind.name: kind for kind in (resource_kinds.SERVICE, resource_kinds.SECRET, SERVICE_ACCOUNT)}
+CONFIG_MAP = ResourceKind("", "v1", "configmaps", "ConfigMap")
+SERVED = {kind.name: kind for kind in (resource_kinds.SERVICE, resource_kinds.SECRET, SERVICE_ACCOUNT, CONFIG_MAP)}
 # By kind: the model of its schema, its plural, whether it is namespaced.
 DEFINED: Mapping[str, tuple[Any, str, bool]] = {
     "Deployment": (models.V1Deployment, "deployments", True),
@@ -40,9 +41,10 @@ DEFINED: Mapping[str, tuple[Any, str, bool]] = {
     "PodDisruptionBudget": (models.V1PodDisruptionBudget, "poddisruptionbudgets", True),
     "NetworkPolicy": (models.V1NetworkPolicy, "networkpolicies", True),
     "Ingress": (models.V1Ingress, "ingresses", True),
+    "HorizontalPodAutoscaler": (models.V2HorizontalPodAutoscaler, "horizontalpodautoscalers", True),
 }
 # Kinds of other projects; their own schemas are not at hand.
-FOREIGN = {"Certificate", "ServiceMonitor"}
+FOREIGN = {"Certificate", "ServiceMonitor", "PodMonitor", "PrometheusRule"}
 GROUP = "chart.test"
 
 

@@ -45,7 +45,10 @@ def serve(
     if process is not ServedProcess.PREPARE:
         for name in process_commands.SETUP_SECRETS:
             os.environ.pop(name, None)
-    if process in (ServedProcess.WEB, ServedProcess.WEBHOOK) and process_commands.METRICS_DIR not in os.environ:
+    counting = {ServedProcess.WEB, ServedProcess.WEBHOOK}
+    if process_commands.METRICS_PORT in os.environ:
+        counting |= {ServedProcess.WORKER, ServedProcess.CLUSTERS}
+    if process in counting and process_commands.METRICS_DIR not in os.environ:
         os.environ[process_commands.METRICS_DIR] = tempfile.mkdtemp(prefix="osmo-metrics-")
     from osmo_admin.start_checks import refuse_unfit_process
 

@@ -65,8 +65,9 @@ def test_health_is_answered_while_every_thread_waits(stack: Stack) -> None:
         query = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'pools_pool'::regclass"
         stack.wait_until(lambda: stack.query(query)[0]["count"] >= WEB_THREADS, what="all threads wait for the lock")
         health = httpx.get(f"{stack.base_url}/health", timeout=20)
+        ready = httpx.get(f"{stack.base_url}/ready?only=database", timeout=20)
         session.rollback()
-        assert health.status_code == 200
+        assert (health.status_code, ready.status_code) == (200, 200), "a busy process is no process without a database"
         assert [answer.result().status_code for answer in waiting] == [200] * len(waiting)
 
 

@@ -49,9 +49,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if not .Values.secrets.runtime }}
 {{- fail "secrets.runtime is empty. Create a Secret with OSMO_SECRET_KEY, DATABASE_URL and REDIS_URL, and name it with --set secrets.runtime=NAME." }}
 {{- end }}
-{{- range list "OSMO_PUBLIC_URL" "OSMO_SECURE" "OSMO_PROXY_COUNT" "OSMO_LOG_FORMAT" "OSMO_ADMIN_HOME" "OSMO_KUBECONFIG_DIR" "OSMO_DEBUG" "OSMO_DEV_LOGIN" }}
+{{- range list "OSMO_PUBLIC_URL" "OSMO_SECURE" "OSMO_PROXY_COUNT" "OSMO_LOG_FORMAT" "OSMO_ADMIN_HOME" "OSMO_KUBECONFIG_DIR" "OSMO_METRICS_PORT" "OSMO_DEBUG" "OSMO_DEV_LOGIN" }}
 {{- if hasKey $.Values.settings . }}
-{{- fail (printf "settings.%s is not allowed: the chart sets this variable itself (publicUrl, proxyCount, logFormat, kubeconfigs), or it is not for a server." .) }}
+{{- fail (printf "settings.%s is not allowed: the chart sets this variable itself (publicUrl, proxyCount, logFormat, kubeconfigs, metrics.processPort), or it is not for a server." .) }}
 {{- end }}
 {{- end }}
 {{- range list "OSMO_SECRET_KEY" "OSMO_SECRET_KEY_FALLBACKS" "OSMO_OWNER_DATABASE_URL" "OSMO_ADMIN_PASSWORD" "OSMO_MAIL_URL" "OSMO_SLACK_TOKEN" }}
@@ -110,6 +110,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- if and $certificate.certManager.enabled (not $certificate.certManager.issuer.name) }}
 {{- fail "webhook.certificate.certManager.issuer.name is empty. Name the Issuer or ClusterIssuer that signs the certificate." }}
+{{- end }}
+{{- with .Values.web.autoscaling }}
+{{- if and .enabled (lt (int .maxReplicas) (int .minReplicas)) }}
+{{- fail "web.autoscaling.maxReplicas is below minReplicas. Set it to minReplicas or more." }}
+{{- end }}
 {{- end }}
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.serviceMonitor.tokenSecret.name) (ne (toString (get .Values.settings "OSMO_METRICS_PUBLIC")) "true") }}
 {{- fail "metrics.serviceMonitor needs tokenSecret.name, a Secret with an access token, or settings.OSMO_METRICS_PUBLIC=true." }}
@@ -246,6 +251,9 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- with $values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with $values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "osmo.container" -}}
@@ -257,12 +265,12 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
+{{/* Pods of one process on different nodes where that is possible. Call with (dict "root" $ "component" NAME). */}}
 {{- define "osmo.spread" -}}
+{{- $selector := dict "matchLabels" (merge (dict "app.kubernetes.io/component" .component) (include "osmo.selector" .root | fromYaml)) -}}
+{{- $default := dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway" -}}
 topologySpreadConstraints:
-  - maxSkew: 1
-    topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels: {{- include "osmo.selector" .root | nindent 8 }}
-        app.kubernetes.io/component: {{ .component }}
+{{- range default (list $default) .root.Values.topologySpreadConstraints }}
+  - {{- toYaml (merge (deepCopy .) (dict "labelSelector" $selector)) | nindent 4 }}
+{{- end }}
 {{- end }}
