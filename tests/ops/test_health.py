@@ -64,7 +64,6 @@ def test_only_the_named_checks_decide(
     def refuse(*_: Any) -> None:
         raise OperationalError("no")
 
-    monkeypatch.setattr(connection, "ensure_connection", refuse)
     monkeypatch.setattr(connection, "cursor", refuse)
     assert client.get("/ready?only=database").status_code == 503
 

@@ -9,9 +9,12 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from osmo_admin.ops import ports, process_commands
 from tests.support.kube_server import wait_for
 from tests.support.services import ROOT
+from tests.support.stack import Stack
 
 PROGRAM = """
 import os, sys, time
@@ -57,3 +60,28 @@ def test_a_port_that_is_taken_stops_nothing_and_without_a_port_there_is_no_page(
                 [sys.executable, "-c", program, str(port)], env=env, capture_output=True, text=True, check=True
             )
             assert done.stdout.splitlines()[-1] == "None"
+
+
+@pytest.mark.parametrize("process", ["worker", "clusters"])
+def test_a_served_process_answers_at_its_port(stack: Stack, process: str, tmp_path: Path) -> None:
+    port = ports.choose_port("127.0.0.1", None)
+    env = {**os.environ, **stack.env, process_commands.METRICS_PORT: str(port), "TMPDIR": str(tmp_path)}
+    env.pop(process_commands.METRICS_DIR, None)
+    command = [sys.executable, "-m", "osmo_admin.cli.server", "serve", process]
+    log = (tmp_path / "log").open("wb")
+    child = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
+
+    def status() -> int:
+        assert child.poll() is None, (tmp_path / "log").read_text()
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                return int(answer.status)
+        except OSError:
+            return 0
+
+    try:
+        assert wait_for(status, seconds=90, description="the page answers") == 200
+    finally:
+        child.terminate()
+        child.wait(60)
+        log.close()
