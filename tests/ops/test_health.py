@@ -64,8 +64,9 @@ def test_only_the_named_checks_decide(
     def refuse(*_: Any) -> None:
         raise OperationalError("no")
 
-    monkeypatch.setattr(connection, "cursor", refuse)
-    assert client.get("/ready?only=database").status_code == 503
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "cursor", refuse)
+        assert client.get("/ready?only=database").status_code == 503
 
 
 def test_an_unknown_check_is_refused_and_not_repeated(client: Client) -> None:
