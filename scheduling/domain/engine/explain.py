@@ -402,9 +402,9 @@ class Explainer:
             places = ", ".join(short.node for short in blocker.node_shortages[:MAX_NAMED_NODES])
             if blocker.code == ReasonCode.FRAGMENTED:
                 piece, where = world.amounts_text(blocker.largest[0]), _names_text(blocker.largest[1])
+                largest = f" (largest: {piece} on {where})" if where else ""
                 return (
-                    f"It asks for {request}; as much is free, but not together: {missing} missing on {places} "
-                    f"(largest: {piece} on {where})."
+                    f"It asks for {request}; as much is free, but not together: {missing} missing on {places}{largest}."
                 )
             return f"It asks for {request}; the nodes have capacity for {free}: {missing} missing on {places}."
         if blocker.is_permanent:

@@ -100,6 +100,8 @@ class ShortageFinder:
 
 def _largest_piece(nodes: NodeIndex, request: Request) -> tuple[Request, tuple[str, ...]]:
     """The most of the first resource of the request that is free on a node which it may use, and those nodes."""
+    if not request or request[0][0] >= nodes.width:
+        return (), ()  # it asks for no amount
     r = request[0][0]
     sets = tuple(pair for pair in request if pair[0] >= nodes.width)
     free = {node: max(0, have[r]) for node, have in enumerate(nodes.free) if has_enough(have, sets)}

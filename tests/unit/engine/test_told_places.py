@@ -40,7 +40,7 @@ def test_nodes_that_would_do_and_are_barred_are_named():
         assert reason.code == "never_fits"
         assert reason.message == ("It asks for 2 GPUs; by its platform or its excluded nodes it may not use a1 and a2.")
         assert reason.unblock == (
-            "Never with this specification: its platform and its excluded nodes must leave such a node.",
+            "Never with this specification: its platform or its excluded nodes must leave it such a node.",
         )
 
 
