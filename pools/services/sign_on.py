@@ -365,7 +365,10 @@ def _make_account(actor: Actor, facts: ProviderFacts) -> User:
     try:
         return create_user(actor=actor, username=facts.username)
     except BadInput as refusal:
-        message = f"The provider calls you {facts.username[:100]!r}: {refusal.message}"
+        message = (
+            f"The name that the provider gives you cannot be the name of an account here. {refusal.message} An "
+            "operator can take the name from elsewhere (setting USERNAME_CLAIM or USERNAME_ATTRIBUTE)."
+        )
         raise BadInput.of([Violation("username", "bad_username", message)]) from refusal
 
 

@@ -22,6 +22,7 @@ from pools.domain.roles import (
     parse_pool_role,
     pool_role,
 )
+from pools.domain.user_names import user_name_violations
 from pools.locking import lock_role, lock_user
 from pools.models import (
     AccessToken,
@@ -38,7 +39,6 @@ from pools.permissions import require_platform
 from pools.selectors.profile import submittable_pools
 from pools.transactions import change
 
-MAX_NAME_LENGTH = 150  # as long as the column
 MAX_MAIL_ADDRESS = 254  # as long as the column
 
 
@@ -65,6 +65,7 @@ def create_user(
         user = lock_user(username) or User(username=username, is_active=False)
         if user.is_active:
             raise Conflict(f"User {username} exists already.")
+        _require_unlike_others(username)
         if user.pk and _was_disabled(user):
             raise Conflict(
                 f"User {username} exists already; the account is disabled. Enable it, in the browser or with "
@@ -281,17 +282,19 @@ def _grant(user: User, roles: Iterable[str], actor: Actor) -> None:
 
 
 def _username_violations(username: str) -> list[Violation]:
-    try:
-        User._meta.get_field("username").run_validators(username)
-    except ValidationError as error:
-        return [Violation("id", "bad_username", " ".join(error.messages))]
-    if not username:
-        return [Violation("id", "bad_username", "A user needs a name.")]
-    if len(username) > MAX_NAME_LENGTH:
-        return [Violation("id", "bad_username", f"A user's name has at most {MAX_NAME_LENGTH} characters.")]
+    if found := user_name_violations(username):
+        return found
     if username == SYSTEM.username:
         return [Violation("id", "reserved_username", "This is the name of the system in the audit trail.")]
     return []
+
+
+def _require_unlike_others(username: str) -> None:
+    """Refuse a name that differs from that of an account in capitals only. Raises Conflict."""
+    other = User.objects.filter(username__iexact=username, is_active=True).exclude(username=username).first()
+    if other is not None:
+        message = f"User {other.username} exists already, and the names differ in capitals only. Choose another name."
+        raise Conflict.of([Violation("id", "username_differs_in_capitals", message)])
 
 
 def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation]:

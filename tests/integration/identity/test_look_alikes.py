@@ -1,0 +1,123 @@
+"""Names of accounts that people could take for another one: refused at every door, and no trouble for old accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from typer.testing import CliRunner
+
+from osmo_admin.cli.server import app
+from pools.domain.errors import BadInput, Conflict
+from pools.domain.roles import SYSTEM
+from pools.domain.sign_on import LdapDirectory, OpenIdProvider, ProviderFacts
+from pools.domain.user_names import user_name_violations
+from pools.models import User
+from pools.services.sign_on import sign_on
+from pools.services.users import create_user
+from scheduling.configuration.files import BadFiles, ConfigurationFiles, read_file
+from scheduling.services.configuration import ApplyOptions, apply_configuration
+from tests.integration.identity.conftest import ApiCaller
+
+LOOK_ALIKES = {
+    "fullwidth": "\uff41\uff44\uff4d\uff49\uff4e",
+    "one fullwidth letter": "\uff41dmin",
+    "a Cyrillic a": "\u0430dmin",
+    "Cyrillic alone": "\u0430\u0441\u0435",
+    "a dotless i": "adm\u0131n",
+    "a Greek o": "r\u03bf\u03bft",
+    "a long s": "\u017fally",
+    "an accent": "\u00e1dmin",
+    "a combining accent": "admi\u0301n",
+    "digits of mathematics": "bob\U0001d7cf",
+    "a mark that joins": "ad\u200dmin",
+    "a modifier letter": "admin\u02b9",
+}
+FIRST_CHARACTERS = ("+1cmd", "@sum", "-2x", "=a", ".hidden", "_x")
+Door = Callable[[str], object]
+
+
+def by_api(name: str, admin: ApiCaller) -> None:
+    answer = admin("POST", "/api/auth/user", {"id": name})
+    assert answer.status == 400 and name not in str(answer.body)
+
+
+def by_page(name: str, admin: ApiCaller) -> None:
+    root = Client()
+    root.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+    answer = root.post("/pools/user/create/", {"username": name, "step": "preview"}, follow=True)
+    assert set(answer.context["form"].errors) == {"username"}
+
+
+def by_command(name: str, admin: ApiCaller) -> None:
+    answer = CliRunner().invoke(app, ["user", "create", "--", name])
+    assert answer.exit_code != 0 and "Traceback" not in answer.output
+
+
+def by_git(name: str, admin: ApiCaller) -> None:
+    found = ConfigurationFiles()
+    read_file("all.yaml", f'roles:\n  osmo-viewer: {{users: ["{name}"]}}\n'.encode(), found)
+    with pytest.raises((BadInput, BadFiles)):
+        apply_configuration(actor=SYSTEM, files=found, options=ApplyOptions("git"))
+
+
+def by_provider(name: str, admin: ApiCaller) -> None:
+    provider = OpenIdProvider("corp", "Corp", "https://id.example", "osmo", "")
+    with pytest.raises(BadInput, match="USERNAME_CLAIM"):
+        sign_on(provider=provider, facts=ProviderFacts(provider.issuer, "1", username=name))
+
+
+def by_directory(name: str, admin: ApiCaller) -> None:
+    directory = LdapDirectory("dir", "Dir", "ldap:dir", urls=("ldaps://x",), user_base="dc=x")
+    with pytest.raises(BadInput):
+        sign_on(provider=directory, facts=ProviderFacts(directory.issuer, "1", username=name, is_renewable=True))
+
+
+DOORS = (by_api, by_page, by_command, by_git, by_provider, by_directory)
+
+
+@pytest.mark.parametrize("door", DOORS, ids=[door.__name__ for door in DOORS])
+def test_no_door_makes_such_an_account(
+    admin: ApiCaller, monkeypatch: pytest.MonkeyPatch, door: Callable[[str, Any], None]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
+    known = User.objects.count()
+    for name in (*LOOK_ALIKES.values(), *FIRST_CHARACTERS):
+        door(name, admin)
+    assert User.objects.count() == known
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES.values(), ids=LOOK_ALIKES)
+def test_the_sentence_says_what_is_allowed_and_not_the_name(name: str) -> None:
+    (found,) = user_name_violations(name)
+    assert "letters a to z" in found.message and name not in found.message
+
+
+@pytest.mark.parametrize("name", ["ann", "Ann.Smith", "ann+ci@corp.example", "7of9", "a_b-c", "a" * 150])
+def test_usual_names(name: str) -> None:
+    assert user_name_violations(name) == []
+
+
+def test_a_name_that_differs_in_capitals_only(admin: ApiCaller) -> None:
+    create_user(actor=SYSTEM, username="bob")
+    answer = admin("POST", "/api/auth/user", {"id": "Bob"})
+    assert answer.status == 409 and answer.body["details"][0]["code"] == "username_differs_in_capitals"
+    with pytest.raises(Conflict):
+        create_user(actor=SYSTEM, username="BOB")
+
+
+def test_an_account_that_has_such_a_name_already_works_on(admin: ApiCaller) -> None:
+    """Accounts of former versions: logins, roles, files and new sign-ons."""
+    old = create_user(actor=SYSTEM, username="old", password="a long enough pass phrase")
+    User.objects.filter(pk=old.pk).update(username="j\u00f6rg")
+    browser = Client()
+    answer = browser.post("/login/", {"username": "j\u00f6rg", "password": "a long enough pass phrase"})
+    assert answer.status_code == 302
+    assert admin("POST", "/api/auth/user/j\u00f6rg/roles", {"role_name": "osmo-viewer"}).status == 200
+    assert browser.get("/pools/user/").status_code == 200
+    found = ConfigurationFiles()
+    read_file("all.yaml", 'roles:\n  osmo-viewer: {users: ["j\u00f6rg"]}\n'.encode(), found)
+    apply_configuration(actor=SYSTEM, files=found, options=ApplyOptions("git"))
+    assert User.objects.get(pk=old.pk).as_actor().roles == {"osmo-viewer"}
