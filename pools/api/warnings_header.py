@@ -17,6 +17,7 @@ WARNING_HEADER = "x-osmo-warning"
 CLIENT_VERSION_HEADER = "x-osmo-client-version"
 CONTRACT_VERSION = (6, 4, 0)  # this service implements the wire contract of this release of OSMO
 TOKEN_WARNING_PERIOD = timedelta(days=7)
+LOGIN_WARNING_PERIOD = timedelta(hours=1)
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})(\..*)?\Z")
 
 
@@ -43,7 +44,12 @@ def _old_client(request: Request) -> list[str]:
 
 
 def _token_ends_soon(token: Any) -> list[str]:
-    if not isinstance(token, AccessToken) or token.expires_at - timezone.now() > TOKEN_WARNING_PERIOD:
+    if not isinstance(token, AccessToken):
         return []
-    day = f"{token.expires_at:%Y-%m-%d %H:%M}"
+    left, day = token.expires_at - timezone.now(), f"{token.expires_at:%Y-%m-%d %H:%M}"
+    if token.ends_with_login:  # a session of hours, so a longer period would warn from its first minute
+        message = f"WARNING: the login of this command ends on {day} UTC. Log in again: osmo login."
+        return [message] if left <= LOGIN_WARNING_PERIOD else []
+    if left > TOKEN_WARNING_PERIOD:
+        return []
     return [f"WARNING: the access token {token.name} ends on {day} UTC. Create a new one in time: osmo token set NAME."]

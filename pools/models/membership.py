@@ -175,6 +175,9 @@ class AccessToken(models.Model):
         "pools.SignOnIdentity", on_delete=models.CASCADE, null=True, blank=True, related_name="tokens"
     )
 
+    LOGIN_PREFIX = "login-"
+    """How the names of the tokens begin that `osmo login` makes."""
+
     owner_roles: frozenset[str] | None = None
     """The roles of its owner, if they were read together with the token; not a column."""
 
@@ -199,3 +202,8 @@ class AccessToken(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def ends_with_login(self) -> bool:
+        """Whether a new login follows its end, because a login has made it, or a token of a sign-on has."""
+        return self.identity_id is not None or self.name.startswith(self.LOGIN_PREFIX)

@@ -8,8 +8,9 @@ from pools.models import AccessToken, User
 
 
 def list_accounts() -> QuerySet[User]:
-    """All accounts by name, disabled ones too, with their roles prefetched and `token_count`."""
-    return User.objects.order_by("username").prefetch_related("groups").annotate(token_count=Count("tokens"))
+    """All accounts by name, disabled ones too, with roles and accounts at providers prefetched, and `token_count`."""
+    rows = User.objects.order_by("username").prefetch_related("groups", "identities")
+    return rows.annotate(token_count=Count("tokens"))
 
 
 def list_all_tokens(owner: str | None = None) -> QuerySet[AccessToken]:

@@ -127,11 +127,12 @@ def _acting_token(actor: Actor) -> AccessToken | None:
 
 def _tokens_within_reach(actor: Actor, owner: User, permission: Permission) -> QuerySet[AccessToken]:
     """The tokens of `owner` that the actor may see or delete. A token with fewer roles than its owner reaches itself
-    and its descendants only, unless these roles include the platform permission, which reaches the tokens of all
-    users."""
+    and its descendants only. The platform permission reaches the tokens of other users, and only that to write reaches
+    those of the own owner, which are no business of a token that only looks."""
     rows = AccessToken.objects.filter(owner=owner)
     acting = _acting_token(actor)
-    if acting is None or acting.roles is None or is_allowed(actor, permission):
+    needed = Permission.PLATFORM_WRITE if acting is not None and acting.owner_id == owner.pk else permission
+    if acting is None or acting.roles is None or is_allowed(actor, needed):
         return rows
     parents = dict(AccessToken.objects.filter(owner=owner).values_list("pk", "parent_id"))
     return rows.filter(pk__in=[pk for pk in parents if acting.pk in _lineage(pk, parents)])

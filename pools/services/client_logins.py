@@ -125,20 +125,17 @@ def finish_password_login(
 
 
 def _approved(owner: User, identity: SignOnIdentity | None, client_name: str, address: str) -> LoginOutcome:
-    AccessToken.objects.filter(owner=owner, name__startswith=TOKEN_PREFIX, expires_at__lte=Now()).delete()
+    AccessToken.objects.filter(owner=owner, name__startswith=AccessToken.LOGIN_PREFIX, expires_at__lte=Now()).delete()
     longest = timezone.now() + DEFAULT_LIFETIME
     token, token_secret = create_token(
         actor=Actor(username=owner.username, user_id=owner.pk),
         owner=owner.username,
-        name=f"{TOKEN_PREFIX}{secrets.token_hex(4)}",
+        name=f"{AccessToken.LOGIN_PREFIX}{secrets.token_hex(4)}",
         description=f"osmo login on {client_name or 'a client'}, from {address}",
         expires_at=longest if identity is None else min(longest, identity.session_until),
         identity_id=identity.pk if identity else None,
     )
     return LoginOutcome(LoginState.APPROVED, token_secret, token.name, token.expires_at)
-
-
-TOKEN_PREFIX = "login-"  # noqa: S105  # the beginning of a name
 
 
 def _require_client_name(client_name: str) -> None:

@@ -155,13 +155,15 @@ def _set_account_active(user: str, active: bool, description: str, data_dir: Pat
 
 
 def _account_entry(user: User) -> dict[str, Any]:
-    """One account for programs; `password` is True if the account has one, apart from tokens."""
+    """One account for programs; `password` is True if the account has one, apart from tokens; `providers` are the
+    identity providers and directories with which it is linked."""
     from pools.api.rendering import utc_text
 
     return {
         "id": user.username,
         "active": user.is_active,
         "password": user.has_usable_password(),
+        "providers": sorted(identity.provider for identity in user.identities.all()),
         "roles": sorted(group.name for group in user.groups.all()),
         "tokens": user.token_count,  # type: ignore[attr-defined]  # counted by the selector
         "last_login": utc_text(user.last_login),
@@ -176,7 +178,7 @@ def _accounts_table(entries: Iterable[dict[str, Any]]) -> Table:
         (
             entry["id"],
             "ACTIVE" if entry["active"] else "DISABLED",
-            "password" if entry["password"] else "token",
+            ", ".join([*entry["providers"], *(["password"] if entry["password"] else [])]) or "token",
             entry["tokens"],
             entry["roles"],
             format_local_time(entry["last_login"]),

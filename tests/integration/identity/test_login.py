@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from osmo_admin import __version__
 from pools.domain.roles import SYSTEM
-from pools.models import AccessToken, User
+from pools.models import AccessToken, SignOnIdentity, User
 from pools.security.tokens import issue_jwt
 from pools.services.access_tokens import create_token, delete_token
 from pools.services.users import create_user, delete_user
@@ -235,6 +235,25 @@ class TestWarnings:
     def test_a_token_that_ends_later(self, anonymous: ApiCaller) -> None:
         session = _session(_secret(expires_at=timezone.now() + timedelta(days=8)), anonymous)
         assert _warning(session("GET", WHO)) == ""
+
+    @pytest.mark.parametrize(("minutes", "is_warned"), [(12 * 60, False), (61, False), (59, True)])
+    def test_a_login_warns_in_its_last_hour_and_names_the_command(
+        self, anonymous: ApiCaller, minutes: int, is_warned: bool
+    ) -> None:
+        """Tokens of `osmo login`, and those that were made with one of a sign-on, which end with it."""
+        of_login = _secret(expires_at=timezone.now() + timedelta(minutes=minutes), name="login-1a2b")
+        made_with_it = _secret(expires_at=timezone.now() + timedelta(minutes=minutes), name="ci")
+        owner = User.objects.get(tokens__name="ci")
+        identity = SignOnIdentity.objects.create(
+            user=owner, provider="corp", issuer="x", subject="1", valid_until=timezone.now() + timedelta(hours=1)
+        )
+        AccessToken.objects.filter(name="ci").update(identity=identity)
+        for secret in (of_login, made_with_it):
+            for warning in (
+                _warning(anonymous("POST", EXCHANGE, {"token": secret})),
+                _warning(_session(secret, anonymous)("GET", WHO)),
+            ):
+                assert ("Log in again: osmo login." in warning) is is_warned and "osmo token set" not in warning
 
     def test_refusals_carry_it_too(self, anonymous: ApiCaller) -> None:
         session = _session(_secret(expires_at=timezone.now() + timedelta(days=1)), anonymous)

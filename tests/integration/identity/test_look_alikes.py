@@ -1,4 +1,4 @@
-"""Names of accounts that people could take for another one: refused at every door, and no trouble for old accounts."""
+"""Names of accounts that people could take for another one: refused wherever they come in; old accounts work on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOOK_ALIKES = {
     "a modifier letter": "admin\u02b9",
 }
 FIRST_CHARACTERS = ("+1cmd", "@sum", "-2x", "=a", ".hidden", "_x")
-Door = Callable[[str], object]
+Entry = Callable[[str], object]
 
 
 def by_api(name: str, admin: ApiCaller) -> None:
@@ -75,17 +75,17 @@ def by_directory(name: str, admin: ApiCaller) -> None:
         sign_on(provider=directory, facts=ProviderFacts(directory.issuer, "1", username=name, is_renewable=True))
 
 
-DOORS = (by_api, by_page, by_command, by_git, by_provider, by_directory)
+ENTRIES = (by_api, by_page, by_command, by_git, by_provider, by_directory)
 
 
-@pytest.mark.parametrize("door", DOORS, ids=[door.__name__ for door in DOORS])
-def test_no_door_makes_such_an_account(
-    admin: ApiCaller, monkeypatch: pytest.MonkeyPatch, door: Callable[[str, Any], None]
+@pytest.mark.parametrize("entry", ENTRIES, ids=[entry.__name__ for entry in ENTRIES])
+def test_no_entry_makes_such_an_account(
+    admin: ApiCaller, monkeypatch: pytest.MonkeyPatch, entry: Callable[[str, Any], None]
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
     known = User.objects.count()
     for name in (*LOOK_ALIKES.values(), *FIRST_CHARACTERS):
-        door(name, admin)
+        entry(name, admin)
     assert User.objects.count() == known
 
 

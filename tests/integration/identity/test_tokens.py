@@ -162,6 +162,21 @@ class TestRoles:
         assert [role["role_name"] for role in answer.body["roles"]] == ["osmo-viewer"]
         assert answer.body["roles"][0]["assigned_by"] == "system"
 
+    def test_a_limited_token_lists_itself_and_what_it_has_made(self, bob: ApiCaller, caller: Callers) -> None:
+        """Also one that may look at the platform; one that may change everything reaches everything."""
+        bob("POST", f"{MINE}/secret-plan")
+        for role in ("osmo-team-user", "osmo-viewer"):
+            limited = caller("bob", token_roles=(role,))
+            own = limited("GET", "/api/profile/settings").body["token"]["name"]
+            assert limited("POST", f"{MINE}/child-of-{role}").status == 200
+            listed = {row["token_name"] for row in limited("GET", MINE).body}
+            assert listed == {own, f"child-of-{role}"} == {row["token_name"] for row in limited("GET", BOBS).body}, role
+            assert limited("GET", f"{MINE}/secret-plan/roles").status == 404
+            answer = limited("DELETE", f"{MINE}/nothing?dry_run=True")
+            assert "secret-plan" not in str(answer.body)
+        caller("root", "osmo-admin", "osmo-viewer")
+        assert "secret-plan" in str(caller("root", token_roles=("osmo-viewer",))("GET", BOBS).body)
+
     def test_an_unknown_token(self, bob: ApiCaller) -> None:
         assert bob("GET", f"{MINE}/nothing/roles").status == 404
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands import users
 from pools.domain.roles import SYSTEM
-from pools.models import AccessToken, AuditEntry, User
+from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
 from pools.services.users import create_user
 from tests.integration.identity.conftest import ApiCaller
 from tests.support import factories
@@ -29,6 +29,20 @@ def run(db: None, monkeypatch: pytest.MonkeyPatch) -> Run:
     """`osmo-admin user WORDS` on this database, with `stdin` as standard input."""
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
     return lambda *words, stdin="": CliRunner().invoke(app, ["user", *words], input=stdin)
+
+
+def test_the_list_says_how_people_sign_in(run: Run) -> None:
+    for name, password in (("ann", None), ("bob", SECRET), ("ci", None), ("eve", SECRET)):
+        create_user(actor=SYSTEM, username=name, password=password)
+    for name, provider in (("ann", "corp"), ("ann", "dir"), ("eve", "corp")):
+        SignOnIdentity.objects.create(user=_user(name), provider=provider, issuer=provider, subject=name)
+    rows = {row["id"]: row for row in json.loads(run("list", "-o", "json").stdout)["users"]}
+    assert {name: (row["providers"], row["password"]) for name, row in rows.items()} == {
+        "ann": (["corp", "dir"], False), "bob": ([], True), "ci": ([], False), "eve": (["corp"], True),
+    }  # fmt: skip
+    shown = {line.split()[0]: " ".join(line.split()[2:]) for line in run("list").stdout.splitlines() if line.strip()}
+    assert shown["ann"].startswith("corp, dir ") and shown["eve"].startswith("corp, password ")
+    assert shown["bob"].startswith("password ") and shown["ci"].startswith("token ")
 
 
 def _user(name: str) -> User:
