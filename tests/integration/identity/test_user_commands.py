@@ -74,9 +74,17 @@ class TestList:
         del ann["created_at"], bob["created_at"]
         shared = {"last_login": None, "created_by": "system"}
         assert ann == shared | {
-            "id": "ann", "active": True, "password": False, "roles": ["osmo-admin", "osmo-viewer"], "tokens": 1,
+            "id": "ann", "active": True, "password": False, "providers": [],
+            "roles": ["osmo-admin", "osmo-viewer"], "tokens": 1,
         }  # fmt: skip
-        assert bob == shared | {"id": "bob", "active": False, "password": True, "roles": [], "tokens": 0}
+        assert bob == shared | {
+            "id": "bob",
+            "active": False,
+            "password": True,
+            "providers": [],
+            "roles": [],
+            "tokens": 0,
+        }
 
     def test_without_users(self, run: Run) -> None:
         User.objects.all().delete()
