@@ -15,7 +15,7 @@ from kombu.transport import redis as kombu_redis
 from redis.exceptions import ConnectionError as LostConnection
 
 
-class Channel(kombu_redis.Channel):
+class RedisChannel(kombu_redis.Channel):
     """A channel whose use after the end of its transport is a lost connection."""
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
@@ -29,4 +29,4 @@ class Channel(kombu_redis.Channel):
 class Transport(kombu_redis.Transport):
     """The transport of `redis://`, `rediss://` and Unix sockets."""
 
-    Channel = Channel
+    Channel = RedisChannel

@@ -33,7 +33,7 @@ WINDOW_SECONDS = 60.0
 PARENT_SECONDS = 1.0
 
 
-class Server(MPServer):
+class WebServer(MPServer):
     """Granian's server; see the module."""
 
     def __init__(self, target: str, **options: Any) -> None:
@@ -113,7 +113,7 @@ def main() -> None:
     given = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
     end_unless_fit(WEB if given.target.endswith(":application") else WEBHOOK)
-    Server(
+    WebServer(
         given.target,
         address=given.host,
         port=given.port,

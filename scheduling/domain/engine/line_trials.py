@@ -28,7 +28,7 @@ _HELD = {TaskState.RUNNING, TaskState.RELEASING}
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class _LineTrial:
     """Whether the gang starts, and whose place it takes."""
 
     starts: bool
@@ -70,10 +70,10 @@ class LineTrials:
         enough = [(line, trial.takes) for line, trial in alone if trial.starts]
         if enough:
             return self._explainer.with_lines(gang, reason, enough, needs_all=False)
-        needed, takes = list(lines), _Trial(starts=False).takes
+        needed, takes = list(lines), _LineTrial(starts=False).takes
         for line in lines if len(lines) > 2 else ():
             rest = [other for other in needed if other is not line]
-            trial = self._run(gang, rest) if len(rest) > 1 else _Trial(starts=False)
+            trial = self._run(gang, rest) if len(rest) > 1 else _LineTrial(starts=False)
             if trial.starts:
                 needed, takes = rest, trial.takes
         if len(needed) == len(lines):
@@ -81,7 +81,7 @@ class LineTrials:
         told = [(line, takes if line is needed[-1] else ()) for line in needed]
         return self._explainer.with_lines(gang, reason, told, needs_all=True)
 
-    def _run(self, gang: GangState, lines: Iterable[Blocker]) -> _Trial:
+    def _run(self, gang: GangState, lines: Iterable[Blocker]) -> _LineTrial:
         base = self._alone()
         self._left -= self._cost + len(gang.fact.tasks)
         mine = replace(gang_after(self._world, gang), hold=None)
@@ -95,10 +95,10 @@ class LineTrials:
             facts = _obeyed(facts, self._world, line)
         done = run_cycle(facts)
         if not done.world.gang_of[mine.name].is_running:
-            return _Trial(starts=False)
+            return _LineTrial(starts=False)
         lost = {StepAction.RECLAIM, StepAction.PREEMPT}
         takes = dict.fromkeys(step.gang for step in done.steps if step.action in lost and step.beneficiary == mine.name)
-        return _Trial(starts=True, takes=tuple(takes))
+        return _LineTrial(starts=True, takes=tuple(takes))
 
     def _alone(self) -> ClusterFacts:
         """The cluster without waiting work, with the capacity that fair shares divide now."""

@@ -11,7 +11,7 @@ PACKAGES = ("osmo_admin", "pools", "scheduling")
 LAYERS = {"domain", "models", "services", "selectors", "api", "admin", "migrations"}
 MODULES_OF_POOLS = {
     "__init__", "apps", "signals", "receivers", "permissions", "locking", "one_by_one", "prepared", "transactions",
-    "unchanged",
+    "unchanged", "database_errors", "open_transactions",
 }  # fmt: skip
 INNER_CLASSES_OF_DJANGO = {"Meta", "Media"}
 

@@ -231,6 +231,42 @@ def test_local_files_are_inlined(osmo, stub, tmp_path):
     assert stub.last.body["uploaded_templated_spec"] is None
 
 
+def test_a_local_file_changes_nothing_else(osmo, stub, tmp_path):
+    """The server reads the text of the user: with its comments, line numbers, and numbers that it refuses."""
+    contents = 'echo "hé😀"\n\tx\u2028y\x85\x7f\n'
+    (tmp_path / "a.sh").write_text(contents, encoding="utf-8")
+    text = """# team
+workflow:
+  name: x
+  timeout: 010
+  tasks:
+  - name: t
+    files:
+    - {path: /a, localpath: a.sh}   # one
+    - localpath: >-
+        a.sh
+      path: /b
+"""
+    path = tmp_path / "local.yaml"
+    path.write_text(text)
+    stub.on("POST", SUBMIT, SUBMITTED)
+    osmo.ok("workflow", "submit", str(path), "-p", "team")
+    sent = stub.last.body["file"]
+    files = yaml.safe_load(sent)["workflow"]["tasks"][0]["files"]
+    assert files == [{"path": "/a", "contents": contents}, {"path": "/b", "contents": contents}]
+    assert sent.splitlines()[:7] == text.splitlines()[:7]
+    assert sent.splitlines()[7].endswith("# one")
+
+
+@pytest.mark.parametrize("text", ["010", "1_0", "0x10", "+3", " 3", "３", "1e1", "3.0"])
+def test_a_number_of_an_option_is_written_as_in_files(osmo, stub, text):
+    result = osmo("workflow", "list", "--limit", text)
+    assert result.exit_code == 2
+    assert "must be a whole number, as 10." in result.stderr
+    assert text not in result.stderr.replace("as 10.", "")
+    assert stub.requests == []
+
+
 def test_local_files_of_a_template_are_read_after_rendering(osmo, stub, tmp_path):
     (tmp_path / "b.sh").write_text("true\n")
     text = "workflow:\n  name: x\n  groups:\n  - tasks:\n    - files:\n      - localpath: {{ which }}.sh\n"
