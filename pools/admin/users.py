@@ -29,7 +29,7 @@ from pools.domain.role_changes import right_changes
 from pools.domain.roles import PLATFORM_ROLES, Actor, Permission, PoolRoleKind, is_allowed, parse_pool_role, pool_role
 from pools.models import AccessToken, Pool, Reservation, RoleAssignment, User
 from pools.permissions import require_platform
-from pools.selectors.sign_on import identity_rows, linkable_providers
+from pools.selectors.sign_on import identity_rows, linkable_providers, roles_kept_from_groups
 from pools.selectors.users import list_accounts
 from pools.services.accounts import set_active, set_roles
 from pools.services.sign_on import unlink
@@ -146,6 +146,7 @@ class UserAdmin(PolicyAdmin):
             roles=RoleAssignment.objects.filter(user=user).select_related("group").order_by("group__name"),
             tokens=user.tokens.order_by("name"),
             identities=identity_rows(user),
+            kept_from_groups=roles_kept_from_groups(user),
             linkable=linkable_providers(user) if is_self else [],
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
         )

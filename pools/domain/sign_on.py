@@ -13,6 +13,7 @@ from pools.domain.errors import Forbidden, Violation
 from pools.domain.roles import PREFIX
 
 OFFLINE_SCOPE = "offline_access"
+SIGN_ON_ACTOR = "sign-on:"  # how the names of the actors begin whose changes follow from a provider
 MAX_GROUPS = 1000
 MAX_TEXT = 255  # characters of a subject (OpenID Connect Core, section 2), a name or an address
 

@@ -10,8 +10,9 @@ from django.conf import settings
 from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, Max, OuterRef, Q, Subquery, Sum
 from django.db.models.functions import Now
 
-from pools.domain.sign_on import OpenIdProvider, SignOnProvider, SyncMode
-from pools.models import SignOnIdentity, User
+from pools.domain.ownership import OwnedKind
+from pools.domain.sign_on import SIGN_ON_ACTOR, OpenIdProvider, SignOnProvider, SyncMode, roles_of_groups
+from pools.models import ConfigurationOwner, RoleAssignment, SignOnIdentity, User
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,30 @@ def signed_on_counts() -> dict[tuple[str, bool], int]:
         if key in counts:
             counts[key] += count
     return counts
+
+
+def roles_given_by_groups() -> frozenset[str]:
+    """The roles that groups of a provider give: those of the settings, and those that somebody has from one."""
+    mapped = {
+        role
+        for provider in sign_on_providers()
+        if provider.sync is not SyncMode.IGNORE
+        for roles in provider.roles_by_group.values()
+        for role in roles
+    }
+    held = RoleAssignment.objects.filter(assigned_by__startswith=SIGN_ON_ACTOR, user__is_active=True)
+    return frozenset(mapped | set(held.values_list("group__name", flat=True)))
+
+
+def roles_kept_from_groups(user: User) -> list[str]:
+    """The roles of Git that groups of this user would give, or that the user holds, so that no group changes them."""
+    known = {provider.name: provider for provider in sign_on_providers() if provider.sync is not SyncMode.IGNORE}
+    wanted = set[str]()
+    identities = SignOnIdentity.objects.filter(user=user, provider__in=known)
+    for name, groups in identities.values_list("provider", "groups"):
+        wanted |= roles_of_groups(known[name], groups) | user.as_actor().roles
+    owned = ConfigurationOwner.objects.filter(kind=OwnedKind.ROLE, name__in=wanted)
+    return sorted(owned.values_list("name", flat=True))
 
 
 def linkable_providers(user: User) -> list[SignOnProvider]:

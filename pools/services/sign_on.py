@@ -22,6 +22,7 @@ from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Forbidden
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor
 from pools.domain.sign_on import (
+    SIGN_ON_ACTOR,
     LdapDirectory,
     OpenIdProvider,
     ProviderFacts,
@@ -86,7 +87,7 @@ def sign_on_by_password(*, username: str, password: str) -> User | None:
 
 def sign_on_actor(provider: SignOnProvider) -> Actor:
     """The actor of changes that follow from a provider. No user can have such a name."""
-    return Actor(username=f"sign-on:{provider.name}", is_system=True)
+    return Actor(username=f"{SIGN_ON_ACTOR}{provider.name}", is_system=True)
 
 
 def sign_on(*, provider: SignOnProvider, facts: ProviderFacts, link_to: str | None = None) -> User:

@@ -25,10 +25,10 @@ def read_folder(folder: Path) -> ConfigurationFiles:
     return found
 
 
-def write_folder(folder: Path, objects: Objects) -> tuple[int, int]:
-    """Write one file for each object, and remove files of objects that are gone, which are files of the same layout.
-    Returns (files written, files removed)."""
-    texts = file_texts(objects)
+def write_folder(folder: Path, objects: Objects, *, left_out: Objects | None = None) -> tuple[int, int]:
+    """Write one file for each object, and remove files of objects that are gone, which are files of the same layout;
+    those of `left_out` stay as they are. Returns (files written, files removed)."""
+    texts, kept = file_texts(objects), file_texts(left_out or {})
     written = removed = 0
     for path, text in texts.items():
         target = folder / path
@@ -38,7 +38,7 @@ def write_folder(folder: Path, objects: Objects) -> tuple[int, int]:
             written += 1
     for section in SECTIONS:
         for old in sorted((folder / section.key).glob("*.yaml")):
-            if f"{section.key}/{old.name}" not in texts:
+            if f"{section.key}/{old.name}" not in {*texts, *kept}:
                 old.unlink()
                 removed += 1
     return written, removed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Prefetch
@@ -12,6 +13,7 @@ from pools.domain.ownership import GitOwner, OwnedKind
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Cohort, ConfigurationOwner, GpuQuota, KubernetesSettings, Pool, RoleAssignment
 from pools.representations.pool import pool_settings_of
+from pools.selectors.sign_on import roles_given_by_groups
 from pools.transactions import one_snapshot
 from scheduling.configuration import bodies
 from scheduling.configuration.comparison import ObjectKey
@@ -20,10 +22,25 @@ from scheduling.services.workflow_config import config_body, current_config
 Bodies = dict[ObjectKey, dict[str, Any]]
 
 
-def read_configuration_snapshot() -> Bodies:
+@dataclass(frozen=True, slots=True)
+class Export:
+    """The objects that an export writes, and the roles that it leaves to the groups of a provider: a role in a file
+    belongs to Git once the file is applied, and groups do not change its people any more."""
+
+    objects: Bodies
+    left_out: Bodies
+
+
+def read_export() -> Export:
     """The configuration at one moment."""
     with one_snapshot():
-        return read_configuration(read_owners())
+        owners = read_owners()
+        objects, given = read_configuration(owners), roles_given_by_groups()
+    left_out = {key for key in objects if key[0] is OwnedKind.ROLE and key not in owners and key[1] in given}
+    return Export(
+        {key: body for key, body in objects.items() if key not in left_out},
+        {key: body for key, body in objects.items() if key in left_out},
+    )
 
 
 def read_owners() -> dict[ObjectKey, GitOwner]:

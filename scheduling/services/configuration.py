@@ -26,6 +26,7 @@ from pools.locking import (
 )
 from pools.models import Cohort, GpuAllocation, Pool, Reservation, User
 from pools.permissions import require_platform
+from pools.selectors.sign_on import roles_given_by_groups
 from pools.services.approval_check import approved
 from pools.services.backends import delete_backend, put_backend
 from pools.services.cohorts import delete_cohort, put_cohort
@@ -314,7 +315,19 @@ class _Writer:
             self._attempt(wanted[user], partial(create_user, username=user, **self._how), USERS)
             self.warnings.append(f"The account {user} is new; it has no password.")
 
+    def _warn_of_groups(self) -> None:
+        """Git would own a role that groups give: said before it happens, because the groups then change it no more."""
+        if self.options.owner is not OwnerKind.GIT:
+            return
+        taken = {each.name for each in self._of_kind(OwnedKind.ROLE, ObjectAction.ADOPT, *WRITTEN)}
+        for role in sorted(taken & roles_given_by_groups()):
+            self.warnings.append(
+                f"Groups of a provider give the role {role}. Once Git owns it, they neither give nor take it; leave it "
+                "out of the files where the groups shall decide."
+            )
+
     def _put_roles(self) -> None:
+        self._warn_of_groups()
         for each in self._of_kind(OwnedKind.ROLE, *WRITTEN):
             before, after = (set(body[USERS]) if body else set() for body in (each.before, each.after))
             for user in sorted(after - before):

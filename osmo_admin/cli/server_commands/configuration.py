@@ -58,13 +58,17 @@ def export(
     data_dir: DataDirOption = None,
 ) -> None:
     """Write the configuration to a folder, one YAML file for each object. Files of objects that no longer exist are
-    removed; other files stay."""
+    removed; other files stay. A role that groups of a provider give is left out, unless Git owns it already."""
     use_django(data_dir)
     from scheduling.configuration.folders import write_folder
-    from scheduling.selectors.configuration import read_configuration_snapshot
+    from scheduling.selectors.configuration import read_export
 
-    written, removed = write_folder(folder, read_configuration_snapshot())
+    export = read_export()
+    written, removed = write_folder(folder, export.objects, left_out=export.left_out)
     print(f"{folder}: {written} files written, {removed} removed.")
+    if export.left_out:
+        roles = ", ".join(sorted(name for _, name in export.left_out))
+        print(f"Not written, because groups of a provider give them: {roles}.")
 
 
 def diff(

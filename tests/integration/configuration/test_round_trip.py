@@ -25,7 +25,7 @@ from scheduling.configuration.files import ConfigurationFiles, read_file
 from scheduling.configuration.folders import read_folder, write_folder
 from scheduling.configuration.schema import SCHEMA
 from scheduling.configuration.texts import file_texts
-from scheduling.selectors.configuration import read_configuration_snapshot
+from scheduling.selectors.configuration import read_export
 from scheduling.services.configuration import ApplyOptions, apply_configuration, compare_configuration
 from scheduling.services.demo import seed_demo
 from scheduling.services.seed import seed_defaults
@@ -40,7 +40,7 @@ def export_of(build: Callable[[], object]) -> dict[str, str]:
     """The export of an installation that is gone afterwards."""
     with transaction.atomic():
         build()
-        texts = file_texts(read_configuration_snapshot())
+        texts = file_texts(read_export().objects)
         transaction.set_rollback(True)
     assert not Pool.objects.exists()
     return texts
@@ -60,7 +60,7 @@ def check_round_trip(build: Callable[[], object]) -> dict[str, str]:
         jsonschema.validate(yaml.safe_load(text), SCHEMA)
     with transaction.atomic():
         apply_configuration(actor=SYSTEM, files=files_of(texts), options=GIT)
-        assert file_texts(read_configuration_snapshot()) == texts
+        assert file_texts(read_export().objects) == texts
         assert not compare_configuration(files_of(texts), GIT).changes
         transaction.set_rollback(True)
     return texts
@@ -151,8 +151,8 @@ def test_a_folder_keeps_other_files_and_loses_those_of_objects_that_are_gone(tmp
     (tmp_path / "pools").mkdir()
     (tmp_path / "pools/gone.yaml").write_text("pools: {gone: {backend: sim}}\n")
     (tmp_path / "README.md").write_text("ours")
-    assert write_folder(tmp_path, read_configuration_snapshot()) == (3, 1)
-    assert write_folder(tmp_path, read_configuration_snapshot()) == (0, 0)
+    assert write_folder(tmp_path, read_export().objects) == (3, 1)
+    assert write_folder(tmp_path, read_export().objects) == (0, 0)
     assert (tmp_path / "README.md").exists()
     assert not read_folder(tmp_path).faults
 
@@ -161,7 +161,7 @@ def test_secrets_and_closed_accounts_are_not_exported() -> None:
     user = create_user(actor=SYSTEM, username="ann", password="Correct-Horse-9", roles=["osmo-admin"])
     create_user(actor=SYSTEM, username="eve", roles=["osmo-viewer"])
     set_active(actor=SYSTEM, username="eve", active=False)
-    everything = "".join(file_texts(read_configuration_snapshot()).values())
+    everything = "".join(file_texts(read_export().objects).values())
     assert "ann" in everything
     assert "eve" not in everything
     assert user.password not in everything
