@@ -58,7 +58,7 @@ migrations: setup-dev ## check that each model change has its migration
 	@$(BIN)/python manage.py makemigrations --check --dry-run
 
 deploy-check: setup-dev ## check a production configuration with Django's and our own checks
-	@OSMO_SECURE=true OSMO_PUBLIC_URL=https://osmo.example OSMO_ALLOWED_HOSTS=osmo.example \
+	@env -u OSMO_ENVTEST OSMO_SECURE=true OSMO_PUBLIC_URL=https://osmo.example OSMO_ALLOWED_HOSTS=osmo.example \
 	 OSMO_SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(48))') \
 	 DATABASE_URL= OSMO_ADMIN_HOME= $(BIN)/python manage.py check --deploy --fail-level WARNING
 
