@@ -89,8 +89,8 @@ def _weight(cohort: FieldReader) -> Number:
     value = cohort.body.get("weight")
     if value is None:
         return 1
-    is_nan = isinstance(value, float) and math.isnan(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or is_nan:
+    is_endless = isinstance(value, float) and not math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or is_endless:
         cohort.add_fault("weight", "bad_value", "must be a number.")
         return 1
     if value > MAX_WEIGHT:

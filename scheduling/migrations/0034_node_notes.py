@@ -12,11 +12,11 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="nodestate",
             name="notes",
-            field=models.JSONField(default=list),
+            field=models.JSONField(db_default=[], default=list),
         ),
         migrations.AddField(
             model_name="nodestate",
             name="other_notes",
-            field=models.JSONField(default=list),
+            field=models.JSONField(db_default=[], default=list),
         ),
     ]

@@ -12,6 +12,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="queuesync",
             name="closed_queues",
-            field=models.JSONField(default=dict),
+            field=models.JSONField(db_default={}, default=dict),
         ),
     ]

@@ -42,12 +42,12 @@ class NodeState(models.Model):
     conditions = models.JSONField(default=list)
     labels = models.JSONField(default=dict)
     taints = models.JSONField(default=list)
-    notes = models.JSONField(default=list)
+    notes = models.JSONField(default=list, db_default=[])
     other_gpus = models.PositiveIntegerField(default=0)
     other_cpu = models.PositiveIntegerField(default=0)
     other_memory_bytes = models.PositiveBigIntegerField(default=0)
     other_storage_bytes = models.PositiveBigIntegerField(default=0)
-    other_notes = models.JSONField(default=list)
+    other_notes = models.JSONField(default=list, db_default=[])
 
     def __str__(self) -> str:
         return f"state of node {self.node_id}"

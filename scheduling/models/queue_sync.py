@@ -37,7 +37,7 @@ class QueueSync(LeaseColumns):
     failures = models.PositiveIntegerField(default=0)
     objects_observed = models.PositiveIntegerField(default=0)
     untouched = models.JSONField(default=list)
-    closed_queues = models.JSONField(default=dict)
+    closed_queues = models.JSONField(default=dict, db_default={})
 
     connection_test = models.JSONField(null=True)
     connection_test_requested_at = models.DateTimeField(null=True)

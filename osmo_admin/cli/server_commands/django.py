@@ -33,6 +33,7 @@ def check(
     from osmo_admin.database_roles import powers_warning
     from osmo_admin.database_server import refuse_unfit_server
     from pools.database_errors import is_database_away
+    from pools.domain.counting import counted
     from pools.selectors.sign_on import signed_on_counts
 
     call_command("check", deploy=deploy, fail_level="WARNING")
@@ -42,9 +43,9 @@ def check(
         for (provider, is_renewable), count in signed_on_counts().items():
             if count and not is_renewable:
                 print(
-                    f"{count} sign-ons through {provider} have no refresh token: a removed group counts at the next "
-                    'sign-on of the person. docs/sign-on.md, "How soon a change at the provider counts", names the '
-                    "ways to get one."
+                    f"{counted(count, 'sign-on')} through {provider} without a refresh token: a removed group counts "
+                    'at the next sign-on of the person. docs/sign-on.md, "How soon a change at the provider counts", '
+                    "names the ways to get one."
                 )
     except Error as problem:
         if not is_database_away(problem):

@@ -194,7 +194,8 @@ def _masked(text: str) -> str:
 
 def _log_line(record: Any) -> Any:
     if isinstance(record.msg, dict):
-        return record.levelname, {name: value for name, value in record.msg.items() if name != "timestamp"}
+        named = {name: value for name, value in record.msg.items() if name not in {"timestamp", "duration_ms"}}
+        return record.levelname, named | {"has_duration": "duration_ms" in record.msg}
     return record.levelname, record.getMessage()
 
 

@@ -61,7 +61,7 @@ class TestRoles:
         grant_role(actor=SYSTEM, username="alice", role="osmo-viewer")
         answer = limited("POST", f"{MINE}/child?roles=osmo-viewer")
         assert (answer.status, answer.body["details"][0]["code"]) == (400, "role_not_held")
-        assert "The token t1 of alice does not have the role osmo-viewer" in answer.body["message"]
+        assert "The token t1 of alice does not have each of these roles" in answer.body["message"]
 
     def test_a_limited_admin_token_gives_others_a_list_of_roles(self, alice: ApiCaller, caller: Callers) -> None:
         caller("root", "osmo-admin", "osmo-viewer")

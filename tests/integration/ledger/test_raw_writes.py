@@ -32,6 +32,7 @@ MAY_BE_TRUNCATED = {
     "pools_clientlogin": "clients that wait for consent, for minutes; a lost one begins again",
     "pools_noticeprogress": "up to where notices were made; without it they begin anew, with the present",
     "pools_secretkeycheck": "by which processes compare their keys, made again by the next preparation",
+    "pools_lastbackup": "when the last backup was made; the next one writes it again",
     "pools_savedview": "names that people give to their own filters, not a part of the ledger",
     "pools_gpuusagesample": "samples for charts, deleted by age",
     "scheduling_backenddirtymark": "work of the scheduler; without it the next full cycle notices later",

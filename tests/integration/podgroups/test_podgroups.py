@@ -109,9 +109,11 @@ def test_a_plan_in_json_has_everything(post: PostPodGroup) -> None:
     assert answer == {
         "ready": False,
         "satisfied": False,
+        "stale": False,
         "threshold": 2,
         "count": 0,
         "next": [],
+        "to_evict": [],
         "give_up_order": [],
         "non_preemptible_pods": 10,
         "violations": [],

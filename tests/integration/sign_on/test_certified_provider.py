@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -78,13 +79,19 @@ class TestWithoutTheQuestion:
         assert row["is_renewable"] is False
 
     def test_the_operator_finds_it_in_log_metric_and_check(
-        self, certified: CertifiedProvider, signed_on: Client, caplog: pytest.LogCaptureFixture
+        self,
+        certified: CertifiedProvider,
+        signed_on: Client,
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
+        for name in [each for each in os.environ if each.startswith(("OSMO_TEST_", "OSMO_ENVTEST"))]:
+            monkeypatch.delenv(name)  # which the product does not know, so that the command would name them
         certified.sign_on(Client(), "ann")
         assert "corp gave no refresh token for ann" in caplog.text
         assert sign_on_counts() == {("corp", "yes"): 0, ("corp", "no"): 1}
         answer = CliRunner().invoke(app, ["check"])
-        assert "1 sign-ons through corp have no refresh token" in answer.output, answer.output
+        assert "1 sign-on through corp without a refresh token" in answer.output, answer.output
 
 
 class TestFurtherParameters:
