@@ -276,7 +276,7 @@ def test_the_command_prints_the_proposal_its_rivals_and_ready_dry_runs(folder):
     answer = json.loads(CliRunner().invoke(app, [*words, "-o", "json"], catch_exceptions=False).stdout)
     assert list(answer) == [
         "waiting_gpu_h", "lost_gpu_h", "cost_gpu_h", "today", "pools", "together", "idle_promises", "replays",
-        "seconds",
+        "notes", "seconds",
     ]  # fmt: skip
     (pool,) = answer["pools"]
     assert pool["proposal"]["commands"] == dry_run_commands(pool["proposal"]["changes"])

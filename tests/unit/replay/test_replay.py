@@ -209,7 +209,7 @@ def test_against_compares_two_clusters(folder):
     other.write_text(text.replace("gpus: 8", "gpus: 16").replace("quota: 4", "quota: 8"))
     folder.write_trace([(0, 50, 8, "a"), (1, 50, 8, "b")])
     answer = folder.answer("--against", str(other))
-    assert set(answer) == {"on", "against", "difference"}
+    assert set(answer) == {"on", "against", "difference", "notes"}
     assert {name: set(answer[name]) for name in ("on", "against")} == {"on": PARTS, "against": PARTS}
     difference = answer["difference"]
     assert set(difference) == {"summary", "teams", "better", "worse"}
@@ -241,7 +241,7 @@ def test_the_keys_of_the_answer(folder):
         "wait_p50_s", "wait_p90_s", "wait_p99_s", "slowdown_p50", "preemptions", "makespan_s",
     ]  # fmt: skip
     team = ["quota_gpu_h", "lent_gpu_h", "borrowed_gpu_h", "idle_quota_gpu_h", "waiting_gpu_h"]
-    assert list(answer) == ["summary", "teams", "events", "passes", "seconds", "peak_memory_mib"]
+    assert list(answer) == ["summary", "teams", "events", "passes", "notes", "seconds", "peak_memory_mib"]
     assert list(answer["summary"]) == summary
     assert list(answer["teams"]) == ["a", "idle"]
     assert {tuple(each) for each in answer["teams"].values()} == {(*summary, *team)}

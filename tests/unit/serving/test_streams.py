@@ -23,6 +23,7 @@ class _Response:
     """A stream; it is silent after its first chunk, for ever or until it has been asked `asks` times."""
 
     streaming, status_code, cookies = True, 200, dict[str, Any]()
+    headers = {"Content-Type": "text/event-stream"}
 
     def __init__(self, asks: int | None = None) -> None:
         self.asks, self.is_closed = asks, False
