@@ -116,12 +116,14 @@ def stream_horizon(seen: str | None = None) -> StreamPosition:
 
 
 def seconds_held_back() -> float:
-    """For how many seconds the oldest entry has waited for an older transaction that is still open; 0 without one."""
+    """For how many seconds the oldest entry has waited for an older transaction that is still open; 0 without one.
+    Entries of before a restore may have numbers that this server has not reached; they wait for none."""
+    seen = current_snapshot()
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT coalesce(extract(epoch FROM clock_timestamp() - min(time)), 0)::float FROM pools_auditentry"
-            " WHERE transaction >= %s::text::xid8",
-            [str(stream_horizon().transaction)],
+            " WHERE transaction >= %s::text::xid8 AND transaction < pg_snapshot_xmax(%s::pg_snapshot)",
+            [str(stream_horizon(seen).transaction), seen],
         )
         return max(0.0, float(cursor.fetchone()[0]))
 
