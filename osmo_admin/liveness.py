@@ -51,8 +51,11 @@ class Liveness:
 
     def _run(self) -> None:
         while True:
-            if self.is_alive():
-                self._show_life()
+            try:
+                if self.is_alive():
+                    self._show_life()
+            except Exception:  # no sign of life then; the next round may give one
+                log.exception("life_not_known", process=self.kind)
             time.sleep(RENEW_SECONDS)
 
     def is_alive(self) -> bool:

@@ -199,7 +199,7 @@ def test_a_cycle_is_refused_in_the_form(tree: CohortTreeScene, as_admin: Callabl
     page.get_by_label("Parent").fill(tree.prod)
     page.get_by_label("Lending limit in GPUs").fill("-1")
     page.get_by_role("button", name="Preview").click()
-    expect_text(page.locator("main"), f"{tree.corp} → {tree.prod} → {tree.corp}", "it starts at 0")
+    expect_text(page.locator("main"), f"{tree.corp} → {tree.prod} → {tree.corp}", "must be at least 0")
     tab.screenshot("refused")
     tab.assert_accessible()
 

@@ -21,6 +21,7 @@ from tests.support.stack import Stack
 
 GPUS = 10_000
 LOCK_TIMEOUT = 1.0
+LOGIN_SECONDS = 120.0
 _OFFLINE = """
     UPDATE pools_backend SET offline = %s FROM pools_pool
     WHERE pools_pool.backend_id = pools_backend.id AND pools_pool.name = %s RETURNING pools_backend.id
@@ -34,6 +35,8 @@ class FaultyInstallation(Stack):
         own = {"OSMO_LOCK_TIMEOUT_MS": str(round(LOCK_TIMEOUT * 1000)), "OSMO_ADMIN_HOME": str(folder)}
         super().__init__(servers, folder, blocker, own)
         self.servers = servers
+        self._admin: httpx.Client | None = None
+        self._admin_since = 0.0
 
     def start(self) -> None:
         """Start the servers and all processes on an empty database."""
@@ -205,7 +208,12 @@ class FaultyInstallation(Stack):
 
     @property
     def admin_http(self) -> httpx.Client:
-        """One client of `admin` for all requests outside of the load."""
-        if not self._clients:
-            self.client_for("admin")
-        return self._clients[0]
+        """One client of `admin` for all requests outside of the load. Logins expire, so it logs in again in time; while
+        that fails, the last login serves."""
+        if self._admin is None or time.monotonic() - self._admin_since > LOGIN_SECONDS:
+            try:
+                self._admin, self._admin_since = self.client_for("admin"), time.monotonic()
+            except (httpx.HTTPError, psycopg.Error):
+                if self._admin is None:
+                    raise
+        return self._admin
