@@ -138,3 +138,23 @@ def test_a_worker_hangs_if_all_of_its_processes_do(monkeypatch: pytest.MonkeyPat
     assert process.is_alive(), "one has only begun"
     monkeypatch.setattr(state, "active_requests", tasks[::2])
     assert not process.is_alive()
+
+
+def test_a_check_that_fails_costs_one_sign_of_life_and_not_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    works, pauses, shown = iter([False, True]), iter([0.0]), list[str]()
+
+    def is_working() -> bool:
+        if not next(works):
+            raise RuntimeError("unforeseen")
+        return True
+
+    def pause(seconds: float) -> None:
+        next(pauses)  # StopIteration ends the second round
+
+    monkeypatch.setattr(liveness, "show_life", shown.append)
+    process = Liveness("worker", is_working)
+    process.note_round()
+    monkeypatch.setattr(liveness.time, "sleep", pause)
+    with pytest.raises(StopIteration):
+        process._run()
+    assert shown == ["worker"]
