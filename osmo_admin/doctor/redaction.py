@@ -47,6 +47,9 @@ _ADDRESS = re.compile(r"[a-z]+://[\w.:@%-]+(?:[/?#]\S*)?")
 _WORD = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
 _UUID = re.compile(r"(?:^|[=/_])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$")
 _MIXED = (re.compile(r"[0-9]"), re.compile(r"[A-Za-z]"))
+_ALL_KINDS = (re.compile(r"[0-9]"), re.compile(r"[A-Z]"), re.compile(r"[a-z]"))
+# Where small letters, capitals and digits meet: a drawn word has one at every second letter, a name in capitals few.
+_BORDER = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
 
 
 class Redactor:
@@ -189,9 +192,15 @@ def _hide_named_value(match: re.Match[str]) -> str:
 
 def _hide_random_word(match: re.Match[str]) -> str:
     word = match[0]
-    if _UUID.search(word) or not all(kind.search(word) for kind in _MIXED):
-        return word
-    # Names of workflows and tests have dashes between words; a secret has letters and digits in a row.
-    longest = max((part for part in re.split(r"[-_/=+]", word)), key=len)
-    is_mixed = all(kind.search(longest) for kind in _MIXED) and len(longest) >= 12
-    return HIDDEN if is_mixed else word
+    return word if _UUID.search(word) or not _looks_random(word) else HIDDEN
+
+
+def _looks_random(word: str) -> bool:
+    """Whether it looks drawn, not written. Names of workflows and tests have dashes between words; a secret has letters
+    and digits in a row, or changes between small letters, capitals and digits all the time (an access token may have a
+    dash between each few letters, and one of a thousand has no digit)."""
+    borders = len(_BORDER.findall(word))
+    if borders >= 5 and (all(kind.search(word) for kind in _ALL_KINDS) or (len(word) >= 40 and borders >= 12)):
+        return True
+    longest = max(re.split(r"[-_/=+]", word), key=len)
+    return len(longest) >= 12 and all(kind.search(longest) for kind in _MIXED)
