@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, Sum
+from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, reverse
 
@@ -134,7 +134,7 @@ class BackendAdmin(PolicyAdmin):
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        rows = Backend.objects.annotate(node_count=Count("nodes"), gpus=Sum("nodes__gpus")).order_by("name")
+        rows = Backend.objects.annotate(node_count=Count("nodes")).order_by("name")
         capacities, used = read_capacities(), read_used_gpus()
         return self.render_page(
             request,

@@ -87,7 +87,10 @@ class Backend(models.Model):
 
 
 class Node(models.Model):
-    """A node of a backend. It serves every pool of the backend that has a platform of its `platform`."""
+    """A node of a backend. It serves every pool of the backend that has a platform of its `platform`.
+
+    `taint` names the taints of a cluster's node by which none of our pods starts there; such a node is no capacity.
+    `gpu_pods_only`: a taint keeps our pods without GPUs away."""
 
     backend = models.ForeignKey(Backend, on_delete=models.CASCADE, related_name="nodes")
     name = models.TextField()
@@ -96,6 +99,8 @@ class Node(models.Model):
     memory_bytes = models.PositiveBigIntegerField(default=2**40)
     storage_bytes = models.PositiveBigIntegerField(default=4 * 2**40)
     platform = models.TextField(default="default")
+    taint = models.TextField(blank=True, default="", db_default="")
+    gpu_pods_only = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         ordering = ["backend", "name"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from django.db.models import BigIntegerField, IntegerField, OuterRef, QuerySet, Subquery, Sum
+from django.db.models import BigIntegerField, IntegerField, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Cast, Coalesce
 
 from pools.domain.quota.capacity import BackendCapacity, oversubscription_message, oversubscription_notice
@@ -14,7 +14,8 @@ from pools.models import Backend, LeafUsage, Node, Pool
 
 
 def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) -> dict[int, BackendCapacity]:
-    """The capacity of these backends, or of all, by id; one query. Archived pools and unlimited quotas do not count."""
+    """The capacity of these backends, or of all, by id; one query. Archived pools, unlimited quotas and nodes whose
+    taint keeps our pods away do not count."""
     rows = Backend.objects.all() if backend_ids is None else Backend.objects.filter(pk__in=backend_ids)
     quotas = (
         Pool.objects.roots()
@@ -24,20 +25,19 @@ def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) 
         .annotate(total=Cast(Sum("guarantee"), BigIntegerField()))
         .values("total")
     )
-    gpus = (
-        Node.objects.filter(backend=OuterRef("pk"))
-        .order_by()
-        .values("backend")
-        .annotate(total=Cast(Sum("gpus"), BigIntegerField()))
-        .values("total")
+    gpus = Node.objects.filter(backend=OuterRef("pk")).order_by().values("backend")
+    whole, tainted = (
+        gpus.annotate(total=Cast(Coalesce(Sum("gpus", filter=condition), 0), BigIntegerField())).values("total")
+        for condition in (Q(taint=""), ~Q(taint=""))
     )
     found = rows.order_by("name").values_list(
         "pk",
         "name",
         Subquery(quotas, output_field=IntegerField()),
-        Subquery(gpus, output_field=IntegerField()),
+        Subquery(whole, output_field=IntegerField()),
+        Subquery(tainted, output_field=IntegerField()),
     )
-    return {pk: BackendCapacity(name, quota or 0, total) for pk, name, quota, total in found}
+    return {pk: BackendCapacity(name, quota or 0, total, apart or 0) for pk, name, quota, total, apart in found}
 
 
 def read_used_gpus() -> dict[int, int]:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class BackendCapacity:
     """`quota` is the sum of the finite quotas of its pools, `gpus` the sum over its nodes; None while no node is known,
-    as on a cluster that was never connected."""
+    as on a cluster that was never connected. `tainted` are the GPUs of nodes whose taint keeps our pods away, which are
+    not among them."""
 
     backend: str
     quota: int
     gpus: int | None
+    tainted: int = 0
 
     @property
     def excess(self) -> int:
@@ -23,6 +25,11 @@ class BackendCapacity:
     def is_oversubscribed(self) -> bool:
         """Whether the quotas are more than the nodes have."""
         return self.excess > 0
+
+    @property
+    def tainted_note(self) -> str:
+        """What else the nodes have, after the number of GPUs; mostly nothing."""
+        return f" (and {self.tainted} on nodes whose taint keeps our pods away)" if self.tainted else ""
 
 
 def oversubscription_notice(capacity: BackendCapacity) -> str:
@@ -36,7 +43,7 @@ def oversubscription_notice(capacity: BackendCapacity) -> str:
 def oversubscription_message(capacity: BackendCapacity) -> str:
     """The warning about an oversubscribed backend."""
     return (
-        f"Cluster {capacity.backend} has {capacity.gpus} GPUs, and the quotas of its pools are {capacity.quota} "
-        f"together, {capacity.excess} more: guaranteed work may wait for a node although its quota is free. Lower a "
-        "quota, or add nodes."
+        f"Cluster {capacity.backend} has {capacity.gpus} GPUs{capacity.tainted_note}, and the quotas of its pools are "
+        f"{capacity.quota} together, {capacity.excess} more: guaranteed work may wait for a node although its quota is "
+        "free. Lower a quota, or add nodes."
     )

@@ -35,8 +35,9 @@ class ForeignUsage(NodeAmounts):
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
     """The capacity that a node offers to pods (its allocatable part, rounded down). `ready`: the node is healthy, and
-    pods of ours may start on it. `conditions` are the names of the conditions that are true. `notes` are sentences for
-    people about what keeps our pods away, and about what the amounts do not say."""
+    pods of ours may start on it. `taint` names the taints that somebody set and by which none of our pods starts there;
+    `gpu_pods_only`: a taint keeps those without GPUs away. `conditions` are the names of the conditions that are true.
+    `notes` are sentences for people about what keeps our pods away, and about what the amounts do not say."""
 
     name: str
     platform: str
@@ -46,6 +47,8 @@ class ClusterNode:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    taint: str = ""
+    gpu_pods_only: bool = False
 
 
 def read_node(node: ReadOnlyObject) -> ClusterNode:
@@ -77,10 +80,14 @@ def read_node(node: ReadOnlyObject) -> ClusterNode:
         labels=dict(labels),
         taints=taints,
         notes=tuple(notes),
+        taint=", ".join(_taint_text(each) for each in barriers if _is_set_by_people(each["key"])),
+        gpu_pods_only=any(each["key"] == GPU_RESOURCE for each in barriers),
     )
 
 
 _CORDON_TAINT = "node.kubernetes.io/unschedulable"
+# Kubernetes sets and removes these taints with the state of a node.
+_OF_STATE = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 # Kubernetes adds this toleration to every pod with a request.
 _ALWAYS_TOLERATED = "node.kubernetes.io/memory-pressure"
 
@@ -91,8 +98,17 @@ def _keeps_away(taint: Mapping[str, str]) -> bool:
     return taint.get("effect") in {"NoSchedule", "NoExecute"} and taint.get("key") != _ALWAYS_TOLERATED
 
 
+def _is_set_by_people(key: str) -> bool:
+    """Whether a taint that keeps pods away stands until somebody removes it, and keeps our pods with GPUs away too."""
+    return key != GPU_RESOURCE and not key.startswith(_OF_STATE)
+
+
+def _taint_text(taint: Mapping[str, str]) -> str:
+    return f"{taint['key']}={taint['value']}" if "value" in taint else taint["key"]
+
+
 def _taint_note(taint: Mapping[str, str]) -> str:
-    name = f"{taint['key']}={taint['value']}" if "value" in taint else taint["key"]
+    name = _taint_text(taint)
     if taint["key"] == GPU_RESOURCE:
         return f"taint {name}: only our pods with GPUs start here"
     return f"taint {name}: our pods do not start here"

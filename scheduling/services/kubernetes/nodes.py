@@ -11,7 +11,7 @@ from pools.transactions import change
 from scheduling.domain.cluster.node import ClusterNode, ForeignUsage
 from scheduling.models import NodeState
 
-_SIZE_COLUMNS = ("platform", "gpus", "cpu", "memory_bytes", "storage_bytes")
+_SIZE_COLUMNS = ("platform", "gpus", "cpu", "memory_bytes", "storage_bytes", "taint", "gpu_pods_only")
 _STATE_COLUMNS = (
     "ready", "conditions", "labels", "taints", "notes", "other_gpus", "other_cpu", "other_memory_bytes",
     "other_storage_bytes", "other_notes",
@@ -32,7 +32,12 @@ def write_nodes(
     states = {state.node_id: state for state in NodeState.objects.filter(node__backend=backend)}
     new, resized, current = [], [], []
     for observed_node in observed:
-        size = {"platform": observed_node.platform, **asdict(observed_node.amounts)}
+        size = {
+            "platform": observed_node.platform,
+            "taint": observed_node.taint,
+            "gpu_pods_only": observed_node.gpu_pods_only,
+            **asdict(observed_node.amounts),
+        }
         node = removed.pop(observed_node.name, None)
         if node is None:
             node = Node(backend=backend, name=observed_node.name, **size)

@@ -6,13 +6,18 @@ import json
 from typing import Any
 
 from django.test import Client
+from django.urls import reverse
 
-from pools.models import AuditEntry, Backend, KubernetesSettings, Node, User
+from osmo_admin.work_metrics import _collect_capacity
+from pools.domain.quota.capacity import BackendCapacity
+from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Pool, User
+from pools.selectors.backend_capacity import oversubscription_warnings, read_capacities
 from scheduling.kube import resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import NodeState
 from scheduling.selectors.node_map import MappedNode, read_node_map
 from scheduling.selectors.node_resources import list_node_resources
+from scheduling.selectors.overview import read_overview
 from scheduling.selectors.pool_quota import render_pool_quota
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from tests.support import factories
@@ -190,6 +195,45 @@ def test_a_taint_that_our_pods_do_not_tolerate_leaves_nothing_free(harness: Agen
     assert list(node.usage.notes) == ["taint dedicated=teamx: our pods do not start here"]
     assert entry(name)["platform_available_fields"] == {"team": {"default": {**ZERO}}}
     harness.cluster.delete(resource_kinds.NODE, name)
+
+
+def test_a_node_with_a_taint_is_no_capacity_where_promises_are_compared(fake_harness: AgentHarness) -> None:
+    """Two nodes of 8 promise 16; the taint of one keeps our pods away, so each place says that 8 are too many. A node
+    that is cordoned or not ready for a while stays capacity."""
+    backend, actor = fake_harness.backend, factories.admin_actor()
+    Pool.objects.filter(backend=backend).update(guarantee=16)
+    taint = {"key": "dedicated", "value": "teamx", "effect": "NoSchedule"}
+    unready = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
+    add_node(fake_harness, "n1", unschedulable=True)
+    add_node(fake_harness, "n2", ready="False", taints=[unready])
+    fake_harness.run_agent(1)
+    assert (read_capacities([backend.pk])[backend.pk].gpus, oversubscription_warnings(actor, _of(backend))) == (16, [])
+    fake_harness.cluster.merge(resource_kinds.NODE, "n2", {"spec": {"taints": [unready, taint]}}, field_manager="admin")
+    fake_harness.run_agent(1)
+    assert Node.objects.get(backend=backend, name="n2").taint == "dedicated=teamx"
+    told = (
+        "Cluster lab has 8 GPUs (and 8 on nodes whose taint keeps our pods away), and the quotas of its pools are 16 "
+        "together, 8 more: guaranteed work may wait for a node although its quota is free. Lower a quota, or add nodes."
+    )
+    assert oversubscription_warnings(actor, _of(backend)) == [told]
+    assert [each.message for each in read_overview(actor).problems if each.code == "oversubscribed"] == [told]
+    client = Client()
+    client.force_login(User.objects.get(username="root-admin"), backend="django.contrib.auth.backends.ModelBackend")
+    for page in ("pools_pool_changelist", "pools_backend_changelist"):
+        text = client.get(reverse(f"admin:{page}")).content.decode()
+        assert ("8 too many" if "backend" in page else "and 8 on nodes whose taint") in text
+    (capacity,) = [
+        sample.value for metric in _collect_capacity() for sample in metric.samples
+        if sample.name == "osmo_backend_capacity_gpus" and sample.labels["backend"] == "lab"
+    ]  # fmt: skip
+    assert capacity == 8
+    fake_harness.cluster.merge(resource_kinds.NODE, "n2", {"spec": {"taints": [unready]}}, field_manager="admin")
+    fake_harness.run_agent(1)
+    assert oversubscription_warnings(actor, _of(backend)) == []
+
+
+def _of(backend: Backend) -> list[BackendCapacity]:
+    return list(read_capacities([backend.pk]).values())
 
 
 def test_a_taint_of_gpus_keeps_out_only_work_without_gpus(fake_harness: AgentHarness) -> None:
