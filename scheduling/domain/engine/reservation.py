@@ -804,10 +804,13 @@ class StartPolicy:
         if not self._held:
             return []
         rank = None if gang.queue is None else self._ranks.get((gang.queue.index, gang.signature))
+        knows_shares = not self._facts.are_totals
         return [
             held
             for held in self._held
-            if (rank is None or held.rank < rank) and holds_back(held.gang, gang) and not self._ends_before(gang, held)
+            if (rank is None or held.rank < rank)
+            and holds_back(held.gang, gang, knows_shares=knows_shares)
+            and not self._ends_before(gang, held)
         ]
 
     def _ends_before(self, gang: GangState, held: ReservedStart) -> bool:

@@ -42,8 +42,11 @@ def waits_since(gang: GangState) -> Number:
     return gang.fact.submitted if since is None else since
 
 
-def holds_back(reserved: GangState, gang: GangState) -> bool:
-    """Whether a reservation holds back the gang; the order of reservations and time limits are left aside."""
+def holds_back(reserved: GangState, gang: GangState, *, knows_shares: bool = True) -> bool:
+    """Whether a reservation holds back the gang; the order of reservations and time limits are left aside.
+
+    `knows_shares`: False where the facts leave waiting work out, so that fair shares look larger than they are. There
+    the reservation holds back work inside its share too."""
     if gang is reserved or (reserved.preemptible and not gang.preemptible):
         return False
     queue, other = gang.queue, reserved.queue
@@ -53,7 +56,7 @@ def holds_back(reserved: GangState, gang: GangState) -> bool:
         return gang.order_key > reserved.order_key and not can_take_back(reserved, gang)
     if not (gang.preemptible and reserved.preemptible):
         return True
-    return _is_inside_share(reserved, other) or not _is_inside_share(gang, queue)
+    return not knows_shares or _is_inside_share(reserved, other) or not _is_inside_share(gang, queue)
 
 
 def can_take_back(reserved: GangState, gang: GangState) -> bool:

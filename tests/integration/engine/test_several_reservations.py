@@ -10,6 +10,7 @@ from pools.models import Backend
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
 from scheduling.models import StartReservation
+from scheduling.services.simulated.reconcile import Scope, reconcile_backend
 from tests.integration.engine.conftest import Cluster
 from tests.integration.engine.test_start_reservations import GANG, entry_of, wait_since
 from tests.support import factories
@@ -76,3 +77,21 @@ def test_rows_of_an_older_version_hold_each_other_no_longer(db: None) -> None:
         )
     cluster.reconcile()
     cluster.assert_running("biga")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("share", ["own", "beyond"])
+def test_new_low_work_passes_a_low_reservation_only_inside_its_fair_share(db: None, share: str) -> None:
+    """Also where new work is tried alone: without the work that waits in `c`, the share of `b` would be 4 of 8."""
+    cluster = Cluster({"n1": 8}, {"a": 0, "b": 0, "c": 0})
+    cluster.submit("runs", "a", "LOW", gpus=4)
+    cluster.reconcile()
+    for pool in "ac":
+        cluster.submit(f"big{pool}", pool, "LOW", gpus=8)
+        wait_since(f"big{pool}", 3 if pool == "a" else 0)
+    cluster.reconcile()
+    assert [row.group.workflow.spec_name for row in StartReservation.objects.all()] == ["biga"]
+    cluster.submit("new", "b", "LOW", gpus=2 if share == "own" else 4)
+    reconcile_backend(cluster.backend.pk, scope=Scope.HINT)
+    cluster.assert_running("runs", *(["new"] if share == "own" else []))
+    assert cluster.reconcile() == []

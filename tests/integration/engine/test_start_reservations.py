@@ -111,6 +111,7 @@ def test_work_that_is_held_back_is_told_why(cluster: Cluster) -> None:
     assert any("big-1" in line for line in entry["unblock"])
 
 
+@pytest.mark.django_db(transaction=True)
 def test_the_fast_path_for_new_work_respects_a_reservation(cluster: Cluster) -> None:
     cluster.reconcile()
     cluster.end("s0")
