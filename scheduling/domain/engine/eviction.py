@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
 from typing import Protocol
 
 from pools.domain.amounts import Number
 from scheduling.domain.engine.gates import may_start
-from scheduling.domain.engine.nodes import NOWHERE, FreeAmounts, Request
+from scheduling.domain.engine.nodes import NOWHERE, FreeAmounts, NodeIndex, Request
 from scheduling.domain.engine.outlook import AlikeTasks, EvictedAmounts, Foresight, SearchKey, kept_failure
 from scheduling.domain.engine.starting import attempt_start
 from scheduling.domain.engine.state import WAITING, GangState, QueueState, sum_requests
@@ -361,7 +362,8 @@ class EvictionSearch:
                 world.start_on(gang, i, NOWHERE)
                 continue
             need = gang.needs[i]
-            node = old if old != NOWHERE and world.nodes.fits(old, need) else world.nodes.tightest_node(need)
+            may_stay = old != NOWHERE and world.nodes.fits(old, need)
+            node = old if may_stay else self._node_to_move(gang, need, world.nodes)
             if node == NOWHERE:
                 world.undo(before)
                 return False
@@ -373,6 +375,10 @@ class EvictionSearch:
             return False
         moved.extend(elsewhere)
         return True
+
+    def _node_to_move(self, gang: GangState, need: Request, nodes: NodeIndex) -> int:
+        with nullcontext() if self.world.policy is None else self.world.policy.moving(gang):
+            return nodes.tightest_node(need)
 
     def commit(self, result: EvictionResult, action: StepAction, step_log: StepLog) -> list[QueueState]:
         """Record the steps and update the lists of gangs. Returns the leaves that changed."""

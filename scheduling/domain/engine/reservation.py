@@ -21,7 +21,10 @@ A reservation holds back no gang that
 * is not preemptible, while the reserved gang is: a guarantee comes before it;
 * is preemptible work inside the fair share of another leaf, while the reserved gang is preemptible and over its own.
 
-Two kinds of work may come to reserved nodes, and not to reserved quota:
+Work that moves to make room for another gang keeps off all nodes that are reserved against it: it ran before, so it is
+no guest there.
+
+Two kinds of other work may come to reserved nodes, and not to reserved quota:
 
 * a *guest*, preemptible work, while the reserved gang is not preemptible: the reserved gang takes the nodes back as
   soon as nothing but guests, and lower work of its own leaf, is on them;
@@ -81,6 +84,8 @@ class StartPolicy:
         """The oldest reservation of interchangeable gangs, by leaf and signature: the first of them stands for all."""
         self._applied: list[tuple[int, Request]] = []
         """What is withheld on the nodes from the gang that is tried."""
+        self._limits_moves = False
+        """Whether more was withheld from gangs that would move for the gang that is tried."""
         self._net: list[tuple[ReservedStart, list[Amount]]] = []
         """The reservations that the gang that is tried may not leave less quota, with what they have now."""
         self._refreshed_in: int | None = None
@@ -727,10 +732,29 @@ class StartPolicy:
         finally:
             self._ends, self._latest = ends, latest
 
+    @contextmanager
+    def moving(self, gang: GangState) -> Iterator[None]:
+        """Withhold what is reserved against this gang, which moves to make room for the one that is tried. It is no
+        guest there, and its time limit does not count: it ran before, and begins again."""
+        places = [
+            place
+            for held in self._held
+            if held.places and not held.gang.is_running and holds_back(held.gang, gang)
+            for place in held.places.items()
+            if place not in self._applied
+        ]
+        self._limits_moves = self._limits_moves or bool(places)
+        begin = len(self._applied)
+        self._withhold(places)
+        try:
+            yield
+        finally:
+            self._release_applied(begin)
+
     @property
     def is_withholding(self) -> bool:
         """Whether something is withheld from the gang that is tried, so that its failure says nothing about others."""
-        return bool(self._applied or self._net)
+        return bool(self._applied or self._net or self._limits_moves)
 
     def is_reserved(self, gang: GangState) -> bool:
         """Whether the gang has a reservation."""
@@ -738,14 +762,16 @@ class StartPolicy:
 
     def end_attempt(self) -> None:
         """Release the withheld nodes."""
-        self._net = []
-        nodes = self._world.nodes
-        if nodes is None or not self._applied:
-            return
-        for n, need in reversed(self._applied):
-            nodes.release(n, need)
-        self._applied = []
-        self._world.releases += 1
+        self._net, self._limits_moves = [], False
+        if self._applied:
+            self._release_applied(0)
+            self._world.releases += 1
+
+    def _release_applied(self, begin: int) -> None:
+        """Release what was withheld since there were so many entries."""
+        for n, need in reversed(self._applied[begin:]):
+            cast("NodeIndex", self._world.nodes).release(n, need)
+        del self._applied[begin:]
 
     def binding_gangs(self, gang: GangState) -> list[GangState]:
         """The reserved gangs whose reservations hold back this one, oldest first."""

@@ -498,6 +498,37 @@ class TestGuests:
         assert run_cycle(facts_after(settled)).steps == ()
 
 
+class TestMoves:
+    """`whole` needs all 8 GPUs of n2, where `moves` has 4; 4 of 12 on n1 are free, and reserved for `big`."""
+
+    def run(self, *, big, for_whom=LOW, **moving):
+        held = StartReservationFacts("big", 9 * HOUR, {"n1": {GPU: 12}}, 9 * HOUR)
+        moving = {"where": "q", "priority": LOW, **moving}
+        limit = moving.pop("time_limit", None)
+        running = [
+            replace(gang("first", "q", NORMAL, gpus=8, on="n1"), started=0, time_limit=12 * HOUR),
+            replace(gang("moves", **moving, gpus=4, on="n2", at=HOUR), started=HOUR, time_limit=limit),
+        ]
+        waiting = [gang("big", "q", big, gpus=12, at=0.5 * HOUR), gang("whole", "p", for_whom, gpus=8, at=10 * HOUR)]
+        policy = PolicyFacts(now=10 * HOUR, reserve_after=HOUR, reservations=(held,))
+        queues = [queue("q", 20), queue("p", 8)]
+        settled = run_cycle(facts(queues, [*running, *waiting], {"n1": 12, "n2": 8}, policy=policy))
+        assert settled.world.policy.latest_start("big").time == 12 * HOUR
+        return step_pairs(settled)
+
+    @pytest.mark.parametrize("limit", [None, HOUR])
+    @pytest.mark.parametrize("big", [LOW, NORMAL, HIGH])
+    def test_leave_reserved_nodes_to_the_gang_that_waits_for_them(self, big, limit):
+        """Work that moves begins again. It would be no guest there, because it ran before."""
+        assert ("move", "moves") not in self.run(big=big, where="p", time_limit=limit)
+        if big == LOW:
+            assert ("move", "moves") not in self.run(big=big, time_limit=limit)
+
+    def test_go_there_where_the_reserved_gang_takes_the_place_of_the_work(self):
+        """LOW work of the leaf of the reserved gang."""
+        assert self.run(big=NORMAL)[:1] == [("move", "moves")]
+
+
 class TestInPlace:
     """HIGH and NORMAL work takes the place of LOW work of its own leaf, on nodes that another leaf has reserved too."""
 
