@@ -25,6 +25,7 @@ from pools.database_errors import is_database_away
 from pools.domain.errors import Busy, Conflict, Violation
 from pools.domain.ownership import OWNED_BY_GIT
 from pools.domain.roles import Actor
+from pools.domain.stored_text import is_storable
 from pools.prepared import Parameters, PendingBegin, Row, may_send_later, read_and_end, read_rows, send_statements
 from pools.signals import changes_committed
 
@@ -281,6 +282,9 @@ def _send_begin(text: bytes) -> None:
 def _begin_with(context: Sequence[str]) -> PendingBegin | None:
     """BEGIN together with the settings of a change, in the message of its first statement; at once and alone where
     somebody wants to see each statement."""
+    # libpq ends a quoted text at a NUL, so that a name could become another one. Every door refuses such a text before.
+    if not all(is_storable(value) for value in context):
+        raise ValueError("the context of a change has a character that PostgreSQL cannot keep")
     escape = pq.Escaping(connection.connection.pgconn).escape_literal
     values = tuple(bytes(escape(value.encode())).decode() for value in context)
     text = f"BEGIN; SELECT {_CONTEXT_SQL % values}".encode()

@@ -279,3 +279,15 @@ class TestLastStatement:
         finally:
             other.close()
         assert connection.execute_wrappers == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("text", ["admin\x00 on behalf", "half \ud800"])
+def test_no_change_is_recorded_under_a_part_of_a_name(text: str) -> None:
+    """libpq ends a quoted text at a NUL: without the check `admin` would stand in the audit trail."""
+    for named in ({"actor": dataclasses.replace(SYSTEM, username=text)}, {"actor": SYSTEM, "description": text}):
+        with pytest.raises(ValueError, match="cannot keep"), change(**named):  # type: ignore[arg-type]
+            Group.objects.create(name="written")
+    assert not Group.objects.filter(name="written").exists()
+    with change(actor=SYSTEM):
+        Group.objects.create(name="after")
