@@ -33,6 +33,7 @@ from scheduling.domain.engine.facts import (
     ClusterFacts,
     GangFacts,
     NodeFacts,
+    PolicyFacts,
     QueueFacts,
     TaskFacts,
     TaskState,
@@ -160,6 +161,11 @@ def measure(scale: int) -> dict[str, object]:
     with garbage_collector.paused():
         why, where = waiting_reasons(first.world), queue_positions(first.world)
     explained = clock() - began
+    with garbage_collector.paused():
+        reserved = run_cycle(replace(facts, policy=PolicyFacts(now=10**7, reserve_after=3600))).world
+        began = clock()
+        waiting_reasons(reserved)
+    explained_reserved = clock() - began
     instants = measure_instants(facts) if scale == 1 else {}
     actions: dict[str, int] = {}
     for step in first.steps:
@@ -178,6 +184,7 @@ def measure(scale: int) -> dict[str, object]:
         "submission_s": round(submission, 3),
         "what_if_s": round(what_if, 3),
         "explain_s": round(explained, 3),
+        "explain_beside_reservations_s": round(explained_reserved, 3),
         **instants,
         "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }

@@ -124,7 +124,9 @@ class Explainer:
         ]
         blockers = self._one_for_each_setting(blockers)
         never = next((blocker for blocker in blockers if blocker.is_permanent), None)
-        held_back = None if never else self._held_back(gang, queue, fits=not blockers)
+        # Nobody takes a quota that is full from HIGH and NORMAL work, with reservations or without.
+        may_be_held = never is None and all(blocker.code != ReasonCode.OVER_QUOTA for blocker in blockers)
+        held_back = self._held_back(gang, queue, fits=not blockers) if may_be_held else None
         if held_back is not None:
             return held_back
         if not blockers:

@@ -21,8 +21,8 @@ from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.engine.world import World
 
 MAX_TRIAL_RECORDS = 10_000
-"""The trials of one state build so many records of tasks, queues and nodes together, about a tenth of a second; then
-the lines of the other gangs are told untried. Gangs of high priority, then old ones, come first."""
+"""The trials of one state build at most so many records of tasks, queues and nodes together, a tenth to a fifth of a
+second; the lines of the other gangs are told untried. Gangs of high priority, then old ones, come first."""
 
 _HELD = {TaskState.RUNNING, TaskState.RELEASING}
 
@@ -42,7 +42,8 @@ class LineTrials:
         self._world, self._explainer = world, explainer
         self._left = MAX_TRIAL_RECORDS
         self._base: ClusterFacts | None = None
-        self._cost = 0
+        holds = sum(sum(gang.active) + sum(gang.released) for gang in world.gangs)
+        self._cost = holds + len(world.queues) + len(world.facts.nodes or ())
 
     def told(self, reasons: dict[str, Reason]) -> dict[str, Reason]:
         """These reasons, those with several lines after a trial of their lines."""
@@ -55,9 +56,9 @@ class LineTrials:
                     first[id(reason)] = gang
         tried: dict[int, Reason] = {}
         for gang in sorted(first.values(), key=lambda each: each.order_key):
-            if self._left <= 0:
-                break
             reason = reasons[gang.fact.name]
+            if self._cost * (1 + len(reason.blockers)) > self._left:
+                break
             tried[id(reason)] = self._try(gang, reason)
         return {name: tried.get(id(reason), reason) for name, reason in reasons.items()} if tried else reasons
 
@@ -115,8 +116,6 @@ class LineTrials:
             self._base = replace(world.facts, gangs=tuple(gangs), demand={}, capacity=capacity)
             if world.policy is not None:
                 self._base = replace(self._base, policy=world.policy.facts())
-            tasks = sum(len(fact.tasks) for fact in gangs)
-            self._cost = tasks + len(world.queues) + len(world.facts.nodes or ())
         return self._base
 
 

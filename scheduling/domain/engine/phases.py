@@ -7,7 +7,7 @@ in the phase, nor has any interchangeable gang of its leaf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -206,7 +206,7 @@ class Phases:
             return False
         self._no_moves.clear()
         before = world.mark()
-        for attempt in (self._start_for, self._move_for, self._reclaim_for, self._preempt_for):
+        for attempt in self._attempts_worth_it(gang, queue):
             in_place = attempt == self._preempt_for
             is_free = policy is None or policy.begin_attempt(gang, in_place=in_place)
             has_started = is_free and bool(attempt(gang, queue))
@@ -216,6 +216,21 @@ class Phases:
             if has_started:
                 return True
         return False
+
+    def _attempts_worth_it(
+        self, gang: GangState, queue: QueueState
+    ) -> Iterator[Callable[[GangState, QueueState], object]]:
+        """The phases in their order, without those that cannot help this gang."""
+        policy, priority = self._world.policy, gang.fact.priority
+        yield self._start_for
+        if gang.preemptible:
+            yield self._move_for
+        if _is_inside_fair_share(gang, queue):
+            yield self._reclaim_for
+        # Beside reservations it may stand where lower work stood, without an eviction now.
+        is_held = policy is not None and policy.has_reservations
+        if is_held or any(other.fact.priority < priority for other in queue.running or ()):
+            yield self._preempt_for
 
     # -- attempts for one gang ---------------------------------------------------------------------------------------
 

@@ -642,6 +642,8 @@ class StartPolicy:
         `in_place`: the gang evicts lower work of its own leaf. If it is not preemptible it may stand where that work
         stood, and use its quota: of the nodes of other leaves' reservations only what is free, and what pods of guests
         hold, is withheld, and `leaves_quota` tells afterwards about their quota."""
+        if not self._held:
+            return True
         binding = self._binding(gang)
         younger = self._spared_places(gang)
         replaces = [held for held in binding if in_place and not gang.preemptible and held.gang.queue is not gang.queue]
@@ -755,6 +757,11 @@ class StartPolicy:
     def is_withholding(self) -> bool:
         """Whether something is withheld from the gang that is tried, so that its failure says nothing about others."""
         return bool(self._applied or self._net or self._limits_moves)
+
+    @property
+    def has_reservations(self) -> bool:
+        """Whether any gang has one."""
+        return bool(self._held)
 
     def is_reserved(self, gang: GangState) -> bool:
         """Whether the gang has a reservation."""

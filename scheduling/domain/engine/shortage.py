@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pools.domain.amounts import Number
-from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request, has_enough
+from scheduling.domain.engine.nodes import NOWHERE, FreeAmounts, NodeIndex, Request, has_enough
 from scheduling.domain.engine.placement import place_requests
 from scheduling.domain.engine.state import GangState, sum_requests
 from scheduling.domain.engine.world import World
@@ -172,8 +172,14 @@ class _LeastShortFill:
         nodes = self._nodes
         best: int = NOWHERE
         least: tuple[bool, Number, Request] | None = None
+        seen: set[tuple[FreeAmounts, FreeAmounts]] = set()
         for node, capacity in enumerate(nodes.capacity):
             mine = self._here.get(node)
+            if mine is None:  # of nodes that are alike the first by name
+                alike = nodes.free[node], capacity
+                if alike in seen:
+                    continue
+                seen.add(alike)
             small = any(amount + (mine[r] if mine and r < nodes.width else 0) > capacity[r] for r, amount in request)
             cost = (
                 small,

@@ -76,6 +76,7 @@ class World:
         self.releases = 0
         """Grows with every release: requests that did not fit on the nodes may fit again."""
         self._shortages: dict[Request, tuple[int, int]] = {}
+        self._texts: dict[tuple[tuple[tuple[str, Amount], ...], tuple[str, ...]], str] = {}
         self._above: dict[int, list[int]] = {}
         self._neighbours: dict[int | None, list[QueueState]] | None = None
         self._is_flat: dict[int, bool] = {}
@@ -465,8 +466,12 @@ class World:
         return {self.keys[r]: amount for r, amount in request}
 
     def amounts_text(self, amounts: Mapping[str, Amount], *, relevant: Collection[str] = ()) -> str:
-        """Amounts for a message, in the units of the facts."""
-        return amounts_text(amounts, self.facts.units, relevant=relevant)
+        """Amounts for a message, in the units of the facts. Kept: many messages have the same few amounts."""
+        key = tuple(amounts.items()), tuple(relevant)
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = amounts_text(amounts, self.facts.units, relevant=relevant)
+        return text
 
     def has_free_total(self, request: Request) -> bool:
         """Whether the nodes together have the requested amounts; a quick check before placing."""
