@@ -282,7 +282,7 @@ def _send_begin(text: bytes) -> None:
 def _begin_with(context: Sequence[str]) -> PendingBegin | None:
     """BEGIN together with the settings of a change, in the message of its first statement; at once and alone where
     somebody wants to see each statement."""
-    # libpq ends a quoted text at a NUL, so that a name could become another one. Every door refuses such a text before.
+    # libpq ends a quoted text at a NUL, so that a name could become another one. Every entry point refuses it.
     if not all(is_storable(value) for value in context):
         raise ValueError("the context of a change has a character that PostgreSQL cannot keep")
     escape = pq.Escaping(connection.connection.pgconn).escape_literal
