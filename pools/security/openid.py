@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 from pools.domain.errors import Busy, DomainError, Forbidden, Throttled, Violation
 from pools.domain.sign_on import OpenIdProvider, ProviderFacts, claim_value, facts_of_claims
@@ -265,8 +265,10 @@ def _userinfo(provider: OpenIdProvider, answer: Mapping[str, Any]) -> dict[str, 
 
 def _token_request(provider: OpenIdProvider, form: dict[str, str]) -> dict[str, Any]:
     metadata = read_metadata(provider)
-    auth = (provider.client_id, provider.client_secret) if metadata.uses_basic_auth and provider.client_secret else None
-    if auth is None:
+    auth = None
+    if metadata.uses_basic_auth and provider.client_secret:  # both form-encoded first: RFC 6749, section 2.3.1
+        auth = (quote_plus(provider.client_id), quote_plus(provider.client_secret))
+    else:
         form |= {"client_id": provider.client_id}
         form |= {"client_secret": provider.client_secret} if provider.client_secret else {}
     return _request(provider, "POST", metadata.token_endpoint, form=form, auth=auth)

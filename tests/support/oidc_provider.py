@@ -18,7 +18,7 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, quote_plus, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives import serialization
@@ -123,7 +123,7 @@ class Handler(BaseHTTPRequestHandler):
         if state.is_down:
             return self._answer(503, {"error": "down"})
         form = {key: values[0] for key, values in parse_qs(body).items()}
-        expected = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
+        expected = base64.b64encode(f"{quote_plus(CLIENT_ID)}:{quote_plus(CLIENT_SECRET)}".encode()).decode()
         if self.headers.get("Authorization") != f"Basic {expected}":
             return self._answer(401, {"error": "invalid_client"})
         state.calls += 1

@@ -50,10 +50,12 @@ class CertifiedProvider:
 
 
 @contextmanager
-def run_certified_provider() -> Iterator[CertifiedProvider]:
+def run_certified_provider(
+    client_id: str = CLIENT_ID, client_secret: str = CLIENT_SECRET
+) -> Iterator[CertifiedProvider]:
     """The provider until the end of the block."""
     process = subprocess.Popen(
-        ["node", "server.mjs", CLIENT_ID, CLIENT_SECRET, REDIRECT_URI],
+        ["node", "server.mjs", client_id, client_secret, REDIRECT_URI],
         cwd=NPM_PROVIDER,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

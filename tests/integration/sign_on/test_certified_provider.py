@@ -58,6 +58,19 @@ def test_a_removed_group_and_a_removed_account_count(certified: CertifiedProvide
     assert browser.get("/pools/user/ann/change/").status_code == 302
 
 
+def test_a_client_id_and_a_secret_with_every_character(configure: Any, db: None) -> None:
+    """Both are form-encoded before they are joined (RFC 6749, section 2.3.1): a `%` or `+` has another meaning there."""
+    client_id, client_secret = "osmo+admin%41", "50%25 a+b/c=d&~:*" + "x" * 20
+    with run_certified_provider(client_id, client_secret) as provider:
+        configure(provider_settings(provider.issuer, client_id=client_id, client_secret=client_secret))
+        provider.set_accounts({"ann": {"preferred_username": "ann", "groups": ["watchers"]}})
+        browser = Client()
+        answer, _ = provider.sign_on(browser, "ann")
+        assert (answer.status_code, is_signed_on(browser), roles_of("ann")) == (302, True, {"osmo-viewer"})
+        check_now()  # with the refresh token
+        assert is_signed_on(browser)
+
+
 class TestWithoutTheQuestion:
     """`…PARAMETERS=prompt=`: the provider then gives no refresh token. Nobody finds that out by accident."""
 
