@@ -14,6 +14,7 @@ from django_structlog.middlewares import RequestMiddleware
 
 from osmo_admin.client_address import client_address
 from pools.domain.page_addresses import is_preview_address, is_sign_on_address
+from pools.representations.page_parameters import AskedQuery
 from pools.transactions import one_snapshot, request_id
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -62,6 +63,26 @@ READS_WITHOUT_SNAPSHOT: Mapping[str, str] = {
     "/api/auth/login": "Reads nothing.",
 }
 """The addresses whose GET is not answered from one snapshot, with the reason."""
+
+
+class PageParametersMiddleware:
+    """Lets each page say which parameters of its address it does not know (the tag `known_parameters`); a file has no
+    place for a note, so it is refused."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        is_api = request.path_info.startswith(("/api/", "/webhooks/"))  # whose views refuse unknown parameters
+        if is_api or request.method not in {"GET", "HEAD"} or not request.META.get("QUERY_STRING"):
+            return self.get_response(request)
+        query = AskedQuery(request.META["QUERY_STRING"], encoding=request.encoding)
+        request.GET = query  # type: ignore[assignment]
+        response = self.get_response(request)
+        is_file = response.status_code == 200 and not response.headers.get("Content-Type", "").startswith("text/html")
+        if is_file and (fault := query.fault("This file")):
+            return HttpResponse(fault, status=400, content_type="text/plain; charset=utf-8")
+        return response
 
 
 class SnapshotMiddleware:

@@ -125,6 +125,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "osmo_admin.middleware.RequestLogMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "osmo_admin.middleware.PageParametersMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
     "osmo_admin.request_metrics.RequestMetricsMiddleware",

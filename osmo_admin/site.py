@@ -151,7 +151,8 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
             for name, value in retry_after_header(refusal).items():
                 answer.headers[name] = value
             return answer
-        return TemplateResponse(request, "osmo/refusal.html", {**self.each_context(request), **context}, status=status)
+        frame = {**self.each_context(request), "is_refusal": True}
+        return TemplateResponse(request, "osmo/refusal.html", {**frame, **context}, status=status)
 
     def role_required_page(self, request: HttpRequest) -> HttpResponse:
         """The answer to a person without the role that the page needs."""

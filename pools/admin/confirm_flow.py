@@ -258,12 +258,14 @@ class ConfirmFlow(Generic[ResultT]):
         """The first values of the form: those in the address, if it has any, and the present ones."""
         if not data:
             return dict(self.change.initial)
-        values = {**self.change.initial, **data.dict()}
+        values = dict(self.change.initial)
         for name, each in self.change.form_class.base_fields.items():
             if isinstance(each, MultipleChoiceField):
                 values[name] = data.getlist(name)
             elif isinstance(each, BooleanField):
                 values[name] = name in data
+            elif name in data:
+                values[name] = data[name]
         return values
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
@@ -45,7 +47,8 @@ class SavedViewAdmin(PolicyAdmin):
         return HttpResponseRedirect(_list_address())
 
     def _save(self, request: HttpRequest, page: str) -> HttpResponse:
-        chosen, query = _list_named(page), request.GET.urlencode()
+        chosen = _list_named(page)
+        query = urlencode([(name, text) for name in request.GET for text in request.GET.getlist(name)])
         form = SaveViewForm(forms.submitted_data(request))
         if request.method == "POST" and form.is_valid():
             try:

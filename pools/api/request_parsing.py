@@ -23,7 +23,7 @@ from pools.domain.query_values import (
     parse_integer,
 )
 from pools.domain.stored_text import are_storable
-from pools.domain.structured_input import Faults, FieldReader
+from pools.domain.structured_input import Faults, FieldReader, join_words, shorten
 
 Value = TypeVar("Value")
 
@@ -113,6 +113,17 @@ def query_page(request: Request, *, limit: int = 20) -> tuple[int, int]:
         lambda: query_integer(request, "offset", 0),
     )
     return rows, skipped
+
+
+def unknown_parameters(given: Iterable[str], known: Collection[str]) -> list[Violation]:
+    """A fault for each name of a query that is not among the known ones; values are not shown."""
+    faults = Faults()
+    for name in given:
+        if name not in known:
+            allowed = f"Allowed are {join_words(known)}." if known else "It has no parameters: leave it out."
+            subject = f"{shorten(name)} is not a parameter of this address."
+            faults.add(shorten(name), "unknown_parameter", f"{subject}{faults.suggestion(name, known)} {allowed}")
+    return faults.violations
 
 
 def collect_faults(*reads: Callable[[], Any]) -> list[Any]:

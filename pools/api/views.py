@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rest_framework.permissions import SAFE_METHODS
@@ -12,7 +12,8 @@ from rest_framework.views import APIView
 
 from pools.api.authentication import actor_of
 from pools.api.rendering import SingleFormatNegotiation
-from pools.api.warnings_header import WARNING_HEADER, merge_warnings
+from pools.api.request_parsing import unknown_parameters
+from pools.api.warnings_header import STOCK_CLIENT, WARNING_HEADER, merge_warnings
 from pools.domain.errors import BadInput, UnsupportedMedia, Violation
 from pools.domain.roles import Actor
 from pools.domain.stored_text import is_storable
@@ -26,6 +27,7 @@ class View(APIView):
 
     request: Request
     content_negotiation_class = SingleFormatNegotiation
+    _warnings: Sequence[str] = ()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the login first; then refuse characters that no column can store, in the query and in the address."""
@@ -33,12 +35,24 @@ class View(APIView):
         if request.method not in SAFE_METHODS:
             _refuse_compressed(request.headers.get("Content-Encoding", ""))
         _refuse_unstorable(kwargs, request.query_params.lists())
+        self._refuse_unknown_parameters(request)
+
+    def _refuse_unknown_parameters(self, request: Request) -> None:
+        """Refuse parameters that the operation does not document. OSMO's own client is only warned, because a later
+        release of it may send parameters that this service does not have yet."""
+        documented = getattr(getattr(self, str(request.method).lower(), None), "documentation", None)
+        if not request.query_params or documented is None:
+            return
+        found = unknown_parameters(request.query_params, [each.name for each in documented.query_parameters])
+        if found and not request.headers.get("User-Agent", "").startswith(STOCK_CLIENT):
+            raise BadInput.of(found)
+        self._warnings = [f"WARNING: {each.message} It had no effect." for each in found]
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         """Forbid caches to store an answer, because each answer belongs to one caller."""
         response = super().finalize_response(request, response, *args, **kwargs)
         response.headers.setdefault("Cache-Control", "no-store")
-        if warning := merge_warnings(request, response.headers.get(WARNING_HEADER)):
+        if warning := merge_warnings(request, response.headers.get(WARNING_HEADER), self._warnings):
             response.headers[WARNING_HEADER] = warning
         return response
 

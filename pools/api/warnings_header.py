@@ -15,6 +15,7 @@ from pools.models import AccessToken
 
 WARNING_HEADER = "x-osmo-warning"
 CLIENT_VERSION_HEADER = "x-osmo-client-version"
+STOCK_CLIENT = "osmo-cli/"  # how the `User-Agent` of OSMO's own client begins; ours has another name
 CONTRACT_VERSION = (6, 4, 0)  # this service implements the wire contract of this release of OSMO
 TOKEN_WARNING_PERIOD = timedelta(days=7)
 LOGIN_WARNING_PERIOD = timedelta(hours=1)
@@ -26,12 +27,12 @@ def warning_header(warnings: Sequence[str]) -> dict[str, str]:
     return {WARNING_HEADER: base64.b64encode("\n".join(warnings).encode()).decode()} if warnings else {}
 
 
-def merge_warnings(request: Request, existing: str | None) -> str | None:
-    """The warning header of an answer: the warnings of the view, and those that follow from the request. None without
-    warnings. This function never refuses a request."""
+def merge_warnings(request: Request, existing: str | None, further: Sequence[str] = ()) -> str | None:
+    """The warning header of an answer: the warnings of the view, `further` ones, and those that follow from the
+    request. None without warnings. This function never refuses a request."""
     own = [base64.b64decode(existing).decode()] if existing else []
     # `_auth` exists after the authentication; reading `request.auth` would authenticate again.
-    warnings = [*own, *_old_client(request), *_token_ends_soon(vars(request).get("_auth"))]
+    warnings = [*own, *further, *_old_client(request), *_token_ends_soon(vars(request).get("_auth"))]
     return base64.b64encode("\n".join(warnings).encode()).decode() if warnings else None
 
 

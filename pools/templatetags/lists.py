@@ -13,12 +13,14 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
+from django.template import Context
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from pools.domain.saved_views import normalize_query
 from pools.representations.csv_files import FORMAT_PARAMETER
+from pools.representations.page_parameters import AskedQuery
 from pools.representations.saved_views import list_at, view_address
 from pools.selectors.list_order import SORT_PARAMETER, ListOrder
 from pools.selectors.saved_views import list_views
@@ -26,7 +28,29 @@ from pools.templatetags.osmo import query, signed
 
 register = template.Library()
 
+_UNKNOWN = '<div class="oa-note oa-note--warn" role="status">{}</div>'
 _ARROWS = {"ascending": "↑", "descending": "↓"}
+
+
+class _KnownParameters(template.Node):
+    """Renders the page first, which asks for the parameters that it knows, and puts the note above it."""
+
+    def __init__(self, nodelist: template.NodeList) -> None:
+        self.nodelist = nodelist
+
+    def render(self, context: Context) -> SafeString:
+        page = self.nodelist.render(context)
+        asked = getattr(context.get("request"), "GET", None)
+        fault = asked.fault("This page") if isinstance(asked, AskedQuery) and "is_refusal" not in context else ""
+        return format_html(_UNKNOWN, fault) + page if fault else page
+
+
+@register.tag
+def known_parameters(parser: Any, token: Any) -> _KnownParameters:
+    """A note above the page for the parameters of its address that the page does not know."""
+    nodelist = parser.parse(("end_known_parameters",))
+    parser.delete_first_token()
+    return _KnownParameters(nodelist)
 
 
 @register.simple_tag(takes_context=True)

@@ -9,13 +9,9 @@ from pools.api.request_parsing import BodyReader, body_object
 from pools.api.schema import OBJECT, TEXT, array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.permissions import require_platform
+from scheduling.api.webhooks import ANSWER, REVIEW, REVIEW_TIMEOUT
 from scheduling.services.gpu_quota.admission import review_gpu_request
 from scheduling.services.gpu_quota.rebuild import rebuild_from_all_clusters
-
-REVIEW = object_with(
-    {"apiVersion": TEXT, "kind": TEXT, "request": OBJECT}, required=["apiVersion", "request"], additional=True
-)
-ANSWER = object_with({"apiVersion": TEXT, "kind": TEXT, "response": OBJECT})
 
 
 class GpuReview(View):
@@ -26,7 +22,11 @@ class GpuReview(View):
     permission_classes = ()
 
     @describe_operation(
-        "Review a GPU worker's pod for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True
+        "Review a GPU worker's pod for a Kubernetes API server.",
+        query_parameters=[REVIEW_TIMEOUT],
+        body=REVIEW,
+        answer=ANSWER,
+        is_anonymous=True,
     )
     def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
         return Response(review_gpu_request(body_object(request), backend=backend, mark=mark))

@@ -20,6 +20,7 @@ from pools.api.schema import (
     INTEGER,
     OBJECT,
     TEXT,
+    QueryParameter,
     array_of,
     describe_operation,
     object_with,
@@ -41,6 +42,9 @@ from scheduling.services.webhooks.reviews import review_object
 
 REVIEW = object_with(
     {"apiVersion": TEXT, "kind": TEXT, "request": OBJECT}, required=["apiVersion", "request"], additional=True
+)
+REVIEW_TIMEOUT = QueryParameter(
+    "timeout", TEXT, "How long the API server waits, as in `10s`; it adds this itself. A review takes no notice of it."
 )
 ANSWER = object_with({"apiVersion": TEXT, "kind": TEXT, "response": OBJECT})
 SETTINGS = {
@@ -84,7 +88,13 @@ class PodReview(_AdmissionReview):
 
     kind = WorkloadKind.POD
 
-    @describe_operation("Review a pod for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True)
+    @describe_operation(
+        "Review a pod for a Kubernetes API server.",
+        query_parameters=[REVIEW_TIMEOUT],
+        body=REVIEW,
+        answer=ANSWER,
+        is_anonymous=True,
+    )
     def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
         return self.review_response(request, backend, mark)
 
@@ -94,7 +104,13 @@ class PodGroupReview(_AdmissionReview):
 
     kind = WorkloadKind.POD_GROUP
 
-    @describe_operation("Review a PodGroup for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True)
+    @describe_operation(
+        "Review a PodGroup for a Kubernetes API server.",
+        query_parameters=[REVIEW_TIMEOUT],
+        body=REVIEW,
+        answer=ANSWER,
+        is_anonymous=True,
+    )
     def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
         return self.review_response(request, backend, mark)
 

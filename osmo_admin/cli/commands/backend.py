@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
@@ -21,11 +21,10 @@ def run_cycle(
     session: ClientSession, name: Annotated[str, typer.Argument(metavar="BACKEND", help="Name of the backend.")]
 ) -> None:
     """Run one scheduling cycle on a backend now and print its steps."""
-    answer = session.http().send_change("POST", url_path("api", "backend", name, "settle"), query=session.dry_run_query)
     if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: _steps_text(answer))
+        raise ClientError("A scheduling cycle has no dry run. What would start next is in: osmo workflow queue.")
+    answer = session.http().send_change("POST", url_path("api", "backend", name, "settle"))
+    print_answer(session, answer, lambda: _steps_text(answer))
 
 
 def _steps_text(answer: dict[str, Any]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,6 +14,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+from tests.support.services import ROOT
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,8 @@ class StubServer:
 
     def answer(self, request: ReceivedRequest) -> StubReply:
         self.requests.append(request)
+        if unknown := _unknown_parameters(request):
+            return StubReply({"message": f"{request.method} {request.path} has no {', '.join(unknown)}"}, status=500)
         replies = self.replies.get((request.method, request.path))
         if not replies:
             return StubReply({"message": f"not expected: {request.method} {request.path}"}, status=500)
@@ -59,6 +67,27 @@ class StubServer:
     @property
     def last(self) -> ReceivedRequest:
         return self.requests[-1]
+
+
+@functools.cache
+def _operations() -> list[tuple[re.Pattern[str], dict[str, set[str]]]]:
+    """The parameters of each method of each address, from the OpenAPI file."""
+    paths = yaml.load((ROOT / "docs" / "openapi.yaml").read_text(), yaml.CSafeLoader)["paths"]
+    return [
+        (
+            re.compile(re.sub(r"{\w+}", "[^/]+", path)),
+            {method.upper(): {each["name"] for each in found.get("parameters", ())} for method, found in item.items()},
+        )
+        for path, item in paths.items()
+    ]
+
+
+def _unknown_parameters(request: ReceivedRequest) -> set[str]:
+    """The parameters that the server would refuse."""
+    for address, methods in _operations():
+        if request.query and request.method in methods and address.fullmatch(request.path):
+            return set(request.query) - methods[request.method]
+    return set()
 
 
 class StubHandler(BaseHTTPRequestHandler):

@@ -132,6 +132,13 @@ def test_backend_runs_a_cycle(osmo, stub):
     assert stub.last.body is None
 
 
+def test_a_cycle_has_no_dry_run_and_does_not_run_for_one(osmo, stub):
+    answer = osmo("backend", "settle", "sim", "--dry-run")
+    assert answer.exit_code != 0
+    assert "has no dry run" in answer.output
+    assert stub.requests == []
+
+
 def test_an_answer_in_json_is_unchanged(osmo, stub):
     body = {"entries": [{"description": "ä\u2028\x1b", "x": 1.0}], "more_entries": False, "extra": None}
     stub.on("GET", "/api/audit", body)

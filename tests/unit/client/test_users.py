@@ -157,7 +157,6 @@ def test_user_delete(osmo, stub):
         (("user", "update", "bob", "--add-roles", "r"), "POST", f"{USERS}/bob/roles"),
         (("user", "delete", "bob"), "DELETE", f"{USERS}/bob"),
         (("workflow", "end", "w-1"), "POST", "/api/workflow/w-1/end"),
-        (("backend", "settle", "sim"), "POST", "/api/backend/sim/settle"),
     ],
 )
 def test_every_write_has_a_dry_run(osmo, stub, words, method, address):

@@ -1,0 +1,68 @@
+"""The parameters of a page's address, and the names of those that the page does not know.
+
+A page asks the query for the names that it knows, so a name that was never asked for had no effect. No page lists its
+parameters a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+from django.http import QueryDict
+
+from pools.domain.structured_input import Faults, join_words
+
+
+class AskedQuery(QueryDict):
+    """A query that remembers the names that were asked for. Copies share this memory; the methods that read a query as
+    a whole (`items`, `lists`, `urlencode`) ask for no name."""
+
+    asked: set[str]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.asked = set()
+        super().__init__(*args, **options)
+        self.asked.clear()  # filling a query asks for each name
+
+    def __getitem__(self, key: Any) -> Any:
+        self.asked.add(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: Any) -> bool:
+        self.asked.add(key)
+        return super().__contains__(key)
+
+    def getlist(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().getlist(key, default)
+
+    def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]  # an iterator in Django, too
+        return ((key, values[-1] if values else []) for key, values in self.lists())
+
+    def __copy__(self) -> AskedQuery:
+        return self._sharing(super().__copy__())
+
+    def __deepcopy__(self, memo: MutableMapping[int, Any]) -> AskedQuery:
+        return self._sharing(super().__deepcopy__(memo))
+
+    def _sharing(self, copy: Any) -> AskedQuery:
+        copy.asked = self.asked
+        return copy  # type: ignore[no-any-return]
+
+    def unknown_names(self) -> list[str]:
+        """The names in the address that nothing has asked for."""
+        return [name for name, _ in self.lists() if name not in self.asked]
+
+    def fault(self, subject: str) -> str:
+        """A sentence for people about the unknown names, empty without any. `subject` does not know them, as `This
+        page`; values are not shown."""
+        unknown = self.unknown_names()
+        if not unknown:
+            return ""
+        known = sorted(name for name in self.asked if not name.startswith("_"))
+        faults = Faults()
+        near = "".join(dict.fromkeys(faults.suggestion(name, known) for name in unknown))
+        noun = "filter" if len(unknown) == 1 else "filters"
+        has = f"it has: {join_words(known)}." if known else "it has none."
+        return f"{subject} does not know the {noun} {join_words(unknown)}; {has}{near}"

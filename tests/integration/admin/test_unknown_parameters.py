@@ -1,0 +1,87 @@
+"""Each page says which parameters of its address it does not know; a file is refused with the same sentence."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+from django.test import Client
+
+from pools.models import User
+from tests.support.addresses import create_example_installation, readable_addresses
+
+pytestmark = pytest.mark.django_db
+
+VALUE = "Canary7value"
+NOTE = re.compile(r'<div class="oa-note oa-note--warn" role="status">(This page does not know[^<]*)</div>')
+LINK = re.compile(r'<a [^>]*?href="([^"#]*\?[^"#]+)')
+NO_PAGES = ("/api", "/webhooks", "/health", "/ready", "/client/version", "/metrics")
+
+
+def _notes(answer: object) -> list[str]:
+    return [unescape(text) for text in NOTE.findall(answer.content.decode())]  # type: ignore[attr-defined]
+
+
+def test_each_page_names_the_parameters_that_it_does_not_know() -> None:
+    create_example_installation()
+    browser = Client()
+    browser.force_login(User.objects.get(username="root"), "django.contrib.auth.backends.ModelBackend")
+    silent, wrong, links, tried = [], [], {}, 0
+    for address in readable_addresses():
+        if address.startswith(NO_PAGES):
+            continue
+        page = browser.get(f"{address}{'&' if '?' in address else '?'}Zzz={VALUE}&other={VALUE}")
+        text = page.content.decode()
+        if "html" not in page.headers.get("Content-Type", "html"):
+            assert (page.status_code, VALUE in text) == (400, False), address
+            continue
+        if page.status_code != 200:
+            continue
+        tried += 1
+        for link in map(unescape, LINK.findall(text)):
+            path, _, query = link.partition("?")
+            known = [(name, value) for name, value in parse_qsl(query) if name not in {"Zzz", "other"}]
+            full = path or address.partition("?")[0]
+            if known and not full.startswith(("/api/", "http")):
+                links[full, *sorted(name for name, _ in known)] = f"{full}?{urlencode(known)}"
+        if address.startswith("/pools/savedview/save/"):
+            continue  # which keeps the whole query of another page; that page has the note
+        notes = _notes(page)
+        if len(notes) != 1 or "filters Zzz, other; it has" not in notes[0] or VALUE in notes[0]:
+            silent.append((address, notes))
+    assert tried > 80
+    assert not silent, "\n".join(map(str, silent))
+    assert len(links) > 20
+    for address in links.values():
+        answer = browser.get(address)
+        if "html" not in answer.headers.get("Content-Type", "html"):
+            assert answer.status_code == 200, (address, answer.content)
+        wrong += [(address, note) for note in _notes(answer)]
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_a_note_names_the_nearest_filter_and_no_value(as_person: object) -> None:
+    root = as_person("root")  # type: ignore[operator]
+    (note,) = _notes(root.get(f"/scheduling/workflow/?statuss={VALUE}&pool=team"))
+    assert note.startswith("This page does not know the filter statuss; it has: ")
+    assert note.endswith('Did you mean "status"?')
+    assert _notes(root.get("/search/?name=zzz")) == ["This page does not know the filter name; it has: q."]
+    assert _notes(root.get("/scheduling/workflow/?pool=zzz")) == []
+
+
+@pytest.mark.parametrize("address", ["/pools/auditentry/?format=csv", "/pools/auditentry/?format=json"])
+def test_a_file_with_an_unknown_filter_is_refused(as_person: object, address: str) -> None:
+    root = as_person("root")  # type: ignore[operator]
+    assert root.get(f"{address}&kind=pool").status_code == 200
+    refused = root.get(f"{address}&users={VALUE}")
+    assert refused.status_code == 400
+    text = refused.content.decode()
+    assert text.startswith("This file does not know the filter users; it has: ")
+    assert VALUE not in text
+
+
+def test_the_page_of_the_login_has_the_note_too(client: Client, db: None) -> None:
+    assert _notes(client.get("/login/?next=/pools/pool/")) == []
+    assert _notes(client.get(f"/login/?user={VALUE}"))[0].startswith("This page does not know the filter user;")
