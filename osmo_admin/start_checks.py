@@ -43,6 +43,9 @@ def _read_check() -> str | None:
     """The sealed text by which processes know their key; over a connection of its own, because the caller may fork."""
     try:
         with psycopg.connect(**connection.get_connection_params()) as session:
+            found = session.execute("SELECT to_regclass('pools_secretkeycheck')").fetchone()
+            if found is None or found[0] is None:  # before the migrations; a query would leave an ERROR in the log
+                return None
             row = session.execute("SELECT sealed FROM pools_secretkeycheck WHERE id = 1").fetchone()
     except psycopg.Error:
         return None

@@ -52,6 +52,13 @@ def bearer_client(up_process: UpProcess, token: str) -> httpx.Client:
     return httpx.Client(base_url=up_process.base_url, headers={"Authorization": f"Bearer {answer.json()['token']}"})
 
 
+def test_a_first_start_leaves_no_error_in_the_log_of_the_database(installation: UpProcess) -> None:
+    """First of all tests: nothing has asked for a table before it was there, so an ERROR line is worth reading."""
+    lines = (installation.data_dir / "logs" / "postgres.log").read_text().splitlines()
+    assert lines
+    assert [line for line in lines if " ERROR: " in line or " FATAL: " in line] == []
+
+
 def test_it_prints_its_addresses_and_keeps_secrets_private(installation: UpProcess) -> None:
     assert installation.base_url in installation.output_text()
     assert str(installation.data_dir) in installation.output_text()
