@@ -59,7 +59,7 @@ def test_a_removed_group_and_a_removed_account_count(certified: CertifiedProvide
 
 
 def test_a_client_id_and_a_secret_with_every_character(configure: Any, db: None) -> None:
-    """Both are form-encoded before they are joined (RFC 6749, section 2.3.1): a `%` or `+` has another meaning there."""
+    """Both are form-encoded before they are joined (RFC 6749, 2.3.1): `%` and `+` have another meaning there."""
     client_id, client_secret = "osmo+admin%41", "50%25 a+b/c=d&~:*" + "x" * 20
     with run_certified_provider(client_id, client_secret) as provider:
         configure(provider_settings(provider.issuer, client_id=client_id, client_secret=client_secret))
