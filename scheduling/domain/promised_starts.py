@@ -1,7 +1,10 @@
 """Promised starts: the certain latest starts that people were told, and whether they came true.
 
-A promise stands until the gang has started or its time is over. Before that time it may be withdrawn, because the gang
-ended or its bound is another one; after it the promise is kept or broken.
+A promise stands until the gang has started or its time is over, which is a minute of grace after the latest start.
+Before the latest start it may be withdrawn, because the gang ended or its bound is another one. In the minute of grace
+only two things withdraw it: the end of the gang, and that its reservation has gone, as when it may not start any more.
+A later bound does not: work that takes the place of the gang at the very moment at which that becomes free breaks the
+promise. After the minute the promise is kept or broken.
 """
 
 from __future__ import annotations
@@ -60,14 +63,15 @@ def judge_promise(
         if wait_end.is_start:
             outcome = PromiseOutcome.KEPT if wait_end.at <= latest_start + GRACE else PromiseOutcome.BROKEN
             return PromiseVerdict(outcome, latest_start, wait_end.at)
-        if wait_end.at > latest_start:
+        if wait_end.at > latest_start + GRACE:
             return PromiseVerdict(PromiseOutcome.BROKEN, latest_start, wait_end.at)
         return PromiseVerdict(PromiseOutcome.WITHDRAWN, latest_start, wait_end.at, WithdrawalReason.ENDED)
     if now > latest_start + GRACE:
         return PromiseVerdict(PromiseOutcome.BROKEN, latest_start, now)
+    if not has_reservation:
+        return PromiseVerdict(PromiseOutcome.WITHDRAWN, latest_start, now, WithdrawalReason.NO_RESERVATION)
     if now > latest_start:
         return PromiseVerdict(PromiseOutcome.OPEN, latest_start)
     if bound is None or bound > latest_start:
-        reason = WithdrawalReason.CHANGED if has_reservation else WithdrawalReason.NO_RESERVATION
-        return PromiseVerdict(PromiseOutcome.WITHDRAWN, latest_start, now, reason)
+        return PromiseVerdict(PromiseOutcome.WITHDRAWN, latest_start, now, WithdrawalReason.CHANGED)
     return PromiseVerdict(PromiseOutcome.OPEN, bound)

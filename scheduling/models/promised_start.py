@@ -75,12 +75,12 @@ class PromisedStart(models.Model):
                 | Q(outcome=PromiseOutcome.BROKEN, ended_at__gt=F("latest_start"), reason="")
                 | Q(
                     outcome=PromiseOutcome.WITHDRAWN,
-                    ended_at__lte=F("latest_start"),
+                    ended_at__lte=F("latest_start") + GRACE,
                     reason__in=list(WithdrawalReason),
                 ),
                 name="promise_ends_truly",
                 violation_error_message="A promised start is open without an end, kept by its time, broken after it, "
-                "or withdrawn before it for a reason.",
+                "or withdrawn for a reason, at most a minute after it.",
             ),
         ]
         indexes = [

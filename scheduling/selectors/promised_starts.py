@@ -43,6 +43,8 @@ def stuck_message(gang: str, backend: str, kind: str) -> str:
     """A sentence about a stuck gang."""
     if kind == StuckKind.IDLE_CLUSTER:
         found = f"nothing runs on cluster {backend}, where it fits"
+    elif kind == StuckKind.BEHIND_LATER_WORK:
+        found = f"only LOW work that came later is on the nodes that are reserved for it on cluster {backend}"
     else:
         found = f"LOW work of its own queue runs on cluster {backend} in its place"
     return f"{gang} waits although {found}: this is a defect of the scheduler."

@@ -102,6 +102,7 @@ SAMPLED = (
     "scheduling_workflow",
     "scheduling_group",
     "scheduling_task",
+    "scheduling_stuckgroup",
 )
 HIDDEN = frozenset({"password", "digest", "spec", "template_spec", "access", "sealed_kubeconfig"})
 

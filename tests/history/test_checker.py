@@ -759,6 +759,13 @@ def the_last_cycle_left_a_gang_stuck(lines: Lines) -> None:
 
 
 @fault("nothing_is_stuck")
+def a_cycle_left_a_gang_stuck_for_a_while(lines: Lines) -> None:
+    found = {"group_id": "g-h4x-1", "backend_id": 1, "gang": "h4x-1", "kind": "behind_later_work", "since": ""}
+    last = [number for number, line in enumerate(lines) if line["kind"] == "rows" and line["when"] == "sample"][-1]
+    lines.insert(last, {**lines[last], "table": "scheduling_stuckgroup", "rows": [found]})
+
+
+@fault("nothing_is_stuck")
 def a_verification_finds_a_stuck_gang(lines: Lines) -> None:
     body = ["stuck: h4x-1 waits although nothing runs on cluster one, where it fits: this is a defect."]
     reading = {"when": "final", "name": "verify", "path": None, "status": 200, "body": body}

@@ -1,6 +1,6 @@
 """Liveness: the states after a settled cycle in which work waits although nothing may stop it.
 
-Two rules hold after every cycle that settled (docs/waiting.md, "Nobody waits forever"), whatever reservations, limits
+Three rules hold after every cycle that settled (docs/waiting.md, "Nobody waits forever"), whatever reservations, limits
 and cohorts there are:
 
 * a cluster on which nothing runs has started something, if one of its waiting gangs fits there;
@@ -27,6 +27,7 @@ from scheduling.domain.engine.state import RUNNING, GangState, QueueState, sum_r
 
 if TYPE_CHECKING:
     from pools.domain.amounts import Number
+    from scheduling.domain.engine.facts import StartReservationFacts
     from scheduling.domain.engine.world import World
 
 
@@ -35,6 +36,7 @@ class StuckKind(StrEnum):
 
     IDLE_CLUSTER = "idle_cluster"
     BEHIND_LOW_WORK = "behind_low_work"
+    BEHIND_LATER_WORK = "behind_later_work"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,12 @@ class StuckGang:
 def find_stuck(world: World) -> tuple[StuckGang, ...]:
     """The gangs that break a rule in a settled state, at most one of each leaf and rule; empty if there are none.
 
-    It costs a look at each leaf, and a placement for each leaf where non-preemptible work waits beside running
-    preemptible work."""
+    It costs a look at each leaf, a placement for each leaf where non-preemptible work waits beside running preemptible
+    work, and a look at the nodes of each reservation."""
     leaves = [leaf for leaf in world.queues if leaf.is_open and leaf.waiting]
-    found = _on_idle_cluster if leaves and _is_idle(world) else _behind_low_work
-    return tuple(found(world, leaves))
+    if leaves and _is_idle(world):
+        return tuple(_on_idle_cluster(world, leaves))
+    return (*_behind_low_work(world, leaves), *_behind_later_work(world))
 
 
 def _is_idle(world: World) -> bool:
@@ -85,6 +88,44 @@ def _behind_low_work(world: World, leaves: Sequence[QueueState]) -> Iterator[Stu
         first = next((gang for gang in waiting if could_start_alone(gang, leaf)), None)
         if first is not None and _could_replace(world, leaf, first):
             yield StuckGang(first.fact.name, leaf.fact.name, StuckKind.BEHIND_LOW_WORK)
+
+
+def _behind_later_work(world: World) -> Iterator[StuckGang]:
+    policy, nodes = world.policy, world.nodes
+    older: dict[tuple[str, str], Number] = {}
+    held_nodes = [] if policy is None or nodes is None else [each for each in policy.reservations() if each.nodes]
+    for held in held_nodes:  # in their order
+        gang, leaf = world.gang_of[held.gang], world.gang_of[held.gang].queue
+        needs = {(name, key): n for name, amounts in (held.nodes or {}).items() for key, n in amounts.items()}
+        if leaf is not None and not gang.preemptible and may_start(world, leaf, gang.next_request, preemptible=False):
+            free = _free_but_for_later(world, gang, held)
+            if all(free[place] - older.get(place, 0) >= amount for place, amount in needs.items()):
+                yield StuckGang(gang.fact.name, leaf.fact.name, StuckKind.BEHIND_LATER_WORK)
+        for place, amount in needs.items():
+            older[place] = older.get(place, 0) + amount
+
+
+def _free_but_for_later(world: World, gang: GangState, held: StartReservationFacts) -> dict[tuple[str, str], Number]:
+    """What the reserved nodes have free, by node and resource, without LOW work that came later and lower work of the
+    gang's leaf."""
+    policy, nodes = world.policy, world.nodes
+    assert policy is not None, "a policy has made the reservation"
+    assert nodes is not None, "its nodes are known"
+    free = {}
+    for name in held.nodes or ():
+        n = nodes.names.index(name)
+        free |= {(name, world.keys[r]): nodes.free[n][r] for r in range(nodes.width)}
+        for other, i in world.on_node[n]:
+            since = policy.started_at(other)
+            if other.queue is gang.queue:
+                gives_way = other.fact.priority < gang.fact.priority
+            else:
+                gives_way = since is not None and held.placed is not None and since >= held.placed
+            for r, amount in (
+                other.requests[i] if gives_way and other.is_evictable and other.status[i] == RUNNING else ()
+            ):
+                free[name, world.keys[r]] += amount
+    return free
 
 
 def _could_replace(world: World, leaf: QueueState, gang: GangState) -> bool:

@@ -44,11 +44,16 @@ def nothing_waits_on_an_idle_cluster(history: History) -> Iterator[Violation]:
 
 
 def nothing_is_stuck(history: History) -> Iterator[Violation]:
-    """At rest the product itself finds no gang that waits although nothing may stop it: neither its last full cycle,
-    nor a verification."""
-    for found in history.rows("scheduling_stuckgroup"):
-        sentence = f"the last full cycle found it stuck ({found['kind']})."
-        yield Violation("nothing_is_stuck", f"workflow/{found['gang']}", sentence, (Event("reading", VERIFY),))
+    """The product itself finds no gang that waits although nothing may stop it: no full cycle while the run goes on,
+    and neither the last one nor a verification at rest."""
+    states = [(state, Event("sample", state.label.rpartition(" ")[2])) for state in history.samples]
+    told = set()
+    for state, event in (*states, (history.final, Event("reading", VERIFY))):
+        for found in state.rows("scheduling_stuckgroup"):
+            if found["gang"] not in told:
+                told.add(found["gang"])
+                sentence = f"In {state.label} a full cycle found it stuck ({found['kind']})."
+                yield Violation("nothing_is_stuck", f"workflow/{found['gang']}", sentence, (event,))
     reading = history.record.readings.get(VERIFY)
     for difference in reading["body"] if reading is not None else ():
         code, _, message = difference.partition(": ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from pools.domain.roles import SYSTEM
 from pools.models import Backend
+from pools.services.pools import patch_pool
 from scheduling.domain.promised_starts import GRACE, PromiseOutcome, WithdrawalReason
 from scheduling.models import BackendSchedulingState, Group, PromiseCount, PromisedStart, StartReservation, Workflow
 from scheduling.services import forecasts
@@ -159,14 +162,53 @@ def test_verification_waits_for_the_scheduler(cluster: Cluster) -> None:
     assert verify() == []
 
 
-def test_a_cancelled_gang_withdraws_it(cluster: Cluster) -> None:
+@pytest.mark.parametrize("grace", [False, True])
+def test_a_cancelled_gang_withdraws_it(cluster: Cluster, grace: bool) -> None:
     cluster.reconcile()
+    if grace:
+        let_the_time_pass(GRACE / 2)
     answer = cluster.admin.post("/api/workflow/big-1/cancel", "{}", content_type="application/json")
     assert answer.status_code == 200
     cluster.reconcile()
     assert promises() == [(PromiseOutcome.WITHDRAWN, WithdrawalReason.ENDED)]
     promise = PromisedStart.objects.get()
     assert promise.ended_at == promise.group.end_time
+
+
+def run_out_of_time() -> None:
+    with factories.triggers_off():
+        Workflow.objects.filter(spec_name="big").update(queue_timeout=timedelta(minutes=1))
+        Group.objects.filter(workflow__spec_name="big").update(due_at=timezone.now())
+
+
+def close_the_pool() -> None:
+    Backend.objects.update(offline=True)
+
+
+def lower_the_limit() -> None:
+    patch_pool(actor=SYSTEM, name="team", patch={"resources": {"gpu": {"guarantee": 15}}})
+
+
+@pytest.mark.parametrize(
+    ("happens", "reason"),
+    [
+        (run_out_of_time, WithdrawalReason.ENDED),
+        (close_the_pool, WithdrawalReason.NO_RESERVATION),
+        (lower_the_limit, WithdrawalReason.NO_RESERVATION),
+    ],
+)
+def test_what_forbids_a_start_in_the_minute_of_grace_withdraws_it(
+    cluster: Cluster, happens: Callable[[], None], reason: WithdrawalReason
+) -> None:
+    for n in range(4):  # room under a lower quota
+        cluster.end(f"s{n}")
+    cluster.reconcile()
+    let_the_time_pass(GRACE / 2)
+    happens()
+    reconcile_backend(cluster.backend.pk)
+    assert promises() == [(PromiseOutcome.WITHDRAWN, reason)]
+    reconcile_backend(cluster.backend.pk)
+    assert promises() == [(PromiseOutcome.WITHDRAWN, reason)]
 
 
 def test_a_later_bound_withdraws_it_for_another_one(cluster: Cluster) -> None:

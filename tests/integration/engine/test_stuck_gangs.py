@@ -12,12 +12,14 @@ from django.utils import timezone
 
 from pools.models import Backend
 from scheduling.domain.engine.liveness import StuckKind
+from scheduling.domain.engine.phases import Phases
 from scheduling.domain.engine.reservation import StartPolicy
 from scheduling.models import BackendSchedulingState, StuckGroup
 from scheduling.services.simulated.dirty import Scope
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from tests.integration.engine.conftest import Cluster
+from tests.integration.engine.test_start_reservations import wait_since
 
 pytestmark = pytest.mark.django_db
 
@@ -97,3 +99,31 @@ def test_verification_names_it(cluster: Cluster, defect: pytest.MonkeyPatch) -> 
     Backend.objects.update(offline=False)
     defect.undo()
     assert verify() == [], "the next cycle starts them"
+
+
+def test_a_gang_whose_nodes_later_work_keeps_is_found(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of the engine: LOW work that comes to reserved nodes is never preempted there."""
+    cluster = Cluster({"n1": 8}, {"a": 12, "b": 8})
+    cluster.submit("firm", "a", gpus=4)
+    cluster.reconcile()
+    wait_since("firm", 5)
+    cluster.submit("big", "a", gpus=8)
+    wait_since("big", 2)
+    cluster.reconcile()
+    cluster.submit("guest", "b", "LOW", gpus=4)
+    cluster.reconcile()
+    cluster.end("firm")
+    monkeypatch.setattr(Phases, "take_back", lambda _phases: False)
+    reconcile_backend(cluster.backend.pk)
+    assert [(row.gang, row.kind) for row in StuckGroup.objects.all()] == [("big-1", StuckKind.BEHIND_LATER_WORK)]
+    message = (
+        "big-1 waits although only LOW work that came later is on the nodes that are reserved for it on cluster sim: "
+        "this is a defect of the scheduler."
+    )
+    assert [str(each) for each in verify()] == [f"stuck: {message}"]
+    problems = cluster.get("/api/overview")["problems"]
+    assert [(each["urgent"], each["message"]) for each in problems if each["code"] == "stuck_gang"] == [(True, message)]
+    monkeypatch.undo()
+    cluster.reconcile()
+    cluster.assert_running("big")
+    assert not StuckGroup.objects.exists()

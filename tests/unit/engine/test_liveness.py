@@ -10,6 +10,7 @@ from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, PolicyFacts, StartReservationFacts
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.liveness import StuckGang, StuckKind, find_stuck
+from scheduling.domain.engine.phases import Phases
 from scheduling.domain.engine.reservation import StartPolicy
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.engine.world import World
@@ -72,6 +73,35 @@ class TestTheRules:
         stuck = StuckGang("waits", "q", StuckKind.BEHIND_LOW_WORK)
         assert find_stuck(World(replace(state, gangs=(before, firm, *waiting)))) == (stuck,)
 
+    @pytest.mark.parametrize(
+        ("what", "change"),
+        [
+            ("stuck", {}),
+            ("came before the nodes were reserved", {"guest_since": 50}),
+            ("guaranteed work has come to the nodes", {"guest": NORMAL}),
+            ("its quota is in use", {"quota": 8}),
+            ("it is LOW work itself", {"large": LOW}),
+            ("an older reservation has a part", {"older": True}),
+        ],
+    )
+    def test_find_work_whose_reserved_nodes_later_low_work_has(self, what, change):
+        held = [StartReservationFacts("large", 100, {"n": {GPU: 8}}, 100)]
+        waiting = [gang("large", "other", change.get("large", NORMAL), gpus=8)]
+        guest = gang("guest", "q", change.get("guest", LOW), gpus=4, on="n", at=60)
+        firm = replace(gang("firm", "other", NORMAL, on="m"), started=0)
+        if change.get("older"):
+            held.append(StartReservationFacts("older", 90, {"n": {GPU: 1}, "m": {GPU: 1}}, 90))
+            waiting.append(gang("older", "third", NORMAL, count=2))
+        state = facts(
+            [queue("q", 8), queue("other", change.get("quota", 9)), queue("third", 2)],
+            [replace(guest, started=change.get("guest_since", 200)), firm, *waiting],
+            {"n": 8, "m": 1},
+            policy=PolicyFacts(now=400, reserve_after=50, reservations=tuple(held)),
+        )
+        stuck = (StuckGang("large", "other", StuckKind.BEHIND_LATER_WORK),)
+        assert find_stuck(World(state)) == (stuck if what == "stuck" else ())
+        assert find_stuck(run_cycle(state).world) == ()
+
 
 def live_through(seed):
     """Every state of a stream after a cycle: its time and the kept state."""
@@ -132,6 +162,13 @@ def test_the_streams_find_reservations_without_an_order(monkeypatch):
     monkeypatch.setattr(StartPolicy, "_could_start_together", lambda self, held, older: True)
     stuck = {seed for seed in range(40) for _now, kept in live_through(seed) if find_stuck(kept.world)}
     assert len(stuck) > 1
+
+
+def test_the_streams_find_guests_that_stay(monkeypatch):
+    """LOW work that nobody preempts on reserved nodes passes the reserved gang there."""
+    monkeypatch.setattr(Phases, "take_back", lambda self: False)
+    states = (find_stuck(kept.world) for _now, kept in live_through_jobs(*rich_stream(4)))
+    assert {each.kind for stuck in states for each in stuck} == {StuckKind.BEHIND_LATER_WORK}
 
 
 @pytest.mark.parametrize("seed", [5, 27, 131, 156, 247])

@@ -32,7 +32,9 @@ def at(seconds: float) -> datetime:
         (LATEST + GRACE_SECONDS, True, PromiseOutcome.KEPT, ""),
         (LATEST + GRACE_SECONDS + 1, True, PromiseOutcome.BROKEN, ""),
         (LATEST, False, PromiseOutcome.WITHDRAWN, WithdrawalReason.ENDED),
-        (LATEST + 1, False, PromiseOutcome.BROKEN, ""),
+        (LATEST + 1, False, PromiseOutcome.WITHDRAWN, WithdrawalReason.ENDED),
+        (LATEST + GRACE_SECONDS, False, PromiseOutcome.WITHDRAWN, WithdrawalReason.ENDED),
+        (LATEST + GRACE_SECONDS + 1, False, PromiseOutcome.BROKEN, ""),
     ],
 )
 def test_the_end_of_the_wait_decides(now: int, end: float, is_start: bool, outcome: str, reason: str) -> None:
@@ -51,9 +53,17 @@ def test_the_end_of_the_wait_decides(now: int, end: float, is_start: bool, outco
         (10, None, True, (PromiseOutcome.WITHDRAWN, LATEST, 10, WithdrawalReason.CHANGED)),
         (10, None, False, (PromiseOutcome.WITHDRAWN, LATEST, 10, WithdrawalReason.NO_RESERVATION)),
         (LATEST, None, False, (PromiseOutcome.WITHDRAWN, LATEST, LATEST, WithdrawalReason.NO_RESERVATION)),
-        # The time is over, so nothing withdraws it any more; what ends the work before it may take a moment.
-        (LATEST + 1, None, False, (PromiseOutcome.OPEN, LATEST, None, "")),
+        # What ends the work before it may take a moment. In this moment a later bound tells what is to be found.
         (LATEST + 1, LATEST + 900, True, (PromiseOutcome.OPEN, LATEST, None, "")),
+        (LATEST + 1, None, True, (PromiseOutcome.OPEN, LATEST, None, "")),
+        # But a gang that may not start any more is promised nothing.
+        (LATEST + 1, None, False, (PromiseOutcome.WITHDRAWN, LATEST, LATEST + 1, WithdrawalReason.NO_RESERVATION)),
+        (
+            LATEST + GRACE_SECONDS,
+            None,
+            False,
+            (PromiseOutcome.WITHDRAWN, LATEST, LATEST + GRACE_SECONDS, WithdrawalReason.NO_RESERVATION),
+        ),
         (LATEST + GRACE_SECONDS, LATEST, True, (PromiseOutcome.OPEN, LATEST, None, "")),
         (LATEST + GRACE_SECONDS + 1, None, False, (PromiseOutcome.BROKEN, LATEST, LATEST + GRACE_SECONDS + 1, "")),
         (LATEST + GRACE_SECONDS + 1, 10**6, True, (PromiseOutcome.BROKEN, LATEST, LATEST + GRACE_SECONDS + 1, "")),
