@@ -28,7 +28,7 @@ from tests.history.clients import HistoryClient, Progress
 from tests.history.dump import Sampler, write_tables
 from tests.history.record import FORMAT, TABLES, Recorder, load
 
-PLANTS = ("lock", "trigger", "replay", "snapshot", "reservations", "guests")
+PLANTS = ("lock", "trigger", "replay", "snapshot", "reservations")
 PROCESSES = 2
 CLIENTS = 8
 REST_SECONDS = 120

@@ -23,7 +23,6 @@ RULES = {
     "replay": {"repeats_are_answered_alike"},
     "snapshot": {"reads_show_one_state", "answers_agree_with_themselves"},
     "reservations": {"nothing_waits_on_an_idle_cluster", "nothing_is_stuck"},
-    "guests": {"nothing_is_stuck"},
 }
 """Promises of which at least one is broken by the planted fault."""
 

@@ -38,8 +38,6 @@ REPLACED: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("scheduling.domain.engine.reservation", "StartPolicy", "_note_ranks", lambda policy: policy._ranks.clear()),
         ("scheduling.domain.engine.reservation", "StartPolicy", "_could_start_together", lambda *_: True),
     ),
-    # LOW work that came to reserved nodes later is never preempted there.
-    "guests": (("scheduling.domain.engine.phases", "Phases", "take_back", lambda _phases: False),),
 }
 """Methods, as module, class and name, that do something else under a planted fault."""
 
