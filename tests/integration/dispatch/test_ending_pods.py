@@ -6,6 +6,7 @@ import pytest
 
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import resource_kinds
+from scheduling.kube.port import ResourceKind
 from scheduling.models import Task, Workflow, WorkflowConfig
 from scheduling.selectors.pending_queue import build_pending_queue, read_fingerprint
 from scheduling.selectors.visible_queue import list_waiting_gangs
@@ -13,6 +14,7 @@ from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.dispatch.test_nodes import add_foreign_pod, add_node, entry, shown_nodes, usage
 from tests.support import factories
 from tests.support.agent_harness import AgentHarness, gang_file, task_statuses
+from tests.support.kube_server import KubeNamespace
 
 
 def bind(harness: AgentHarness, workflow: Workflow, node: str) -> list[Object]:
@@ -152,3 +154,38 @@ def test_a_gang_that_restarts_counts_its_old_pods_and_foreign_ones(fake_harness:
     assert not Task.objects.filter(dispatched_at__isnull=False, pod_gone_at=None).exclude(
         status__in=["SCHEDULING", "INITIALIZING", "RUNNING"]
     )
+
+
+@pytest.mark.k8s
+def test_pods_that_are_bound_on_a_real_server(kube: KubeNamespace, db: None) -> None:
+    """There only a binding gives a pod its node, a deletion has a grace period, and the kubelet ends it."""
+    harness, node = AgentHarness.make(kube.cluster, kube.namespace), kube.object_name("n1")
+    add_node(harness, node)
+    cancelled, evicted = harness.submit(gpus=5), harness.submit(gpus=3)
+    harness.run_agent()
+    pods = [pod for workflow in (cancelled, evicted) for pod in harness.list_pods(workflow)]
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        body = {"metadata": {"name": name, "namespace": kube.namespace}, "target": {"kind": "Node", "name": node}}
+        kube.cluster.create(ResourceKind("", "v1", f"pods/{name}/binding", "Binding"), body, field_manager="kai")
+    harness.run_agent()
+    assert numbers(node) == (0, 8, 0, 0), "bound, and not started"
+    harness.run_pods(*pods)
+    harness.run_agent()
+    assert numbers(node) == (8, 0, 0, 0)
+    hold_open(harness, *pods)
+    cancel_workflow(actor=factories.admin_actor(), name=cancelled.name)
+    harness.evict_pods(pods[1])
+    harness.run_agent()
+    assert [pod["metadata"].get("deletionTimestamp") is not None for pod in harness.list_pods(cancelled)] == [True]
+    assert numbers(node) == (0, 8, 0, 0)
+    later = harness.submit(gpus=8)
+    harness.run_agent()
+    (gang,), _ = list_waiting_gangs(factories.admin_actor(), workflows=[later.name], limit=1)
+    for pod, gpus in zip(pods, (5, 3), strict=True):
+        assert f"{pod['metadata']['name']} on {node} ({gpus} GPUs)" in gang.reason.message
+    for pod, free in zip(pods, (5, 8), strict=True):
+        harness.force_delete_pod(pod)
+        harness.run_agent()
+        assert numbers(node) == (0, 8 - free, 0, free)
+    kube.cluster.delete(resource_kinds.NODE, node)
