@@ -111,7 +111,7 @@ def _free_but_for_later(world: World, gang: GangState, held: StartReservationFac
     policy, nodes = world.policy, world.nodes
     assert policy is not None, "a policy has made the reservation"
     assert nodes is not None, "its nodes are known"
-    free = {}
+    free: dict[tuple[str, str], Number] = {}
     for name in held.nodes or ():
         n = nodes.names.index(name)
         free |= {(name, world.keys[r]): nodes.free[n][r] for r in range(nodes.width)}
