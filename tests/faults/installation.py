@@ -169,7 +169,7 @@ class FaultyInstallation(Stack):
         )
         return [row["name"] for row in rows]
 
-    def wait_all_running(self, spec_name: str, *, seconds: float = 30) -> None:
+    def wait_all_running(self, spec_name: str, *, seconds: float = 60) -> None:
         """All workflows submitted under this name start, each exactly once."""
         self.wait_until(
             lambda: set(self.workflow_statuses(spec_name).values()) == {"RUNNING"},
@@ -185,7 +185,7 @@ class FaultyInstallation(Stack):
 
             assert verify() == []
 
-    def wait_serving(self, pool: str, *, seconds: float = 30) -> float:
+    def wait_serving(self, pool: str, *, seconds: float = 60) -> float:
         """New work is accepted and started. Returns the seconds that this took."""
         began, name = time.monotonic(), self.unique_name("fresh")
 

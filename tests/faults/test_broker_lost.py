@@ -19,10 +19,10 @@ from tests.support.services import ROOT
 pytestmark = pytest.mark.fault
 
 
-@pytest.fixture
-def installation(installation: FaultyInstallation) -> Iterator[FaultyInstallation]:
+@pytest.fixture(scope="module")
+def two_workers(worker_installation: FaultyInstallation) -> Iterator[None]:
     """The worker has two processes as in production, so it takes more messages while it holds one."""
-    name = process_commands.WORKER
+    installation, name = worker_installation, process_commands.WORKER
     installation.kill_process(name)
     installation.children[name] = start_child(
         name,
@@ -31,12 +31,18 @@ def installation(installation: FaultyInstallation) -> Iterator[FaultyInstallatio
         env=installation.env,
         cwd=ROOT,
     )
-    installation.wait_until(lambda: len(installation.child_pids_of(name)) == 2, what="the worker has two processes")
-    installation.wait_until(lambda: _is_consuming(installation), what="the worker consumes")
-    installation.wait_ready()
-    yield installation
+    yield
     installation.kill_process(name)
     installation.start_process(name)
+
+
+@pytest.fixture
+def installation(two_workers: None, installation: FaultyInstallation) -> FaultyInstallation:
+    """The installation with this worker, ready to take messages."""
+    workers = process_commands.WORKER
+    installation.wait_until(lambda: len(installation.child_pids_of(workers)) == 2, what="the worker has two processes")
+    installation.wait_until(lambda: _is_consuming(installation), what="the worker consumes")
+    return installation
 
 
 @contextmanager

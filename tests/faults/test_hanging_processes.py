@@ -27,10 +27,22 @@ COMMANDS = {
 }
 
 
+@pytest.fixture(scope="module")
+def started(worker_installation: FaultyInstallation) -> Iterator[dict[str, int]]:
+    """The processes that have short limits and can be made to hang, as the tests of this module start them."""
+    pids: dict[str, int] = {}
+    yield pids
+    for name in COMMANDS:
+        worker_installation.kill_process(name)
+        worker_installation.start_process(name)
+
+
 @pytest.fixture
-def hangable(installation: FaultyInstallation) -> Iterator[FaultyInstallation]:
-    """The installation, whose background processes have short limits and can be made to hang."""
+def hangable(installation: FaultyInstallation, started: dict[str, int]) -> Iterator[FaultyInstallation]:
+    """The installation with these processes; a test that has killed one gets a new one."""
     for name, command in COMMANDS.items():
+        if installation.children[name].pid == started.get(name):
+            continue
         installation.kill_process(name)
         python, option, *module = command
         installation.children[name] = start_child(
@@ -40,14 +52,12 @@ def hangable(installation: FaultyInstallation) -> Iterator[FaultyInstallation]:
             env=installation.env,
             cwd=ROOT,
         )
+        started[name] = installation.children[name].pid
     # The heartbeats in the broker may be those of the killed processes.
     installation.wait_until(lambda: all(files_of(installation, name) for name in COMMANDS), what="all processes live")
     installation.wait_ready()
     yield installation
     installation.servers.start_missing()
-    for name in COMMANDS:
-        installation.kill_process(name)
-        installation.start_process(name)
 
 
 def probe(installation: FaultyInstallation, name: str) -> subprocess.CompletedProcess[str]:

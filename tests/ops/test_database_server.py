@@ -89,7 +89,8 @@ def test_each_process_refuses_it(server: PlainPostgres, arguments: list[str], tm
     if arguments[-1] == "webhook":
         (tmp_path / "webhook").mkdir()
         _write_certificate(tmp_path / "webhook")
-    for settings, sentence in (({}, OPTIONS), (IGNORED, TRANSACTION)):
+    both = [({}, OPTIONS), (IGNORED, TRANSACTION)]
+    for settings, sentence in both if arguments in (["check"], ["serve", "worker"]) else both[1:]:
         with PgBouncer(server, pool_mode="transaction", **settings) as pooler:
             answer = run(tmp_path, *arguments, DATABASE_URL=pooler.url(), REDIS_URL="redis://127.0.0.1:1/0")
         assert answer.returncode == 1, answer

@@ -198,7 +198,7 @@ class Stack:
         """A client of user `admin`, who may do everything. A new login each time: logins expire."""
         return self.client_for("admin")
 
-    def wait_until(self, condition: Any, *, seconds: float = 20, what: str = "the condition") -> Any:
+    def wait_until(self, condition: Any, *, seconds: float = 60, what: str = "the condition") -> Any:
         """Call `condition()` until its result is true and return it; AssertionError after the timeout."""
         deadline = time.monotonic() + seconds
         while True:
