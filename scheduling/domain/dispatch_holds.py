@@ -64,20 +64,35 @@ class DispatchHold:
         return now - self.since >= VAIN_AFTER * (self.since - self.holder.ready)
 
 
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Why a gang is not dispatched: each of `holds` keeps it here, and each has to go. `following`: so many other gangs
+    have waited as long, and would come first after those."""
+
+    holds: tuple[DispatchHold, ...]
+    following: int = 0
+
+
 def find_holds(
     waiting: Iterable[WaitingPoolGang], running: Sequence[RunningPoolWork], hold_after: float, now: float
-) -> list[DispatchHold]:
+) -> tuple[list[DispatchHold], list[DispatchHold]]:
     """The gangs of one pool that come first: of each leaf the first HIGH or NORMAL gang and the first LOW gang of those
-    that are on the cluster and have waited so long."""
+    that are on the cluster and have waited so long; and the others of those, which come first later."""
     first: dict[tuple[int, bool], WaitingPoolGang] = {}
+    following = []
     for work in sorted(waiting, key=lambda each: each.rank):
-        if work.gpus and work.is_dispatched and now >= work.ready + hold_after:
-            first.setdefault((work.leaf, work.priority.is_preemptible), work)
+        has_waited = work.gpus and work.is_dispatched and now >= work.ready + hold_after
+        if has_waited and first.setdefault((work.leaf, work.priority.is_preemptible), work) is not work:
+            following.append(work)
     ends = [each.ends for each in running]
     latest = None if None in ends else max((end for end in ends if end is not None), default=None)
     if latest is not None and latest < now:
         latest = None
-    return [DispatchHold(work, work.ready + hold_after, latest) for work in first.values()]
+    heads, others = (
+        [DispatchHold(work, work.ready + hold_after, latest) for work in several]
+        for several in (first.values(), following)
+    )
+    return heads, others
 
 
 def find_held_back(
@@ -86,8 +101,10 @@ def find_held_back(
     holds: Sequence[DispatchHold],
     quotas: Mapping[int, Amount],
     now: float,
-) -> dict[UUID, DispatchHold]:
-    """The gangs that are not dispatched because of a hold, with the hold. `quotas`: GPUs by leaf."""
+    following: Sequence[DispatchHold] = (),
+) -> dict[UUID, HeldBack]:
+    """The gangs that are not dispatched because of some holds, with all of these. `quotas`: GPUs by leaf; `following`:
+    the holds that come later."""
     firm: dict[int, int] = {}
     used: dict[int, int] = {}
     everything = list(waiting)
@@ -98,16 +115,17 @@ def find_held_back(
         used[leaf] = used.get(leaf, 0) + gpus
         if not priority.is_preemptible:
             firm[leaf] = firm.get(leaf, 0) + gpus
-    found: dict[UUID, DispatchHold] = {}
+    found: dict[UUID, HeldBack] = {}
     holders = {hold.holder.group for hold in holds}
     for work in sorted(everything, key=lambda each: each.rank):
         if work.is_dispatched or not work.gpus or work.group in holders:
             continue
         held = firm if not work.priority.is_preemptible else used
         is_guaranteed = held.get(work.leaf, 0) + work.gpus <= quotas.get(work.leaf, 0)
-        hold = next((hold for hold in holds if _holds(hold, work, now, is_guaranteed=is_guaranteed)), None)
-        if hold is not None:
-            found[work.group] = hold
+        mine = tuple(hold for hold in holds if _holds(hold, work, now, is_guaranteed=is_guaranteed))
+        if mine:
+            more = sum(_holds(hold, work, now, is_guaranteed=is_guaranteed) for hold in following)
+            found[work.group] = HeldBack(mine, more)
             continue
         used[work.leaf] = used.get(work.leaf, 0) + work.gpus
         if not work.priority.is_preemptible:

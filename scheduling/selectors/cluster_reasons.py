@@ -85,8 +85,11 @@ def _gpus_text(gpus: int) -> str:
 def _admission_reason(code: str, reported: Mapping[str, Any], ours: Reason) -> Reason:
     """The reason of dispatch admission for a gang that it has not admitted."""
     if code in {ReasonCode.HELD_BACK, QUEUE_CLOSED}:
-        first = (str(reported["gang"]),) if "gang" in reported else ()
-        remedy = Remedy("The gang that comes first starts, or is cancelled", first)
+        first = tuple(map(str, reported.get("gangs", ())))
+        text = "The gang that comes first starts, or is cancelled"
+        if len(first) > 1:
+            text = f"The gangs that come first, all {len(first)} of them, start or are cancelled"
+        remedy = Remedy(text, first)
         if code == QUEUE_CLOSED:
             remedy = Remedy("The queue sync of the cluster has a queue of ours for it")
         return replace(

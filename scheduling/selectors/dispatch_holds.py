@@ -19,7 +19,14 @@ from pools.domain.amounts import GPU, Amount
 from pools.domain.pool_config import HOLD_AFTER
 from pools.models import Backend, Pool
 from pools.transactions import database_time
-from scheduling.domain.dispatch_holds import DispatchHold, RunningPoolWork, WaitingPoolGang, find_held_back, find_holds
+from scheduling.domain.dispatch_holds import (
+    DispatchHold,
+    HeldBack,
+    RunningPoolWork,
+    WaitingPoolGang,
+    find_held_back,
+    find_holds,
+)
 from scheduling.domain.engine.explain import ReasonCode
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, StartHold, TaskState
 from scheduling.domain.engine.kept_state import KeptState
@@ -38,31 +45,33 @@ class _PoolHolds:
     waiting: Sequence[WaitingPoolGang]
     running: Sequence[RunningPoolWork]
     holds: Sequence[DispatchHold]
+    following: Sequence[DispatchHold]
     quotas: Mapping[int, Amount]
     now: float
 
-    def held_back(self, new: Iterable[WaitingPoolGang] = ()) -> dict[UUID, DispatchHold]:
+    def held_back(self, new: Iterable[WaitingPoolGang] = ()) -> dict[UUID, HeldBack]:
         """The gangs that are not dispatched, if this new work waited too."""
-        return find_held_back([*self.waiting, *new], self.running, self.holds, self.quotas, self.now)
+        waiting = [*self.waiting, *new]
+        return find_held_back(waiting, self.running, self.holds, self.quotas, self.now, self.following)
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchHolds:
-    """`holders`: the gangs that come first; `held`: the gangs that are not dispatched, with the gang before them;
+    """`holders`: the gangs that come first; `held`: the gangs that are not dispatched, with the gangs before them;
     `names`: of the gangs that come first, as the live facts call them."""
 
     holders: Mapping[UUID, DispatchHold] = field(default_factory=dict)
-    held: Mapping[UUID, DispatchHold] = field(default_factory=dict)
+    held: Mapping[UUID, HeldBack] = field(default_factory=dict)
     names: Mapping[UUID, str] = field(default_factory=dict)
     _pools: Mapping[int, _PoolHolds] = field(default_factory=dict)
 
-    def held_names(self, live: LiveFacts, new: Iterable[GangFacts] = ()) -> dict[str, str]:
-        """The gangs of the facts that are not dispatched, with the gang before them, by name. `new`: gangs that would
+    def held_names(self, live: LiveFacts, new: Iterable[GangFacts] = ()) -> dict[str, tuple[str, ...]]:
+        """The gangs of the facts that are not dispatched, with the gangs before them, by name. `new`: gangs that would
         be submitted now, in this order."""
         found = {
-            name: self.names[hold.holder.group]
+            name: self.names_before(held)
             for name, ref in live.gangs.items()
-            if (hold := self.held.get(ref.group)) is not None
+            if (held := self.held.get(ref.group)) is not None
         }
         if not self._pools:
             return found
@@ -75,15 +84,17 @@ class DispatchHolds:
         for root, gangs in asked.items():
             pool = self._pools[root]
             rows = [_waiting_gang(group, gang, live.leaves[gang.queue], pool.now) for group, gang in gangs.items()]
-            held = pool.held_back(rows)
-            found |= {
-                gangs[row.group].name: self.names[held[row.group].holder.group] for row in rows if row.group in held
-            }
+            kept = pool.held_back(rows)
+            found |= {gangs[row.group].name: self.names_before(kept[row.group]) for row in rows if row.group in kept}
         return found
 
+    def names_before(self, held: HeldBack) -> tuple[str, ...]:
+        """The names of the gangs that keep a gang here."""
+        return tuple(self.names[hold.holder.group] for hold in held.holds)
 
-def with_holds(facts: ClusterFacts, held: Mapping[str, str]) -> ClusterFacts:
-    """The facts in which these gangs do not start: they are sent when the gang before them has started."""
+
+def with_holds(facts: ClusterFacts, held: Mapping[str, tuple[str, ...]]) -> ClusterFacts:
+    """The facts in which these gangs do not start: they are sent when the gangs before them have started."""
     if not held:
         return facts
     gangs = tuple(replace(gang, hold=_HOLD) if gang.name in held else gang for gang in facts.gangs)
@@ -92,8 +103,8 @@ def with_holds(facts: ClusterFacts, held: Mapping[str, str]) -> ClusterFacts:
 
 _HOLD = StartHold(
     ReasonCode.HELD_BACK,
-    "It is not sent to the cluster yet: an earlier gang of its pool has waited long and comes first.",
-    "The gang that comes first starts, or is cancelled",
+    "It is not sent to the cluster yet: earlier work of its pool has waited long and comes first.",
+    "The work that comes first starts, or is cancelled",
 )
 
 
@@ -123,22 +134,22 @@ def read_dispatch_holds(backend: Backend, live: LiveFacts | None = None) -> Disp
     now = database_time().timestamp()
     waiting, running = _read_waiting(roots), _read_running(roots)
     found = {root: find_holds(waiting[root], running[root], after, now) for root, after in roots.items()}
-    if not any(found.values()):
+    if not any(heads for heads, _following in found.values()):
         return DispatchHolds()
     live = live or read_live_facts(backend)
-    possible = _find_possible(live, [hold for holds in found.values() for hold in holds], now)
+    possible = _find_possible(live, [hold for heads, _following in found.values() for hold in heads], now)
     quotas = {
         live.leaves[queue.name]: (queue.quota or {}).get(GPU, 0)
         for queue in live.facts.queues
         if queue.name in live.leaves
     }
     holders: dict[UUID, DispatchHold] = {}
-    held: dict[UUID, DispatchHold] = {}
+    held: dict[UUID, HeldBack] = {}
     pools: dict[int, _PoolHolds] = {}
-    for root, holds in found.items():
-        real = [hold for hold in holds if hold.holder.group in possible]
+    for root, (heads, following) in found.items():
+        real = [hold for hold in heads if hold.holder.group in possible]
         if real:
-            pools[root] = _PoolHolds(waiting[root], running[root], real, quotas, now)
+            pools[root] = _PoolHolds(waiting[root], running[root], real, following, quotas, now)
             holders |= {hold.holder.group: hold for hold in real}
             held |= pools[root].held_back()
     names = {ref.group: name for name, ref in live.gangs.items() if ref.group in holders}

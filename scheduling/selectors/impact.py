@@ -60,7 +60,7 @@ def _read_with_holds(backend: Backend, gone: Collection[UUID] = ()) -> LiveFacts
     live = read_live_facts(backend)
     holds = read_dispatch_holds(backend, live)
     held = holds.held_names(live)
-    held = {name: holder for name, holder in held.items() if live.gangs[holder].workflow not in gone}
+    held = {name: first for name, first in held.items() if any(live.gangs[each].workflow not in gone for each in first)}
     return replace(live, facts=with_holds(live.facts, held)) if held else live
 
 

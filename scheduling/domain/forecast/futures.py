@@ -39,14 +39,15 @@ class GangInfo:
 @dataclass(frozen=True, slots=True)
 class Present:
     """All that a forecast knows. `gangs`: the gangs of the facts, by name; others neither end nor are asked for.
-    `held`: waiting gangs that come to the cluster when another one has started, by name; the name of the other."""
+    `held`: waiting gangs that come to the cluster when some others have started, by name; the names of the
+    others."""
 
     now: float
     facts: ClusterFacts
     gangs: Mapping[str, GangInfo]
     run_times: RunTimes
     arrivals: RecentArrivals
-    held: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def sample_waits(
@@ -62,8 +63,8 @@ def sample_waits(
 class _Future:
     def __init__(self, present: Present, random: Random) -> None:
         self._now = now = present.now
-        self._held: dict[str, list[GangFacts]] = {}
-        """The gangs that are held until another one has started, by its name."""
+        self._held: dict[tuple[str, ...], list[GangFacts]] = {}
+        """The gangs that are held until some others have started, by the names of these."""
         for fact in present.facts.gangs if present.held else ():
             if fact.name in present.held:
                 self._held.setdefault(present.held[fact.name], []).append(fact)
@@ -137,7 +138,9 @@ class _Future:
 
     def _release(self) -> bool:
         """Let the gangs come for which the gang before them has started."""
-        started = [name for name in self._held if name in self._waits or name not in self._run_time]
+        started = [
+            names for names in self._held if all(name in self._waits or name not in self._run_time for name in names)
+        ]
         for name in started:
             for fact in self._held.pop(name):
                 self._state.arrived(fact)

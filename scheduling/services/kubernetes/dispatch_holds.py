@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef
 from pools.domain.names import SHARED_QUEUE, k8s_queue_name, queue_name
 from pools.models import Backend
 from scheduling.domain.dispatch_admission import BY_PLATFORM, QUEUE_CLOSED
-from scheduling.domain.dispatch_holds import DispatchHold
+from scheduling.domain.dispatch_holds import HeldBack
 from scheduling.domain.engine.explain import ReasonCode
 from scheduling.domain.statuses import UNFINISHED_TASK_STATUSES
 from scheduling.models import Group, Task
@@ -60,7 +60,7 @@ def hold_back(backend: Backend, groups: Sequence[UUID]) -> list[UUID]:
                 known,
                 _reason(
                     kept[pk],
-                    holds.names[kept[pk].holder.group],
+                    holds.names_before(kept[pk]),
                     root,
                     queue_name(backend.namespace, root, leaf or SHARED_QUEUE),
                 ),
@@ -71,22 +71,31 @@ def hold_back(backend: Backend, groups: Sequence[UUID]) -> list[UUID]:
     return [group for group in groups if group not in kept]
 
 
-def _reason(hold: DispatchHold, holder: str, pool: str, queue: str) -> dict[str, Any]:
-    """The gang that comes first is not part of the message: only some readers may know its name."""
+def _reason(held: HeldBack, before: Sequence[str], pool: str, queue: str) -> dict[str, Any]:
+    """The gangs that come first are not part of the message: only some readers may know their names."""
+    holds = sorted(held.holds, key=lambda hold: hold.since)
+    first = holds[0]
+    after = round(first.since - first.holder.ready)
+    is_one = len(holds) == 1
+    who = "a gang of its pool has" if is_one else f"{len(holds)} gangs of its pool have"
+    until = "that gang has" if is_one else f"all {len(holds)} of them have"
     message = (
-        f"It is not sent to the cluster yet: a gang of its pool has waited since {_text(hold.holder.ready)} and comes "
-        f"first. Later work has been held back since {_text(hold.since)}, until that gang has started, as the setting "
-        f"hold_after of pool {pool} says ({round(hold.since - hold.holder.ready)} seconds)."
+        f"It is not sent to the cluster yet: {who} waited since {_text(first.holder.ready)} and "
+        f"{'comes' if is_one else 'come'} first. Later work has been held back since {_text(first.since)}, until "
+        f"{until} started, as the setting hold_after of pool {pool} says ({after} seconds)."
     )
-    if hold.latest_start is not None:
-        message += f" Work with a time limit that ends it before {_text(hold.latest_start)} goes on."
+    if held.following:
+        more = "1 other gang has" if held.following == 1 else f"{held.following} other gangs have"
+        message += f" {more} waited so long too, and may come first after that."
+    if first.latest_start is not None:
+        message += f" Work with a time limit that ends it before {_text(first.latest_start)} goes on."
     return {
         "code": ReasonCode.HELD_BACK,
         "message": message,
         "by": BY_PLATFORM,
         "queue": queue,
         "limit": "reservation",
-        "gang": holder,
+        "gangs": list(before),
     }
 
 

@@ -11,6 +11,7 @@ from django.utils import timezone
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry
 from pools.services.pools import patch_pool
+from pools.services.subpools import create_subpool
 from scheduling.domain.forecast.futures import sample_waits
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Workflow
@@ -221,6 +222,28 @@ def test_the_reason_names_the_gang_the_time_and_the_setting(fake_harness: AgentH
     assert "the setting hold_after of pool team says (3600 seconds)" in told.reason.message
 
 
+def test_all_gangs_that_hold_work_back_are_named(fake_harness: AgentHarness) -> None:
+    """The first LOW gang of a leaf and the first NORMAL gang of another one: LOW work of the leaf waits for both, in
+    the reason, in a question that ends one of them, and in the effect of a cancellation."""
+    create_subpool(actor=SYSTEM, parent="team", subpool_name="part", quota=80)
+    low, normal = big(fake_harness, priority=Priority.LOW), big(fake_harness, to="team--part")
+    hold(fake_harness)
+    later = fake_harness.submit(gpus=1, priority=Priority.LOW)
+    fake_harness.run_agent()
+    assert not is_sent(fake_harness, later)
+    (told,) = [gang for gang in list_waiting_gangs(factories.admin_actor(), limit=10)[0] if gang.workflow == later.name]
+    assert set(told.holders) == {low.name, normal.name}
+    assert told.unblock[0].startswith("The gangs that come first, all 2 of them, start or are cancelled (")
+    assert "2 gangs of its pool have waited since" in told.reason.message
+    assert "until all 2 of them have started" in told.reason.message
+    for ended, starts in (([low], False), ([normal], False), ([low, normal], True)):
+        impact = read_cancel_impact(factories.admin_actor(), ended)
+        assert (impact is not None and impact.starting.names == (later.name,)) is starts, ended
+        changes = [{"finish": [each.name for each in ended]}]
+        answer = answer_live_question(factories.admin_actor(), {"live": True, "changes": changes})
+        assert (answer["workloads"][later.name]["state"] == "running") is starts, ended
+
+
 def test_a_forecast_lets_held_work_start_after_the_gang(fake_harness: AgentHarness) -> None:
     hold(fake_harness)
     running = [fake_harness.submit(gpus=30) for _ in range(2)]
@@ -231,7 +254,7 @@ def test_a_forecast_lets_held_work_start_after_the_gang(fake_harness: AgentHarne
     for is_held in (True, False):
         facts = read_forecast_facts(fake_harness.backend)
         assert facts is not None
-        assert facts.present.held == ({later.name: first.name} if is_held else {})
+        assert facts.present.held == ({later.name: (first.name,)} if is_held else {})
         (waits,) = sample_waits(facts.present, facts.waiting, 1, 1)
         assert (waits[later.name] >= waits[first.name]) is is_held
         hold(fake_harness, None)

@@ -17,7 +17,7 @@ def work(number, leaf=A, priority=NORMAL, gpus=8, ready=0.0, sent=False, limit=N
 
 def held(*waiting, running=(), quotas=None):
     """The numbers of the gangs that are held back."""
-    holds = find_holds(waiting, running, AFTER, NOW)
+    holds, _following = find_holds(waiting, running, AFTER, NOW)
     found = find_held_back(waiting, running, holds, {A: 0, B: 0} if quotas is None else quotas, NOW)
     return {group.int for group in found}
 
@@ -57,7 +57,7 @@ def test_work_that_ends_before_the_gang_starts_at_the_latest_goes_on():
     assert held(first, work(2, ready=10, limit=600), work(3, ready=10, limit=601), running=running) == {3}
     unknown = [*running, RunningPoolWork(B, LOW, 1, None)]
     assert held(first, work(2, ready=10, limit=1), running=unknown) == {2}
-    (hold,) = find_holds([first], running, AFTER, NOW)
+    ((hold,), _following) = find_holds([first], running, AFTER, NOW)
     assert (hold.since, hold.latest_start) == (AFTER, NOW + 600)
 
 
@@ -65,11 +65,23 @@ def test_the_latest_start_does_not_move_with_the_clock():
     """Where nothing of the pool runs, or runs beyond its limit, the time is not known."""
     first = work(1, sent=True)
     for running in ([], [RunningPoolWork(A, NORMAL, 8, NOW - 1)]):
-        (hold,) = find_holds([first], running, AFTER, NOW)
+        ((hold,), _following) = find_holds([first], running, AFTER, NOW)
         assert hold.latest_start is None
 
 
 def test_a_hold_may_be_in_vain_after_twice_the_wait_of_the_setting():
-    (hold,) = find_holds([work(1, sent=True)], [], AFTER, NOW)
+    ((hold,), _following) = find_holds([work(1, sent=True)], [], AFTER, NOW)
     assert not hold.may_be_in_vain(3 * AFTER - 1)
     assert hold.may_be_in_vain(3 * AFTER)
+
+
+def test_every_gang_that_keeps_work_here_is_told():
+    """Two leaves, each with a gang that comes first and one behind it; new work of A waits for both of the first."""
+    waiting = [work(1, sent=True), work(2, B, sent=True, ready=5), work(3, ready=7, sent=True), work(4, ready=100)]
+    holds, following = find_holds(waiting, (), AFTER, NOW)
+    (held,) = find_held_back(waiting, (), holds, {A: 0, B: 0}, NOW, following).values()
+    assert [hold.holder.group.int for hold in held.holds] == [1, 2]
+    assert held.following == 1
+    for gone, is_held in (({1}, True), ({2}, True), ({1, 2}, True), ({1, 2, 3}, False)):
+        left = [each for each in waiting if each.group.int not in gone]
+        assert bool(find_held_back(left, (), find_holds(left, (), AFTER, NOW)[0], {A: 0, B: 0}, NOW)) is is_held, gone
