@@ -53,6 +53,26 @@ def test_the_reservation_has_the_documented_answer() -> None:
     assert got["workloads"]["short"]["reservation"] is None
 
 
+def test_work_that_is_releasing_has_the_documented_answers() -> None:
+    """What a later gang may take, until when the first waits, and that a policy keeps it."""
+    text = SCENARIOS["releasing"]
+
+    def states(more: str = "") -> dict[str, str]:
+        return {name: work["state"] for name, work in answer(f"{text}{more}")["workloads"].items()}
+
+    assert states() == {"wy": "releasing", "big": "pending", "later": "running"}
+    ended = "changes:\n- finish: [{}]\n"
+    running = text.replace("submitted: 20,", "submitted: 20, state: running,").replace(
+        "tasks: [{gpus: 4}]", "tasks: [{gpus: 4, node: n}]"
+    )
+    for names, state in (("wy", "pending"), ("later", "pending"), ("wy, later", "running")):
+        after = answer(f"{running}{ended.format(names)}")["workloads"]
+        assert after["big"]["state"] == state, names
+    assert "policy: {now: 100, reserve_after: 0}" in PAGE
+    kept = states("policy: {now: 100, reserve_after: 0}\n")
+    assert kept == {"wy": "releasing", "big": "pending", "later": "pending"}
+
+
 @pytest.mark.parametrize(
     ("table", "keys"),
     [
