@@ -14,6 +14,7 @@ from scheduling.domain.engine.facts import (
     CohortFacts,
     DisplayUnit,
     GangFacts,
+    NodeBar,
     NodeFacts,
     PolicyFacts,
     QueueFacts,
@@ -49,6 +50,7 @@ class ScenarioDraft:
     bounds: ScenarioBounds = FILE_BOUNDS
     """How large it may become; `count` makes it easy to write more than any machine could hold."""
     allowed_nodes: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    bars: Mapping[str, tuple[NodeBar, ...]] = field(default_factory=dict)
     """By queue, the only nodes that a new workload there may use; all nodes for a queue that is not named."""
     units: Mapping[str, DisplayUnit] = field(default_factory=dict)
     policy: PolicyFacts | None = None

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.engine.facts import ClusterFacts, NodeBar
 from scheduling.scenario.bounds import find_broken_bounds
 from scheduling.scenario.changes import apply_changes
 from scheduling.scenario.draft import ScenarioDraft
@@ -20,12 +20,13 @@ GROUP_SEPARATOR = "/"
 @dataclass(frozen=True, slots=True)
 class LiveNames:
     """The names that users know for these facts. `queues`: other names of queues; `submission_aliases`: the same where
-    work is submitted, which goes to a leaf; `allowed`: by leaf, the nodes that new work there may use, None for
-    all."""
+    work is submitted, which goes to a leaf; `allowed_nodes`: by leaf, the nodes that new work there may
+    use, None for all; `bars`: what keeps it from the others."""
 
     queue_aliases: Mapping[str, str] = field(default_factory=dict)
     submission_aliases: Mapping[str, str] = field(default_factory=dict)
     allowed_nodes: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    bars: Mapping[str, tuple[NodeBar, ...]] = field(default_factory=dict)
 
 
 def build_live_scenario(facts: ClusterFacts, question: Any, names: LiveNames) -> Scenario:
@@ -44,6 +45,7 @@ def build_live_scenario(facts: ClusterFacts, question: Any, names: LiveNames) ->
         queue_count=len(facts.queues),
         last_submitted=max((gang.submitted for gang in facts.gangs), default=0),
         allowed_nodes=names.allowed_nodes,
+        bars=names.bars,
         units=facts.units,
         policy=facts.policy,
     )

@@ -126,6 +126,7 @@ class _Tasks:
         group = self._group(line)
         queue = self._entry.raw_value("queue")
         allowed = draft.allowed_nodes.get(queue) if isinstance(queue, str) else None
+        bars = draft.bars.get(queue, ()) if isinstance(queue, str) else ()
         own = line.name("name")
         for i in range(count):
             base, number = (self._workload, len(self._tasks)) if own is None else (own, i)
@@ -137,7 +138,7 @@ class _Tasks:
                     "Two tasks of this workload have this name.",
                 )
             self._names.add(name)
-            self._tasks.append(TaskFacts(name, request, group, state, node, allowed))
+            self._tasks.append(TaskFacts(name, request, group, state, node, allowed, bars))
 
     def _node(self, line: RecordReader, state: TaskState) -> str | None:
         nodes, node = self._draft.nodes, line.name("node")

@@ -5,8 +5,8 @@ each subpool. Gangs have the names that users know: `hello-1`, or `hello-1/train
 
 * Quotas are the scheduling view (D4); a pool's `maximum` is the limit of its container. Only GPUs have quotas: a queue
   may use all cores (in millicores), memory and storage (in bytes) of the nodes.
-* Pools that share nodes are separate queues over the same nodes. `Task.allowed` are the nodes that a task may use, by
-  its platform and its excluded nodes.
+* Pools that share nodes are separate queues over the same nodes. `TaskFacts.allowed_nodes` are the nodes that a task
+  may use: its platform, its excluded nodes and taints of a cluster keep it from others.
 * Nothing starts on an offline backend; a pool in maintenance accepts no new work, but its waiting work may start
   (D6).
 * A gang that waits for other groups of its workflow is not in the facts, because it may not start yet.
@@ -33,17 +33,20 @@ from pools.models import Backend, Node, Pool
 from pools.selectors.pool_balance import read_balances
 from pools.transactions import one_snapshot
 from scheduling.domain.admission import WaitCode
+from scheduling.domain.cluster.naming import GPU_RESOURCE
 from scheduling.domain.engine import facts as engine
 from scheduling.domain.engine.facts import (
     ClusterFacts,
     DisplayUnit,
     GangFacts,
+    NodeBar,
     PolicyFacts,
     QueueFacts,
     StartHold,
     StartReservationFacts,
     TaskState,
 )
+from scheduling.domain.engine.node_bars import excluded_bar, platform_bar, taint_bar
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
 from scheduling.domain.plan_units import GatePath
 from scheduling.domain.priorities import Priority
@@ -468,11 +471,15 @@ class SharedObjects:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._by_platform: dict[str, set[str]] = defaultdict(set)
+        self._tainted: dict[str, set[str]] = defaultdict(set)
         for node in nodes:
             self._by_platform[node.platform].add(node.name)
+            if node.taint:
+                self._tainted[node.taint].add(node.name)
+        self._gpu_pods_only = frozenset(node.name for node in nodes if node.gpu_pods_only)
         self._names = frozenset(node.name for node in nodes)
         self._requests: dict[tuple[int, ...], dict[str, int]] = {}
-        self._allowed: dict[tuple[str, str], frozenset[str] | None] = {}
+        self._allowed: dict[tuple[str, str, bool], tuple[frozenset[str] | None, tuple[NodeBar, ...]]] = {}
         self._trees: dict[str, GangTree] = {}
 
     def task(
@@ -483,16 +490,31 @@ class SharedObjects:
         requested = (gpus, cpu, memory, storage)
         if requested not in self._requests:
             self._requests[requested] = _request(*requested)
-        node_key = (platform, excluded)
+        node_key = platform, excluded, gpus > 0
         if node_key not in self._allowed:
-            allowed = frozenset(self._by_platform[platform].difference(json.loads(excluded)))
-            self._allowed[node_key] = None if allowed == self._names else allowed
+            bars = self.bars([platform], json.loads(excluded), has_gpus=gpus > 0)
+            barred = frozenset[str]().union(*(bar.nodes for bar in bars))
+            self._allowed[node_key] = self._names - barred if barred else None, bars
         state = _STATE_OF[status]
         has_node = state is TaskState.RUNNING and node in self._names
         return engine.TaskFacts(
             name, self._requests[requested], sub_group or DEFAULT_SUB_GROUP, state, node if has_node else None,
-            self._allowed[node_key],
+            *self._allowed[node_key],
         )  # fmt: skip
+
+    def bars(
+        self, platforms: Collection[str], excluded: Collection[str] = (), *, has_gpus: bool = True
+    ) -> tuple[NodeBar, ...]:
+        """What keeps a task that asks for one of these platforms from some of the nodes."""
+        others = self._names.difference(*(self._by_platform[each] for each in platforms))
+        found = [
+            platform_bar(" or ".join(platforms), others),
+            excluded_bar(self._names.intersection(excluded)),
+            *(taint_bar(taint, frozenset(nodes)) for taint, nodes in self._tainted.items()),
+        ]
+        if not has_gpus:
+            found.append(taint_bar(GPU_RESOURCE, self._gpu_pods_only))
+        return tuple(bar for bar in found if bar.nodes)
 
     def tree(self, written: str | None) -> GangTree | None:
         """The tree of a gang from its row; None for a gang whose tasks all start together."""

@@ -19,11 +19,13 @@ from scheduling.selectors.asked_gangs import asked_tasks
 from scheduling.selectors.live_facts import CPU, MEMORY, STORAGE, UNITS, SharedObjects, node_facts
 
 _SIZES_SQL = """
-    SELECT platform, gpus, cpu, memory_bytes, storage_bytes, count(*) FROM pools_node
-    WHERE backend_id = %s GROUP BY platform, gpus, cpu, memory_bytes, storage_bytes
+    SELECT CASE WHEN taint = '' AND NOT gpu_pods_only THEN platform END, gpus, cpu, memory_bytes, storage_bytes,
+        count(*)
+    FROM pools_node WHERE backend_id = %s GROUP BY 1, gpus, cpu, memory_bytes, storage_bytes
 """
 _UNLIMITED = QueueFacts("all", quota=dict.fromkeys((amounts.GPU, CPU, MEMORY, STORAGE), amounts.UNLIMITED))
-_Size = tuple[str, int, int, int, int, int]
+_Size = tuple[str | None, int, int, int, int, int]
+"""Without a platform: of nodes with a taint."""
 
 
 def unfitting_warnings(backend: Backend, specs: Sequence[WorkflowSpec]) -> list[list[str]]:
@@ -38,7 +40,7 @@ def unfitting_warnings(backend: Backend, specs: Sequence[WorkflowSpec]) -> list[
         texts = []
         for group in spec.groups:
             if id(group) not in known:
-                known[id(group)] = None if _surely_fits(group, sizes) else _refusal(backend, group, sizes)
+                known[id(group)] = None if _surely_fits(group, sizes) else _refusal(backend, group)
             if (text := known[id(group)]) is not None:
                 texts.append(text)
         found.append(texts)
@@ -64,7 +66,7 @@ def _surely_fits(group: GroupSpec, sizes: Sequence[_Size]) -> bool:
     return room >= len(group.tasks)
 
 
-def _refusal(backend: Backend, group: GroupSpec, sizes: Sequence[_Size]) -> str | None:
+def _refusal(backend: Backend, group: GroupSpec) -> str | None:
     nodes = list(Node.objects.filter(backend=backend))
     shapes = SharedObjects(nodes)
     tasks, tree = asked_tasks(shapes, group)
@@ -77,19 +79,4 @@ def _refusal(backend: Backend, group: GroupSpec, sizes: Sequence[_Size]) -> str 
     reason = waiting_reasons(World(facts)).get(group.name)
     if reason is None or not reason.is_permanent:
         return None
-    platforms = sorted({task.platform or "default" for task in group.tasks})
-    return (
-        f"{group.name} can never start on the nodes that cluster {backend.name} has now. {reason.message} "
-        f"{' '.join(_largest(platform, sizes) for platform in platforms)}"
-    )
-
-
-def _largest(platform: str, sizes: Sequence[_Size]) -> str:
-    of_platform = [size for size in sizes if size[0] == platform]
-    if not of_platform:
-        return f"No node has the platform {platform}."
-    gpus, cores = (max(size[position] for size in of_platform) for position in (1, 2))
-    return (
-        f"The largest node of the platform {platform} has {gpus} GPU{'' if gpus == 1 else 's'} and {cores} "
-        f"core{'' if cores == 1 else 's'}."
-    )
+    return f"{group.name} can never start on the nodes that cluster {backend.name} has now. {reason.message}"

@@ -7,7 +7,6 @@ without their names.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,14 +17,14 @@ from pools.domain.platforms import default_platform, platforms_of
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend, Node, Pool
 from pools.transactions import one_snapshot
-from scheduling.domain.engine.facts import ClusterFacts, TaskState
+from scheduling.domain.engine.facts import ClusterFacts, NodeBar, TaskState
 from scheduling.models import Workflow
 from scheduling.scenario.answer import answer_scenario
 from scheduling.scenario.live_state import LiveNames, build_live_scenario
 from scheduling.scenario.parse import Scenario
 from scheduling.scenario.redact import redact_facts
 from scheduling.selectors.dispatch_holds import DispatchHolds, read_dispatch_holds, with_holds
-from scheduling.selectors.live_facts import LiveFacts, read_live_facts
+from scheduling.selectors.live_facts import LiveFacts, SharedObjects, read_live_facts
 
 
 def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +59,7 @@ def _with_holds(scenario: Scenario, before: ClusterFacts, live: LiveFacts, holds
         gang.name for gang in scenario.facts.gangs if any(task.state is not TaskState.FINISHED for task in gang.tasks)
     }
     held = holds.held_names(live, [gang for gang in scenario.facts.gangs if gang.name not in known])
-    held = {name: holder for name, holder in held.items() if holder in left or holder not in known}
+    held = {name: first for name, first in held.items() if any(each in left or each not in known for each in first)}
     return replace(scenario, facts=with_holds(scenario.facts, held))
 
 
@@ -116,24 +115,24 @@ def _cohorts_above_containers(facts: ClusterFacts, containers: Collection[str]) 
 
 def _scenario_names(backend: Backend, roots: Collection[Pool], queues: Collection[str]) -> LiveNames:
     """The visible pools and subpools by the names that users write, and the nodes of each pool's work."""
-    all_nodes, by_platform = set[str](), defaultdict[str, set[str]](set)
-    for name, platform in Node.objects.filter(backend=backend).values_list("name", "platform"):
-        all_nodes.add(name)
-        by_platform[platform].add(name)
+    nodes = list(Node.objects.filter(backend=backend))
+    all_nodes, shapes = frozenset(node.name for node in nodes), SharedObjects(nodes)
     known: dict[str, str] = {}
     submits_to: dict[str, str] = {}
     allowed: dict[str, frozenset[str] | None] = {}
+    bars: dict[str, tuple[NodeBar, ...]] = {}
     for root in roots:
         container = queue_name(backend.namespace, root.name, None)
         if container not in queues:
             continue
         default = default_platform(root.config)
         platforms = platforms_of(root.config) if default is None else [default]
-        nodes = frozenset(node for each in platforms for node in by_platform[each])
+        barring = shapes.bars(platforms)
+        barred = frozenset[str]().union(*(bar.nodes for bar in barring))
         known[root.name] = container
         for short in (SHARED_QUEUE, *(part.subpool_name or "" for part in root.subpools.all())):
             leaf = queue_name(backend.namespace, root.name, short)
             known[canonical_name(root.name, short)] = submits_to[canonical_name(root.name, short)] = leaf
-            allowed[leaf] = None if nodes == all_nodes else nodes
+            allowed[leaf], bars[leaf] = all_nodes - barred if barred else None, barring
         submits_to[root.name] = queue_name(backend.namespace, root.name, SHARED_QUEUE)
-    return LiveNames(known, submits_to, allowed)
+    return LiveNames(known, submits_to, allowed, bars)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pools.domain.amounts import UNLIMITED, Amount, Number
+from scheduling.domain.engine.node_bars import NO_BARS, NodeBars
 from scheduling.domain.engine.shortage import NodeShortage
 
 
@@ -42,8 +43,10 @@ class Blocker:
     node_shortages: tuple[NodeShortage, ...] = ()
     largest: tuple[Mapping[str, Number], tuple[str, ...]] = field(default_factory=lambda: ({}, ()))
     """Of the nodes: the most that is free on one for the largest task, and on which."""
-    barred: tuple[str, ...] = ()
-    """Of a gang that never fits: the nodes that would do, and that it may not use."""
+    barred: NodeBars = NO_BARS
+    """Of the nodes: what keeps the tasks from nodes that would do, for ever or now."""
+    size: str = ""
+    """Of a gang that never fits: what the nodes have, as a sentence."""
     unlent: tuple[UnlentQuota, ...] = ()
     """The lending limits that would have to rise."""
     lendable: Amount = 0

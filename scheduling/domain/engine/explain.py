@@ -13,18 +13,15 @@ from dataclasses import dataclass, replace
 from pools.domain.amounts import Amount, Number, amount_text
 from scheduling.domain.engine.blockers import Blocker, UnlentQuota, limit_text
 from scheduling.domain.engine.lending import find_lending_rises
+from scheduling.domain.engine.node_bars import NodeBars
 from scheduling.domain.engine.nodes import Request
 from scheduling.domain.engine.phases import Phases
-from scheduling.domain.engine.remedies import Remedies, Remedy
+from scheduling.domain.engine.remedies import MAX_NAMED_NODES, Remedies, Remedy, nodes_text
 from scheduling.domain.engine.reservation import StartPolicy
 from scheduling.domain.engine.shortage import ShortageFinder
 from scheduling.domain.engine.state import GangState, QueueState, sum_requests
 from scheduling.domain.engine.steps import StepLog
 from scheduling.domain.engine.world import World
-
-MAX_NAMED_NODES = 3
-"""How many nodes a message names."""
-
 
 _SHARE_NOTE = " It may not reclaim LOW work"
 
@@ -387,6 +384,7 @@ class Explainer:
             code, None, "nodes", amounts(short.requested), amounts(short.free), amounts(short.missing),
             is_permanent=short.is_permanent, node_shortages=short.node_shortages,
             largest=(amounts(short.largest[0]), short.largest[1]), barred=short.barred,
+            size=short.size[0].format(self._world.amounts_text(sizes := amounts(short.size[1]), relevant=sizes)),
         )  # fmt: skip
 
     def _message(self, blocker: Blocker) -> str:
@@ -396,19 +394,20 @@ class Explainer:
         )
         bound, node, limit = amount_text(blocker.bound), blocker.node, limit_text(blocker.limit)
         if blocker.limit == "nodes":
-            if blocker.barred:
-                barred = _names_text(blocker.barred)
-                return f"It asks for {request}; by its platform or its excluded nodes it may not use {barred}."
             if blocker.is_permanent:
-                return f"It asks for {request}; the nodes could not hold that even if they were empty."
+                size = f" {blocker.size}" if blocker.size else ""
+                if barred := _bars_text(blocker.barred, "it would fit"):
+                    return f"It asks for {request}; {barred}.{size}"
+                return f"It asks for {request}; the nodes could not hold that even if they were empty.{size}"
+            now = _bars_text(blocker.barred, "it would fit now")
+            barred = f" Besides, {now}." if now else ""
             places = ", ".join(short.node for short in blocker.node_shortages[:MAX_NAMED_NODES])
             if blocker.code == ReasonCode.FRAGMENTED:
-                piece, where = world.amounts_text(blocker.largest[0]), _names_text(blocker.largest[1])
+                piece, where = world.amounts_text(blocker.largest[0]), nodes_text(blocker.largest[1])
                 largest = f" (largest: {piece} on {where})" if where else ""
-                return (
-                    f"It asks for {request}; as much is free, but not together: {missing} missing on {places}{largest}."
-                )
-            return f"It asks for {request}; the nodes have capacity for {free}: {missing} missing on {places}."
+                told = f"as much is free, but not together: {missing} missing on {places}{largest}."
+                return f"It asks for {request}; {told}{barred}"
+            return f"It asks for {request}; the nodes have capacity for {free}: {missing} missing on {places}.{barred}"
         if blocker.is_permanent:
             return f"It asks for {request}, more than the {limit} of {node} ({bound}) could ever give."
         if blocker.code == ReasonCode.NOT_LENT:
@@ -435,12 +434,15 @@ def _holders_text(count: int) -> tuple[str, str]:
     return text, f"{count} gangs that have waited longer"
 
 
-def _names_text(names: Sequence[str]) -> str:
-    """The first nodes by name, and how many more there are."""
-    more = len(names) - MAX_NAMED_NODES
-    if more > 0:
-        return f"{', '.join(names[:MAX_NAMED_NODES])} and {more} more"
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+def _bars_text(barred: NodeBars, outcome: str) -> str:
+    """What keeps a gang from which nodes, and without what it has the outcome; empty where nothing does."""
+    if not barred.bars:
+        return ""
+    parts = [f"by {bar.cause} it may not use {nodes_text(bar.nodes)}" for bar in barred.bars]
+    if len(parts) == 1:
+        return f"{parts[0]}, where {outcome}"
+    condition = f"only without all {len(parts)} of these" if barred.needs_all else "without one of these alone"
+    return f"{', '.join(parts[:-1])} and {parts[-1]}; {condition} {outcome}"
 
 
 def _gang_hold_reason(gang: GangState, queue: QueueState) -> Reason | None:

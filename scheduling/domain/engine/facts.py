@@ -82,9 +82,19 @@ class CohortFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeBar:
+    """One thing that keeps a task from `nodes`: its `cause` (*its platform a100*), and by what it may use them."""
+
+    cause: str
+    lever: str
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class TaskFacts:
     """One pod. `node`: None when it waits or when the facts have no nodes. `allowed_nodes`: the only nodes that it may
-    use (by its platform and its excluded nodes); None for all. Tasks with equal sets should share one set object."""
+    use; None for all. Tasks with equal sets should share one set object. `bars` say what keeps it from the other
+    nodes; only reasons read them."""
 
     name: str
     request: Mapping[str, Number]
@@ -92,6 +102,7 @@ class TaskFacts:
     state: TaskState = TaskState.PENDING
     node: str | None = None
     allowed_nodes: frozenset[str] | None = None
+    bars: tuple[NodeBar, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,16 @@ A remedy keeps the names of gangs apart from its text, so that each reader sees 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pools.domain.amounts import amount_text
 from scheduling.domain.engine.blockers import Blocker, UnlentQuota, limit_text
 from scheduling.domain.engine.state import RUNNING, GangState, QueueState
 from scheduling.domain.engine.world import World
+
+MAX_NAMED_NODES = 3
+"""How many nodes a message names."""
 
 MAX_NAMED_GANGS = 3
 """How many gangs a message names."""
@@ -49,6 +52,14 @@ class Remedy:
         return f". To raise {limits} gives only {self.lends}" if self.lends else f", or raise {limits}"
 
 
+def nodes_text(names: Sequence[str]) -> str:
+    """The first nodes by name, and how many more there are."""
+    more = len(names) - MAX_NAMED_NODES
+    if more > 0:
+        return f"{', '.join(names[:MAX_NAMED_NODES])} and {more} more"
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
 def _names_text(gangs: Iterable[str], name_of: NameResolver) -> str:
     names: dict[str, None] = {}
     others = 0
@@ -74,10 +85,11 @@ class Remedies:
     def find(self, blocker: Blocker, gang: GangState) -> Iterator[Remedy]:
         """The remedies for one blocker of the gang."""
         if blocker.is_permanent:
-            if blocker.barred:
-                yield Remedy(
-                    "Never with this specification: its platform or its excluded nodes must leave it such a node"
-                )
+            levers = [f"et it use {nodes_text(bar.nodes)}: {bar.lever}" for bar in blocker.barred.bars]
+            if blocker.barred.needs_all:
+                yield from (Remedy(f"L{lever}") for lever in levers)
+            elif levers:
+                yield Remedy(f"L{', or l'.join(levers)}")
             elif blocker.limit == "nodes":
                 requested = self._world.amounts_text(blocker.requested, relevant=blocker.missing)
                 yield Remedy(f"Never on these nodes: it needs {requested} in a shape they do not have")

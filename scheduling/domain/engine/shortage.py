@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pools.domain.amounts import Number
+from scheduling.domain.engine.node_bars import NO_BARS, NodeBars, find_bars
 from scheduling.domain.engine.nodes import NOWHERE, FreeAmounts, NodeIndex, Request, has_enough
 from scheduling.domain.engine.placement import place_requests
 from scheduling.domain.engine.state import GangState, sum_requests
@@ -23,8 +24,9 @@ class NodeShortage:
 @dataclass(frozen=True, slots=True)
 class Shortage:
     """`free` is the part of the free amounts that the gang can use. `is_fragmented`: enough is free in sum, but not on
-    the right nodes. `largest`: the most that is free on one node for its largest task, with those nodes. `barred`: of a
-    gang that would fit on empty nodes if it might use all of them, the nodes that it may not use."""
+    the right nodes. `largest`: the most that is free on one node for its largest task, with those nodes. `barred`:
+    what keeps the tasks from nodes on which they would fit, now or (`is_permanent`) if those were empty. `size`: a
+    sentence about too small nodes, with `{}` for the amounts beside it."""
 
     requested: Request
     free: Request
@@ -33,7 +35,8 @@ class Shortage:
     is_fragmented: bool
     is_permanent: bool
     largest: tuple[Request, tuple[str, ...]] = ((), ())
-    barred: tuple[str, ...] = ()
+    barred: NodeBars = NO_BARS
+    size: tuple[str, Request] = ("", ())
 
 
 class ShortageFinder:
@@ -41,7 +44,7 @@ class ShortageFinder:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._known: dict[tuple[Request, ...], Shortage | None] = {}
+        self._known: dict[object, Shortage | None] = {}
         self._empty: NodeIndex | None = None
 
     def find(self, gang: GangState, tasks: Sequence[int]) -> Shortage | None:
@@ -50,11 +53,16 @@ class ShortageFinder:
         if nodes is None:
             return None
         needs = tuple(gang.needs[i] for i in tasks)
-        if needs not in self._known:
-            self._known[needs] = self._search(nodes, needs)
-        return self._known[needs]
+        key: object = needs
+        if needs and needs[-1] and needs[-1][-1][0] >= nodes.width:  # several causes may leave equal sets of nodes
+            key = needs, tuple(gang.fact.tasks[i].bars for i in tasks)
+        if key not in self._known:
+            self._known[key] = self._search(nodes, gang, tasks, needs)
+        return self._known[key]
 
-    def _search(self, nodes: NodeIndex, requests: Sequence[Request]) -> Shortage | None:
+    def _search(
+        self, nodes: NodeIndex, gang: GangState, tasks: Sequence[int], requests: Sequence[Request]
+    ) -> Shortage | None:
         found = place_requests(nodes, requests)
         if found is not None:
             _release_all(nodes, found, requests)
@@ -63,8 +71,11 @@ class ShortageFinder:
         fragmented = all(nodes.total[r] >= amount for r, amount in requested)
         nodes_when_empty = self._on_empty(nodes, requests)
         if nodes_when_empty is None:
-            barred = self._barred_nodes(nodes, requests)
-            return Shortage(requested, (), requested, (), is_fragmented=fragmented, is_permanent=True, barred=barred)
+            barred = self._bars(nodes, gang, tasks, is_empty=True)
+            size = self._size(nodes, requests, requested)
+            return Shortage(
+                requested, (), requested, (), is_fragmented=fragmented, is_permanent=True, barred=barred, size=size
+            )
         fill = _LeastShortFill(nodes, requests)
         where = fill.find_node_shortages()
         if fill.overfills:
@@ -73,20 +84,34 @@ class ShortageFinder:
         lacking = dict(missing)
         free = tuple((r, amount - lacking.get(r, 0)) for r, amount in requested)
         largest = _largest_piece(nodes, max(requests))
-        return Shortage(requested, free, missing, where, is_fragmented=fragmented, is_permanent=False, largest=largest)
+        barred = self._bars(nodes, gang, tasks, is_empty=False)
+        return Shortage(
+            requested, free, missing, where, is_fragmented=fragmented, is_permanent=False, largest=largest,
+            barred=barred,
+        )  # fmt: skip
 
-    def _barred_nodes(self, nodes: NodeIndex, requests: Sequence[Request]) -> tuple[str, ...]:
-        """The nodes that are large enough for one of the tasks and barred to it, if all of them together would do."""
-        bare = [tuple((r, amount) for r, amount in request if r < nodes.width) for request in requests]
-        if bare == list(requests) or self._on_empty(nodes, bare) is None:
-            return ()
-        found = {
-            node
-            for request, amounts in set(zip(requests, bare, strict=True))
-            for node, capacity in enumerate(nodes.capacity)
-            if has_enough(capacity, amounts) and not has_enough(capacity, request)
-        }
-        return tuple(nodes.names[node] for node in sorted(found))
+    def _bars(self, nodes: NodeIndex, gang: GangState, tasks: Sequence[int], *, is_empty: bool) -> NodeBars:
+        """What keeps the tasks from nodes on which they would fit, empty or as they are."""
+        facts = [gang.fact.tasks[i] for i in tasks]
+        if not any(fact.bars for fact in facts):
+            return NO_BARS
+        return find_bars(nodes, nodes.capacity if is_empty else nodes.free, facts, [gang.requests[i] for i in tasks])
+
+    def _size(self, nodes: NodeIndex, requests: Sequence[Request], requested: Request) -> tuple[str, Request]:
+        """In what the nodes that the tasks may use are too small: each of them, or all together."""
+        for request in requests:
+            if self._on_empty(nodes, [request]) is None:
+                sets = tuple(pair for pair in request if pair[0] >= nodes.width)
+                mine = [have for have in nodes.capacity if has_enough(have, sets)]
+                amounts = [(r, max((have[r] for have in mine), default=0)) for r, _amount in request if r < nodes.width]
+                short = [(r, most) for r, most in amounts if most < dict(request)[r]]
+                return "The largest node that it may use has {}." if mine else "It may use no node.", tuple(short)
+        if len(set(requests)) == 1 and self._empty is not None:
+            fitting = self._empty.count_slots(requests[0], len(requests))
+            return f"The nodes that it may use hold {fitting} of its {len(requests)} tasks.", ()
+        total = [(r, sum(have[r] for have in nodes.capacity)) for r, _amount in requested]
+        short = [(r, most) for r, most in total if most < dict(requested)[r]]
+        return "All nodes together have {}." if short else "", tuple(short)
 
     def _on_empty(self, nodes: NodeIndex, requests: Sequence[Request]) -> list[int] | None:
         """The nodes of the requests on empty nodes, or None if they never fit."""

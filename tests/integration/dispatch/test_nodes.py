@@ -18,6 +18,7 @@ from scheduling.models import NodeState
 from scheduling.selectors.node_map import MappedNode, read_node_map
 from scheduling.selectors.node_resources import list_node_resources
 from scheduling.selectors.overview import read_overview
+from scheduling.selectors.pending_queue import build_pending_queue
 from scheduling.selectors.pool_quota import render_pool_quota
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from tests.support import factories
@@ -227,7 +228,18 @@ def test_a_node_with_a_taint_is_no_capacity_where_promises_are_compared(fake_har
         if sample.name == "osmo_backend_capacity_gpus" and sample.labels["backend"] == "lab"
     ]  # fmt: skip
     assert capacity == 8
+    workflow = fake_harness.submit(gpus=16)
+    (waiting,) = build_pending_queue(backend).gangs
+    assert (waiting.ownership.workflow, waiting.reason.code) == (workflow.name, "never_fits")
+    assert waiting.reason.message.endswith("empty. The largest node that it may use has 8 GPUs.")
+    fake_harness.cluster.merge(resource_kinds.NODE, "n1", {"spec": {"taints": [taint]}}, field_manager="admin")
+    fake_harness.run_agent(1)
+    fake_harness.submit(gpus=8)
+    reasons = [waiting.reason for waiting in build_pending_queue(backend).gangs]
+    told = "It asks for 8 GPUs; by the taint dedicated=teamx it may not use n1 and n2, where it would fit. "
+    assert f"{told}It may use no node." in [reason.message for reason in reasons]
     fake_harness.cluster.merge(resource_kinds.NODE, "n2", {"spec": {"taints": [unready]}}, field_manager="admin")
+    fake_harness.cluster.merge(resource_kinds.NODE, "n1", {"spec": {"taints": []}}, field_manager="admin")
     fake_harness.run_agent(1)
     assert oversubscription_warnings(actor, _of(backend)) == []
 

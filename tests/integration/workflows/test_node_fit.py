@@ -42,10 +42,20 @@ FITTING = [
     tasks("gpu: 8", fields=", nodesExcluded: [a1]"),
 ]
 NEVER = [
-    (workflow_file(gpus=9), "The largest node of the platform default has 8 GPUs and 64 cores."),
-    (tasks("gpu: 1, cpu: 500"), "The largest node of the platform default has 8 GPUs and 64 cores."),
-    (tasks("gpu: 5", "gpu: 5", "gpu: 5"), "has 8 GPUs"),
-    (tasks("gpu: 1", fields=", nodesExcluded: [a1, a2]"), "can never start on the nodes"),
+    (
+        workflow_file(gpus=9),
+        "by its platform default it may not use big, where it would fit. The largest node that it may use has 8 GPUs.",
+    ),
+    (tasks("gpu: 1, cpu: 500"), "even if they were empty. The largest node that it may use has 64 cores."),
+    (tasks("gpu: 5", "gpu: 5", "gpu: 5"), "The nodes that it may use hold 2 of its 3 tasks."),
+    (
+        tasks("gpu: 1", fields=", nodesExcluded: [a1, a2]"),
+        (
+            "by its platform default it may not use big and by its nodesExcluded it may not use a1 and a2; without "
+            "one of these alone it would fit. It may use no node."
+        ),
+    ),
+    (tasks("gpu: 9", fields=", nodesExcluded: [big]"), "only without all 2 of these it would fit."),
     (tasks("gpu: 8", "gpu: 8", fields=", nodesExcluded: [a1]"), "can never start on the nodes"),
 ]
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from scheduling.domain.engine.facts import NORMAL
+from scheduling.domain.engine.node_bars import excluded_bar, platform_bar, taint_bar
 from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
 from scheduling.domain.gang import GangTree
 from tests.unit.engine.sample_clusters import facts, gang, queue, run_cycle_of
 
 
 def barred_from(nodes, fact):
-    allowed = frozenset(nodes)
-    return replace(fact, tasks=tuple(replace(task, allowed_nodes=allowed) for task in fact.tasks))
+    """The work may use only these of the nodes `a1`, `a2`, `n1` to `n3` and `small`."""
+    return barred(fact, excluded_bar(frozenset({"a1", "a2", "n1", "n2", "n3", "small"}.difference(nodes))))
+
+
+def barred(fact, *bars, names=frozenset({"a1", "a2", "n1", "n2", "n3", "small"})):
+    bars = tuple(bars)
+    allowed = names.difference(*(bar.nodes for bar in bars))
+    return replace(fact, tasks=tuple(replace(task, allowed_nodes=allowed, bars=bars) for task in fact.tasks))
 
 
 def test_the_largest_free_piece_is_named():
@@ -34,20 +43,89 @@ def test_a_piece_on_a_node_that_it_may_not_use_is_none():
 
 
 def test_nodes_that_would_do_and_are_barred_are_named():
-    for allowed in ((), ("small",)):
+    for allowed, size in (((), "It may use no node."), (("small",), "The largest node that it may use has 1 GPU.")):
         mine = barred_from(allowed, gang("mine", "q", NORMAL, gpus=2))
         reason = waiting_reasons(run_cycle_of([queue("q", 8)], [mine], {"a1": 8, "a2": 8, "small": 1}).world)["mine"]
         assert reason.code == "never_fits"
-        assert reason.message == ("It asks for 2 GPUs; by its platform or its excluded nodes it may not use a1 and a2.")
-        assert reason.unblock == (
-            "Never with this specification: its platform or its excluded nodes must leave it such a node.",
+        told = "It asks for 2 GPUs; by its nodesExcluded it may not use a1 and a2, where it would fit."
+        assert reason.message == f"{told} {size}"
+        assert reason.unblock == ("Let it use a1 and a2: a shorter list nodesExcluded.",)
+
+
+NODES = {"a1": 8, "a2": 4, "n1": 8, "small": 1}
+PLATFORM = platform_bar("plain", frozenset({"n1", "a2"}))
+EXCLUDED = excluded_bar(frozenset({"a1", "a2"}))
+TAINT = taint_bar("dedicated=x", frozenset({"n1"}))
+CAUSES = {
+    "its platform plain": PLATFORM,
+    "its nodesExcluded": EXCLUDED,
+    "the taint dedicated=x": TAINT,
+}
+OTHER, LIST, OFF = (
+    "another platform, or another label osmo.platform of the nodes",
+    "a shorter list nodesExcluded",
+    "the taint removed from the nodes",
+)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "count", "bars", "message", "lines"),
+    [
+        (8, 1, [TAINT, EXCLUDED], ("by the taint dedicated=x it may not use n1 and by its nodesExcluded it may not use "
+         "a1; without one of these alone it would fit. The largest node that it may use has 1 GPU."),
+         (f"Let it use n1: {OFF}, or let it use a1: {LIST}.",)),
+        (8, 1, [TAINT, EXCLUDED, PLATFORM], ("by its nodesExcluded it may not use a1, where it would fit. The largest "
+         "node that it may use has 1 GPU."), (f"Let it use a1: {LIST}.",)),
+        (8, 2, [TAINT, EXCLUDED], ("by the taint dedicated=x it may not use n1 and by its nodesExcluded it may not use "
+         "a1; only without all 2 of these it would fit. The largest node that it may use has 1 GPU."),
+         (f"Let it use n1: {OFF}.", f"Let it use a1: {LIST}.")),
+        (4, 1, [EXCLUDED, PLATFORM], ("by its nodesExcluded it may not use a1 and a2 and by its platform plain it may "
+         "not use a2 and n1; without one of these alone it would fit. The largest node that it may use has 1 GPU."),
+         (f"Let it use a1 and a2: {LIST}, or let it use a2 and n1: {OTHER}.",)),
+        (9, 1, [TAINT, EXCLUDED], ("the nodes could not hold that even if they were empty. The largest node that it "
+         "may use has 4 GPUs."), None),
+        (8, 3, [EXCLUDED], ("the nodes could not hold that even if they were empty. The nodes that it "
+         "may use hold 1 of its 3 tasks."),
+         None),
+    ],
+)  # fmt: skip
+def test_each_cause_is_told_by_its_name_and_tried(gpus, count, bars, message, lines):
+    if gpus == 9:
+        bars = [TAINT, excluded_bar(frozenset({"a1"}))]
+    names = frozenset(NODES)
+    mine = barred(gang("mine", "q", NORMAL, gpus=gpus, count=count), *bars, names=names)
+    reason = waiting_reasons(run_cycle_of([queue("q", 64)], [mine], NODES).world)["mine"]
+    assert reason.code == "never_fits"
+    assert reason.message.split("; ", 1)[1] == message
+    if lines is None:
+        return
+    assert reason.unblock == lines
+    (blocker,) = reason.blockers
+    told = [CAUSES[bar.cause] for bar in blocker.barred.bars]
+    for gone in [told] if blocker.barred.needs_all else [[bar] for bar in told]:
+        left = [bar for bar in bars if bar not in gone]
+        assert (
+            run_cycle_of([queue("q", 64)], [barred(mine, *left, names=names)], NODES).world.gang_of["mine"].is_running
         )
+    for kept in told if blocker.barred.needs_all else ():
+        after = run_cycle_of([queue("q", 64)], [barred(mine, kept, names=names)], NODES)
+        assert not after.world.gang_of["mine"].is_running
+
+
+def test_room_that_a_cause_keeps_it_from_now_is_told():
+    work = [gang("a", "q", NORMAL, gpus=8, on="n1"), barred(gang("mine", "q", NORMAL, gpus=4), EXCLUDED)]
+    reason = waiting_reasons(run_cycle_of([queue("q", 64)], work, {"a1": 8, "n1": 8}).world)["mine"]
+    assert reason.code == "fragmented"
+    assert reason.message.endswith(" Besides, by its nodesExcluded it may not use a1, where it would fit now.")
 
 
 def test_work_that_no_node_could_hold_has_the_reason_of_its_size():
     mine = barred_from({"n1"}, gang("mine", "q", NORMAL, gpus=9))
     reason = waiting_reasons(run_cycle_of([queue("q", 32)], [mine], {"n1": 8, "n2": 8}).world)["mine"]
-    assert reason.message == "It asks for 9 GPUs; the nodes could not hold that even if they were empty."
+    assert reason.message == (
+        "It asks for 9 GPUs; the nodes could not hold that even if they were empty. The largest node that it may use "
+        "has 8 GPUs."
+    )
 
 
 def test_optional_pods_of_running_gangs_that_come_first_are_told():
