@@ -10,6 +10,7 @@ from django.db.models import Q
 from pools.admin.confirm_flow import ChangeForm
 from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
 from pools.domain import cluster_config
+from pools.domain.backend_config import POLICY_DEFAULTS, VictimRule
 from pools.domain.byte_sizes import exact_size_text
 from pools.domain.roles import Actor
 from pools.models import Backend, KubernetesSettings, Node, Pool, Reservation
@@ -77,7 +78,7 @@ def _configuration(row: Backend) -> dict[str, Any]:
     }  # fmt: skip
     if row.kind == Backend.Kind.SIMULATED:
         nodes = {node.name: format_node_line(node).partition(" ")[2] for node in row.nodes.order_by("name")}
-        policy = {"auto_end": row.auto_end, "reserve_after": row.reserve_after, "ageing": row.ageing}
+        policy = {key: getattr(row, key) for key in ("auto_end", *POLICY_DEFAULTS)}
         return found | policy | {"nodes": {name: _node_text(text) for name, text in nodes.items()}}
     cluster = KubernetesSettings.objects.filter(backend=row).first()
     if cluster is None:
@@ -156,4 +157,10 @@ def _policy_messages(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator
             "HIGH work of a leaf comes before its NORMAL work, however long that waits."
             if after is None
             else f"NORMAL work comes before HIGH work of its leaf that is {after} seconds younger."
+        )
+    if old.get("victims") != new.get("victims"):
+        yield (
+            "Of the work that the rules allow equally, the set that is enough and loses least is preempted."
+            if new["victims"] == VictimRule.LEAST_LOST
+            else "Of the work that the rules allow equally, the youngest is preempted first."
         )

@@ -13,7 +13,7 @@ from pools.admin import cluster_forms, forms
 from pools.admin.backend_preview import backend_preview, format_node_line
 from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, change_paths, typed_input
-from pools.domain.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
+from pools.domain.backend_config import POLICY_DEFAULTS, VictimRule
 from pools.domain.errors import Conflict
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor, Permission, is_allowed
@@ -26,7 +26,7 @@ from pools.services.ownership import find_owner
 
 MAX_POOLS_SHOWN = 5
 NEW_BACKEND_VALUES = {
-    "namespace": "default", "auto_end": True, "reserve_after": DEFAULT_RESERVE_AFTER, "ageing": DEFAULT_AGEING,
+    "namespace": "default", "auto_end": True, **POLICY_DEFAULTS,
 }  # fmt: skip
 
 
@@ -53,6 +53,14 @@ class SimulatedBackendForm(ChangeForm):
         help_text="NORMAL work that is so much older comes before HIGH work of its leaf. Empty: never.",
         inputmode="numeric",
     )
+    victims = forms.choice_field(
+        "Victims",
+        [
+            (VictimRule.YOUNGEST.value, "the youngest work first, as KAI"),
+            (VictimRule.LEAST_LOST.value, "the work that is enough and loses least"),
+        ],
+        help_text="Which work is preempted of that which the rules allow equally.",
+    )
     nodes = forms.code_field(
         "Nodes",
         rows=8,
@@ -73,6 +81,7 @@ class SimulatedBackendForm(ChangeForm):
             "auto_end": data["auto_end"],
             "reserve_after": typed_number(data["reserve_after"]) if data["reserve_after"] else None,
             "ageing": typed_number(data["ageing"]) if data["ageing"] else None,
+            "victims": data["victims"],
             "nodes": [_parse_node_line(line) for line in data["nodes"].splitlines() if line.strip()],
         }
 
@@ -91,8 +100,7 @@ def simulated_form_values(backend: Backend) -> dict[str, Any]:
         "about": backend.description,
         "offline": backend.offline,
         "auto_end": backend.auto_end,
-        "reserve_after": backend.reserve_after,
-        "ageing": backend.ageing,
+        **{key: getattr(backend, key) for key in POLICY_DEFAULTS},
         "nodes": "\n".join(format_node_line(node) for node in backend.nodes.order_by("name")),
     }
 

@@ -17,6 +17,7 @@ from pools.admin.backends import simulated_form_values
 from pools.admin.cluster_forms import cluster_form_values
 from pools.admin.cohort_changes import cohort_form_values
 from pools.admin.pool_changes import pool_form_values
+from pools.domain.backend_config import POLICY_DEFAULTS
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
 from pools.domain.names import split_name
 from pools.domain.roles import Actor, Permission, is_allowed
@@ -43,8 +44,7 @@ _BACKEND_FIELDS: Final[Mapping[str, str]] = {
     "description": "about",
     "offline": "offline",
     "auto_end": "auto_end",
-    "reserve_after": "reserve_after",
-    "ageing": "ageing",
+    **{key: key for key in POLICY_DEFAULTS},
 }
 _CLUSTER_FIELDS: Final[Mapping[str, str]] = {
     "namespace": "namespace",

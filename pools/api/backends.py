@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from pools.api.request_parsing import etag_header, expected_version, query_boolean, reject_unknown_keys, unwrap_body
 from pools.api.schema import ANY_VALUE, BOOLEAN, DRY_RUN, NULL, OBJECT, TEXT, array_of, describe_operation, object_with
 from pools.api.views import View
-from pools.domain.backend_config import BACKEND_TYPES
+from pools.domain.backend_config import BACKEND_TYPES, POLICY_DEFAULTS, POLICY_TIMES, VictimRule
 from pools.domain.byte_sizes import exact_size_text
 from pools.domain.cluster_config import ACCESS_MODES, ANSWER_KEYS, KEYS, KUBECONFIG, SYNC_MODES
 from pools.domain.roles import Permission
@@ -38,8 +38,8 @@ BACKEND_BODY = object_with(
             )
         ),
         "auto_end": BOOLEAN,
-        "reserve_after": {"type": ["integer", "null"]},
-        "ageing": {"type": ["integer", "null"]},
+        **{key: {"type": ["integer", "null"]} for key in POLICY_TIMES},
+        "victims": {"type": "string", "enum": [rule.value for rule in VictimRule]},
         "offline": BOOLEAN,
         "access": {"type": "string", "enum": list(ACCESS_MODES)},
         "kubeconfig": TEXT,
@@ -74,9 +74,9 @@ class BackendDetail(View):
         return Response(backend_body(row), headers=etag_header(row.version))
 
     @describe_operation(
-        "Create or change a backend; keys left out stay as they are. `nodes`, `auto_end`, `reserve_after` and "
-        "`ageing` (seconds; null: never) belong to a simulated backend, `access` and the keys after it to a Kubernetes "
-        "backend. `kubeconfig` is never shown again.",
+        "Create or change a backend; keys left out stay as they are. `nodes`, `auto_end`, `victims`, and "
+        "`reserve_after` and `ageing` (seconds; null: never) belong to a simulated backend, `access` and the keys "
+        "after it to a Kubernetes backend. `kubeconfig` is never shown again.",
         query_parameters=[DRY_RUN],
         body=BACKEND_BODY,
         answer=OBJECT,
@@ -132,8 +132,7 @@ def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any
             for node in nodes
         ],
         "auto_end": row.auto_end,
-        "reserve_after": row.reserve_after,
-        "ageing": row.ageing,
+        **{key: getattr(row, key) for key in POLICY_DEFAULTS},
         "offline": row.desired_offline,
         **_cluster_body(row),
         "pools": sorted(pool.name for pool in row.pools.all()),

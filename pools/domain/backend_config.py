@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import Any, Final
 
 from pools.domain import cluster_config
 from pools.domain.byte_sizes import MAX_UNITS, parse_size
@@ -22,6 +23,20 @@ DEFAULT_STORAGE = 4 * 2**40
 MAX_NODES = 100_000
 DEFAULT_RESERVE_AFTER, DEFAULT_AGEING = 3600, 4 * 3600
 """Seconds. On by default: a backend without a policy lets large work wait forever."""
+
+
+class VictimRule(StrEnum):
+    """Which work loses its place among that which the rules allow equally (waiting.md, "Which work is preempted"): the
+    youngest, as in KAI, or the set that is enough and loses least."""
+
+    YOUNGEST = "youngest"
+    LEAST_LOST = "least_lost"
+
+
+POLICY_TIMES: Final[Mapping[str, int]] = {"reserve_after": DEFAULT_RESERVE_AFTER, "ageing": DEFAULT_AGEING}
+POLICY_DEFAULTS: Final[Mapping[str, int | str | None]] = {**POLICY_TIMES, "victims": VictimRule.YOUNGEST.value}
+"""The settings of the policy of a simulated backend, which are columns of its row, with their defaults; of a time also
+None, which means never."""
 NAME_PATTERN = r"[a-z]([a-z0-9-]*[a-z0-9])?"
 
 _NAME = re.compile(NAME_PATTERN)
@@ -29,8 +44,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _KNOWN = ("type", "namespace", "description", "offline")
 ANSWER_KEYS = ("name", "version", "pools", "warnings", "status")
-_POLICY_KEYS = ("reserve_after", "ageing")
-SIMULATED_KEYS = ("nodes", "auto_end", *_POLICY_KEYS)
+SIMULATED_KEYS = ("nodes", "auto_end", *POLICY_DEFAULTS)
 MAX_POLICY_SECONDS = 366 * 24 * 3600
 _NODE_KEYS = ("name", "gpus", "cpu", "memory", "storage", "platform")
 
@@ -50,8 +64,8 @@ class NodeSpec:
 @dataclass(frozen=True, slots=True)
 class BackendSpec:
     """The requested configuration of a backend. None: the key was left out, and the present value stays. `cluster` is
-    set for a Kubernetes backend. `policy` has the given keys of the policy against endless waiting, in seconds; None
-    as a value means never."""
+    set for a Kubernetes backend. `policy` has the given keys of `POLICY_DEFAULTS`; times are in seconds, and None as a
+    time means never."""
 
     kind: str = SIMULATED
     namespace: str | None = None
@@ -60,7 +74,7 @@ class BackendSpec:
     auto_end: bool | None = None
     offline: bool | None = None
     cluster: ClusterSpec | None = None
-    policy: Mapping[str, int | None] = field(default_factory=dict)
+    policy: Mapping[str, int | str | None] = field(default_factory=dict)
 
 
 def parse_backend(
@@ -103,12 +117,17 @@ def parse_backend(
     return spec, faults
 
 
-def _policy(fields: FieldReader, body: Mapping[str, Any]) -> dict[str, int | None]:
-    given = [key for key in _POLICY_KEYS if key in body]
-    return {
+def _policy(fields: FieldReader, body: Mapping[str, Any]) -> dict[str, int | str | None]:
+    found: dict[str, int | str | None] = {
         key: fields.whole_number(key, 0, minimum=0, maximum=MAX_POLICY_SECONDS) if fields.is_given(key) else None
-        for key in given
+        for key in POLICY_TIMES
+        if key in body
     }
+    if "victims" in body:
+        rule = found["victims"] = fields.field("victims").text()
+        if rule is not None and rule not in tuple(VictimRule):
+            fields.add_fault("victims", "bad_value", f"must be one of {', '.join(VictimRule)}.")
+    return found
 
 
 def _kind(fields: FieldReader, present: str | None) -> str:

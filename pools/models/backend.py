@@ -6,7 +6,7 @@ import pgtrigger
 from django.core.validators import RegexValidator
 from django.db import models
 
-from pools.domain.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
+from pools.domain.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER, VictimRule
 from pools.domain.ownership import OwnedKind
 from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, DerivedTrigger, NoTruncateTrigger, plain_actions_sql, raise_message
@@ -21,7 +21,7 @@ class Backend(models.Model):
 
     `namespace` is the `{ns}` in every queue name. `auto_end` ends simulated work when its run
     time is over; without it the work ends only by a report through the API. `reserve_after` and `ageing`, in seconds,
-    are the policy against endless waiting (null: never).
+    are the policy against endless waiting (null: never); `victims` says which work is preempted first (a `VictimRule`).
 
     No work starts while the backend is `offline`. An admin sets a simulated backend offline. A Kubernetes backend is
     `offline` while an admin requests it (`offline_requested`) or while its cluster does not answer.
@@ -38,6 +38,7 @@ class Backend(models.Model):
     auto_end = models.BooleanField(default=True)
     reserve_after = models.PositiveIntegerField(null=True, default=DEFAULT_RESERVE_AFTER)
     ageing = models.PositiveIntegerField(null=True, default=DEFAULT_AGEING)
+    victims = models.TextField(default=VictimRule.YOUNGEST.value)
     offline = models.BooleanField(default=False)
     offline_requested = models.BooleanField(default=False)
     version = models.PositiveIntegerField(default=1)
@@ -59,6 +60,11 @@ class Backend(models.Model):
                 condition=models.Q(offline_requested=False) | models.Q(offline=True),
                 name="offline_request_is_offline",
                 violation_error_message="A backend that is requested offline is offline, though its cluster answers.",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(victims__in=[rule.value for rule in VictimRule]),
+                name="backend_victims_rule",
+                violation_error_message=f"The rule for victims is one of {', '.join(VictimRule)}.",
             ),
         ]
         triggers = [

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pools.domain import cluster_config
-from pools.domain.backend_config import BackendSpec, NodeSpec, parse_backend
+from pools.domain.backend_config import POLICY_DEFAULTS, BackendSpec, NodeSpec, parse_backend
 from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
 from pools.domain.quota.capacity import oversubscription_message
@@ -93,7 +93,7 @@ def _shown(row: Backend, body: Mapping[str, Any]) -> dict[str, Any]:
         )
         shown |= {
             "nodes": given if sorted(map(str, given_names)) == names else names,
-            **{key: getattr(row, key) for key in ("auto_end", "reserve_after", "ageing")},
+            **{key: getattr(row, key) for key in ("auto_end", *POLICY_DEFAULTS)},
             **{key: getattr(row.kubernetes, key) for key in cluster_config.ANSWER_KEYS},
         }
     return shown

@@ -15,11 +15,10 @@ from pools.domain import cluster_config
 from pools.domain.amounts import DEFAULT_FLAVOR
 from pools.domain.backend_config import ANSWER_KEYS as BACKEND_ANSWER_KEYS
 from pools.domain.backend_config import (
-    DEFAULT_AGEING,
     DEFAULT_CPU,
     DEFAULT_MEMORY,
-    DEFAULT_RESERVE_AFTER,
     DEFAULT_STORAGE,
+    POLICY_DEFAULTS,
     SIMULATED,
     SIMULATED_KEYS,
     BackendSpec,
@@ -50,7 +49,6 @@ MAX_RETRY: Final = "max_retry_per_task"
 SETTINGS_DEFAULTS: Final = {DRAIN_INTERVAL: 15, MAX_RETRY: 0}
 SETTINGS_RANGES: Final = {DRAIN_INTERVAL: (1, 10_080), MAX_RETRY: (0, 100)}
 DEFAULT_NAMESPACE: Final = "default"
-POLICY_DEFAULTS: Final[dict[str, int | None]] = {"reserve_after": DEFAULT_RESERVE_AFTER, "ageing": DEFAULT_AGEING}
 CLUSTER_DEFAULTS: Final = {
     "kubeconfig_file": "",
     "context": "",
@@ -118,7 +116,12 @@ def cohort_body(settings: CohortSettings) -> dict[str, Any]:
 
 
 def simulated_body(
-    *, namespace: str, description: str, auto_end: bool, policy: Mapping[str, int | None], nodes: Sequence[NodeSpec]
+    *,
+    namespace: str,
+    description: str,
+    auto_end: bool,
+    policy: Mapping[str, int | str | None],
+    nodes: Sequence[NodeSpec],
 ) -> dict[str, Any]:
     """The form of a simulated backend. Whether it is offline is a state of its operation and no configuration. `policy`
     is by the keys of `POLICY_DEFAULTS`."""
@@ -234,7 +237,7 @@ def _spec_body(spec: BackendSpec) -> dict[str, Any]:
         is_ended = True if spec.auto_end is None else spec.auto_end
         return simulated_body(
             namespace=namespace, description=description, auto_end=is_ended,
-            policy=POLICY_DEFAULTS | dict(spec.policy), nodes=spec.nodes or (),
+            policy={**POLICY_DEFAULTS, **spec.policy}, nodes=spec.nodes or (),
         )  # fmt: skip
     cluster = {key: getattr(spec.cluster, key) or default for key, default in CLUSTER_DEFAULTS.items()}
     return kubernetes_body(

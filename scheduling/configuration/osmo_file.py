@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pools.domain import cluster_config
-from scheduling.configuration.bodies import POLICY_DEFAULTS, SETTINGS_DEFAULTS, USERS
+from pools.domain.backend_config import POLICY_DEFAULTS
+from scheduling.configuration.bodies import SETTINGS_DEFAULTS, USERS
 from scheduling.configuration.files import ConfigurationFiles, read_file
 
 FOREIGN_KEYS: Final = (

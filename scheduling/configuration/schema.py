@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pools.domain.backend_config import BACKEND_TYPES, NAME_PATTERN
+from pools.domain.backend_config import BACKEND_TYPES, NAME_PATTERN, POLICY_TIMES, VictimRule
 from pools.domain.cluster_config import ACCESS_MODES, SYNC_MODES
 from pools.domain.cohort_config import MAX_AMOUNT, MAX_WEIGHT
 from pools.domain.exit_codes import EXIT_ACTIONS
@@ -19,7 +19,6 @@ from pools.domain.platforms import FLAG_KEYS, GPU_CAPACITY_KEYS, LIST_KEYS
 from pools.domain.pool_config import APPROVAL_ABOVE, DOWNLOAD_TYPES, HOLD_AFTER, NAME_LIST_KEYS, TIMEOUT_KEYS
 from pools.domain.quota.pool_balance import MAX_GPUS
 from scheduling.configuration.bodies import (
-    POLICY_DEFAULTS,
     SETTINGS_NAME,
     SETTINGS_RANGES,
     SUBPOOLS,
@@ -132,7 +131,8 @@ _BACKEND: Final = _object(
         "namespace": {**_TEXT, "pattern": f"^(?:{NAMESPACE_PATTERN})$"},
         "description": _TEXT,
         "auto_end": {"type": "boolean"},
-        **{key: {"type": ["integer", "null"], "minimum": 0} for key in POLICY_DEFAULTS},
+        **{key: {"type": ["integer", "null"], "minimum": 0} for key in POLICY_TIMES},
+        "victims": {"enum": [rule.value for rule in VictimRule]},
         "nodes": {"type": "array", "items": _NODE},
         "access": {"enum": list(ACCESS_MODES)},
         "kubeconfig_file": _TEXT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduling.domain.engine.steps import StepAction
+from scheduling.domain.engine.steps import LEAST_LOST_TEXT, StepAction
 
 MAX_NAMED_NODES = 3
 
@@ -16,7 +16,8 @@ class DecisionFacts:
 
     `gang` and `beneficiary` are the names that users know (`hello-1`, `hello-1/train`), `leaf` and `beneficiary_leaf`
     the names of their pools. `nodes`: the new nodes of the tasks of a move. `is_growth`: the gang already runs and
-    starts more tasks. A preemption without a beneficiary was decided by the scheduler of a cluster, which names none.
+    starts more tasks. `is_least_lost`: it loses work as a part of the set that loses least. A preemption without a
+    beneficiary was decided by the scheduler of a cluster, which names none.
     """
 
     action: StepAction
@@ -27,6 +28,7 @@ class DecisionFacts:
     is_growth: bool = False
     beneficiary: str = ""
     beneficiary_leaf: str = ""
+    is_least_lost: bool = False
 
 
 def decision_message(decision: DecisionFacts) -> str:
@@ -41,6 +43,11 @@ def anonymous_decision_message(decision: DecisionFacts) -> str:
 
 
 def _message(decision: DecisionFacts, beneficiary: str, beneficiary_leaf: str) -> str:
+    message = _fact_message(decision, beneficiary, beneficiary_leaf)
+    return f"{message} {LEAST_LOST_TEXT}" if decision.is_least_lost else message
+
+
+def _fact_message(decision: DecisionFacts, beneficiary: str, beneficiary_leaf: str) -> str:
     held = "its place" if decision.gpus == 0 else "1 GPU" if decision.gpus == 1 else f"{decision.gpus} GPUs"
     gained = "" if decision.gpus == 0 else f" with {held}"
     if decision.action is StepAction.START:

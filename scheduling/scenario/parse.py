@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pools.domain.amounts import Number
+from pools.domain.backend_config import POLICY_DEFAULTS, POLICY_TIMES, VictimRule
 from pools.domain.errors import DomainError, ErrorCode, Violation
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
 from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds
@@ -17,7 +18,7 @@ from scheduling.scenario.workloads import TIME_KEYS, read_workload
 
 ROOT_KEYS = ("nodes", "capacity", "cohorts", "queues", "usage", "demand", "workloads", "changes", "policy")
 COHORT_KEYS = ("name", "parent", "quota", "borrowing_limit", "lending_limit", "weight")
-POLICY_KEYS = ("reserve_after", "ageing", "now")
+POLICY_KEYS = (*POLICY_DEFAULTS, "now")
 QUEUE_KEYS = (*COHORT_KEYS, "limit", "priority", "created")
 
 
@@ -106,8 +107,13 @@ def _policy(draft: ScenarioDraft, root: RecordReader) -> None:
         return
     entry = RecordReader(root.raw_value("policy"), "policy", draft.faults, "a policy")
     entry.reject_unknown_keys(POLICY_KEYS)
-    times = {key: entry.number(key, 0, minimum=0) if entry.is_given(key) else None for key in POLICY_KEYS}
-    draft.policy = PolicyFacts(now=times["now"] or 0, reserve_after=times["reserve_after"], ageing=times["ageing"])
+    times = {key: entry.number(key, 0, minimum=0) if entry.is_given(key) else None for key in (*POLICY_TIMES, "now")}
+    draft.policy = PolicyFacts(
+        now=times["now"] or 0,
+        reserve_after=times["reserve_after"],
+        ageing=times["ageing"],
+        victims=VictimRule(entry.choice("victims", VictimRule, VictimRule.YOUNGEST)),
+    )
 
 
 def _by_queue(draft: ScenarioDraft, root: RecordReader, key: str) -> dict[str, dict[str, Number]]:

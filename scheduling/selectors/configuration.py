@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Prefetch
 
-from pools.domain.backend_config import NodeSpec
+from pools.domain.backend_config import POLICY_DEFAULTS, NodeSpec
 from pools.domain.ownership import GitOwner, OwnedKind
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Cohort, ConfigurationOwner, GpuQuota, KubernetesSettings, Pool, RoleAssignment
@@ -77,7 +77,7 @@ def _backends() -> Bodies:
                 namespace=row.namespace,
                 description=row.description,
                 auto_end=row.auto_end,
-                policy={key: getattr(row, key) for key in bodies.POLICY_DEFAULTS},
+                policy={key: getattr(row, key) for key in POLICY_DEFAULTS},
                 nodes=nodes,
             )
         found[OwnedKind.BACKEND, row.name] = body

@@ -26,6 +26,7 @@ from django.db import connection
 
 from pools.domain import amounts, names
 from pools.domain.amounts import Amount, Gpus
+from pools.domain.backend_config import VictimRule
 from pools.domain.pool_config import HOLD_AFTER
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -436,17 +437,20 @@ class _BackendGangs:
 
     def policy(self, backend: Backend) -> PolicyFacts | None:
         """The backend's policy with its reservations; None for a backend without one."""
-        if backend.kind != Backend.Kind.SIMULATED or (backend.reserve_after is None and backend.ageing is None):
+        policy = policy_of(backend)
+        if policy is None:
             return None
-        per_second = 10**6 * MAX_GROUPS
-        return PolicyFacts(
-            self._now,
-            backend.reserve_after,
-            backend.ageing,
-            per_second,
-            reservations=tuple(self._reservations),
-            are_totals=self._are_totals,
-        )
+        return replace(policy, now=self._now, reservations=tuple(self._reservations), are_totals=self._are_totals)
+
+
+def policy_of(backend: Backend) -> PolicyFacts | None:
+    """The settings of the backend's policy, at the time 0; None where nothing differs from an engine without one, and
+    on a cluster, where KAI decides."""
+    rule = VictimRule(backend.victims)
+    has_waits = backend.reserve_after is not None or backend.ageing is not None
+    if backend.kind != Backend.Kind.SIMULATED or not (has_waits or rule is VictimRule.LEAST_LOST):
+        return None
+    return PolicyFacts(0, backend.reserve_after, backend.ageing, 10**6 * MAX_GROUPS, victims=rule)
 
 
 def _outside_tasks(tasks: Iterable[engine.TaskFacts]) -> Iterator[engine.TaskFacts]:

@@ -23,7 +23,7 @@ from pools.domain.quota.pool_balance import PoolBalance, Subpool
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, Backend, Cohort, Node, Pool
 from pools.transactions import one_snapshot
-from scheduling.domain.engine.facts import CohortFacts, PolicyFacts, QueueFacts
+from scheduling.domain.engine.facts import CohortFacts, QueueFacts
 from scheduling.domain.priorities import Priority
 from scheduling.domain.replay.history import (
     Configuration,
@@ -44,6 +44,7 @@ from scheduling.selectors.live_facts import (
     leaf_queue,
     microseconds,
     node_facts,
+    policy_of,
 )
 
 T = TypeVar("T", bound=Model)
@@ -161,11 +162,10 @@ def _configuration(backend: Backend, images: Mapping[str, Mapping[int, Mapping[s
     platforms: dict[str, set[str]] = defaultdict(set)
     for node in nodes:
         platforms[node.platform].add(node.name)
-    has_policy = then.reserve_after is not None or then.ageing is not None
     return Configuration(
         at, tuple(queues), tuple(map(node_facts, nodes)), {name: frozenset(of) for name, of in platforms.items()},
         cohorts=_cohort_facts(cohorts, joined),
-        policy=PolicyFacts(0, then.reserve_after, then.ageing, 10**6 * MAX_GROUPS) if has_policy else None,
+        policy=policy_of(then),
         units=UNITS, is_offline=then.offline, draining=draining, shared=shared,
     )  # fmt: skip
 

@@ -36,6 +36,7 @@ DATABASE_RULES: dict[str, str] = {
     "pools_backend:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_backend]",
     "pools_backend:backend_name_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_name_rule]",
     "pools_backend:backend_namespace_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_namespace_rule]",
+    "pools_backend:backend_victims_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_victims_rule]",
     "pools_backend:delete_dirty_marks": f"{_NAMED_RULES}::test_a_deleted_backend_leaves_no_dirty_mark",
     "pools_backend:note_change": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[pools_backend:note_change]",
     "pools_backend:offline_request_is_offline": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[offline_request_is_offline]",

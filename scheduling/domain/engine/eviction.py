@@ -3,7 +3,8 @@
 Victims are evicted in order until the gang starts; then, from the last one backwards, every victim that is not needed
 returns, and so do tasks of an elastic gang that would start again at once where they ran. If more than one gang lost
 its core, a smaller set is searched: one gang, then two, in the same order, never of a higher priority than the victims
-already found. A victim that fits on other nodes moves and counts as no loss.
+already found. A victim that fits on other nodes moves and counts as no loss. Under a policy with `victims: least_lost`
+a set that loses less takes their place (:mod:`scheduling.domain.engine.least_loss`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Protocol
 
 from pools.domain.amounts import Number
 from scheduling.domain.engine.gates import may_start
+from scheduling.domain.engine.least_loss import LeastLoss
 from scheduling.domain.engine.nodes import NOWHERE, FreeAmounts, NodeIndex, Request
 from scheduling.domain.engine.outlook import AlikeTasks, EvictedAmounts, Foresight, SearchKey, kept_failure
 from scheduling.domain.engine.starting import attempt_start
@@ -64,6 +66,10 @@ class VictimSource(Protocol):
 
     def may_take(self, gang: GangState) -> bool:
         """Whether this gang may lose its next unit in the current state."""
+
+    def equal_victims(self, gang: GangState) -> tuple[object, Iterable[GangState]]:
+        """The running gangs that only priority and age tell apart from this one as victims, in order, after a key that
+        names them. Not all of them may lose work."""
 
 
 class _CandidateNodes:
@@ -172,14 +178,28 @@ class EvictionSearch:
                 units = self._needed_of(foreseen, tasks)
                 if foresight.is_refused(units):
                     return None
-                return self.finish(self._fewest(units, source), accept)
+                return self._solve(units, source, accept, candidates)
         found = self._evict_in_order(source, candidates, fits=fits)
         if found is None:
             self.undo()
             return None
         units = self._return_unneeded(found)
         self.undo()
-        return self.finish(self._fewest(units, source), accept)
+        return self._solve(units, source, accept, candidates)
+
+    def _solve(
+        self, units: list[EvictionUnit], source: VictimSource, accept: AcceptResult, candidates: _CandidateNodes
+    ) -> EvictionResult | None:
+        """The result of evicting these units, which are needed, or of a better set by the rule for victims."""
+        chosen = self._fewest(units, source)
+        result = self.finish(chosen, accept)
+        if result is None or not result.evicted or not self.world.takes_least_lost:
+            return result
+        self.undo()
+        less = LeastLoss(self, source, accept, units, candidates.helps).find(result)
+        for unit in less or chosen:
+            self.world.stop(unit.gang, unit.tasks)
+        return self.finish(less or chosen, accept)
 
     def alike_tasks(self) -> AlikeTasks | None:
         """The tasks of the gang, if they have one need, and quotas let them start already: then only free capacity is

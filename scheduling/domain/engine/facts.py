@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pools.domain.amounts import Amount, Number
+from pools.domain.backend_config import VictimRule
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree
 
 HIGH, NORMAL, LOW = 125, 100, 50
@@ -139,7 +140,8 @@ class StartReservationFacts:
 
 @dataclass(frozen=True, slots=True)
 class PolicyFacts:
-    """The policy against endless waiting (:mod:`scheduling.domain.engine.reservation`) at the time `now`, in seconds.
+    """The policy of a backend at the time `now`, in seconds: against endless waiting
+    (:mod:`scheduling.domain.engine.reservation`), and which victims go (:mod:`scheduling.domain.engine.least_loss`).
 
     A gang that heads its leaf gets a start reservation after `reserve_after` seconds; None: never. `ageing`: how many
     seconds older NORMAL work has to be to come before HIGH work of its leaf; None: always after.
@@ -152,6 +154,7 @@ class PolicyFacts:
     submitted_per_second: Number = 1
     reservations: tuple[StartReservationFacts, ...] = ()
     are_totals: bool = False
+    victims: VictimRule = VictimRule.YOUNGEST
 
 
 @dataclass(frozen=True, slots=True)

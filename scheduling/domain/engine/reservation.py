@@ -76,7 +76,7 @@ class StartPolicy:
     def __init__(self, world: World, facts: PolicyFacts) -> None:
         # Not a reference of its own: the world is freed by its reference count.
         self._world, self._facts = cast("World", weakref.proxy(world)), facts
-        self.now = facts.now
+        self.now, self.victims = facts.now, facts.victims
         self._started = {gang.index: gang.fact.started for gang in world.gangs if gang.fact.started is not None}
         self._held: list[ReservedStart] = []
         """The reservations in their order."""

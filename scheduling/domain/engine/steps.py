@@ -9,6 +9,9 @@ from enum import StrEnum
 from scheduling.domain.engine.state import GangState, sum_requests
 from scheduling.domain.engine.world import World
 
+LEAST_LOST_TEXT = "Of the work that the rules allow equally, this set is enough and loses least."
+"""The words of an eviction under `victims: least_lost`."""
+
 
 class StepAction(StrEnum):
     """`reclaim` evicts for another queue by its quota or share. `preempt` evicts for work of the same queue with a
@@ -34,6 +37,8 @@ class Step:
     beneficiary: str | None
     message: str
     nodes: tuple[str, ...] = ()
+    is_least_lost: bool = False
+    """Whether it is an eviction of a set that loses least."""
 
 
 class StepLog:
@@ -64,10 +69,12 @@ class StepLog:
                 StepAction.RECLAIM: f"{theirs} reclaims {amount} that {name} had borrowed in {queue}, for {other}.",
                 StepAction.PREEMPT: f"{other} preempts {name} in {queue}, which gives up {amount}.",
             }[action]
+        is_least_lost = beneficiary is not None and action is not StepAction.MOVE and self._world.takes_least_lost
+        if is_least_lost:
+            message = f"{message} {LEAST_LOST_TEXT}"
         beneficiary_name = None if beneficiary is None else beneficiary.fact.name
-        self.steps.append(
-            Step(self.pass_number, action, name, names, beneficiary_name, message, self._nodes(action, gang, which))
-        )
+        nodes = self._nodes(action, gang, which)
+        self.steps.append(Step(self.pass_number, action, name, names, beneficiary_name, message, nodes, is_least_lost))
 
     def _nodes(self, action: StepAction, gang: GangState, which: Iterable[int]) -> tuple[str, ...]:
         nodes = self._world.nodes

@@ -11,7 +11,7 @@ point: A is the branch of the requesting leaf, B the branch of the victim. A uni
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
@@ -395,6 +395,8 @@ class ReclaimVictims:
 
     def may_take(self, gang: GangState) -> bool:
         """Whether the gang may lose one more unit to the requesting leaf."""
+        if not self._is_ready:
+            self._prepare()
         for queue in gang.queue.path if gang.queue is not None else ():
             if not is_borrowing(queue, self._ask):
                 return False
@@ -407,6 +409,11 @@ class ReclaimVictims:
                     entitlement is Entitlement.SHARE and keeps_quota(gang, self._ask, where)
                 )
         return False
+
+    def equal_victims(self, gang: GangState) -> tuple[object, Iterable[GangState]]:
+        """Those of its leaf: queues come before priorities."""
+        assert gang.queue is not None
+        return gang.queue.index, reversed(gang.queue.running or ())
 
 
 class InnerVictims(ReclaimVictims):
@@ -441,6 +448,10 @@ class PreemptVictims:
         """Whether the gang has a lower priority."""
         return gang.fact.priority < self._priority
 
+    def equal_victims(self, gang: GangState) -> tuple[object, Iterable[GangState]]:
+        """Those of the leaf."""
+        return self.leaf.index, reversed(self.leaf.running or ())
+
 
 class GuestVictims:
     """The victims of a reserved gang that takes back its nodes: guests, then work of its own leaf with a lower
@@ -472,6 +483,10 @@ class GuestVictims:
         if gang.queue is self._lower.leaf:
             return self._lower.may_take(gang)
         return gang in self._guests or self._borrowers.may_take(gang)
+
+    def equal_victims(self, gang: GangState) -> tuple[object, Iterable[GangState]]:
+        """The guests, or those of its leaf."""
+        return ("guests", self._guests) if gang in self._guests else self._borrowers.equal_victims(gang)
 
 
 def is_fair_after(leaf: QueueState, ask: Request, evicted: Sequence[tuple[QueueState, Request]]) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pools.domain.amounts import Amount, Number
+from pools.domain.backend_config import VictimRule
 from scheduling.domain.engine.amount_text import amounts_text
 from scheduling.domain.engine.build import WorldRecords
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
@@ -101,6 +102,11 @@ class World:
                     self.losses.note_releasing(node, gang.queue.path[-1])
         self._fill_lists()
         self.policy = None if facts.policy is None else StartPolicy(self, facts.policy)
+
+    @property
+    def takes_least_lost(self) -> bool:
+        """Whether of equal victims the set goes that loses least; else the youngest."""
+        return self.policy is not None and self.policy.victims is VictimRule.LEAST_LOST
 
     def _fill_lists(self) -> None:
         for gang in sorted(self.gangs, key=lambda gang: gang.order_key):

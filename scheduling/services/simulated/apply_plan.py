@@ -315,6 +315,7 @@ class PlanExecution:
             is_growth=batch.group(gang).status == TaskStatus.RUNNING,
             beneficiary=step.beneficiary or "",
             beneficiary_leaf="" if beneficiary is None else beneficiary.pool,
+            is_least_lost=step.is_least_lost,
         )
 
     def _reason(self, step: Step, facts: DecisionFacts) -> str:

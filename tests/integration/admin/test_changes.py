@@ -182,7 +182,7 @@ def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) 
     root = as_person("root")
     pool = root.post("/pools/pool/team/configuration/", {**POOL, "weight": "-5", "step": "preview"}, follow=True)
     assert pool.context["form"].errors["weight"] == ["“Weight” must be a whole number from 0 to 2147483647."]
-    typed = {"namespace": "ns", "nodes": "n0 8\n\nn1", "step": "preview"}
+    typed = {"namespace": "ns", "victims": "youngest", "nodes": "n0 8\n\nn1", "step": "preview"}
     backend = root.post("/pools/backend/sim/configuration/", typed, follow=True)
     assert backend.context["form"].errors["nodes"] == ["Line 3: gpus is missing."]
     typed = {"name": "fine", "parent": "corp", "nominal": "many", "others": "\ncpu=4:x\nmemory", "step": "preview"}
@@ -244,7 +244,7 @@ def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
     lines = form["nodes"].value().splitlines()
     assert lines[0] == "n0 8 cpu=128 memory=1Ti storage=4Ti platform=default"
     assert (form["reserve_after"].value(), form["ageing"].value()) == (3600, 14400)
-    typed = {"namespace": "ns", "auto_end": "on", "ageing": "7200", "step": "preview"}
+    typed = {"namespace": "ns", "auto_end": "on", "ageing": "7200", "victims": "least_lost", "step": "preview"}
     soon = root.post(address, {**typed, "nodes": "n0 8", "reserve_after": "soon"}, follow=True)
     assert soon.context["form"].errors["reserve_after"]
     bad = root.post(address, {**typed, "nodes": "n0 eight\nn0 8\nn1 8 colour=red"}, follow=True)
@@ -255,14 +255,18 @@ def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
     assert confirm_change(root, address, **typed | {"nodes": "\n".join(lines[:4])}).status_code == 302
     assert Backend.objects.get(name="sim").nodes.count() == 4
     assert Backend.objects.get(name="sim").reserve_after is None, "empty: never"
+    assert Backend.objects.get(name="sim").victims == "least_lost"
+    assert "the work that is enough and loses least" in root.get("/pools/backend/sim/change/").content.decode()
     stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in stale.context["notice"]
     assert stale.context["hidden"]["nodes"] == "n0 8"
     assert Backend.objects.get(name="sim").nodes.count() == 4
     create = "/pools/backend/create/"
-    taken = root.post(create, {"name": "sim", "namespace": "x", "step": "preview"}, follow=True)
+    taken = root.post(create, {"name": "sim", "namespace": "x", "victims": "youngest", "step": "preview"}, follow=True)
     assert "exists already" in taken.context["form"].non_field_errors()[0]
-    assert confirm_change(root, create, name="second", namespace="x", nodes="m 4").status_code == 302
+    assert (
+        confirm_change(root, create, name="second", namespace="x", nodes="m 4", victims="youngest").status_code == 302
+    )
 
 
 @pytest.mark.parametrize("text", ["0", "10081", "1.5", "soon", "", "²"])

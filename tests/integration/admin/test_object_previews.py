@@ -43,7 +43,7 @@ def _said(page: Any) -> str:
 
 
 def _cluster(**typed: str) -> dict[str, str]:
-    return {"namespace": "ns", "reserve_after": "3600", "ageing": "14400", **typed}
+    return {"namespace": "ns", "reserve_after": "3600", "ageing": "14400", "victims": "youngest", **typed}
 
 
 def test_a_cluster_names_its_fields_its_pools_and_the_work_that_waits(as_person: Callable[[str], Client]) -> None:
@@ -51,14 +51,18 @@ def test_a_cluster_names_its_fields_its_pools_and_the_work_that_waits(as_person:
     run_cycles()
     submit_workflow("team--a", name="waits")
     before = AuditEntry.objects.count()
-    page = _preview(as_person("root"), CLUSTER, **_cluster(offline="on", about="moves", reserve_after=""))
+    page = _preview(
+        as_person("root"), CLUSTER, **_cluster(offline="on", about="moves", reserve_after="", victims="least_lost")
+    )
     assert _changes(page) == {
         "Description": ("empty", "moves"),
         "Offline": ("no", "yes"),
         "Reserve after (seconds)": ("3600", "none"),
+        "Victims": ("youngest", "least_lost"),
     }
     assert "3 pools are on cluster sim (other, team, team-admin), with 1 running workflow." in _said(page)
     assert "goes offline" in _said(page)
+    assert "the set that is enough and loses least is preempted" in _said(page)
     assert page.context["effect"]["could_no_longer_start"] == ["waits-1"]
     assert AuditEntry.objects.count() == before
     assert not Backend.objects.get(name="sim").offline

@@ -67,6 +67,7 @@ UNPROTECTED = "SET LOCAL session_replication_role = replica;"  # triggers forbid
 CHECKS = {
     "backend_name_rule": f"UPDATE pools_backend SET {NAME}",
     "backend_namespace_rule": "UPDATE pools_backend SET namespace = 'Bad_Name'",
+    "backend_victims_rule": "UPDATE pools_backend SET victims = 'oldest'",
     "offline_request_is_offline": "UPDATE pools_backend SET offline_requested = true, offline = false",
     "cluster_has_one_credential": "UPDATE pools_kubernetessettings SET kubeconfig_file = 'x', sealed_kubeconfig = 'x'",
     "cohort_name_rule": f"UPDATE pools_cohort SET {NAME}",

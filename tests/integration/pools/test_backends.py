@@ -29,6 +29,7 @@ def test_put_creates_a_backend_and_returns_it(admin: ApiCaller) -> None:
         "warnings": [],
         "reserve_after": 3600,
         "ageing": 14400,
+        "victims": "youngest",
     }
     assert answer.headers["ETag"] == '"1"'
     assert admin("PUT", f"{BACKEND}/sim", answer.body).headers["ETag"] == '"1"', "put back, nothing changes"
@@ -48,6 +49,17 @@ def test_the_policy_against_endless_waiting_is_a_setting(sim: str, admin: ApiCal
     assert (entry.before["reserve_after"], entry.after["reserve_after"]) == (3600, 60)
     refused = admin("PUT", f"{BACKEND}/sim", {"reserve_after": -1, "ageing": "soon"})
     assert {each["path"] for each in refused.body["details"]} == {"reserve_after", "ageing"}
+
+
+def test_which_work_is_preempted_first_is_a_setting(sim: str, admin: ApiCaller) -> None:
+    answer = admin("PUT", f"{BACKEND}/sim", {"victims": "least_lost"})
+    assert (answer.body["victims"], answer.body["warnings"], answer.headers["ETag"]) == ("least_lost", [], '"2"')
+    assert admin("PUT", f"{BACKEND}/sim", {"offline": True}).body["victims"] == "least_lost"
+    for wrong in ("oldest", 3, None, ["youngest"]):
+        refused = admin("PUT", f"{BACKEND}/sim", {"victims": wrong})
+        assert (refused.status, [each["path"] for each in refused.body["details"]]) == (400, ["victims"]), wrong
+    assert "youngest, least_lost" in admin("PUT", f"{BACKEND}/sim", {"victims": "oldest"}).body["details"][0]["message"]
+    assert Backend.objects.get(name="sim").victims == "least_lost"
 
 
 def test_a_key_left_out_keeps_its_value(sim: str, admin: ApiCaller) -> None:

@@ -52,6 +52,7 @@ def test_a_cluster_is_stored_and_shown_without_its_credential(admin: ApiCaller) 
         "auto_end": True,
         "reserve_after": 3600,
         "ageing": 14400,
+        "victims": "youngest",
         "offline": False,
         "access": "kubeconfig",
         "kubeconfig_file": "",

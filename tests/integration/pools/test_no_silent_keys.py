@@ -43,7 +43,8 @@ PLATFORM_VALUES: dict[str, Any] = {
 BACKEND_EFFECTS = {*backend_config._KNOWN, *backend_config.SIMULATED_KEYS, *cluster_config.KEYS}
 BACKEND_VALUES: dict[str, Any] = {
     "name": "other", "pools": ["x"], "status": "ONLINE", "server": "https://other", "credential_mark": "x",
-    "auto_end": False, "reserve_after": 5, "ageing": 5, "nodes": [{"name": "n", "gpus": 1}],
+    "auto_end": False, "reserve_after": 5, "ageing": 5, "victims": "least_lost",
+    "nodes": [{"name": "n", "gpus": 1}],
 }  # fmt: skip
 COHORT_VALUES: dict[str, Any] = {"name": "other", "explicit": False, "cohorts": ["x"], "pools": ["x"]}
 CLUSTER = {"type": "kubernetes", "access": "in_cluster"}

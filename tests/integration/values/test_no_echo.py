@@ -52,7 +52,7 @@ POOL = {
 }  # fmt: skip
 NODE = {"name": "n", "gpus": 1, "cpu": 1, "memory": "1Gi", "storage": "1Gi", "platform": "default"}
 SIMULATED = {"type": "simulated", "namespace": "ns", "description": "d", "nodes": [NODE], "auto_end": True,
-             "reserve_after": 5, "ageing": 5, "offline": False}  # fmt: skip
+             "reserve_after": 5, "ageing": 5, "victims": "least_lost", "offline": False}  # fmt: skip
 CLUSTER = {"type": "kubernetes", "namespace": "ns", "access": "kubeconfig", "kubeconfig": "{}", "kubeconfig_file": "f",
            "context": "c", "scheduler_name": "s", "node_pool_key": "k", "node_pool": "p",
            "sync_mode": "apply"}  # fmt: skip
@@ -92,7 +92,7 @@ SCENARIO = {
     "cohorts": [{"name": "c", "quota": 1, "borrowing_limit": 1, "lending_limit": 1, "weight": 1}],
     "queues": [{"name": "q", "parent": "c", "quota": {"gpu": 1}, "limit": 4, "borrowing_limit": 1, "lending_limit": 1,
                 "weight": 1, "priority": 1, "created": 1}],
-    "usage": {"q": 1}, "demand": {"q": 1}, "policy": {"now": 1, "reserve_after": 1, "ageing": 1},
+    "usage": {"q": 1}, "demand": {"q": 1}, "policy": {"now": 1, "reserve_after": 1, "ageing": 1, "victims": "youngest"},
     "workloads": [{"name": "w", "queue": "q", "priority": "LOW", "preemptible": True, "submitted": 1,
                    "state": "pending", "time_limit": 5, "expected_time": 5,
                    "gang": {"min_sub_group": 1, "sub_groups": [{"name": "g", "min_member": 1}]},

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from pools.domain.backend_config import VictimRule
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, PolicyFacts, StartReservationFacts
 from scheduling.domain.engine.kept_state import KeptState
@@ -146,6 +148,23 @@ def test_no_mixed_stream_is_ever_stuck(ten):
 @pytest.mark.parametrize("seed", range(12))
 def test_no_rich_stream_is_ever_stuck(seed):
     assert_never_stuck(seed, rich_stream)
+
+
+def least_lost(stream, seed, **more):
+    """The stream under a policy that takes the smallest sufficient victims."""
+    start, jobs = stream(seed, **more)
+    return replace(start, policy=replace(start.policy, victims=VictimRule.LEAST_LOST)), jobs
+
+
+@pytest.mark.parametrize(("stream", "seeds"), [(mixed_stream, range(12)), (rich_stream, range(4))])
+def test_no_stream_is_stuck_where_the_least_is_lost(stream, seeds):
+    for seed in seeds:
+        assert_never_stuck(seed, partial(least_lost, stream))
+
+
+def test_a_kept_state_gives_the_steps_of_a_fresh_run_where_the_least_is_lost():
+    start, jobs = least_lost(mixed_stream, 27, hours=8)
+    run_stream(replace(start, policy=None), jobs, policy=start.policy, compare=True)
 
 
 @pytest.mark.nightly

@@ -16,7 +16,8 @@ from scheduling.configuration.files import ConfigurationFiles, read_file
           ("parsed_pod_template", "{a: 1}"), ("parent_pool", "x"), ("platforms", "{a: {labels: {b: c}}}"),
           ("platforms", "{a: {tolerations: [{key: b}]}}"), ("platforms", "{a: {default_mounts: [/b]}}")]),
         *(("backends", key, value) for key, value in [("pools", "[x]"), ("server", "x"), ("auto_end", "false"),
-          ("nodes", "[{name: a, gpus: 1}]"), ("reserve_after", "5"), ("ageing", "5"), ("name", "other")]),
+          ("nodes", "[{name: a, gpus: 1}]"), ("reserve_after", "5"), ("ageing", "5"), ("victims", "least_lost"),
+          ("name", "other")]),
         *(("cohorts", key, value) for key, value in [("pools", "[x]"), ("cohorts", "[x]"), ("explicit", "true")]),
     ],
 )  # fmt: skip

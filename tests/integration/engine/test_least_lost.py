@@ -1,0 +1,51 @@
+"""The smallest sufficient victims on a live backend: in what-ifs, decisions and the replay of its own history."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from pools.models import Backend
+from pools.transactions import database_time
+from scheduling.models import Decision
+from scheduling.services import replays
+from tests.integration.engine.conftest import Cluster
+
+pytestmark = pytest.mark.django_db
+
+TOLD = "Of the work that the rules allow equally, this set is enough and loses least."
+
+
+def post(cluster: Cluster, path: str, body: dict[str, Any]) -> Any:
+    answer = cluster.admin.post(path, json.dumps(body), content_type="application/json")
+    assert answer.status_code in {200, 202}, answer.content
+    return answer.json()
+
+
+@pytest.mark.parametrize(("victims", "victim"), [("youngest", "a2"), ("least_lost", "a1")])
+def test_previews_decisions_and_replays_have_the_same_victim(db: None, victims: str, victim: str) -> None:
+    """Two nodes of two GPUs; `a` has one GPU more than its quota, and its work of two GPUs is the younger."""
+    cluster = Cluster({"n1": 2, "n2": 2}, {"team": {"a": 2, "b": 2}})
+    Backend.objects.update(victims=victims, reserve_after=None, ageing=None)
+    begin = database_time().replace(tzinfo=None).isoformat()
+    for name, to, gpus in (("a1", "team--a", 1), ("b1", "team--b", 1), ("a2", "team--a", 2)):
+        cluster.submit(name, to, "LOW", gpus=gpus)
+        cluster.reconcile()
+    cluster.assert_running("a1", "a2", "b1")
+    work = {"name": "new", "queue": "osmo-pool-ns-team--b", "priority": "LOW", "tasks": [{"gpus": 1}]}
+    what_if = post(cluster, "/api/simulate", {"live": True, "changes": [{"submit": work}]})
+    (reclaim,) = (step for step in what_if["steps"] if step["action"] == "reclaim")
+    assert (reclaim["workload"], reclaim["message"].endswith(TOLD)) == (f"{victim}-1", victims == "least_lost")
+    cluster.submit("b2", "team--b", "LOW")
+    assert cluster.reconcile()[0] == ("reclaim", victim)
+    decision = Decision.objects.get(action="reclaim")
+    for message in (decision.message, decision.message_without_beneficiary):
+        assert message.endswith(TOLD) is (victims == "least_lost")
+    until = database_time().replace(tzinfo=None).isoformat()
+    replay = post(cluster, "/api/replay", {"since": begin, "until": until, "changes": []})
+    replays.run_replay(UUID(replay["id"]))
+    answer = cluster.get(f"/api/replay/{replay['id']}")["answer"]
+    assert (answer["identical"], answer["first_difference"]) == (True, None)
