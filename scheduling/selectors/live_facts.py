@@ -120,6 +120,8 @@ class LiveFacts:
     """Whether work may wait for changes elsewhere: in a GPU namespace, or on other backends of a cohort."""
     hold_after: Mapping[int, int] = field(default_factory=dict)
     """Of the pools that say it, by id: after so many seconds a gang holds back later work of its pool."""
+    topology_keys: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """Of the pools that have some, by id: the topology keys with their node labels."""
 
 
 def read_live_facts(
@@ -157,6 +159,7 @@ def read_live_facts(
             trees.gates,
             read_tree_gates(trees.rows, trees.above.tops),
             waits_for_external=bool(trees.above.outside or trees.held),
+            topology_keys={root.pk: keys for root in trees.rows if (keys := root.topology_labels)},
             hold_after={
                 root.pk: int(after)
                 for root in trees.rows

@@ -6,10 +6,10 @@ work is found to fit by counting alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pools.domain import amounts
-from pools.models import Backend, Node
+from pools.models import Backend, Node, Pool
 from pools.prepared import read_rows
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, QueueFacts
 from scheduling.domain.engine.outcome import waiting_reasons
@@ -17,6 +17,7 @@ from scheduling.domain.engine.world import World
 from scheduling.domain.workflow_spec import GroupSpec, WorkflowSpec
 from scheduling.selectors.asked_gangs import asked_tasks
 from scheduling.selectors.live_facts import CPU, MEMORY, STORAGE, UNITS, SharedObjects, node_facts
+from scheduling.selectors.topology_needs import read_node_labels, topology_needs
 
 _SIZES_SQL = """
     SELECT CASE WHEN taint = '' AND NOT gpu_pods_only THEN platform END, gpus, cpu, memory_bytes, storage_bytes,
@@ -28,9 +29,10 @@ _Size = tuple[str | None, int, int, int, int, int]
 """Without a platform: of nodes with a taint."""
 
 
-def unfitting_warnings(backend: Backend, specs: Sequence[WorkflowSpec]) -> list[list[str]]:
-    """For each of these workflows of one backend, a warning for each group that none of its nodes could ever hold. None
-    where no node is known. One query, and one more if such a group is possible."""
+def unfitting_warnings(root: Pool, backend: Backend, specs: Sequence[WorkflowSpec]) -> list[list[str]]:
+    """For each of these workflows of one pool, a warning for each group that the nodes of its backend could never hold.
+    None where no node is known. One query, and two more if such a group is possible."""
+    keys = root.topology_labels if backend.kind == Backend.Kind.KUBERNETES else {}
     sizes: list[_Size] = [(row[0], *map(int, row[1:])) for row in read_rows(_SIZES_SQL, [backend.pk])]
     if not sizes:
         return [[] for _ in specs]
@@ -40,17 +42,19 @@ def unfitting_warnings(backend: Backend, specs: Sequence[WorkflowSpec]) -> list[
         texts = []
         for group in spec.groups:
             if id(group) not in known:
-                known[id(group)] = None if _surely_fits(group, sizes) else _refusal(backend, group)
+                known[id(group)] = None if _surely_fits(group, sizes, keys) else _refusal(backend, group, keys)
             if (text := known[id(group)]) is not None:
                 texts.append(text)
         found.append(texts)
     return found
 
 
-def _surely_fits(group: GroupSpec, sizes: Sequence[_Size]) -> bool:
+def _surely_fits(group: GroupSpec, sizes: Sequence[_Size], keys: Mapping[str, str]) -> bool:
     """Whether as many tasks fit as the group has, each as large as the largest amounts of the group."""
     platforms = {task.platform or "default" for task in group.tasks}
     if len(platforms) > 1 or any(task.nodes_excluded for task in group.tasks):
+        return False
+    if group.required_topology_keys & keys.keys():
         return False
     needed = [
         max(amount)
@@ -66,13 +70,14 @@ def _surely_fits(group: GroupSpec, sizes: Sequence[_Size]) -> bool:
     return room >= len(group.tasks)
 
 
-def _refusal(backend: Backend, group: GroupSpec) -> str | None:
+def _refusal(backend: Backend, group: GroupSpec, keys: Mapping[str, str]) -> str | None:
     nodes = list(Node.objects.filter(backend=backend))
     shapes = SharedObjects(nodes)
     tasks, tree = asked_tasks(shapes, group)
+    needs = topology_needs(keys, group, read_node_labels(backend)) if group.required_topology_keys & keys.keys() else ()
     facts = ClusterFacts(
         queues=(_UNLIMITED,),
-        gangs=(GangFacts(group.name, _UNLIMITED.name, tasks, tree=tree),),
+        gangs=(GangFacts(group.name, _UNLIMITED.name, tasks, tree=tree, topology=needs),),
         nodes=tuple(map(node_facts, nodes)),
         units=UNITS,
     )

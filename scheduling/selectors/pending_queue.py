@@ -35,6 +35,7 @@ from scheduling.selectors.cluster_gangs import read_ending_pods
 from scheduling.selectors.cluster_reasons import WAITS_FOR_CLUSTER, reason_from_cluster, with_ending_pods
 from scheduling.selectors.dispatch_holds import read_dispatch_holds
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
+from scheduling.selectors.topology_needs import with_topology
 
 LARGE_QUEUE = 2000
 """A queue with so many waiting gangs is large: the engine needs seconds to place and explain them."""
@@ -154,7 +155,7 @@ class _OpenGroup:
 
 def build_pending_queue(backend: Backend) -> PendingQueue:
     """The pending queue as the transaction sees it."""
-    live, rows = read_live_facts(backend), _read_open_groups(backend)
+    live, rows = with_topology(backend, read_live_facts(backend)), _read_open_groups(backend)
     with garbage_collector.paused():
         world = World(live.facts)
         found = [*_engine_entries(backend, live, rows, world), *_blocked_entries(backend, rows.values())]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pools.domain.amounts import Amount, Number, amount_text
 from scheduling.domain.engine.blockers import Blocker, UnlentQuota, limit_text
 from scheduling.domain.engine.lending import find_lending_rises
-from scheduling.domain.engine.node_bars import NodeBars
+from scheduling.domain.engine.node_bars import NamedBar, NodeBars
 from scheduling.domain.engine.nodes import Request
 from scheduling.domain.engine.phases import Phases
 from scheduling.domain.engine.remedies import MAX_NAMED_NODES, Remedies, Remedy, nodes_text
@@ -438,11 +438,19 @@ def _bars_text(barred: NodeBars, outcome: str) -> str:
     """What keeps a gang from which nodes, and without what it has the outcome; empty where nothing does."""
     if not barred.bars:
         return ""
-    parts = [f"by {bar.cause} it may not use {nodes_text(bar.nodes)}" for bar in barred.bars]
+    parts = [_bar_text(bar) for bar in barred.bars]
     if len(parts) == 1:
-        return f"{parts[0]}, where {outcome}"
+        return f"{parts[0]}, where {outcome}" if barred.bars[0].nodes else f"{parts[0]}; without that {outcome}"
     condition = f"only without all {len(parts)} of these" if barred.needs_all else "without one of these alone"
     return f"{', '.join(parts[:-1])} and {parts[-1]}; {condition} {outcome}"
+
+
+def _bar_text(bar: NamedBar) -> str:
+    if not bar.together:
+        return f"by {bar.cause} it may not use {nodes_text(bar.nodes)}"
+    values = "no node has that label" if not bar.domains else f"none of its {bar.domains} values has enough"
+    values = "its only value has not enough" if bar.domains == 1 else values
+    return f"by {bar.cause} {bar.together} tasks need nodes with one value, and {values}"
 
 
 def _gang_hold_reason(gang: GangState, queue: QueueState) -> Reason | None:

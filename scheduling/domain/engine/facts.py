@@ -92,6 +92,17 @@ class NodeBar:
 
 
 @dataclass(frozen=True, slots=True)
+class TopologyNeed:
+    """Tasks (by name) that a cluster places only on nodes of one of these `domains`, by a required topology level. Only
+    reasons read it."""
+
+    cause: str
+    lever: str
+    tasks: frozenset[str]
+    domains: tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TaskFacts:
     """One pod. `node`: None when it waits or when the facts have no nodes. `allowed_nodes`: the only nodes that it may
     use; None for all. Tasks with equal sets should share one set object. `bars` say what keeps it from the other
@@ -125,6 +136,7 @@ class GangFacts:
     started: Number | None = None
     time_limit: Number | None = None
     expected_time: Number | None = None
+    topology: tuple[TopologyNeed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduling.domain.engine.facts import NodeBar, TaskFacts
+from scheduling.domain.engine.facts import NodeBar, TaskFacts, TopologyNeed
 from scheduling.domain.engine.nodes import FreeAmounts, NodeIndex, Request, has_enough
 from scheduling.domain.engine.placement import place_requests
 
@@ -25,13 +25,22 @@ def taint_bar(taint: str, nodes: frozenset[str]) -> NodeBar:
     return NodeBar(f"the taint {taint}", "the taint removed from the nodes", nodes)
 
 
+def topology_need(key: str, label: str, tasks: frozenset[str], domains: Iterable[frozenset[str]]) -> TopologyNeed:
+    """Tasks that need nodes with one value of a label."""
+    cause = f"its required topology key {key} (label {label})"
+    return TopologyNeed(cause, f"make the topology key {key} preferred and not required", tasks, tuple(domains))
+
+
 @dataclass(frozen=True, slots=True)
 class NamedBar:
-    """One cause, and the nodes that are large enough for one of the tasks and that it keeps the task from."""
+    """One cause, and the nodes that are large enough for one of the tasks and that it keeps the task from; or of a
+    topology level how many tasks have to be together, and on how many different domains they do not fit."""
 
     cause: str
     lever: str
     nodes: tuple[str, ...]
+    together: int = 0
+    domains: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,54 +54,70 @@ class NodeBars:
 NO_BARS = NodeBars()
 
 
-def find_bars(
-    nodes: NodeIndex, amounts: Sequence[FreeAmounts], tasks: Sequence[TaskFacts], requests: Sequence[Request]
-) -> NodeBars:
-    """The causes that have to go so that these requests (of resources alone) fit on nodes with these amounts. None
-    where they would not fit on all nodes together."""
-    causes = {bar.cause: bar.lever for task in tasks for bar in task.bars}
-    trials = _BarTrials(nodes, amounts, tasks, requests)
-    if not causes or not trials.fits_without(causes.keys()):
-        return NO_BARS
-    told = [cause for cause in causes if trials.fits_without({cause})]
-    needs_all = not told
-    if needs_all:
-        told = list(causes)
-        for cause in causes:
-            rest = [other for other in told if other != cause]
-            if trials.fits_without(rest):
-                told = rest
-    return NodeBars(tuple(NamedBar(each, causes[each], trials.kept_from(each)) for each in told), needs_all=needs_all)
-
-
-class _BarTrials:
-    """Placements on a copy of the nodes, without some of the causes."""
+class BarTrials:
+    """Placements of some tasks on a copy of the nodes with these amounts, without some of the causes. `requests` are
+    of resources alone."""
 
     def __init__(
-        self, nodes: NodeIndex, amounts: Sequence[FreeAmounts], tasks: Sequence[TaskFacts], requests: Sequence[Request]
+        self,
+        nodes: NodeIndex,
+        amounts: Sequence[FreeAmounts],
+        tasks: Sequence[TaskFacts],
+        requests: Sequence[Request],
+        topology: Sequence[TopologyNeed] = (),
     ) -> None:
         self._names, self._width = nodes.names, nodes.width
+        self._all = frozenset(nodes.names)
         self._amounts = [have[: nodes.width] for have in amounts]
-        self._tasks, self._requests = tasks, requests
+        self._tasks, self._requests, self._topology = tasks, requests, topology
+
+    def find(self) -> NodeBars:
+        """The causes that have to go so that the tasks fit. None where they would not fit without any cause."""
+        causes = {bar.cause: bar.lever for task in self._tasks for bar in task.bars}
+        causes |= {need.cause: need.lever for need in self._topology}
+        if not causes or not self.fits_without(causes.keys()):
+            return NO_BARS
+        told = [cause for cause in causes if self.fits_without({cause})]
+        needs_all = not told
+        if needs_all:
+            told = list(causes)
+            for cause in causes:
+                rest = [other for other in told if other != cause]
+                if self.fits_without(rest):
+                    told = rest
+        return NodeBars(tuple(self._named(each, causes[each]) for each in told), needs_all=needs_all)
 
     def fits_without(self, gone: Collection[str]) -> bool:
-        """Whether all tasks fit if these causes were gone."""
-        left = [
+        """Whether all tasks fit if these causes were gone; of each topology level that stays, whether its tasks fit on
+        one of its domains."""
+        barred = [
             frozenset[str]().union(*(bar.nodes for bar in task.bars if bar.cause not in gone)) for task in self._tasks
         ]
-        columns: Mapping[frozenset[str], int] = {
-            barred: self._width + i for i, barred in enumerate(dict.fromkeys(left))
-        }
+        if not self._fits(range(len(self._tasks)), barred):
+            return False
+        for need in self._topology:
+            mine = [i for i, task in enumerate(self._tasks) if task.name in need.tasks]
+            if need.cause not in gone and not any(
+                self._fits(mine, [each | (self._all - domain) for each in barred]) for domain in need.domains
+            ):
+                return False
+        return True
+
+    def _fits(self, which: Sequence[int], barred: Sequence[frozenset[str]]) -> bool:
+        sets = dict.fromkeys(barred[i] for i in which)
+        columns: Mapping[frozenset[str], int] = {each: self._width + n for n, each in enumerate(sets)}
         capacity = [
-            (*have, *(int(name not in barred) for barred in columns))
+            (*have, *(int(name not in each) for each in columns))
             for name, have in zip(self._names, self._amounts, strict=True)
         ]
-        index = NodeIndex(self._names, capacity, self._width)
-        asked = [(*request, (columns[barred], 1)) for request, barred in zip(self._requests, left, strict=True)]
-        return place_requests(index, asked) is not None
+        asked = [(*self._requests[i], (columns[barred[i]], 1)) for i in which]
+        return place_requests(NodeIndex(self._names, capacity, self._width), asked) is not None
 
-    def kept_from(self, cause: str) -> tuple[str, ...]:
-        """The nodes that are large enough for one of the tasks and that the cause keeps it from."""
+    def _named(self, cause: str, lever: str) -> NamedBar:
+        for need in self._topology:
+            if need.cause == cause:
+                together = sum(task.name in need.tasks for task in self._tasks)
+                return NamedBar(cause, lever, (), together, len(need.domains))
         found: dict[str, None] = {}
         for request, bars in dict.fromkeys(
             (request, task.bars) for request, task in zip(self._requests, self._tasks, strict=True)
@@ -101,4 +126,4 @@ class _BarTrials:
             for name, have in zip(self._names, self._amounts, strict=True):
                 if name in barred and has_enough(have, request):
                     found[name] = None
-        return tuple(sorted(found))
+        return NamedBar(cause, lever, tuple(sorted(found)))

@@ -85,11 +85,13 @@ class Remedies:
     def find(self, blocker: Blocker, gang: GangState) -> Iterator[Remedy]:
         """The remedies for one blocker of the gang."""
         if blocker.is_permanent:
-            levers = [f"et it use {nodes_text(bar.nodes)}: {bar.lever}" for bar in blocker.barred.bars]
-            if blocker.barred.needs_all:
-                yield from (Remedy(f"L{lever}") for lever in levers)
-            elif levers:
-                yield Remedy(f"L{', or l'.join(levers)}")
+            levers = [
+                bar.lever if bar.together else f"let it use {nodes_text(bar.nodes)}: {bar.lever}"
+                for bar in blocker.barred.bars
+            ]
+            if levers:
+                lines = levers if blocker.barred.needs_all else [", or ".join(levers)]
+                yield from (Remedy(f"{line[0].upper()}{line[1:]}") for line in lines)
             elif blocker.limit == "nodes":
                 requested = self._world.amounts_text(blocker.requested, relevant=blocker.missing)
                 yield Remedy(f"Never on these nodes: it needs {requested} in a shape they do not have")

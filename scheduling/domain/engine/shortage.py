@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pools.domain.amounts import Number
-from scheduling.domain.engine.node_bars import NO_BARS, NodeBars, find_bars
+from scheduling.domain.engine.node_bars import NO_BARS, BarTrials, NodeBars
 from scheduling.domain.engine.nodes import NOWHERE, FreeAmounts, NodeIndex, Request, has_enough
 from scheduling.domain.engine.placement import place_requests
 from scheduling.domain.engine.state import GangState, sum_requests
@@ -54,8 +54,10 @@ class ShortageFinder:
             return None
         needs = tuple(gang.needs[i] for i in tasks)
         key: object = needs
-        if needs and needs[-1] and needs[-1][-1][0] >= nodes.width:  # several causes may leave equal sets of nodes
-            key = needs, tuple(gang.fact.tasks[i].bars for i in tasks)
+        topology = gang.fact.topology
+        if topology or any(need and need[-1][0] >= nodes.width for need in needs):
+            # Several causes may leave equal sets of nodes.
+            key = needs, tuple(gang.fact.tasks[i].bars for i in tasks), topology
         if key not in self._known:
             self._known[key] = self._search(nodes, gang, tasks, needs)
         return self._known[key]
@@ -66,16 +68,19 @@ class ShortageFinder:
         found = place_requests(nodes, requests)
         if found is not None:
             _release_all(nodes, found, requests)
+        trials = self._trials(nodes, gang, tasks, nodes.capacity)
+        is_split = bool(gang.fact.topology) and not trials.fits_without(())
+        if found is not None and not is_split:
             return None
         requested = tuple((r, amount) for r, amount in sum_requests(requests) if r < nodes.width)
         fragmented = all(nodes.total[r] >= amount for r, amount in requested)
         nodes_when_empty = self._on_empty(nodes, requests)
-        if nodes_when_empty is None:
-            barred = self._bars(nodes, gang, tasks, is_empty=True)
-            size = self._size(nodes, requests, requested)
+        if nodes_when_empty is None or is_split:
+            size = ("", ()) if nodes_when_empty else self._size(nodes, requests, requested)
             return Shortage(
-                requested, (), requested, (), is_fragmented=fragmented, is_permanent=True, barred=barred, size=size
-            )
+                requested, (), requested, (), is_fragmented=fragmented, is_permanent=True, barred=trials.find(),
+                size=size,
+            )  # fmt: skip
         fill = _LeastShortFill(nodes, requests)
         where = fill.find_node_shortages()
         if fill.overfills:
@@ -84,18 +89,17 @@ class ShortageFinder:
         lacking = dict(missing)
         free = tuple((r, amount - lacking.get(r, 0)) for r, amount in requested)
         largest = _largest_piece(nodes, max(requests))
-        barred = self._bars(nodes, gang, tasks, is_empty=False)
+        barred = self._trials(nodes, gang, tasks, nodes.free).find()
         return Shortage(
             requested, free, missing, where, is_fragmented=fragmented, is_permanent=False, largest=largest,
             barred=barred,
         )  # fmt: skip
 
-    def _bars(self, nodes: NodeIndex, gang: GangState, tasks: Sequence[int], *, is_empty: bool) -> NodeBars:
-        """What keeps the tasks from nodes on which they would fit, empty or as they are."""
-        facts = [gang.fact.tasks[i] for i in tasks]
-        if not any(fact.bars for fact in facts):
-            return NO_BARS
-        return find_bars(nodes, nodes.capacity if is_empty else nodes.free, facts, [gang.requests[i] for i in tasks])
+    def _trials(
+        self, nodes: NodeIndex, gang: GangState, tasks: Sequence[int], amounts: Sequence[FreeAmounts]
+    ) -> BarTrials:
+        facts, requests = [gang.fact.tasks[i] for i in tasks], [gang.requests[i] for i in tasks]
+        return BarTrials(nodes, amounts, facts, requests, gang.fact.topology)
 
     def _size(self, nodes: NodeIndex, requests: Sequence[Request], requested: Request) -> tuple[str, Request]:
         """In what the nodes that the tasks may use are too small: each of them, or all together."""

@@ -418,7 +418,7 @@ def _with_node_warnings(root: Pool, prepared: list[_PreparedSubmission]) -> list
     """The submissions, with a warning for each group that no node of the backend could ever hold."""
     if root.backend is None:
         return prepared
-    found = unfitting_warnings(root.backend, [item.spec for item in prepared])
+    found = unfitting_warnings(root, root.backend, [item.spec for item in prepared])
     return [
         replace(item, warnings=(*item.warnings, *more)) if more else item
         for item, more in zip(prepared, found, strict=True)

@@ -21,8 +21,9 @@ from scheduling.selectors.overview import read_overview
 from scheduling.selectors.pending_queue import build_pending_queue
 from scheduling.selectors.pool_quota import render_pool_quota
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
+from scheduling.services.workflows.submission import Submission, submit
 from tests.support import factories
-from tests.support.agent_harness import AgentHarness, kubernetes_backend
+from tests.support.agent_harness import AgentHarness, gang_file, kubernetes_backend
 
 ZERO = {"gpu": "0", "cpu": "0", "memory": "0", "storage": "0"}
 ALLOCATABLE = {"cpu": "63500m", "memory": "512Gi", "ephemeral-storage": "1Ti", "nvidia.com/gpu": "8"}
@@ -242,6 +243,28 @@ def test_a_node_with_a_taint_is_no_capacity_where_promises_are_compared(fake_har
     fake_harness.cluster.merge(resource_kinds.NODE, "n1", {"spec": {"taints": []}}, field_manager="admin")
     fake_harness.run_agent(1)
     assert oversubscription_warnings(actor, _of(backend)) == []
+
+
+def test_a_required_topology_level_that_no_nodes_meet_is_told(fake_harness: AgentHarness) -> None:
+    """Two tasks of 8 GPUs in one rack, and each rack has one node: the submission warns, and the queue says why."""
+    for name in ("r1", "r2"):
+        add_node(fake_harness, name, labels={"example.com/rack": name})
+    fake_harness.run_agent(1)
+    fake_harness.pool.config["topology_keys"] = [{"key": "rack", "label": "example.com/rack"}]
+    fake_harness.pool.save()
+    file = gang_file("lead", "other", gpus=8).replace(
+        "gpu: 8", "gpu: 8, topology: [{key: rack, requirementType: required}]"
+    )
+    told = (
+        "It asks for 16 GPUs; by its required topology key rack (label example.com/rack) 2 tasks need nodes with one "
+        "value, and none of its 2 values has enough; without that it would fit."
+    )
+    receipt = submit(actor=factories.admin_actor(), pool="team", submission=Submission(file=file))
+    assert [told in warning for warning in receipt.warnings] == [True]
+    (waiting,) = build_pending_queue(fake_harness.backend).gangs
+    assert (waiting.reason.code, waiting.reason.message) == ("never_fits", told)
+    NodeState.objects.filter(node__backend=fake_harness.backend).update(labels={"example.com/rack": "one"})
+    assert build_pending_queue(fake_harness.backend).gangs[0].reason.code == "waiting_for_cluster"
 
 
 def _of(backend: Backend) -> list[BackendCapacity]:

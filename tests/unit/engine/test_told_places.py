@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from scheduling.domain.engine.facts import NORMAL
-from scheduling.domain.engine.node_bars import excluded_bar, platform_bar, taint_bar
+from scheduling.domain.engine.node_bars import excluded_bar, platform_bar, taint_bar, topology_need
 from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
+from scheduling.domain.engine.world import World
 from scheduling.domain.gang import GangTree
 from tests.unit.engine.sample_clusters import facts, gang, queue, run_cycle_of
 
@@ -110,6 +111,38 @@ def test_each_cause_is_told_by_its_name_and_tried(gpus, count, bars, message, li
     for kept in told if blocker.barred.needs_all else ():
         after = run_cycle_of([queue("q", 64)], [barred(mine, kept, names=names)], NODES)
         assert not after.world.gang_of["mine"].is_running
+
+
+def test_a_required_topology_level_is_told_and_tried():
+    """Two tasks of 8 in one rack: a1 and n1 are in different racks; without the level, or in one rack, they fit."""
+    mine = gang("mine", "q", NORMAL, gpus=8, count=2)
+    every = frozenset(task.name for task in mine.tasks)
+
+    def need_of(*racks):
+        return topology_need("rack", "example.com/rack", every, map(frozenset, racks))
+
+    for racks, text in (
+        ([{"a1", "small"}, {"n1", "a2"}], "none of its 2 values has enough"),
+        ([{"a1", "a2"}], "its only value has not enough"),
+        ([], "no node has that label"),
+    ):
+        need = need_of(*racks)
+        given = facts([queue("q", 64)], [replace(mine, topology=(need,))], NODES)
+        reason = waiting_reasons(World(given))["mine"]
+        assert reason.code == "never_fits"
+        assert reason.message == (
+            "It asks for 16 GPUs; by its required topology key rack (label example.com/rack) 2 tasks need nodes with "
+            f"one value, and {text}; without that it would fit."
+        )
+        assert reason.unblock == ("Make the topology key rack preferred and not required.",)
+    fits = need_of({"a1", "n1"})
+    assert waiting_reasons(World(facts([queue("q", 64)], [replace(mine, topology=(fits,))], NODES)))["mine"].code == (
+        "next_pass"
+    )
+    both = barred(replace(mine, topology=(need_of({"a1"}, {"n1"}),)), TAINT, names=frozenset(NODES))
+    reason = waiting_reasons(World(facts([queue("q", 64)], [both], NODES)))["mine"]
+    assert "only without all 2 of these it would fit" in reason.message
+    assert reason.unblock == (f"Let it use n1: {OFF}.", "Make the topology key rack preferred and not required.")
 
 
 def test_room_that_a_cause_keeps_it_from_now_is_told():
