@@ -57,13 +57,15 @@ def parse_pool_role(role: str) -> tuple[str, PoolRoleKind] | None:
 
 @dataclass(frozen=True)
 class Actor:
-    """The actor of a change: a person with roles, possibly through a token (its name and id), or the system itself."""
+    """The actor of a change: a person with roles, possibly through a token (its name and id), or the system itself.
+    `is_limited`: the token has a list of roles, and not those of its owner."""
 
     username: str
     user_id: int | None = None
     roles: frozenset[str] = field(default_factory=frozenset)
     token: str | None = None
     token_id: int | None = None
+    is_limited: bool = False
     is_system: bool = False
 
     @property
@@ -75,6 +77,12 @@ class Actor:
     def can_read_all(self) -> bool:
         """Whether every row is visible."""
         return self.is_admin or PLATFORM_VIEWER in self.roles
+
+    @property
+    def sees_own_tokens(self) -> bool:
+        """Whether all tokens of the own account are the actor's business. A limited token has to do with itself and the
+        tokens that it made."""
+        return self.is_admin or not self.is_limited
 
     @cached_property
     def permissions_by_pool(self) -> dict[str, frozenset[Permission]]:

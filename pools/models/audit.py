@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pgtrigger
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce
 
 from pools.domain.roles import Actor, Permission
 from pools.models.membership import account_start
@@ -13,6 +15,10 @@ from pools.models.triggers import AppendOnlyTrigger, DerivedTrigger, NoTruncateT
 
 IS_CONFIGURATION = ~Q(action__startswith="workflow.")
 """Entries that are not of work; they are few among those of workflows, so they have an index of their own."""
+
+
+TOKEN_OBJECTS = "token/"  # noqa: S105  # no secret
+"""How the objects of entries of access tokens begin."""
 
 
 class TransactionIdField(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
@@ -28,12 +34,19 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
 
     def visible_to(self, actor: Actor) -> AuditQuerySet:
         """Admins and viewers see all entries, pool admins those of their pools, and all users those of their own
-        changes and work, since the account exists: an earlier owner of its name was another person."""
+        changes and work, since the account exists: an earlier owner of its name was another person. A limited token
+        sees, of the tokens of its owner, itself and those that it made."""
+        rows = self if actor.sees_own_tokens else self._without_other_tokens(actor)
         if actor.can_read_all:
-            return self
+            return rows
         pools = Pool.objects.filter(name__in=actor.pools_with(Permission.POOL_AUDIT)).values("id")
         mine = Q(actor=actor.username) | Q(owner=actor.username)
-        return self.filter(Q(pool_id__in=pools) | (mine & Q(time__gte=account_start(actor))))
+        return rows.filter(Q(pool_id__in=pools) | (mine & Q(time__gte=account_start(actor))))
+
+    def _without_other_tokens(self, actor: Actor) -> AuditQuerySet:
+        id_, parent = (Coalesce(KT(f"after__{key}"), KT(f"before__{key}"), Value("")) for key in ("id", "parent_id"))
+        others = Q(object__startswith=TOKEN_OBJECTS, owner=actor.username) & ~Q(token_id=str(actor.token_id))
+        return self.alias(token_id=id_, parent_id=parent).exclude(others & ~Q(parent_id=str(actor.token_id)))
 
 
 class AuditEntry(models.Model):
@@ -80,3 +93,10 @@ class AuditEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor} {self.action} {self.object}"
+
+    def is_of_other_token(self, actor: Actor) -> bool:
+        """Whether it is about a token of the actor's account that is neither the actor's nor made by it."""
+        if actor.sees_own_tokens or self.owner != actor.username or not self.object.startswith(TOKEN_OBJECTS):
+            return False
+        row = self.after or self.before or {}
+        return actor.token_id not in {row.get("id"), row.get("parent_id")}

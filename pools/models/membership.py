@@ -73,6 +73,7 @@ class User(AbstractUser):
             roles=frozenset(held),
             token=token.name if token else None,
             token_id=token.pk if token else None,
+            is_limited=token is not None and token.roles is not None,
         )
 
 

@@ -167,6 +167,8 @@ class AuditReader:
 
     def may_see(self, entry: AuditEntry) -> bool:
         """Whether :meth:`pools.models.audit.AuditQuerySet.visible_to` has this entry."""
+        if entry.is_of_other_token(self.actor):
+            return False
         if self.actor.can_read_all or entry.pool_id in self.pools:
             return True
         return self.actor.username in {entry.actor, entry.owner} and entry.time >= self.since

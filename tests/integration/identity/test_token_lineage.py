@@ -10,8 +10,9 @@ from django.db import IntegrityError, connection
 from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
-from pools.models import AccessToken, User
+from pools.models import AccessToken, AuditEntry, User
 from pools.security.tokens import find_token
+from pools.selectors.audit_trail import Login, read_audit_readers
 from pools.services.access_tokens import create_token
 from pools.services.users import grant_role, rename_pool_roles, revoke_role
 from tests.integration.identity.conftest import ApiCaller
@@ -131,6 +132,32 @@ class TestReach:
         assert [row["token_name"] for row in limited("GET", MINE).body] == ["child", "t1"]
         assert limited("DELETE", f"{MINE}/child").status == 200
         assert limited("DELETE", f"{MINE}/t1").status == 200
+
+    def test_the_audit_trail_shows_it_no_name_of_a_sibling(
+        self, alice: ApiCaller, limited: ApiCaller, caller: Callers
+    ) -> None:
+        alice("POST", f"{MINE}/sibling")
+        limited("POST", f"{MINE}/child")
+        limited("DELETE", f"{MINE}/child")
+
+        def names(of: ApiCaller) -> set[str]:
+            rows = of("GET", "/api/audit?limit=100").body["entries"]
+            return {row["object"] for row in rows if row["object"].startswith("token/")}
+
+        def streamed(of: ApiCaller) -> set[str]:
+            assert of.token is not None
+            login = Login(of.token.owner_id, of.token.pk)
+            (reader,) = read_audit_readers([login], timezone.now()).values()
+            entries = AuditEntry.objects.filter(object__startswith="token/")
+            return {each.object for each in entries if reader.may_see(each)}
+
+        viewer = caller("vera", "osmo-viewer", "osmo-a-user", token_roles=("osmo-viewer",))
+        caller("vera")
+        everything = {"token/t0", "token/t1", "token/sibling", "token/child"}
+        for read in (names, streamed):
+            assert read(limited) == {"token/t1", "token/child"}
+            assert read(alice) == everything
+            assert read(viewer) == everything | {"token/t3"}  # those of others, but not those beside it
 
     def test_a_whole_token_reaches_all_of_its_owner(self, alice: ApiCaller, limited: ApiCaller) -> None:
         limited("POST", f"{MINE}/child")
