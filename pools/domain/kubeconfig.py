@@ -22,6 +22,11 @@ _FILES = {
         "tokenFile": "token",
     },
 }
+_TEXTS = {
+    "cluster": ("certificate-authority-data", "tls-server-name"),
+    "user": ("token", "username", "password", "client-certificate-data", "client-key-data"),
+}
+"""A reader of YAML makes another value of `token: 010`, so without quotes another credential would be sent."""
 _COMMANDS = ("exec", "auth-provider")
 
 
@@ -59,6 +64,11 @@ def read_kubeconfig(
         else:
             found[part] = _part(there, part)
             faults += _find_external_references(part, found[part])
+            faults += [
+                _fault(f"{part}s.{key}", "bad_value", f"has no text at {key}: put the value in quotes")
+                for key in _TEXTS[part]
+                if not isinstance(found[part].get(key), str | None)
+            ]
     server, more = _server(found.get("cluster", {}))
     warnings = []
     if "cluster" in found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.cluster_addresses import LOOPBACK, AddressRule
-from pools.domain.kubeconfig import read_kubeconfig
+from pools.domain.kubeconfig import _TEXTS, read_kubeconfig
 
 NONE = AddressRule()
 REFUSED = {
@@ -62,3 +62,18 @@ def test_a_kubeconfig_that_points_there_is_refused(cluster: dict[str, object], p
     assert fault.path == path
     assert words in fault.message
     assert fault.message.startswith("The kubeconfig names")
+
+
+@pytest.mark.parametrize("value", [8, True, 1.5, ["t"]])
+@pytest.mark.parametrize(("part", "key"), [(part, key) for part, keys in _TEXTS.items() for key in keys])
+def test_a_credential_that_is_no_text_is_refused(part: str, key: str, value: object) -> None:
+    parts = {"cluster": {"server": "https://k"}, "user": {}}
+    parts[part] = {**parts[part], key: value}  # type: ignore[dict-item]
+    content = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": parts["cluster"]}],
+        "users": [{"name": "u", "user": parts["user"]}],
+    }
+    _, faults = read_kubeconfig(content, addresses=NONE)
+    assert [(fault.path, fault.code) for fault in faults] == [(f"kubeconfig.{part}s.{key}", "bad_value")]
