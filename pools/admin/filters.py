@@ -17,7 +17,6 @@ from pools.admin.forms import DATETIME_FORMATS, MAX_TEXT_LENGTH, datetime_widget
 from pools.models import AuditEntry, Pool
 from pools.selectors.pool_filters import PoolFilter, rows_in_state, rows_with_name
 
-MAX_SHOWN = 60
 OBJECT_KINDS = ("pool", "workflow", "user", "token", "backend", "config")
 
 
@@ -41,7 +40,13 @@ def choice_filter(
 ) -> django_filters.ChoiceFilter:
     """A filter by one of several values."""
     return django_filters.ChoiceFilter(
-        field_name, label=label, choices=choices, empty_label=empty, method=method, widget=UnfoldAdminSelectWidget()
+        field_name,
+        label=label,
+        choices=choices,
+        empty_label=empty,
+        method=method,
+        widget=UnfoldAdminSelectWidget(),
+        error_messages={"invalid_choice": "This is not a known value."},  # Django's own repeats what was sent
     )
 
 
@@ -91,7 +96,7 @@ class PageFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # the libr
             message = " ".join(str(error) for error in errors)
             if isinstance(field, django_forms.ChoiceField):
                 known = ", ".join(str(value) for value, _ in field.widget.choices if value)
-                message = f"{self.form.data.get(name, '')[:MAX_SHOWN]} is not a known value. Known are: {known}."
+                message = f"this is not a known value. Known are: {known}."
             messages.append(f"The filter was not applied: {field.label}: {message}")
         return messages
 

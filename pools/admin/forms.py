@@ -21,6 +21,7 @@ from unfold.widgets import (
 )
 
 from pools.domain.errors import DomainError, Stale, Violation
+from pools.domain.structured_input import join_words
 
 MAX_TEXT_LENGTH = 2_000
 DATETIME_FORMATS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M")
@@ -119,6 +120,34 @@ class ServiceForm(forms.Form):
         return next((bound.id_for_label for bound in self if bound.errors), "")
 
 
+class _OneOfItsChoices:
+    """A field with choices whose refusal says which they are, and does not repeat what was sent as Django's does."""
+
+    choices: Any
+
+    def known_choices(self) -> str:
+        """The values that may be chosen, as one text."""
+        return join_words(str(value) for value, _ in self.choices if value not in (None, ""))
+
+    def validate(self, value: Any) -> None:
+        try:
+            super().validate(value)  # type: ignore[misc]  # of the field that it is mixed into
+        except forms.ValidationError as fault:
+            if fault.code != "invalid_choice":
+                raise
+            known = self.known_choices()
+            message = f"This is not a known value. Known are: {known}." if known else "There is nothing to choose from."
+            raise forms.ValidationError(message, code=fault.code) from None
+
+
+class _ChoiceField(_OneOfItsChoices, forms.ChoiceField):
+    """One of several."""
+
+
+class _MultipleChoiceField(_OneOfItsChoices, forms.MultipleChoiceField):
+    """Any of several."""
+
+
 class SecretField(forms.CharField):
     """A secret: its input is never sent back to the page, not even when the form is refused, and no script puts it into
     an address."""
@@ -174,7 +203,7 @@ def checkbox_field(label: str, *, help_text: str = "") -> forms.BooleanField:
 
 def choice_field(label: str, choices: Any = (), *, help_text: str = "", required: bool = True) -> forms.ChoiceField:
     """One of several."""
-    return forms.ChoiceField(
+    return _ChoiceField(
         label=label, choices=choices, help_text=help_text, required=required, widget=UnfoldAdminSelectWidget()
     )
 
@@ -244,4 +273,4 @@ class CheckboxList(forms.CheckboxSelectMultiple):
 
 def multiple_choice_field(label: str, *, help_text: str = "") -> forms.MultipleChoiceField:
     """Any of several."""
-    return forms.MultipleChoiceField(label=label, help_text=help_text, required=False, widget=CheckboxList())
+    return _MultipleChoiceField(label=label, help_text=help_text, required=False, widget=CheckboxList())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pgtrigger
 from django.db import models
 from django.db.models import Q, Value
@@ -44,9 +46,11 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
         return rows.filter(Q(pool_id__in=pools) | (mine & Q(time__gte=account_start(actor))))
 
     def _without_other_tokens(self, actor: Actor) -> AuditQuerySet:
-        id_, parent = (Coalesce(KT(f"after__{key}"), KT(f"before__{key}"), Value("")) for key in ("id", "parent_id"))
-        others = Q(object__startswith=TOKEN_OBJECTS, owner=actor.username) & ~Q(token_id=str(actor.token_id))
-        return self.alias(token_id=id_, parent_id=parent).exclude(others & ~Q(parent_id=str(actor.token_id)))
+        column = partial(Coalesce, output_field=models.TextField())
+        found = {key: column(KT(f"after__{key}"), KT(f"before__{key}"), Value("")) for key in ("id", "parent_id")}
+        mine = Q(row_id=str(actor.token_id)) | Q(row_parent=str(actor.token_id))
+        others = Q(object__startswith=TOKEN_OBJECTS, owner=actor.username) & ~mine
+        return self.alias(row_id=found["id"], row_parent=found["parent_id"]).exclude(others)
 
 
 class AuditEntry(models.Model):

@@ -111,7 +111,7 @@ def test_an_unknown_value_of_a_filter_is_told(as_person: Callable[[str], Client]
     submit_workflow("team--a", name="one")
     root = as_person("root")
     text = _page(root, LIST, status="nonsense")
-    assert "The filter was not applied: Status: nonsense is not a known value" in text
+    assert "The filter was not applied: Status: this is not a known value" in text
     assert "FAILED_CANCELED" in text
     assert "The filter was not applied" in _page(root, LIST, since="yesterday")
     assert "The filter was not applied" not in _page(root, LIST, status="active")

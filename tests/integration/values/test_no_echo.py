@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from django.test import Client
 from pools.domain import cluster_config, platforms, pool_config
 from pools.models import AuditEntry, Notice, User
 from tests.support import factories
+from tests.support.addresses import create_example_installation, readable_addresses
 
 pytestmark = pytest.mark.django_db
 
@@ -253,3 +255,44 @@ def test_the_samples_have_every_key() -> None:
     assert set(POOL) == set(pool_config.EDITABLE_KEYS)
     assert set(PLATFORM) == set(platforms.KEYS)
     assert set(CLUSTER) >= set(cluster_config.KEYS)
+
+
+TYPED = re.compile(r"<textarea\b.*?</textarea>|<option\b.*?</option>|<label\b.*?</label>|<[^>]*>", re.DOTALL)
+"""Where a page keeps what was typed, and all tags: the rest is what it says."""
+
+
+def _as_typed(form: Any) -> dict[str, Any]:
+    """The fields of a form as a browser would send them unchanged."""
+    values = {each.html_name: each.value() for each in form}
+    return {name: "on" if value is True else value for name, value in values.items() if value not in (None, False)}
+
+
+def test_forms_of_pages() -> None:
+    """Each form of each page, with one field after the other that has the canary."""
+    create_example_installation()
+    root = Client(raise_request_exception=False)
+    root.force_login(User.objects.get(username="root"), "django.contrib.auth.backends.ModelBackend")
+    found, forms, refused = [], set(), 0
+    for address in readable_addresses():
+        if address.startswith(("/api", "/webhooks", "/health", "/ready", "/metrics", "/client/")):
+            continue
+        page = root.get(address)
+        filters = (page.context or {}).get("filters")
+        form = (page.context or {}).get("form") or getattr(filters, "form", None)
+        if page.status_code != 200 or form is None or type(form).__name__ in forms:
+            continue
+        forms.add(type(form).__name__)
+        for name in form.fields:
+            typed = _as_typed(form) | {form[name].html_name: CANARY}
+            for method in (root.get,) if filters else (root.post,):
+                point = transaction.savepoint()
+                answer = method(address.partition("?")[0], {**typed, "step": "preview"} if not filters else typed)
+                transaction.savepoint_rollback(point)
+                text = TYPED.sub("", answer.content.decode())
+                refused += answer.status_code >= 400
+                if answer.status_code >= 500 or (CANARY in text and (answer.status_code >= 400 or filters)):
+                    near = text[max(text.find(CANARY) - 120, 0) :][:160]
+                    found.append(f"{type(form).__name__}.{name} {address}: {answer.status_code} {near!r}")
+    assert not found, "\n".join(found)
+    assert len(forms) > 25
+    assert refused > 60
