@@ -118,6 +118,12 @@ INSTALLATIONS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("rule", ["youngest", "least_lost"])
+def test_the_rule_for_victims_comes_back(rule: str) -> None:
+    texts = check_round_trip(lambda: put_backend(actor=SYSTEM, name="sim", body={"victims": rule}))
+    assert any("victims: least_lost" in text for text in texts.values()) is (rule == "least_lost")
+
+
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(facts=INSTALLATIONS)
 def test_a_random_installation_comes_back_byte_by_byte(facts: dict) -> None:
