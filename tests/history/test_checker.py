@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,8 +15,8 @@ import pytest
 
 from tests.history import checker
 from tests.history.checker import RULES, check_record, report, shortest_part
-from tests.history.checker.history import History
-from tests.history.checker.pool_states import Leaf, PoolState, Timeline
+from tests.history.checker.history import History, Row
+from tests.history.checker.pool_states import Leaf, PoolState, Timeline, started_attempts
 from tests.history.checker.quotas import low_work_within_the_tree
 from tests.history.checker.violations import Violation
 from tests.history.record import build, write_lines
@@ -981,6 +982,28 @@ def test_one_transaction_moves_the_gpus_of_a_cohort_from_one_pool_to_another() -
 
     assert found(2.0) == []
     assert [each.subject for each in found(3.0)] == ["p1"]
+
+
+def test_a_task_that_starts_and_moves_in_one_cycle_holds_its_gpus_from_the_start() -> None:
+    """Both decisions have the time of the cycle, and each attempt has its own."""
+
+    def attempt(retry: int, status: str) -> Row:
+        task = {"group_id": "g", "name": "t", "retry_id": retry, "status": status, "start_time": "now"}
+        return {**task, "_committed": 7 + retry, "_xid": str(7 + retry)}
+
+    def decision(number: int, action: str, at: int) -> Row:
+        common = {"group_id": "g", "tasks": ["t"], "time": "now"}
+        return {**common, "id": number, "action": action, "_committed": at, "_xid": str(at)}
+
+    tables: dict[str, list[Row]] = {
+        "scheduling_group": [{"uuid": "g", "workflow_id": "w"}],
+        "scheduling_workflow": [{"uuid": "w"}],
+        "scheduling_decision": [decision(2, "move", 7), decision(1, "start", 5)],
+        "scheduling_task": [attempt(1, "RUNNING"), attempt(0, "FAILED_PREEMPTED")],
+    }
+    history = SimpleNamespace(rows=tables.__getitem__, commit_time=lambda at: at)
+    found = started_attempts(cast("History", history))
+    assert [(each.begin, each.end) for each in found] == [(5, 7), (7, math.inf)]
 
 
 def test_a_pause_of_the_scheduler_is_no_fault() -> None:

@@ -144,12 +144,15 @@ def started_attempts(history: History) -> list[Attempt]:
         workflow = None if group is None else workflows.get(group["workflow_id"])
         if workflow is None:
             continue
-        by_time = {decision["time"]: decision for decision in decisions.get(key, ())}
+        by_time: defaultdict[str, list[Row]] = defaultdict(list)
+        for decision in decisions.get(key, ()):
+            by_time[decision["time"]].append(decision)
         for row in rows:
-            # A start and its decision have the time of one scheduling cycle.
-            decision = by_time.get(row["start_time"])
-            if decision is None:
+            # A start and its decision have the time of one scheduling cycle, which may start a task and then move it.
+            same_cycle = by_time[row["start_time"]]
+            if not same_cycle:
                 continue
+            decision = same_cycle.pop(0)
             begin = history.commit_time(decision.get("_committed"))
             is_open = row["status"] in OPEN_STATUSES
             end = math.inf if is_open else history.commit_time(row.get("_committed"))
