@@ -365,6 +365,7 @@ class Explainer:
                 lendable: Amount = 0
                 if limit == "quota" and not never:
                     unlent, lendable = self._unlent(r, queue, lacking)
+                    unlent = unlent if lendable > 0 else ()
                 code = ReasonCode.NOT_LENT if unlent else code
                 most = column.subtree[node] if limit == "quota" else column.borrowing[node]
                 yield Blocker(

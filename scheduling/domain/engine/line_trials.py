@@ -46,16 +46,20 @@ class LineTrials:
         self._cost = holds + len(world.queues) + len(world.facts.nodes or ())
 
     def told(self, reasons: dict[str, Reason]) -> dict[str, Reason]:
-        """These reasons, those with several lines after a trial of their lines."""
+        """These reasons after the trials: first those with several lines, then those with one, which may start without
+        it where less work waits."""
         first: dict[int, GangState] = {}
         for name, reason in reasons.items():
             gang = self._world.gang_of[name]
-            if len(reason.blockers) > 1 and not reason.is_permanent:
+            if reason.blockers and not reason.is_permanent:
                 known = first.get(id(reason))
                 if known is None or gang.order_key < known.order_key:
                     first[id(reason)] = gang
         tried: dict[int, Reason] = {}
-        for gang in sorted(first.values(), key=lambda each: each.order_key):
+        is_one = {index: len(reasons[gang.fact.name].blockers) == 1 for index, gang in first.items()}
+        for _is_one, _key, gang in sorted(
+            ((is_one[index], gang.order_key, gang) for index, gang in first.items()), key=lambda each: each[:2]
+        ):
             reason = reasons[gang.fact.name]
             if self._cost * (1 + len(reason.blockers)) > self._left:
                 break
@@ -67,6 +71,8 @@ class LineTrials:
         lines = reason.blockers
         if self._run(gang, ()).starts:
             return self._explainer.with_competition(gang, reason)
+        if len(lines) == 1:
+            return reason
         alone = [(line, self._run(gang, (line,))) for line in lines]
         enough = [(line, trial.takes) for line, trial in alone if trial.starts]
         if enough:

@@ -12,7 +12,7 @@ from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
 from tests.unit.engine.random_installations import alone, obeyed, raised, random_installation, starts
 from tests.unit.engine.sample_clusters import GPU
 
-FEW, MANY = range(60), range(60, 1500)
+FEW, MANY = [*range(60), 640, 695], range(60, 1500)
 
 
 def waiting(seed):
