@@ -18,7 +18,7 @@ _OWN_FILES_POLICY = {
     "base-uri": ["'self'"],
     "form-action": ["'self'"],
 }
-_API_PREFIXES = ("/api/", "/client/", "/health", "/ready", "/metrics", "/webhooks/")
+API_PREFIXES = ("/api/", "/client/", "/health", "/ready", "/metrics", "/webhooks/")
 _DOCS_PAGE = "/api/docs"
 
 
@@ -31,6 +31,6 @@ class ContentPolicyMiddleware(CSPMiddleware):
         parts: PolicyParts = super().get_policy_parts(request, response, report_only)
         if report_only:
             return parts
-        if request.path_info == _DOCS_PAGE or not request.path_info.startswith(_API_PREFIXES):
+        if request.path_info == _DOCS_PAGE or not request.path_info.startswith(API_PREFIXES):
             parts.config = dict(_OWN_FILES_POLICY)
         return parts

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
 from django.core.exceptions import TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.http.response import HttpResponseBase
 from django.template import loader
 from django.template.response import TemplateResponse
 from django.views import defaults
 
 from osmo_admin.error_responses import error_body, retry_after_header, to_domain_error
-from pools.api.request_parsing import unknown_parameters
 from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, NotFound, Violation
 from pools.transactions import request_id
-
-View = Callable[..., HttpResponseBase]
 
 
 def not_found_view(request: HttpRequest, exception: Any = None) -> HttpResponse:
@@ -40,21 +34,6 @@ def bad_request_view(request: HttpRequest, exception: Any = None) -> HttpRespons
     if _is_api_request(request):
         return _json_response(_unreadable_request(exception), 400)
     return defaults.bad_request(request, exception)
-
-
-def with_parameters(*known: str) -> Callable[[View], View]:
-    """A decorator of a plain view for programs: other parameters than these are refused, as in the REST API."""
-
-    def mark(view: View) -> View:
-        @functools.wraps(view)
-        def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            if found := unknown_parameters(request.GET, known):
-                return _json_response(BadInput.of(found), 400)
-            return view(request, *args, **kwargs)
-
-        return checked
-
-    return mark
 
 
 def _unreadable_request(exception: Any) -> BadInput:

@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django_structlog.middlewares import RequestMiddleware
 
 from osmo_admin.client_address import client_address
+from osmo_admin.content_policy import API_PREFIXES
 from pools.domain.page_addresses import is_preview_address, is_sign_on_address
 from pools.representations.page_parameters import AskedQuery
 from pools.transactions import one_snapshot, request_id
@@ -73,7 +74,7 @@ class PageParametersMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        is_api = request.path_info.startswith(("/api/", "/webhooks/"))  # whose views refuse unknown parameters
+        is_api = request.path_info.startswith(API_PREFIXES)  # whose views warn in a header
         if is_api or request.method not in {"GET", "HEAD"} or not request.META.get("QUERY_STRING"):
             return self.get_response(request)
         query = AskedQuery(request.META["QUERY_STRING"], encoding=request.encoding)

@@ -7,7 +7,6 @@ from django.urls import include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from osmo_admin import error_views, health
-from osmo_admin.error_views import with_parameters
 from osmo_admin.metrics import MetricsView
 from osmo_admin.openapi_views import OpenApiPage, configuration_schema, openapi_file
 from pools.api.unsupported import UnsupportedConfiguration
@@ -15,13 +14,13 @@ from pools.api.version import client_version
 from scheduling.api import webhook_urls
 
 urlpatterns = [
-    path("health", csrf_exempt(with_parameters()(health.health))),
-    path("ready", csrf_exempt(with_parameters("only")(health.ready))),
+    path("health", csrf_exempt(health.health)),
+    path("ready", csrf_exempt(health.ready)),
     path("metrics", MetricsView.as_view()),
-    path("client/version", csrf_exempt(with_parameters()(client_version))),
-    path("api/schema", with_parameters("format")(openapi_file), name="openapi"),
-    path("api/schema/configuration.json", with_parameters()(configuration_schema)),
-    path("api/docs", with_parameters("script")(OpenApiPage.as_view())),
+    path("client/version", csrf_exempt(client_version)),
+    path("api/schema", openapi_file, name="openapi"),
+    path("api/schema/configuration.json", configuration_schema),
+    path("api/docs", OpenApiPage.as_view()),
     path("api/", include("pools.api.urls")),
     path("api/", include("scheduling.api.urls")),
     path("api/", include(webhook_urls.settings_urls)),

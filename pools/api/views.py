@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 from pools.api.authentication import actor_of
 from pools.api.rendering import SingleFormatNegotiation
 from pools.api.request_parsing import unknown_parameters
-from pools.api.warnings_header import STOCK_CLIENT, WARNING_HEADER, merge_warnings
+from pools.api.warnings_header import WARNING_HEADER, merge_warnings
 from pools.domain.errors import BadInput, UnsupportedMedia, Violation
 from pools.domain.roles import Actor
 from pools.domain.stored_text import is_storable
@@ -35,17 +35,17 @@ class View(APIView):
         if request.method not in SAFE_METHODS:
             _refuse_compressed(request.headers.get("Content-Encoding", ""))
         _refuse_unstorable(kwargs, request.query_params.lists())
-        self._refuse_unknown_parameters(request)
+        self._warn_of_unknown_parameters(request)
 
-    def _refuse_unknown_parameters(self, request: Request) -> None:
-        """Refuse parameters that the operation does not document. OSMO's own client is only warned, because a later
-        release of it may send parameters that this service does not have yet."""
+    def _warn_of_unknown_parameters(self, request: Request) -> None:
+        """Warn of parameters that the operation does not document; they have no effect. Only `dry_run` is refused: who
+        asks a call for a preview that it does not have must not change anything."""
         documented = getattr(getattr(self, str(request.method).lower(), None), "documentation", None)
         if not request.query_params or documented is None:
             return
         found = unknown_parameters(request.query_params, [each.name for each in documented.query_parameters])
-        if found and not request.headers.get("User-Agent", "").startswith(STOCK_CLIENT):
-            raise BadInput.of(found)
+        if refused := [each for each in found if each.path == "dry_run"]:
+            raise BadInput.of(refused)
         self._warnings = [f"WARNING: {each.message} It had no effect." for each in found]
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:

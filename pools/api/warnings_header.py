@@ -15,7 +15,6 @@ from pools.models import AccessToken
 
 WARNING_HEADER = "x-osmo-warning"
 CLIENT_VERSION_HEADER = "x-osmo-client-version"
-STOCK_CLIENT = "osmo-cli/"  # how the `User-Agent` of OSMO's own client begins; ours has another name
 CONTRACT_VERSION = (6, 4, 0)  # this service implements the wire contract of this release of OSMO
 TOKEN_WARNING_PERIOD = timedelta(days=7)
 LOGIN_WARNING_PERIOD = timedelta(hours=1)

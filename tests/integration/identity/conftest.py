@@ -40,7 +40,12 @@ class ApiCaller:
             sent = {"Authorization": f"Bearer {issue_jwt(self.token)[0]}", **sent}
         data = "" if body is None else json.dumps(body)
         response = Client().generic(method, path, data, content_type="application/json", headers=sent)
-        return ApiAnswer(response.status_code, response.json() if response.content else None, response.headers)
+        is_json = (
+            not response.streaming
+            and response.content
+            and response.headers["Content-Type"].startswith("application/json")
+        )
+        return ApiAnswer(response.status_code, response.json() if is_json else None, response.headers)
 
 
 @pytest.fixture

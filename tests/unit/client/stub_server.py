@@ -83,7 +83,7 @@ def _operations() -> list[tuple[re.Pattern[str], dict[str, set[str]]]]:
 
 
 def _unknown_parameters(request: ReceivedRequest) -> set[str]:
-    """The parameters that the server would refuse."""
+    """The parameters that the server does not know."""
     for address, methods in _operations():
         if request.query and request.method in methods and address.fullmatch(request.path):
             return set(request.query) - methods[request.method]
