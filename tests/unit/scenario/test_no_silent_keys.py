@@ -30,7 +30,7 @@ BASE: dict[str, Any] = {
     "changes": [{"finish": "low"}],
 }  # fmt: skip
 POLICY = {"now": 100, "reserve_after": 10, "ageing": 20}
-LONG_WAIT = {
+LONG_WAIT: dict[str, Any] = {
     "policy": {"now": 7200, "reserve_after": 3600}, "changes": [], "cohorts": [],
     "queues": [{"name": "a", "quota": 8}],
     "nodes": [{"name": "n1", "gpus": 8}],
@@ -40,7 +40,7 @@ LONG_WAIT = {
         {"name": "late", "queue": "a", "submitted": 7000, "tasks": [{"gpus": 2}]},
     ],
 }  # fmt: skip
-TWO_VICTIMS = {
+TWO_VICTIMS: dict[str, Any] = {
     "policy": {"now": 100}, "changes": [], "cohorts": [], "queues": [{"name": "a", "quota": 4}],
     "nodes": [{"name": "n1", "gpus": 1}, {"name": "n2", "gpus": 2}],
     "workloads": [
