@@ -9,13 +9,39 @@ import pgtrigger
 from django.contrib.auth.models import AbstractUser, Group
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
+from django.db.models.functions import Now, Upper
 from django.utils.crypto import salted_hmac
 
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor
 from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql, raise_message
+
+# Accounts of former versions that differ in capitals only keep their names. A lock lets one of two creations at the
+# same moment wait until it sees the other.
+UNLIKE_NAMES = pgtrigger.Trigger(
+    name="unlike_names",
+    operation=pgtrigger.Insert | pgtrigger.UpdateOf("username", "is_active"),
+    when=pgtrigger.After,
+    declare=[("other", "text")],
+    func=f"""
+        IF NEW.is_active AND (TG_OP = 'INSERT' OR NEW.username <> OLD.username OR NOT OLD.is_active) THEN
+            PERFORM pg_advisory_xact_lock(hashtextextended('pools_user ' || upper(NEW.username), 0));
+            SELECT username INTO other FROM pools_user
+                WHERE upper(username) = upper(NEW.username) AND is_active AND id <> NEW.id LIMIT 1;
+            IF other IS NOT NULL THEN
+                {
+        raise_message(
+            "username_differs_in_capitals",
+            "User % exists already, and the names differ in capitals only: choose another name, or disable it.",
+            "other",
+        )
+    }
+            END IF;
+        END IF;
+        RETURN NULL;
+    """,
+)
 
 
 class User(AbstractUser):
@@ -48,7 +74,9 @@ class User(AbstractUser):
                 hide=["password"],
             ),
             NoTruncateTrigger("The table of users"),
+            UNLIKE_NAMES,
         ]
+        indexes = [models.Index(Upper("username"), name="user_name_in_capitals")]
 
     def _get_session_auth_hash(self, secret: str | None = None) -> str:
         """As Django's, which ends the sessions of a changed password; the end of a sign-on ends its sessions, too."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 from typer.testing import CliRunner
 
@@ -15,11 +18,14 @@ from pools.domain.roles import SYSTEM
 from pools.domain.sign_on import LdapDirectory, OpenIdProvider, ProviderFacts
 from pools.domain.user_names import user_name_violations
 from pools.models import User
+from pools.services import users
+from pools.services.accounts import set_active
 from pools.services.sign_on import sign_on
 from pools.services.users import create_user
 from scheduling.configuration.files import BadFiles, ConfigurationFiles, read_file
 from scheduling.services.configuration import ApplyOptions, apply_configuration
 from tests.integration.identity.conftest import ApiCaller
+from tests.support.threads import run_concurrently
 
 LOOK_ALIKES = {
     "fullwidth": "\uff41\uff44\uff4d\uff49\uff4e",
@@ -108,6 +114,34 @@ def test_a_name_that_differs_in_capitals_only(admin: ApiCaller) -> None:
         create_user(actor=SYSTEM, username="BOB")
 
 
+@pytest.mark.django_db(transaction=True)
+def test_two_creations_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither sees the other's row when it checks; the database lets one of them through."""
+    both, check = threading.Barrier(2), users._require_unlike_others
+
+    def check_and_wait(name: str) -> None:
+        check(name)
+        both.wait(30)
+
+    monkeypatch.setattr(users, "_require_unlike_others", check_and_wait)
+    names = ("eve", "Eve")
+    outcomes = run_concurrently([partial(create_user, actor=SYSTEM, username=name) for name in names])
+    (refusal,) = [each for each in outcomes if isinstance(each, Exception)]
+    assert isinstance(refusal, Conflict)
+    assert "differ in capitals only" in refusal.message
+    assert User.objects.filter(username__iexact="eve").count() == 1
+
+
+def test_an_account_is_not_enabled_beside_one_with_such_a_name(admin: ApiCaller) -> None:
+    first = create_user(actor=SYSTEM, username="bob")
+    set_active(actor=SYSTEM, username="bob", active=False)
+    create_user(actor=SYSTEM, username="Bob")
+    with pytest.raises(Conflict, match="differ in capitals only"):
+        set_active(actor=SYSTEM, username="bob", active=True)
+    first.refresh_from_db()
+    assert not first.is_active
+
+
 def test_an_account_that_has_such_a_name_already_works_on(admin: ApiCaller) -> None:
     """Accounts of former versions: logins, roles, files and new sign-ons."""
     old = create_user(actor=SYSTEM, username="old", password="a long enough pass phrase")
@@ -121,3 +155,14 @@ def test_an_account_that_has_such_a_name_already_works_on(admin: ApiCaller) -> N
     read_file("all.yaml", 'roles:\n  osmo-viewer: {users: ["j\u00f6rg"]}\n'.encode(), found)
     apply_configuration(actor=SYSTEM, files=found, options=ApplyOptions("git"))
     assert User.objects.get(pk=old.pk).as_actor().roles == {"osmo-viewer"}
+
+
+def test_accounts_of_former_versions_that_differ_in_capitals_work_on(admin: ApiCaller) -> None:
+    create_user(actor=SYSTEM, username="ann", password="a long enough pass phrase")
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE pools_user DISABLE TRIGGER USER")
+        other = User.objects.create(username="Ann")
+        cursor.execute("ALTER TABLE pools_user ENABLE TRIGGER USER")
+    assert admin("POST", "/api/auth/user/Ann/roles", {"role_name": "osmo-viewer"}).status == 200
+    assert Client().post("/login/", {"username": "ann", "password": "a long enough pass phrase"}).status_code == 302
+    User.objects.filter(pk=other.pk).update(email="ann@corp.example")
