@@ -109,10 +109,14 @@ class _Recorder(Reader):
 
 
 def _apply_runtime_defaults(data_dir: Path | None) -> None:
-    """Use the values that `osmo-admin up` wrote to `runtime.json` as defaults; the real environment wins."""
+    """Use the values that `osmo-admin up` wrote to `runtime.json` as defaults; the real environment wins. If that names
+    another database, the file is of another installation, whose owner, broker and key are not for this one."""
     if data_dir is None or not (path := data_dir / RUNTIME_FILE).is_file():
         return
-    for name, value in json.loads(path.read_text()).items():
+    known = json.loads(path.read_text())
+    if os.environ.get("DATABASE_URL") not in {None, "", known.get("DATABASE_URL")}:
+        return
+    for name, value in known.items():
         os.environ.setdefault(name, str(value))
 
 

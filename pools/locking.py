@@ -6,7 +6,7 @@ given. Two transactions that keep the order can wait for each other, but never i
 | # | lock | row or advisory lock | several in the order of |
 |---|------|----------------------|-------------------------|
 | 1 | idempotency key | the row of the key, by the INSERT that claims it (`pools.services.idempotency`) | one only |
-| 2 | account | `User` row | name (several only where files of the configuration are applied) |
+| 2 | account | `User` row; its name, by trigger | name (several only where files of the configuration are applied) |
 | 3 | role | `Group` row, while a role is removed from accounts | one only |
 | 4 | approval request | `ApprovalRequest` row | one only |
 | 5 | configuration | advisory lock `CONFIGURATION_LOCK` | one only |

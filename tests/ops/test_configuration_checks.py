@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from osmo_admin import checks
-from osmo_admin.env import PasswordLogin
+from osmo_admin.env import PasswordLogin, load_environment
 from osmo_admin.ops import process_commands
 from pools.domain.sign_on import OpenIdProvider
 from tests.support.services import ROOT
@@ -154,3 +156,25 @@ def test_secrets_that_others_can_read(mode: int, ids: set[str], settings: Any, t
     (tmp_path / "runtime.json").touch()
     (tmp_path / "runtime.json").chmod(mode)
     assert check_ids(settings, data_dir=tmp_path) == ids
+
+
+@pytest.mark.parametrize(
+    ("named", "is_used"), [("", True), ("postgresql://a@x/osmo", True), ("postgresql://b@y/z", False)]
+)
+def test_a_command_for_another_database_takes_nothing_from_the_installation_of_the_folder(
+    named: str, is_used: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`osmo-admin demo` would write as the owner of that installation, and notifications would go to its broker."""
+    theirs = {
+        "DATABASE_URL": "postgresql://a@x/osmo", "OSMO_OWNER_DATABASE_URL": "postgresql://o@x/osmo",
+        "REDIS_URL": "redis://x:1/0",
+    }  # fmt: skip
+    (tmp_path / "runtime.json").write_text(json.dumps(theirs))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", {"OSMO_ADMIN_HOME": str(tmp_path), "OSMO_SECRET_KEY": SECRET_KEY})
+        if named:
+            os.environ["DATABASE_URL"] = named
+        found = load_environment()
+    assert found.database_url == (named or theirs["DATABASE_URL"])
+    assert (found.owner_database_url == theirs["OSMO_OWNER_DATABASE_URL"]) is is_used
+    assert (found.redis_url == theirs["REDIS_URL"]) is is_used
