@@ -60,6 +60,7 @@ class SimulatedBackendForm(ChangeForm):
             (VictimRule.LEAST_LOST.value, "the work that is enough and loses least"),
         ],
         help_text="Which work is preempted of that which the rules allow equally.",
+        required=False,
     )
     nodes = forms.code_field(
         "Nodes",
@@ -81,7 +82,7 @@ class SimulatedBackendForm(ChangeForm):
             "auto_end": data["auto_end"],
             "reserve_after": typed_number(data["reserve_after"]) if data["reserve_after"] else None,
             "ageing": typed_number(data["ageing"]) if data["ageing"] else None,
-            "victims": data["victims"],
+            "victims": data["victims"] or POLICY_DEFAULTS["victims"],
             "nodes": [_parse_node_line(line) for line in data["nodes"].splitlines() if line.strip()],
         }
 
