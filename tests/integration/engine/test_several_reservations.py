@@ -12,7 +12,7 @@ from pools.services.pools import patch_pool
 from scheduling.models import StartReservation
 from scheduling.services.simulated.reconcile import Scope, reconcile_backend
 from tests.integration.engine.conftest import Cluster
-from tests.integration.engine.test_start_reservations import GANG, entry_of, wait_since
+from tests.integration.engine.test_start_reservations import GANG, entry_of, reserve_a_whole_node, wait_since
 from tests.support import factories
 
 pytestmark = pytest.mark.django_db
@@ -47,13 +47,7 @@ def test_two_gangs_of_all_nodes_do_not_hold_each_other(db: None) -> None:
 def test_a_guest_returns_reserved_nodes(db: None) -> None:
     """LOW work of another pool uses them, and the reserved gang takes them back once nothing else is in its way. The
     time at which the nodes were chosen is a part of the row, so that a later cycle knows the guest."""
-    cluster = Cluster({"n1": 8}, {"a": 12, "b": 8})
-    cluster.submit("firm", "a", gpus=4)
-    cluster.reconcile()
-    wait_since("firm", 5)
-    cluster.submit("big", "a", gpus=8)
-    wait_since("big", 2)
-    cluster.reconcile()
+    cluster = reserve_a_whole_node()
     assert StartReservation.objects.get().placed_at is not None
     cluster.submit("guest", "b", "LOW", gpus=4)
     assert cluster.reconcile() == [("start", "guest")]

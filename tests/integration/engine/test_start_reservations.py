@@ -28,6 +28,18 @@ def wait_since(name: str, hours: float) -> None:
             Group.objects.filter(pk=group.pk).update(ready_at=group.ready_at - since)
 
 
+def reserve_a_whole_node() -> Cluster:
+    """A cluster where `big` of pool a has reserved the one node, of which half is free beside `firm`; b is empty."""
+    cluster = Cluster({"n1": 8}, {"a": 12, "b": 8})
+    cluster.submit("firm", "a", gpus=4)
+    cluster.reconcile()
+    wait_since("firm", 5)
+    cluster.submit("big", "a", gpus=8)
+    wait_since("big", 2)
+    cluster.reconcile()
+    return cluster
+
+
 GANG = """
 workflow:
   name: big

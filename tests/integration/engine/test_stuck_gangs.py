@@ -19,7 +19,7 @@ from scheduling.services.simulated.dirty import Scope
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from tests.integration.engine.conftest import Cluster
-from tests.integration.engine.test_start_reservations import wait_since
+from tests.integration.engine.test_start_reservations import reserve_a_whole_node
 
 pytestmark = pytest.mark.django_db
 
@@ -103,13 +103,7 @@ def test_verification_names_it(cluster: Cluster, defect: pytest.MonkeyPatch) -> 
 
 def test_a_gang_whose_nodes_later_work_keeps_is_found(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A defect of the engine: LOW work that comes to reserved nodes is never preempted there."""
-    cluster = Cluster({"n1": 8}, {"a": 12, "b": 8})
-    cluster.submit("firm", "a", gpus=4)
-    cluster.reconcile()
-    wait_since("firm", 5)
-    cluster.submit("big", "a", gpus=8)
-    wait_since("big", 2)
-    cluster.reconcile()
+    cluster = reserve_a_whole_node()
     cluster.submit("guest", "b", "LOW", gpus=4)
     cluster.reconcile()
     cluster.end("firm")
