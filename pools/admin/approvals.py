@@ -13,7 +13,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, change_paths
 from pools.admin.paging import paginate
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_url
-from pools.domain.approvals import POOL_SERVICES, ApprovalState
+from pools.domain.approvals import ApprovalState
 from pools.domain.errors import DomainError
 from pools.models import ApprovalRequest, Pool
 from pools.representations.approval import approval_body
@@ -91,7 +91,7 @@ class ApprovalAdmin(PolicyAdmin):
                 actor=actor,
                 pool=pool,
                 root_name=row.pool,
-                changes_configuration=row.service in POOL_SERVICES,
+                changes_configuration=row.changes_pool,
             ),
             execute=execute,
             success_message=lambda _: f"The change of {row.subject} that {row.requested_by} asked for was made.",

@@ -27,9 +27,10 @@ from pools.admin import forms
 from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
 from pools.admin.kept_input import KEPT_INPUT, KEPT_MINUTES, keep_input, read_kept_input
 from pools.domain.approvals import APPROVAL_NEEDED, ApprovalNeeded
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import BadInput, Busy, Conflict, Stale, Violation
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
-from pools.services.approvals import RequestedChange, request_approval
+from pools.services.approvals import request_approval
 
 REASON_HELP = "Optional. Recorded in the audit log beside your name."
 REFUSALS = (BadInput, Conflict, Busy)
@@ -150,9 +151,9 @@ class FirstStep:
 class Change(Generic[ResultT]):
     """One change and the texts of its pages. `unavailable_reason` says why the present state does not allow it, and
     `first_steps` say what has to happen before; with either of them there is no form. `breadcrumbs` are the pages
-    above, the target of the back link last. `version` is None for a row that does not exist yet. `execute` gets the
-    valid form and the expected version, which is None in the dry run. `requested` is the same change as a request for
-    the approval of a second person."""
+    above, the target of the back link last. `version` is None for a row that does not exist yet. `command` is the
+    change of a valid form, which `service` makes. A page without a command has `execute`, which gets the valid form and
+    the expected version; that is None in the dry run."""
 
     title: str
     button: str
@@ -160,12 +161,13 @@ class Change(Generic[ResultT]):
     unavailable_reason: str = ""
     first_steps: Sequence[FirstStep] = ()
     breadcrumbs: Breadcrumbs
-    form_class: type[ChangeForm]
+    form_class: Callable[..., ChangeForm]
     initial: Mapping[str, Any] = field(default_factory=dict)
     version: int | None = None
     preview: Preview[ResultT]
-    execute: Callable[[ChangeForm, int | None], ResultT]
-    requested: Callable[[ChangeForm], RequestedChange] | None = None
+    command: Callable[[Any], ChangeCommand] | None = None
+    service: Callable[..., ResultT] | None = None
+    execute: Callable[[ChangeForm, int | None], ResultT] | None = None
     success_message: Callable[[ResultT], str]
     success_url: Callable[[ResultT], str]
 
@@ -245,7 +247,7 @@ class ConfirmFlow(Generic[ResultT]):
         """The input of the request, with what was kept apart of it."""
         data, kept = _read_typed(self.request)
         if self.request.method == "POST" or is_preview_address(self.request.path):
-            for name in self.change.form_class.kept_fields - data.keys():
+            for name in self.change.form_class().kept_fields - data.keys():
                 data[name] = self._first_text(name)
         return _Input(data, data.get(KEPT_INPUT, ""), frozenset(kept or ()), is_lost=kept is None)
 
@@ -259,7 +261,7 @@ class ConfirmFlow(Generic[ResultT]):
         if not data:
             return dict(self.change.initial)
         values = dict(self.change.initial)
-        for name, each in self.change.form_class.base_fields.items():
+        for name, each in self.change.form_class().fields.items():
             if isinstance(each, MultipleChoiceField):
                 values[name] = data.getlist(name)
             elif isinstance(each, BooleanField):
@@ -312,12 +314,12 @@ class ConfirmFlow(Generic[ResultT]):
         change, preview = self.change, self.change.preview
         results: list[ResultT] = []
         try:
-            effect = preview.dry_run(lambda: results.append(change.execute(form, None)))
+            effect = preview.dry_run(lambda: results.append(self._make(form, None)))
         except REFUSALS as refusal:
             form.add_errors(refusal)
             return self._form_page(form)
         needs = [each["message"] for each in effect["violations"] if each["code"] == APPROVAL_NEEDED]
-        if len(needs) < len(effect["violations"]) or (needs and change.requested is None):
+        if len(needs) < len(effect["violations"]) or (needs and change.command is None):
             violations = [Violation(each["path"], each["code"], each["message"]) for each in effect["violations"]]
             form.add_errors(BadInput.of(violations))
             return self._form_page(form)
@@ -347,12 +349,12 @@ class ConfirmFlow(Generic[ResultT]):
         if form.cleaned_data["seen"] != preview.fingerprint(preview.current_state()):
             return self._redirect_to_preview(form, sent, is_repeated=True)
         try:
-            result = self.change.execute(form, form.cleaned_data["version"])
+            result = self._make(form, form.cleaned_data["version"])
         except Stale:
             return self._redirect_to_preview(form, sent, is_repeated=True)
         except ApprovalNeeded as need:
-            if asks and self.change.requested is not None:
-                return self._ask(form, self.change.requested(form), need)
+            if asks and self.change.command is not None:
+                return self._ask(form, self.change.command(form), need)
             form.add_errors(need)
             return self._form_page(form)
         except REFUSALS as refusal:
@@ -361,9 +363,20 @@ class ConfirmFlow(Generic[ResultT]):
         self.admin.show_success(self.request, " ".join([self.change.success_message(result), *result.warnings]))
         return HttpResponseRedirect(self.change.success_url(result))
 
-    def _ask(self, form: ChangeForm, requested: RequestedChange, need: ApprovalNeeded) -> HttpResponse:
+    def _make(self, form: ChangeForm, version: int | None) -> ResultT:
+        """Make the change of a valid form; also the operation of its dry run."""
+        change = self.change
+        if change.command is None or change.service is None:
+            assert change.execute is not None
+            return change.execute(form, version)
+        note = {"actor": actor_of(self.request), "description": form.cleaned_data["description"]}
+        command = change.command(form)
+        return change.service(command, **note, **({"expected_version": version} if command.needs_version else {}))
+
+    def _ask(self, form: ChangeForm, command: ChangeCommand, need: ApprovalNeeded) -> HttpResponse:
+        actor, reason = actor_of(self.request), form.cleaned_data["description"]
         try:
-            row = request_approval(actor=actor_of(self.request), requested=requested, need=need)
+            row = request_approval(command, actor=actor, description=reason, need=need)
         except REFUSALS as refusal:
             form.add_errors(refusal)
             return self._form_page(form)

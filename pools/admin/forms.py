@@ -41,9 +41,14 @@ class ServiceForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.fields = {**self.own_fields(), **self.fields}
         first = next((field for field in self.visible_fields() if not field.field.disabled), None)
         if first is not None and not self.is_bound:  # after a refusal the message gets the focus (form_errors.html)
             first.field.widget.attrs["autofocus"] = True
+
+    def own_fields(self) -> dict[str, forms.Field]:
+        """Fields that stand in front of those of the class."""
+        return {}
 
     def add_errors(self, refusal: DomainError) -> None:
         """Show a refusal: each violation at its field, all others above the form."""

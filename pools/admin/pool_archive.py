@@ -10,15 +10,15 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, FirstStep
+from pools.admin.command_forms import CommandForm, form_for
+from pools.admin.confirm_flow import Change, ConfirmFlow, FirstStep
 from pools.admin.git_ownership import owned_reason
 from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.admin.pool_changes import configurable_root
 from pools.admin.pool_tree_preview import pool_breadcrumbs, pool_url
 from pools.domain.amounts import encode_gpus
-from pools.domain.approvals import ApprovalService
+from pools.domain.changes.pools import DeletePool
 from pools.domain.counting import counted
 from pools.domain.names import SHARED_QUEUE
 from pools.domain.ownership import OwnedKind
@@ -26,14 +26,7 @@ from pools.domain.roles import Actor, PoolRoleKind, pool_role
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, RoleAssignment
 from pools.selectors.pool_balance import read_balance
-from pools.services.approvals import RequestedChange
 from pools.services.pools import delete_pool
-
-
-class ArchivePoolForm(ChangeForm):
-    """The reason of an archival."""
-
-    description = forms.text_field("Reason", help_text=REASON_HELP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +37,13 @@ class _Removed:
     warnings: tuple[str, ...] = ()
 
 
+def _remove(command: DeletePool, **note: Any) -> _Removed:
+    return _Removed(delete_pool(command, **note))
+
+
 def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
     """The pages that remove a pool: it is archived if it ever had subpools or work, deleted otherwise."""
     actor, root = actor_of(request), configurable_root(request, pool)
-
-    def execute(form: ChangeForm, version: int | None) -> _Removed:
-        description = form.cleaned_data["description"]
-        left = delete_pool(actor=actor, name=root.name, description=description, expected_version=version)
-        return _Removed(left)
 
     def success_message(result: _Removed) -> str:
         return f"Pool {root.name} was {'archived; it can be brought back' if result.row else 'deleted'}."
@@ -63,13 +55,11 @@ def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Ht
         unavailable_reason=owned_reason(OwnedKind.POOL, root.name) or _archived_reason(root),
         first_steps=tuple(_first_steps(root)),
         breadcrumbs=pool_breadcrumbs(root),
-        form_class=ArchivePoolForm,
+        form_class=form_for(DeletePool, name=root.name),
         version=root.version,
         preview=_archive_preview(actor, root.name),
-        execute=execute,
-        requested=lambda form: RequestedChange(
-            ApprovalService.DELETE_POOL, {"name": root.name}, form.cleaned_data["description"]
-        ),
+        command=CommandForm.command,
+        service=_remove,
         success_message=success_message,
         success_url=lambda result: pool_url(root.name) if result.row else reverse("admin:pools_pool_changelist"),
     )

@@ -12,8 +12,8 @@ from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlo
 from pools.admin.git_ownership import owned_reason
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
 from pools.domain.amounts import encode_gpus
-from pools.domain.approvals import ApprovalService
 from pools.domain.change_effects import NodeEffect, consequence_messages
+from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.ownership import OwnedKind
 from pools.domain.pool_config import APPROVAL_ABOVE, HOLD_AFTER, editable_body
 from pools.domain.roles import Permission
@@ -21,7 +21,6 @@ from pools.domain.scalars import typed_number
 from pools.models import Backend, Pool, Reservation
 from pools.permissions import get_visible_root, require_permission, require_platform
 from pools.representations.pool import pool_settings_of
-from pools.services.approvals import RequestedChange
 from pools.services.pool_configuration import PoolResult
 from pools.services.pools import create_pool, patch_pool, put_pool
 
@@ -159,26 +158,10 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
     """The pages that configure a pool; for an archived pool they restore it."""
     actor, root = actor_of(request), configurable_root(request, pool)
 
-    def execute(form: ChangeForm, version: int | None) -> PoolResult:
-        common = {
-            "actor": actor,
-            "name": root.name,
-            "description": form.cleaned_data["description"],
-            "expected_version": version,
-        }
+    def command(form: ChangeForm) -> PutPool | PatchPool:
         if root.archived:
-            return put_pool(**common, body=restored_body(form))
-        return patch_pool(**common, patch=pool_config_from(form))
-
-    def restored_body(form: ChangeForm) -> dict[str, Any]:
-        return editable_body(pool_settings_of(root)) | pool_config_from(form)
-
-    def requested(form: ChangeForm) -> RequestedChange:
-        reason = form.cleaned_data["description"]
-        if root.archived:
-            return RequestedChange(ApprovalService.PUT_POOL, {"name": root.name, "body": restored_body(form)}, reason)
-        arguments = {"name": root.name, "patch": pool_config_from(form)}
-        return RequestedChange(ApprovalService.PATCH_POOL, arguments, reason)
+            return PutPool(name=root.name, body=editable_body(pool_settings_of(root)) | pool_config_from(form))
+        return PatchPool(name=root.name, patch=pool_config_from(form))
 
     def messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: PoolResult) -> tuple[str, ...]:
         found = list(consequence_messages(nodes))
@@ -201,8 +184,8 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
         preview=PoolTreePreview(
             actor=actor, pool=root, root_name=root.name, changes_configuration=True, messages=messages
         ),
-        execute=execute,
-        requested=requested,
+        command=command,
+        service=put_pool if root.archived else patch_pool,
         success_message=lambda result: f"The configuration of {result.row.name} was saved.",
         success_url=lambda _: pool_url(root.name),
     )

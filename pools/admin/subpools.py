@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from datetime import UTC
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, typed_input
+from pools.admin.command_forms import CommandForm, form_for
+from pools.admin.confirm_flow import Change, ConfirmFlow, typed_input
 from pools.admin.git_ownership import owned_reason
-from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
+from pools.admin.pool_tree_preview import (
+    EffectMessages,
+    PoolTreePreview,
+    no_remaining_work,
+    pool_breadcrumbs,
+    pool_url,
+    tree_messages,
+)
 from pools.domain import names
-from pools.domain.approvals import ApprovalService
 from pools.domain.change_effects import NodeEffect, consequence_messages
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
 from pools.domain.counting import counted
 from pools.domain.errors import NotFound
 from pools.domain.ownership import OwnedKind
@@ -23,7 +30,6 @@ from pools.domain.roles import Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
 from pools.permissions import get_visible_root, require_permission
-from pools.services.approvals import RequestedChange
 from pools.services.subpools import (
     SubpoolResult,
     create_subpool,
@@ -32,195 +38,74 @@ from pools.services.subpools import (
     set_drain_deadline,
 )
 
-QUOTA_HELP = "Whole GPUs, or a share of the pool such as 25%. Fractions are rounded down."
-
-
-DEADLINE_HELP = (
-    "The time at which the work of the subpool should have ended. It stops no work: after it, the home page warns and "
-    "notices are sent."
-)
-
-
-class CreateSubpoolForm(ChangeForm):
-    """A new subpool."""
-
-    subpool_name = forms.text_field(
-        "Name", help_text="Lower-case letters, digits and single hyphens; the pool's name comes in front of it."
-    )
-    quota = forms.text_field("Quota in GPUs", help_text=QUOTA_HELP, inputmode="decimal")
-    description = forms.text_field("Reason", help_text=REASON_HELP)
-
-
-class SubpoolQuotaForm(ChangeForm):
-    """The quota of a subpool that has a name already."""
-
-    quota = forms.text_field("Quota in GPUs", help_text=QUOTA_HELP, inputmode="decimal")
-    description = forms.text_field("Reason", help_text=REASON_HELP)
-
-
-class ResizeForm(SubpoolQuotaForm):
-    """Another quota of an ACTIVE subpool, lasting or until a time."""
-
-    field_order = ("quota", "until", "description")
-    until = forms.time_field(
-        "Until (UTC)", help_text="Empty for a lasting quota. A raise with an end is given back at that time by itself."
-    )
-
-
-class DeadlineForm(ChangeForm):
-    """The deadline of a drain."""
-
-    drain_by = forms.time_field("Deadline (UTC)", help_text=f"{DEADLINE_HELP} Empty for none.")
-    description = forms.text_field("Reason", help_text=REASON_HELP)
-
-
-class DeleteSubpoolForm(ChangeForm):
-    """The deletion of a subpool."""
-
-    cancel_pending = forms.checkbox_field(
-        "Cancel the workflows that have not started", help_text="Running work always continues until it ends by itself."
-    )
-    drain_by = forms.time_field("Deadline (UTC)", help_text=DEADLINE_HELP)
-    description = forms.text_field("Reason", help_text=REASON_HELP)
-
 
 def create_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
     """The pages that create a subpool."""
-    actor, root = actor_of(request), _dividable_root(request, pool)
-
-    def execute(form: ChangeForm, version: int | None) -> SubpoolResult:
-        return create_subpool(
-            actor=actor,
-            parent=root.name,
-            subpool_name=form.cleaned_data["subpool_name"],
-            quota=form.cleaned_data["quota"],
-            description=form.cleaned_data["description"],
-        )
+    root = _dividable_root(request, pool)
 
     def success_message(result: SubpoolResult) -> str:
         verb = "is active again" if result.reactivated else "was created"
         return f"{result.row.name} {verb}; its quota is {result.subpool.quota} GPUs."
 
-    change = Change(
+    return _respond(
+        admin,
+        request,
+        root,
         title=f"Create a subpool of {root.name}",
         unavailable_reason=owned_reason(OwnedKind.POOL, root.name, subpools=True),
         button=f"Create {names.canonical_name(root.name, typed_input(request).get('subpool_name', ''))}",
-        breadcrumbs=pool_breadcrumbs(root),
-        form_class=CreateSubpoolForm,
-        preview=PoolTreePreview(actor=actor, pool=root, root_name=root.name),
-        execute=execute,
-        requested=lambda form: _requested(
-            ApprovalService.CREATE_SUBPOOL,
-            root,
-            form,
-            {"subpool_name": form.cleaned_data["subpool_name"], "quota": form.cleaned_data["quota"]},
-        ),
+        form_class=form_for(CreateSubpool, parent=root.name),
+        service=create_subpool,
         success_message=success_message,
-        success_url=lambda _: pool_url(root.name),
     )
-    return ConfirmFlow(admin, request, change).respond()
 
 
 def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, subpool: str) -> HttpResponse:
     """The pages that give an ACTIVE subpool another quota."""
-    actor, root, row = actor_of(request), *_subpool_of(request, pool, subpool)
-
-    def execute(form: ChangeForm, version: int | None) -> SubpoolResult:
-        return resize_subpool(
-            actor=actor,
-            parent=root.name,
-            subpool_name=subpool,
-            quota=form.cleaned_data["quota"],
-            until=form.cleaned_data["until"],
-            description=form.cleaned_data["description"],
-            expected_version=version,
-        )
+    root, row = _subpool_of(request, pool, subpool)
 
     def messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: SubpoolResult) -> tuple[str, ...]:
         return (*consequence_messages(nodes), *_end_messages(result))
 
-    change = Change(
+    return _respond(
+        admin,
+        request,
+        root,
+        messages,
         title=f"Resize {row.name}",
-        unavailable_reason=owned_reason(OwnedKind.POOL, root.name, subpools=True)
-        or _unavailable_reason(row, SubpoolState.ACTIVE),
+        unavailable_reason=_unavailable_reason(root, row, SubpoolState.ACTIVE),
         button=f"Resize {row.name}",
-        breadcrumbs=pool_breadcrumbs(root),
-        form_class=ResizeForm,
+        form_class=form_for(ResizeSubpool, parent=root.name, subpool_name=subpool),
         initial={"quota": row.last_quota},
         version=row.version,
-        preview=PoolTreePreview(
-            actor=actor,
-            pool=root,
-            root_name=root.name,
-            messages=messages,
-        ),
-        execute=execute,
-        requested=lambda form: _requested(
-            ApprovalService.RESIZE_SUBPOOL,
-            root,
-            form,
-            {"subpool_name": subpool, "quota": form.cleaned_data["quota"], "until": form.cleaned_data["until"]},
-        ),
+        service=resize_subpool,
         success_message=lambda result: " ".join(
             [f"The quota of {result.row.name} is {result.subpool.quota} GPUs now.", *_end_messages(result)]
         ),
-        success_url=lambda _: pool_url(root.name),
     )
-    return ConfirmFlow(admin, request, change).respond()
 
 
 def recreate_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, subpool: str) -> HttpResponse:
     """The pages that activate an ARCHIVED subpool again, with a quota."""
-    actor, root, row = actor_of(request), *_subpool_of(request, pool, subpool)
-
-    def execute(form: ChangeForm, version: int | None) -> SubpoolResult:
-        return create_subpool(
-            actor=actor,
-            parent=root.name,
-            subpool_name=subpool,
-            quota=form.cleaned_data["quota"],
-            description=form.cleaned_data["description"],
-            expected_version=version,
-        )
-
-    change = Change(
+    root, row = _subpool_of(request, pool, subpool)
+    return _respond(
+        admin,
+        request,
+        root,
         title=f"Recreate {row.name}",
-        unavailable_reason=owned_reason(OwnedKind.POOL, root.name, subpools=True)
-        or _unavailable_reason(row, SubpoolState.ARCHIVED),
+        unavailable_reason=_unavailable_reason(root, row, SubpoolState.ARCHIVED),
         button=f"Recreate {row.name}",
-        breadcrumbs=pool_breadcrumbs(root),
-        form_class=SubpoolQuotaForm,
+        form_class=form_for(CreateSubpool, parent=root.name, subpool_name=subpool),
         initial={"quota": row.last_quota},
         version=row.version,
-        preview=PoolTreePreview(
-            actor=actor,
-            pool=root,
-            root_name=root.name,
-        ),
-        execute=execute,
-        requested=lambda form: _requested(
-            ApprovalService.CREATE_SUBPOOL, root, form, {"subpool_name": subpool, "quota": form.cleaned_data["quota"]}
-        ),
+        service=create_subpool,
         success_message=lambda result: f"{result.row.name} is active again; its quota is {result.subpool.quota} GPUs.",
-        success_url=lambda _: pool_url(root.name),
     )
-    return ConfirmFlow(admin, request, change).respond()
 
 
 def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, subpool: str) -> HttpResponse:
     """The pages that delete a subpool, whose running work continues."""
-    actor, root, row = actor_of(request), *_subpool_of(request, pool, subpool)
-
-    def execute(form: ChangeForm, version: int | None) -> SubpoolResult:
-        return delete_subpool(
-            actor=actor,
-            parent=root.name,
-            subpool_name=subpool,
-            cancel_pending=form.cleaned_data["cancel_pending"],
-            drain_by=form.cleaned_data["drain_by"],
-            description=form.cleaned_data["description"],
-            expected_version=version,
-        )
+    root, row = _subpool_of(request, pool, subpool)
 
     def remaining_work(effect: dict[str, Any]) -> list[Reservation]:
         rows = Reservation.objects.filter(pool=row, workflow_name__in=effect["draining"])
@@ -239,73 +124,64 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
             return f"{text} {_deadline_message(result)}" if result.row.drain_by else text
         return f"{name} is archived; it has no active workflows."
 
-    change = Change(
+    return _respond(
+        admin,
+        request,
+        root,
+        messages,
+        remaining_work,
         title=f"Delete {row.name}",
-        unavailable_reason=owned_reason(OwnedKind.POOL, root.name, subpools=True)
-        or _unavailable_reason(row, SubpoolState.ACTIVE),
+        unavailable_reason=_unavailable_reason(root, row, SubpoolState.ACTIVE),
         button=f"Delete {row.name}",
         danger=True,
-        breadcrumbs=pool_breadcrumbs(root),
-        form_class=DeleteSubpoolForm,
+        form_class=form_for(DeleteSubpool, parent=root.name, subpool_name=subpool),
         version=row.version,
-        preview=PoolTreePreview(
-            actor=actor,
-            pool=root,
-            root_name=root.name,
-            messages=messages,
-            remaining_work=remaining_work,
-        ),
-        execute=execute,
-        requested=lambda form: _requested(
-            ApprovalService.DELETE_SUBPOOL,
-            root,
-            form,
-            {
-                "subpool_name": subpool,
-                "cancel_pending": form.cleaned_data["cancel_pending"],
-                "drain_by": form.cleaned_data["drain_by"],
-            },
-        ),
+        service=delete_subpool,
         success_message=success_message,
-        success_url=lambda _: pool_url(root.name),
     )
-    return ConfirmFlow(admin, request, change).respond()
 
 
 def drain_deadline_page(admin: PolicyAdmin, request: HttpRequest, pool: str, subpool: str) -> HttpResponse:
     """The pages that set the time at which the work of a draining subpool should have ended."""
-    actor, root, row = actor_of(request), *_subpool_of(request, pool, subpool)
-
-    def execute(form: ChangeForm, version: int | None) -> SubpoolResult:
-        return set_drain_deadline(
-            actor=actor,
-            parent=root.name,
-            subpool_name=subpool,
-            drain_by=form.cleaned_data["drain_by"],
-            description=form.cleaned_data["description"],
-            expected_version=version,
-        )
+    root, row = _subpool_of(request, pool, subpool)
 
     def messages(_: tuple[NodeEffect, ...], __: list[Reservation], result: SubpoolResult) -> tuple[str, ...]:
         return (_deadline_message(result),)
 
-    change = Change(
+    return _respond(
+        admin,
+        request,
+        root,
+        messages,
         title=f"Deadline of the drain of {row.name}",
-        unavailable_reason=_unavailable_reason(row, SubpoolState.DELETING),
+        unavailable_reason=_state_reason(row, SubpoolState.DELETING),
         button="Save the deadline",
-        breadcrumbs=pool_breadcrumbs(root),
-        form_class=DeadlineForm,
+        form_class=form_for(SetDrainDeadline, parent=root.name, subpool_name=subpool),
         initial={"drain_by": row.drain_by},
         version=row.version,
-        preview=PoolTreePreview(
-            actor=actor,
-            pool=root,
-            root_name=root.name,
-            messages=messages,
-        ),
-        execute=execute,
+        service=set_drain_deadline,
         success_message=_deadline_message,
+    )
+
+
+def _respond(
+    admin: PolicyAdmin,
+    request: HttpRequest,
+    root: Pool,
+    messages: EffectMessages[SubpoolResult] = tree_messages,
+    remaining_work: Callable[[dict[str, Any]], list[Reservation]] = no_remaining_work,
+    **texts: Any,
+) -> HttpResponse:
+    """The pages of one change of a subpool of `root`; `texts` are fields of its :class:`Change`."""
+    preview = PoolTreePreview(
+        actor=actor_of(request), pool=root, root_name=root.name, messages=messages, remaining_work=remaining_work
+    )
+    change = Change(
+        breadcrumbs=pool_breadcrumbs(root),
+        preview=preview,
+        command=CommandForm.command,
         success_url=lambda _: pool_url(root.name),
+        **texts,
     )
     return ConfirmFlow(admin, request, change).respond()
 
@@ -326,7 +202,12 @@ def _end_messages(result: SubpoolResult) -> tuple[str, ...]:
     return (f"At {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC it is {after} GPUs again, without stopping running work.",)
 
 
-def _unavailable_reason(row: Pool, required: SubpoolState) -> str:
+def _unavailable_reason(root: Pool, row: Pool, required: SubpoolState) -> str:
+    """The reason why the subpool cannot be changed here: its owner, or its state; empty if it can."""
+    return owned_reason(OwnedKind.POOL, root.name, subpools=True) or _state_reason(row, required)
+
+
+def _state_reason(row: Pool, required: SubpoolState) -> str:
     """The reason why the subpool's state does not allow a change; empty if it does."""
     if row.subpool_state == required:
         return ""
@@ -353,7 +234,3 @@ def _dividable_root(request: HttpRequest, pool: str) -> Pool:
     root = get_visible_root(actor, pool)
     require_permission(actor, Permission.POOL_PARTITION, pool)
     return root
-
-
-def _requested(service: ApprovalService, root: Pool, form: ChangeForm, arguments: Mapping[str, Any]) -> RequestedChange:
-    return RequestedChange(service, {"parent": root.name, **arguments}, form.cleaned_data["description"])

@@ -25,18 +25,17 @@ from pools.api.schema import (
     object_with,
 )
 from pools.api.views import View
-from pools.domain.approvals import ApprovalNeeded, ApprovalService, ApprovalState
+from pools.domain.approvals import ApprovalState
+from pools.domain.changes.approvable import APPROVABLE
 from pools.domain.errors import BadInput, Violation
 from pools.models import ApprovalRequest
 from pools.representations.approval import approval_body
 from pools.services.approval_effects import approval_effect
 from pools.services.approvals import (
-    RequestedChange,
     approve,
     get_request,
     list_requests,
     reject,
-    request_approval,
     withdraw,
 )
 from pools.services.dry_run import read_effect
@@ -51,7 +50,7 @@ APPROVAL = object_with(
         "state": _STATE,
         "pool": TEXT,
         "subject": TEXT,
-        "service": {"type": "string", "enum": [str(each) for each in ApprovalService]},
+        "service": {"type": "string", "enum": list(APPROVABLE)},
         "arguments": OBJECT,
         "expected_version": nullable(INTEGER),
         "approval_above": INTEGER,
@@ -67,18 +66,6 @@ APPROVAL = object_with(
         "may_withdraw": BOOLEAN,
     }
 )
-
-
-def run_or_request(view: View, run: Callable[[], Response], requested: RequestedChange) -> Response:
-    """The answer of `run`; or, if the change needs an approval and the caller asks for it, 202 with the request."""
-    asks = query_boolean(view.request, "request_approval")
-    try:
-        return run()
-    except ApprovalNeeded as need:
-        if not asks:
-            raise
-        row = request_approval(actor=view.actor, requested=requested, need=need)
-    return Response(approval_body(row, view.actor), status=202, headers={"Location": f"/api/configs/approval/{row.pk}"})
 
 
 class ApprovalList(View):

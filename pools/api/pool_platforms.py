@@ -47,7 +47,7 @@ class PlatformDetail(View):
         answer=OBJECT,
     )
     def put(self, request: Request, name: str, platform: str) -> Response:
-        require_top_level_name(self.actor, name)
+        require_top_level_name(self.actor, {"name": name})
         require_permission(self.actor, Permission.POOL_CONFIGURE, name)
         body, description, tags = read_configuration(request)
         version = expected_version(request)
@@ -79,7 +79,7 @@ class PlatformRename(View):
         answer=OBJECT,
     )
     def put(self, request: Request, name: str, platform: str) -> Response:
-        require_top_level_name(self.actor, name)
+        require_top_level_name(self.actor, {"name": name})
         require_permission(self.actor, Permission.POOL_CONFIGURE, name)
         change = read_change(request, "new_name")
         to, version = read_new_name(change), expected_version(request)

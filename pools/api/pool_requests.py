@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from rest_framework.request import Request
@@ -41,6 +41,16 @@ def read_configuration(request: Request) -> ConfigurationChange:
     return ConfigurationChange(body, "", tags)
 
 
+def unwrap_as(field: str) -> Callable[[Request], tuple[dict[str, Any], str, list[str] | None]]:
+    """The reader of a configuration that is the value of one field of its change."""
+
+    def unwrap(request: Request) -> tuple[dict[str, Any], str, list[str] | None]:
+        change = read_configuration(request)
+        return {field: change.body}, change.description, change.tags
+
+    return unwrap
+
+
 def read_change(request: Request, *known: str) -> ConfigurationChange:
     """The body of a write that takes these keys beside description and tags."""
     change = ConfigurationChange(*unwrap_body(request))
@@ -58,16 +68,17 @@ def read_new_name(change: ConfigurationChange) -> str:
     return name
 
 
-def require_top_level_name(actor: Actor, name: str) -> None:
+def require_top_level_name(actor: Actor, address: Mapping[str, Any]) -> None:
     """Refuse the canonical name of a subpool at an address that writes top-level pools."""
+    name: str = address["name"]
     parent, subpool = names.split_name(name)
     if subpool is None:
         return
     require_permission(actor, Permission.POOL_READ, name)
-    address = f"/api/configs/pool/{parent}/subpool/{subpool}"
+    path = f"/api/configs/pool/{parent}/subpool/{subpool}"
     message = (
         f"{name} is a subpool. Create it with POST /api/configs/pool/{parent}/subpool, change its quota with PATCH "
-        f"{address}, delete it with DELETE {address}; all other settings belong to its parent."
+        f"{path}, delete it with DELETE {path}; all other settings belong to its parent."
     )
     raise BadInput(message, [Violation("name", "subpool_endpoint", message)])
 

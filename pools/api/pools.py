@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.approvals import REQUEST_APPROVAL, run_or_request
+from pools.api.changes import ChangeAnswer, answer_change, describe_change
 from pools.api.pool_requests import (
     apply_or_preview,
     read_change,
-    read_configuration,
     read_new_name,
     require_top_level_name,
+    unwrap_as,
 )
 from pools.api.request_parsing import etag_header, expected_version, query_boolean, unwrap_body
 from pools.api.schema import (
@@ -28,16 +31,16 @@ from pools.api.subpools import subpool_response
 from pools.api.views import View
 from pools.api.warnings_header import warning_header
 from pools.domain import names
-from pools.domain.approvals import ApprovalService
+from pools.domain.changes.pools import DeletePool, PatchPool, PoolChange, PutPool
 from pools.domain.errors import BadInput, Violation
-from pools.domain.roles import Permission
+from pools.domain.roles import Actor, Permission
 from pools.filtersets.pools import PoolFilterSet
 from pools.models import Pool
 from pools.permissions import get_visible_root, require_permission, require_platform
 from pools.representations.pool import pool_body, pool_list_body
-from pools.services.approvals import RequestedChange
 from pools.services.cohort_effects import effect_on_pool, effect_on_pools
 from pools.services.dry_run import warnings_of
+from pools.services.pool_configuration import PoolResult
 from pools.services.pools import delete_pool, patch_pool, put_pool, put_pools, rename_pool
 
 VERBOSE_PARAMETER = QueryParameter(
@@ -107,84 +110,43 @@ class PoolConfig(View):
         row = get_visible_root(self.actor, name)
         return Response(pool_body(row, verbose=query_boolean(request, "verbose")), headers=etag_header(row.version))
 
-    @describe_operation(
-        "Create a pool, replace its configuration, or restore an archived one.",
-        query_parameters=[DRY_RUN, REQUEST_APPROVAL],
-        body=CONFIGURATION_BODY,
-        answer=OBJECT,
-    )
+    @describe_change(PutPool, answer=OBJECT, body=CONFIGURATION_BODY)
     def put(self, request: Request, name: str) -> Response:
-        require_top_level_name(self.actor, name)
-        require_permission(self.actor, Permission.POOL_CONFIGURE, name)
-        body, description, tags = read_configuration(request)
-        version = expected_version(request)
-        return run_or_request(
-            self,
-            lambda: apply_or_preview(
-                self,
-                name,
-                lambda: put_pool(
-                    actor=self.actor, name=name, body=body, description=description, tags=tags, expected_version=version
-                ),
-            ),
-            RequestedChange(ApprovalService.PUT_POOL, {"name": name, "body": body, "tags": tags}, description),
-        )
+        return answer_change(self, PutPool, put_pool, POOL_CHANGES, {"name": name}, unwrap=unwrap_as("body"))
 
-    @describe_operation(
-        "Merge a part into a pool's configuration.",
-        query_parameters=[DRY_RUN, REQUEST_APPROVAL],
-        body=object_with({"configs_dict": OBJECT, "description": TEXT}, required=[], additional=True),
+    @describe_change(
+        PatchPool,
         answer=OBJECT,
+        body=object_with({"configs_dict": OBJECT, "description": TEXT}, required=[], additional=True),
     )
     def patch(self, request: Request, name: str) -> Response:
-        require_top_level_name(self.actor, name)
-        require_permission(self.actor, Permission.POOL_CONFIGURE, name)
-        body, description, tags = read_configuration(request)
-        version = expected_version(request)
-        return run_or_request(
-            self,
-            lambda: apply_or_preview(
-                self,
-                name,
-                lambda: patch_pool(
-                    actor=self.actor,
-                    name=name,
-                    patch=body,
-                    description=description,
-                    tags=tags,
-                    expected_version=version,
-                ),
-            ),
-            RequestedChange(ApprovalService.PATCH_POOL, {"name": name, "patch": body, "tags": tags}, description),
-        )
+        return answer_change(self, PatchPool, patch_pool, POOL_CHANGES, {"name": name}, unwrap=unwrap_as("patch"))
 
-    @describe_operation(
-        "Remove a pool; a pool with a history is archived instead.",
-        query_parameters=[DRY_RUN, REQUEST_APPROVAL],
-        answer=NULL,
-    )
+    @describe_change(DeletePool, answer=NULL)
     def delete(self, request: Request, name: str) -> Response:
-        require_top_level_name(self.actor, name)
-        require_permission(self.actor, Permission.POOL_CONFIGURE, name)
-        _, description, tags = read_change(request)
-        version = expected_version(request)
-
-        def operation() -> Pool | None:
-            return delete_pool(
-                actor=self.actor, name=name, description=description, tags=tags, expected_version=version
-            )
-
-        if query_boolean(request, "dry_run"):
-            return Response(effect_on_pool(name, operation, actor=self.actor))
-        requested = RequestedChange(ApprovalService.DELETE_POOL, {"name": name, "tags": tags}, description)
-        return run_or_request(self, lambda: _deleted(name, operation()), requested)
+        return answer_change(self, DeletePool, delete_pool, POOL_DELETION, {"name": name})
 
 
-def _deleted(name: str, archived: Pool | None) -> Response:
+def _effect(command: PoolChange, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+    return effect_on_pool(command.name, run, actor=actor)
+
+
+def _render(result: PoolResult) -> Response:
+    body = pool_body(result.row, warnings=result.warnings) | {"reactivated": result.reactivated}
+    return Response(body, headers=etag_header(result.row.version))
+
+
+def _render_deletion(archived: Pool | None) -> Response:
     if archived is None:
         return Response(None)
-    message = f"Pool {name} had subpools or workflows, so it was archived, not deleted. PUT it again to restore it."
+    message = (
+        f"Pool {archived.name} had subpools or workflows, so it was archived, not deleted. PUT it again to restore it."
+    )
     return Response(None, headers=warning_header([message]))
+
+
+POOL_CHANGES = ChangeAnswer(_render, _effect, guard=require_top_level_name)
+POOL_DELETION = ChangeAnswer(_render_deletion, _effect, guard=require_top_level_name)
 
 
 class PoolRename(View):
@@ -197,7 +159,7 @@ class PoolRename(View):
         answer=OBJECT,
     )
     def put(self, request: Request, name: str) -> Response:
-        require_top_level_name(self.actor, name)
+        require_top_level_name(self.actor, {"name": name})
         require_permission(self.actor, Permission.POOL_CONFIGURE, name)
         change = read_change(request, "new_name")
         to, version = read_new_name(change), expected_version(request)

@@ -18,21 +18,6 @@ APPROVAL_NEEDED = "approval_needed"
 LASTING_QUOTA = "lasting quota"
 
 
-class ApprovalService(StrEnum):
-    """The services whose changes can be requested, by the names of their functions."""
-
-    PUT_POOL = "put_pool"
-    PATCH_POOL = "patch_pool"
-    DELETE_POOL = "delete_pool"
-    CREATE_SUBPOOL = "create_subpool"
-    RESIZE_SUBPOOL = "resize_subpool"
-    DELETE_SUBPOOL = "delete_subpool"
-
-
-POOL_SERVICES = frozenset({ApprovalService.PUT_POOL, ApprovalService.PATCH_POOL, ApprovalService.DELETE_POOL})
-"""Services on the pool itself; the others change one of its subpools."""
-
-
 COHORT_AMOUNTS = ("borrowing limit", "lending limit")
 
 

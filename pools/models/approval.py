@@ -7,7 +7,9 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from pools.domain.approvals import POOL_SERVICES, ApprovalService, ApprovalState
+from pools.domain.approvals import ApprovalState
+from pools.domain.changes.approvable import APPROVABLE
+from pools.domain.changes.pools import PoolChange
 from pools.domain.roles import Actor, Permission
 from pools.models.membership import account_start
 from pools.models.pool import Pool
@@ -34,13 +36,14 @@ class ApprovalQuerySet(models.QuerySet["ApprovalRequest"]):
 
 
 class ApprovalRequest(models.Model):
-    """One requested change: the call of a service with its arguments (JSON) on a version of its object (null: a new
-    subpool). `pool_id_then` and `pool` are the top-level pool, `subject` the canonical name of the object, `needs` the
-    amounts in GPUs that need the approval, `above` the pool's `approval_above` then. `decided_by` is also the person
-    who withdrew the request; an expired one has none."""
+    """One requested change: the values of its command (JSON, in a `format` of that command) on a version of its object
+    (null: a new subpool). `pool_id_then` and `pool` are the top-level pool, `subject` the canonical name of the object,
+    `needs` the amounts in GPUs that need the approval, `above` the pool's `approval_above` then. `decided_by` is also
+    the person who withdrew the request; an expired one has none."""
 
-    service = models.TextField(choices=[(str(each), str(each)) for each in ApprovalService])
+    service = models.TextField(choices=[(name, name) for name in APPROVABLE])
     arguments = models.JSONField()
+    arguments_format = models.IntegerField(default=1, db_default=1)
     subject = models.TextField()
     pool = models.TextField()
     pool_id_then = models.BigIntegerField()
@@ -119,4 +122,9 @@ class ApprovalRequest(models.Model):
     @property
     def permission(self) -> Permission:
         """The permission that the change needs, and with it the decision."""
-        return Permission.POOL_CONFIGURE if self.service in POOL_SERVICES else Permission.POOL_PARTITION
+        return APPROVABLE[self.service].permission
+
+    @property
+    def changes_pool(self) -> bool:
+        """Whether the change is one of the top-level pool itself, and not of a subpool."""
+        return issubclass(APPROVABLE[self.service], PoolChange)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pools.domain.approvals import POOL_SERVICES
 from pools.domain.roles import Actor
 from pools.services.approvals import get_request
 from pools.services.cohort_effects import effect_on_pool
@@ -15,5 +14,5 @@ from pools.services.dry_run import effect_on_pool_tree
 def approval_effect(actor: Actor, pk: int, operation: Callable[[], object]) -> dict[str, Any]:
     """The effect of `operation`, which approves request `pk` and is rolled back. Raises NotFound."""
     row = get_request(actor, pk)
-    effect_on = effect_on_pool if row.service in POOL_SERVICES else effect_on_pool_tree
+    effect_on = effect_on_pool if row.changes_pool else effect_on_pool_tree
     return effect_on(row.pool, operation, actor=actor)

@@ -7,17 +7,19 @@ version of the object that the requester saw. A request whose object changed mea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from pools.domain.approvals import ApprovalNeeded, ApprovalService, ApprovalState
-from pools.domain.errors import Conflict, Forbidden, NotFound, Stale, Throttled, Violation
+from pools.domain.approvals import ApprovalNeeded, ApprovalState
+from pools.domain.changes.approvable import APPROVABLE
+from pools.domain.changes.command import ChangeCommand
+from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
+from pools.domain.errors import BadInput, Conflict, Forbidden, NotFound, Stale, Throttled, Violation
 from pools.domain.roles import SYSTEM, Actor, is_allowed
 from pools.locking import lock_approval, lock_user
 from pools.models import ApprovalRequest, Pool, User
@@ -28,54 +30,47 @@ from pools.services.pools import delete_pool, patch_pool, put_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
 from pools.transactions import change, database_time
 
-_SERVICES: Mapping[ApprovalService, Callable[..., object]] = {
-    ApprovalService.PUT_POOL: put_pool,
-    ApprovalService.PATCH_POOL: patch_pool,
-    ApprovalService.DELETE_POOL: delete_pool,
-    ApprovalService.CREATE_SUBPOOL: create_subpool,
-    ApprovalService.RESIZE_SUBPOOL: resize_subpool,
-    ApprovalService.DELETE_SUBPOOL: delete_subpool,
+_SERVICES: Mapping[type[ChangeCommand], Callable[..., object]] = {
+    PutPool: put_pool,
+    PatchPool: patch_pool,
+    DeletePool: delete_pool,
+    CreateSubpool: create_subpool,
+    ResizeSubpool: resize_subpool,
+    DeleteSubpool: delete_subpool,
 }
 MAX_WAITING = 50
 """Requests of one person that wait at the same time: each is told to everybody who can decide."""
-_CONTENT = ("service", "arguments", "expected_version", "requested_by")
+_CONTENT = ("service", "arguments", "arguments_format", "expected_version", "requested_by")
 EXPIRED_NOTE = "nobody decided in time"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedChange:
-    """A call of a service: its arguments without actor, description and expected version."""
-
-    service: ApprovalService
-    arguments: Mapping[str, Any]
-    description: str = ""
-
-    def run(self, actor: Actor, *, description: str, expected_version: int | None) -> object:
-        """Call the service."""
-        return _SERVICES[self.service](
-            actor=actor, description=description, expected_version=expected_version, **self.arguments
-        )
-
-
-def request_approval(*, actor: Actor, requested: RequestedChange, need: ApprovalNeeded) -> ApprovalRequest:
+def request_approval(
+    command: ChangeCommand,
+    *,
+    actor: Actor,
+    need: ApprovalNeeded,
+    description: str = "",
+    tags: Sequence[str] | None = None,
+) -> ApprovalRequest:
     """Store the change that the service refused with `need`. A repetition of a waiting request returns that request.
 
     Raises Conflict if another request for the same object waits, Throttled if too many of the actor's requests wait.
     """
     new = ApprovalRequest(
-        service=requested.service,
-        arguments=_stored_arguments({**requested.arguments, **need.resolved}),
+        service=command.service,
+        arguments={**command.as_json(), **need.resolved, **({"tags": tags} if command.has_tags else {})},
+        arguments_format=command.format,
         subject=need.subject,
         pool=need.subject.partition("--")[0],
         pool_id_then=need.pool_id,
         expected_version=need.version,
         above=need.limit,
         needs=[dict(each.numbers) for each in need.violations],
-        description=requested.description,
+        description=description,
         requested_by=actor.username,
     )
     waiting = ApprovalRequest.objects.filter(subject=need.subject, state=ApprovalState.WAITING)
-    with change(actor=actor, description=requested.description):
+    with change(actor=actor, description=description):
         lock_user(actor.username)
         _expire(ApprovalRequest.objects.filter(subject=need.subject))
         if (other := waiting.first()) is not None:
@@ -202,9 +197,18 @@ def run_requested(actor: Actor, row: ApprovalRequest) -> object:
         raise Stale(f"Pool {row.pool} was renamed or removed.")
     if row.expected_version is None and Pool.objects.filter(name=row.subject).exists():
         raise Stale(f"{row.subject} exists by now.")
-    requested = RequestedChange(ApprovalService(row.service), _read_arguments(row.arguments))
+    values, note = dict(row.arguments), {}
+    kind = APPROVABLE[row.service]
+    if kind.has_tags:
+        note["tags"] = values.pop("tags", None)
+    try:
+        command = kind.from_json(values, row.arguments_format)
+    except BadInput as fault:
+        raise Stale(f"This version of the product cannot read the request: {fault.message}") from fault
     with approved():
-        return requested.run(actor, description=_description(row, actor), expected_version=row.expected_version)
+        return _SERVICES[type(command)](
+            command, actor=actor, description=_description(row, actor), expected_version=row.expected_version, **note
+        )
 
 
 def _description(row: ApprovalRequest, actor: Actor) -> str:
@@ -264,16 +268,3 @@ def _supersede(actor: Actor, pk: int, reason: str) -> None:
 def _expire(rows: QuerySet[ApprovalRequest]) -> int:
     due = rows.filter(state=ApprovalState.WAITING, expires_at__lte=Now())
     return due.update(state=ApprovalState.EXPIRED, decided_at=Now(), decision_note=EXPIRED_NOTE)
-
-
-_TIMES = ("until", "drain_by")
-"""Arguments that are times, which JSON has as text."""
-
-
-def _stored_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in arguments.items()}
-
-
-def _read_arguments(stored: Mapping[str, Any]) -> dict[str, Any]:
-    times = {name: datetime.fromisoformat(text) for name in _TIMES if (text := stored.get(name))}
-    return {**stored, **times}

@@ -13,6 +13,7 @@ from django.db.models import F, TextField, Value
 from django.db.models.functions import Concat
 
 from pools.domain import names
+from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
 from pools.domain.config_merge import merge_patch
 from pools.domain.errors import BadInput, Conflict, Violation
 from pools.domain.pool_config import editable_body
@@ -39,10 +40,9 @@ Body = Mapping[str, Any]
 
 
 def put_pool(
+    command: PutPool,
     *,
     actor: Actor,
-    name: str,
-    body: Body,
     description: str = "",
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
@@ -52,9 +52,9 @@ def put_pool(
     Raises BadInput with every fault at once (form, name, unknown backend, guarantee below the ACTIVE subpools),
     Conflict (another backend while work is live), Stale, NotFound/Forbidden.
     """
-    require_permission(actor, Permission.POOL_CONFIGURE, name)
-    with configuration_change(actor=actor, name=name, description=description, tags=tags):
-        (result,) = write_pools({name: body}, nested=False, expected_version=expected_version)
+    require_permission(actor, Permission.POOL_CONFIGURE, command.name)
+    with configuration_change(actor=actor, name=command.name, description=description, tags=tags):
+        (result,) = write_pools({command.name: command.body}, nested=False, expected_version=expected_version)
     return result
 
 
@@ -82,10 +82,9 @@ def put_pools(
 
 
 def patch_pool(
+    command: PatchPool,
     *,
     actor: Actor,
-    name: str,
-    patch: Body,
     description: str = "",
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
@@ -93,11 +92,11 @@ def patch_pool(
     """Merge `patch` into the pool's editable JSON (:mod:`pools.domain.config_merge`) and put the result."""
 
     def edit(body: dict[str, Any]) -> Body:
-        result, faults = merge_patch(body, patch)
+        result, faults = merge_patch(body, command.patch)
         raise_violations(faults)
         return result
 
-    return _edit(actor, name, edit, description, tags, expected_version)
+    return _edit(actor, command.name, edit, description, tags, expected_version)
 
 
 def put_platform(
@@ -161,9 +160,9 @@ def _edit(
 
 
 def delete_pool(
+    command: DeletePool,
     *,
     actor: Actor,
-    name: str,
     description: str = "",
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
@@ -173,9 +172,9 @@ def delete_pool(
 
     Raises Conflict while the pool has ACTIVE or DELETING subpools or live work, and for an archived pool.
     """
-    require_permission(actor, Permission.POOL_CONFIGURE, name)
-    with configuration_change(actor=actor, name=name, description=description, tags=tags):
-        row = lock_pool_for_change(name, expected_version=expected_version, forbidden_action="deleted")
+    require_permission(actor, Permission.POOL_CONFIGURE, command.name)
+    with configuration_change(actor=actor, name=command.name, description=description, tags=tags):
+        row = lock_pool_for_change(command.name, expected_version=expected_version, forbidden_action="deleted")
         refuse_while_in_use(row, "it cannot be deleted")
         require_no_pool_approval(row, None)
         archived_pool: Pool | None = None
@@ -186,7 +185,7 @@ def delete_pool(
             archived_pool = row
         else:
             row.delete()
-            delete_pool_roles(name)
+            delete_pool_roles(command.name)
         delete_unused_implicit_cohorts()
         return archived_pool
 

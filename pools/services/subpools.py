@@ -13,6 +13,7 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from pools.domain import names, subpool_lifecycle
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.quota.pool_balance import ParsedQuota, PoolBalance, Subpool, parse_quota, subpool_quota_violation
 from pools.domain.roles import SYSTEM, Actor, Permission
@@ -44,41 +45,35 @@ class SubpoolResult:
 
 
 def create_subpool(
-    *,
-    actor: Actor,
-    parent: str,
-    subpool_name: str,
-    quota: object,
-    description: str = "",
-    expected_version: int | None = None,
+    command: CreateSubpool, *, actor: Actor, description: str = "", expected_version: int | None = None
 ) -> SubpoolResult:
     """Create a subpool, or restore an ARCHIVED one of that name (D8).
 
     `quota` is whole GPUs, a fraction or a percentage of the parent. Raises BadInput (name, quota), Conflict (the name
     is ACTIVE or DELETING), NotFound/Forbidden (role).
     """
-    require_permission(actor, Permission.POOL_PARTITION, parent)
-    visible_root = get_visible_root(actor, parent)
+    require_permission(actor, Permission.POOL_PARTITION, command.parent)
+    visible_root = get_visible_root(actor, command.parent)
     with change(actor=actor, description=description):
         root = _open_tree(visible_root)
         facts = read_balance(root)
         found = names.short_name_violations(
-            subpool_name, namespace=root.namespace, parent=root.name, path="subpool_name"
+            command.subpool_name, namespace=root.namespace, parent=root.name, path="subpool_name"
         )
-        row = Pool.objects.filter(parent=root, subpool_name=subpool_name).select_related("usage").first()
+        row = Pool.objects.filter(parent=root, subpool_name=command.subpool_name).select_related("usage").first()
         if row is not None and row.subpool_state != SubpoolState.ARCHIVED:
             _check_version(row, expected_version)
             raise _name_conflict(row)
-        gpus = _parse_allowed_quota(facts, subpool_name, quota, found)
+        gpus = _parse_allowed_quota(facts, command.subpool_name, command.quota, found)
         if row is not None:
             _check_version(row, expected_version)
-        name = names.canonical_name(root.name, subpool_name)
+        name = names.canonical_name(root.name, command.subpool_name)
         require_no_subpool_approval(root, name, row=row, quota=gpus.gpus, resolved={"quota": gpus.gpus})
         if row is None:
             row = Pool.objects.create(
                 name=name,
                 parent=root,
-                subpool_name=subpool_name,
+                subpool_name=command.subpool_name,
                 subpool_state=SubpoolState.ACTIVE,
                 last_quota=gpus.gpus,
             )
@@ -91,14 +86,7 @@ def create_subpool(
 
 
 def resize_subpool(
-    *,
-    actor: Actor,
-    parent: str,
-    subpool_name: str,
-    quota: object,
-    until: datetime | None = None,
-    description: str = "",
-    expected_version: int | None = None,
+    command: ResizeSubpool, *, actor: Actor, description: str = "", expected_version: int | None = None
 ) -> SubpoolResult:
     """Give an ACTIVE subpool another quota. After a decrease running work continues, so `available` may be negative.
 
@@ -106,80 +94,68 @@ def resize_subpool(
     (:func:`end_temporary_quotas`). Only a raise can be temporary: to end a cut, the subpool would need GPUs that
     another one may own by then. A change without `until` is lasting, and ends a temporary quota.
     """
-    require_permission(actor, Permission.POOL_PARTITION, parent)
-    visible_root = get_visible_root(actor, parent)
+    require_permission(actor, Permission.POOL_PARTITION, command.parent)
+    visible_root = get_visible_root(actor, command.parent)
     with change(actor=actor, description=description):
         root = _open_tree(visible_root)
-        row = _find_subpool(root, subpool_name)
+        row = _find_subpool(root, command.subpool_name)
         _check_version(row, expected_version)
         _require_active(row, "its quota cannot change")
-        gpus = _parse_allowed_quota(read_balance(root), subpool_name, quota, [])
+        gpus = _parse_allowed_quota(read_balance(root), command.subpool_name, command.quota, [])
         lasting = row.last_quota if row.quota_after is None else row.quota_after
         assert lasting is not None
-        if until is not None:
-            _check_temporary(row, quota=gpus.gpus, lasting=lasting, until=until)
+        if command.until is not None:
+            _check_temporary(row, quota=gpus.gpus, lasting=lasting, until=command.until)
         require_no_subpool_approval(
             root,
             row.name,
             row=row,
             quota=gpus.gpus,
-            quota_after=None if until is None else lasting,
+            quota_after=None if command.until is None else lasting,
             resolved={"quota": gpus.gpus},
         )
         warnings = _quota_warnings(gpus)
-        if until is None and row.quota_until is not None:
+        if command.until is None and row.quota_until is not None:
             warnings += (
                 f"The temporary quota of {row.name} until {_utc_text(row.quota_until)} ends with this change.",
             )
         row.last_quota = gpus.gpus
-        row.quota_until, row.quota_after = (until, lasting) if until is not None else (None, None)
+        row.quota_until, row.quota_after = (command.until, lasting) if command.until is not None else (None, None)
         row.save(update_fields=["last_quota", "quota_until", "quota_after"])
         return read_result(root, row, warnings=warnings)
 
 
 def delete_subpool(
-    *,
-    actor: Actor,
-    parent: str,
-    subpool_name: str,
-    cancel_pending: bool = False,
-    drain_by: datetime | None = None,
-    description: str = "",
-    expected_version: int | None = None,
+    command: DeleteSubpool, *, actor: Actor, description: str = "", expected_version: int | None = None
 ) -> SubpoolResult:
     """Delete a subpool without stopping work: it is ARCHIVED at once if it has no live workflows, else DELETING until
     they have ended (D3). `cancel_pending` cancels the workflows that have not started, in the same transaction.
     `drain_by` is the deadline of the drain, as in :func:`set_drain_deadline`."""
-    require_permission(actor, Permission.POOL_PARTITION, parent)
-    visible_root = get_visible_root(actor, parent)
+    require_permission(actor, Permission.POOL_PARTITION, command.parent)
+    visible_root = get_visible_root(actor, command.parent)
     with change(actor=actor, description=description):
         root = _open_tree(visible_root)
-        row = _find_subpool(root, subpool_name)
+        row = _find_subpool(root, command.subpool_name)
         _check_version(row, expected_version)
         _require_active(row, "it cannot be deleted again")
-        if drain_by is not None:
-            _check_deadline(drain_by)
+        if command.drain_by is not None:
+            _check_deadline(command.drain_by)
         require_no_subpool_approval(root, row.name, row=row, quota=0)
-        if cancel_pending:
+        if command.cancel_pending:
             pending_work.cancel(actor=actor, leaf=row)
         row.usage.refresh_from_db()
         row.subpool_state = subpool_lifecycle.state_after_delete(live_workflows=row.usage.live_workflows)
         row.quota_until = row.quota_after = None
         drains = row.subpool_state == SubpoolState.DELETING
-        row.drain_by = drain_by if drains else None
+        row.drain_by = command.drain_by if drains else None
         row.save(update_fields=["subpool_state", "quota_until", "quota_after", "drain_by"])
-        warnings = (f"{row.name} has no active work, so it needs no deadline.",) if drain_by and not drains else ()
+        is_needless = command.drain_by is not None and not drains
+        warnings = (f"{row.name} has no active work, so it needs no deadline.",) if is_needless else ()
         return read_result(root, row, warnings=warnings)
 
 
 def set_drain_deadline(
-    *,
-    actor: Actor,
-    parent: str,
-    subpool_name: str,
-    drain_by: datetime | None,
-    description: str = "",
-    expected_version: int | None = None,
+    command: SetDrainDeadline, *, actor: Actor, description: str = "", expected_version: int | None = None
 ) -> SubpoolResult:
     """Set the time at which the work of a draining subpool should have ended; None removes it.
 
@@ -187,11 +163,11 @@ def set_drain_deadline(
     subpool is a problem on Home, and notices tell about it. Raises BadInput for a time that is past or more than
     LONGEST_DRAIN ahead, Conflict for a subpool that does not drain, NotFound/Forbidden (role).
     """
-    require_permission(actor, Permission.POOL_PARTITION, parent)
-    visible_root = get_visible_root(actor, parent)
+    require_permission(actor, Permission.POOL_PARTITION, command.parent)
+    visible_root = get_visible_root(actor, command.parent)
     with change(actor=actor, description=description):
         root = _open_tree(visible_root)
-        row = _find_subpool(root, subpool_name)
+        row = _find_subpool(root, command.subpool_name)
         _check_version(row, expected_version)
         if row.subpool_state != SubpoolState.DELETING:
             message = (
@@ -199,9 +175,9 @@ def set_drain_deadline(
                 "deadline when you delete it, or while it drains."
             )
             raise Conflict(message, [Violation("subpool_state", "wrong_state", message)])
-        if drain_by is not None:
-            _check_deadline(drain_by)
-        row.drain_by = drain_by
+        if command.drain_by is not None:
+            _check_deadline(command.drain_by)
+        row.drain_by = command.drain_by
         row.save(update_fields=["drain_by"])
         return read_result(root, row)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from pools.domain.changes.pools import DeletePool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import Busy, Conflict, DomainError, Violation
 from pools.domain.ownership import OWNED_BY_GIT, GitOwner, OwnedKind, OwnerKind
 from pools.domain.roles import PLATFORM_ADMIN, Actor
@@ -274,25 +276,31 @@ class _Writer:
             wanted = _subpools(each.after)
             for short, quota in _subpools(each.before).items():
                 if short not in wanted:
-                    self._attempt(each, self._on_subpool(delete_subpool, each, short), SUBPOOLS)
+                    self._delete_subpool(each, short, SUBPOOLS)
                 elif wanted[short] < quota:
-                    self._set_quota(resize_subpool, each, short)
+                    self._set_quota(each, short)
 
     def _grow_subpools(self) -> None:
         for each in self._of_kind(OwnedKind.POOL, *WRITTEN):
             present = _subpools(each.before)
             for short, quota in _subpools(each.after).items():
                 if short not in present:
-                    self._set_quota(create_subpool, each, short)
+                    self._set_quota(each, short, is_new=True)
                 elif quota > present[short]:
-                    self._set_quota(resize_subpool, each, short)
+                    self._set_quota(each, short)
 
-    def _set_quota(self, service: Callable[..., object], each: Difference, short: str) -> None:
-        quota = _subpools(each.after)[short]
-        self._attempt(each, partial(self._on_subpool(service, each, short), quota=quota), f"{SUBPOOLS}.{short}")
+    def _set_quota(self, each: Difference, short: str, *, is_new: bool = False) -> None:
+        values: dict[str, Any] = {"parent": each.name, "subpool_name": short, "quota": _subpools(each.after)[short]}
+        operation = (
+            partial(create_subpool, CreateSubpool(**values), **self._how)
+            if is_new
+            else partial(resize_subpool, ResizeSubpool(**values), **self._how)
+        )
+        self._attempt(each, operation, f"{SUBPOOLS}.{short}")
 
-    def _on_subpool(self, service: Callable[..., object], each: Difference, short: str) -> Callable[..., object]:
-        return partial(service, parent=each.name, subpool_name=short, **self._how)
+    def _delete_subpool(self, each: Difference, short: str, path: str = "") -> None:
+        command = DeleteSubpool(parent=each.name, subpool_name=short)
+        self._attempt(each, partial(delete_subpool, command, **self._how), path)
 
     def _put_cohorts(self) -> None:
         """Parents first: no cohort then stands below one that has not reached its place yet."""
@@ -362,8 +370,8 @@ class _Writer:
         for each in self._of_kind(OwnedKind.POOL, ObjectAction.REMOVE):
             if (each.before or {}).get(SUBPOOLS_OWNER) == OwnerKind.GIT:
                 for short in _subpools(each.before):
-                    self._attempt(each, self._on_subpool(delete_subpool, each, short))
-            self._attempt(each, partial(delete_pool, name=each.name, **self._how))
+                    self._delete_subpool(each, short)
+            self._attempt(each, partial(delete_pool, DeletePool(name=each.name), **self._how))
         parents = _cohort_parents()
         cohorts = self._of_kind(OwnedKind.COHORT, ObjectAction.REMOVE)
         for each in sorted(cohorts, key=lambda each: (-_depth(each.name, parents), each.name)):

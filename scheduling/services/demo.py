@@ -21,6 +21,8 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
+from pools.domain.changes.pools import PatchPool, PutPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_pool_tree
@@ -141,22 +143,23 @@ def seed_demo() -> None:
     leaders, members = _create_users()
     for pool in DEMO_POOLS:
         for short, quota in pool.subpools.items():
-            create_subpool(actor=leaders[pool.name], parent=pool.name, subpool_name=short, quota=quota)
+            create_subpool(CreateSubpool(parent=pool.name, subpool_name=short, quota=quota), actor=leaders[pool.name])
     _create_past_work(dice, members)
     _create_cohorts()
     _create_gpu_quotas()
     for pool in DEMO_POOLS:
         for short in pool.archived:
             delete_subpool(
-                actor=leaders[pool.name], parent=pool.name, subpool_name=short, description="the project has ended"
+                DeleteSubpool(parent=pool.name, subpool_name=short),
+                actor=leaders[pool.name],
+                description="the project has ended",
             )
     _create_current_work(dice, members)
     for pool in DEMO_POOLS:
         for short in pool.draining:
             delete_subpool(
+                DeleteSubpool(parent=pool.name, subpool_name=short),
                 actor=leaders[pool.name],
-                parent=pool.name,
-                subpool_name=short,
                 description="moving to the pool remainder",
             )
     _write_record_of_use()
@@ -197,7 +200,7 @@ def _create_users() -> tuple[dict[str, Actor], dict[str, list[Actor]]]:
             "description": pool.description,
             "resources": {"gpu": {"guarantee": pool.guarantee, "maximum": -1, "weight": 1}},
         }
-        put_pool(actor=SYSTEM, name=pool.name, body=body)
+        put_pool(PutPool(name=pool.name, body=body), actor=SYSTEM)
         lead = create_user(actor=SYSTEM, username=f"{pool.name}-lead", roles=[f"osmo-{pool.name}-admin"])
         user = create_user(actor=SYSTEM, username=f"{pool.name}-researcher", roles=[f"osmo-{pool.name}-user"])
         leaders[pool.name] = lead.as_actor()
@@ -221,7 +224,7 @@ def _create_cohorts() -> None:
         for pool, limits in (word.split() for word in pools.split(", ") if word):
             most = [None if limit == "-" else int(limit) for limit in limits.split("/")]
             joined = {"cohort": name, "borrowing_limit": most[0], "lending_limit": most[1]}
-            patch_pool(actor=SYSTEM, name=pool, patch=joined)
+            patch_pool(PatchPool(name=pool, patch=joined), actor=SYSTEM)
 
 
 def _create_gpu_quotas() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pools.domain.changes.pools import PutPool
 from tests.support.stack import ADMIN_PASSWORD, Stack
 
 NODES = 20
@@ -45,7 +46,7 @@ class PoolScene:
             body = {"namespace": scene.pool, "auto_end": False, "nodes": nodes}
             put_backend(actor=SYSTEM, name=scene.pool, body=body)
             gpu = {"guarantee": 100, "maximum": -1, "weight": 1}
-            put_pool(actor=SYSTEM, name=scene.pool, body={"backend": scene.pool, "resources": {"gpu": gpu}})
+            put_pool(PutPool(name=scene.pool, body={"backend": scene.pool, "resources": {"gpu": gpu}}), actor=SYSTEM)
             for name, role in ((scene.pool_admin, "admin"), (scene.pool_user, "user")):
                 create_user(actor=SYSTEM, username=name, password=scene.password, roles=(f"osmo-{scene.pool}-{role}",))
         return scene

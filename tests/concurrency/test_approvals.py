@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.approvals import ApprovalState
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.errors import Conflict
 from pools.domain.roles import Actor
 from pools.models import ApprovalRequest, Pool
@@ -76,7 +77,9 @@ def test_an_approval_and_another_change(people: tuple[Actor, Actor, Actor], monk
     real = approvals._require_requester
 
     def after_another_change(row: ApprovalRequest) -> None:
-        (problem,) = run_concurrently([lambda: resize_subpool(actor=cleo, parent="team", subpool_name="a", quota=12)])
+        (problem,) = run_concurrently(
+            [lambda: resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=12), actor=cleo)]
+        )
         assert not isinstance(problem, Exception)
         real(row)
 

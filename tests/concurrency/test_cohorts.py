@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from django.db import IntegrityError, transaction
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.errors import BadInput, Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, LeafUsage, Pool
@@ -41,7 +42,7 @@ class TestTheLastBorrowableGpu:
         backends = []
         for name in ("left", "right"):
             pool = factories.make_pool(name, 0, on=factories.make_backend(f"sim-{name}", namespace=name))
-            patch_pool(actor=SYSTEM, name=name, patch={"cohort": "org"})
+            patch_pool(PatchPool(name=name, patch={"cohort": "org"}), actor=SYSTEM)
             factories.submit_workflow(factories.admin_actor(), name, gpus, priority=Priority.LOW)
             assert pool.backend_id is not None
             backends.append(pool.backend_id)
@@ -87,7 +88,8 @@ class TestTheLastGpuLentOfTwoClusters:
         for name in ("left", "right"):
             room = AgentHarness.make(FakeCluster(namespaces=[name]), name, name=name, pool=name)
             patch_pool(
-                actor=SYSTEM, name=name, patch={"cohort": "org", "resources": {"gpu": {"guarantee": 0, "maximum": -1}}}
+                PatchPool(name=name, patch={"cohort": "org", "resources": {"gpu": {"guarantee": 0, "maximum": -1}}}),
+                actor=SYSTEM,
             )
             room.submit(gpus=2, priority=Priority.LOW)
             rooms.append(room)
@@ -140,7 +142,7 @@ class TestTwoMovesThatTogetherFormACycle:
         assert not [result for result in results if isinstance(result, Exception)], results
         assert self._parents() == {"a": "b", "b": "a"}
         factories.make_pool("p", 4)
-        patch_pool(actor=SYSTEM, name="p", patch={"cohort": "a"})
+        patch_pool(PatchPool(name="p", patch={"cohort": "a"}), actor=SYSTEM)
         factories.submit_workflow(factories.admin_actor(), "p", priority=Priority.LOW)
         reconcile_backend(Pool.objects.get(name="p").backend_id or 0)
         assert Workflow.objects.get().status == "PENDING"

@@ -17,6 +17,8 @@ from django.db import connections
 from django.db.models.functions import Now
 from django.test import Client
 
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import DomainError
 from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM
@@ -93,14 +95,14 @@ class Writers:
             connections.close_all()
 
     def _divide(self, rng: random.Random) -> None:
-        where: dict[str, Any] = {"actor": SYSTEM, "parent": "team", "subpool_name": rng.choice(SUBPOOLS)}
+        where: dict[str, Any] = {"parent": "team", "subpool_name": rng.choice(SUBPOOLS)}
         change = rng.randrange(3)
         if change == 0:
-            create_subpool(**where, quota=rng.randrange(25))
+            create_subpool(CreateSubpool(**where, quota=rng.randrange(25)), actor=SYSTEM)
         elif change == 1:
-            resize_subpool(**where, quota=rng.randrange(25))
+            resize_subpool(ResizeSubpool(**where, quota=rng.randrange(25)), actor=SYSTEM)
         else:
-            delete_subpool(**where, cancel_pending=rng.random() < 0.5)
+            delete_subpool(DeleteSubpool(**where, cancel_pending=rng.random() < 0.5), actor=SYSTEM)
 
     def _ask(self, rng: random.Random) -> None:
         """Approvals of large changes of `other--x`, and tests of notices, which fail or arrive."""
@@ -145,7 +147,7 @@ class Writers:
         change = rng.randrange(3)
         if change == 0:
             guarantee: dict[str, Any] = {"resources": {"gpu": {"guarantee": rng.randrange(110, 140)}}}
-            patch_pool(actor=SYSTEM, name=rng.choice(["team", "other"]), patch=guarantee)
+            patch_pool(PatchPool(name=rng.choice(["team", "other"]), patch=guarantee), actor=SYSTEM)
         elif change == 1:
             quotas = [{"flavor": "default", "resource": "gpu", "nominal": rng.randrange(20)}]
             put_cohort(actor=SYSTEM, name="org", body={"quotas": quotas})
@@ -452,7 +454,7 @@ def _read_everything(rounds: int, *, share: int = 1, every_user: bool = True, pa
     """The faults of all answers. With a `share` above 1 a round reads only each address of that number."""
     create_example_installation()
     with approved():
-        patch_pool(actor=SYSTEM, name="other", patch={"approval_above": 35})
+        patch_pool(PatchPool(name="other", patch={"approval_above": 35}), actor=SYSTEM)
     readers = [Reader(name) for name in ROLES_BY_USER]
     addresses = readable_addresses()
     assert not [fault for address in CHECKED for fault in readers[0].faults_of(address)], "not even at rest"

@@ -7,6 +7,8 @@ from contextlib import nullcontext
 
 import pytest
 
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.errors import BadInput, Busy, Conflict, Stale
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Pool
@@ -23,7 +25,7 @@ pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 
 def _create(name: str, quota: int) -> SubpoolResult:
-    return create_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=quota)
+    return create_subpool(CreateSubpool(parent="team", subpool_name=name, quota=quota), actor=SYSTEM)
 
 
 class TestTwoCreatesThatTogetherExceedTheParent:
@@ -68,7 +70,7 @@ class TestCreateAgainstParentCut:
         )
         assert isinstance(meeting, Rendezvous)
         patch = {"resources": {"gpu": {"guarantee": 50}}}
-        cut = lambda: patch_pool(actor=SYSTEM, name="team", patch=patch)  # noqa: E731
+        cut = lambda: patch_pool(PatchPool(name="team", patch=patch), actor=SYSTEM)  # noqa: E731
         return list(run_concurrently([lambda: _create("a", 60), cut]))
 
     @staticmethod
@@ -107,7 +109,7 @@ class TestTwoDeletes:
         factories.make_pool("team", 100, a=60)
         factories.submit_workflow(factories.admin_actor(), "team--a")
         Rendezvous(2).after_call(monkeypatch, subpools, "_find_subpool")
-        call = lambda: delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")  # noqa: E731
+        call = lambda: delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)  # noqa: E731
         return list(run_concurrently([call, call]))
 
     def test_without_the_lock_both_report_success(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,14 +144,16 @@ class TestDeleteAgainstRecreate:
 
         def replace_subpool() -> SubpoolResult:
             checked.wait()
-            delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+            delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
             made = _create("a", 80)
             replaced.wait()
             return made
 
         first, second = run_concurrently(
             [
-                lambda: delete_subpool(actor=SYSTEM, parent="team", subpool_name="a", expected_version=seen),
+                lambda: delete_subpool(
+                    DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM, expected_version=seen
+                ),
                 replace_subpool,
             ]
         )
@@ -168,7 +172,7 @@ class TestDeleteAgainstRecreate:
         assert isinstance(made, Conflict), "the replacement's own delete met an ARCHIVED subpool"
         made = _create("a", 80)
         with pytest.raises(Stale):
-            delete_subpool(actor=SYSTEM, parent="team", subpool_name="a", expected_version=1)
+            delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM, expected_version=1)
         assert made.reactivated
         assert verify() == []
 

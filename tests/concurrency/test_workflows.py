@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.errors import BadInput, Busy, Conflict, DomainError
 from pools.domain.roles import SYSTEM, Actor
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -49,7 +50,9 @@ class TestSubmitAgainstDelete:
 
         monkeypatch.setattr(subpools.subpool_lifecycle, "state_after_delete", decide_then_meet)
         return list(
-            run_concurrently([_submit_one, lambda: delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")])  # type: ignore[list-item]
+            run_concurrently(
+                [_submit_one, lambda: delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)]
+            )  # type: ignore[list-item]
         )
 
     def test_without_lock_and_constraint_work_stays_on_an_archived_subpool(
@@ -86,7 +89,7 @@ def test_the_last_workflow_ending_against_the_monitor() -> None:
     assert root.backend_id is not None
     reconcile_backend(root.backend_id)
     for number in range(8):
-        delete_subpool(actor=SYSTEM, parent="team", subpool_name=f"s{number}")
+        delete_subpool(DeleteSubpool(parent="team", subpool_name=f"s{number}"), actor=SYSTEM)
     names = list(Workflow.objects.values_list("name", flat=True))
     ends = [lambda name=name: end_workflow(actor=admin, name=name, status=TaskStatus.COMPLETED) for name in names]
     results = run_concurrently([*ends, archive_drained, archive_drained])  # type: ignore[list-item]

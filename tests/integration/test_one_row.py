@@ -14,6 +14,7 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 from prometheus_client import REGISTRY
 
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.errors import Busy
 from pools.domain.notices import PERSONAL_KINDS
 from pools.domain.roles import SYSTEM
@@ -184,7 +185,7 @@ def _temporary(_: pytest.MonkeyPatch, refuse: Any) -> Callable[[], bool]:
     factories.make_pool("team", 100, a=30, b=20)
     for name in ("a", "b"):
         until = timezone.now() + timedelta(days=1)
-        resize_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=40, until=until)
+        resize_subpool(ResizeSubpool(parent="team", subpool_name=name, quota=40, until=until), actor=SYSTEM)
     Pool.objects.exclude(parent=None).update(quota_until=timezone.now() - timedelta(seconds=1))
     refuse("pools_pool", "NEW.name = 'team--a'")
     return lambda: (

@@ -11,6 +11,7 @@ from django.db.models import Sum
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.errors import DomainError
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, LeafUsage, Node, Pool
@@ -93,10 +94,10 @@ class ReconciledScene:
             cancel_workflow(actor=self.admin, name=f"job-{how[0]}")
         elif what == "quota":
             parent, _, short = how[0].partition("--")
-            resize_subpool(actor=SYSTEM, parent=parent, subpool_name=short, quota=how[1])
+            resize_subpool(ResizeSubpool(parent=parent, subpool_name=short, quota=how[1]), actor=SYSTEM)
         elif what == "delete":
             parent, _, short = how[0].partition("--")
-            delete_subpool(actor=SYSTEM, parent=parent, subpool_name=short)
+            delete_subpool(DeleteSubpool(parent=parent, subpool_name=short), actor=SYSTEM)
         else:
             self.reconcile(how[0])
 

@@ -10,6 +10,7 @@ from django.db import transaction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node
 from pools.services.cohorts import put_cohort
@@ -50,7 +51,7 @@ class FaultyScene(ReconciledScene):
     def _join(self, pool: str, cohort: str | None, borrow: int | None, lend: int | None) -> None:
         limits = (borrow, lend) if cohort else (None, None)
         patch = {"cohort": cohort, "borrowing_limit": limits[0], "lending_limit": limits[1]}
-        patch_pool(actor=SYSTEM, name=pool, patch=patch)
+        patch_pool(PatchPool(name=pool, patch=patch), actor=SYSTEM)
 
     def _do(self, what: str, *how: Any) -> None:
         if what == "offline":

@@ -13,6 +13,8 @@ from django.db import transaction
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import BadInput, Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node
@@ -95,15 +97,15 @@ def build(scene: PreviewScene) -> Backend:
     for pool, guarantee in (("team", a + b + scene.spare[0]), ("other", x + scene.spare[1])):
         factories.make_pool(pool, guarantee, on=backend)
         if scene.in_cohort:
-            patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
+            patch_pool(PatchPool(name=pool, patch={"cohort": "org"}), actor=SYSTEM)
     for (pool, short), quota in zip(SUBPOOLS, scene.quotas, strict=True):
-        create_subpool(actor=SYSTEM, parent=pool, subpool_name=short, quota=quota)
+        create_subpool(CreateSubpool(parent=pool, subpool_name=short, quota=quota), actor=SYSTEM)
     send(scene.low)
     reconcile_backend(backend.pk)
     Backend.objects.update(offline=True)
     send(scene.firm)
     for (pool, short), quota, cut in zip(SUBPOOLS, scene.quotas, scene.cuts, strict=True):
-        resize_subpool(actor=SYSTEM, parent=pool, subpool_name=short, quota=min(quota, cut))
+        resize_subpool(ResizeSubpool(parent=pool, subpool_name=short, quota=min(quota, cut)), actor=SYSTEM)
     Backend.objects.update(offline=False)
     assert reconcile_backend(backend.pk)["settled"]
     return backend
@@ -126,7 +128,7 @@ def send(works: Sequence[GangRequest]) -> None:
 
 
 def _resize(where: tuple[str, str], quota: int) -> Operation:
-    return lambda: resize_subpool(actor=SYSTEM, parent=where[0], subpool_name=where[1], quota=quota)
+    return lambda: resize_subpool(ResizeSubpool(parent=where[0], subpool_name=where[1], quota=quota), actor=SYSTEM)
 
 
 def _restore(quotas: Sequence[int]) -> Operation:
@@ -134,16 +136,18 @@ def _restore(quotas: Sequence[int]) -> Operation:
 
 
 def _delete(where: tuple[str, str], cancel: bool) -> Operation:
-    return lambda: delete_subpool(actor=SYSTEM, parent=where[0], subpool_name=where[1], cancel_pending=cancel)
+    return lambda: delete_subpool(
+        DeleteSubpool(parent=where[0], subpool_name=where[1], cancel_pending=cancel), actor=SYSTEM
+    )
 
 
 def _create(pool: str, quota: int) -> Operation:
-    return lambda: create_subpool(actor=SYSTEM, parent=pool, subpool_name="new", quota=quota)
+    return lambda: create_subpool(CreateSubpool(parent=pool, subpool_name="new", quota=quota), actor=SYSTEM)
 
 
 def _pool(pool: str, guarantee: int, maximum: int) -> Operation:
     gpu = {"guarantee": guarantee, "maximum": max(guarantee, maximum) if maximum >= 0 else -1}
-    return lambda: patch_pool(actor=SYSTEM, name=pool, patch={"resources": {"gpu": gpu}})
+    return lambda: patch_pool(PatchPool(name=pool, patch={"resources": {"gpu": gpu}}), actor=SYSTEM)
 
 
 def _cohort(nominal: int) -> Operation:

@@ -11,6 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from pools.domain.changes.pools import DeletePool, PatchPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import BadInput, Busy, Conflict, Forbidden, NotFound, Stale
 from pools.domain.roles import Actor
 from pools.models import Backend, User
@@ -130,30 +132,36 @@ class RandomOperations(RuleBasedStateMachine):
 
     @rule(user=USER, pool=POOL, name=SUBPOOL, quota=QUOTA)
     def create(self, user: str, pool: str, name: str, quota: object) -> None:
-        self._attempt(lambda: create_subpool(actor=self._as(user), parent=pool, subpool_name=name, quota=quota))
+        self._attempt(
+            lambda: create_subpool(CreateSubpool(parent=pool, subpool_name=name, quota=quota), actor=self._as(user))
+        )
 
     @rule(user=USER, pool=POOL, name=SUBPOOL, quota=st.integers(0, 25), version=st.none() | st.integers(1, 6))
     def resize(self, user: str, pool: str, name: str, quota: int, version: int | None) -> None:
         self._attempt(
             lambda: resize_subpool(
-                actor=self._as(user), parent=pool, subpool_name=name, quota=quota, expected_version=version
+                ResizeSubpool(parent=pool, subpool_name=name, quota=quota),
+                actor=self._as(user),
+                expected_version=version,
             )
         )
 
     @rule(user=USER, pool=POOL, name=SUBPOOL, cancel=st.booleans())
     def delete(self, user: str, pool: str, name: str, cancel: bool) -> None:
         self._attempt(
-            lambda: delete_subpool(actor=self._as(user), parent=pool, subpool_name=name, cancel_pending=cancel)
+            lambda: delete_subpool(
+                DeleteSubpool(parent=pool, subpool_name=name, cancel_pending=cancel), actor=self._as(user)
+            )
         )
 
     @rule(user=USER, pool=POOL, guarantee=st.integers(0, 30))
     def change_the_pool_quota(self, user: str, pool: str, guarantee: int) -> None:
         patch = {"resources": {"gpu": {"guarantee": guarantee}}}
-        self._attempt(lambda: pool_services.patch_pool(actor=self._as(user), name=pool, patch=patch))
+        self._attempt(lambda: pool_services.patch_pool(PatchPool(name=pool, patch=patch), actor=self._as(user)))
 
     @rule(user=USER, pool=POOL)
     def remove_the_pool(self, user: str, pool: str) -> None:
-        self._attempt(lambda: pool_services.delete_pool(actor=self._as(user), name=pool))
+        self._attempt(lambda: pool_services.delete_pool(DeletePool(name=pool), actor=self._as(user)))
 
     @rule(user=USER, pool=POOL, leaf=LEAF, gpus=st.integers(0, 10), priority=PRIORITY, tasks=st.integers(1, 3))
     def submit(self, user: str, pool: str, leaf: str | None, gpus: int, priority: Priority, tasks: int) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from pools.domain.changes.pools import PatchPool, PutPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM
 from pools.models import ApprovalRequest, AuditEntry, Backend, NoticeTarget, User
@@ -287,11 +289,11 @@ def create_example_installation() -> None:
     put_cohort(actor=SYSTEM, name="org", body={"quotas": quotas})
     gpu = {"guarantee": 100, "maximum": -1, "weight": 1}
     for name in ("team", "other"):
-        put_pool(actor=SYSTEM, name=name, body={"backend": "sim", "resources": {"gpu": gpu}, "cohort": "org"})
-    put_pool(actor=SYSTEM, name="spare", body={"backend": "sim", "resources": {"gpu": {"guarantee": 0}}})
+        put_pool(PutPool(name=name, body={"backend": "sim", "resources": {"gpu": gpu}, "cohort": "org"}), actor=SYSTEM)
+    put_pool(PutPool(name="spare", body={"backend": "sim", "resources": {"gpu": {"guarantee": 0}}}), actor=SYSTEM)
     for name, quota in (("a", 8), ("b", 8), ("gone", 8), ("c", 8)):
-        create_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=quota)
-    create_subpool(actor=SYSTEM, parent="other", subpool_name="x", quota=10)
+        create_subpool(CreateSubpool(parent="team", subpool_name=name, quota=quota), actor=SYSTEM)
+    create_subpool(CreateSubpool(parent="other", subpool_name="x", quota=10), actor=SYSTEM)
     for username, roles in ROLES_BY_USER.items():
         create_user(actor=SYSTEM, username=username, roles=roles)
         create_token(actor=SYSTEM, owner=username, name="mine")
@@ -317,8 +319,8 @@ def create_example_installation() -> None:
     run_replay(asked.pk)
     HistoryReplay.objects.update(id=REPLAY)
     for name in ("b", "gone"):
-        delete_subpool(actor=SYSTEM, parent="team", subpool_name=name)
-    patch_pool(actor=SYSTEM, name="team", patch={"approval_above": 60})
+        delete_subpool(DeleteSubpool(parent="team", subpool_name=name), actor=SYSTEM)
+    patch_pool(PatchPool(name="team", patch={"approval_above": 60}), actor=SYSTEM)
     factories.request_quota(User.objects.get(username="chief").as_actor(), "team", "c", 80)
     with approved():  # the previews of deletions are examples, too
-        patch_pool(actor=SYSTEM, name="team", patch={"approval_above": None})
+        patch_pool(PatchPool(name="team", patch={"approval_above": None}), actor=SYSTEM)

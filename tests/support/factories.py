@@ -9,11 +9,12 @@ from uuid import uuid4
 
 from django.db import connection
 
-from pools.domain.approvals import ApprovalNeeded, ApprovalService
+from pools.domain.approvals import ApprovalNeeded
+from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import ApprovalRequest, Backend, Node, Pool, Reservation, User
-from pools.services.approvals import RequestedChange, request_approval
-from pools.services.subpools import create_subpool
+from pools.services.approvals import request_approval
+from pools.services.subpools import create_subpool, resize_subpool
 from pools.services.users import create_pool_roles, create_user
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task, Workflow
@@ -45,7 +46,7 @@ def make_pool(name: str = "team", guarantee: int = 100, *, on: Backend | None = 
     row = Pool.objects.create(name=name, backend=on or make_backend(), guarantee=guarantee, maximum=-1, weight=1)
     create_pool_roles(name)
     for short, quota in subpools.items():
-        create_subpool(actor=SYSTEM, parent=name, subpool_name=short, quota=quota)
+        create_subpool(CreateSubpool(parent=name, subpool_name=short, quota=quota), actor=SYSTEM)
     return row
 
 
@@ -56,12 +57,11 @@ def make_user(name: str, *roles: str) -> Actor:
 
 def request_quota(actor: Actor, pool: str, subpool: str, quota: int) -> ApprovalRequest:
     """A waiting request for a quota that needs an approval."""
-    call = {"parent": pool, "subpool_name": subpool, "quota": quota}
-    requested = RequestedChange(ApprovalService.RESIZE_SUBPOOL, call)
+    command = ResizeSubpool(parent=pool, subpool_name=subpool, quota=quota)
     try:
-        requested.run(actor, description="", expected_version=None)
+        resize_subpool(command, actor=actor)
     except ApprovalNeeded as need:
-        return request_approval(actor=actor, requested=requested, need=need)
+        return request_approval(command, actor=actor, need=need)
     raise AssertionError(f"{quota} GPUs for {pool}--{subpool} need no approval")
 
 

@@ -8,25 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.commands.approval import approval_query, requested_text, without_approval_needs
-from osmo_admin.cli.effect_text import print_effect, show_effect
+from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import (
     DescriptionOption,
-    IfMatchOption,
     ParentArgument,
-    QuotaOption,
-    RequestApprovalOption,
     SubpoolArgument,
 )
-from osmo_admin.cli.output import confirm, print_answer
+from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.pool_table import branch_prefix
 from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
 from osmo_admin.cli.tables import Facts, Table, build_table
-from osmo_admin.cli.times import format_local_time, parse_time
+from osmo_admin.cli.times import format_local_time
 from osmo_admin.cli.yaml_files import parse_number
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
 
 if TYPE_CHECKING:
     from pools.domain.quota_file import QuotaFile
@@ -37,10 +35,6 @@ HEADER = (
     "Pool", "Subpool State", "GPU Quota", "Guaranteed In Use", "Guaranteed Free", "Total In Use", "Active Workflows",
 )  # fmt: skip
 
-CancelPendingOption = Annotated[
-    bool, typer.Option("--cancel-pending", help="Cancel pending workflows of the subpool, so that it drains sooner.")
-]
-
 
 def _subpool_url(parent: str, *sub: str) -> str:
     return url_path("api", "configs", "pool", parent, "subpool", *sub)
@@ -50,106 +44,37 @@ def _add_description(body: dict[str, Any], description: str | None) -> dict[str,
     return body | ({"description": description} if description else {})
 
 
-@client_command(app, "create", writes=True)
-def create(
-    session: ClientSession,
-    *,
-    parent: ParentArgument,
-    subpool: SubpoolArgument,
-    quota: QuotaOption,
-    description: DescriptionOption = None,
-    request_approval: RequestApprovalOption = False,
-) -> None:
+@change_command(app, "create", CreateSubpool)
+def create(session: ClientSession, change: TypedChange) -> None:
     """Create a subpool. The name of an archived subpool reactivates it."""
-    body = _add_description({"subpool_name": subpool, "quota": parse_number(quota)}, description)
-    answer = session.http().send_change(
-        "POST", _subpool_url(parent), query=approval_query(session, request_approval), body=body
-    )
-    _print_result(session, answer, "reactivated" if (answer or {}).get("reactivated") else "created")
+    answer = change.send("POST", _subpool_url(change["parent"]))
+    action = "reactivated" if (answer or {}).get("reactivated") else "created"
+    change.show(answer, lambda body: _result_message(body, action))
 
 
-@client_command(app, "update", writes=True)
-def update(
-    session: ClientSession,
-    *,
-    parent: ParentArgument,
-    subpool: SubpoolArgument,
-    quota: QuotaOption,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="End of a temporary raise, such as 2026-11-27T18:00; local time."),
-    ] = None,
-    description: DescriptionOption = None,
-    request_approval: RequestApprovalOption = False,
-    if_match: IfMatchOption = None,
-) -> None:
+@change_command(app, "update", ResizeSubpool)
+def update(session: ClientSession, change: TypedChange) -> None:
     """Change the quota of a subpool, lasting or until a time. Running work continues; use above the new quota
     drains."""
-    body = _add_description({"quota": parse_number(quota)}, description)
-    if until:
-        body["until"] = parse_time(until)
-    address = _subpool_url(parent, subpool)
-    answer = session.http().send_change(
-        "PATCH", address, query=approval_query(session, request_approval), body=body, if_match=if_match
-    )
-    _print_result(session, answer, "updated")
+    answer = change.send("PATCH", _subpool_url(change["parent"], change["subpool_name"]))
+    change.show(answer, lambda body: _result_message(body, "updated"))
 
 
-@client_command(app, "delete", writes=True, confirms=True)
-def delete(
-    session: ClientSession,
-    *,
-    parent: ParentArgument,
-    subpool: SubpoolArgument,
-    cancel_pending: CancelPendingOption = False,
-    drain_by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Deadline: the work should have ended by then; it is not stopped. Local time."
-        ),
-    ] = None,
-    description: DescriptionOption = None,
-    request_approval: RequestApprovalOption = False,
-    if_match: IfMatchOption = None,
-) -> None:
+@change_command(app, "delete", DeleteSubpool, confirms=True)
+def delete(session: ClientSession, change: TypedChange) -> None:
     """Delete a subpool: at once if it has no active workflows; otherwise it takes no new work and drains first."""
-    body = _add_description({"cancel_pending": True} if cancel_pending else {}, description)
-    if drain_by:
-        body["drain_by"] = parse_time(drain_by)
+    parent, subpool = change["parent"], change["subpool_name"]
     address = _subpool_url(parent, subpool)
-    http = session.http()
-
-    def ask_with_effect() -> None:
-        effect = http.send_change("DELETE", address, query={"dry_run": True}, body=body, if_match=if_match)
-        print_effect(without_approval_needs(effect) if request_approval else effect)
-
-    confirm(session, f"Delete subpool {parent}--{subpool}?", preview=ask_with_effect)
-    answer = http.send_change(
-        "DELETE", address, query=approval_query(session, request_approval), body=body or None, if_match=if_match
-    )
-    _print_result(session, answer, "deleted")
+    change.confirm(f"Delete subpool {parent}--{subpool}?", "DELETE", address)
+    change.show(change.send("DELETE", address), lambda body: _result_message(body, "deleted"))
 
 
-@client_command(app, "deadline", writes=True)
-def set_deadline(
-    session: ClientSession,
-    *,
-    parent: ParentArgument,
-    subpool: SubpoolArgument,
-    time: Annotated[
-        str | None, typer.Argument(metavar="[TIME]", help="Such as 2026-11-27T18:00, local time; none removes it.")
-    ] = None,
-    description: DescriptionOption = None,
-    if_match: IfMatchOption = None,
-) -> None:
+@change_command(app, "deadline", SetDrainDeadline)
+def set_deadline(session: ClientSession, change: TypedChange) -> None:
     """Set the time by which the work of a draining subpool should have ended. No work is stopped then: the home page
     warns, and notices are sent."""
-    drain_by = parse_time(time) if time else None
-    body = _add_description({"drain_by": drain_by}, description)
-    answer = session.http().send_change(
-        "PATCH", _subpool_url(parent, subpool), query=session.dry_run_query, body=body, if_match=if_match
-    )
-    _print_result(session, answer, "updated")
+    answer = change.send("PATCH", _subpool_url(change["parent"], change["subpool_name"]))
+    change.show(answer, lambda body: _result_message(body, "updated"))
 
 
 @client_command(app, "export")
@@ -211,13 +136,6 @@ def _read_quota_file(file: str) -> QuotaFile:
         return parse_quota_file(text)
     except DomainError as refusal:
         raise ClientError(refusal.message, details=[each.as_dict() for each in refusal.details]) from None
-
-
-def _print_result(session: ClientSession, answer: Any, action: str) -> None:
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: requested_text(answer) or _result_message(answer, action))
 
 
 def _result_message(answer: dict[str, Any], action: str) -> str:

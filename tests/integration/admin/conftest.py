@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pools.domain.changes.pools import PutPool
+from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import Backend, User
 from pools.services.backends import put_backend
@@ -65,12 +67,12 @@ def pools_and_users(db: None) -> None:
     put_backend(actor=SYSTEM, name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes})
     for name, gpus in (("team", 100), ("other", 50), ("team-admin", 10)):
         resources = {"gpu": {"guarantee": gpus, "maximum": -1, "weight": 1}}
-        put_pool(actor=SYSTEM, name=name, body={"backend": "sim", "resources": resources})
+        put_pool(PutPool(name=name, body={"backend": "sim", "resources": resources}), actor=SYSTEM)
     for name, roles in ROLES_BY_USER.items():
         create_user(actor=SYSTEM, username=name, roles=roles)
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=20)
-    create_subpool(actor=SYSTEM, parent="other", subpool_name="x", quota=10)
+    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=30), actor=SYSTEM)
+    create_subpool(CreateSubpool(parent="team", subpool_name="b", quota=20), actor=SYSTEM)
+    create_subpool(CreateSubpool(parent="other", subpool_name="x", quota=10), actor=SYSTEM)
 
 
 @pytest.fixture

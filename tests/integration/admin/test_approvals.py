@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import ApprovalRequest, Pool
 from pools.services.approvals import withdraw
@@ -20,7 +21,7 @@ LIST = "/pools/approvalrequest/"
 @pytest.fixture
 def limited(as_person: Callable[[str], Client]) -> Callable[[str], Client]:
     """Changes of `team` above 10 GPUs need an approval."""
-    patch_pool(actor=SYSTEM, name="team", patch={"approval_above": 10})
+    patch_pool(PatchPool(name="team", patch={"approval_above": 10}), actor=SYSTEM)
     return as_person
 
 
@@ -114,7 +115,7 @@ def test_the_limit_is_a_field_of_the_configuration(limited: Callable[[str], Clie
 
 
 def test_a_pool_with_a_limit_is_archived_by_two_people(as_person: Callable[[str], Client]) -> None:
-    patch_pool(actor=SYSTEM, name="team-admin", patch={"approval_above": 1})
+    patch_pool(PatchPool(name="team-admin", patch={"approval_above": 1}), actor=SYSTEM)
     root, page = as_person("root"), "/pools/pool/team-admin/archive/"
     preview = root.post(page, {"step": "preview"}, follow=True)
     assert "Ask for approval" in preview.content.decode()

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, Cohort, GpuQuota, KubernetesSettings, Node, Pool, User
 from pools.services.accounts import set_roles
@@ -50,7 +52,7 @@ def test_the_export_has_the_rows_of_the_filters(as_person: Callable[[str], Clien
 
 
 def test_a_resize_is_reverted_through_its_preview(as_person: Callable[[str], Client]) -> None:
-    resize_subpool(actor=actor_named("chief"), parent="team", subpool_name="a", quota=40)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=40), actor=actor_named("chief"))
     entry, chief = _latest("pool/team--a"), as_person("chief")
     assert _confirm(chief, _revert(chief, entry)).status_code == 302
     assert Pool.objects.get(name="team--a").last_quota == 30
@@ -60,11 +62,11 @@ def test_a_resize_is_reverted_through_its_preview(as_person: Callable[[str], Cli
 
 
 def test_a_creation_and_a_deletion_are_reverted(as_person: Callable[[str], Client]) -> None:
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="new", quota=5)
+    create_subpool(CreateSubpool(parent="team", subpool_name="new", quota=5), actor=SYSTEM)
     chief = as_person("chief")
     assert _confirm(chief, _revert(chief, _latest("pool/team--new"))).status_code == 302
     assert Pool.objects.get(name="team--new").subpool_state == "ARCHIVED"
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="b")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="b"), actor=SYSTEM)
     assert _confirm(chief, _revert(chief, _latest("pool/team--b"))).status_code == 302
     row = Pool.objects.get(name="team--b")
     assert (row.subpool_state, row.last_quota) == ("ACTIVE", 20)
@@ -81,7 +83,7 @@ def test_a_creation_and_a_deletion_are_reverted(as_person: Callable[[str], Clien
 def test_a_configuration_is_reverted_field_by_field(as_person: Callable[[str], Client], patch: dict[str, Any]) -> None:
     columns = ("guarantee", "maximum", "weight", "cohort", "lending_limit", "description", "enable_maintenance")
     before = Pool.objects.values_list(*columns).get(name="other")
-    patch_pool(actor=SYSTEM, name="other", patch=patch)
+    patch_pool(PatchPool(name="other", patch=patch), actor=SYSTEM)
     assert Pool.objects.values_list(*columns).get(name="other") != before
     root = as_person("root")
     assert _confirm(root, _revert(root, _latest("pool/other"))).status_code == 302
@@ -89,9 +91,9 @@ def test_a_configuration_is_reverted_field_by_field(as_person: Callable[[str], C
 
 
 def test_a_revert_leaves_later_changes_of_other_fields(as_person: Callable[[str], Client]) -> None:
-    patch_pool(actor=SYSTEM, name="other", patch={"description": "new"})
+    patch_pool(PatchPool(name="other", patch={"description": "new"}), actor=SYSTEM)
     entry = _latest("pool/other")
-    patch_pool(actor=SYSTEM, name="other", patch={"resources": {"gpu": {"weight": 7}}})
+    patch_pool(PatchPool(name="other", patch={"resources": {"gpu": {"weight": 7}}}), actor=SYSTEM)
     assert _confirm(as_person("root"), _revert(as_person("root"), entry)).status_code == 302
     assert Pool.objects.values_list("description", "weight").get(name="other") == ("", 7)
 
@@ -186,5 +188,5 @@ def test_scheduler_settings_are_reverted(as_person: Callable[[str], Client]) -> 
 
 
 def test_a_change_that_no_form_makes_has_no_revert(as_person: Callable[[str], Client]) -> None:
-    patch_pool(actor=SYSTEM, name="other", patch={"default_exec_timeout": "5m", "description": "new"})
+    patch_pool(PatchPool(name="other", patch={"default_exec_timeout": "5m", "description": "new"}), actor=SYSTEM)
     assert _revert(as_person("root"), _latest("pool/other")) == ""

@@ -7,6 +7,8 @@ from typing import Any
 
 from django.test import Client
 
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.roles import SYSTEM
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
@@ -31,13 +33,13 @@ def _rows(client: Client, address: str) -> dict[tuple[str, str], Any]:
 
 def test_the_same_number_on_pools_pool_and_tree(as_person: Callable[[str], Client]) -> None:
     put_cohort(actor=SYSTEM, name="org", body={"quotas": [{"flavor": "default", "resource": "gpu", "nominal": 7}]})
-    patch_pool(actor=SYSTEM, name="team", patch={"cohort": "org", "lending_limit": 5})
-    patch_pool(actor=SYSTEM, name="other", patch={"cohort": "org", "borrowing_limit": 9})
+    patch_pool(PatchPool(name="team", patch={"cohort": "org", "lending_limit": 5}), actor=SYSTEM)
+    patch_pool(PatchPool(name="other", patch={"cohort": "org", "borrowing_limit": 9}), actor=SYSTEM)
     submit_workflow("team--a", gpus=8)
     submit_workflow("other--x", gpus=8, username="root", name="leaving")
     submit_workflow("other", gpus=6, username="root", priority="LOW", name="low")
     run_cycles()
-    delete_subpool(actor=SYSTEM, parent="other", subpool_name="x")
+    delete_subpool(DeleteSubpool(parent="other", subpool_name="x"), actor=SYSTEM)
     root = as_person("root")
     tree = _tree(root)
     assert _rows(root, "/pools/pool/") == tree
@@ -53,6 +55,6 @@ def test_the_same_number_on_pools_pool_and_tree(as_person: Callable[[str], Clien
 def test_a_remainder_that_a_drain_reduces_says_so(as_person: Callable[[str], Client]) -> None:
     submit_workflow("other--x", gpus=8, username="root", name="leaving")
     run_cycles()
-    delete_subpool(actor=SYSTEM, parent="other", subpool_name="x")
+    delete_subpool(DeleteSubpool(parent="other", subpool_name="x"), actor=SYSTEM)
     text = as_person("root").get("/pools/pool/other/change/").content.decode()
     assert "42 until the drain ends" in text

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, Pool
 from pools.services.cohorts import put_cohort
@@ -24,7 +25,7 @@ def org(pools_and_users: None) -> None:
     """Pools `team` and `other` in cohort `org`, below `corp`."""
     put_cohort(actor=SYSTEM, name="org", body={"parent": "corp", "quotas": [{"resource": "gpu", "nominal": 4}]})
     for name in ("team", "other"):
-        patch_pool(actor=SYSTEM, name=name, patch={"cohort": "org"})
+        patch_pool(PatchPool(name=name, patch={"cohort": "org"}), actor=SYSTEM)
 
 
 @pytest.mark.parametrize(
@@ -121,13 +122,13 @@ def test_the_number_of_queries_does_not_grow_with_the_tree(org: None, as_person:
     before = queries()
     for number in range(5):
         put_cohort(actor=SYSTEM, name=f"more{number}", body={"parent": "corp"})
-    patch_pool(actor=SYSTEM, name="team-admin", patch={"cohort": "more1"})
+    patch_pool(PatchPool(name="team-admin", patch={"cohort": "more1"}), actor=SYSTEM)
     assert queries() == before
 
 
 def test_the_tree_filters_by_name_and_keeps_the_path(org: None, as_person: Callable[[str], Client]) -> None:
     client = as_person("root")
-    patch_pool(actor=SYSTEM, name="other", patch={"cohort": "corp"})
+    patch_pool(PatchPool(name="other", patch={"cohort": "corp"}), actor=SYSTEM)
     whole = [row.node.key for row in client.get(TREE).context["tree"].rows]
     found = [row.node.key for row in client.get(TREE, {"q": " OTHER"}).context["tree"].rows]
     assert "pool/other" in found

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Pool
 from pools.services.pools import patch_pool, put_pool
@@ -20,8 +21,8 @@ TYPED = {"guarantee": "50", "maximum": "-1", "weight": "1", "cohort": "org", "le
 @pytest.fixture
 def lenders(pools_and_users: None) -> None:
     """The pools `other` and `team` in one cohort; `other` lends 8 of its 50 GPUs."""
-    patch_pool(actor=SYSTEM, name="team", patch={"cohort": "org"})
-    patch_pool(actor=SYSTEM, name="other", patch={"cohort": "org", "lending_limit": 8})
+    patch_pool(PatchPool(name="team", patch={"cohort": "org"}), actor=SYSTEM)
+    patch_pool(PatchPool(name="other", patch={"cohort": "org", "lending_limit": 8}), actor=SYSTEM)
 
 
 def _preview(client: Client, **typed: str) -> Any:
@@ -98,7 +99,7 @@ def test_a_promise_beyond_the_nodes_is_a_warning_everywhere(as_person: Callable[
     assert "10109" in warning
     assert warning in _preview(root, guarantee="9999", cohort="", lending_limit="").content.decode()
     assert _dry_run_as_root(as_person, {"resources": {"gpu": {"guarantee": 49}}})["warnings"] == []
-    result = patch_pool(actor=SYSTEM, name="other", patch={"resources": {"gpu": {"guarantee": 60}}})
+    result = patch_pool(PatchPool(name="other", patch={"resources": {"gpu": {"guarantee": 60}}}), actor=SYSTEM)
     assert [text for text in result.warnings if "sim has 160 GPUs" in text]
     for page in ("/pools/pool/", "/pools/pool/other/change/"):
         assert "sim has 160 GPUs" in root.get(page).content.decode()
@@ -107,7 +108,7 @@ def test_a_promise_beyond_the_nodes_is_a_warning_everywhere(as_person: Callable[
 def test_a_backend_whose_nodes_are_unknown_is_not_oversubscribed(pools_and_users: None) -> None:
     backend = Backend.objects.create(name="later", kind=Backend.Kind.KUBERNETES, namespace="later")
     body = {"backend": backend.name, "resources": {"gpu": {"guarantee": 9999}}}
-    assert put_pool(actor=SYSTEM, name="fresh", body=body).warnings == ()
+    assert put_pool(PutPool(name="fresh", body=body), actor=SYSTEM).warnings == ()
 
 
 def test_the_change_itself_is_made_from_the_preview(lenders: None, as_person: Callable[[str], Client]) -> None:

@@ -12,6 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry
 from pools.services.subpools import delete_subpool
@@ -51,7 +52,7 @@ def test_half_of_the_gpus_and_the_end_follow_from_time_limits(as_person: SignedI
     middle, end = limit("middle-1", 2), limit("long-1", 5)
     assert middle is not None and end is not None
     assert drains(as_person("worker")) == []
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     (drain,) = drains(as_person("worker"))
     deleted = AuditEntry.objects.filter(object="pool/team--a").latest("pk").time
     assert drain.pop("since")[:17] == text(deleted)[:17]
@@ -78,7 +79,7 @@ def test_work_without_a_limit_and_waiting_work_have_no_known_end(as_person: Sign
     end = limit(second.name, 3)
     limit(third.name, None)
     assert end is not None
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     (drain,) = drains(as_person("chief"), "?pool=team")
     assert (drain["live_workflows"], drain["waiting_workflows"], drain["unlimited_workflows"]) == (4, 1, 1)
     assert drain["ends_by"] is None
@@ -95,7 +96,7 @@ def test_work_without_a_limit_and_waiting_work_have_no_known_end(as_person: Sign
 def test_a_drain_older_than_a_day_is_a_warning(as_person: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
     submit_workflow("team--a", gpus=8)
     run_cycles()
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     monkeypatch.setattr("scheduling.selectors.drains.LONG_DRAIN", timedelta(0))
     (drain,) = drains(as_person("root"))
     assert drain["long"] is True
@@ -106,8 +107,8 @@ def test_drains_are_shown_to_those_who_see_the_pool(as_person: SignedIn) -> None
     submit_workflow("team--a", gpus=8)
     submit_workflow("other--x", gpus=8, username="stranger")
     run_cycles()
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
-    delete_subpool(actor=SYSTEM, parent="other", subpool_name="x")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    delete_subpool(DeleteSubpool(parent="other", subpool_name="x"), actor=SYSTEM)
     seen = {name: [each["subpool"] for each in drains(as_person(name))] for name in ("root", "worker", "nobody")}
     assert seen == {"root": ["team--a", "other--x"], "worker": ["team--a"], "nobody": []}
     assert [each["subpool"] for each in drains(as_person("root"), "?pool=other--x")] == ["other--x"]
@@ -123,7 +124,7 @@ def test_the_number_of_queries_does_not_depend_on_the_drains(as_person: SignedIn
     run_cycles()
     counts = []
     for name in ("a", "b"):
-        delete_subpool(actor=SYSTEM, parent="team", subpool_name=name)
+        delete_subpool(DeleteSubpool(parent="team", subpool_name=name), actor=SYSTEM)
         reader.get(address)
         with CaptureQueriesContext(connection) as queries:
             reader.get(address)

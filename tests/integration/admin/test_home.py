@@ -13,6 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuQuota, KubernetesSettings, Pool
 from pools.services.pools import patch_pool
@@ -71,7 +73,7 @@ def test_idle_quota_beside_waiting_work(as_person: Callable[[str], Client]) -> N
 def test_a_drain_of_more_than_a_day(as_person: Callable[[str], Client]) -> None:
     submit_workflow("other--x", gpus=8, username="root", name="leaving")
     run_cycles()
-    delete_subpool(actor=SYSTEM, parent="other", subpool_name="x")
+    delete_subpool(DeleteSubpool(parent="other", subpool_name="x"), actor=SYSTEM)
     root = as_person("root")
     assert ("long_drain", "pool/other--x") not in _codes(root)
     later = timezone.now() + timedelta(hours=25)
@@ -84,7 +86,7 @@ def test_a_drain_beyond_its_deadline(as_person: Callable[[str], Client]) -> None
     submit_workflow("other--x", gpus=8, username="root", name="leaving")
     run_cycles()
     deadline = timezone.now() + timedelta(hours=1)
-    delete_subpool(actor=SYSTEM, parent="other", subpool_name="x", drain_by=deadline)
+    delete_subpool(DeleteSubpool(parent="other", subpool_name="x", drain_by=deadline), actor=SYSTEM)
     assert not _codes(as_person("root")) & {("overdue_drain", "pool/other--x"), ("long_drain", "pool/other--x")}
     Pool.objects.filter(name="other--x").update(drain_by=timezone.now() - timedelta(seconds=1))
     root = as_person("root")
@@ -95,7 +97,7 @@ def test_a_drain_beyond_its_deadline(as_person: Callable[[str], Client]) -> None
 
 
 def test_oversubscribed_offline_and_gpu_quota(as_person: Callable[[str], Client]) -> None:
-    patch_pool(actor=SYSTEM, name="other", patch={"resources": {"gpu": {"guarantee": 999}}})
+    patch_pool(PatchPool(name="other", patch={"resources": {"gpu": {"guarantee": 999}}}), actor=SYSTEM)
     Backend.objects.filter(name="sim").update(offline=True)
     exceeded = {"type": "Exceeded", "status": "True"}
     GpuQuota.objects.create(namespace="lab", spec={}, conditions=[exceeded])
@@ -281,8 +283,8 @@ def test_the_number_of_queries_is_constant(as_person: Callable[[str], Client], a
     queries()
     before = queries()
     for number in range(5):
-        patch_pool(actor=SYSTEM, name="other", patch={"resources": {"gpu": {"guarantee": 100 + number}}})
-        create_subpool(actor=SYSTEM, parent="other", subpool_name=f"more{number}", quota=2)
+        patch_pool(PatchPool(name="other", patch={"resources": {"gpu": {"guarantee": 100 + number}}}), actor=SYSTEM)
+        create_subpool(CreateSubpool(parent="other", subpool_name=f"more{number}", quota=2), actor=SYSTEM)
         submit_workflow(f"other--more{number}", gpus=2, username="root", priority="LOW", name=f"o{number}")
         submit_workflow("team--b", gpus=16, name=f"v{number}")
     reconcile_backend(Backend.objects.get(name="sim").pk)

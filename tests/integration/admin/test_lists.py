@@ -11,6 +11,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from pools.domain.changes.pools import PutPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.quota.usage_bar import sum_bars
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
@@ -31,9 +33,9 @@ def _queries(client: Client, address: str) -> int:
 def _grow() -> None:
     for number in range(6):
         name = f"more{number}"
-        put_pool(actor=SYSTEM, name=name, body={"backend": "sim", "resources": {"gpu": {"guarantee": 20}}})
+        put_pool(PutPool(name=name, body={"backend": "sim", "resources": {"gpu": {"guarantee": 20}}}), actor=SYSTEM)
         for part in "abc":
-            create_subpool(actor=SYSTEM, parent=name, subpool_name=part, quota=5)
+            create_subpool(CreateSubpool(parent=name, subpool_name=part, quota=5), actor=SYSTEM)
         submit_workflow(f"{name}--a", gpus=1, username="root", name=f"w{number}")
     run_cycles()
 
@@ -117,9 +119,9 @@ def test_the_totals_are_those_of_the_bars(as_person: Callable[[str], Client]) ->
     submit_workflow("other--x", gpus=8, username="root", name="leaving")
     submit_workflow("team", gpus=8, name="direct")
     run_cycles()
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=2)
-    delete_subpool(actor=SYSTEM, parent="other", subpool_name="x")
-    put_pool(actor=SYSTEM, name="free", body={"backend": "sim", "resources": {"gpu": {"guarantee": -1}}})
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=2), actor=SYSTEM)
+    delete_subpool(DeleteSubpool(parent="other", subpool_name="x"), actor=SYSTEM)
+    put_pool(PutPool(name="free", body={"backend": "sim", "resources": {"gpu": {"guarantee": -1}}}), actor=SYSTEM)
     submit_workflow("free", gpus=3, username="root", name="unbound")
     run_cycles()
 
@@ -144,18 +146,20 @@ def test_filters_of_the_tree(as_person: Callable[[str], Client]) -> None:
     assert shown("show=nonsense") == ["other", "team", "team-admin"]
     submit_workflow("team--a", gpus=8)
     run_cycles()
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=2)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=2), actor=SYSTEM)
     assert shown("show=draining") == ["team"]
     for number in range(2):
         submit_workflow("other", gpus=8, username="root", priority="LOW", name=f"low{number}")
     run_cycles()
     assert shown("show=over") == []
-    resize_subpool(actor=SYSTEM, parent="other", subpool_name="x", quota=40)
+    resize_subpool(ResizeSubpool(parent="other", subpool_name="x", quota=40), actor=SYSTEM)
     assert shown("show=over") == ["other"]
     put_pool(
+        PutPool(
+            name="team-admin",
+            body={"backend": "sim", "enable_maintenance": True, "resources": {"gpu": {"guarantee": 10}}},
+        ),
         actor=SYSTEM,
-        name="team-admin",
-        body={"backend": "sim", "enable_maintenance": True, "resources": {"gpu": {"guarantee": 10}}},
     )
     assert shown("show=maintenance") == ["team-admin"]
     confirm_change(root, "/pools/pool/team-admin/archive/")
@@ -165,7 +169,9 @@ def test_filters_of_the_tree(as_person: Callable[[str], Client]) -> None:
 
 def test_more_pools_than_a_page(as_person: Callable[[str], Client]) -> None:
     for number in range(pool_tree.POOLS_PER_PAGE):
-        put_pool(actor=SYSTEM, name=f"p{number:02}", body={"backend": "sim", "resources": {"gpu": {"guarantee": 1}}})
+        put_pool(
+            PutPool(name=f"p{number:02}", body={"backend": "sim", "resources": {"gpu": {"guarantee": 1}}}), actor=SYSTEM
+        )
     root = as_person("root")
     first, last = root.get("/pools/pool/"), root.get("/pools/pool/?page=2&show=")
     assert len(first.context["pool_page"].trees) == pool_tree.POOLS_PER_PAGE
@@ -203,7 +209,9 @@ def test_workflows_by_their_filters(as_person: Callable[[str], Client]) -> None:
 
 
 def test_audit_by_its_filters(as_person: Callable[[str], Client]) -> None:
-    create_subpool(actor=actor_named("chief"), parent="team", subpool_name="c", quota=7, description="for a test")
+    create_subpool(
+        CreateSubpool(parent="team", subpool_name="c", quota=7), actor=actor_named("chief"), description="for a test"
+    )
     submit_workflow("team--c", gpus=1)
     root = as_person("root")
 

@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.names import REMAINDER_LABEL
 from pools.domain.ownership import GitOwner, OwnedKind
 from pools.domain.roles import SYSTEM
@@ -50,7 +51,7 @@ def test_a_confirmation_without_a_preview_becomes_one(as_person: Callable[[str],
 def test_a_change_in_between_is_shown_before_the_confirmation_counts(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
     preview = chief.post(RESIZE, {"quota": "40", "step": "preview"}, follow=True)
-    resize_subpool(actor=actor_named("root"), parent="team", subpool_name="b", quota=5)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="b", quota=5), actor=actor_named("root"))
     again = chief.post(RESIZE, {**preview.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in again.content.decode()
     assert Pool.objects.get(name="team--a").last_quota == 30
@@ -114,7 +115,7 @@ def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> N
 
 
 def test_a_wrong_state_is_shown_at_once_and_refused(as_person: Callable[[str], Client]) -> None:
-    delete_subpool(actor=actor_named("root"), parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=actor_named("root"))
     chief = as_person("chief")
     assert "only while it is ACTIVE" in chief.get(RESIZE).content.decode()
     assert chief.post(RESIZE, {"quota": "1", "step": "preview"}).status_code == 409

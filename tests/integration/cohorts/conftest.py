@@ -12,6 +12,7 @@ from typing import Any
 import pgtrigger
 import pytest
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, Pool
 from pools.services.cohorts import put_cohort
@@ -54,7 +55,9 @@ def create_member_pool(
 ) -> Pool:
     """Create a pool with a quota of `quota` GPUs in a cohort."""
     row = factories.make_pool(pool, quota)
-    patch_pool(actor=SYSTEM, name=pool, patch={"cohort": cohort, "borrowing_limit": borrow, "lending_limit": lend})
+    patch_pool(
+        PatchPool(name=pool, patch={"cohort": cohort, "borrowing_limit": borrow, "lending_limit": lend}), actor=SYSTEM
+    )
     row.refresh_from_db()
     return row
 

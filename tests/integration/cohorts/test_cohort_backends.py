@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, LeafUsage
 from pools.services.pools import patch_pool
@@ -25,7 +26,7 @@ def two_backends() -> None:
     create_cohorts("org 0")
     for pool, quota, backend in (("lender", 4, "left"), ("borrower", 0, "right")):
         factories.make_pool(pool, quota, on=factories.make_backend(backend, namespace=backend, nodes=1, gpus=8))
-        patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
+        patch_pool(PatchPool(name=pool, patch={"cohort": "org"}), actor=SYSTEM)
 
 
 def reconcile(backend: str) -> None:
@@ -61,7 +62,7 @@ def test_quota_is_lent_to_another_backend_and_reclaimed_there(two_backends: None
 
 def test_work_that_cannot_be_reclaimed_continues_and_is_reported(two_backends: None) -> None:
     create_cohorts("org 2")
-    patch_pool(actor=SYSTEM, name="borrower", patch={"resources": {"gpu": {"guarantee": 2}}})
+    patch_pool(PatchPool(name="borrower", patch={"resources": {"gpu": {"guarantee": 2}}}), actor=SYSTEM)
     submit("borrower", 2, Priority.NORMAL)
     reconcile("right")
     submit("borrower", 4, Priority.LOW)

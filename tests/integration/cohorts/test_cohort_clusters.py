@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, Pool
 from pools.services.gpu_quotas import put_gpu_quota
@@ -39,8 +41,8 @@ def make_harness(cluster: Cluster, namespace: str, *, lend: int | None) -> Agent
     backend = kubernetes_backend(namespace)
     for pool, quota in (("lender", 8), ("borrower", 2)):
         factories.make_pool(pool, quota, on=backend)
-        patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
-    patch_pool(actor=SYSTEM, name="lender", patch={"lending_limit": lend})
+        patch_pool(PatchPool(name=pool, patch={"cohort": "org"}), actor=SYSTEM)
+    patch_pool(PatchPool(name="lender", patch={"lending_limit": lend}), actor=SYSTEM)
     agent = ClusterAgent(backend.pk, connect=lambda _: cluster, intervals=AgentIntervals(recount=0))
     return AgentHarness(cluster, backend, Pool.objects.get(name="borrower"), agent)
 
@@ -152,7 +154,7 @@ def test_gangs_of_one_cycle_fill_the_quota_exactly(fake: AgentHarness) -> None:
 
 
 def test_a_leaf_borrows_from_its_siblings_without_the_cohort(fake: AgentHarness) -> None:
-    create_subpool(actor=SYSTEM, parent="lender", subpool_name="a", quota=6)
+    create_subpool(CreateSubpool(parent="lender", subpool_name="a", quota=6), actor=SYSTEM)
     fake.submit(gpus=8, priority=LOW, to="lender")
     fake.run_agent()
     assert dispatched_gpus() == {"lender": 8}
@@ -172,7 +174,7 @@ def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
     one = make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
     far = kubernetes_backend("far", name="far")
     factories.make_pool("guest", 0, on=far)
-    patch_pool(actor=SYSTEM, name="guest", patch={"cohort": "org"})
+    patch_pool(PatchPool(name="guest", patch={"cohort": "org"}), actor=SYSTEM)
     cluster = FakeCluster(namespaces=["far"])
     other = AgentHarness(
         cluster,
@@ -195,7 +197,7 @@ def test_a_simulated_backend_leaves_dispatched_quota_to_a_cluster(db: None) -> N
     harness = make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
     sim = factories.make_backend()
     factories.make_pool("guest", 0, on=sim)
-    patch_pool(actor=SYSTEM, name="guest", patch={"cohort": "org"})
+    patch_pool(PatchPool(name="guest", patch={"cohort": "org"}), actor=SYSTEM)
     harness.submit(gpus=9, priority=LOW)
     harness.run_agent()
     wants = [factories.submit_workflow(factories.admin_actor(), "guest", gpus, priority=LOW) for gpus in (2, 1)]
@@ -250,7 +252,7 @@ def test_a_gang_that_its_namespace_refuses_uses_no_quota_of_the_tree(fake: Agent
     Pool.objects.filter(name="borrower").update(config={"gpu_quota_namespace": "team-a"})
     put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 1}})
     factories.make_pool("neighbour", 0, on=fake.backend)
-    patch_pool(actor=SYSTEM, name="neighbour", patch={"cohort": "org"})
+    patch_pool(PatchPool(name="neighbour", patch={"cohort": "org"}), actor=SYSTEM)
     first, second = fake.submit(gpus=2, priority=LOW), fake.submit(gpus=3, priority=LOW)
     fake.run_agent()
     assert (len(fake.list_pods(first)), fake.list_pods(second)) == (1, [])

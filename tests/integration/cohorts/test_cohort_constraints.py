@@ -8,6 +8,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from psycopg import errors as pg
 
+from pools.domain.changes.pools import DeletePool, PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Cohort, QuotaStamp
 from pools.services.cohorts import put_cohort
@@ -135,7 +136,7 @@ def test_the_stamp_changes_with_every_part_of_a_cohort(cohort_tree: None) -> Non
             cursor.execute(sql)
         assert read_stamp() not in seen, sql
         seen.add(read_stamp())
-    patch_pool(actor=SYSTEM, name="alone", patch={"resources": {"gpu": {"guarantee": 20}}})
+    patch_pool(PatchPool(name="alone", patch={"resources": {"gpu": {"guarantee": 20}}}), actor=SYSTEM)
     assert read_stamp() in seen, "a pool without a cohort moves nothing of theirs"
 
 
@@ -146,7 +147,7 @@ def test_an_archived_pool_leaves_its_cohort_and_verify_finds_nothing(cohort_tree
         cursor.execute("UPDATE scheduling_workflow SET status = 'COMPLETED'")
         cursor.execute("UPDATE scheduling_group SET status = 'COMPLETED'")
         cursor.execute("UPDATE scheduling_task SET status = 'COMPLETED'")
-    left = delete_pool(actor=SYSTEM, name="p")
+    left = delete_pool(DeletePool(name="p"), actor=SYSTEM)
     assert left is not None
     assert (left.archived, left.cohort_id) == (True, None)
     assert [each for each in verify() if each.code == "audit"] == []

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pools.domain.amounts import GPU
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Cohort, LeafUsage
 from pools.selectors.quota_facts import read_admission_tree
@@ -104,7 +105,7 @@ def test_a_debt_blocks_only_its_own_path() -> None:
     create_member_pool("yq", "y", 5)
     submit("xq", gpus=8, priority=NORMAL)
     reconcile()
-    patch_pool(actor=SYSTEM, name="xq", patch={"resources": {"gpu": {"guarantee": 6}}})
+    patch_pool(PatchPool(name="xq", patch={"resources": {"gpu": {"guarantee": 6}}}), actor=SYSTEM)
     (waits,) = submit("xq")
     submit("yq", count=5)
     reconcile()
@@ -119,7 +120,7 @@ def test_a_smaller_limit_stops_nothing_and_ending_work_reduces_the_debt() -> Non
     names = submit("b", gpus=2, count=3)
     reconcile()
     assert total_usage_of("b") == [6]
-    patch_pool(actor=SYSTEM, name="a", patch={"lending_limit": 1})
+    patch_pool(PatchPool(name="a", patch={"lending_limit": 1}), actor=SYSTEM)
     reconcile()
     assert total_usage_of("b") == [6]
     (waits,) = submit("b")
@@ -155,7 +156,7 @@ def test_nothing_starts_on_a_cycle_and_running_work_continues() -> None:
 def test_a_pool_s_maximum_holds_inside_a_cohort() -> None:
     create_cohorts("org 20")
     create_member_pool("p", "org", 4)
-    patch_pool(actor=SYSTEM, name="p", patch={"resources": {"gpu": {"maximum": 6}}})
+    patch_pool(PatchPool(name="p", patch={"resources": {"gpu": {"maximum": 6}}}), actor=SYSTEM)
     submit("p", count=7)
     reconcile()
     assert total_usage_of("p") == [6]

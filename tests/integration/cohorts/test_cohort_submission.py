@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.errors import BadInput, ErrorCode
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
@@ -76,11 +77,11 @@ def test_the_answer_follows_every_change_of_the_tree(create_corp_example: Callab
     assert read_potential("serve") == 28
     put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(6, 2)]})
     assert read_potential("serve") == 22
-    patch_pool(actor=SYSTEM, name="batch", patch={"resources": {"gpu": {"guarantee": 1}}})
+    patch_pool(PatchPool(name="batch", patch={"resources": {"gpu": {"guarantee": 1}}}), actor=SYSTEM)
     assert read_potential("serve") == 19
-    patch_pool(actor=SYSTEM, name="serve", patch={"resources": {"gpu": {"maximum": 12}}})
+    patch_pool(PatchPool(name="serve", patch={"resources": {"gpu": {"maximum": 12}}}), actor=SYSTEM)
     assert read_potential("serve") == 12
-    patch_pool(actor=SYSTEM, name="serve", patch={"cohort": None})
+    patch_pool(PatchPool(name="serve", patch={"cohort": None}), actor=SYSTEM)
     assert read_potential("serve") is None
     assert submission_error("serve", 13).details[0].code == "above_maximum"
     factories.submit_workflow(admin, "serve", 12, priority=LOW)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.pools import DeletePool, PatchPool
 from pools.domain.errors import BadInput, Conflict, DomainError, Forbidden, NotFound, Stale
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, ConfigRevision, Pool
@@ -44,10 +45,10 @@ def test_an_implicit_cohort_exists_as_long_as_it_is_named() -> None:
 def test_a_pool_names_a_cohort_too() -> None:
     create_member_pool("p", "org", 4)
     assert not Cohort.objects.get(name="org").explicit
-    patch_pool(actor=SYSTEM, name="p", patch={"cohort": None})
+    patch_pool(PatchPool(name="p", patch={"cohort": None}), actor=SYSTEM)
     assert not Cohort.objects.exists()
     create_member_pool("q", "org", 4)
-    delete_pool(actor=SYSTEM, name="q")
+    delete_pool(DeletePool(name="q"), actor=SYSTEM)
     assert not Cohort.objects.exists()
 
 
@@ -200,14 +201,14 @@ def test_a_change_names_new_debts_and_stops_nothing() -> None:
     assert result.warnings == ("corp uses 2 GPUs beyond its limits: nothing is stopped, work that ends pays it back.",)
     again = put_cohort(actor=SYSTEM, name="corp", body={"quotas": [gpu_quota_row(2)]})
     assert again.warnings == ()
-    moved = patch_pool(actor=SYSTEM, name="p", patch={"borrowing_limit": 1})
+    moved = patch_pool(PatchPool(name="p", patch={"borrowing_limit": 1}), actor=SYSTEM)
     assert moved.warnings == ("p uses 2 GPUs beyond its limits: nothing is stopped, work that ends pays it back.",)
 
 
 def test_an_old_configuration_of_a_pool_brings_its_cohort_back() -> None:
     create_member_pool("p", "org", 8, lend=3)
     then = ConfigRevision.objects.order_by("-revision")[0].revision
-    patch_pool(actor=SYSTEM, name="p", patch={"cohort": None, "lending_limit": None})
+    patch_pool(PatchPool(name="p", patch={"cohort": None, "lending_limit": None}), actor=SYSTEM)
     rollback_configuration(actor=SYSTEM, revision=then)
     pool = Pool.objects.select_related("cohort").get(name="p")
     assert pool.cohort is not None

@@ -14,6 +14,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, Cohort, LeafUsage, User
 from pools.services.cohort_cycles import mark_cycles_now
@@ -195,7 +196,7 @@ def test_engine_queues_and_commands_end(cycle: None, capsys: pytest.CaptureFixtu
     found = [str(difference) for difference in verify()]
     assert [line.split(":")[0] for line in found] == ["circle"] * 3
     call_command("check")
-    assert patch_pool(actor=SYSTEM, name="q", patch={"cohort": None})
+    assert patch_pool(PatchPool(name="q", patch={"cohort": None}), actor=SYSTEM)
     reconcile()
     assert total_usage_by_pool()["q"] == 4
 

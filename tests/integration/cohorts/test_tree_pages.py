@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
 from pools.selectors import quota_tree
@@ -27,7 +28,7 @@ def read_pools(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name, cohort in (("lender", "corp"), ("borrower", "corp"), ("alone", "lab"), ("outside", None)):
         factories.make_pool(name, 8, a=3)
         if cohort:
-            patch_pool(actor=SYSTEM, name=name, patch={"cohort": cohort})
+            patch_pool(PatchPool(name=name, patch={"cohort": cohort}), actor=SYSTEM)
     found: list[str] = []
     original = quota_tree._pool_facts
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands import configuration
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Pool, User
 from pools.security.tokens import issue_jwt
@@ -61,7 +62,7 @@ def test_export_diff_apply_and_drift(run, tmp_path: Path) -> None:
     assert run("apply", "-f", folder, "--source", "git@example.com/x")[:2] == (0, "Nothing to do.\n")
 
     assert run("release", "pool/team")[:2] == (0, "pool/team belongs to the admins.\n")
-    patch_pool(actor=SYSTEM, name="team", patch={"description": "by hand"})
+    patch_pool(PatchPool(name="team", patch={"description": "by hand"}), actor=SYSTEM)
     code, text, _ = run("diff", "-f", folder, "--source", "git@example.com/x", "-o", "json")
     assert code == 2
     (drift,) = json.loads(text)["differences"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from osmo_admin.cli.server_commands.configuration import apply_mounted_file
+from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Pool
@@ -46,7 +47,7 @@ def test_the_file_of_osmo_is_applied_and_owns_its_objects(capsys: pytest.Capture
     notes = capsys.readouterr().out
     for left_out in ("service is left out", "max_num_tasks", "router_address", "osmo-user"):
         assert left_out in notes
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=4)
+    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=4), actor=SYSTEM)
     apply_mounted_file("config.yaml", OSMO_FILE.replace(b"guarantee: 8", b"guarantee: 6"))
     with pytest.raises(FileRefused, match=r"config.yaml:12: .*below"):
         apply_mounted_file("config.yaml", OSMO_FILE.replace(b"guarantee: 8", b"guarantee: 3"))

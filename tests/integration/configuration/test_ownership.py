@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from django.db import IntegrityError, connection, transaction
 
+from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import Conflict, DomainError
 from pools.domain.ownership import OWNED_BY_GIT, OwnedKind, OwnerKind
 from pools.domain.roles import SYSTEM
@@ -83,10 +85,10 @@ def refusal_of(operation: Callable[[], object]) -> Conflict:
 
 
 WRITES: dict[str, Callable[[], object]] = {
-    "a pool": lambda: patch_pool(actor=SYSTEM, name="team", patch={"description": "x"}),
-    "a pool, put": lambda: put_pool(actor=SYSTEM, name="bare", body={"backend": "sim", "description": "x"}),
+    "a pool": lambda: patch_pool(PatchPool(name="team", patch={"description": "x"}), actor=SYSTEM),
+    "a pool, put": lambda: put_pool(PutPool(name="bare", body={"backend": "sim", "description": "x"}), actor=SYSTEM),
     "a pool's name": lambda: rename_pool(actor=SYSTEM, name="bare", new_name="other"),
-    "a pool, deleted": lambda: delete_pool(actor=SYSTEM, name="bare"),
+    "a pool, deleted": lambda: delete_pool(DeletePool(name="bare"), actor=SYSTEM),
     "a backend": lambda: put_backend(actor=SYSTEM, name="sim", body={"description": "x"}),
     "a backend's nodes": lambda: put_backend(actor=SYSTEM, name="sim", body={"nodes": []}),
     "a cohort": lambda: put_cohort(actor=SYSTEM, name="all", body={}),
@@ -97,9 +99,11 @@ WRITES: dict[str, Callable[[], object]] = {
     "a role, revoked": lambda: revoke_role(actor=SYSTEM, username="ann", role="osmo-viewer"),
     "a role of a new user": lambda: create_user(actor=SYSTEM, username="new", roles=["osmo-viewer"]),
     "settings": lambda: update_workflow_config(actor=SYSTEM, max_retry_per_task=3),
-    "a new subpool": lambda: create_subpool(actor=SYSTEM, parent="strict", subpool_name="z", quota=1),
-    "a subpool's quota": lambda: resize_subpool(actor=SYSTEM, parent="strict", subpool_name="x", quota=2),
-    "a subpool, deleted": lambda: delete_subpool(actor=SYSTEM, parent="strict", subpool_name="y"),
+    "a new subpool": lambda: create_subpool(CreateSubpool(parent="strict", subpool_name="z", quota=1), actor=SYSTEM),
+    "a subpool's quota": lambda: resize_subpool(
+        ResizeSubpool(parent="strict", subpool_name="x", quota=2), actor=SYSTEM
+    ),
+    "a subpool, deleted": lambda: delete_subpool(DeleteSubpool(parent="strict", subpool_name="y"), actor=SYSTEM),
 }
 
 
@@ -118,9 +122,9 @@ def test_each_service_refuses_what_git_owns_and_says_where_it_comes_from(install
 
 
 def test_subpools_stay_with_the_admins_of_the_pool(installed: None) -> None:
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=4)
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=2)
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="b")
+    create_subpool(CreateSubpool(parent="team", subpool_name="b", quota=4), actor=SYSTEM)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=2), actor=SYSTEM)
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="b"), actor=SYSTEM)
     assert apply(FILE) == []
     assert Pool.objects.get(name="team--a").last_quota == 2
 
@@ -128,7 +132,7 @@ def test_subpools_stay_with_the_admins_of_the_pool(installed: None) -> None:
 def test_what_operation_needs_still_works(installed: None) -> None:
     put_backend(actor=SYSTEM, name="sim", body={"offline": True})
     assert Backend.objects.get(name="sim").offline
-    put_pool(actor=SYSTEM, name="free", body={"backend": "sim"})
+    put_pool(PutPool(name="free", body={"backend": "sim"}), actor=SYSTEM)
     grant_role(actor=SYSTEM, username="ann", role="osmo-free-user")
     assert end_temporary_quotas() == 0
 
@@ -165,7 +169,7 @@ def test_cohorts_swap_places_in_one_step() -> None:
 
 def test_adopt_and_release(installed: None) -> None:
     release(actor=SYSTEM, kind=OwnedKind.POOL, name="team")
-    patch_pool(actor=SYSTEM, name="team", patch={"description": "by hand"})
+    patch_pool(PatchPool(name="team", patch={"description": "by hand"}), actor=SYSTEM)
     assert apply(FILE) == [("change", "pools.team")]
     assert find_owner(OwnedKind.POOL, "team") is not None
     release(actor=SYSTEM, kind=OwnedKind.POOL, name="team")

@@ -12,6 +12,8 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pools.domain.changes.pools import PutPool
+from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
 from pools.services.accounts import set_active
@@ -137,9 +139,9 @@ def test_a_random_installation_comes_back_byte_by_byte(facts: dict) -> None:
         branch = {"parent": "root", "quotas": [{"resource": "gpu", "nominal": 9, "lending_limit": facts["lending"]}]}
         put_cohort(actor=SYSTEM, name="branch", body=branch | {"weight": facts["weight"]})
         for name, (pool, subpools) in facts["pools"].items():
-            put_pool(actor=SYSTEM, name=name, body={"backend": "sim", **pool})
+            put_pool(PutPool(name=name, body={"backend": "sim", **pool}), actor=SYSTEM)
             for short, quota in subpools.items():
-                create_subpool(actor=SYSTEM, parent=name, subpool_name=short, quota=quota)
+                create_subpool(CreateSubpool(parent=name, subpool_name=short, quota=quota), actor=SYSTEM)
             create_user(actor=SYSTEM, username=f"{name}-boss", roles=[f"osmo-{name}-admin"])
         for user in facts["users"]:
             create_user(actor=SYSTEM, username=user, roles=["osmo-viewer"])
@@ -153,7 +155,7 @@ def test_a_random_installation_comes_back_byte_by_byte(facts: dict) -> None:
 
 def test_a_folder_keeps_other_files_and_loses_those_of_objects_that_are_gone(tmp_path: Path) -> None:
     put_backend(actor=SYSTEM, name="sim", body={})
-    put_pool(actor=SYSTEM, name="new", body={"backend": "sim"})
+    put_pool(PutPool(name="new", body={"backend": "sim"}), actor=SYSTEM)
     (tmp_path / "pools").mkdir()
     (tmp_path / "pools/gone.yaml").write_text("pools: {gone: {backend: sim}}\n")
     (tmp_path / "README.md").write_text("ours")

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry
 from pools.services.pools import patch_pool
@@ -30,7 +32,7 @@ HOUR = 3600
 
 
 def hold(harness: AgentHarness, seconds: int | None = HOUR) -> None:
-    patch_pool(actor=SYSTEM, name=harness.pool.name, patch={"hold_after": seconds})
+    patch_pool(PatchPool(name=harness.pool.name, patch={"hold_after": seconds}), actor=SYSTEM)
 
 
 def has_waited(workflow: Workflow, seconds: float = 2 * HOUR) -> None:
@@ -143,7 +145,7 @@ def test_a_gang_that_can_never_start_holds_nothing(fake_harness: AgentHarness) -
     fake_harness.run_agent()
     has_waited(first)
     resources = {"gpu": {"guarantee": 60, "maximum": 60, "weight": 1}}
-    patch_pool(actor=SYSTEM, name="team", patch={"resources": resources})
+    patch_pool(PatchPool(name="team", patch={"resources": resources}), actor=SYSTEM)
     later = fake_harness.submit(gpus=1, priority=Priority.LOW)
     fake_harness.run_agent()
     assert is_sent(fake_harness, later)
@@ -225,7 +227,7 @@ def test_the_reason_names_the_gang_the_time_and_the_setting(fake_harness: AgentH
 def test_all_gangs_that_hold_work_back_are_named(fake_harness: AgentHarness) -> None:
     """The first LOW gang of a leaf and the first NORMAL gang of another one: LOW work of the leaf waits for both, in
     the reason, in a question that ends one of them, and in the effect of a cancellation."""
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="part", quota=80)
+    create_subpool(CreateSubpool(parent="team", subpool_name="part", quota=80), actor=SYSTEM)
     low, normal = big(fake_harness, priority=Priority.LOW), big(fake_harness, to="team--part")
     hold(fake_harness)
     later = fake_harness.submit(gpus=1, priority=Priority.LOW)

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Pool, Reservation
 from pools.services.subpools import delete_subpool
@@ -344,12 +345,12 @@ def test_running_longer_than_allowed_deletes_the_pods(harness: AgentHarness) -> 
 def test_the_last_pod_of_a_draining_subpool_archives_it(fake_harness: AgentHarness) -> None:
     from pools.services.subpools import create_subpool
 
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
+    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=10), actor=SYSTEM)
     workflow = fake_harness.submit(to="team--a")
     fake_harness.run_agent()
     fake_harness.run_pods(*fake_harness.list_pods())
     fake_harness.run_agent()
-    delete_subpool(actor=factories.admin_actor(), parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=factories.admin_actor())
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
     fake_harness.finish_pods(*fake_harness.list_pods(workflow))
     fake_harness.run_agent()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Pool, Reservation
 from pools.services.subpools import resize_subpool
@@ -102,7 +103,7 @@ class TestStarting:
         sim = cluster({"n": 8}, team={"": 8, "a": 4})
         sim.submit("wf1", "team--a", gpus=2)
         sim.submit("wf2", "team--a", gpus=2)
-        meanwhile(lambda: resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=3))
+        meanwhile(lambda: resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=3), actor=SYSTEM))
         assert sim.reconcile() == [("start", "wf1")]
 
     def test_a_maximum_that_was_cut_holds(self, cluster: Make, meanwhile: Meanwhile) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings, Node, Pool
@@ -38,8 +40,11 @@ def team() -> Pool:
     factories.make_pool("other", 2, on=factories.make_backend("far", namespace="far", nodes=1))
     put_cohort(actor=SYSTEM, name="both", body={"quotas": []})
     worth = {"default": {"gpu_tflops": "100", "gpu_vram": "80Gi"}}
-    patch_pool(actor=SYSTEM, name="team", patch={"cohort": "both", "gpu_quota_namespace": "team-a", "platforms": worth})
-    patch_pool(actor=SYSTEM, name="other", patch={"cohort": "both"})
+    patch_pool(
+        PatchPool(name="team", patch={"cohort": "both", "gpu_quota_namespace": "team-a", "platforms": worth}),
+        actor=SYSTEM,
+    )
+    patch_pool(PatchPool(name="other", patch={"cohort": "both"}), actor=SYSTEM)
     put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 9}})
     factories.submit_workflow(factories.admin_actor(), "team", 3, name="old")
     reconcile_backend(pool.backend_id or 0)
@@ -138,7 +143,7 @@ def test_one_transaction_leaves_one_mark(team: Pool, committed: list[Changes]) -
 
 def test_an_outer_change_announces_what_an_inner_one_changed(team: Pool, committed: list[Changes]) -> None:
     with change(actor=SYSTEM):
-        create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=1)
+        create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=1), actor=SYSTEM)
         assert read_changes().backend_ids == {team.backend_id}
     assert committed[-1] == Changes(frozenset({team.backend_id or 0}))
 

@@ -12,6 +12,7 @@ import pytest
 from django.db import connection, connections, transaction
 from django.utils import timezone
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuUsage, Node, Pool
 from pools.services.gpu_quotas import put_gpu_quota
@@ -192,7 +193,7 @@ def test_any_other_change_plans_everything(team: Pool, reads: list[LiveFacts], w
         ),
         "cancel": lambda: cancel_workflow(actor=factories.admin_actor(), name="old-1"),
         "quota": lambda: patch_pool(
-            actor=SYSTEM, name="team", patch={"resources": {"gpu": {"guarantee": 7, "maximum": -1}}}
+            PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 7, "maximum": -1}}}), actor=SYSTEM
         ),
         "nodes": lambda: Node.objects.filter(name="sim-n1").update(cpu=129),
     }
@@ -297,7 +298,7 @@ def test_the_plan_of_a_full_cycle_is_applied(team: Pool) -> None:
 def test_new_work_that_waits_for_its_namespace_is_planned_by_the_periodic_task(team: Pool) -> None:
     """Headroom in a namespace leaves no dirty mark, so each periodic run plans the work that waits for it."""
     worth = {"default": {"gpu_tflops": "100", "gpu_vram": "80Gi"}}
-    patch_pool(actor=SYSTEM, name="team", patch={"gpu_quota_namespace": "team-a", "platforms": worth})
+    patch_pool(PatchPool(name="team", patch={"gpu_quota_namespace": "team-a", "platforms": worth}), actor=SYSTEM)
 
     def permit_workers(workers: int) -> None:
         usage = GpuUsage.objects.filter(pk="team-a").first()

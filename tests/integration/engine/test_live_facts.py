@@ -9,6 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from pools.domain.amounts import GPU, UNLIMITED
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node, Pool
 from pools.services.subpools import delete_subpool
@@ -72,8 +73,8 @@ def test_a_pool_without_numbers_is_unlimited_and_an_archived_one_is_missing() ->
 def test_a_draining_subpool_keeps_what_its_live_work_needs(team: Pool) -> None:
     factories.submit_workflow(factories.admin_actor(), "team--a", 12)
     factories.submit_workflow(factories.admin_actor(), "team--a", 25, priority=Priority.LOW)
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="b")  # nothing live, so it is gone
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="b"), actor=SYSTEM)  # nothing live, so it is gone
     facts = {queue.name: gpus(queue.quota) for queue in of(team).facts.queues}
     assert facts == {
         "osmo-pool-ns-team": 100,

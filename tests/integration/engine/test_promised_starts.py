@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.services.pools import patch_pool
@@ -186,7 +187,7 @@ def close_the_pool() -> None:
 
 
 def lower_the_limit() -> None:
-    patch_pool(actor=SYSTEM, name="team", patch={"resources": {"gpu": {"guarantee": 15}}})
+    patch_pool(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 15}}}), actor=SYSTEM)
 
 
 @pytest.mark.parametrize(

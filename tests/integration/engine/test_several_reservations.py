@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.services.cohorts import put_cohort
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.django_db
 def join_one_cohort() -> None:
     put_cohort(actor=SYSTEM, name="o", body={"parent": None, "quotas": []})
     for name in "ab":
-        patch_pool(actor=SYSTEM, name=name, patch={"cohort": "o"})
+        patch_pool(PatchPool(name=name, patch={"cohort": "o"}), actor=SYSTEM)
 
 
 def test_two_gangs_of_all_nodes_do_not_hold_each_other(db: None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node, Pool
 from pools.services.pools import patch_pool
@@ -48,14 +49,14 @@ def _low_work_in_a_quota() -> tuple[str, Priority, int]:
 
 def _maximum_with_low_work() -> tuple[str, Priority, int]:
     factories.make_pool("team", 2)
-    patch_pool(actor=SYSTEM, name="team", patch={"resources": {"gpu": {"maximum": 6}}})
+    patch_pool(PatchPool(name="team", patch={"resources": {"gpu": {"maximum": 6}}}), actor=SYSTEM)
     run("team", 3, LOW)
     return "team", LOW, 3
 
 
 def _maximum_with_firm_work_of_a_subpool() -> tuple[str, Priority, int]:
     factories.make_pool("team", 4, a=4)
-    patch_pool(actor=SYSTEM, name="team", patch={"resources": {"gpu": {"maximum": 6}}})
+    patch_pool(PatchPool(name="team", patch={"resources": {"gpu": {"maximum": 6}}}), actor=SYSTEM)
     run("team--a", 4, NORMAL)
     return "team", LOW, 2
 
@@ -89,7 +90,7 @@ def _cohort_over_two_backends() -> tuple[str, Priority, int]:
     create_cohorts("org 0")
     for pool, quota, where in (("team", 4, "left"), ("far", 0, "right")):
         factories.make_pool(pool, quota, on=factories.make_backend(where, namespace=where, nodes=1, gpus=8))
-        patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
+        patch_pool(PatchPool(name=pool, patch={"cohort": "org"}), actor=SYSTEM)
     run("far", 3, LOW)
     return "team", LOW, 1
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, User
 from pools.services.subpools import delete_subpool, resize_subpool
@@ -27,7 +28,7 @@ def installation(db: None) -> None:
         factories.make_user("ann", "osmo-team-admin"),
         factories.make_user("bob", "osmo-team-user", "osmo-team2-user"),
     )
-    resize_subpool(actor=ann, parent="team", subpool_name="b", quota=20, description="a paper is due")
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="b", quota=20), actor=ann, description="a paper is due")
     factories.submit_workflow(bob, "team--a")
     factories.submit_workflow(bob, "team2--a")
 
@@ -60,7 +61,9 @@ class TestWhoSeesWhat:
     ) -> None:
         """A review read `pool/zsecret--zz1` with its reason so. A user with work keeps the row."""
         zed = factories.make_user("zed", "osmo-team-admin")
-        resize_subpool(actor=zed, parent="team", subpool_name="b", quota=10, description="very private reason")
+        resize_subpool(
+            ResizeSubpool(parent="team", subpool_name="b", quota=10), actor=zed, description="very private reason"
+        )
         if has_work:
             factories.submit_workflow(zed, "team--a", name="secret")
         assert self._objects(caller("zed")) >= {"pool/team--b"}
@@ -99,7 +102,7 @@ class TestEntry:
             assert not [time for time in times if "Z" in str(time) or "+" in str(time)]
 
     def test_a_draining_subpool_counts_for_nothing(self, admin: ApiCaller) -> None:
-        delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+        delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
         (entry,) = admin("GET", f"{AUDIT}?action=subpool.deleting").body["entries"]
         assert (entry["before"]["quota"], entry["after"]["quota"], entry["after"]["last_quota"]) == (30, 0, 30)
 

@@ -19,6 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pools.api import events
+from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.errors import DomainError
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
@@ -278,8 +279,8 @@ class TestWhoSeesWhat:
         factories.make_user("bob", "osmo-team2-user")
         from pools.services.subpools import create_subpool
 
-        create_subpool(actor=SYSTEM, parent="team2", subpool_name="a", quota=1)
-        create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=1)
+        create_subpool(CreateSubpool(parent="team2", subpool_name="a", quota=1), actor=SYSTEM)
+        create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=1), actor=SYSTEM)
         assert [event["object"] for event in stream.events("pool/team--a")] == ["pool/team--a"]
 
     def test_a_role_that_is_given_meanwhile_counts_from_then(self, admin: str) -> None:
@@ -376,7 +377,7 @@ class TestManyReaders:
             actor = User.objects.get(pk=login.user).as_actor()
             for parent in ("team", "team2"):
                 with suppress(DomainError):
-                    create_subpool(actor=actor, parent=parent, subpool_name=f"by-{name}", quota=1)
+                    create_subpool(CreateSubpool(parent=parent, subpool_name=f"by-{name}", quota=1), actor=actor)
         grant_role(actor=SYSTEM, username="carol", role="osmo-team-user")
         readers = read_audit_readers(logins.values(), timezone.now())
         everything = list(AuditEntry.objects.all())

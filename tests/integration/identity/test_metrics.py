@@ -17,6 +17,7 @@ from django_celery_beat.models import PeriodicTask
 from prometheus_client.parser import text_string_to_metric_families
 
 from osmo_admin import metrics
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
 from pools.domain.quantities import parse_quantity
 from pools.domain.roles import SYSTEM
@@ -120,7 +121,7 @@ class TestLedger:
         factories.submit_workflow(bob, "team--a", gpus=4, name="loose", priority=Priority.LOW)
         assert pool.backend_id is not None
         reconcile_backend(pool.backend_id)
-        delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+        delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
         found = page()
 
         def leaf(name: str) -> float:
@@ -131,7 +132,7 @@ class TestLedger:
 
     def test_what_is_archived_is_left_out(self, page: Callable[[], dict[str, float]]) -> None:
         factories.make_pool("team", 100, a=30)
-        delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+        delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
         factories.make_pool("old", 10)
         Pool.objects.filter(name="old").update(archived=True)
         text = str(page())

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, SignOnIdentity, User
 from pools.services.subpools import delete_subpool
@@ -21,7 +22,7 @@ def some_pools(db: None) -> None:
     factories.make_pool("team", 100, b=10, a=20, gone=5)
     factories.make_pool("team2", 100)
     factories.make_pool("team-x", 100)
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="gone")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="gone"), actor=SYSTEM)
 
 
 class TestRead:
@@ -74,7 +75,7 @@ class TestWrite:
     def test_a_default_that_is_gone_is_not_offered(self, caller: Callers) -> None:
         bob = caller("bob", "osmo-team-user")
         bob("POST", ADDRESS, {"pool": "team--a"})
-        delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+        delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
         assert bob("GET", ADDRESS).body["profile"]["pool"] is None
 
     def test_mail_address(self, caller: Callers) -> None:

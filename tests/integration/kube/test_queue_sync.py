@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from pools.domain.changes.pools import DeletePool, PutPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings, Pool
 from pools.services.backends import put_backend
@@ -32,12 +34,12 @@ def pool(
     lab: SyncHarness, name: str = "team", guarantee: int = 100, maximum: int = -1, weight: int = 1, **more: Any
 ) -> None:
     gpu = {"guarantee": guarantee, "maximum": maximum, "weight": weight}
-    put_pool(actor=SYSTEM, name=name, body={"backend": lab.backend.name, "resources": {"gpu": gpu}} | more)
+    put_pool(PutPool(name=name, body={"backend": lab.backend.name, "resources": {"gpu": gpu}} | more), actor=SYSTEM)
 
 
 def subpools(**quotas: int) -> None:
     for name, quota in quotas.items():
-        create_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=quota)
+        create_subpool(CreateSubpool(parent="team", subpool_name=name, quota=quota), actor=SYSTEM)
 
 
 def settings(lab: SyncHarness, **change: Any) -> None:
@@ -95,7 +97,7 @@ def test_quota_moves_by_shrinking_first(lab: SyncHarness) -> None:
     subpools(a=30)
     lab.sync()
     assert lab.cluster.writes == [f"apply {lab.name('team---shared')}", f"apply {lab.name('team--a')}"]
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=10), actor=SYSTEM)
     lab.sync()
     assert lab.cluster.writes == [f"apply {lab.name('team--a')}", f"apply {lab.name('team---shared')}"]
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 90, "team--a": 10}
@@ -105,7 +107,7 @@ def test_an_archived_subpool_goes_and_its_quota_returns(lab: SyncHarness) -> Non
     pool(lab)
     subpools(a=30)
     lab.sync()
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     lab.sync()
     assert lab.cluster.writes == [f"delete {lab.name('team--a')}", f"apply {lab.name('team---shared')}"]
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
@@ -119,7 +121,7 @@ def test_a_draining_subpool_keeps_its_queue_until_it_is_archived(lab: SyncHarnes
     subpools(a=30)
     work = factories.submit_workflow(factories.make_user("ann", "osmo-team-user"), "team--a", 12)
     lab.sync()
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     lab.sync()
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 88, "team--a": 12}
     assert not needs_no_sync(lab.backend.pk), "each end of its work may free quota"
@@ -134,10 +136,10 @@ def test_a_deleted_or_renamed_pool_removes_its_queues(lab: SyncHarness) -> None:
     pool(lab, "other", 50)
     subpools(a=30)
     lab.sync()
-    delete_pool(actor=SYSTEM, name="other")
+    delete_pool(DeletePool(name="other"), actor=SYSTEM)
     lab.sync()
     assert lab.cluster.writes == [f"delete {lab.name('other---shared')}", f"delete {lab.name('other')}"]
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     rename_pool(actor=SYSTEM, name="team", new_name="crew")
     lab.sync()
     assert lab.queues() == {"": -1, "crew": 100, "crew---shared": 100}
@@ -145,7 +147,7 @@ def test_a_deleted_or_renamed_pool_removes_its_queues(lab: SyncHarness) -> None:
 
 def test_pools_of_other_backends_have_no_queues_here(lab: SyncHarness) -> None:
     put_backend(actor=SYSTEM, name="sim", body={"namespace": "sim"})
-    put_pool(actor=SYSTEM, name="far", body={"backend": "sim"})
+    put_pool(PutPool(name="far", body={"backend": "sim"}), actor=SYSTEM)
     pool(lab)
     lab.sync()
     assert set(lab.queues()) == {"", "team", "team---shared"}
@@ -365,7 +367,7 @@ def test_a_queue_with_a_foreign_child_stays(lab: SyncHarness) -> None:
     subpools(a=30)
     lab.sync()
     _foreign(lab, f"{lab.ns}-guest", lab.name("team--a"))
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     outcome = lab.sync()
     assert lab.get("team--a")
     assert [line for line in outcome.untouched if line.startswith(lab.name("team--a"))]

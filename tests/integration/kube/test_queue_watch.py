@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import KubernetesSettings
 from pools.services.subpools import resize_subpool
@@ -77,7 +78,7 @@ def test_a_foreign_change_starts_a_run_at_once(
 def test_our_own_writes_and_the_status_of_kai_start_no_run(
     lab: SyncHarness, runs: list[int], step: Callable[[], None]
 ) -> None:
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=50)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=50), actor=SYSTEM)
     lab.sync()
     runs.clear()
     step()

@@ -6,6 +6,8 @@ import random
 import threading
 from collections.abc import Callable, Iterable
 
+from pools.domain.changes.pools import DeletePool, PutPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import DomainError
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
@@ -83,13 +85,19 @@ def _changes(dice: random.Random) -> Iterable[Callable[[], object]]:
         yield dice.choice(
             [
                 lambda n=name, q=quota: put_pool(
-                    actor=SYSTEM, name=n, body={"backend": "lab", "resources": {"gpu": {"guarantee": 2 * q}}}
+                    PutPool(name=n, body={"backend": "lab", "resources": {"gpu": {"guarantee": 2 * q}}}), actor=SYSTEM
                 ),
-                lambda n=name, s=short, q=quota: create_subpool(actor=SYSTEM, parent=n, subpool_name=s, quota=q),
-                lambda n=name, s=short, q=quota: resize_subpool(actor=SYSTEM, parent=n, subpool_name=s, quota=q),
-                lambda n=name, s=short, q=quota: resize_subpool(actor=SYSTEM, parent=n, subpool_name=s, quota=q),
-                lambda n=name, s=short: delete_subpool(actor=SYSTEM, parent=n, subpool_name=s),
-                lambda n=name: delete_pool(actor=SYSTEM, name=n),
+                lambda n=name, s=short, q=quota: create_subpool(
+                    CreateSubpool(parent=n, subpool_name=s, quota=q), actor=SYSTEM
+                ),
+                lambda n=name, s=short, q=quota: resize_subpool(
+                    ResizeSubpool(parent=n, subpool_name=s, quota=q), actor=SYSTEM
+                ),
+                lambda n=name, s=short, q=quota: resize_subpool(
+                    ResizeSubpool(parent=n, subpool_name=s, quota=q), actor=SYSTEM
+                ),
+                lambda n=name, s=short: delete_subpool(DeleteSubpool(parent=n, subpool_name=s), actor=SYSTEM),
+                lambda n=name: delete_pool(DeletePool(name=n), actor=SYSTEM),
             ]
         )
 
@@ -118,7 +126,7 @@ def test_leaves_never_add_up_to_more_than_their_pool(lab: SyncHarness) -> None:
 
 def test_the_recorder_finds_a_wrong_order(lab: SyncHarness) -> None:
     """The proof that the test above can fail: growing before shrinking is noticed."""
-    put_pool(actor=SYSTEM, name="team", body={"backend": "lab", "resources": {"gpu": {"guarantee": 10}}})
+    put_pool(PutPool(name="team", body={"backend": "lab", "resources": {"gpu": {"guarantee": 10}}}), actor=SYSTEM)
     watcher = QueueEventRecorder(lab)
     lab.sync()
     lab.edit("team---shared", {"spec": {"resources": {"gpu": {"quota": 11}}}})

@@ -16,6 +16,8 @@ from django.utils import timezone
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
+from pools.domain.changes.pools import PutPool
+from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, KubernetesSettings, Pool, User
 from pools.services.access_tokens import create_token
@@ -39,7 +41,10 @@ KUBECONFIG_TEXT = "apiVersion: v1\nusers: [{name: u, user: {token: secret-token}
 
 
 def pool(name: str = "team", guarantee: int = 100, **more: Any) -> None:
-    put_pool(actor=SYSTEM, name=name, body={"backend": "lab", "resources": {"gpu": {"guarantee": guarantee}}, **more})
+    put_pool(
+        PutPool(name=name, body={"backend": "lab", "resources": {"gpu": {"guarantee": guarantee}}, **more}),
+        actor=SYSTEM,
+    )
 
 
 @pytest.fixture
@@ -91,7 +96,7 @@ def test_a_change_of_the_ledger_reaches_the_cluster_by_itself(fake_lab: SyncHarn
     pool()
     assert fake_lab.queues() == {"": -1, "team": 100, "team---shared": 100}
     fake_lab.cluster.clear_calls()
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
+    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=30), actor=SYSTEM)
     assert fake_lab.queues()["team--a"] == 30
     assert len(fake_lab.cluster.writes) == 2
 
@@ -481,7 +486,7 @@ def test_a_value_of_the_cluster_is_adopted_through_the_usual_preview(
 ) -> None:
     path, page = "/api/backend/lab/sync", "/scheduling/queuesync/lab/change/"
     pool()
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
+    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=30), actor=SYSTEM)
     admin("POST", path)
     put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
     fake_lab.edit("team--a", {"spec": {"resources": {"gpu": {"quota": 20}}}})

@@ -14,6 +14,8 @@ import yaml
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.domain.changes.pools import PutPool
+from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.services.backends import put_backend
@@ -52,7 +54,7 @@ def foreign_objects_untouched(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def pool(name: str, guarantee: int = 10, backend: str = "lab") -> None:
     body = {"backend": backend, "resources": {"gpu": {"guarantee": guarantee}}}
-    put_pool(actor=SYSTEM, name=name, body=body)
+    put_pool(PutPool(name=name, body=body), actor=SYSTEM)
 
 
 def fail_calls(
@@ -157,8 +159,8 @@ def test_a_refused_object_delays_only_its_own_tree(fake_lab: SyncHarness) -> Non
     for name in ("bad", "good"):
         pool(name)
     lab.sync()
-    create_subpool(actor=SYSTEM, parent="bad", subpool_name="a", quota=4)
-    create_subpool(actor=SYSTEM, parent="good", subpool_name="a", quota=4)
+    create_subpool(CreateSubpool(parent="bad", subpool_name="a", quota=4), actor=SYSTEM)
+    create_subpool(CreateSubpool(parent="good", subpool_name="a", quota=4), actor=SYSTEM)
     fail_calls(lab, errors.InvalidObject("refused by a webhook"), at=lambda verb, _, name: "bad---shared" in name)
     outcome = lab.sync()
     assert (outcome.synced, outcome.reason) == ("False", "Invalid")
@@ -213,10 +215,10 @@ def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(fake_lab: Sy
     """The death of a worker, as an exception that is not caught."""
     lab = fake_lab
     pool("team", 100)
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
+    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=30), actor=SYSTEM)
     lab.sync()
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=20)
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
+    create_subpool(CreateSubpool(parent="team", subpool_name="b", quota=20), actor=SYSTEM)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=10), actor=SYSTEM)
     pool("other", 5)
     whole = len(preview_sync(Backend.objects.get(name="lab")).remaining)
     assert whole == 4

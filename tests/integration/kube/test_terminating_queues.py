@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.roles import SYSTEM
 from pools.services.subpools import delete_subpool
 from scheduling.kube.resource_kinds import QUEUE
@@ -18,7 +19,7 @@ def make_pool(lab: SyncHarness, quota: int = 18, **subpools: int) -> None:
 
 
 def archive(lab: SyncHarness) -> None:
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
 
 
 def leaves_sum(lab: SyncHarness) -> float:

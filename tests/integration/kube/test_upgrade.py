@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.pools import PutPool
 from pools.domain.roles import SYSTEM
 from pools.services.pools import put_pool
 from scheduling.domain.kubernetes_json import Object
@@ -75,7 +76,7 @@ def kube_namespace(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def earlier_osmo(lab: SyncHarness) -> EarlierOsmo:
-    put_pool(actor=SYSTEM, name="team", body={"backend": "lab", "resources": {"gpu": {"guarantee": 100}}})
+    put_pool(PutPool(name="team", body={"backend": "lab", "resources": {"gpu": {"guarantee": 100}}}), actor=SYSTEM)
     return EarlierOsmo(lab)
 
 

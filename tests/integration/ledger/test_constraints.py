@@ -6,6 +6,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from psycopg import errors as pg
 
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Pool
 from pools.services.subpools import delete_subpool
@@ -77,7 +78,7 @@ def pool_tree() -> None:
     factories.make_pool("other", 10)
     factories.submit_workflow(factories.admin_actor(), "team--drains")
     for name in ("drains", "old"):
-        delete_subpool(actor=SYSTEM, parent="team", subpool_name=name)
+        delete_subpool(DeleteSubpool(parent="team", subpool_name=name), actor=SYSTEM)
     factories.check_deferred_constraints()
 
 

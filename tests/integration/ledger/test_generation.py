@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
+from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Cohort, LedgerGeneration, Pool
 from pools.services.backends import put_backend
@@ -39,7 +40,9 @@ def changed_backends() -> Callable[..., set[str]]:
 
 
 def _put_pool(name: str, backend: str, guarantee: int = 10) -> None:
-    put_pool(actor=SYSTEM, name=name, body={"backend": backend, "resources": {"gpu": {"guarantee": guarantee}}})
+    put_pool(
+        PutPool(name=name, body={"backend": backend, "resources": {"gpu": {"guarantee": guarantee}}}), actor=SYSTEM
+    )
 
 
 def test_each_change_of_a_quota_changes_its_own_backend(changed_backends: Callable[..., set[str]]) -> None:
@@ -72,7 +75,7 @@ def test_cohorts_change_every_backend_that_has_pools(changed_backends: Callable[
 
 def test_a_deleted_backend_loses_its_number(changed_backends: Callable[..., set[str]]) -> None:
     _put_pool("gone", "two")
-    delete_pool(actor=SYSTEM, name="gone")
+    delete_pool(DeletePool(name="gone"), actor=SYSTEM)
     Backend.objects.get(name="two").delete()
     assert not LedgerGeneration.objects.filter(backend__name="two").exists()
 

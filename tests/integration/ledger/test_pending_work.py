@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
 from pools.services import subpools
@@ -19,9 +20,9 @@ def test_a_command_without_an_implementation_fails_and_changes_nothing(monkeypat
     factories.make_pool("team", 10, a=5)
     monkeypatch.setattr(subpools, "pending_work", PendingWorkPort())
     with pytest.raises(RuntimeError):
-        delete_subpool(actor=SYSTEM, parent="team", subpool_name="a", cancel_pending=True)
+        delete_subpool(DeleteSubpool(parent="team", subpool_name="a", cancel_pending=True), actor=SYSTEM)
     assert Pool.objects.get(name="team--a").subpool_state == "ACTIVE"
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
 
 

@@ -10,6 +10,7 @@ from django.apps import apps
 from django.db import IntegrityError, connection, models, transaction
 from django.utils import timezone
 
+from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuUsage, LeafUsage, Pool
@@ -112,7 +113,7 @@ def filled() -> None:
     admin = factories.admin_actor()
     put_cohort(actor=SYSTEM, name="corp", body={"quotas": []})
     root = factories.make_pool("team", 100, a=30)
-    put_pool(actor=SYSTEM, name="plain", body={"backend": "sim", "resources": {"gpu": {"guarantee": 4}}})
+    put_pool(PutPool(name="plain", body={"backend": "sim", "resources": {"gpu": {"guarantee": 4}}}), actor=SYSTEM)
     factories.submit_workflow(admin, "team--a", 8, name="runs")
     assert root.backend_id is not None
     reconcile_backend(root.backend_id)
@@ -246,7 +247,7 @@ class TestOurOwnPaths:
 
     def test_an_unused_pool(self) -> None:
         factories.make_pool("unused", 4)
-        assert delete_pool(actor=SYSTEM, name="unused") is None
+        assert delete_pool(DeletePool(name="unused"), actor=SYSTEM) is None
         factories.check_deferred_constraints()
         assert not LeafUsage.objects.exists()
         assert not Pool.objects.exists()

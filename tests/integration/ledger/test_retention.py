@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import F
 from psycopg import errors as pg
 
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, IdempotencyRecord, Pool, User
 from pools.services.audit_retention import BATCH_SIZE, delete_old_entries, retention_days
@@ -41,11 +42,11 @@ def age(**filters: object) -> None:
 def test_the_newest_old_entry_of_each_object_stays_and_verify_is_clean() -> None:
     make_pool("team", a=2)
     for quota in (3, 4, 5):
-        resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=quota)
+        resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=quota), actor=SYSTEM)
     submit_workflow(make_user("ann", "osmo-team-user"), "team")
     old = AuditEntry.objects.count()
     age()
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=6)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=6), actor=SYSTEM)
     rebuild()
     assert list(verify()) == []
     deleted = delete_old_entries()

@@ -10,6 +10,8 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.domain.amounts import GPU
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.quota.forest import PoolQuotaFacts, build_forest, pool_key
 from pools.domain.quota.node_numbers import node_numbers
 from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar, sum_bars
@@ -42,13 +44,13 @@ def make_random_pools(seed: int) -> list[Pool]:
         parts = {} if quota < 0 else {f"s{n}": pick.randint(0, quota // 4) for n in range(pick.randint(0, 4))}
         root = factories.make_pool(f"p{i}", quota, **parts)
         limits = {"borrowing_limit": pick.choice([None, 3]), "lending_limit": pick.choice([None, 2])}
-        patch_pool(actor=SYSTEM, name=root.name, patch={"cohort": COHORT, **(limits if quota >= 0 else {})})
+        patch_pool(PatchPool(name=root.name, patch={"cohort": COHORT, **(limits if quota >= 0 else {})}), actor=SYSTEM)
         for leaf in Pool.objects.filter(pk=root.pk) | Pool.objects.filter(parent=root):
             add_random_work(leaf, pick)
         for name in parts:
             change_at_random(root.name, name, pick)
         if quota >= 0 and (free := read_balance(root).unallocated) > 0:  # a new quota while other subpools drain
-            create_subpool(actor=SYSTEM, parent=root.name, subpool_name="late", quota=int(free))
+            create_subpool(CreateSubpool(parent=root.name, subpool_name="late", quota=int(free)), actor=SYSTEM)
         roots.append(Pool.objects.select_related("backend", "cohort").get(pk=root.pk))
     return roots
 
@@ -67,11 +69,11 @@ def add_random_work(leaf: Pool, pick: random.Random) -> None:
 def change_at_random(parent: str, name: str, pick: random.Random) -> None:
     match pick.choice(["keep", "shrink", "delete"]):
         case "shrink":
-            resize_subpool(actor=SYSTEM, parent=parent, subpool_name=name, quota=0)
+            resize_subpool(ResizeSubpool(parent=parent, subpool_name=name, quota=0), actor=SYSTEM)
         case "delete":
-            delete_subpool(actor=SYSTEM, parent=parent, subpool_name=name)
+            delete_subpool(DeleteSubpool(parent=parent, subpool_name=name), actor=SYSTEM)
             if pick.random() < 0.3 and Pool.objects.get(name=f"{parent}--{name}").subpool_state == "ARCHIVED":
-                create_subpool(actor=SYSTEM, parent=parent, subpool_name=name, quota=1)
+                create_subpool(CreateSubpool(parent=parent, subpool_name=name, quota=1), actor=SYSTEM)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

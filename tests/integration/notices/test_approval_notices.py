@@ -8,6 +8,8 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.errors import Conflict
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import ApprovalRequest, Notice
@@ -25,7 +27,7 @@ KINDS = ["approval"]
 def alice(ledger: None, hook: Hook) -> Actor:
     """An admin of pool `team`, where more than 10 GPUs need an approval, and the targets that may be told."""
     factories.make_pool("team", 100, a=10, b=10)
-    patch_pool(actor=SYSTEM, name="team", patch={"approval_above": 10})
+    patch_pool(PatchPool(name="team", patch={"approval_above": 10}), actor=SYSTEM)
     alice, user = factories.make_user("alice", "osmo-team-admin"), factories.make_user("ulf", "osmo-team-user")
     hook(alice, name="alice", kinds=KINDS)
     hook(alice, name="team", pool="team", kinds=KINDS)
@@ -80,7 +82,7 @@ def test_a_rejection_an_end_and_a_change_meanwhile(alice: Actor, bob: Actor) -> 
     first, second = ApprovalRequest.objects.order_by("pk")
     reject(actor=bob, pk=first.pk)
     assert "was rejected by bob, and nothing changed." in told()["alice"]
-    resize_subpool(actor=bob, parent="team", subpool_name="b", quota=15)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="b", quota=15), actor=bob)
     with pytest.raises(Conflict, match="changed"):
         approve(actor=bob, pk=second.pk)
     assert "is out of date, because its object changed before a decision." in told()["alice"]

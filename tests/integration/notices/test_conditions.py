@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.notices import NoticeKind
 from pools.domain.roles import Actor
 from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Notice, NoticeCondition, Pool
@@ -159,7 +160,10 @@ def test_a_drain_beyond_its_deadline_is_told_once(bob: Actor, hook: Hook) -> Non
     hook(admin_actor(), name="teams", pool="team", kinds=["drain"])
     submit_workflow(bob, "team--a", 4, name="long")
     _reconcile()
-    delete_subpool(actor=admin_actor(), parent="team", subpool_name="a", drain_by=timezone.now() + timedelta(hours=1))
+    delete_subpool(
+        DeleteSubpool(parent="team", subpool_name="a", drain_by=timezone.now() + timedelta(hours=1)),
+        actor=admin_actor(),
+    )
     find_conditions()
     plan_notices()
     (deleted,) = Notice.objects.filter(target__name="teams")

@@ -12,6 +12,7 @@ from django.utils import timezone
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from osmo_admin.work_metrics import WorkCollector
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
 from pools.domain.notices import MAX_ATTEMPTS, Outcome
 from pools.domain.roles import Actor
 from pools.models import AuditEntry, Notice, NoticeProgress, NoticeTarget
@@ -357,7 +358,7 @@ def test_the_drain_of_a_subpool_asks_the_owners_of_its_work(
     hook(alice)
     hook(admin, name="of-pool", pool="team")
     submit_workflow(bob, "team--a", name="long")
-    delete_subpool(actor=admin, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=admin)
     assert plan_notices() == 2
     of_pool, mine = Notice.objects.order_by("target__pool")
     assert mine.target.user_id == bob.user_id
@@ -368,13 +369,13 @@ def test_the_drain_of_a_subpool_asks_the_owners_of_its_work(
     assert of_pool.data["link"] == link
     Notice.objects.all().delete()
     deadline = timezone.now() + timedelta(days=2)
-    set_drain_deadline(actor=admin, parent="team", subpool_name="a", drain_by=deadline)
+    set_drain_deadline(SetDrainDeadline(parent="team", subpool_name="a", drain_by=deadline), actor=admin)
     assert plan_notices() == 2
     mine = Notice.objects.get(target__user=bob.user_id)
     assert "root set the deadline of the drain of subpool team--a. It waits for 1 active workflow of yours" in mine.text
     assert f"should have ended by {deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC" in mine.text
-    create_subpool(actor=admin, parent="team", subpool_name="later", quota=1)
-    resize_subpool(actor=admin, parent="team", subpool_name="later", quota=0)
+    create_subpool(CreateSubpool(parent="team", subpool_name="later", quota=1), actor=admin)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="later", quota=0), actor=admin)
     assert plan_notices() == 0, "other changes of a subpool are no notice"
 
 

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, ConfigRevision, Pool
@@ -39,14 +41,14 @@ def team(sim: str) -> None:
     put_backend(actor=SYSTEM, name="sim2", body={"namespace": "ns2", "nodes": [{"name": "n", "gpus": 8}]})
     for name, body in (("lab", {}), ("org", {"parent": "lab"}), ("other", {})):
         put_cohort(actor=SYSTEM, name=name, body=body)
-    put_pool(actor=SYSTEM, name="team", body=pool_config(80))
-    put_pool(actor=SYSTEM, name="team", body=pool_config(100, **{**LIMITED, "approval_above": None}))
+    put_pool(PutPool(name="team", body=pool_config(80)), actor=SYSTEM)
+    put_pool(PutPool(name="team", body=pool_config(100, **{**LIMITED, "approval_above": None})), actor=SYSTEM)
     for name, quota in (("a", 40), ("t", 10), ("z", 40)):
-        create_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=quota)
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="z")
+        create_subpool(CreateSubpool(parent="team", subpool_name=name, quota=quota), actor=SYSTEM)
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="z"), actor=SYSTEM)
     until = timezone.now() + timedelta(days=1)
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="t", quota=30, until=until)
-    patch_pool(actor=SYSTEM, name="team", patch={"approval_above": 10})
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="t", quota=30, until=until), actor=SYSTEM)
+    patch_pool(PatchPool(name="team", patch={"approval_above": 10}), actor=SYSTEM)
 
 
 def _amounts() -> list[Any]:
@@ -136,7 +138,7 @@ def test_no_address_makes_the_change_alone(team: None, admin: ApiCaller, request
 
 def test_a_cohort_moves_where_nothing_of_a_limited_pool_changes(team: None) -> None:
     with approved():
-        patch_pool(actor=SYSTEM, name="team", patch={"borrowing_limit": 10, "lending_limit": 10})
+        patch_pool(PatchPool(name="team", patch={"borrowing_limit": 10, "lending_limit": 10}), actor=SYSTEM)
     patch_cohort(actor=SYSTEM, name="org", patch={"parent": "other"})
     assert Cohort.objects.get(name="org").parent.name == "other"  # type: ignore[union-attr]
 
@@ -168,7 +170,7 @@ def test_the_end_of_a_temporary_quota_was_approved_with_it(team: None) -> None:
 def test_an_archived_pool_keeps_its_limit_when_it_comes_back(team: None) -> None:
     with approved():
         for name in "at":
-            delete_subpool(actor=SYSTEM, parent="team", subpool_name=name)
-        delete_pool(actor=SYSTEM, name="team")
+            delete_subpool(DeleteSubpool(parent="team", subpool_name=name), actor=SYSTEM)
+        delete_pool(DeletePool(name="team"), actor=SYSTEM)
     with pytest.raises(Conflict, match="approval of a second person"):
-        put_pool(actor=SYSTEM, name="team", body=pool_config(100, **LIMITED))
+        put_pool(PutPool(name="team", body=pool_config(100, **LIMITED)), actor=SYSTEM)

@@ -11,6 +11,8 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from pools.domain.approvals import ApprovalNeeded
+from pools.domain.changes.pools import PutPool
+from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import ApprovalRequest, AuditEntry, ConfigRevision, Pool
 from pools.services import approvals
@@ -32,9 +34,9 @@ ASK = "?request_approval=true"
 @pytest.fixture
 def team(sim: str) -> None:
     """Pool `team` of 100 GPUs and its subpool `a` of 10; changes of more than 10 GPUs need an approval."""
-    put_pool(actor=SYSTEM, name="team", body=pool_config(100, approval_above=10))
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
-    put_pool(actor=SYSTEM, name="other", body=pool_config(1))
+    put_pool(PutPool(name="team", body=pool_config(100, approval_above=10)), actor=SYSTEM)
+    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=10), actor=SYSTEM)
+    put_pool(PutPool(name="other", body=pool_config(1)), actor=SYSTEM)
 
 
 @pytest.fixture
@@ -209,13 +211,15 @@ def test_an_archived_pool_keeps_its_limit(team: None, admin: ApiCaller, caller: 
 
 def test_a_cohort_with_the_pool_is_not_removed_alone(sim: str, admin: ApiCaller) -> None:
     put_cohort(actor=SYSTEM, name="org", body={})
-    put_pool(actor=SYSTEM, name="team", body=pool_config(100, approval_above=10, cohort="org"))
+    put_pool(PutPool(name="team", body=pool_config(100, approval_above=10, cohort="org")), actor=SYSTEM)
     answer = admin("DELETE", "/api/configs/cohort/org?orphan=true")
     assert (answer.status, {code for _, code in answer.codes}) == (409, {"approval_needed"})
 
 
 def test_a_move_to_another_cohort_is_a_change_of_its_limits(sim: str, admin: ApiCaller) -> None:
-    put_pool(actor=SYSTEM, name="team", body=pool_config(100, approval_above=10, cohort="org", borrowing_limit=0))
+    put_pool(
+        PutPool(name="team", body=pool_config(100, approval_above=10, cohort="org", borrowing_limit=0)), actor=SYSTEM
+    )
     answer = admin("PATCH", POOL, {"cohort": "lab"})
     (fault,) = answer.body["details"]
     assert (answer.status, fault["code"], fault["amount"]) == (409, "approval_needed", "lending limit")
@@ -263,7 +267,7 @@ def test_a_new_subpool_that_exists_meanwhile_supersedes(team: None, alice: ApiCa
 def test_a_change_that_is_not_possible_now_still_waits(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
     number = _ask(alice, 95)
     for name in "bc":
-        create_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=10)
+        create_subpool(CreateSubpool(parent="team", subpool_name=name, quota=10), actor=SYSTEM)
     assert _decide(bob, number, "approve").status == 400
     assert (_state(number), _quota()) == ("waiting", 10)
 
@@ -310,12 +314,12 @@ def test_a_person_has_a_limited_number_of_waiting_requests(
 def test_a_new_pool_of_a_name_does_not_show_the_requests_of_the_last(
     sim: str, admin: ApiCaller, caller: Callable[..., ApiCaller]
 ) -> None:
-    put_pool(actor=SYSTEM, name="red", body=pool_config(100, approval_above=10))
+    put_pool(PutPool(name="red", body=pool_config(100, approval_above=10)), actor=SYSTEM)
     asked = caller("eve", "osmo-red-admin")(
         "POST", f"/api/configs/pool/red/subpool{ASK}", {"subpool_name": "b", "quota": 30}
     )
     assert admin("PUT", "/api/configs/pool/red/rename", {"new_name": "blue"}).status == 200
-    put_pool(actor=SYSTEM, name="red", body=pool_config(1))
+    put_pool(PutPool(name="red", body=pool_config(1)), actor=SYSTEM)
     visible = {}
     for name in ("red", "blue"):
         person = create_user(actor=SYSTEM, username=f"lead-{name}", roles=[f"osmo-{name}-admin"])
@@ -397,4 +401,4 @@ def test_a_second_waiting_row_is_refused(number: int) -> None:
 
 def test_a_resize_by_the_system_is_measured_too(team: None) -> None:
     with pytest.raises(ApprovalNeeded, match="approval of a second person"):
-        resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=50)
+        resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=50), actor=SYSTEM)

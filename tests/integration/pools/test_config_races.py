@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pools.domain.changes.pools import PutPool
 from pools.domain.errors import Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import ConfigRevision, Pool
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 def _put_pool_operation(name: str) -> Callable[[], PoolResult]:
     body = {"backend": "sim", "resources": {"gpu": {"guarantee": 1}}}
-    return lambda: put_pool(actor=SYSTEM, name=name, body=body)
+    return lambda: put_pool(PutPool(name=name, body=body), actor=SYSTEM)
 
 
 def test_without_the_lock_two_writes_get_the_same_revision(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, SetDrainDeadline
 from pools.domain.errors import BadInput, Conflict, Forbidden, NotFound, Stale
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import AuditEntry, Pool, User
@@ -40,11 +41,13 @@ def row() -> Pool:
 
 
 def delete(**options: Any) -> Any:
-    return delete_subpool(actor=SYSTEM, parent="team", subpool_name="a", **options)
+    note = {name: options.pop(name) for name in ("actor", "description", "expected_version") if name in options}
+    return delete_subpool(DeleteSubpool(parent="team", subpool_name="a", **options), **{"actor": SYSTEM, **note})
 
 
 def set_deadline(drain_by: datetime | None, *, actor: Actor = SYSTEM, name: str = "a", **options: Any) -> Any:
-    return set_drain_deadline(actor=actor, parent="team", subpool_name=name, drain_by=drain_by, **options)
+    command = SetDrainDeadline(parent="team", subpool_name=name, drain_by=drain_by)
+    return set_drain_deadline(command, actor=actor, **options)
 
 
 def test_it_is_set_with_the_deletion_and_ends_with_the_drain(work: str) -> None:
@@ -53,7 +56,7 @@ def test_it_is_set_with_the_deletion_and_ends_with_the_drain(work: str) -> None:
     assert AuditEntry.objects.filter(object="pool/team--a").latest("id").action == "subpool.deleting"
     cancel_workflow(actor=SYSTEM, name=work)
     assert (row().subpool_state, row().drain_by) == ("ARCHIVED", None)
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
+    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=10), actor=SYSTEM)
     assert row().drain_by is None
 
 

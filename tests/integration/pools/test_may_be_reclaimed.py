@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, User
 from pools.services.subpools import resize_subpool
@@ -35,7 +36,7 @@ def _submit_waiting_work_to_b() -> None:
     """Submit 2 GPUs of NORMAL work to subpool `b`, and set its quota to 0 before they start."""
     Backend.objects.update(offline=True)
     factories.submit_workflow(factories.admin_actor(), "team--b", 2, name="waits")
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=0)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="b", quota=0), actor=SYSTEM)
     Backend.objects.update(offline=False)
     _reconcile()
 
@@ -111,7 +112,7 @@ def test_the_quota_of_a_deleted_subpool_starts_waiting_work(caller: Callable[...
     _reconcile()
     Backend.objects.update(offline=True)
     factories.submit_workflow(factories.admin_actor(), "team", 4, name="waits")
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=8)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=8), actor=SYSTEM)
     Backend.objects.update(offline=False)
     answer = caller("lena", "osmo-team-admin")("DELETE", f"{TEAM}/subpool/a", query=TRY)
     assert reclaimed_names(answer) == (["low-1"], 0)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pools.domain import backend_config, cluster_config, cohort_config, platforms, pool_config
+from pools.domain.changes.pools import PutPool
 from pools.domain.errors import BadInput
 from pools.services.backends import put_backend
 from pools.services.cohorts import put_cohort
@@ -68,15 +69,15 @@ def _backend() -> None:
 def test_pools(key: str, is_new: bool) -> None:
     actor = factories.admin_actor()
     if not is_new:
-        assert put_pool(actor=actor, name="p", body=POOL).warnings == ()
-    texts = told(lambda: put_pool(actor=actor, name="p", body={**POOL, key: POOL_VALUES[key]}))
+        assert put_pool(PutPool(name="p", body=POOL), actor=actor).warnings == ()
+    texts = told(lambda: put_pool(PutPool(name="p", body={**POOL, key: POOL_VALUES[key]}), actor=actor))
     assert any(key in text for text in texts) or (is_new and key == "status"), texts
 
 
 @pytest.mark.parametrize("key", sorted(PLATFORM_VALUES))
 def test_platforms(key: str) -> None:
     body = {**POOL, "platforms": {"a": {key: PLATFORM_VALUES[key]}}}
-    texts = told(lambda: put_pool(actor=factories.admin_actor(), name="p", body=body))
+    texts = told(lambda: put_pool(PutPool(name="p", body=body), actor=factories.admin_actor()))
     assert any(f"platforms.a.{key}" in text for text in texts), texts
 
 

@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
 from pools.services.backends import put_backend
@@ -23,7 +24,7 @@ CONFIG = "/api/configs/pool"
 def put_pool(admin: ApiCaller, name: str, body: dict[str, Any], **subpools: int) -> None:
     assert admin("PUT", f"{CONFIG}/{name}", {"configs": body}).status == 200
     for short, quota in subpools.items():
-        create_subpool(actor=SYSTEM, parent=name, subpool_name=short, quota=quota)
+        create_subpool(CreateSubpool(parent=name, subpool_name=short, quota=quota), actor=SYSTEM)
 
 
 def run_workflow(
@@ -49,7 +50,7 @@ def example(sim: str, admin: ApiCaller) -> None:
     put_pool(admin, "team", pool_config(100))
     run_workflow(admin, "team", 10, count=5)
     for short, quota in (("a", 30), ("b", 40), ("c", 20)):
-        create_subpool(actor=SYSTEM, parent="team", subpool_name=short, quota=quota)
+        create_subpool(CreateSubpool(parent="team", subpool_name=short, quota=quota), actor=SYSTEM)
     run_workflow(admin, "team--a", 5)
     run_workflow(admin, "team--b", 5, count=2)
 
@@ -89,8 +90,8 @@ def test_low_work_counts_as_usage_and_not_against_the_quota(sim: str, admin: Api
 
 
 def test_draining_and_archived_subpools(example: None, admin: ApiCaller) -> None:
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="c")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="c"), actor=SYSTEM)
     assert [row_texts(row)[0::2] for row in rows(admin("GET", "/api/pool_quota"))] == [
         ("team", None, 50),
         ("team--a", "DELETING", 5),
@@ -110,14 +111,14 @@ def test_draining_and_archived_subpools(example: None, admin: ApiCaller) -> None
 
 def test_a_pool_whose_subpools_are_all_archived_shows_one_number(sim: str, admin: ApiCaller) -> None:
     put_pool(admin, "team", pool_config(100), a=30)
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     assert [row["gpu_quota"] for row in rows(admin("GET", "/api/pool_quota"))] == ["100"]
 
 
 def test_an_archived_pool_has_no_quota(sim: str, admin: ApiCaller) -> None:
     put_pool(admin, "team", pool_config(100), a=30)
     put_pool(admin, "other", pool_config(7))
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     assert admin("DELETE", f"{CONFIG}/team").status == 200
     assert [row["name"] for row in rows(admin("GET", "/api/pool_quota"))] == ["other"]
     answer = admin("GET", "/api/pool_quota", query={"include_archived": "true"})

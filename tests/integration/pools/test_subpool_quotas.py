@@ -8,6 +8,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.errors import BadInput, Conflict, Forbidden, NotFound, Stale
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Pool
@@ -44,8 +46,10 @@ def test_gpus_move_between_full_subpools_in_one_step(pools: None) -> None:
 
 
 def test_a_quota_that_is_there_already_is_left_alone(pools: None) -> None:
-    patch_pool(actor=SYSTEM, name="team", patch={"resources": {"gpu": {"guarantee": 60}}})
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=40, until=timezone.now() + timedelta(days=1))
+    patch_pool(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 60}}}), actor=SYSTEM)
+    resize_subpool(
+        ResizeSubpool(parent="team", subpool_name="a", quota=40, until=timezone.now() + timedelta(days=1)), actor=SYSTEM
+    )
     version = Pool.objects.get(name="team--a").version
     result = resize_subpools(actor=SYSTEM, quotas={"team--a": 40, "team--b": 5})
     assert [each.row.name for each in result.changed] == ["team--b"]
@@ -85,7 +89,7 @@ def test_a_version_that_somebody_saw_counts(pools: None) -> None:
 
 
 def test_a_second_person_approves_large_changes_one_by_one(pools: None) -> None:
-    patch_pool(actor=SYSTEM, name="team", patch={"approval_above": 5})
+    patch_pool(PatchPool(name="team", patch={"approval_above": 5}), actor=SYSTEM)
     with pytest.raises(Conflict, match="one subpool at a time") as refusal:
         resize_subpools(actor=SYSTEM, quotas={"team--a": 20, "team--b": 18})
     assert [each.code for each in refusal.value.details] == ["approval_needed"]

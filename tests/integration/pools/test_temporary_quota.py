@@ -10,6 +10,7 @@ from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import BadInput
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Pool, User
@@ -33,7 +34,8 @@ def team(db: None) -> Pool:
 
 def _raise(quota: int = 50, *, name: str = "a", **options: Any) -> Any:
     until = options.pop("until", timezone.now() + FRIDAY)
-    return resize_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=quota, until=until, **options)
+    command = ResizeSubpool(parent="team", subpool_name=name, quota=quota, until=until)
+    return resize_subpool(command, actor=SYSTEM, **options)
 
 
 def _row(name: str = "team--a") -> Pool:
@@ -67,16 +69,16 @@ def test_a_second_raise_keeps_the_lasting_quota(team: Pool) -> None:
 
 def test_a_lasting_change_ends_it_with_a_warning(team: Pool) -> None:
     _raise()
-    result = resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=45)
+    result = resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=45), actor=SYSTEM)
     assert (_row().last_quota, _row().quota_until) == (45, None)
     assert "ends with this change" in result.warnings[0]
 
 
 def test_a_deleted_subpool_has_none(team: Pool) -> None:
     _raise()
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     assert _row().quota_until is None
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=5)
+    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=5), actor=SYSTEM)
     assert (_row().last_quota, _row().quota_after) == (5, None)
 
 

@@ -13,6 +13,7 @@ from django.db import DataError, InternalError, connection
 from django.test import Client
 
 from osmo_admin.middleware import READS_WITHOUT_SNAPSHOT
+from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
 from pools.domain.page_addresses import is_preview_address, is_sign_on_address
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.roles import SYSTEM
@@ -141,7 +142,7 @@ class TestAPoolThatChangesBetweenTwoStatements:
 
         def read_and_let_another_write(root: Pool) -> PoolBalance:
             balance = read_balance(root)
-            creation = lambda: create_subpool(actor=SYSTEM, parent="team", subpool_name="late", quota=5)  # noqa: E731
+            creation = lambda: create_subpool(CreateSubpool(parent="team", subpool_name="late", quota=5), actor=SYSTEM)  # noqa: E731
             (created,) = run_concurrently([creation])
             assert not isinstance(created, Exception)
             return balance
@@ -239,7 +240,7 @@ class TestConnections:
 
 def test_the_state_before_a_dry_run_is_read_from_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     create_example_installation()
-    others = [lambda: create_subpool(actor=SYSTEM, parent="team", subpool_name="late", quota=5)]
+    others = [lambda: create_subpool(CreateSubpool(parent="team", subpool_name="late", quota=5), actor=SYSTEM)]
 
     def read_and_let_another_write(root: Pool) -> PoolBalance:
         balance = read_balance(root)
@@ -249,7 +250,7 @@ def test_the_state_before_a_dry_run_is_read_from_one_snapshot(monkeypatch: pytes
         return balance
 
     monkeypatch.setattr(subpool_representation, "read_balance", read_and_let_another_write)
-    change = lambda: resize_subpool(actor=SYSTEM, parent="team", subpool_name="c", quota=9)  # noqa: E731
+    change = lambda: resize_subpool(ResizeSubpool(parent="team", subpool_name="c", quota=9), actor=SYSTEM)  # noqa: E731
     effect = effect_on_pool_tree("team", change, actor=SYSTEM)
     assert [each["subpool_name"] for each in effect["before"]["subpools"]] == ["a", "b", "c"]
     assert [each["subpool_name"] for each in effect["after"]["subpools"]] == ["a", "b", "c", "late"]

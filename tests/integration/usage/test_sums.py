@@ -19,6 +19,7 @@ from uuid import UUID
 import pytest
 from django.db import connection, models, transaction
 
+from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Node, Pool
 from pools.services.subpools import create_subpool
@@ -233,7 +234,7 @@ def pools() -> list[Pool]:
     other = make_pool("other", 50, on=root.backend)
     more = make_pool("more", 50, on=root.backend, c=10)
     create_subpool(
-        actor=SYSTEM, parent="team", subpool_name="b", quota=20
+        CreateSubpool(parent="team", subpool_name="b", quota=20), actor=SYSTEM
     )  # its number is not beside those of its pool
     found = [root, *Pool.objects.filter(parent__in=[root, more]).order_by("name"), more, other]
     for spans in (QuotaSpan, NodeSpan, OfflineSpan):

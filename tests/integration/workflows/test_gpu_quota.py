@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 
 from bench.fill import insert_pools
+from pools.domain.changes.pools import PutPool
 from pools.domain.errors import BadInput, Conflict
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
@@ -45,7 +46,7 @@ def pool(name: str = "team", **more: Any) -> Pool:
         "gpu_quota_namespace": NAMESPACE,
         "platforms": {"default": AMOUNTS_PER_GPU},
     }
-    put_pool(actor=SYSTEM, name=name, body=config | more)
+    put_pool(PutPool(name=name, body=config | more), actor=SYSTEM)
     return Pool.objects.get(name=name)
 
 
@@ -91,7 +92,7 @@ def test_a_pool_names_its_namespace_and_the_amounts_of_its_platforms() -> None:
     body: dict[str, Any] = {"backend": "sim", "gpu_quota_namespace": "Team_A"}
     body["platforms"] = {"default": {"gpu_tflops": "-1", "gpu_vram": "1 Gi"}}
     with pytest.raises(BadInput) as refusal:
-        put_pool(actor=SYSTEM, name="team", body=body)
+        put_pool(PutPool(name="team", body=body), actor=SYSTEM)
     assert {(fault.path, fault.code) for fault in refusal.value.details} == {
         ("gpu_quota_namespace", "bad_name"),
         ("platforms.default.gpu_tflops", "negative"),

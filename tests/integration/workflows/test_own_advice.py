@@ -8,6 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
 from pools.services.cohorts import put_cohort
@@ -117,8 +119,8 @@ def test_lending_limits_are_proposed_to_those_who_see_all_pools(caller: Any, adm
     factories.make_pool("team", 8, on=backend)
     factories.make_pool("other", 8, on=backend)
     put_cohort(actor=SYSTEM, name="corp", body={"quotas": []})
-    patch_pool(actor=SYSTEM, name="team", patch={"cohort": "corp"})
-    patch_pool(actor=SYSTEM, name="other", patch={"cohort": "corp", "lending_limit": 0})
+    patch_pool(PatchPool(name="team", patch={"cohort": "corp"}), actor=SYSTEM)
+    patch_pool(PatchPool(name="other", patch={"cohort": "corp", "lending_limit": 0}), actor=SYSTEM)
     begin, ann = database_time(), caller("ann", "osmo-team-user")
     ann.submit("team", workflow_file("fills", 8), query="priority=LOW")
     ann.submit("team", workflow_file("borrows", 4), query="priority=LOW")
@@ -141,7 +143,7 @@ def test_a_pool_admin_learns_nothing_of_other_pools(story: Story, caller: Any) -
 
 def test_quotas_that_changed_in_the_window_are_those_of_its_end(story: Story, admin: Any) -> None:
     waited = advice_for(admin, story)["advice"]["waiting_gpu_h"]
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=4)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=4), actor=SYSTEM)
     reconcile_backend(story.backend.pk)
     story.end = database_time()
     answer = advice_for(admin, story)

@@ -10,6 +10,7 @@ from uuid import UUID
 import pgtrigger
 import pytest
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend
 from pools.services.cohorts import put_cohort
@@ -107,7 +108,7 @@ def test_pools_in_a_cohort(story: Story, admin: Any) -> None:
     """LOW work of `team` borrows, and not under a limit. A cohort with a pool of another cluster is refused."""
     put_cohort(actor=SYSTEM, name="corp", body={"quotas": []})
     for pool in ("team", "other"):
-        patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "corp"})
+        patch_pool(PatchPool(name=pool, patch={"cohort": "corp"}), actor=SYSTEM)
     begin = database_time()
     story.ann.submit("team", workflow_file("borrows", 12), query="priority=LOW")
     reconcile_backend(story.backend.pk)
@@ -117,7 +118,7 @@ def test_pools_in_a_cohort(story: Story, admin: Any) -> None:
     on, against = (answer[side]["teams"]["team--_shared"]["starts"] for side in ("on", "against"))
     assert (on, against) == (1, 0)
     factories.make_pool("far", 8, on=factories.make_backend("elsewhere"))
-    patch_pool(actor=SYSTEM, name="far", patch={"cohort": "corp"})
+    patch_pool(PatchPool(name="far", patch={"cohort": "corp"}), actor=SYSTEM)
     refused = replay(admin, {**body, "until": naive(database_time()), "backend": story.backend.name})
     assert "Pool far of another cluster" in refused["message"]
 

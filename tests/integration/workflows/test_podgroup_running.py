@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import Node, Reservation
 from pools.services.subpools import resize_subpool
 from scheduling.models import Task, Workflow
@@ -100,7 +101,7 @@ def test_inference_service_runs_without_the_replica_that_exceeds_the_quota(
     assert gang_state(alice) == ("RUNNING", 3, True)
     assert Reservation.objects.get().held_gpus == 24
 
-    resize_subpool(actor=admin.actor, parent="team", subpool_name="a", quota=32)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=32), actor=admin.actor)
     reconcile_pool()
     assert gang_state(alice) == ("RUNNING", 4, True)
     assert Reservation.objects.get().held_gpus == 32

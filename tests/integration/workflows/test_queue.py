@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
+from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Cohort, GpuQuota, GpuUsage, Node, Pool
 from pools.services.subpools import delete_subpool, resize_subpool
@@ -188,7 +189,7 @@ def test_the_reason_on_a_draining_subpool(alice: Any, reconcile_pool: Any) -> No
     alice.submit("team--a", workflow_file("big", 30))
     reconcile_pool()
     alice.submit("team--a", workflow_file("w", 20))
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     (entry,) = alice.get("/api/queue")["entries"]
     assert (entry["workflow"], entry["reason"]["code"], entry["reason"]["missing"]) == ("w-1", "over_quota", 20)
 
@@ -226,9 +227,9 @@ def test_every_change_is_seen_at_once(alice: Any, admin: Any, reconcile_pool: An
     Backend.objects.update(offline=True)
     assert codes() == ["backend_offline"]
     Backend.objects.update(offline=False)
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=4)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=4), actor=SYSTEM)
     assert codes() == ["never_fits"]
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=30), actor=SYSTEM)
     Node.objects.update(gpus=10)
     assert codes() == ["never_fits"]
     Node.objects.update(gpus=32)

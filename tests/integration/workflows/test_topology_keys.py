@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.pools import PutPool
 from pools.models import Pool
 from pools.services.pools import put_pool
 from scheduling.kube.fake import FakeCluster
@@ -77,7 +78,7 @@ class TestChangedKeys:
 
     def _put(self, keys: list[dict[str, str]]) -> tuple[str, ...]:
         body = {"backend": "lab", "resources": {"gpu": {"guarantee": 100}}, "topology_keys": keys}
-        return put_pool(actor=factories.admin_actor(), name="team", body=body).warnings
+        return put_pool(PutPool(name="team", body=body), actor=factories.admin_actor()).warnings
 
     def test_the_change_names_the_waiting_work(self, harness: AgentHarness) -> None:
         set_keys(harness.pool, RACK)

@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import Pool, User
 from pools.services.subpools import resize_subpool
 from scheduling.models import Group, LeafUsageDay, Task, WaitSpan, Workflow, WorkUsageDay
@@ -267,7 +268,7 @@ def test_a_crash_loses_nothing(root: Caller, worker: Caller, monkeypatch: pytest
 
 
 def test_the_record_follows_the_audit_trail(root: Caller, worker: Caller) -> None:
-    resize_subpool(actor=root.actor, parent="team", subpool_name="a", quota=3)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=3), actor=root.actor)
     assert [each for each in verify() if each.code == "usage"] == []
     with connection.cursor() as cursor:
         cursor.execute("UPDATE scheduling_quotaspan SET quota = quota + 1 WHERE until IS NULL")

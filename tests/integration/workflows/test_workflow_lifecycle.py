@@ -10,6 +10,7 @@ from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, LeafUsage, Node, Pool, Reservation
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
@@ -159,7 +160,7 @@ def test_the_whole_pool_s_guarantee_binds_firm_work(alice: Any, reconcile_pool: 
     Node.objects.update(gpus=100)
     alice.submit("team", workflow_file("old", gpus=70))
     reconcile_pool()
-    create_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=60)
+    create_subpool(CreateSubpool(parent="team", subpool_name="b", quota=60), actor=SYSTEM)
     alice.submit("team--b", workflow_file("new", gpus=60))
     reconcile_pool()
 
@@ -372,7 +373,7 @@ def test_the_last_workflow_that_ends_archives_a_draining_subpool(alice: Any, rec
     alice.submit("team--a", workflow_file("one", gpus=10))
     alice.submit("team--a", workflow_file("two", gpus=10))
     reconcile_pool()
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     end("one-1")
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
     alice.post("/api/workflow/two-1/cancel")
@@ -385,7 +386,7 @@ def test_a_draining_workflow_with_gangs_still_to_start_can_finish(alice: Any, re
     file = CHAIN.replace("gpu: 4", "gpu: 15")
     alice.submit("team--a", file)
     reconcile_pool()
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
     end("chain-1")
     alice.submit("team", workflow_file("greedy", gpus=100), query="priority=HIGH")
     reconcile_pool()
@@ -403,7 +404,7 @@ def test_a_draining_workflow_with_gangs_still_to_start_can_finish(alice: Any, re
 def test_a_smaller_quota_changes_no_running_work(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("one", gpus=30))
     reconcile_pool()
-    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=5)
+    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=5), actor=SYSTEM)
     alice.submit("team--a", workflow_file("two", gpus=5))
     reconcile_pool()
     assert statuses() == {"one-1": "RUNNING", "two-1": "PENDING"}
@@ -416,7 +417,7 @@ def test_deleting_with_cancel_pending_ends_waiting_work(alice: Any, reconcile_po
     alice.submit("team--a", workflow_file("one", gpus=30))
     reconcile_pool()
     alice.submit("team--a", workflow_file("two", gpus=30))
-    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a", cancel_pending=True)
+    delete_subpool(DeleteSubpool(parent="team", subpool_name="a", cancel_pending=True), actor=SYSTEM)
     assert statuses() == {"one-1": "RUNNING", "two-1": "FAILED_CANCELED"}
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
 

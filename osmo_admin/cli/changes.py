@@ -1,0 +1,127 @@
+"""Commands of the client made from the declarations of changes (:mod:`pools.domain.changes.command`).
+
+    @change_command(app, "update", ResizeSubpool)
+    def update(session: ClientSession, change: TypedChange) -> None:
+        '''Change the quota of a subpool.'''
+        answer = change.send("PATCH", _subpool_url(change["parent"], change["subpool_name"]))
+
+A command has an argument for each text of the address, an option for each value, and those that every change of its
+kind has: `--description`, `--request-approval`, `--if-match`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli.command_decorator import client_command
+from osmo_admin.cli.commands.approval import approval_query, requested_text, without_approval_needs
+from osmo_admin.cli.completion import complete_parent_pools
+from osmo_admin.cli.effect_text import print_effect, show_effect
+from osmo_admin.cli.options import DescriptionOption, IfMatchOption, RequestApprovalOption
+from osmo_admin.cli.output import confirm, print_answer
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.times import parse_time
+from osmo_admin.cli.yaml_files import parse_number
+from pools.domain.changes.command import ChangeCommand, ChangeField, fields_of
+
+_COMPLETIONS: Mapping[str, Callable[..., Any]] = {"parent": complete_parent_pools}
+_READERS: Mapping[str, Callable[[str], Any]] = {"quota": parse_number, "time": parse_time}
+
+
+@dataclass(frozen=True, slots=True)
+class TypedChange:
+    """A change as it was typed: its values by field, and what accompanies it."""
+
+    session: ClientSession
+    kind: type[ChangeCommand]
+    values: Mapping[str, Any]
+    description: str | None = None
+    request_approval: bool = False
+    if_match: str | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The body of the request: the values that were given, and the reason."""
+        found: dict[str, Any] = {}
+        for name, about in fields_of(self.kind).items():
+            if about.in_address or (self[name] in (None, "", False) and not about.is_sent_always):
+                continue
+            read = _READERS.get(about.kind.looks)
+            found[name] = read(self[name]) if read and self[name] else self[name]
+        return found | ({"description": self.description} if self.description else {})
+
+    def send(self, method: str, address: str) -> Any:
+        """Send the change, or with `--dry-run` ask for its effect."""
+        query = approval_query(self.session, self.request_approval)
+        return self.session.http().send_change(method, address, query=query, body=self.body, if_match=self.if_match)
+
+    def confirm(self, question: str, method: str, address: str) -> None:
+        """Show the effect and ask, if a terminal is attached. Raises :class:`ClientError` if the user declines."""
+
+        def show() -> None:
+            effect = self.session.http().send_change(
+                method, address, query={"dry_run": True}, body=self.body, if_match=self.if_match
+            )
+            print_effect(without_approval_needs(effect) if self.request_approval else effect)
+
+        confirm(self.session, question, preview=show)
+
+    def show(self, answer: Any, text: Callable[[Any], Any]) -> None:
+        """Print the answer: the effect of a dry run, a request for an approval, or the `text` of the change."""
+        if self.session.dry_run:
+            show_effect(self.session, answer)
+        else:
+            print_answer(self.session, answer, lambda: requested_text(answer) or text(answer))
+
+
+def change_command(
+    family: typer.Typer, name: str, kind: type[ChangeCommand], *, confirms: bool = False
+) -> Callable[[Callable[[ClientSession, TypedChange], None]], Any]:
+    """Register a command that makes a change of this kind."""
+
+    def register(function: Callable[[ClientSession, TypedChange], None]) -> Any:
+        def run(session: ClientSession, **given: Any) -> None:
+            note = {key: given.pop(key) for key in ("description", "request_approval", "if_match") if key in given}
+            function(session, TypedChange(session, kind, given, **note))
+
+        run.__doc__, run.__name__, run.__module__ = function.__doc__, function.__name__, function.__module__
+        run.__signature__ = inspect.Signature(_parameters(kind))  # type: ignore[attr-defined]
+        client_command(family, name, writes=True, confirms=confirms)(run)
+        return function
+
+    return register
+
+
+def _parameters(kind: type[ChangeCommand]) -> list[inspect.Parameter]:
+    """The parameters of the command, after the session."""
+    found: list[tuple[str, Any, Any]] = [("session", ClientSession, inspect.Parameter.empty)]
+    found += [(name, *_parameter(name, about)) for name, about in fields_of(kind).items()]
+    found.append(("description", DescriptionOption, None))
+    if kind.may_need_approval:
+        found.append(("request_approval", RequestApprovalOption, False))
+    if kind.needs_version:
+        found.append(("if_match", IfMatchOption, None))
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(name, keyword, default=default, annotation=hint) for name, hint, default in found]
+
+
+def _parameter(name: str, about: ChangeField) -> tuple[Any, Any]:
+    """The annotation and the default of one field."""
+    empty = inspect.Parameter.empty
+    about_text = f"{about.sentence} Local time." if about.kind.looks == "time" else about.sentence
+    if about.positional:
+        argument = typer.Argument(metavar=about.metavar, help=about_text, autocompletion=_COMPLETIONS.get(name))
+        return (Annotated[str, argument], empty) if about.is_required else (Annotated[str | None, argument], None)
+    words = [f"--{name.replace('_', '-')}", *([about.short] if about.short else [])]
+    option = typer.Option(*words, metavar=about.metavar, help=about_text)
+    if about.kind.looks == "boolean":
+        return Annotated[bool, option], False
+    return (Annotated[str, option], empty) if about.is_required else (Annotated[str | None, option], None)

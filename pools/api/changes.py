@@ -1,0 +1,111 @@
+"""The one way of a change over REST: reading, dry run, approval, idempotency, version (api.md, top).
+
+@describe_change(ResizeSubpool, answer=SUBPOOL)
+def patch(self, request: Request, parent: str, subpool: str) -> Response:
+    address = {"parent": parent, "subpool_name": subpool}
+    return answer_change(self, ResizeSubpool, resize_subpool, SUBPOOL_CHANGES, address)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from pools.api.approvals import REQUEST_APPROVAL
+from pools.api.request_parsing import expected_version, query_boolean, unwrap_body
+from pools.api.schema import DRY_RUN, Handler, QueryParameter, Schema, describe_operation, object_with
+from pools.api.views import View
+from pools.domain.approvals import ApprovalNeeded
+from pools.domain.changes.command import ChangeCommand, CommandT, body_fields, read_command, summary_of
+from pools.domain.roles import Actor
+from pools.permissions import require_permission, require_platform
+from pools.representations.approval import approval_body
+from pools.services.approvals import request_approval
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeAnswer(Generic[CommandT, ResultT]):
+    """How the changes of one kind of object are answered: the result of the service, and the effect of a dry run, which
+    calls the function that it is given. `guard` refuses an address of another kind."""
+
+    render: Callable[[ResultT], Response]
+    effect: Callable[[CommandT, Callable[[], ResultT], Actor], dict[str, Any]]
+    guard: Callable[[Actor, Mapping[str, Any]], None] = lambda _actor, _address: None
+
+
+def answer_change(
+    view: View,
+    kind: type[CommandT],
+    service: Callable[..., ResultT],
+    answer: ChangeAnswer[CommandT, ResultT],
+    address: Mapping[str, Any],
+    *,
+    unwrap: Callable[[Request], tuple[dict[str, Any], str, list[str] | None]] = unwrap_body,
+) -> Response:
+    """The answer of one change. The permission is checked before the body is read, and again by the service."""
+
+    def require() -> None:
+        require_change(view.actor, kind, address)
+
+    answer.guard(view.actor, address)
+    require()
+    values, description, tags = unwrap(view.request)
+    command = read_command(kind, values, address)
+    note: dict[str, Any] = {"actor": view.actor, "description": description}
+    if kind.has_tags:
+        note["tags"] = tags
+    if kind.needs_version:
+        note["expected_version"] = expected_version(view.request)
+    is_preview = query_boolean(view.request, "dry_run")
+    asks = kind.may_need_approval and query_boolean(view.request, "request_approval")
+
+    def run() -> ResultT:
+        return service(command, **note)
+
+    def respond() -> Response:
+        return Response(answer.effect(command, run, view.actor)) if is_preview else answer.render(run())
+
+    try:
+        if view.request.method != "POST":
+            return respond()
+        return view.run_once(respond, require=require, is_preview=is_preview)
+    except ApprovalNeeded as need:
+        # Stored after the transaction of the refused change; a repetition finds the same request.
+        if not asks:
+            raise
+        row = request_approval(command, actor=view.actor, need=need, description=description, tags=tags)
+    return Response(approval_body(row, view.actor), status=202, headers={"Location": f"/api/configs/approval/{row.pk}"})
+
+
+def require_change(actor: Actor, kind: type[ChangeCommand], address: Mapping[str, Any]) -> None:
+    """Refuse actors without the permission for this change: Forbidden, or NotFound for a pool that they do not see."""
+    if kind.pool_field:
+        require_permission(actor, kind.permission, address[kind.pool_field])
+    else:
+        require_platform(actor, kind.permission)
+
+
+def describe_change(
+    *kinds: type[ChangeCommand],
+    answer: Schema,
+    body: Schema | None = None,
+    given: Sequence[str] = (),
+    query_parameters: Sequence[QueryParameter] = (),
+) -> Callable[[Handler], Handler]:
+    """The description of an operation that makes one of these changes; `body` is the schema of a body that is one field
+    of the change. `given` are fields that the address has."""
+    needs = [REQUEST_APPROVAL] if any(kind.may_need_approval for kind in kinds) else []
+    fields = {name: about for kind in kinds for name, about in body_fields(kind, given).items()}
+    properties = {name: {**about.kind.schema, "description": about.sentence} for name, about in fields.items()}
+    return describe_operation(
+        " ".join(summary_of(kind) for kind in kinds),
+        query_parameters=[*query_parameters, DRY_RUN, *needs],
+        body=body or (object_with(properties, required=[], additional=True) if properties else None),
+        answer=answer,
+    )

@@ -1,0 +1,179 @@
+"""What a change declares, and how its values are read from JSON and written to it.
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class ResizeSubpool(ChangeCommand):
+        '''Change the quota of a subpool.'''
+
+        service: ClassVar = "resize_subpool"
+        parent: str = in_address("PARENT", "Pool that has the subpools.")
+        quota: object = value(QUOTA, "Quota in GPUs", "Whole GPUs, or a share of the pool such as 25%.")
+
+The sentence of a field (`help`) is the same in the form, the API document, and the client. Rules that need the state of
+the ledger stay in the service of the change.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar, Self, TypeVar
+
+from pools.domain.errors import BadInput, Violation
+from pools.domain.ownership import OwnedKind
+from pools.domain.query_values import parse_datetime
+from pools.domain.roles import Permission
+from pools.domain.structured_input.fields import FieldReader
+
+Schema = Mapping[str, Any]
+CommandT = TypeVar("CommandT", bound="ChangeCommand")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueKind:
+    """A kind of values: its JSON schema, its reader from a JSON object (the key has a value; faults are noted), and its
+    form in stored JSON. `looks`: how a form and the client show it."""
+
+    looks: str
+    schema: Schema
+    read: Callable[[FieldReader, str], Any]
+    write: Callable[[Any], Any] = lambda given: given
+
+
+def _read_time(reader: FieldReader, key: str) -> datetime | None:
+    text = reader.body[key]
+    found = parse_datetime(text) if isinstance(text, str) else None
+    if found is None:
+        reader.add_fault(key, "bad_value", "must be a time such as 2026-11-27T18:00:00 (UTC).")
+    return found
+
+
+TEXT = ValueKind("text", {"type": "string"}, lambda reader, key: reader.field(key).text() or "")
+BOOLEAN = ValueKind("boolean", {"type": "boolean"}, FieldReader.boolean)
+TIME = ValueKind(
+    "time",
+    {"type": "string", "description": "UTC without a zone, as 2026-11-20T11:33:25.000000.", "nullable": True},
+    _read_time,
+    lambda time: None if time is None else time.isoformat(),
+)
+QUOTA = ValueKind(
+    "quota",
+    {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]},
+    lambda reader, key: reader.body[key],
+)
+"""Whole GPUs, a fraction, or a percentage of the parent: the service reads it, which knows the parent."""
+TEXTS = ValueKind("texts", {"type": "array", "items": {"type": "string"}}, FieldReader.read_texts)
+JSON = ValueKind("json", {"type": "object", "additionalProperties": True}, lambda reader, key: reader.body[key])
+"""An object that the service reads, such as the configuration of a pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeField:
+    """What is said about one field. `in_address`: it stands in the address of the object, not in the body. `metavar`
+    and `short` (`-q`) are its words in the client; with `positional` it is an argument there."""
+
+    kind: ValueKind
+    label: str
+    help: str
+    in_address: bool = False
+    is_required: bool = False
+    metavar: str | None = None
+    short: str | None = None
+    positional: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What is said where the label does not stand beside it; a yes or no is said by its label."""
+        return f"{self.label}. {self.help}" if self.kind is BOOLEAN else self.help
+
+    @property
+    def is_sent_always(self) -> bool:
+        """Whether the client sends the value even if it is empty: what is not typed of an argument is taken away."""
+        return self.is_required or self.positional
+
+
+def value(
+    kind: ValueKind,
+    label: str,
+    help: str,  # noqa: A002  # the word of Django's and Typer's fields
+    *,
+    default: Any = dataclasses.MISSING,
+    metavar: str | None = None,
+    short: str | None = None,
+    positional: bool = False,
+) -> Any:
+    """A field of the body; without a default it is required."""
+    required = default is dataclasses.MISSING
+    about = ChangeField(kind, label, help, is_required=required, metavar=metavar, short=short, positional=positional)
+    return field(default=default, metadata={"about": about})
+
+
+def in_address(metavar: str, label: str, help: str) -> Any:  # noqa: A002
+    """A text of the object's address."""
+    about = ChangeField(TEXT, label, help, in_address=True, is_required=True, metavar=metavar, positional=True)
+    return field(metadata={"about": about})
+
+
+class ChangeCommand:
+    """One change. `service` is the name of its service, stored with a request for an approval; the docstring is its
+    sentence for the API document. `permission` is needed on the pool that the field `pool_field` names (on the platform
+    if it is empty). `needs_version`: a caller may name the version of the object that it has seen."""
+
+    __slots__ = ()
+    service: ClassVar[str]
+    permission: ClassVar[Permission]
+    pool_field: ClassVar[str] = ""
+    needs_version: ClassVar[bool] = True
+    may_need_approval: ClassVar[bool] = False
+    has_tags: ClassVar[bool] = False
+    owned_kind: ClassVar[OwnedKind | None] = None
+    format: ClassVar[int] = 1
+    """The version of the stored form. A new field with a default does not need another one."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The values of all fields as stored JSON."""
+        return {name: about.kind.write(getattr(self, name)) for name, about in fields_of(type(self)).items()}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any], stored_format: int = 1) -> Self:
+        """The change of stored JSON. A missing field has its default. Raises BadInput for JSON that another version of
+        the product wrote and this one cannot read."""
+        return read_command(cls, {**stored, **cls.upgrade(stored, stored_format)})
+
+    @classmethod
+    def upgrade(cls, _stored: Mapping[str, Any], _stored_format: int) -> Mapping[str, Any]:
+        """The values that differ between a stored form of an earlier `format` and the present one."""
+        return {}
+
+
+def fields_of(kind: type[ChangeCommand]) -> dict[str, ChangeField]:
+    """The fields of a change by name, in their order."""
+    return {each.name: each.metadata["about"] for each in dataclasses.fields(kind)}  # type: ignore[arg-type]
+
+
+def body_fields(kind: type[ChangeCommand], given: Collection[str] = ()) -> dict[str, ChangeField]:
+    """The fields that a caller fills in: all but those of the address, and those that are `given` otherwise."""
+    return {name: about for name, about in fields_of(kind).items() if not about.in_address and name not in given}
+
+
+def summary_of(kind: type[ChangeCommand]) -> str:
+    """The sentences of a change: the first paragraph of its docstring."""
+    return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
+
+
+def read_command(kind: type[CommandT], values: Mapping[str, Any], address: Mapping[str, Any] | None = None) -> CommandT:
+    """The change of these values: a JSON object of the fields that `address` does not have. Raises BadInput with every
+    fault: unknown keys, missing keys, values of another kind. `null` is the same as no value."""
+    given = dict(address or {})
+    faults: list[Violation] = []
+    reader = FieldReader(values, "", faults)
+    fields = {name: about for name, about in fields_of(kind).items() if name not in given}
+    reader.reject_unknown_keys(fields)
+    for name, about in fields.items():
+        if about.is_required and not reader.is_given(name):
+            reader.add_fault(name, "missing", "is missing.")
+    found = {name: about.kind.read(reader, name) for name, about in fields.items() if reader.is_given(name)}
+    if faults:
+        raise BadInput.of(faults)
+    return kind(**given, **found)

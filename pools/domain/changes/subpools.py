@@ -1,0 +1,103 @@
+"""Changes of subpools: create, resize, delete, and the deadline of a drain (design D1, D3, D8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from pools.domain.changes.command import BOOLEAN, QUOTA, TEXT, TIME, ChangeCommand, in_address, value
+from pools.domain.ownership import OwnedKind
+from pools.domain.roles import Permission
+
+_QUOTA_LABEL = "Quota in GPUs"
+_QUOTA_HELP = "Whole GPUs, or a share of the pool such as 25%. Fractions are rounded down."
+_DEADLINE_HELP = (
+    "The time at which the work of the subpool should have ended. It stops no work: after it, the home page warns and "
+    "notices are sent."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubpoolChange(ChangeCommand):
+    """A change of one subpool of a pool."""
+
+    permission: ClassVar = Permission.POOL_PARTITION
+    pool_field: ClassVar = "parent"
+    owned_kind: ClassVar[OwnedKind | None] = OwnedKind.POOL
+
+    parent: str = in_address("PARENT", "Pool", "Pool that has the subpools.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSubpool(SubpoolChange):
+    """Create a subpool, or restore an archived one of that name."""
+
+    service: ClassVar = "create_subpool"
+    may_need_approval: ClassVar = True
+
+    subpool_name: str = value(
+        TEXT,
+        "Name",
+        "Lower-case letters, digits and single hyphens; the pool's name comes in front of it.",
+        metavar="SUBPOOL",
+        positional=True,
+    )
+    quota: object = value(QUOTA, _QUOTA_LABEL, _QUOTA_HELP, metavar="GPUS", short="-q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedSubpoolChange(SubpoolChange):
+    """A change of a subpool that has a name already."""
+
+    subpool_name: str = in_address("SUBPOOL", "Subpool", "Short name of the subpool, `a` of `team--a`.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeSubpool(NamedSubpoolChange):
+    """Change the quota of a subpool, lasting or until a time. Running work continues; use above the new quota drains.
+
+    Only a raise can be temporary: to end a cut, the subpool would need GPUs that another one may own by then. A change
+    without `until` is lasting, and ends a temporary quota.
+    """
+
+    service: ClassVar = "resize_subpool"
+    may_need_approval: ClassVar = True
+
+    quota: object = value(QUOTA, _QUOTA_LABEL, _QUOTA_HELP, metavar="GPUS", short="-q")
+    until: datetime | None = value(
+        TIME,
+        "Until",
+        "Empty for a lasting quota. A raise with an end is given back at that time by itself.",
+        default=None,
+        metavar="TIME",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteSubpool(NamedSubpoolChange):
+    """Delete a subpool: at once if it has no active workflows; otherwise it takes no new work and drains first. No work
+    is stopped."""
+
+    service: ClassVar = "delete_subpool"
+    may_need_approval: ClassVar = True
+
+    cancel_pending: bool = value(
+        BOOLEAN,
+        "Cancel the workflows that have not started",
+        "Running work always continues until it ends by itself.",
+        default=False,
+    )
+    drain_by: datetime | None = value(TIME, "Deadline", _DEADLINE_HELP, default=None, metavar="TIME")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetDrainDeadline(NamedSubpoolChange):
+    """Set the time by which the work of a draining subpool should have ended, with `drain_by` alone; null for none."""
+
+    service: ClassVar = "set_drain_deadline"
+    owned_kind: ClassVar = None
+
+    drain_by: datetime | None = value(
+        TIME, "Deadline", f"{_DEADLINE_HELP} Empty for none.", default=None, metavar="[TIME]", positional=True
+    )
