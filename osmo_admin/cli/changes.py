@@ -61,7 +61,9 @@ class TypedChange:
     def send(self, method: str, address: str) -> Any:
         """Send the change, or with `--dry-run` ask for its effect."""
         query = approval_query(self.session, self.request_approval)
-        return self.session.http().send_change(method, address, query=query, body=self.body, if_match=self.if_match)
+        return self.session.http().send_change(
+            method, address, query=query, body=self.body or None, if_match=self.if_match
+        )
 
     def confirm(self, question: str, method: str, address: str) -> None:
         """Show the effect and ask, if a terminal is attached. Raises :class:`ClientError` if the user declines."""

@@ -20,7 +20,7 @@ from pools.api.request_parsing import expected_version, query_boolean, unwrap_bo
 from pools.api.schema import DRY_RUN, Handler, QueryParameter, Schema, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.approvals import ApprovalNeeded
-from pools.domain.changes.command import ChangeCommand, CommandT, body_fields, read_command, summary_of
+from pools.domain.changes.command import ChangeCommand, ChangeField, CommandT, body_fields, read_command, summary_of
 from pools.domain.roles import Actor
 from pools.permissions import require_permission, require_platform
 from pools.representations.approval import approval_body
@@ -91,6 +91,11 @@ def require_change(actor: Actor, kind: type[ChangeCommand], address: Mapping[str
         require_platform(actor, kind.permission)
 
 
+def _property(about: ChangeField) -> dict[str, Any]:
+    texts = (about.sentence, about.kind.schema.get("description", ""))
+    return {**about.kind.schema, "description": " ".join(text for text in texts if text)}
+
+
 def describe_change(
     *kinds: type[ChangeCommand],
     answer: Schema,
@@ -102,7 +107,7 @@ def describe_change(
     of the change. `given` are fields that the address has."""
     needs = [REQUEST_APPROVAL] if any(kind.may_need_approval for kind in kinds) else []
     fields = {name: about for kind in kinds for name, about in body_fields(kind, given).items()}
-    properties = {name: {**about.kind.schema, "description": about.sentence} for name, about in fields.items()}
+    properties = {name: _property(about) for name, about in fields.items()}
     return describe_operation(
         " ".join(summary_of(kind) for kind in kinds),
         query_parameters=[*query_parameters, DRY_RUN, *needs],

@@ -63,22 +63,28 @@ def _first_revision() -> int:
     return found
 
 
-pool = partial(partial, actor=SYSTEM, name="team")
-part = partial(partial, actor=SYSTEM, parent="team")
 LARGER = {"resources": {"gpu": {"guarantee": 111}}}
 
 SERVICES: dict[str, Callable[[], object]] = {
-    "put a pool": pool(put_pool, body=pool_config(111, **LIMITED)),
+    "put a pool": partial(put_pool, PutPool(name="team", body=pool_config(111, **LIMITED)), actor=SYSTEM),
     "put several pools": partial(put_pools, actor=SYSTEM, bodies={"team": pool_config(111, **LIMITED)}),
-    "patch a guarantee": pool(patch_pool, patch=LARGER),
-    "patch a maximum": pool(patch_pool, patch={"resources": {"gpu": {"maximum": 500}}}),
-    "patch what it borrows": pool(patch_pool, patch={"borrowing_limit": 31}),
-    "patch what it lends": pool(patch_pool, patch={"lending_limit": 19}),
-    "leave the cohort": pool(patch_pool, patch={"cohort": None, "borrowing_limit": None, "lending_limit": None}),
-    "move to another cohort": pool(patch_pool, patch={"cohort": "other"}),
-    "move to another cluster": pool(patch_pool, patch={"backend": "sim2"}),
-    "remove the limit": pool(patch_pool, patch={"approval_above": None}),
-    "raise the limit with a quiet change": pool(patch_pool, patch={"approval_above": 99, "hold_after": 60}),
+    "patch a guarantee": partial(patch_pool, PatchPool(name="team", patch=LARGER), actor=SYSTEM),
+    "patch a maximum": partial(
+        patch_pool, PatchPool(name="team", patch={"resources": {"gpu": {"maximum": 500}}}), actor=SYSTEM
+    ),
+    "patch what it borrows": partial(patch_pool, PatchPool(name="team", patch={"borrowing_limit": 31}), actor=SYSTEM),
+    "patch what it lends": partial(patch_pool, PatchPool(name="team", patch={"lending_limit": 19}), actor=SYSTEM),
+    "leave the cohort": partial(
+        patch_pool,
+        PatchPool(name="team", patch={"cohort": None, "borrowing_limit": None, "lending_limit": None}),
+        actor=SYSTEM,
+    ),
+    "move to another cohort": partial(patch_pool, PatchPool(name="team", patch={"cohort": "other"}), actor=SYSTEM),
+    "move to another cluster": partial(patch_pool, PatchPool(name="team", patch={"backend": "sim2"}), actor=SYSTEM),
+    "remove the limit": partial(patch_pool, PatchPool(name="team", patch={"approval_above": None}), actor=SYSTEM),
+    "raise the limit with a quiet change": partial(
+        patch_pool, PatchPool(name="team", patch={"approval_above": 99, "hold_after": 60}), actor=SYSTEM
+    ),
     "roll back": lambda: rollback_configuration(actor=SYSTEM, revision=_first_revision()),
     "delete its cohort": partial(delete_cohort, actor=SYSTEM, name="org", orphan=True),
     "delete the cohort above its cohort": partial(delete_cohort, actor=SYSTEM, name="lab", orphan=True),
@@ -86,18 +92,28 @@ SERVICES: dict[str, Callable[[], object]] = {
     "put its cohort elsewhere": partial(put_cohort, actor=SYSTEM, name="org", body={"parent": "other"}),
     "take its cohort out": partial(patch_cohort, actor=SYSTEM, name="org", patch={"parent": None}),
     "put the cohort above below another": partial(patch_cohort, actor=SYSTEM, name="lab", patch={"parent": "other"}),
-    "create a subpool": part(create_subpool, subpool_name="b", quota=11),
-    "create it by percent": part(create_subpool, subpool_name="b", quota="11%"),
-    "recreate an archived one": part(create_subpool, subpool_name="z", quota=11),
-    "resize": part(resize_subpool, subpool_name="a", quota=29),
-    "resize for some time": part(resize_subpool, subpool_name="a", quota=51, until=IN_A_DAY),
-    "make a temporary quota lasting": part(resize_subpool, subpool_name="t", quota=30),
-    "end a temporary quota early": part(resize_subpool, subpool_name="t", quota=10),
+    "create a subpool": partial(create_subpool, CreateSubpool(parent="team", subpool_name="b", quota=11), actor=SYSTEM),
+    "create it by percent": partial(
+        create_subpool, CreateSubpool(parent="team", subpool_name="b", quota="11%"), actor=SYSTEM
+    ),
+    "recreate an archived one": partial(
+        create_subpool, CreateSubpool(parent="team", subpool_name="z", quota=11), actor=SYSTEM
+    ),
+    "resize": partial(resize_subpool, ResizeSubpool(parent="team", subpool_name="a", quota=29), actor=SYSTEM),
+    "resize for some time": partial(
+        resize_subpool, ResizeSubpool(parent="team", subpool_name="a", quota=51, until=IN_A_DAY), actor=SYSTEM
+    ),
+    "make a temporary quota lasting": partial(
+        resize_subpool, ResizeSubpool(parent="team", subpool_name="t", quota=30), actor=SYSTEM
+    ),
+    "end a temporary quota early": partial(
+        resize_subpool, ResizeSubpool(parent="team", subpool_name="t", quota=10), actor=SYSTEM
+    ),
     "resize several": partial(resize_subpools, actor=SYSTEM, quotas={"team--a": 29}),
     "hide a large change among small ones": partial(
         resize_subpools, actor=SYSTEM, quotas={"team--a": 51, "team--t": 9}
     ),
-    "delete a subpool": part(delete_subpool, subpool_name="a"),
+    "delete a subpool": partial(delete_subpool, DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM),
 }
 
 

@@ -1,0 +1,82 @@
+"""What is made from the declaration of a change: reader, stored form, texts."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from pools.domain.changes.approvable import APPROVABLE
+from pools.domain.changes.command import ChangeCommand, body_fields, fields_of, read_command, summary_of
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
+from pools.domain.errors import BadInput
+
+WHERE = {"parent": "team", "subpool_name": "a"}
+NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
+CHANGES: list[type[ChangeCommand]] = [*APPROVABLE.values(), SetDrainDeadline]
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_every_field_has_its_sentence(kind: type[ChangeCommand]) -> None:
+    assert summary_of(kind).endswith(".")
+    for name, about in fields_of(kind).items():
+        assert about.label, name
+        assert about.help.endswith("."), name
+
+
+def test_all_faults_of_a_body_are_found_at_once() -> None:
+    with pytest.raises(BadInput) as refusal:
+        read_command(ResizeSubpool, {"quot": 1, "until": 3}, WHERE)
+    assert [(fault.path, fault.code) for fault in refusal.value.details] == [
+        ("quot", "unknown_key"),
+        ("quota", "missing"),
+        ("until", "bad_value"),
+    ]
+
+
+def test_null_is_the_same_as_no_value() -> None:
+    assert read_command(DeleteSubpool, {"cancel_pending": None, "drain_by": None}, WHERE) == DeleteSubpool(**WHERE)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        CreateSubpool(parent="team", subpool_name="a", quota="25%"),
+        ResizeSubpool(parent="team", subpool_name="a", quota=3, until=NOON),
+        DeleteSubpool(parent="team", subpool_name="a", cancel_pending=True),
+    ],
+)
+def test_the_stored_form_is_read_back(command: Any) -> None:
+    assert type(command).from_json(command.as_json()) == command
+
+
+def test_a_stored_request_without_a_newer_field_is_read_with_its_default() -> None:
+    stored = {"parent": "team", "subpool_name": "a", "quota": 3}
+    assert ResizeSubpool.from_json(stored).until is None
+
+
+def test_a_stored_request_with_an_unknown_field_is_refused() -> None:
+    with pytest.raises(BadInput):
+        ResizeSubpool.from_json({**WHERE, "quota": 3, "colour": "red"})
+
+
+def test_a_changed_meaning_is_brought_up_to_date() -> None:
+    @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+    class Renewed(ResizeSubpool):
+        """A later form, which counts in pairs."""
+
+        format = 2
+
+        @classmethod
+        def upgrade(cls, stored: Any, stored_format: int) -> Any:
+            return {"quota": stored["quota"] * 2} if stored_format < 2 else {}
+
+    assert Renewed.from_json({**WHERE, "quota": 3}, 1).quota == 6
+    assert Renewed.from_json({**WHERE, "quota": 3}, 2).quota == 3
+
+
+def test_the_address_is_no_part_of_the_body() -> None:
+    assert set(body_fields(ResizeSubpool)) == {"quota", "until"}
+    assert set(body_fields(CreateSubpool, given=["subpool_name"])) == {"quota"}
