@@ -8,6 +8,7 @@ from typing import Any
 
 from drf_spectacular.openapi import AutoSchema as SpectacularSchema
 
+from osmo_admin.answer_schema import schema_of
 from pools.api.approvals import APPROVAL, REQUEST_APPROVAL
 from pools.api.schema import (
     BOOLEAN,
@@ -175,7 +176,7 @@ def _responses(documented: OperationDescription, method: str, path: str) -> dict
         statuses.add(415)
     if method in CHANGING_METHODS and not documented.is_anonymous:
         statuses |= {404, 409} if method == "POST" else {404, 409, 412}
-    answer: Any = dict(documented.answer) if documented.answer is not None else {}
+    answer = {} if documented.answer is None else schema_of(documented.answer)
     if DRY_RUN in documented.query_parameters:
         answer = {"anyOf": [answer, {"$ref": "#/components/schemas/DryRun"}]}
     contents = {documented.media_type: answer, **dict.fromkeys(documented.text_types, TEXT)}

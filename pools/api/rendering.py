@@ -7,13 +7,17 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, overload
 
 from rest_framework import negotiation, renderers
 from rest_framework.request import Request
 from rest_framework.utils.encoders import JSONEncoder
 
 
+@overload
+def utc_text(time: datetime) -> str: ...
+@overload
+def utc_text(time: datetime | None) -> str | None: ...
 def utc_text(time: datetime | None) -> str | None:
     """A time as clients parse it: UTC, no zone, six digits of the second."""
     if time is None:

@@ -3,6 +3,21 @@
     @describe_operation("Create a subpool.", query_parameters=[DRY_RUN], body=SUBPOOL_BODY, answer=SUBPOOL)
     def post(self, request: Request, parent: str) -> Response: ...
 
+An answer is a `TypedDict` beside the function that builds it: the builder returns a literal of it, so the type checker
+compares the two key by key, and the file gets its schema from the same class (:mod:`osmo_admin.answer_schema`).
+
+    class SubpoolAnswer(TypedDict):
+        "A subpool with its quota."  # the docstring: the description in the file
+
+        name: str
+        quota: Annotated[int, "GPUs that are guaranteed to it."]  # a note, where the name does not say it
+        state: Annotated[str, SubpoolState]  # a text, one of these values
+        drain_by: UtcText | None
+        labels: dict[str, Any]
+        warnings: NotRequired[list[str]]  # not always there
+
+    @describe_operation("Show a subpool.", answer=SubpoolAnswer)  # or list[SubpoolAnswer], or a schema
+
 Errors, headers and path parameters are the same for all operations and added by :mod:`osmo_admin.openapi`.
 """
 
@@ -10,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 Schema = Mapping[str, Any]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -20,6 +35,8 @@ INTEGER: Schema = {"type": "integer"}
 NUMBER: Schema = {"type": "number"}
 BOOLEAN: Schema = {"type": "boolean"}
 DATETIME: Schema = {"type": "string", "description": "UTC without a zone, as 2026-11-20T11:33:25.000000."}
+UtcText = Annotated[str, DATETIME["description"]]
+"""A time in an answer, as :func:`pools.api.rendering.utc_text` makes it."""
 NULL: Schema = {"nullable": True, "enum": [None]}
 ANY_VALUE: Schema = {}
 OBJECT: Schema = {"type": "object", "additionalProperties": True}
@@ -89,7 +106,7 @@ class OperationDescription:
     summary: str
     query_parameters: tuple[QueryParameter, ...] = ()
     body: Schema | None = None
-    answer: Schema | None = None
+    answer: Any = None
     media_type: str = "application/json"
     is_anonymous: bool = False
     excluded_statuses: tuple[int, ...] = ()
@@ -103,7 +120,7 @@ def describe_operation(
     *,
     query_parameters: Sequence[QueryParameter] = (),
     body: Schema | None = None,
-    answer: Schema | None = None,
+    answer: Any = None,
     media_type: str = "application/json",
     is_anonymous: bool = False,
     excluded_statuses: Sequence[int] = (),
@@ -111,7 +128,8 @@ def describe_operation(
     text_types: Sequence[str] = (),
     status: int = 200,
 ) -> Callable[[Handler], Handler]:
-    """Put a description on a handler method. `body` and `answer` are JSON schemas; none means any JSON."""
+    """Put a description on a handler method. `body` is a JSON schema, `answer` a type or a schema; without them: any
+    JSON."""
 
     def mark(handler: Handler) -> Handler:
         handler.documentation = OperationDescription(  # type: ignore[attr-defined]  # read by the schema generator

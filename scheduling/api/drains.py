@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from django.utils import timezone
 from rest_framework.request import Request
@@ -10,40 +10,35 @@ from rest_framework.response import Response
 
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import query_page
-from pools.api.schema import (
-    BOOLEAN,
-    DATETIME,
-    INTEGER,
-    LIMIT,
-    OFFSET,
-    TEXT,
-    QueryParameter,
-    array_of,
-    describe_operation,
-    nullable,
-    object_with,
-)
+from pools.api.schema import LIMIT, OFFSET, TEXT, QueryParameter, UtcText, describe_operation
 from pools.api.views import View
 from scheduling.api.queries import filter_list
 from scheduling.selectors.drains import Drain, read_drains
 from scheduling.selectors.leaf_names import leaf_names_of
 
-DRAIN = object_with(
-    {
-        "subpool": TEXT,
-        "since": DATETIME,
-        "long": BOOLEAN,
-        "drain_by": nullable(DATETIME),
-        "overdue": BOOLEAN,
-        "live_workflows": INTEGER,
-        "waiting_workflows": INTEGER,
-        "unlimited_workflows": INTEGER,
-        "gpus": INTEGER,
-        "half_free_by": nullable(DATETIME),
-        "limits_end_at": nullable(DATETIME),
-        "ends_by": nullable(DATETIME),
-    }
-)
+
+class DrainAnswer(TypedDict):
+    """The drain of a subpool."""
+
+    subpool: str
+    since: UtcText
+    long: bool
+    drain_by: UtcText | None
+    overdue: bool
+    live_workflows: int
+    waiting_workflows: int
+    unlimited_workflows: int
+    gpus: int
+    half_free_by: UtcText | None
+    limits_end_at: UtcText | None
+    ends_by: UtcText | None
+
+
+class DrainListAnswer(TypedDict):
+    """A page of the drains."""
+
+    drains: list[DrainAnswer]
+    more_entries: bool
 
 
 class DrainList(View):
@@ -59,31 +54,29 @@ class DrainList(View):
             LIMIT,
             OFFSET,
         ],
-        answer=object_with({"drains": array_of(DRAIN), "more_entries": BOOLEAN}),
+        answer=DrainListAnswer,
     )
     def get(self, request: Request) -> Response:
         limit, offset = query_page(request, limit=1000)
         pools = [leaf for name in filter_list(request, "pool") for leaf in leaf_names_of(self.actor, name)]
         found = read_drains(self.actor, pools=pools, limit=limit + 1, offset=offset)
-        return Response({"drains": [_drain_body(each) for each in found[:limit]], "more_entries": len(found) > limit})
+        drains = [_drain_body(each) for each in found[:limit]]
+        return Response(DrainListAnswer(drains=drains, more_entries=len(found) > limit))
 
 
-def _drain_body(drain: Drain) -> dict[str, Any]:
+def _drain_body(drain: Drain) -> DrainAnswer:
     now = timezone.now()
-    times = {
-        "drain_by": drain.drain_by,
-        "half_free_by": drain.half_free_by,
-        "limits_end_at": drain.limits_end_at,
-        "ends_by": drain.ends_by,
-    }
     return {
         "subpool": drain.subpool,
         "since": utc_text(drain.since),
         "long": drain.is_long(now),
+        "drain_by": utc_text(drain.drain_by),
         "overdue": drain.is_overdue(now),
         "live_workflows": drain.workflows,
         "waiting_workflows": drain.waiting,
         "unlimited_workflows": drain.unlimited,
         "gpus": drain.gpus,
-        **{name: None if at is None else utc_text(at) for name, at in times.items()},
+        "half_free_by": utc_text(drain.half_free_by),
+        "limits_end_at": utc_text(drain.limits_end_at),
+        "ends_by": utc_text(drain.ends_by),
     }

@@ -2,55 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import collect_faults, query_integer, query_page
-from pools.api.schema import (
-    BOOLEAN,
-    DATETIME,
-    INTEGER,
-    TEXT,
-    QueryParameter,
-    array_of,
-    describe_operation,
-    nullable,
-    object_with,
-)
+from pools.api.schema import INTEGER, TEXT, QueryParameter, UtcText, describe_operation
 from pools.api.views import View
-from scheduling.selectors.node_map import MappedNode, NodeWork, read_node_map
+from scheduling.selectors.node_map import MappedNode, NodeMap, NodeWork, read_node_map
 
-NODE_WORK = object_with(
-    {
-        "workflow": TEXT,
-        "pool": TEXT,
-        "user": TEXT,
-        "priority": TEXT,
-        "gpus": INTEGER,
-        "tasks": INTEGER,
-        "since": nullable(DATETIME),
-    }
-)
-NODE = object_with(
-    {
-        "name": TEXT,
-        "platform": TEXT,
-        "ready": BOOLEAN,
-        "gpus": INTEGER,
-        "used": INTEGER,
-        "unseen": INTEGER,
-        "ending": INTEGER,
-        "other": INTEGER,
-        "free": INTEGER,
-        "closed": INTEGER,
-        "notes": array_of(TEXT),
-        "work": array_of(NODE_WORK),
-    }
-)
-SUMS = dict.fromkeys(("total", "all_nodes", "gpus", "used", "ending", "other", "free", "closed"), INTEGER)
+
+class NodeWorkAnswer(TypedDict):
+    """The work of one workflow on a node."""
+
+    workflow: str
+    pool: str
+    user: str
+    priority: str
+    gpus: int
+    tasks: int
+    since: UtcText | None
+
+
+class NodeAnswer(TypedDict):
+    """A node with the work on it; the numbers are GPUs."""
+
+    name: str
+    platform: str
+    ready: bool
+    gpus: int
+    used: int
+    unseen: int
+    ending: int
+    other: int
+    free: int
+    closed: int
+    notes: list[str]
+    work: list[NodeWorkAnswer]
+
+
+class FitAnswer(TypedDict):
+    """How many tasks of so many GPUs still fit."""
+
+    gpus: int
+    tasks: int
+
+
+class NodeMapAnswer(TypedDict):
+    """The nodes of a backend with their sums: numbers of nodes (`total`, `all_nodes`), else GPUs."""
+
+    backend: str
+    offline: bool
+    total: int
+    all_nodes: int
+    gpus: int
+    used: int
+    ending: int
+    other: int
+    free: int
+    closed: int
+    fits: list[FitAnswer]
+    nodes: list[NodeAnswer]
 
 
 class NodeMapDetail(View):
@@ -66,32 +80,33 @@ class NodeMapDetail(View):
             QueryParameter("limit", INTEGER, "The number of nodes."),
             QueryParameter("offset", INTEGER, "The nodes to skip."),
         ],
-        answer=object_with(
-            {
-                "backend": TEXT,
-                "offline": BOOLEAN,
-                **SUMS,
-                "fits": array_of(object_with({"gpus": INTEGER, "tasks": INTEGER})),
-                "nodes": array_of(NODE),
-            }
-        ),
+        answer=NodeMapAnswer,
     )
     def get(self, request: Request, backend: str) -> Response:
         (limit, offset), free = collect_faults(lambda: query_page(request), lambda: query_integer(request, "free", 0))
         name = request.query_params.get("name", "")
         found = read_node_map(self.actor, backend, name=name, free=free, limit=limit, offset=offset)
-        return Response(
-            {
-                "backend": found.backend,
-                "offline": found.offline,
-                **{key: getattr(found, key) for key in SUMS},
-                "fits": [{"gpus": each.gpus, "tasks": each.tasks} for each in found.fits],
-                "nodes": [_node_body(each) for each in found.nodes],
-            }
-        )
+        return Response(_node_map_body(found))
 
 
-def _node_body(node: MappedNode) -> dict[str, Any]:
+def _node_map_body(found: NodeMap) -> NodeMapAnswer:
+    return {
+        "backend": found.backend,
+        "offline": found.offline,
+        "total": found.total,
+        "all_nodes": found.all_nodes,
+        "gpus": found.gpus,
+        "used": found.used,
+        "ending": found.ending,
+        "other": found.other,
+        "free": found.free,
+        "closed": found.closed,
+        "fits": [{"gpus": each.gpus, "tasks": each.tasks} for each in found.fits],
+        "nodes": [_node_body(each) for each in found.nodes],
+    }
+
+
+def _node_body(node: MappedNode) -> NodeAnswer:
     use = node.usage
     return {
         "name": use.name,
@@ -109,7 +124,7 @@ def _node_body(node: MappedNode) -> dict[str, Any]:
     }
 
 
-def _work_body(work: NodeWork) -> dict[str, Any]:
+def _work_body(work: NodeWork) -> NodeWorkAnswer:
     return {
         "workflow": work.workflow,
         "pool": work.pool,
@@ -117,5 +132,5 @@ def _work_body(work: NodeWork) -> dict[str, Any]:
         "priority": work.priority,
         "gpus": work.gpus,
         "tasks": work.tasks,
-        "since": None if work.since is None else utc_text(work.since),
+        "since": utc_text(work.since),
     }

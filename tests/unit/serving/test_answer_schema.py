@@ -1,0 +1,78 @@
+"""The schema of an answer, from its type."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+import pytest
+
+from osmo_admin.answer_schema import schema_of
+from pools.api.schema import DATETIME, UtcText
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Inner(TypedDict):
+    """What is inside."""
+
+    count: int
+
+
+class Outer(Inner):
+    zone: UtcText | None
+    inner: Annotated[Inner | None, "Known later."]
+    hint: NotRequired[list[str]]
+
+
+COLOURS = {"type": "string", "enum": ["red", "blue"]}
+INNER = {
+    "description": "What is inside.",
+    "type": "object",
+    "properties": {"count": {"type": "integer"}},
+    "additionalProperties": False,
+    "required": ["count"],
+}
+
+
+@pytest.mark.parametrize(
+    ("shape", "schema"),
+    [
+        (str, {"type": "string"}),
+        (bool, {"type": "boolean"}),
+        (float, {"type": "number"}),
+        (Any, {}),
+        (None, {"nullable": True, "enum": [None]}),
+        (datetime, DATETIME),
+        (UtcText, DATETIME),
+        (Annotated[int, "Of GPUs."], {"type": "integer", "description": "Of GPUs."}),
+        (Colour, COLOURS),
+        (Literal["red", "blue"], COLOURS),
+        (Annotated[str, Colour] | None, {**COLOURS, "nullable": True}),
+        (float | str | None, {"anyOf": [{"type": "number"}, {"type": "string"}], "nullable": True}),
+        (list[Inner], {"type": "array", "items": INNER}),
+        (dict[str, Any], {"type": "object", "additionalProperties": True}),
+        (dict[str, Inner], {"type": "object", "additionalProperties": INNER}),
+        (
+            Outer,
+            {
+                "type": "object",
+                "properties": {
+                    "count": {"type": "integer"},
+                    "zone": {**DATETIME, "nullable": True},
+                    "inner": {**INNER, "nullable": True, "description": "Known later."},
+                    "hint": {"type": "array", "items": {"type": "string"}},
+                },
+                "additionalProperties": False,
+                "required": ["count", "zone", "inner"],
+            },
+        ),
+        ({"type": "string"}, {"type": "string"}),
+    ],
+)
+def test_schemas(shape: Any, schema: dict[str, Any]) -> None:
+    assert schema_of(shape) == schema
