@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from pools.admin.forms import DATETIME_FORMATS, MAX_TEXT_LENGTH, datetime_widget
+from pools.domain.audit_actions import AuditAction
 from pools.models import AuditEntry, Pool
 from pools.selectors.pool_filters import PoolFilter, rows_in_state, rows_with_name
 
@@ -151,7 +152,7 @@ class AuditPageFilterSet(PageFilterSet):
     q = text_filter("Object", placeholder="pool/team--a, workflow/hello-1, or a part of it", method="of_object")
     actor = text_filter("User", "actor", placeholder="exact name")
     kind = choice_filter("Kind", [(kind, kind) for kind in OBJECT_KINDS], empty="all kinds", method="of_kind")
-    action = text_filter("Action", placeholder="subpool.updated, or updated", method="with_action")
+    action = text_filter("Action", placeholder=f"{AuditAction.SUBPOOL_UPDATED}, or updated", method="with_action")
     pool = text_filter("Pool", placeholder="exact name, with its subpools", method="in_pool")
     since = time_filter("From", "time", "gte")
     until = time_filter("Until", "time", "lte")

@@ -17,9 +17,10 @@ from pools.admin.backends import simulated_form_values
 from pools.admin.cluster_forms import cluster_form_values
 from pools.admin.cohort_changes import cohort_form_values
 from pools.admin.pool_changes import pool_form_values
+from pools.domain.audit_actions import AuditAction
 from pools.domain.backend_config import POLICY_DEFAULTS
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
-from pools.domain.names import split_name
+from pools.domain.names import SEPARATOR, split_name
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import AuditEntry, Backend, Cohort, GpuQuota, Pool, User
 from pools.selectors.gpu_usage import spec_form_values
@@ -72,7 +73,7 @@ def revert_address(actor: Actor, entry: AuditEntry) -> str:
     """The page that undoes this entry, with its input; empty where no single change does, or where `actor` may not make
     it."""
     kind, _, name = entry.object.partition("/")
-    find = _REVERTS.get(kind)
+    find = _REVERTS.get(entry.action)
     if find is None or not _may_revert(actor, kind, name):
         return ""
     typed = find(entry, name)
@@ -96,12 +97,9 @@ def _changed(entry: AuditEntry) -> set[str]:
 
 
 def _pool_revert(entry: AuditEntry, name: str) -> Typed | None:
-    root_name, subpool = split_name(name)
-    if subpool is not None:
-        return _subpool_revert(entry, [root_name, subpool])
     root = Pool.objects.roots().select_related("cohort").filter(name=name).first()
     changed = _changed(entry)
-    if root is None or entry.action != "pool.updated" or not changed <= _POOL_FIELDS.keys():
+    if root is None or not changed <= _POOL_FIELDS.keys():
         return None
     return (
         "pools_pool_configure_preview",
@@ -110,28 +108,38 @@ def _pool_revert(entry: AuditEntry, name: str) -> Typed | None:
     )
 
 
-def _subpool_revert(entry: AuditEntry, arguments: list[str]) -> Typed | None:
-    before = entry.before or {}
-    if entry.action == "subpool.updated" and "last_quota" in _changed(entry):
-        return "pools_subpool_resize_preview", arguments, {"quota": before["last_quota"]}
-    if entry.action in {"subpool.created", "subpool.reactivated"}:
-        return "pools_subpool_delete_preview", arguments, {}
-    if entry.action in {"subpool.deleting", "subpool.archived"}:
-        return "pools_subpool_recreate_preview", arguments, {"quota": before["last_quota"]}
-    return None
+def _resize_revert(entry: AuditEntry, name: str) -> Typed | None:
+    if "last_quota" not in _changed(entry):
+        return None
+    return "pools_subpool_resize_preview", name.split(SEPARATOR), {"quota": (entry.before or {})["last_quota"]}
+
+
+def _subpool_creation_revert(entry: AuditEntry, name: str) -> Typed | None:
+    return "pools_subpool_delete_preview", name.split(SEPARATOR), {}
+
+
+def _subpool_deletion_revert(entry: AuditEntry, name: str) -> Typed | None:
+    return "pools_subpool_recreate_preview", name.split(SEPARATOR), {"quota": (entry.before or {})["last_quota"]}
+
+
+def _find_explicit(name: str) -> Cohort | None:
+    return Cohort.objects.select_related("parent").filter(name=name, explicit=True).first()
+
+
+def _cohort_creation_revert(entry: AuditEntry, name: str) -> Typed | None:
+    return None if _find_explicit(name) is None else ("pools_cohort_delete_preview", [name], {})
+
+
+def _cohort_deletion_revert(entry: AuditEntry, name: str) -> Typed | None:
+    if _find_explicit(name) is not None:
+        return None
+    values = cohort_form_values(_cohort_of(entry.before or {}))
+    return "pools_cohort_create_preview", [], {"name": name, **_sent(values)}
 
 
 def _cohort_revert(entry: AuditEntry, name: str) -> Typed | None:
-    before = entry.before or {}
-    row = Cohort.objects.select_related("parent").filter(name=name).first()
-    if entry.action == "cohort.deleted" and (row is None or not row.explicit):
-        return "pools_cohort_create_preview", [], {"name": name, **_sent(cohort_form_values(_cohort_of(before)))}
-    if row is None or not row.explicit:
-        return None
-    if entry.action == "cohort.created":
-        return "pools_cohort_delete_preview", [name], {}
-    changed = _changed(entry)
-    if entry.action not in {"cohort.updated", "cohort.moved"} or not changed <= _COHORT_COLUMNS:
+    before, row, changed = entry.before or {}, _find_explicit(name), _changed(entry)
+    if row is None or not changed <= _COHORT_COLUMNS:
         return None
     present = {"parent": row.parent and row.parent.name, "quotas": row.quotas, "weight": row.weight}
     old = {column: before.get(column) for column in changed}
@@ -146,7 +154,7 @@ def _cohort_of(columns: Columns) -> Cohort:
 
 def _backend_revert(entry: AuditEntry, name: str) -> Typed | None:
     row = Backend.objects.select_related("kubernetes").filter(name=name).first()
-    if entry.action != "backend.updated" or row is None:
+    if row is None:
         return None
     if row.kind == Backend.Kind.KUBERNETES:
         return _cluster_revert(entry, row)
@@ -168,27 +176,36 @@ def _cluster_revert(entry: AuditEntry, row: Backend) -> Typed | None:
     return "pools_backend_configure_preview", [row.name], _sent(values)
 
 
+def _has_gpu_quota(namespace: str) -> bool:
+    return GpuQuota.objects.filter(namespace=namespace, source="api").exists()
+
+
+def _gpu_quota_creation_revert(entry: AuditEntry, namespace: str) -> Typed | None:
+    return ("pools_gpuquota_delete_preview", [namespace], {}) if _has_gpu_quota(namespace) else None
+
+
 def _gpu_quota_revert(entry: AuditEntry, namespace: str) -> Typed | None:
-    exists = GpuQuota.objects.filter(namespace=namespace, source="api").exists()
-    if entry.action == "gpu_quota.created" and exists:
-        return "pools_gpuquota_delete_preview", [namespace], {}
-    old_spec = (entry.before or {}).get("spec")
-    if old_spec is None or (entry.action == "gpu_quota.updated") != exists or "spec" not in _changed(entry):
+    if "spec" not in _changed(entry) or not _has_gpu_quota(namespace):
         return None
-    values = {
-        field: "" if value is None else value
-        for field, value in spec_form_values(parse_gpu_quota_spec(old_spec)[0]).items()
-    }
-    if exists:
-        return "pools_gpuquota_configure_preview", [namespace], values
-    return ("pools_gpuquota_create_preview", [], {"namespace": namespace, **values}) if entry.after is None else None
+    return "pools_gpuquota_configure_preview", [namespace], _old_spec(entry)
 
 
-def _user_revert(entry: AuditEntry, username: str) -> Typed | None:
+def _gpu_quota_deletion_revert(entry: AuditEntry, namespace: str) -> Typed | None:
+    if _has_gpu_quota(namespace):
+        return None
+    return "pools_gpuquota_create_preview", [], {"namespace": namespace, **_old_spec(entry)}
+
+
+def _old_spec(entry: AuditEntry) -> dict[str, Any]:
+    values = spec_form_values(parse_gpu_quota_spec((entry.before or {})["spec"])[0])
+    return {field: "" if value is None else value for field, value in values.items()}
+
+
+def _role_revert(entry: AuditEntry, username: str) -> Typed | None:
     user = User.objects.filter(username=username).first()
-    if user is None or entry.action not in {"role.granted", "role.revoked"}:
+    if user is None:
         return None
-    is_grant = entry.action == "role.granted"
+    is_grant = entry.action == AuditAction.ROLE_GRANTED
     role = str(((entry.after if is_grant else entry.before) or {})["role"])
     roles = set(user.as_actor().roles)
     if (role in roles) != is_grant:
@@ -198,19 +215,31 @@ def _user_revert(entry: AuditEntry, username: str) -> Typed | None:
 
 def _settings_revert(entry: AuditEntry, name: str) -> Typed | None:
     changed = _changed(entry)
-    if entry.action != "workflow_config.updated" or not changed or not changed <= _SETTINGS_FIELDS.keys():
+    if not changed or not changed <= _SETTINGS_FIELDS.keys():
         return None
     return "scheduling_workflowconfig_preview", [], _set_back({}, entry, changed, _SETTINGS_FIELDS)
 
 
 _REVERTS: Final[Mapping[str, Callable[[AuditEntry, str], Typed | None]]] = {
-    "pool": _pool_revert,
-    "cohort": _cohort_revert,
-    "backend": _backend_revert,
-    "gpu_quota": _gpu_quota_revert,
-    "user": _user_revert,
-    "config": _settings_revert,
+    AuditAction.POOL_UPDATED: _pool_revert,
+    AuditAction.SUBPOOL_CREATED: _subpool_creation_revert,
+    AuditAction.SUBPOOL_UPDATED: _resize_revert,
+    AuditAction.SUBPOOL_DELETING: _subpool_deletion_revert,
+    AuditAction.SUBPOOL_ARCHIVED: _subpool_deletion_revert,
+    AuditAction.SUBPOOL_REACTIVATED: _subpool_creation_revert,
+    AuditAction.COHORT_CREATED: _cohort_creation_revert,
+    AuditAction.COHORT_UPDATED: _cohort_revert,
+    AuditAction.COHORT_MOVED: _cohort_revert,
+    AuditAction.COHORT_DELETED: _cohort_deletion_revert,
+    AuditAction.BACKEND_UPDATED: _backend_revert,
+    AuditAction.GPU_QUOTA_CREATED: _gpu_quota_creation_revert,
+    AuditAction.GPU_QUOTA_UPDATED: _gpu_quota_revert,
+    AuditAction.GPU_QUOTA_DELETED: _gpu_quota_deletion_revert,
+    AuditAction.ROLE_GRANTED: _role_revert,
+    AuditAction.ROLE_REVOKED: _role_revert,
+    AuditAction.WORKFLOW_CONFIG_UPDATED: _settings_revert,
 }
+"""The actions that one change undoes."""
 
 
 def _set_back(values: Columns, entry: AuditEntry, columns: set[str], fields: Mapping[str, str]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from pools.api.schema import (
     object_with,
 )
 from pools.api.views import View
+from pools.domain.audit_actions import AuditAction
 from pools.filtersets.audit import AuditFilterSet
 from pools.models import AuditEntry
 from pools.selectors.audit_trail import entry_body
@@ -42,7 +43,7 @@ AUDIT_ENTRY = object_with(
 AUDIT_FILTERS = [
     QueryParameter("object", TEXT, "Only this object, as pool/team--a or workflow/hello-1."),
     QueryParameter("actor", TEXT, "Only what this user did."),
-    QueryParameter("action", TEXT, "Only this action, as subpool.updated."),
+    QueryParameter("action", TEXT, f"Only this action, as {AuditAction.SUBPOOL_UPDATED}."),
     QueryParameter("since", TEXT, "From this time on (UTC)."),
     QueryParameter("until", TEXT, "Up to this time (UTC)."),
     LIMIT,

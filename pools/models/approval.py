@@ -8,6 +8,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from pools.domain.approvals import ApprovalState
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.approvable import APPROVABLE
 from pools.domain.changes.pools import PoolChange
 from pools.domain.roles import Actor, Permission
@@ -107,7 +108,8 @@ class ApprovalRequest(models.Model):
             ),
             AuditTrigger(
                 subject="'approval/' || NEW.id",
-                action="""CASE WHEN TG_OP = 'INSERT' THEN 'approval.requested' ELSE 'approval.' || NEW.state END""",
+                action=f"CASE WHEN TG_OP = 'INSERT' THEN '{AuditAction.APPROVAL_REQUESTED}' "
+                "ELSE 'approval.' || NEW.state END",
                 pool_id="NEW.pool_id_then",
                 owner="NEW.requested_by",
                 operation=pgtrigger.Insert | pgtrigger.Update,

@@ -6,6 +6,7 @@ import pgtrigger
 from django.db import models
 
 from pools.domain import cluster_config
+from pools.domain.audit_actions import AuditAction
 from pools.domain.ownership import OwnedKind
 from pools.models.backend import Backend
 from pools.models.ownership import OwnedTrigger
@@ -97,8 +98,8 @@ class KubernetesSettings(models.Model):
             AuditTrigger(
                 subject="'backend/' || COALESCE((SELECT name FROM pools_backend"
                 " WHERE id = COALESCE(NEW.backend_id, OLD.backend_id)), '?')",
-                action="CASE TG_OP WHEN 'INSERT' THEN 'backend.connected' WHEN 'UPDATE' THEN 'backend.updated'"
-                " ELSE 'backend.disconnected' END",
+                action=f"CASE TG_OP WHEN 'INSERT' THEN '{AuditAction.BACKEND_CONNECTED}' "
+                f"WHEN 'UPDATE' THEN '{AuditAction.BACKEND_UPDATED}' ELSE '{AuditAction.BACKEND_DISCONNECTED}' END",
                 hide=["sealed_kubeconfig"],
             ),
             # The credential is a secret, so no file has it: admins replace it.

@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 
 from pools.domain import names
 from pools.domain.amounts import simplify
+from pools.domain.audit_actions import AuditAction
 from pools.domain.cohort_config import MAX_WEIGHT, WEIGHT_DECIMALS, CohortSettings, rows_from_stored
 from pools.domain.ownership import OwnedKind
 from pools.domain.quota.rules import MAX_QUOTA_ROWS
@@ -111,15 +112,20 @@ ADVANCE_GENERATIONS = pgtrigger.Trigger(
     """,
 )
 
-_ACTION = """
+
+def _of_explicit_sql(row: str, explicit: AuditAction, implicit: AuditAction) -> str:
+    return f"CASE WHEN {row}.explicit THEN '{explicit}' ELSE '{implicit}' END"
+
+
+_ACTION = f"""
     CASE
-        WHEN TG_OP = 'INSERT' THEN CASE WHEN NEW.explicit THEN 'cohort.created' ELSE 'cohort.named' END
-        WHEN TG_OP = 'DELETE' THEN CASE WHEN OLD.explicit THEN 'cohort.deleted' ELSE 'cohort.forgotten' END
-        WHEN NEW.explicit AND NOT OLD.explicit THEN 'cohort.created'
-        WHEN NEW.parent_id IS DISTINCT FROM OLD.parent_id THEN 'cohort.moved'
-        WHEN OLD.inactive_since IS NULL AND NEW.inactive_since IS NOT NULL THEN 'cohort.inactive'
-        WHEN OLD.inactive_since IS NOT NULL AND NEW.inactive_since IS NULL THEN 'cohort.active'
-        ELSE 'cohort.updated'
+        WHEN TG_OP = 'INSERT' THEN {_of_explicit_sql("NEW", AuditAction.COHORT_CREATED, AuditAction.COHORT_NAMED)}
+        WHEN TG_OP = 'DELETE' THEN {_of_explicit_sql("OLD", AuditAction.COHORT_DELETED, AuditAction.COHORT_FORGOTTEN)}
+        WHEN NEW.explicit AND NOT OLD.explicit THEN '{AuditAction.COHORT_CREATED}'
+        WHEN NEW.parent_id IS DISTINCT FROM OLD.parent_id THEN '{AuditAction.COHORT_MOVED}'
+        WHEN OLD.inactive_since IS NULL AND NEW.inactive_since IS NOT NULL THEN '{AuditAction.COHORT_INACTIVE}'
+        WHEN OLD.inactive_since IS NOT NULL AND NEW.inactive_since IS NULL THEN '{AuditAction.COHORT_ACTIVE}'
+        ELSE '{AuditAction.COHORT_UPDATED}'
     END
 """
 

@@ -12,6 +12,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
 from pools.domain.ownership import OwnedKind
 from pools.models.backend import Backend
@@ -75,8 +76,8 @@ class GpuQuota(models.Model):
         triggers = [
             AuditTrigger(
                 subject="'gpu_quota/' || COALESCE(NEW.namespace, OLD.namespace)",
-                action="CASE WHEN TG_OP = 'UPDATE' AND NEW.alerts > OLD.alerts THEN 'gpu_quota.alert' "
-                "WHEN TG_OP = 'UPDATE' AND NEW.alerting <> OLD.alerting THEN 'gpu_quota.calm' "
+                action=f"CASE WHEN TG_OP = 'UPDATE' AND NEW.alerts > OLD.alerts THEN '{AuditAction.GPU_QUOTA_ALERT}' "
+                f"WHEN TG_OP = 'UPDATE' AND NEW.alerting <> OLD.alerting THEN '{AuditAction.GPU_QUOTA_CALM}' "
                 f"ELSE {plain_actions_sql('gpu_quota')} END",
                 ignore=["version", "conditions", "updated_at"],
             ),
@@ -214,8 +215,8 @@ class _AuditedApiAllocations(AuditTrigger):
             subject="'gpu_allocation/' || COALESCE(NEW.namespace, OLD.namespace) || '/' "
             "|| COALESCE(NEW.name, OLD.name)",
             action="CASE WHEN TG_OP = 'INSERT' THEN 'gpu_allocation.' || NEW.state WHEN TG_OP = 'DELETE' THEN "
-            "'gpu_allocation.deleted' WHEN NEW.state <> OLD.state THEN 'gpu_allocation.' || NEW.state "
-            "ELSE 'gpu_allocation.adjusted' END",
+            f"'{AuditAction.GPU_ALLOCATION_DELETED}' WHEN NEW.state <> OLD.state THEN 'gpu_allocation.' || NEW.state "
+            f"ELSE '{AuditAction.GPU_ALLOCATION_ADJUSTED}' END",
             ignore=["changed_at", "families", "written", "uncounted"],
         )
         self.func = f"IF COALESCE(NEW.source, OLD.source) <> 'api' THEN RETURN NULL; END IF; {self.func}"

@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.db.models.functions import Now, Upper
 from django.utils.crypto import salted_hmac
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor
 from pools.models.ownership import OwnedTrigger
@@ -65,10 +66,11 @@ class User(AbstractUser):
         triggers = [
             AuditTrigger(
                 subject="'user/' || COALESCE(NEW.username, OLD.username)",
-                action="CASE TG_OP WHEN 'INSERT' THEN 'user.created' WHEN 'DELETE' THEN 'user.deleted' "
-                "ELSE CASE WHEN OLD.password <> NEW.password THEN 'user.password_changed' "
-                "WHEN NEW.password_login_at IS DISTINCT FROM OLD.password_login_at THEN 'user.logged_in_by_password' "
-                "ELSE 'user.updated' END END",
+                action=f"CASE TG_OP WHEN 'INSERT' THEN '{AuditAction.USER_CREATED}' "
+                f"WHEN 'DELETE' THEN '{AuditAction.USER_DELETED}' "
+                f"ELSE CASE WHEN OLD.password <> NEW.password THEN '{AuditAction.USER_PASSWORD_CHANGED}' "
+                f"WHEN NEW.password_login_at IS DISTINCT FROM OLD.password_login_at "
+                f"THEN '{AuditAction.USER_LOGGED_IN_BY_PASSWORD}' ELSE '{AuditAction.USER_UPDATED}' END END",
                 owner="COALESCE(NEW.username, OLD.username)",
                 ignore=["last_login"],
                 hide=["password"],
@@ -123,8 +125,8 @@ class RoleAssignment(models.Model):
         triggers = [
             AuditTrigger(
                 subject="'user/' || (SELECT username FROM pools_user WHERE id = COALESCE(NEW.user_id, OLD.user_id))",
-                action="CASE TG_OP WHEN 'INSERT' THEN 'role.granted' WHEN 'DELETE' THEN 'role.revoked' "
-                "ELSE 'role.updated' END",
+                action=f"CASE TG_OP WHEN 'INSERT' THEN '{AuditAction.ROLE_GRANTED}' "
+                f"WHEN 'DELETE' THEN '{AuditAction.ROLE_REVOKED}' ELSE '{AuditAction.ROLE_UPDATED}' END",
                 owner="(SELECT username FROM pools_user WHERE id = COALESCE(NEW.user_id, OLD.user_id))",
                 also={"role": "(SELECT name FROM auth_group WHERE id = COALESCE(NEW.group_id, OLD.group_id))"},
             ),

@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.notices import Channel, NoticeKind
 from pools.domain.roles import Actor, Permission
 from pools.models.membership import User
@@ -123,7 +124,7 @@ class Notice(models.Model):
         triggers = [
             AuditTrigger(
                 subject="'notice/' || NEW.message_id",
-                action="'notice.replayed'",
+                action=f"'{AuditAction.NOTICE_REPLAYED}'",
                 pool_id="(SELECT pool_id FROM pools_noticetarget WHERE id = NEW.target_id)",
                 owner="(SELECT username FROM pools_noticetarget target JOIN pools_user account"
                 " ON account.id = target.user_id WHERE target.id = NEW.target_id)",
@@ -156,8 +157,8 @@ class NoticeCondition(models.Model):
         triggers = [
             AuditTrigger(
                 subject="'condition/' || COALESCE(NEW.kind, OLD.kind) || '/' || COALESCE(NEW.subject, OLD.subject)",
-                action="CASE TG_OP WHEN 'INSERT' THEN 'condition.began' WHEN 'DELETE' THEN 'condition.ended' "
-                "ELSE 'condition.updated' END",
+                action=f"CASE TG_OP WHEN 'INSERT' THEN '{AuditAction.CONDITION_BEGAN}' "
+                f"WHEN 'DELETE' THEN '{AuditAction.CONDITION_ENDED}' ELSE '{AuditAction.CONDITION_UPDATED}' END",
                 pool_id="COALESCE(NEW.pool_id, OLD.pool_id)",
                 owner="(SELECT username FROM pools_user WHERE id = COALESCE(NEW.owner_id, OLD.owner_id))",
             ),

@@ -6,6 +6,7 @@ import pgtrigger
 from django.db import models
 from django.db.models.functions import Now
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.ownership import OWNED_BY_GIT, GitOwner, OwnedKind
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 
@@ -71,8 +72,8 @@ class ConfigurationOwner(models.Model):
         triggers = [
             AuditTrigger(
                 subject="'owner/' || COALESCE(NEW.kind, OLD.kind) || '/' || COALESCE(NEW.name, OLD.name)",
-                action="CASE TG_OP WHEN 'INSERT' THEN 'owner.taken' WHEN 'DELETE' THEN 'owner.released'"
-                " ELSE 'owner.updated' END",
+                action=f"CASE TG_OP WHEN 'INSERT' THEN '{AuditAction.OWNER_TAKEN}' "
+                f"WHEN 'DELETE' THEN '{AuditAction.OWNER_RELEASED}' ELSE '{AuditAction.OWNER_UPDATED}' END",
                 pool_id=f"""CASE WHEN COALESCE(NEW.kind, OLD.kind) = '{OwnedKind.POOL}' THEN
                     (SELECT id FROM pools_pool WHERE name = COALESCE(NEW.name, OLD.name)) END""",
             ),

@@ -12,6 +12,7 @@ from django.db.models.functions import Coalesce, Now
 
 from pools.domain import names
 from pools.domain.amounts import NO_LIMIT, Gpus, decode_gpus
+from pools.domain.audit_actions import AuditAction
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor, Permission
@@ -216,19 +217,19 @@ DELETE_COUNTERS = pgtrigger.Trigger(
 _ACTION = f"""
     CASE
         WHEN COALESCE(NEW.parent_id, OLD.parent_id) IS NULL THEN CASE
-            WHEN TG_OP = 'INSERT' THEN 'pool.created'
-            WHEN TG_OP = 'DELETE' THEN 'pool.deleted'
-            WHEN NEW.archived AND NOT OLD.archived THEN 'pool.archived'
-            WHEN OLD.archived AND NOT NEW.archived THEN 'pool.reactivated'
-            WHEN NEW.name <> OLD.name THEN 'pool.renamed'
-            ELSE 'pool.updated' END
-        WHEN TG_OP = 'INSERT' THEN 'subpool.created'
-        WHEN TG_OP = 'DELETE' THEN 'subpool.deleted'
+            WHEN TG_OP = 'INSERT' THEN '{AuditAction.POOL_CREATED}'
+            WHEN TG_OP = 'DELETE' THEN '{AuditAction.POOL_DELETED}'
+            WHEN NEW.archived AND NOT OLD.archived THEN '{AuditAction.POOL_ARCHIVED}'
+            WHEN OLD.archived AND NOT NEW.archived THEN '{AuditAction.POOL_REACTIVATED}'
+            WHEN NEW.name <> OLD.name THEN '{AuditAction.POOL_RENAMED}'
+            ELSE '{AuditAction.POOL_UPDATED}' END
+        WHEN TG_OP = 'INSERT' THEN '{AuditAction.SUBPOOL_CREATED}'
+        WHEN TG_OP = 'DELETE' THEN '{AuditAction.SUBPOOL_DELETED}'
         WHEN NEW.subpool_state = OLD.subpool_state THEN
-            CASE WHEN NEW.name <> OLD.name THEN 'subpool.renamed' ELSE 'subpool.updated' END
-        WHEN NEW.subpool_state = '{SubpoolState.DELETING}' THEN 'subpool.deleting'
-        WHEN NEW.subpool_state = '{SubpoolState.ARCHIVED}' THEN 'subpool.archived'
-        ELSE 'subpool.reactivated'
+            CASE WHEN NEW.name <> OLD.name THEN '{AuditAction.SUBPOOL_RENAMED}' ELSE '{AuditAction.SUBPOOL_UPDATED}' END
+        WHEN NEW.subpool_state = '{SubpoolState.DELETING}' THEN '{AuditAction.SUBPOOL_DELETING}'
+        WHEN NEW.subpool_state = '{SubpoolState.ARCHIVED}' THEN '{AuditAction.SUBPOOL_ARCHIVED}'
+        ELSE '{AuditAction.SUBPOOL_REACTIVATED}'
     END
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models.functions import Now
 
+from pools.domain.audit_actions import AuditAction
 from pools.models.membership import User
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 
@@ -44,9 +45,11 @@ class SignOnIdentity(models.Model):
         triggers = [
             AuditTrigger(
                 subject=f"'user/' || {_OWNER_SQL}",
-                action="CASE TG_OP WHEN 'INSERT' THEN 'sign_on.linked' WHEN 'DELETE' THEN 'sign_on.unlinked' "
-                "ELSE CASE WHEN NEW.epoch <> OLD.epoch THEN 'sign_on.ended' "
-                "WHEN NEW.signed_on_at <> OLD.signed_on_at THEN 'sign_on.signed_on' ELSE 'sign_on.updated' END END",
+                action=f"CASE TG_OP WHEN 'INSERT' THEN '{AuditAction.SIGN_ON_LINKED}' "
+                f"WHEN 'DELETE' THEN '{AuditAction.SIGN_ON_UNLINKED}' "
+                f"ELSE CASE WHEN NEW.epoch <> OLD.epoch THEN '{AuditAction.SIGN_ON_ENDED}' "
+                f"WHEN NEW.signed_on_at <> OLD.signed_on_at THEN '{AuditAction.SIGN_ON_SIGNED_ON}' "
+                f"ELSE '{AuditAction.SIGN_ON_UPDATED}' END END",
                 owner=_OWNER_SQL,
                 ignore=["checked_at", "valid_until", "session_until", "refresh_token", "id_token", "claimed_until"],
             ),

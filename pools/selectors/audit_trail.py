@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models import BooleanField, F, Func, Value
 from django.utils.crypto import constant_time_compare
 
-from pools.domain.audit_messages import audit_message
+from pools.domain.audit_actions import audit_message
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AccessToken, AuditEntry, Pool, RoleAssignment, User

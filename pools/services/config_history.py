@@ -14,6 +14,7 @@ from typing import Any
 from django.db.models import Max, QuerySet
 from django.utils import timezone
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.pool_config import PoolSettings, editable_body
 from pools.domain.roles import Actor, Permission
@@ -145,6 +146,6 @@ def _backend_names(ids: Collection[int]) -> dict[int, str]:
     """Names of backends by id; names of deleted backends come from the audit trail."""
     names = dict(Backend.objects.filter(pk__in=ids).values_list("pk", "name"))
     for gone in set(ids) - set(names):
-        entries = AuditEntry.objects.filter(action="backend.deleted", before__id=gone)
+        entries = AuditEntry.objects.filter(action=AuditAction.BACKEND_DELETED, before__id=gone)
         names[gone] = entries.values_list("before__name", flat=True).first() or ""
     return names

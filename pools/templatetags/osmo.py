@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from pools.domain import audit_messages
+from pools.domain import audit_actions
 from pools.domain.amounts import NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text
 from pools.domain.quota import forest
 from pools.domain.quota.usage_bar import UsageBar
@@ -307,7 +307,7 @@ def is_forgotten_secret(field: BoundField) -> bool:
 @register.filter
 def audit_message(entry: AuditEntry) -> str:
     """The message of an audit entry, the same on pages, in the API and in the client."""
-    return audit_messages.audit_message(
+    return audit_actions.audit_message(
         entry.action, entry.object, entry.actor, entry.before, entry.after, entry.description
     )
 

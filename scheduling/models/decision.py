@@ -6,6 +6,7 @@ import pgtrigger
 from django.db import models
 from django.db.models import Q
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend, Pool
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, raise_message
@@ -32,7 +33,7 @@ _WORKFLOW_SQL = "scheduling_workflow workflow WHERE workflow.uuid = NEW.workflow
 
 AUDIT_PREEMPTIONS = AuditTrigger(
     subject=f"'preemption/' || (SELECT name FROM {_WORKFLOW_SQL})",
-    action="'workflow.preempted'",
+    action=f"'{AuditAction.WORKFLOW_PREEMPTED}'",
     pool_id="NEW.root_pool_id",
     owner=f"(SELECT username FROM pools_user WHERE id = (SELECT submitted_by_id FROM {_WORKFLOW_SQL}))",
     ignore=["message", "for_workflow_id"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models.functions import Now
 
+from pools.domain.audit_actions import AuditAction
 from pools.models import Backend
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 
@@ -43,8 +44,8 @@ class QueueGuard(models.Model):
             AuditTrigger(
                 subject="'webhook/' || (SELECT name FROM pools_backend "
                 "WHERE id = COALESCE(NEW.backend_id, OLD.backend_id))",
-                action="CASE TG_OP WHEN 'INSERT' THEN 'webhook.created' WHEN 'DELETE' THEN 'webhook.deleted' "
-                "ELSE 'webhook.updated' END",
+                action=f"CASE TG_OP WHEN 'INSERT' THEN '{AuditAction.WEBHOOK_CREATED}' "
+                f"WHEN 'DELETE' THEN '{AuditAction.WEBHOOK_DELETED}' ELSE '{AuditAction.WEBHOOK_UPDATED}' END",
                 ignore=["version"],
             ),
             NoTruncateTrigger("The table of webhook settings"),
@@ -90,9 +91,11 @@ class WebhookInstallation(models.Model):
             AuditTrigger(
                 subject="'webhook/' || (SELECT name FROM pools_backend "
                 "WHERE id = COALESCE(NEW.backend_id, OLD.backend_id))",
-                action="CASE TG_OP WHEN 'INSERT' THEN 'webhook.installed' WHEN 'DELETE' THEN 'webhook.deleted' "
-                "ELSE CASE WHEN NEW.removed_at IS NOT NULL THEN 'webhook.removed' "
-                "WHEN NEW.repairs > OLD.repairs THEN 'webhook.put_back' ELSE 'webhook.installed' END END",
+                action=f"CASE TG_OP WHEN 'INSERT' THEN '{AuditAction.WEBHOOK_INSTALLED}' "
+                f"WHEN 'DELETE' THEN '{AuditAction.WEBHOOK_DELETED}' "
+                f"ELSE CASE WHEN NEW.removed_at IS NOT NULL THEN '{AuditAction.WEBHOOK_REMOVED}' "
+                f"WHEN NEW.repairs > OLD.repairs THEN '{AuditAction.WEBHOOK_PUT_BACK}' "
+                f"ELSE '{AuditAction.WEBHOOK_INSTALLED}' END END",
                 ignore=["problem", "checked_at"],
             ),
             NoTruncateTrigger("The table of installed webhooks"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models.functions import Now
 
+from pools.domain.audit_actions import AuditAction
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 
 
@@ -24,7 +25,8 @@ class RefusedFile(models.Model):
         triggers = [
             AuditTrigger(
                 subject="'config_file/' || COALESCE(NEW.path, OLD.path)",
-                action="CASE TG_OP WHEN 'DELETE' THEN 'config_file.accepted' ELSE 'config_file.refused' END",
+                action=f"CASE TG_OP WHEN 'DELETE' THEN '{AuditAction.CONFIG_FILE_ACCEPTED}' "
+                f"ELSE '{AuditAction.CONFIG_FILE_REFUSED}' END",
                 ignore=["refused_at"],
             ),
             NoTruncateTrigger("The table of refused files"),

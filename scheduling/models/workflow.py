@@ -10,6 +10,7 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db import models
 from django.db.models import F, Func, Q
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.roles import Actor, Permission
 from pools.models import Pool
 from pools.models.membership import account_start
@@ -124,10 +125,12 @@ class Workflow(models.Model):
         triggers = [
             AuditTrigger(
                 subject="'workflow/' || COALESCE(NEW.name, OLD.name)",
-                action="CASE WHEN TG_OP = 'INSERT' THEN 'workflow.submitted' WHEN TG_OP = 'DELETE' THEN "
-                "'workflow.deleted' WHEN NEW.status = OLD.status THEN 'workflow.updated' WHEN NEW.status = "
-                "'FAILED_CANCELED' THEN 'workflow.canceled' WHEN NEW.status = 'RUNNING' THEN 'workflow.started' "
-                "WHEN NEW.status = 'PENDING' THEN 'workflow.waiting' ELSE 'workflow.ended' END",
+                action=f"CASE WHEN TG_OP = 'INSERT' THEN '{AuditAction.WORKFLOW_SUBMITTED}' WHEN TG_OP = 'DELETE' THEN "
+                f"'{AuditAction.WORKFLOW_DELETED}' WHEN NEW.status = OLD.status THEN '{AuditAction.WORKFLOW_UPDATED}' "
+                f"WHEN NEW.status = 'FAILED_CANCELED' THEN '{AuditAction.WORKFLOW_CANCELED}' "
+                f"WHEN NEW.status = 'RUNNING' THEN '{AuditAction.WORKFLOW_STARTED}' "
+                f"WHEN NEW.status = 'PENDING' THEN '{AuditAction.WORKFLOW_WAITING}' "
+                f"ELSE '{AuditAction.WORKFLOW_ENDED}' END",
                 pool_id="COALESCE(NEW.root_pool_id, OLD.root_pool_id)",
                 owner="(SELECT username FROM pools_user WHERE id = COALESCE(NEW.submitted_by_id, OLD.submitted_by_id))",
                 hide=["spec", "template_spec"],

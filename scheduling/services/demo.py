@@ -21,6 +21,7 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.gpu_quota.workers import parse_allocation
@@ -172,7 +173,12 @@ def _write_record_of_use() -> None:
     with transaction.atomic():
         with pgtrigger.ignore("pools.AuditEntry:append_only"):
             created = AuditEntry.objects.filter(
-                action__in=["backend.created", "node.created", "pool.created", "subpool.created"]
+                action__in=[
+                    AuditAction.BACKEND_CREATED,
+                    AuditAction.NODE_CREATED,
+                    AuditAction.POOL_CREATED,
+                    AuditAction.SUBPOOL_CREATED,
+                ]
             )
             created.update(time=F("time") - age)
         with pgtrigger.ignore("scheduling.WaitSpan:append_only"):

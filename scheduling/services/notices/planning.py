@@ -18,6 +18,7 @@ from django.db import transaction
 from django.db.models import Count, Q, Sum
 
 from pools.domain.approvals import ApprovalState
+from pools.domain.audit_actions import AuditAction
 from pools.domain.counting import counted
 from pools.domain.names import split_name
 from pools.domain.notices import NoticeFacts, NoticeKind, TargetFacts, takes_notice
@@ -33,11 +34,6 @@ from scheduling.models import Workflow
 
 BATCH = 500
 """Entries that one transaction reads."""
-TOLD_ACTIONS = (
-    "workflow.ended", "workflow.canceled", "workflow.preempted", "subpool.deleting", "subpool.updated",
-    "condition.began", "config_file.refused", "approval.requested", "approval.approved", "approval.rejected",
-    "approval.expired", "approval.superseded",
-)  # fmt: skip
 TITLES = {
     NoticeKind.WORKFLOW_ENDED: "Workflow ended",
     NoticeKind.PREEMPTED: "Work was preempted",
@@ -86,7 +82,7 @@ def _plan_batch() -> tuple[int, bool]:
         return 0, True
     rows = list(
         AuditEntry.objects.filter(
-            transaction__gte=str(start.transaction), transaction__lt=str(end.transaction), action__in=TOLD_ACTIONS
+            transaction__gte=str(start.transaction), transaction__lt=str(end.transaction), action__in=_READERS
         )
         .exclude(transaction=str(start.transaction), pk__lte=start.entry)
         .order_by("transaction", "pk")[:BATCH]
@@ -276,16 +272,20 @@ def _approval_decided(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]
 
 _NOBODY = -1
 _READERS: Mapping[str, Callable[[AuditEntry, _Names], Iterator[NoticeFacts]]] = {
-    "workflow.ended": _ended,
-    "workflow.canceled": _ended,
-    "workflow.preempted": _preempted,
-    "subpool.deleting": _draining,
-    "subpool.updated": _deadline_changed,
-    "condition.began": _condition,
-    "config_file.refused": _refused_file,
-    "approval.requested": _approval_requested,
-    **{f"approval.{state}": _approval_decided for state in _DECISIONS},
+    AuditAction.WORKFLOW_ENDED: _ended,
+    AuditAction.WORKFLOW_CANCELED: _ended,
+    AuditAction.WORKFLOW_PREEMPTED: _preempted,
+    AuditAction.SUBPOOL_DELETING: _draining,
+    AuditAction.SUBPOOL_UPDATED: _deadline_changed,
+    AuditAction.CONDITION_BEGAN: _condition,
+    AuditAction.CONFIG_FILE_REFUSED: _refused_file,
+    AuditAction.APPROVAL_REQUESTED: _approval_requested,
+    AuditAction.APPROVAL_APPROVED: _approval_decided,
+    AuditAction.APPROVAL_REJECTED: _approval_decided,
+    AuditAction.APPROVAL_EXPIRED: _approval_decided,
+    AuditAction.APPROVAL_SUPERSEDED: _approval_decided,
 }
+"""What notices tell about; nothing is told about other actions."""
 
 
 def _find_targets(told: Collection[_Told]) -> list[tuple[NoticeTarget, TargetFacts]]:

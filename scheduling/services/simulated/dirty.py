@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from django.db import connection
 
+from pools.domain.audit_actions import AuditAction
 from pools.models import Backend
 from pools.prepared import prepared_cursor
 from scheduling.models import BackendDirtyMark, BackendSchedulingState
@@ -104,9 +105,9 @@ def new_workflow_names(state: BackendSchedulingState) -> list[str]:
     each."""
     with connection.cursor() as cursor:
         cursor.execute(
-            """
+            f"""
             SELECT substr(object, length('workflow/') + 1) FROM pools_auditentry
-            WHERE transaction >= pg_snapshot_xmin(%s::pg_snapshot) AND action = 'workflow.submitted'
+            WHERE transaction >= pg_snapshot_xmin(%s::pg_snapshot) AND action = '{AuditAction.WORKFLOW_SUBMITTED}'
                 AND NOT pg_visible_in_snapshot(transaction, %s::pg_snapshot)
                 AND pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
             """,

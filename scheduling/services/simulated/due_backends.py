@@ -10,6 +10,7 @@ from datetime import datetime
 
 from django.db import connection
 
+from pools.domain.audit_actions import AuditAction
 from pools.models import Backend
 from scheduling.models import BackendDirtyMark, BackendSchedulingState, Group
 from scheduling.services.simulated.dirty import Scope, needs_full_cycle
@@ -47,11 +48,11 @@ def _with_new_work(states: dict[int, BackendSchedulingState]) -> set[int]:
 
 
 # The first condition finds the recent entries in an index; the last one is exact for each backend.
-_NEW_WORK_SQL = """
+_NEW_WORK_SQL = f"""
     SELECT DISTINCT state.backend_id
     FROM pools_auditentry AS entry
     JOIN pools_pool AS pool ON pool.id = entry.pool_id
     JOIN scheduling_backendschedulingstate AS state ON state.backend_id = pool.backend_id
-    WHERE entry.transaction >= %s::xid8 AND entry.action = 'workflow.submitted' AND state.backend_id = ANY(%s)
-        AND NOT pg_visible_in_snapshot(entry.transaction, state.snapshot::pg_snapshot)
+    WHERE entry.transaction >= %s::xid8 AND entry.action = '{AuditAction.WORKFLOW_SUBMITTED}'
+        AND state.backend_id = ANY(%s) AND NOT pg_visible_in_snapshot(entry.transaction, state.snapshot::pg_snapshot)
 """

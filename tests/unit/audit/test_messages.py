@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pools.domain.audit_messages import LONGEST_VALUE, audit_message
+from pools.domain.audit_actions import LONGEST_VALUE, AuditAction, audit_message
 
 SUBPOOL = {"id": 7, "name": "team--b", "parent_id": 1, "last_quota": 50, "subpool_state": "ACTIVE", "version": 3}
 POOL = {"id": 1, "name": "team", "guarantee": 100, "maximum": -1, "enable_maintenance": False, "config": {}}
@@ -371,6 +371,54 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
 def test_sentence(case: tuple[str, str, str, Any, Any, str]) -> None:
     action, subject, actor, before, after, expected = case
     assert audit_message(action, subject, actor, before, after) == expected
+
+
+ROW = {
+    "subject": "pool/team--a", "requested_by": "bob", "provider": "corp", "source": "infra", "title": "Cluster silent",
+    "message": "the disk is full", "faults": 1, "message_without_beneficiary": "work of a higher priority",
+}  # fmt: skip
+WORDS = {
+    "cohort.named": "amy named cohort x, which has no quota until it is configured",
+    "cohort.forgotten": "amy removed cohort x, which no pool or cohort names",
+    "cohort.inactive": "amy found a cycle in the parents of cohort x: nothing new starts below it",
+    "cohort.active": "amy found the cycle in the parents of cohort x resolved",
+    "approval.requested": "amy asked for the approval of a change of pool/team--a (request x)",
+    "approval.approved": "amy approved the change of pool/team--a that bob asked for (request x)",
+    "approval.rejected": "amy rejected the change of pool/team--a that bob asked for (request x)",
+    "approval.withdrawn": "amy withdrew the request for a change of pool/team--a (request x)",
+    "approval.expired": "amy let expire the change of pool/team--a that bob asked for (request x)",
+    "approval.superseded": "amy found out of date the change of pool/team--a that bob asked for (request x)",
+    "user.logged_in_by_password": "amy logged in with a password",
+    "sign_on.linked": "amy linked x with corp",
+    "sign_on.unlinked": "amy unlinked x from corp",
+    "sign_on.signed_on": "amy signed x on through corp",
+    "sign_on.ended": "amy ended the sign-on of x through corp",
+    "sign_on.updated": "amy read x again from corp",
+    "token.updated": "amy updated token x",
+    "owner.taken": "amy made Git the owner of x (infra)",
+    "owner.released": "amy released x to the admins",
+    "config_file.refused": "amy could not apply x, so the former configuration stays: 1 fault (the disk is full)",
+    "config_file.accepted": "amy could apply x again",
+    "workflow.preempted": "amy preempted x: work of a higher priority",
+    "condition.began": "amy saw a condition begin: the disk is full",
+    "condition.ended": "amy saw a condition end: the disk is full",
+    "notice.replayed": "amy sent notice x again: Cluster silent",
+    "notice_target.created": "amy added the notice target x",
+    "notice_target.updated": "amy updated the notice target x",
+    "notice_target.deleted": "amy deleted the notice target x",
+}
+"""The messages of the actions whose words need one row only."""
+
+
+@pytest.mark.parametrize("action", WORDS)
+def test_the_words_of_an_action(action: str) -> None:
+    assert audit_message(action, "kind/x", "amy", None, ROW) == WORDS[action]
+
+
+def test_each_action_with_words_of_its_own_is_tested() -> None:
+    tested = {case[0] for case in CASES.values()} | set(WORDS)
+    own = {action for action in AuditAction if getattr(action.words, "__name__", "") != "_plain"}
+    assert {each for each in own - tested if not each.startswith(("gpu_allocation.", "gpu_quota."))} == set()
 
 
 def test_a_reason_given_by_a_person_follows_the_message() -> None:

@@ -1,7 +1,7 @@
-"""The message of an audit entry: `alice cut team--b from 50 to 20`.
+"""The actions of the audit trail, each with the words of its message: `alice cut team--b from 50 to 20`.
 
-Every interface uses the same messages: the API returns the message of each entry, and pages and clients show it. An
-action without a message of its own gets a generic one: its verb, its object and the changed values.
+Every interface uses the same messages: the API returns the message of each entry, and pages and clients show it.
+`docs/developing/add-an-audit-action.md` is the check-list for a new action.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from enum import StrEnum
+from typing import Any, Final, Self
 
 from pools.domain.amounts import UNLIMITED, decode_gpus
 
@@ -26,6 +27,7 @@ MACHINE_REASONS = frozenset({"reconciled", "settled", "drained"})
 class _AuditEntry:
     """The facts of one audit entry. `kind` and `name` are the two halves of the object."""
 
+    action: str
     actor: str
     kind: str
     name: str
@@ -35,6 +37,10 @@ class _AuditEntry:
     def value(self, key: str) -> Any:
         """The value after the change, or before it if the entry has no state after it."""
         return self.after.get(key, self.before.get(key))
+
+    def __getitem__(self, key: str) -> Any:
+        """The place `key` of words that are a text: `name`, `changes`, or a value of the row."""
+        return self.name if key == "name" else self.changes() if key == "changes" else self.value(key)
 
     def has_changed(self, key: str) -> bool:
         """Whether the value differs before and after the change."""
@@ -50,6 +56,11 @@ class _AuditEntry:
         return f" ({', '.join(lines[:SHOWN_CHANGES])}{more})"
 
 
+_Words = str | Callable[[_AuditEntry], str]
+"""The words of an action after the actor: a text with places (`{name}`, `{changes}`, `{KEY}` of the row), or a
+function."""
+
+
 def audit_message(
     action: str, subject: str, actor: str, before: Image | None, after: Image | None, description: str = ""
 ) -> str:
@@ -59,8 +70,9 @@ def audit_message(
     the images of its row, `description` the reason given with the change.
     """
     kind, _, name = subject.partition("/")
-    entry = _AuditEntry(actor or "somebody", kind, name or kind, before or {}, after or {})
-    message = f"{entry.actor} {_MESSAGES.get(action, _generic_renderer(action))(entry)}"
+    entry = _AuditEntry(action, actor or "somebody", kind, name or kind, before or {}, after or {})
+    words = _WORDS.get(action, _plain)
+    message = f"{entry.actor} {words.format_map(entry) if isinstance(words, str) else words(entry)}"
     if not description or description in MACHINE_REASONS:
         return message
     return f"{message}: {description}"
@@ -230,32 +242,9 @@ def _submitted(entry: _AuditEntry) -> str:
     return f"submitted {entry.name} to {entry.after.get('pool')}{f' with priority {priority}' if priority else ''}"
 
 
-def _started(entry: _AuditEntry) -> str:
-    return f"started {entry.name} on {entry.after.get('pool')}"
-
-
 def _ended(entry: _AuditEntry) -> str:
     message = entry.after.get("failure_message")
     return f"ended {entry.name}: {entry.after.get('status')}{f' ({_value_text(message)})' if message else ''}"
-
-
-def _preempted(entry: _AuditEntry) -> str:
-    return f"preempted {entry.name}: {entry.after.get('message_without_beneficiary')}"
-
-
-def _notice_target(verb: str) -> Callable[[_AuditEntry], str]:
-    return lambda entry: f"{verb} the notice target {entry.name}{entry.changes()}"
-
-
-def _request(entry: _AuditEntry) -> str:
-    return f"(request {entry.name})"
-
-
-def _decided(verb: str) -> Callable[[_AuditEntry], str]:
-    """A decision names its requester, beside the actor."""
-    return lambda entry: (
-        f"{verb} the change of {entry.value('subject')} that {entry.value('requested_by')} asked for {_request(entry)}"
-    )
 
 
 def _worker_renderer(verb: str) -> Callable[[_AuditEntry], str]:
@@ -284,84 +273,139 @@ def _alert_renderer(verb: str, more: str, less: str) -> Callable[[_AuditEntry], 
     return render
 
 
-def _name_renderer(words: str) -> Callable[[_AuditEntry], str]:
-    """A message that needs only the name; `{}` is the place of the name."""
-    return lambda entry: words.format(entry.name)
+def _plain(entry: _AuditEntry) -> str:
+    """Verb, object and changed values; also of actions that earlier versions wrote."""
+    verb = entry.action.rpartition(".")[2].replace("_", " ") or "changed"
+    kind = entry.kind.replace("_", " ")
+    what = kind if entry.name == entry.kind else f"{kind} {entry.name}"
+    return f"{verb} {what or 'something'}{entry.changes()}"
 
 
-def _generic_renderer(action: str) -> Callable[[_AuditEntry], str]:
-    verb = action.rpartition(".")[2].replace("_", " ") or "changed"
-
-    def render(entry: _AuditEntry) -> str:
-        kind = entry.kind.replace("_", " ")
-        what = kind if entry.name == entry.kind else f"{kind} {entry.name}"
-        return f"{verb} {what or 'something'}{entry.changes()}"
-
-    return render
+_DECIDED: Final = "{verb} the change of {{subject}} that {{requested_by}} asked for (request {{name}})"
+"""A decision names its requester, beside the actor."""
 
 
-_MESSAGES: dict[str, Callable[[_AuditEntry], str]] = {
-    "subpool.created": _subpool_created,
-    "subpool.updated": _subpool_updated,
-    "subpool.deleting": _subpool_deleting,
-    "subpool.archived": _subpool_archived,
-    "subpool.reactivated": _subpool_reactivated,
-    "subpool.renamed": _renamed,
-    "pool.created": _pool_created,
-    "pool.updated": _pool_updated,
-    "pool.renamed": _renamed,
-    "pool.archived": _name_renderer("archived pool {}"),
-    "pool.reactivated": _name_renderer("brought pool {} back"),
-    "cohort.created": _cohort_created,
-    "cohort.moved": _cohort_moved,
-    "cohort.named": _name_renderer("named cohort {}, which has no quota until it is configured"),
-    "cohort.forgotten": _name_renderer("removed cohort {}, which no pool or cohort names"),
-    "cohort.inactive": _name_renderer("found a cycle in the parents of cohort {}: nothing new starts below it"),
-    "cohort.active": _name_renderer("found the cycle in the parents of cohort {} resolved"),
-    "approval.requested": lambda entry: (
-        f"asked for the approval of a change of {entry.value('subject')} {_request(entry)}"
-    ),
-    "approval.approved": _decided("approved"),
-    "approval.rejected": _decided("rejected"),
-    "approval.withdrawn": lambda entry: (
-        f"withdrew the request for a change of {entry.value('subject')} {_request(entry)}"
-    ),
-    "approval.expired": _decided("let expire"),
-    "approval.superseded": _decided("found out of date"),
-    "user.updated": _user_updated,
-    "user.password_changed": _password_changed,
-    "role.granted": lambda entry: f"granted {entry.value('role')} to {entry.name}",
-    "role.revoked": lambda entry: f"revoked {entry.value('role')} from {entry.name}",
-    "sign_on.linked": lambda entry: f"linked {entry.name} with {entry.value('provider')}",
-    "sign_on.unlinked": lambda entry: f"unlinked {entry.name} from {entry.value('provider')}",
-    "sign_on.signed_on": lambda entry: f"signed {entry.name} on through {entry.value('provider')}",
-    "sign_on.ended": lambda entry: f"ended the sign-on of {entry.name} through {entry.value('provider')}",
-    "sign_on.updated": lambda entry: f"read {entry.name} again from {entry.value('provider')}{entry.changes('epoch')}",
-    "user.logged_in_by_password": lambda _: "logged in with a password",
-    "token.created": _token("made", "for"),
-    "token.updated": _token("updated", "of"),
-    "token.deleted": _token("deleted", "of"),
-    "workflow_config.updated": _config_updated,
-    "owner.taken": lambda entry: f"made Git the owner of {entry.name} ({entry.value('source')})",
-    "owner.released": _name_renderer("released {} to the admins"),
-    "gpu_quota.alert": _alert_renderer("pass", "after", "before"),
-    "gpu_quota.calm": _alert_renderer("fall back below", "before", "after"),
-    "gpu_allocation.committed": _worker_renderer("allocated"),
-    "gpu_allocation.assumed": _worker_renderer("reserved"),
-    "gpu_allocation.adjusted": _worker_renderer("adjusted"),
-    "gpu_allocation.released": _worker_renderer("released"),
-    "workflow.submitted": _submitted,
-    "workflow.started": _started,
-    "workflow.waiting": _name_renderer("put {} back in the queue"),
-    "workflow.canceled": _name_renderer("cancelled {}"),
-    "workflow.ended": _ended,
-    "workflow.preempted": _preempted,
-    "config_file.refused": _file_refused,
-    "config_file.accepted": _name_renderer("could apply {} again"),
-    "condition.began": lambda entry: f"saw a condition begin: {entry.after.get('message')}",
-    "condition.ended": lambda entry: f"saw a condition end: {entry.before.get('message')}",
-    "notice.replayed": lambda entry: f"sent notice {entry.name} again: {entry.after.get('title')}",
-    "notice_target.created": _notice_target("added"),
-    "notice_target.updated": _notice_target("updated"),
-    "notice_target.deleted": _notice_target("deleted"),
-}
+class AuditAction(StrEnum):
+    """What an entry of the audit trail records, as `OBJECT.VERB`, and its words. The triggers of both apps write it;
+    one place has all actions, because one trail has them."""
+
+    words: _Words
+
+    def __new__(cls, name: str, words: _Words) -> Self:
+        action = str.__new__(cls, name)
+        action._value_ = name
+        action.words = words
+        return action
+
+    SUBPOOL_CREATED = "subpool.created", _subpool_created
+    SUBPOOL_UPDATED = "subpool.updated", _subpool_updated
+    SUBPOOL_RENAMED = "subpool.renamed", _renamed
+    SUBPOOL_DELETING = "subpool.deleting", _subpool_deleting
+    SUBPOOL_ARCHIVED = "subpool.archived", _subpool_archived
+    SUBPOOL_REACTIVATED = "subpool.reactivated", _subpool_reactivated
+    SUBPOOL_DELETED = "subpool.deleted", _plain
+
+    POOL_CREATED = "pool.created", _pool_created
+    POOL_UPDATED = "pool.updated", _pool_updated
+    POOL_RENAMED = "pool.renamed", _renamed
+    POOL_ARCHIVED = "pool.archived", "archived pool {name}"
+    POOL_REACTIVATED = "pool.reactivated", "brought pool {name} back"
+    POOL_DELETED = "pool.deleted", _plain
+
+    COHORT_CREATED = "cohort.created", _cohort_created
+    COHORT_UPDATED = "cohort.updated", _plain
+    COHORT_MOVED = "cohort.moved", _cohort_moved
+    COHORT_NAMED = "cohort.named", "named cohort {name}, which has no quota until it is configured"
+    COHORT_FORGOTTEN = "cohort.forgotten", "removed cohort {name}, which no pool or cohort names"
+    COHORT_DELETED = "cohort.deleted", _plain
+    COHORT_INACTIVE = "cohort.inactive", "found a cycle in the parents of cohort {name}: nothing new starts below it"
+    COHORT_ACTIVE = "cohort.active", "found the cycle in the parents of cohort {name} resolved"
+
+    APPROVAL_REQUESTED = "approval.requested", "asked for the approval of a change of {subject} (request {name})"
+    APPROVAL_APPROVED = "approval.approved", _DECIDED.format(verb="approved")
+    APPROVAL_REJECTED = "approval.rejected", _DECIDED.format(verb="rejected")
+    APPROVAL_WITHDRAWN = "approval.withdrawn", "withdrew the request for a change of {subject} (request {name})"
+    APPROVAL_EXPIRED = "approval.expired", _DECIDED.format(verb="let expire")
+    APPROVAL_SUPERSEDED = "approval.superseded", _DECIDED.format(verb="found out of date")
+
+    BACKEND_CREATED = "backend.created", _plain
+    BACKEND_UPDATED = "backend.updated", _plain
+    BACKEND_DELETED = "backend.deleted", _plain
+    BACKEND_CONNECTED = "backend.connected", _plain
+    BACKEND_DISCONNECTED = "backend.disconnected", _plain
+
+    NODE_CREATED = "node.created", _plain
+    NODE_UPDATED = "node.updated", _plain
+    NODE_DELETED = "node.deleted", _plain
+
+    WEBHOOK_CREATED = "webhook.created", _plain
+    WEBHOOK_UPDATED = "webhook.updated", _plain
+    WEBHOOK_DELETED = "webhook.deleted", _plain
+    WEBHOOK_INSTALLED = "webhook.installed", _plain
+    WEBHOOK_REMOVED = "webhook.removed", _plain
+    WEBHOOK_PUT_BACK = "webhook.put_back", _plain
+
+    USER_CREATED = "user.created", _plain
+    USER_UPDATED = "user.updated", _user_updated
+    USER_DELETED = "user.deleted", _plain
+    USER_PASSWORD_CHANGED = "user.password_changed", _password_changed
+    USER_LOGGED_IN_BY_PASSWORD = "user.logged_in_by_password", "logged in with a password"
+
+    ROLE_GRANTED = "role.granted", "granted {role} to {name}"
+    ROLE_REVOKED = "role.revoked", "revoked {role} from {name}"
+    ROLE_UPDATED = "role.updated", _plain
+
+    SIGN_ON_LINKED = "sign_on.linked", "linked {name} with {provider}"
+    SIGN_ON_UNLINKED = "sign_on.unlinked", "unlinked {name} from {provider}"
+    SIGN_ON_SIGNED_ON = "sign_on.signed_on", "signed {name} on through {provider}"
+    SIGN_ON_ENDED = "sign_on.ended", "ended the sign-on of {name} through {provider}"
+    SIGN_ON_UPDATED = "sign_on.updated", "read {name} again from {provider}{changes}"
+
+    TOKEN_CREATED = "token.created", _token("made", "for")
+    TOKEN_UPDATED = "token.updated", _token("updated", "of")
+    TOKEN_DELETED = "token.deleted", _token("deleted", "of")
+
+    WORKFLOW_CONFIG_CREATED = "workflow_config.created", _plain
+    WORKFLOW_CONFIG_UPDATED = "workflow_config.updated", _config_updated
+    WORKFLOW_CONFIG_DELETED = "workflow_config.deleted", _plain
+
+    OWNER_TAKEN = "owner.taken", "made Git the owner of {name} ({source})"
+    OWNER_UPDATED = "owner.updated", _plain
+    OWNER_RELEASED = "owner.released", "released {name} to the admins"
+
+    CONFIG_FILE_REFUSED = "config_file.refused", _file_refused
+    CONFIG_FILE_ACCEPTED = "config_file.accepted", "could apply {name} again"
+
+    GPU_QUOTA_CREATED = "gpu_quota.created", _plain
+    GPU_QUOTA_UPDATED = "gpu_quota.updated", _plain
+    GPU_QUOTA_DELETED = "gpu_quota.deleted", _plain
+    GPU_QUOTA_ALERT = "gpu_quota.alert", _alert_renderer("pass", "after", "before")
+    GPU_QUOTA_CALM = "gpu_quota.calm", _alert_renderer("fall back below", "before", "after")
+
+    GPU_ALLOCATION_COMMITTED = "gpu_allocation.committed", _worker_renderer("allocated")
+    GPU_ALLOCATION_ASSUMED = "gpu_allocation.assumed", _worker_renderer("reserved")
+    GPU_ALLOCATION_ADJUSTED = "gpu_allocation.adjusted", _worker_renderer("adjusted")
+    GPU_ALLOCATION_RELEASED = "gpu_allocation.released", _worker_renderer("released")
+    GPU_ALLOCATION_DELETED = "gpu_allocation.deleted", _plain
+
+    WORKFLOW_SUBMITTED = "workflow.submitted", _submitted
+    WORKFLOW_STARTED = "workflow.started", "started {name} on {pool}"
+    WORKFLOW_WAITING = "workflow.waiting", "put {name} back in the queue"
+    WORKFLOW_CANCELED = "workflow.canceled", "cancelled {name}"
+    WORKFLOW_ENDED = "workflow.ended", _ended
+    WORKFLOW_PREEMPTED = "workflow.preempted", "preempted {name}: {message_without_beneficiary}"
+    WORKFLOW_UPDATED = "workflow.updated", _plain
+    WORKFLOW_DELETED = "workflow.deleted", _plain
+
+    CONDITION_BEGAN = "condition.began", "saw a condition begin: {message}"
+    CONDITION_UPDATED = "condition.updated", _plain
+    CONDITION_ENDED = "condition.ended", "saw a condition end: {message}"
+
+    NOTICE_REPLAYED = "notice.replayed", "sent notice {name} again: {title}"
+
+    NOTICE_TARGET_CREATED = "notice_target.created", "added the notice target {name}{changes}"
+    NOTICE_TARGET_UPDATED = "notice_target.updated", "updated the notice target {name}{changes}"
+    NOTICE_TARGET_DELETED = "notice_target.deleted", "deleted the notice target {name}{changes}"
+
+
+_WORDS: Final[Mapping[str, _Words]] = {action: action.words for action in AuditAction}

@@ -1,0 +1,55 @@
+"""The actions of the audit trail: each is a member of one enum, which the triggers, the readers and the pages name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from django.apps import apps
+
+from pools.domain.approvals import ApprovalState
+from pools.domain.audit_actions import AuditAction
+from pools.models import GpuAllocation
+from pools.models.triggers import AuditTrigger
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = ("osmo_admin", "pools", "scheduling")
+HOME = ROOT / "pools/domain/audit_actions.py"
+WITH_STATE = {"approval.": set(ApprovalState) - {ApprovalState.WAITING}, "gpu_allocation.": set(GpuAllocation.State)}
+"""Triggers that add the state of the row to a prefix."""
+
+
+def written_actions() -> set[str]:
+    """The actions in the SQL of all triggers that write entries."""
+    found: set[str] = set()
+    for model in apps.get_models():
+        for trigger in getattr(model._meta, "triggers", []):
+            if isinstance(trigger, AuditTrigger):
+                (sql,) = re.findall(r"audit_action := (.*?);", trigger.func, re.DOTALL)
+                found |= set(re.findall(r"'([a-z_]+\.[a-z_]+)'", sql))
+                found |= {
+                    f"{prefix}{state}"
+                    for prefix in re.findall(r"'([a-z_]+\.)' \|\|", sql)
+                    for state in WITH_STATE[prefix]
+                }
+    return found
+
+
+def test_what_the_triggers_write_is_what_the_enum_has() -> None:
+    assert written_actions() == set(AuditAction)
+
+
+def test_no_module_spells_an_action() -> None:
+    """Neither as a text of its own nor in the quotes of SQL."""
+    actions = "|".join(map(re.escape, AuditAction))
+    spelled = re.compile(rf"^({actions})$|'({actions})'")
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if path != HOME and "migrations" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and spelled.search(node.value)
+    ]
+    assert found == []
