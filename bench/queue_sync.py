@@ -14,6 +14,7 @@ import yaml
 from bench import fill
 from bench.installation import Installation
 from bench.kube import measure_on_api_server
+from pools.domain.changes.backends import PutBackend
 
 POOLS, SUBPOOLS = 1000, 20
 NAME = "bench-queues"
@@ -40,7 +41,7 @@ def _measure(installation: Installation, cluster: Any, kubeconfig: dict[str, Any
     from scheduling.services.kubernetes.queue_sync import sync_backend_queues
 
     body = {"type": "kubernetes", "namespace": "b", "sync_mode": "off", "kubeconfig": yaml.safe_dump(kubeconfig)}
-    backend = put_backend(actor=SYSTEM, name=NAME, body=body).row
+    backend = put_backend(PutBackend(name=NAME, body=body), actor=SYSTEM).row
     fill.insert_pools(POOLS, prefix="k", subpools=SUBPOOLS, on=backend.pk)
     connections.connect = lambda _: cluster
 

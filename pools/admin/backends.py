@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
@@ -12,8 +13,10 @@ from django.urls import URLPattern, reverse
 from pools.admin import cluster_forms, forms
 from pools.admin.backend_preview import backend_preview, format_node_line
 from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
+from pools.admin.cluster_forms import backend_field
 from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, change_paths, typed_input
 from pools.domain.backend_config import POLICY_DEFAULTS, VictimRule
+from pools.domain.changes.backends import PutBackend
 from pools.domain.errors import Conflict
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor, Permission, is_allowed
@@ -30,38 +33,24 @@ NEW_BACKEND_VALUES = {
 }  # fmt: skip
 
 
+_VICTIM_CHOICES = (
+    (VictimRule.YOUNGEST.value, "the youngest work first, as KAI"),
+    (VictimRule.LEAST_LOST.value, "the work that is enough and loses least"),
+)
+
+
 class SimulatedBackendForm(ChangeForm):
     """A simulated cluster; one node a line."""
 
     kept_fields = frozenset({"nodes"})
 
-    namespace = forms.text_field(
-        "Namespace", help_text="Part of every queue name; cannot change while pools use the cluster.", required=True
-    )
+    namespace = backend_field("namespace", required=True)
     about = forms.text_area_field("Description", rows=2)
-    offline = forms.checkbox_field("Offline", help_text="Submissions are accepted and wait; running work continues.")
-    auto_end = forms.checkbox_field(
-        "Work ends automatically", help_text="After its run time. Otherwise its end is reported by hand."
-    )
-    reserve_after = forms.text_field(
-        "Reserve after (seconds)",
-        help_text="After this wait the first gang of a leaf gets a start reservation. Empty: never.",
-        inputmode="numeric",
-    )
-    ageing = forms.text_field(
-        "Ageing (seconds)",
-        help_text="NORMAL work that is so much older comes before HIGH work of its leaf. Empty: never.",
-        inputmode="numeric",
-    )
-    victims = forms.choice_field(
-        "Victims",
-        [
-            (VictimRule.YOUNGEST.value, "the youngest work first, as KAI"),
-            (VictimRule.LEAST_LOST.value, "the work that is enough and loses least"),
-        ],
-        help_text="Which work is preempted of that which the rules allow equally.",
-        required=False,
-    )
+    offline = backend_field("offline", forms.checkbox_field)
+    auto_end = backend_field("auto_end", forms.checkbox_field)
+    reserve_after = backend_field("reserve_after", inputmode="numeric")
+    ageing = backend_field("ageing", inputmode="numeric")
+    victims = backend_field("victims", partial(forms.choice_field, choices=_VICTIM_CHOICES, required=False))
     nodes = forms.code_field(
         "Nodes",
         rows=8,
@@ -192,10 +181,10 @@ class BackendAdmin(PolicyAdmin):
         is_cluster = issubclass(form_class, cluster_forms.ClusterForm)
         words = {"connect_commands": cluster_forms.CONNECT_COMMANDS, "script": forms.script_media("copy")}
 
-        def execute(form: ChangeForm, version: int | None) -> BackendResult:
+        def create(command: PutBackend, **note: Any) -> BackendResult:
             if Backend.objects.filter(name=name).exists():
                 raise Conflict(f"Cluster {name} exists already; edit it on its own page.")
-            return _put(actor, name, form, None)
+            return put_backend(command, **note)
 
         change = Change(
             title=title,
@@ -204,7 +193,8 @@ class BackendAdmin(PolicyAdmin):
             form_class=form_class,
             initial=initial,
             preview=backend_preview(actor, name, form_class, words if is_cluster else None),
-            execute=execute,
+            command=lambda form: PutBackend(name=name, body=form.body()),
+            service=create,
             success_message=lambda result: f"Cluster {name} was added." if is_cluster else _success_message(result),
             success_url=lambda _: (
                 reverse("admin:scheduling_queuesync_change", args=[name]) if is_cluster else _address(name)
@@ -225,17 +215,12 @@ class BackendAdmin(PolicyAdmin):
             initial=present,
             version=backend.version,
             preview=backend_preview(actor, name, form_class),
-            execute=lambda form, version: _put(actor, name, form, version),
+            command=lambda form: PutBackend(name=name, body=form.body()),
+            service=put_backend,
             success_message=_success_message,
             success_url=lambda _: _address(name),
         )
         return ConfirmFlow(self, request, change).respond()
-
-
-def _put(actor: Actor, name: str, form: ChangeForm, version: int | None) -> BackendResult:
-    assert isinstance(form, SimulatedBackendForm | cluster_forms.ClusterForm)
-    description = form.cleaned_data["description"]
-    return put_backend(actor=actor, name=name, body=form.body(), description=description, expected_version=version)
 
 
 def _success_message(result: BackendResult) -> str:

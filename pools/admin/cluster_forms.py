@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from django.forms import Field
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from pools.admin import forms
 from pools.admin.confirm_flow import REASON_HELP, ChangeForm, FieldGroup
 from pools.domain import cluster_config
+from pools.domain.changes.backends import BACKEND_KEYS
 from pools.models import Backend, KubernetesSettings
 
 _ACCESS_CHOICES = (
@@ -21,6 +25,12 @@ _SYNC_MODE_CHOICES = (
     (cluster_config.REPORT, "only report differences"),
     (cluster_config.OFF, "do not manage the cluster's queues"),
 )
+
+
+def backend_field(key: str, make: Callable[..., Field] = forms.text_field, **more: Any) -> Any:
+    """The field of a key of a backend's configuration, with its declared label and sentence."""
+    about = BACKEND_KEYS[key]
+    return make(about.label, help_text=about.help, **more)
 
 
 class SealedTextarea(UnfoldAdminTextareaWidget):  # type: ignore[misc]
@@ -65,31 +75,17 @@ class ClusterForm(ChangeForm):
         ),
         FieldGroup("", ("description",)),
     )
-    namespace = forms.text_field(
-        "Namespace",
-        help_text="The namespace of the work. Part of every queue name; cannot change while pools use the cluster.",
-        required=True,
-    )
+    namespace = backend_field("namespace", required=True)
     about = forms.text_area_field("Description", rows=2)
-    offline = forms.checkbox_field("Offline", help_text="Submissions are accepted and wait; running work continues.")
-    access = forms.choice_field("Access", _ACCESS_CHOICES)
+    offline = backend_field("offline", forms.checkbox_field)
+    access = backend_field("access", partial(forms.choice_field, choices=_ACCESS_CHOICES))
     kubeconfig = kubeconfig_field("It is stored encrypted and never shown again; an empty field keeps the stored one.")
-    kubeconfig_file = forms.text_field(
-        "Name of the kubeconfig file", help_text="For a file in the operator's folder (OSMO_KUBECONFIG_DIR)."
-    )
-    context = forms.text_field("Context", help_text="Empty: the current context of the kubeconfig.")
-    scheduler_name = forms.text_field(
-        "Scheduler", help_text="The scheduler of the pods; KAI's default name is kai-scheduler."
-    )
-    node_pool_key = forms.text_field(
-        "Label key of a scheduler shard", help_text="The label key that KAI is configured with."
-    )
-    node_pool = forms.text_field("Shard", help_text="Empty: the shard of objects without the label.")
-    sync_mode = forms.choice_field(
-        "Mode of the queues",
-        _SYNC_MODE_CHOICES,
-        help_text="“Only report differences” writes nothing, so that the first differences can be read before.",
-    )
+    kubeconfig_file = backend_field("kubeconfig_file")
+    context = backend_field("context")
+    scheduler_name = backend_field("scheduler_name")
+    node_pool_key = backend_field("node_pool_key")
+    node_pool = backend_field("node_pool")
+    sync_mode = backend_field("sync_mode", partial(forms.choice_field, choices=_SYNC_MODE_CHOICES))
     description = forms.text_field("Reason", help_text=REASON_HELP)
     field_by_path = {"description": "about"}
 

@@ -2,57 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.request_parsing import etag_header, expected_version, query_boolean, reject_unknown_keys, unwrap_body
-from pools.api.schema import ANY_VALUE, BOOLEAN, DRY_RUN, NULL, OBJECT, TEXT, array_of, describe_operation, object_with
+from pools.api.changes import ChangeAnswer, answer_change, describe_change, schema_of
+from pools.api.request_parsing import etag_header, unwrap_body
+from pools.api.schema import NULL, OBJECT, array_of, describe_operation, object_with
 from pools.api.views import View
-from pools.domain.backend_config import BACKEND_TYPES, POLICY_DEFAULTS, POLICY_TIMES, VictimRule
+from pools.domain.backend_config import POLICY_DEFAULTS
 from pools.domain.byte_sizes import exact_size_text
-from pools.domain.cluster_config import ACCESS_MODES, ANSWER_KEYS, KEYS, KUBECONFIG, SYNC_MODES
-from pools.domain.roles import Permission
+from pools.domain.changes.backends import BACKEND_KEYS, BackendChange, DeleteBackend, PutBackend
+from pools.domain.cluster_config import ANSWER_KEYS, KEYS, KUBECONFIG
+from pools.domain.roles import Actor, Permission
 from pools.models import Backend, KubernetesSettings
 from pools.permissions import require_platform
-from pools.services.backends import delete_backend, put_backend, read_backend
+from pools.services.backends import BackendResult, delete_backend, put_backend, read_backend
 from pools.services.dry_run import read_effect
-
-BACKEND_BODY = object_with(
-    {
-        "type": {"type": "string", "enum": list(BACKEND_TYPES)},
-        "namespace": TEXT,
-        "nodes": array_of(
-            object_with(
-                {
-                    "name": TEXT,
-                    "gpus": {"type": "integer"},
-                    "cpu": {"type": "integer"},
-                    "memory": ANY_VALUE,
-                    "storage": ANY_VALUE,
-                    "platform": TEXT,
-                },
-                required=["name", "gpus"],
-            )
-        ),
-        "auto_end": BOOLEAN,
-        **{key: {"type": ["integer", "null"]} for key in POLICY_TIMES},
-        "victims": {"type": "string", "enum": [rule.value for rule in VictimRule]},
-        "offline": BOOLEAN,
-        "access": {"type": "string", "enum": list(ACCESS_MODES)},
-        "kubeconfig": TEXT,
-        "kubeconfig_file": TEXT,
-        "context": TEXT,
-        "scheduler_name": TEXT,
-        "node_pool_key": TEXT,
-        "node_pool": TEXT,
-        "sync_mode": {"type": "string", "enum": list(SYNC_MODES)},
-    },
-    required=[],
-    additional=True,
-)
 
 
 class BackendList(View):
@@ -73,43 +41,30 @@ class BackendDetail(View):
         row = read_backend(self.actor, name)
         return Response(backend_body(row), headers=etag_header(row.version))
 
-    @describe_operation(
-        "Create or change a backend; keys left out stay as they are. `nodes`, `auto_end`, `victims`, and "
-        "`reserve_after` and `ageing` (seconds; null: never) belong to a simulated backend, `access` and the keys "
-        "after it to a Kubernetes backend. `kubeconfig` is never shown again.",
-        query_parameters=[DRY_RUN],
-        body=BACKEND_BODY,
-        answer=OBJECT,
-    )
+    @describe_change(PutBackend, body=schema_of(BACKEND_KEYS), answer=OBJECT)
     def put(self, request: Request, name: str) -> Response:
-        require_platform(self.actor)
-        body, description, _ = unwrap_body(request)
-        version = expected_version(request)
+        return answer_change(self, PutBackend, put_backend, BACKEND_CHANGES, {"name": name}, unwrap=_unwrap)
 
-        def operation() -> Any:
-            return put_backend(
-                actor=self.actor, name=name, body=body, description=description, expected_version=version
-            )
-
-        if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: _find_backend_body(name), actor=self.actor))
-        result = operation()
-        return Response(backend_body(result.row, warnings=result.warnings), headers=etag_header(result.row.version))
-
-    @describe_operation("Remove a backend that has no pools.", query_parameters=[DRY_RUN], answer=NULL)
+    @describe_change(DeleteBackend, answer=NULL)
     def delete(self, request: Request, name: str) -> Response:
-        require_platform(self.actor)
-        body, description, _ = unwrap_body(request)
-        reject_unknown_keys(body)
-        version = expected_version(request)
+        return answer_change(self, DeleteBackend, delete_backend, BACKEND_DELETION, {"name": name})
 
-        def operation() -> None:
-            delete_backend(actor=self.actor, name=name, description=description, expected_version=version)
 
-        if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: _find_backend_body(name), actor=self.actor))
-        operation()
-        return Response(None)
+def _unwrap(request: Request) -> tuple[dict[str, Any], str, list[str] | None]:
+    body, description, tags = unwrap_body(request)
+    return {"body": body}, description, tags
+
+
+def _effect(command: BackendChange, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+    return read_effect(run, read_state=lambda: _find_backend_body(command.name), actor=actor)
+
+
+def _render(result: BackendResult) -> Response:
+    return Response(backend_body(result.row, warnings=result.warnings), headers=etag_header(result.row.version))
+
+
+BACKEND_CHANGES: ChangeAnswer[PutBackend, BackendResult] = ChangeAnswer(_render, _effect)
+BACKEND_DELETION: ChangeAnswer[DeleteBackend, None] = ChangeAnswer(lambda _: Response(None), _effect)
 
 
 def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any]:

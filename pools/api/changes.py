@@ -96,6 +96,11 @@ def _property(about: ChangeField) -> dict[str, Any]:
     return {**about.kind.schema, "description": " ".join(text for text in texts if text)}
 
 
+def schema_of(fields: Mapping[str, ChangeField]) -> Schema:
+    """The schema of a body with these keys, none of which is required; more may follow (wrapper, reason)."""
+    return object_with({name: _property(about) for name, about in fields.items()}, required=[], additional=True)
+
+
 def describe_change(
     *kinds: type[ChangeCommand],
     answer: Schema,
@@ -107,10 +112,9 @@ def describe_change(
     of the change. `given` are fields that the address has."""
     needs = [REQUEST_APPROVAL] if any(kind.may_need_approval for kind in kinds) else []
     fields = {name: about for kind in kinds for name, about in body_fields(kind, given).items()}
-    properties = {name: _property(about) for name, about in fields.items()}
     return describe_operation(
         " ".join(summary_of(kind) for kind in kinds),
         query_parameters=[*query_parameters, DRY_RUN, *needs],
-        body=body or (object_with(properties, required=[], additional=True) if properties else None),
+        body=body or (schema_of(fields) if fields else None),
         answer=answer,
     )

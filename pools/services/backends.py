@@ -9,6 +9,7 @@ from typing import Any
 
 from pools.domain import cluster_config
 from pools.domain.backend_config import POLICY_DEFAULTS, BackendSpec, NodeSpec, parse_backend
+from pools.domain.changes.backends import DeleteBackend, PutBackend
 from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
 from pools.domain.quota.capacity import oversubscription_message
@@ -36,12 +37,7 @@ class BackendResult:
 
 
 def put_backend(
-    *,
-    actor: Actor,
-    name: str,
-    body: Mapping[str, Any],
-    description: str = "",
-    expected_version: int | None = None,
+    command: PutBackend, *, actor: Actor, description: str = "", expected_version: int | None = None
 ) -> BackendResult:
     """Create or change a backend. A key that is left out keeps its value; `nodes` are replaced as a whole.
 
@@ -50,6 +46,7 @@ def put_backend(
     Conflict (its namespace, while pools use it; its cluster, when another backend has it), Stale, Forbidden.
     """
     require_platform(actor)
+    name, body = command.name, command.body
     present = Backend.objects.filter(name=name).select_related("kubernetes").first()
     spec, faults = parse_backend(name, body, present_kind=present.kind if present else None)
     credential, more = read_credential(spec.cluster, present) if spec.cluster else (None, [])
@@ -99,9 +96,12 @@ def _shown(row: Backend, body: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def delete_backend(*, actor: Actor, name: str, description: str = "", expected_version: int | None = None) -> None:
+def delete_backend(
+    command: DeleteBackend, *, actor: Actor, description: str = "", expected_version: int | None = None
+) -> None:
     """Remove a backend with its nodes. Raises Conflict while pools are on it; archived ones count."""
     require_platform(actor)
+    name = command.name
     with change(actor=actor, description=description):
         lock_configuration()
         row = get_backend(name)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from pools.domain.changes.backends import DeleteBackend, PutBackend
 from pools.domain.changes.pools import DeletePool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import Busy, Conflict, DomainError, Violation
@@ -247,9 +248,8 @@ class _Writer:
 
     def _put_backends(self) -> None:
         for each in self._of_kind(OwnedKind.BACKEND, *WRITTEN):
-            self._attempt(
-                each, partial(put_backend, name=each.name, body=full_backend_body(each.after or {}), **self._how)
-            )
+            command = PutBackend(name=each.name, body=full_backend_body(each.after or {}))
+            self._attempt(each, partial(put_backend, command, **self._how))
 
     def _put_pools(self) -> None:
         wanted = {
@@ -377,7 +377,7 @@ class _Writer:
         for each in sorted(cohorts, key=lambda each: (-_depth(each.name, parents), each.name)):
             self._attempt(each, partial(delete_cohort, name=each.name, **self._how))
         for each in self._of_kind(OwnedKind.BACKEND, ObjectAction.REMOVE):
-            self._attempt(each, partial(delete_backend, name=each.name, **self._how))
+            self._attempt(each, partial(delete_backend, DeleteBackend(name=each.name), **self._how))
 
     def _set_owners(self) -> None:
         """A commit is noted with the objects that it changed, a path with every object."""

@@ -22,6 +22,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from pools.domain.audit_actions import AuditAction
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.gpu_quota.workers import parse_allocation
@@ -137,10 +138,8 @@ def seed_demo() -> None:
     dice = random.Random(4711)  # noqa: S311  (the same numbers every time, no secret)
     for name, nodes in CLUSTERS.items():
         node_bodies = [{"name": f"{name}-{number:02}", "gpus": 8} for number in range(1, nodes + 1)]
-        put_backend(
-            actor=SYSTEM, name=name, body={"type": "simulated", "namespace": name, "nodes": node_bodies},
-            description=f"{nodes} nodes of 8 GPUs",
-        )  # fmt: skip
+        body = {"type": "simulated", "namespace": name, "nodes": node_bodies}
+        put_backend(PutBackend(name=name, body=body), actor=SYSTEM, description=f"{nodes} nodes of 8 GPUs")
     leaders, members = _create_users()
     for pool in DEMO_POOLS:
         for short, quota in pool.subpools.items():

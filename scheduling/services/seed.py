@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry
 from pools.services.backends import put_backend
@@ -19,4 +20,4 @@ def seed_defaults() -> None:
         return
     nodes = [{"name": f"n{number}", "gpus": GPUS} for number in range(1, NODES + 1)]
     body = {"type": "simulated", "namespace": NAMESPACE, "nodes": nodes}
-    put_backend(actor=SYSTEM, name=BACKEND, body=body, description="the default backend")
+    put_backend(PutBackend(name=BACKEND, body=body), actor=SYSTEM, description="the default backend")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from tests.support.stack import ADMIN_PASSWORD, Stack
 
@@ -44,7 +45,7 @@ class PoolScene:
 
             nodes = [{"name": f"n{number}", "gpus": GPUS} for number in range(NODES)]
             body = {"namespace": scene.pool, "auto_end": False, "nodes": nodes}
-            put_backend(actor=SYSTEM, name=scene.pool, body=body)
+            put_backend(PutBackend(name=scene.pool, body=body), actor=SYSTEM)
             gpu = {"guarantee": 100, "maximum": -1, "weight": 1}
             put_pool(PutPool(name=scene.pool, body={"backend": scene.pool, "resources": {"gpu": gpu}}), actor=SYSTEM)
             for name, role in ((scene.pool_admin, "admin"), (scene.pool_user, "user")):

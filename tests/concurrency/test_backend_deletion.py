@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, connections
 
+from pools.domain.changes.backends import DeleteBackend
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.services.backends import delete_backend
@@ -41,7 +42,7 @@ def test_a_row_of_its_agent_that_comes_meanwhile_does_not_stop_the_deletion() ->
         return execute(sql, *rest)
 
     with connection.execute_wrapper(write_meanwhile):
-        delete_backend(actor=SYSTEM, name="lab")
+        delete_backend(DeleteBackend(name="lab"), actor=SYSTEM)
     agent.join(30)
     assert not Backend.objects.filter(name="lab").exists()
     assert not ClusterState.objects.exists()

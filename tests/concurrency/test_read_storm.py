@@ -17,6 +17,7 @@ from django.db import connections
 from django.db.models.functions import Now
 from django.test import Client
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import DomainError
@@ -153,7 +154,9 @@ class Writers:
             put_cohort(actor=SYSTEM, name="org", body={"quotas": quotas})
         else:
             nodes = [{"name": f"n{number}", "gpus": 8} for number in range(1, rng.randrange(5, 9))]
-            put_backend(actor=SYSTEM, name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes})
+            put_backend(
+                PutBackend(name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes}), actor=SYSTEM
+            )
 
     def _change_users(self, rng: random.Random) -> None:
         username = f"guest{rng.randrange(10**9)}"

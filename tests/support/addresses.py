@@ -13,6 +13,7 @@ from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.gpu_quota.workers import parse_allocation
@@ -283,7 +284,7 @@ def create_example_installation() -> None:
     (archived), pool `spare` without subpools, namespace `team-a`, backend `sim` with nodes and `prod` without a
     cluster, users, tokens, and work in every state."""
     nodes = [{"name": f"n{number}", "gpus": 8} for number in range(1, 5)]
-    put_backend(actor=SYSTEM, name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes})
+    put_backend(PutBackend(name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes}), actor=SYSTEM)
     Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod-ns")
     quotas = [{"flavor": "default", "resource": "gpu", "nominal": 4}]
     put_cohort(actor=SYSTEM, name="org", body={"quotas": quotas})

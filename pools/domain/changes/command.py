@@ -15,7 +15,7 @@ the ledger stay in the service of the change.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Self, TypeVar
@@ -33,12 +33,13 @@ CommandT = TypeVar("CommandT", bound="ChangeCommand")
 @dataclass(frozen=True, slots=True)
 class ValueKind:
     """A kind of values: its JSON schema, its reader from a JSON object (the key has a value; faults are noted), and its
-    form in stored JSON. `looks`: how a form and the client show it."""
+    form in stored JSON. `looks`: how a form and the client show it. A secret is in no stored JSON and in no `repr`."""
 
     looks: str
     schema: Schema
     read: Callable[[FieldReader, str], Any]
     write: Callable[[Any], Any] = lambda given: given
+    is_secret: bool = False
 
 
 def _read_time(reader: FieldReader, key: str) -> datetime | None:
@@ -66,6 +67,14 @@ QUOTA = ValueKind(
 TEXTS = ValueKind("texts", {"type": "array", "items": {"type": "string"}}, FieldReader.read_texts)
 JSON = ValueKind("json", {"type": "object", "additionalProperties": True}, lambda reader, key: reader.body[key])
 """An object that the service reads, such as the configuration of a pool."""
+SECRET = dataclasses.replace(TEXT, looks="secret", is_secret=True)
+SECRET_JSON = dataclasses.replace(JSON, is_secret=True)
+"""An object that may have a secret, such as the configuration of a cluster with its kubeconfig."""
+
+
+def choice(options: Sequence[str]) -> ValueKind:
+    """One of these words; the service checks which."""
+    return dataclasses.replace(TEXT, looks="choice", schema={"type": "string", "enum": list(options)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +115,7 @@ def value(
     """A field of the body; without a default it is required."""
     required = default is dataclasses.MISSING
     about = ChangeField(kind, label, help, is_required=required, metavar=metavar, short=short, positional=positional)
-    return field(default=default, metadata={"about": about})
+    return field(default=default, repr=not kind.is_secret, metadata={"about": about})
 
 
 def in_address(metavar: str, label: str, help: str) -> Any:  # noqa: A002
@@ -132,8 +141,9 @@ class ChangeCommand:
     """The version of the stored form. A new field with a default does not need another one."""
 
     def as_json(self) -> dict[str, Any]:
-        """The values of all fields as stored JSON."""
-        return {name: about.kind.write(getattr(self, name)) for name, about in fields_of(type(self)).items()}
+        """The values of all fields as stored JSON, without secrets."""
+        found = {name: about.kind for name, about in fields_of(type(self)).items() if not about.kind.is_secret}
+        return {name: kind.write(getattr(self, name)) for name, kind in found.items()}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any], stored_format: int = 1) -> Self:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.roles import SYSTEM, Actor
@@ -64,7 +65,7 @@ def run_cycles() -> None:
 def pools_and_users(db: None) -> None:
     """The two pools and their users."""
     nodes = [{"name": f"n{number}", "gpus": 8} for number in range(20)]
-    put_backend(actor=SYSTEM, name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes})
+    put_backend(PutBackend(name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes}), actor=SYSTEM)
     for name, gpus in (("team", 100), ("other", 50), ("team-admin", 10)):
         resources = {"gpu": {"guarantee": gpus, "maximum": -1, "weight": 1}}
         put_pool(PutPool(name=name, body={"backend": "sim", "resources": resources}), actor=SYSTEM)

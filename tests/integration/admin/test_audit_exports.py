@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
@@ -120,7 +121,7 @@ def test_a_cluster_is_reverted(as_person: Callable[[str], Client]) -> None:
     nodes = [{"name": node.name, "gpus": node.gpus} for node in Node.objects.filter(backend__name="sim")]
     body = {"namespace": "ns", "description": "new", "offline": True, "reserve_after": None, "nodes": nodes}
     body["victims"] = "least_lost"
-    put_backend(actor=SYSTEM, name="sim", body=body)
+    put_backend(PutBackend(name="sim", body=body), actor=SYSTEM)
     assert Backend.objects.values_list(*columns).get(name="sim") != before
     root = as_person("root")
     entry = AuditEntry.objects.filter(object="backend/sim", action="backend.updated").latest("id")
@@ -132,10 +133,10 @@ def test_a_cluster_is_reverted(as_person: Callable[[str], Client]) -> None:
 
 def test_a_kubernetes_cluster_is_reverted_but_its_credential(as_person: Callable[[str], Client]) -> None:
     first = {"type": "kubernetes", "namespace": "k", "access": "in_cluster", "sync_mode": "report"}
-    put_backend(actor=SYSTEM, name="prod", body=first)
-    put_backend(actor=SYSTEM, name="prod", body={"sync_mode": "off", "node_pool": "a100"})
+    put_backend(PutBackend(name="prod", body=first), actor=SYSTEM)
+    put_backend(PutBackend(name="prod", body={"sync_mode": "off", "node_pool": "a100"}), actor=SYSTEM)
     root, settings = as_person("root"), _latest("backend/prod")
-    put_backend(actor=SYSTEM, name="prod", body={"description": "new", "offline": True})
+    put_backend(PutBackend(name="prod", body={"description": "new", "offline": True}), actor=SYSTEM)
     row = AuditEntry.objects.filter(object="backend/prod", after__has_key="offline_requested").latest("id")
     assert _confirm(root, _revert(root, settings)).status_code == 302
     cluster = KubernetesSettings.objects.get(backend__name="prod")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, Backend, Pool, User
 from pools.services.backends import put_backend
@@ -367,7 +368,7 @@ def test_the_reason_why_a_group_waits(as_person: Callable[[str], Client]) -> Non
     page = as_person("worker").get(f"/scheduling/workflow/{waits.name}/change/").content.decode()
     assert "the nodes could not hold that even if they were empty" in page
     assert "Never on these nodes: it needs 9 GPUs" in page
-    put_backend(actor=SYSTEM, name="sim", body={"offline": True})
+    put_backend(PutBackend(name="sim", body={"offline": True}), actor=SYSTEM)
     page = as_person("worker").get(f"/scheduling/workflow/{waits.name}/change/").content.decode()
     assert "sim is offline" in page
     assert "OFFLINE" in as_person("worker").get("/").content.decode()

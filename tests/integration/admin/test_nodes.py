@@ -10,6 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node
 from pools.services.backends import put_backend
@@ -85,7 +86,7 @@ def test_work_of_other_pools_is_a_number_without_a_name(as_person: Callable[[str
 
 def test_nodes_are_those_of_the_readers_pools(as_person: Callable[[str], Client]) -> None:
     nodes = [{"name": "x1", "gpus": 4, "platform": "special"}]
-    put_backend(actor=SYSTEM, name="hidden", body={"namespace": "hidden", "nodes": nodes})
+    put_backend(PutBackend(name="hidden", body={"namespace": "hidden", "nodes": nodes}), actor=SYSTEM)
     Node.objects.create(backend=Backend.objects.get(name="sim"), name="x2", gpus=4, platform="special")
     for name, expected in (("root", 21), ("viewer", 21), ("worker", 20)):
         assert _map(as_person(name))["all_nodes"] == expected
@@ -151,7 +152,9 @@ def test_the_number_of_queries_does_not_depend_on_nodes_or_work(as_person: Calla
 
 def test_a_node_that_shrinks_below_its_work_is_said_by_every_interface(as_person: Callable[[str], Client]) -> None:
     """Nothing is below 0, and the excess of one node is not taken from the free GPUs of another."""
-    put_backend(actor=SYSTEM, name="sim", body={"nodes": [{"name": name, "gpus": 8} for name in ("na", "nb")]})
+    put_backend(
+        PutBackend(name="sim", body={"nodes": [{"name": name, "gpus": 8} for name in ("na", "nb")]}), actor=SYSTEM
+    )
     _start("team--a", 8, "big")
     taken = Task.objects.get(group__workflow__name="big-1").node_name
     nodes = [{"name": name, "gpus": 7 if name == taken else 8} for name in ("na", "nb")]
@@ -179,5 +182,5 @@ def test_a_node_that_shrinks_below_its_work_is_said_by_every_interface(as_person
         return {(row["resource_usage"]["total_capacity"], row["resource_usage"]["total_free"]) for row in rows}
 
     assert sums() == {("15", "8")}
-    put_backend(actor=SYSTEM, name="sim", body={"nodes": [{"name": "nc", "gpus": 8}]})
+    put_backend(PutBackend(name="sim", body={"nodes": [{"name": "nc", "gpus": 8}]}), actor=SYSTEM)
     assert sums() == {("8", "8")}

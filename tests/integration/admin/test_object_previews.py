@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, GpuQuota, User
@@ -106,7 +107,7 @@ def test_nodes_that_stay_are_not_in_the_address_and_many_nodes_fit(as_person: Ca
 def test_a_cluster_that_changed_meanwhile_is_previewed_again(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     page = _preview(root, CLUSTER, **_cluster(about="mine"))
-    put_backend(actor=SYSTEM, name="sim", body={"nodes": [{"name": "n1", "gpus": 8}]})
+    put_backend(PutBackend(name="sim", body={"nodes": [{"name": "n1", "gpus": 8}]}), actor=SYSTEM)
     again = root.post(CLUSTER, {**page.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in again.context["notice"]
     assert set(_changes(again)) == {"Description"}, "the nodes of the other change stay"

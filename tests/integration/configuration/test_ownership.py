@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from django.db import IntegrityError, connection, transaction
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import Conflict, DomainError
@@ -89,8 +90,8 @@ WRITES: dict[str, Callable[[], object]] = {
     "a pool, put": lambda: put_pool(PutPool(name="bare", body={"backend": "sim", "description": "x"}), actor=SYSTEM),
     "a pool's name": lambda: rename_pool(actor=SYSTEM, name="bare", new_name="other"),
     "a pool, deleted": lambda: delete_pool(DeletePool(name="bare"), actor=SYSTEM),
-    "a backend": lambda: put_backend(actor=SYSTEM, name="sim", body={"description": "x"}),
-    "a backend's nodes": lambda: put_backend(actor=SYSTEM, name="sim", body={"nodes": []}),
+    "a backend": lambda: put_backend(PutBackend(name="sim", body={"description": "x"}), actor=SYSTEM),
+    "a backend's nodes": lambda: put_backend(PutBackend(name="sim", body={"nodes": []}), actor=SYSTEM),
     "a cohort": lambda: put_cohort(actor=SYSTEM, name="all", body={}),
     "a cohort, deleted": lambda: delete_cohort(actor=SYSTEM, name="all", orphan=True),
     "a GPU quota": lambda: put_gpu_quota(actor=SYSTEM, namespace="prod", spec={}),
@@ -130,7 +131,7 @@ def test_subpools_stay_with_the_admins_of_the_pool(installed: None) -> None:
 
 
 def test_what_operation_needs_still_works(installed: None) -> None:
-    put_backend(actor=SYSTEM, name="sim", body={"offline": True})
+    put_backend(PutBackend(name="sim", body={"offline": True}), actor=SYSTEM)
     assert Backend.objects.get(name="sim").offline
     put_pool(PutPool(name="free", body={"backend": "sim"}), actor=SYSTEM)
     grant_role(actor=SYSTEM, username="ann", role="osmo-free-user")

@@ -12,6 +12,7 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.roles import SYSTEM
@@ -122,7 +123,7 @@ INSTALLATIONS = st.fixed_dictionaries(
 
 @pytest.mark.parametrize("rule", ["youngest", "least_lost"])
 def test_the_rule_for_victims_comes_back(rule: str) -> None:
-    texts = check_round_trip(lambda: put_backend(actor=SYSTEM, name="sim", body={"victims": rule}))
+    texts = check_round_trip(lambda: put_backend(PutBackend(name="sim", body={"victims": rule}), actor=SYSTEM))
     assert any("victims: least_lost" in text for text in texts.values()) is (rule == "least_lost")
 
 
@@ -134,7 +135,7 @@ def test_a_random_installation_comes_back_byte_by_byte(facts: dict) -> None:
             {"name": f"n{at}", "gpus": gpus, **({"platform": platform, "memory": "512Gi"} if platform else {})}
             for at, (gpus, platform) in enumerate(facts["nodes"])
         ]
-        put_backend(actor=SYSTEM, name="sim", body={"nodes": nodes, "namespace": "ns"} | facts["policy"])
+        put_backend(PutBackend(name="sim", body={"nodes": nodes, "namespace": "ns"} | facts["policy"]), actor=SYSTEM)
         put_cohort(actor=SYSTEM, name="root", body={"quotas": [{"resource": "gpu", "nominal": 3}]})
         branch = {"parent": "root", "quotas": [{"resource": "gpu", "nominal": 9, "lending_limit": facts["lending"]}]}
         put_cohort(actor=SYSTEM, name="branch", body=branch | {"weight": facts["weight"]})
@@ -154,7 +155,7 @@ def test_a_random_installation_comes_back_byte_by_byte(facts: dict) -> None:
 
 
 def test_a_folder_keeps_other_files_and_loses_those_of_objects_that_are_gone(tmp_path: Path) -> None:
-    put_backend(actor=SYSTEM, name="sim", body={})
+    put_backend(PutBackend(name="sim", body={}), actor=SYSTEM)
     put_pool(PutPool(name="new", body={"backend": "sim"}), actor=SYSTEM)
     (tmp_path / "pools").mkdir()
     (tmp_path / "pools/gone.yaml").write_text("pools: {gone: {backend: sim}}\n")

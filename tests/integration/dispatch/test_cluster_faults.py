@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.services.backends import put_backend
@@ -148,7 +149,7 @@ def test_a_token_expires_and_a_new_one_is_used(kube_server: KubeServer, place: K
 
     def put(config: str) -> Backend:
         body = {"type": "kubernetes", "namespace": place.namespace, "kubeconfig": config}
-        return put_backend(actor=SYSTEM, name="lab", body=body).row
+        return put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row
 
     backend = put(kube_server.kubeconfig_text())
     pool = factories.make_pool("team", 100, on=backend)

@@ -9,6 +9,7 @@ from django.db import IntegrityError
 from django.utils import timezone
 
 from pools.api.backends import backend_body
+from pools.domain.changes.backends import PutBackend
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend
 from pools.services.backends import put_backend
@@ -110,7 +111,7 @@ class TestRequestedOffline:
 
     @staticmethod
     def _request_offline(offline: bool) -> None:
-        put_backend(actor=SYSTEM, name="lab", body={"offline": offline})
+        put_backend(PutBackend(name="lab", body={"offline": offline}), actor=SYSTEM)
 
     def test_a_heartbeat_does_not_undo_it(self, fake_harness: AgentHarness) -> None:
         fake_harness.run_agent(1)

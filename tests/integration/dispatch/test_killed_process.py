@@ -21,6 +21,7 @@ from psycopg import sql
 
 from osmo_admin.ops import process_commands
 from osmo_admin.ops.processes import ChildProcess, start_child
+from pools.domain.changes.backends import PutBackend
 from scheduling.domain.cluster.election import lease_name
 from scheduling.kube import resource_kinds
 from scheduling.kube.port import Cluster, ResourceKind
@@ -120,7 +121,7 @@ def installation(
                 from tests.support import factories
 
                 body = {"type": "kubernetes", "namespace": namespace, "kubeconfig": yaml.safe_dump(kubeconfig)}
-                factories.make_pool("team", 100, on=put_backend(actor=SYSTEM, name="lab", body=body).row)
+                factories.make_pool("team", 100, on=put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row)
             yield Installation(stack, cluster, namespace, proxy, tmp_path, made)
     finally:
         for child in made:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from pools.domain.changes.backends import DeleteBackend
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.gpu_quota.workers import parse_allocation
@@ -171,7 +172,7 @@ def test_workers_that_release_capacity_are_announced_by_their_namespace(team: Po
 
 def test_a_backend_can_be_deleted_with_its_nodes() -> None:
     factories.make_backend("gone", namespace="gone", nodes=2)
-    delete_backend(actor=SYSTEM, name="gone")
+    delete_backend(DeleteBackend(name="gone"), actor=SYSTEM)
     assert marked() == []
 
 

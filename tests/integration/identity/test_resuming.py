@@ -13,6 +13,7 @@ from django.test import Client
 from osmo_admin import preserved_input
 from pools.admin.cluster_forms import ConnectClusterForm
 from pools.admin.forms import INCOMPLETE_INPUT, SecretField, ServiceForm
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.roles import SYSTEM
 from pools.models import User
@@ -31,7 +32,7 @@ def root(db: None) -> User:
 
 
 def test_a_file_that_was_chosen_is_asked_for_and_not_replaced(root: User) -> None:
-    put_backend(actor=SYSTEM, name="sim", body={"nodes": [{"name": "n1", "gpus": 8}]})
+    put_backend(PutBackend(name="sim", body={"nodes": [{"name": "n1", "gpus": 8}]}), actor=SYSTEM)
     put_pool(PutPool(name="team", body={"backend": "sim", "resources": {"gpu": {"guarantee": 8}}}), actor=SYSTEM)
     client, submit = Client(), "/scheduling/workflow/submit/"
     example = "workflow: {name: example, tasks: [{name: main, image: ubuntu, command: [sh]}]}"

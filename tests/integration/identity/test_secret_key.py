@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from osmo_admin.cli.server import app
 from osmo_admin.ops import keys
 from osmo_admin.ops.data_directory import DataDirectory
+from pools.domain.changes.backends import PutBackend
 from pools.domain.errors import Conflict, Forbidden
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import AuditEntry, KubernetesSettings, SecretKeyCheck
@@ -41,7 +42,9 @@ KUBECONFIG = json.dumps(
 def sealed(db: None, settings: object) -> KubernetesSettings:
     """A kubeconfig that was sealed with the former key; the present key is another one."""
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = FORMER, []  # type: ignore[attr-defined]
-    put_backend(actor=SYSTEM, name="prod", body={"type": "kubernetes", "namespace": "ns", "kubeconfig": KUBECONFIG})
+    put_backend(
+        PutBackend(name="prod", body={"type": "kubernetes", "namespace": "ns", "kubeconfig": KUBECONFIG}), actor=SYSTEM
+    )
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = PRESENT, [FORMER]  # type: ignore[attr-defined]
     return KubernetesSettings.objects.get()
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.services.backends import put_backend
@@ -89,7 +90,7 @@ def make_lab(kube_namespace: KubeNamespace, monkeypatch: pytest.MonkeyPatch) -> 
     cluster = RecordingCluster(kube_namespace.cluster)
     monkeypatch.setattr(connections, "connect", lambda _: cluster)
     body = {"type": "kubernetes", "namespace": kube_namespace.namespace, "kubeconfig": yaml.safe_dump(KUBECONFIG)}
-    backend = put_backend(actor=SYSTEM, name="lab", body=body).row
+    backend = put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row
     return SyncHarness(backend, cluster, kube_namespace.namespace)
 
 

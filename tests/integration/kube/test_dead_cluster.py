@@ -10,6 +10,7 @@ import pytest
 import yaml
 from django.test import Client
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, User
 from pools.services.backends import put_backend
@@ -43,7 +44,9 @@ def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnansweringC
     monkeypatch.setattr(notifications, "_send", lambda *_, **__: None)
     monkeypatch.setattr(notifications, "_enqueue", lambda *_, **__: None)
     content = yaml.safe_dump(KUBECONFIG)
-    put_backend(actor=SYSTEM, name="dead", body={"type": "kubernetes", "namespace": "t1", "kubeconfig": content})
+    put_backend(
+        PutBackend(name="dead", body={"type": "kubernetes", "namespace": "t1", "kubeconfig": content}), actor=SYSTEM
+    )
     factories.make_pool("theirs", 10, on=Backend.objects.get(name="dead"), a=4)
     factories.make_pool("ours", 10)
     set_silent_offline()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
@@ -43,7 +44,7 @@ def subpools(**quotas: int) -> None:
 
 
 def settings(lab: SyncHarness, **change: Any) -> None:
-    put_backend(actor=SYSTEM, name=lab.backend.name, body=change)
+    put_backend(PutBackend(name=lab.backend.name, body=change), actor=SYSTEM)
 
 
 def test_the_first_sync_makes_the_whole_tree(lab: SyncHarness) -> None:
@@ -146,7 +147,7 @@ def test_a_deleted_or_renamed_pool_removes_its_queues(lab: SyncHarness) -> None:
 
 
 def test_pools_of_other_backends_have_no_queues_here(lab: SyncHarness) -> None:
-    put_backend(actor=SYSTEM, name="sim", body={"namespace": "sim"})
+    put_backend(PutBackend(name="sim", body={"namespace": "sim"}), actor=SYSTEM)
     put_pool(PutPool(name="far", body={"backend": "sim"}), actor=SYSTEM)
     pool(lab)
     lab.sync()

@@ -16,6 +16,7 @@ from django.utils import timezone
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.roles import SYSTEM
@@ -143,7 +144,7 @@ def test_the_state_of_the_queues(fake_lab: SyncHarness, admin: ApiCaller) -> Non
 def test_reapplying_where_the_sync_only_reports(fake_lab: SyncHarness, admin: ApiCaller) -> None:
     path = "/api/backend/lab/sync"
     pool()
-    put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
+    put_backend(PutBackend(name="lab", body={"sync_mode": "report"}), actor=SYSTEM)
     for short in ("team", "team---shared"):
         fake_lab.edit(short, {"spec": {"priority": 1}})
     assert {each["reapplied_at"] for each in admin("POST", path).body["drift"]} == {None}
@@ -261,7 +262,7 @@ def test_a_backend_without_a_cluster_and_a_removed_one(fake_lab: SyncHarness, mo
 def test_a_real_cluster_leaves_nothing_behind(kube: Any, ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
     text = yaml.safe_dump(KUBECONFIG)
     body = {"type": "kubernetes", "namespace": kube.namespace, "kubeconfig": text}
-    backend = put_backend(actor=SYSTEM, name="lab", body=body).row
+    backend = put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row
     monkeypatch.setattr(connections, "connect", lambda _: kube.cluster)
     report = run_connection_test(backend.pk)
     assert report is not None
@@ -347,7 +348,7 @@ def test_the_page_of_a_clusters_queues(browser: Client, fake_lab: SyncHarness) -
     assert "not checked yet" in browser.get(address).content.decode()
     pool()
     assert "The queues are in sync" in browser.get(address).content.decode()
-    put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
+    put_backend(PutBackend(name="lab", body={"sync_mode": "report"}), actor=SYSTEM)
     fake_lab.edit("team", {"spec": {"priority": 77}})
     answer = browser.post(address, {"do": "sync"}, follow=True).content.decode()
     assert "The queues are out of sync" in answer
@@ -470,7 +471,7 @@ def test_a_scraper_sees_which_cluster_is_behind(fake_lab: SyncHarness) -> None:
     now = read_sync_metrics()["lab"]
     assert (now["sync_paused"], now["agent_lease_held"], now["seconds_since_heard"] < 60) == (1, 1, True)
     QueueSync.objects.update(retry_at=None)
-    put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
+    put_backend(PutBackend(name="lab", body={"sync_mode": "report"}), actor=SYSTEM)
     fake_lab.edit("team", {"spec": {"priority": 1}})
     tasks.sync_backend_queues(fake_lab.backend.pk)
     assert read_sync_metrics()["lab"]["drift_fields"] == 1
@@ -488,7 +489,7 @@ def test_a_value_of_the_cluster_is_adopted_through_the_usual_preview(
     pool()
     create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=30), actor=SYSTEM)
     admin("POST", path)
-    put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
+    put_backend(PutBackend(name="lab", body={"sync_mode": "report"}), actor=SYSTEM)
     fake_lab.edit("team--a", {"spec": {"resources": {"gpu": {"quota": 20}}}})
     fake_lab.edit("team", {"spec": {"resources": {"gpu": {"overQuotaWeight": 5}}}})
     fake_lab.edit("team---shared", {"spec": {"priority": 1}})
@@ -518,7 +519,7 @@ def test_the_preview_of_an_adopted_value_keeps_every_zero(
     path = "/api/backend/lab/sync"
     pool(cohort="org", borrowing_limit=0, lending_limit=0, approval_above=0)
     admin("POST", path)
-    put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
+    put_backend(PutBackend(name="lab", body={"sync_mode": "report"}), actor=SYSTEM)
     fake_lab.edit("team", {"spec": {"resources": {"gpu": {"overQuotaWeight": 5}}}})
     admin("POST", path)
     client.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")

@@ -14,6 +14,7 @@ import yaml
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
@@ -344,7 +345,7 @@ def test_a_dead_cluster_delays_no_other(fake_lab: SyncHarness, monkeypatch: pyte
     """Each backend has its own lease, condition and pause."""
     content = {**yaml.safe_load(KUBECONFIG), "clusters": [{"name": "c", "cluster": {"server": "https://other"}}]}
     body = {"type": "kubernetes", "namespace": "t1", "kubeconfig": yaml.safe_dump(content)}
-    dead = put_backend(actor=SYSTEM, name="dead", body=body).row
+    dead = put_backend(PutBackend(name="dead", body=body), actor=SYSTEM).row
     alive = fake_lab.cluster
 
     def connect(backend: Backend) -> RecordingCluster:
@@ -379,7 +380,7 @@ def real(kube_server: KubeServer, ledger: None) -> Iterator[tuple[SyncHarness, F
     content = kube_server.kubeconfig_body()
     content["clusters"][0]["cluster"] = {"server": proxy.address}
     body = {"type": "kubernetes", "namespace": namespace, "kubeconfig": yaml.safe_dump(content)}
-    backend = put_backend(actor=SYSTEM, name="lab", body=body).row
+    backend = put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row
     yield SyncHarness(backend, RecordingCluster(direct), namespace), proxy
     proxy.close()
     direct.close()
@@ -466,11 +467,13 @@ def test_a_credential_without_rights(kube_server: KubeServer, ledger: None, user
     if user == "expired":
         content["users"][0]["user"]["token"] = "was-good-once"
     body = {"type": "kubernetes", "namespace": namespace, "kubeconfig": yaml.safe_dump(content)}
-    backend = put_backend(actor=SYSTEM, name="lab", body=body).row
+    backend = put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row
     outcome = sync_backend_queues(backend.pk)
     assert outcome.reason == reason
     assert "was-good-once" not in outcome.message
-    put_backend(actor=SYSTEM, name="lab", body={"kubeconfig": yaml.safe_dump(kube_server.kubeconfig_body())})
+    put_backend(
+        PutBackend(name="lab", body={"kubeconfig": yaml.safe_dump(kube_server.kubeconfig_body())}), actor=SYSTEM
+    )
     assert sync_backend_queues(backend.pk, manual=True).synced == "True", "a new credential is used at once"
     cluster.close()
 
@@ -480,7 +483,7 @@ def test_a_credential_without_rights(kube_server: KubeServer, ledger: None, user
 def test_no_kai_then_kai_then_killed_in_the_middle_and_back(own_kube_server: KubeServer, ledger: None) -> None:
     server = own_kube_server
     body = {"type": "kubernetes", "namespace": "osmo", "kubeconfig": yaml.safe_dump(server.kubeconfig_body())}
-    backend = put_backend(actor=SYSTEM, name="lab", body=body).row
+    backend = put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row
     for number in range(4):
         pool(f"p{number}")
     outcome = sync_backend_queues(backend.pk)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Cohort, LedgerGeneration, Pool
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("ledger")
 def changed_backends() -> Callable[..., set[str]]:
     """A function that runs an operation and returns the backends whose number it changed."""
     for name in ("one", "two"):
-        put_backend(actor=SYSTEM, name=name, body={"namespace": name, "nodes": []})
+        put_backend(PutBackend(name=name, body={"namespace": name, "nodes": []}), actor=SYSTEM)
     _put_pool("team", "one")
 
     def read_numbers() -> dict[str, int]:

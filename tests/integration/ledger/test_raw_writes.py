@@ -10,6 +10,7 @@ from django.apps import apps
 from django.db import IntegrityError, connection, models, transaction
 from django.utils import timezone
 
+from pools.domain.changes.backends import DeleteBackend
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
@@ -259,7 +260,7 @@ class TestOurOwnPaths:
         with factories.triggers_off():
             type(row).objects.filter(pk=row.pk).update(source="pod", backend=backend)
         assert GpuUsage.objects.get(pk="ns").workers == 1
-        delete_backend(actor=SYSTEM, name="gone")
+        delete_backend(DeleteBackend(name="gone"), actor=SYSTEM)
         factories.check_deferred_constraints()
         assert GpuUsage.objects.get(pk="ns").workers == 0
         assert not type(row).objects.exists()

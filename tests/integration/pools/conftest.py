@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import pytest
 from django.test import Client
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import AccessToken, User
 from pools.security.tokens import issue_jwt
@@ -90,7 +91,7 @@ def nobody(caller: Callable[..., ApiCaller]) -> ApiCaller:
 def sim(db: None) -> str:
     """A simulated backend of 4 nodes of 32 GPUs; work ends only by a report."""
     nodes = [{"name": f"n{number}", "gpus": 32} for number in range(1, 5)]
-    put_backend(actor=SYSTEM, name="sim", body={"namespace": "ns", "nodes": nodes, "auto_end": False})
+    put_backend(PutBackend(name="sim", body={"namespace": "ns", "nodes": nodes, "auto_end": False}), actor=SYSTEM)
     return "sim"
 
 

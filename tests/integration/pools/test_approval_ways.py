@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import Conflict
@@ -38,7 +39,7 @@ POOL = "/api/configs/pool/team"
 def team(sim: str) -> None:
     """Pool `team` of 100 GPUs in cohort org, which is below lab. Its subpools: `a` has 40 GPUs, `t` has 30 of which 20
     are temporary, `z` is archived and had 40. Changes of more than 10 GPUs need an approval."""
-    put_backend(actor=SYSTEM, name="sim2", body={"namespace": "ns2", "nodes": [{"name": "n", "gpus": 8}]})
+    put_backend(PutBackend(name="sim2", body={"namespace": "ns2", "nodes": [{"name": "n", "gpus": 8}]}), actor=SYSTEM)
     for name, body in (("lab", {}), ("org", {"parent": "lab"}), ("other", {})):
         put_cohort(actor=SYSTEM, name=name, body=body)
     put_pool(PutPool(name="team", body=pool_config(80)), actor=SYSTEM)

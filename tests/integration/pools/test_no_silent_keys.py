@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pools.domain import backend_config, cluster_config, cohort_config, platforms, pool_config
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.errors import BadInput
 from pools.services.backends import put_backend
@@ -92,7 +93,7 @@ def test_backends(kind: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     actor = factories.admin_actor()
     body = CLUSTER if kind == "kubernetes" else {"type": "simulated"}
-    texts = told(lambda: put_backend(actor=actor, name="b", body={**body, key: BACKEND_VALUES[key]}))
+    texts = told(lambda: put_backend(PutBackend(name="b", body={**body, key: BACKEND_VALUES[key]}), actor=actor))
     assert any(key in text for text in texts), texts
 
 

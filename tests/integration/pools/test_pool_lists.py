@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
@@ -138,8 +139,8 @@ def test_without_a_guarantee_the_limit_is_the_capacity_of_the_nodes(sim: str, ad
 
 def test_node_sets_and_sums_that_count_nodes_once(sim: str, admin: ApiCaller) -> None:
     nodes = [{"name": f"{kind}{number}", "gpus": 8, "platform": kind} for kind in "abc" for number in (1, 2)]
-    put_backend(actor=SYSTEM, name="mixed", body={"namespace": "m", "nodes": nodes, "auto_end": False})
-    put_backend(actor=SYSTEM, name="other", body={"namespace": "t", "nodes": nodes, "auto_end": False})
+    put_backend(PutBackend(name="mixed", body={"namespace": "m", "nodes": nodes, "auto_end": False}), actor=SYSTEM)
+    put_backend(PutBackend(name="other", body={"namespace": "t", "nodes": nodes, "auto_end": False}), actor=SYSTEM)
 
     def pool_on_backend(backend: str, *platforms: str) -> dict[str, Any]:
         return pool_config(10) | {"backend": backend, "platforms": {name: {} for name in platforms}}

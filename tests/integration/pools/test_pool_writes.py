@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, Pool, User
 from pools.services.backends import put_backend
@@ -135,12 +136,14 @@ def test_if_match(team: str, admin: ApiCaller) -> None:
 
 
 def test_moving_to_another_backend_needs_an_idle_pool(team: str, admin: ApiCaller) -> None:
-    put_backend(actor=SYSTEM, name="other", body={"namespace": "a-namespace-of-its-own-that-is-long", "nodes": []})
+    put_backend(
+        PutBackend(name="other", body={"namespace": "a-namespace-of-its-own-that-is-long", "nodes": []}), actor=SYSTEM
+    )
     create_subpool(admin, "a" * 20, 10)
     work = run_workflow(admin, "team", 1)
     answer = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"backend": "other"}})
     assert (answer.status, answer.codes) == (400, {("backend", "live_work"), ("backend", "name_too_long")})
-    put_backend(actor=SYSTEM, name="third", body={"namespace": "t"})
+    put_backend(PutBackend(name="third", body={"namespace": "t"}), actor=SYSTEM)
     busy = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"backend": "third"}})
     assert (busy.status, busy.codes) == (409, {("backend", "live_work")})
     assert admin("POST", f"/api/workflow/{work.name}/cancel").status == 200

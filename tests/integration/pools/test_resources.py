@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
 from pools.services.backends import put_backend
@@ -22,7 +23,9 @@ workflow:
 
 
 def test_a_node_with_work(sim: str, admin: ApiCaller) -> None:
-    put_backend(actor=SYSTEM, name="sim", body={"nodes": [{"name": "n1", "gpus": 8, "cpu": 16, "memory": "7.5Gi"}]})
+    put_backend(
+        PutBackend(name="sim", body={"nodes": [{"name": "n1", "gpus": 8, "cpu": 16, "memory": "7.5Gi"}]}), actor=SYSTEM
+    )
     admin(
         "PUT", "/api/configs/pool/team", {"configs": pool_config(8, platforms={"default": {"allowed_mounts": ["/x"]}})}
     )
@@ -49,7 +52,7 @@ def test_a_node_with_work(sim: str, admin: ApiCaller) -> None:
 
 def test_nodes_by_pool(sim: str, admin: ApiCaller, viewer: ApiCaller, caller: Callable[..., ApiCaller]) -> None:
     nodes = [{"name": f"{kind}1", "gpus": 1, "platform": kind} for kind in ("a", "b", "c")]
-    put_backend(actor=SYSTEM, name="sim", body={"nodes": nodes})
+    put_backend(PutBackend(name="sim", body={"nodes": nodes}), actor=SYSTEM)
     admin("PUT", "/api/configs/pool/one", {"configs": pool_config(1, platforms={"a": {}, "b": {}})})
     admin("PUT", "/api/configs/pool/two", {"configs": pool_config(1, platforms={"b": {}})})
     admin("POST", "/api/configs/pool/one/subpool", {"subpool_name": "x", "quota": 1})

@@ -25,6 +25,7 @@ from osmo_admin.cli.server import app
 from osmo_admin.ops import process_commands
 from osmo_admin.ops.certificates import ServerCertificate, ensure_certificate
 from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
+from pools.domain.changes.backends import DeleteBackend, PutBackend
 from pools.domain.errors import Busy, Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuAllocation
@@ -95,7 +96,7 @@ def guarded_backend(stack: Stack, kube_server: KubeServer, kube: KubeNamespace) 
             "namespace": kube.namespace,
             "kubeconfig": yaml.safe_dump(kube_server.kubeconfig_body()),
         }
-        row = put_backend(actor=SYSTEM, name=name, body=body).row
+        row = put_backend(PutBackend(name=name, body=body), actor=SYSTEM).row
         # Only the test repairs: the running installation does not get the lease.
         held_until = timezone.now() + timedelta(hours=1)
         held = {"lease_holder": uuid.uuid4(), "lease_expires_at": held_until}
@@ -109,7 +110,7 @@ def guarded_backend(stack: Stack, kube_server: KubeServer, kube: KubeNamespace) 
 def _remove_backend(stack: Stack, name: str) -> None:
     """Its loops end; each would take processor time until the end of the session."""
     with stack.orm():
-        delete_backend(actor=SYSTEM, name=name)
+        delete_backend(DeleteBackend(name=name), actor=SYSTEM)
 
 
 @pytest.fixture
@@ -629,7 +630,8 @@ def test_a_cluster_that_does_not_answer(
     with stack.orm():
         name = stack.unique_name("away")
         put_backend(
-            actor=SYSTEM, name=name, body={"type": "kubernetes", "namespace": name, "kubeconfig": yaml.safe_dump(gone)}
+            PutBackend(name=name, body={"type": "kubernetes", "namespace": name, "kubeconfig": yaml.safe_dump(gone)}),
+            actor=SYSTEM,
         )
         with pytest.raises(Busy, match=name):
             install_webhook(

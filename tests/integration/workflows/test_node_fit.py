@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node, Pool
 from pools.services.backends import put_backend
@@ -19,7 +20,7 @@ def two_nodes(alice: Any) -> Backend:
     assert backend is not None
     nodes = [{"name": name, "gpus": 8, "cpu": 64} for name in ("a1", "a2")]
     nodes.append({"name": "big", "gpus": 16, "cpu": 64, "platform": "huge"})
-    put_backend(actor=SYSTEM, name=backend.name, body={"nodes": nodes})
+    put_backend(PutBackend(name=backend.name, body={"nodes": nodes}), actor=SYSTEM)
     return backend
 
 

@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from pools.domain.backend_config import SIMULATED_KEYS
 from pools.domain.changes.approvable import APPROVABLE
+from pools.domain.changes.backends import BACKEND_KEYS, DeleteBackend, PutBackend
 from pools.domain.changes.command import ChangeCommand, body_fields, fields_of, read_command, summary_of
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
+from pools.domain.cluster_config import KEYS
 from pools.domain.errors import BadInput
 
 WHERE = {"parent": "team", "subpool_name": "a"}
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
-CHANGES: list[type[ChangeCommand]] = [*APPROVABLE.values(), SetDrainDeadline]
+CHANGES: list[type[ChangeCommand]] = [*APPROVABLE.values(), SetDrainDeadline, PutBackend, DeleteBackend]
 
 
 @pytest.mark.parametrize("kind", CHANGES)
@@ -24,6 +27,24 @@ def test_every_field_has_its_sentence(kind: type[ChangeCommand]) -> None:
     for name, about in fields_of(kind).items():
         assert about.label, name
         assert about.help.endswith("."), name
+
+
+def test_every_key_of_a_backend_has_its_sentence_and_is_read() -> None:
+    assert set(BACKEND_KEYS) | {"description"} == {
+        "type",
+        "namespace",
+        "description",
+        "offline",
+        *SIMULATED_KEYS,
+        *KEYS,
+    }
+    assert all(about.label and about.help.endswith(".") for about in BACKEND_KEYS.values())
+
+
+def test_a_secret_is_in_no_stored_form_and_no_repr() -> None:
+    command = PutBackend(name="east", body={"kubeconfig": "token: s3cret"})
+    assert "s3cret" not in f"{command!r} {command.as_json()}"
+    assert command.as_json() == {"name": "east"}
 
 
 def test_all_faults_of_a_body_are_found_at_once() -> None:

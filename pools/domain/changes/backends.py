@@ -1,0 +1,118 @@
+"""Changes of backends: the clusters on which work runs (api.md, "Simulated backend")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from pools.domain.backend_config import BACKEND_TYPES, VictimRule
+from pools.domain.changes.command import (
+    BOOLEAN,
+    SECRET,
+    SECRET_JSON,
+    TEXT,
+    ChangeCommand,
+    ChangeField,
+    ValueKind,
+    choice,
+    in_address,
+    value,
+)
+from pools.domain.cluster_config import ACCESS_MODES, SYNC_MODES
+from pools.domain.ownership import OwnedKind
+from pools.domain.roles import Permission
+
+_NODE: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "gpus": {"type": "integer"},
+        "cpu": {"type": "integer"},
+        "memory": {},
+        "storage": {},
+        "platform": {"type": "string"},
+    },
+    "additionalProperties": False,
+    "required": ["name", "gpus"],
+}
+_NODES = ValueKind("nodes", {"type": "array", "items": _NODE}, lambda reader, key: reader.body[key])
+_SECONDS = ValueKind("text", {"type": ["integer", "null"]}, lambda reader, key: reader.body[key])
+
+BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
+    "type": ChangeField(choice(BACKEND_TYPES), "Type", "It is chosen when the cluster is added, and stays."),
+    "namespace": ChangeField(
+        TEXT,
+        "Namespace",
+        "The namespace of the work. Part of every queue name; cannot change while pools use the cluster.",
+    ),
+    "nodes": ChangeField(
+        _NODES, "Nodes", "All nodes of a simulated cluster. Work on a removed node continues until it ends."
+    ),
+    "auto_end": ChangeField(
+        BOOLEAN, "Work ends automatically", "After its run time. Otherwise its end is reported by hand."
+    ),
+    "reserve_after": ChangeField(
+        _SECONDS,
+        "Reserve after (seconds)",
+        "After this wait the first gang of a leaf gets a start reservation. Empty or null: never.",
+    ),
+    "ageing": ChangeField(
+        _SECONDS,
+        "Ageing (seconds)",
+        "NORMAL work that is so much older comes before HIGH work of its leaf. Empty or null: never.",
+    ),
+    "victims": ChangeField(
+        choice([rule.value for rule in VictimRule]),
+        "Victims",
+        "Which work is preempted of that which the rules allow equally.",
+    ),
+    "offline": ChangeField(BOOLEAN, "Offline", "Submissions are accepted and wait; running work continues."),
+    "access": ChangeField(choice(ACCESS_MODES), "Access", "How OSMO Admin reaches the cluster."),
+    "kubeconfig": ChangeField(
+        SECRET,
+        "Kubeconfig",
+        "Its text with certificates and token. It is stored encrypted and never shown again.",
+    ),
+    "kubeconfig_file": ChangeField(
+        TEXT, "Name of the kubeconfig file", "For a file in the operator's folder (OSMO_KUBECONFIG_DIR)."
+    ),
+    "context": ChangeField(TEXT, "Context", "Empty: the current context of the kubeconfig."),
+    "scheduler_name": ChangeField(TEXT, "Scheduler", "The scheduler of the pods; KAI's default name is kai-scheduler."),
+    "node_pool_key": ChangeField(TEXT, "Label key of a scheduler shard", "The label key that KAI is configured with."),
+    "node_pool": ChangeField(TEXT, "Shard", "Empty: the shard of objects without the label."),
+    "sync_mode": ChangeField(
+        choice(SYNC_MODES),
+        "Mode of the queues",
+        "The one that only reports differences writes nothing, so that the first differences can be read before.",
+    ),
+}
+"""The keys of a backend's configuration; `pools.domain.backend_config` reads them, because they depend on its type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendChange(ChangeCommand):
+    """A change of one backend."""
+
+    permission: ClassVar = Permission.PLATFORM_WRITE
+    owned_kind: ClassVar[OwnedKind | None] = OwnedKind.BACKEND
+
+    name: str = in_address("BACKEND", "Cluster", "Name of the backend.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutBackend(BackendChange):
+    """Create or change a backend; keys left out stay as they are. `nodes`, `auto_end`, `victims`, and `reserve_after`
+    and `ageing` (seconds; null: never) belong to a simulated backend, `access` and the keys after it to a Kubernetes
+    backend. `kubeconfig` is never shown again."""
+
+    service: ClassVar = "put_backend"
+
+    body: Mapping[str, Any] = value(SECRET_JSON, "Configuration", "The keys of the backend that change.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteBackend(BackendChange):
+    """Remove a backend that has no pools."""
+
+    service: ClassVar = "delete_backend"
