@@ -18,6 +18,7 @@ from typing import Any
 
 from bench import load, pgbench
 from bench.installation import Installation
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 
 NAMESPACES = 1000
 PODS = 50_000
@@ -35,7 +36,7 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     from pools.services.gpu_quotas import put_gpu_quota
 
     for number in range(NAMESPACES):
-        put_gpu_quota(actor=SYSTEM, namespace=f"ns{number}", spec=SPEC)
+        put_gpu_quota(PutGpuQuota(namespace=f"ns{number}", spec=SPEC), actor=SYSTEM)
     statements = _capture_statements()
     report: dict[str, Any] = {"statements_per_pair": len(statements)}
     for label, namespaces in (("one_hot_namespace", 1), (f"{NAMESPACES}_namespaces", NAMESPACES)):

@@ -23,6 +23,7 @@ from bench import fill
 from bench.installation import Installation
 from bench.pgbench import workflow_file
 from bench.statements import counted_statements
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 
 POOLS, NODES, ENDED, WAITING = 101, 404, 5_000, 100
 ROUNDS, REQUESTS, WARM_UP = 3, 150, 20
@@ -172,9 +173,10 @@ def fill_installation(*, is_offline: bool = True) -> tuple[str, str]:
     fill.insert_pools(POOLS, prefix="cost", on=backend.pk, guarantee=100_000)
     fill.insert_pending([*[fill.PendingWorkload(LISTED)] * ENDED, *[fill.PendingWorkload(QUEUED)] * WAITING])
     put_gpu_quota(
+        PutGpuQuota(
+            namespace=NAMESPACE, spec={"total": {"requests": {"tflops": "1E", "vram": "1E"}, "maxWorkers": 2**31 - 1}}
+        ),
         actor=SYSTEM,
-        namespace=NAMESPACE,
-        spec={"total": {"requests": {"tflops": "1E", "vram": "1E"}, "maxWorkers": 2**31 - 1}},
     )
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")

@@ -20,8 +20,8 @@ import typer
 
 from osmo_admin.cli.command_decorator import client_command
 from osmo_admin.cli.commands.approval import approval_query, requested_text, without_approval_needs
-from osmo_admin.cli.completion import complete_parent_pools
-from osmo_admin.cli.effect_text import print_effect, show_effect
+from osmo_admin.cli.completion import complete_namespaces, complete_parent_pools
+from osmo_admin.cli.effect_text import as_it_is, print_effect, show_effect
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption, RequestApprovalOption
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession
@@ -29,7 +29,7 @@ from osmo_admin.cli.times import parse_time
 from osmo_admin.cli.yaml_files import parse_number
 from pools.domain.changes.command import ChangeCommand, ChangeField, fields_of
 
-_COMPLETIONS: Mapping[str, Callable[..., Any]] = {"parent": complete_parent_pools}
+_COMPLETIONS: Mapping[str, Callable[..., Any]] = {"parent": complete_parent_pools, "namespace": complete_namespaces}
 _READERS: Mapping[str, Callable[[str], Any]] = {"quota": parse_number, "time": parse_time}
 
 
@@ -65,21 +65,21 @@ class TypedChange:
             method, address, query=query, body=self.body or None, if_match=self.if_match
         )
 
-    def confirm(self, question: str, method: str, address: str) -> None:
+    def confirm(self, question: str, method: str, address: str, summarize: Callable[[Any], Any] = as_it_is) -> None:
         """Show the effect and ask, if a terminal is attached. Raises :class:`ClientError` if the user declines."""
 
         def show() -> None:
             effect = self.session.http().send_change(
                 method, address, query={"dry_run": True}, body=self.body, if_match=self.if_match
             )
-            print_effect(without_approval_needs(effect) if self.request_approval else effect)
+            print_effect(summarize(without_approval_needs(effect) if self.request_approval else effect))
 
         confirm(self.session, question, preview=show)
 
-    def show(self, answer: Any, text: Callable[[Any], Any]) -> None:
+    def show(self, answer: Any, text: Callable[[Any], Any], summarize: Callable[[Any], Any] = as_it_is) -> None:
         """Print the answer: the effect of a dry run, a request for an approval, or the `text` of the change."""
         if self.session.dry_run:
-            show_effect(self.session, answer)
+            show_effect(self.session, answer, summarize)
         else:
             print_answer(self.session, answer, lambda: requested_text(answer) or text(answer))
 

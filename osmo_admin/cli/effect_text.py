@@ -25,7 +25,12 @@ WORKFLOW_LISTS = (
 NOT_A_DRY_RUN = "WARNING: the server did not confirm the dry run. See the last changes: osmo audit --limit 5."
 
 
-def show_effect(session: ClientSession, answer: Any, summarize: Callable[[Any], Any] = lambda answer: answer) -> None:
+def as_it_is(answer: Any) -> Any:
+    """The summary of an effect that is shown as a whole."""
+    return answer
+
+
+def show_effect(session: ClientSession, answer: Any, summarize: Callable[[Any], Any] = as_it_is) -> None:
     """Print the effect; for people only its summary. A forbidden change ends with exit code 2, as the change
     itself would."""
     confirmed = isinstance(answer, dict) and answer.get("dry_run") is True

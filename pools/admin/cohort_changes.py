@@ -36,6 +36,7 @@ from pools.permissions import require_platform
 from pools.selectors.quota_tree import read_quota_view
 from pools.services.cohort_effects import effect_on_cohort
 from pools.services.cohorts import CohortResult, create_cohort, delete_cohort, get_cohort, put_cohort
+from pools.services.dry_run import warnings_of
 
 COMPARED_NUMBERS = ("subtree_quota", "available", "potential_available", "borrowed", "lent", "debt")
 
@@ -64,7 +65,7 @@ class CohortPreview(Generic[ResultT]):
         """The nodes whose numbers change."""
         return {
             "changed_nodes": _changed_nodes(effect["before"], effect["after"]),
-            "warnings": result.warnings,
+            "warnings": warnings_of(result),
             "fields": changed_fields(effect["changes"]),
         }
 

@@ -31,6 +31,7 @@ from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import BadInput, Busy, Conflict, Stale, Violation
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.services.approvals import request_approval
+from pools.services.dry_run import warnings_of
 
 REASON_HELP = "Optional. Recorded in the audit log beside your name."
 REFUSALS = (BadInput, Conflict, Busy)
@@ -67,13 +68,6 @@ def _read_typed(request: HttpRequest) -> tuple[QueryDict, dict[str, str] | None]
     return data, kept
 
 
-class ServiceResult(Protocol):
-    """The answer of a service that changes something."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Done:
     """The result of a service that answers nothing else than warnings, if any."""
@@ -81,8 +75,8 @@ class Done:
     warnings: tuple[str, ...] = ()
 
 
-ResultT = TypeVar("ResultT", bound=ServiceResult)
-ResultT_contra = TypeVar("ResultT_contra", bound=ServiceResult, contravariant=True)
+ResultT = TypeVar("ResultT")
+ResultT_contra = TypeVar("ResultT_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +354,7 @@ class ConfirmFlow(Generic[ResultT]):
         except REFUSALS as refusal:
             form.add_errors(refusal)
             return self._form_page(form)
-        self.admin.show_success(self.request, " ".join([self.change.success_message(result), *result.warnings]))
+        self.admin.show_success(self.request, " ".join([self.change.success_message(result), *warnings_of(result)]))
         return HttpResponseRedirect(self.change.success_url(result))
 
     def _make(self, form: ChangeForm, version: int | None) -> ResultT:

@@ -11,10 +11,12 @@ from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, Done, change_paths, typed_input
+from pools.admin.command_forms import CommandForm, form_for
+from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, change_paths, typed_input
 from pools.admin.git_ownership import owned_reason
 from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
 from pools.admin.paging import paginate
+from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.errors import Conflict, DomainError
 from pools.domain.gpu_quota.checks import headroom_for
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body
@@ -208,10 +210,10 @@ class GpuQuotaAdmin(PolicyAdmin):
         require_platform(actor)
         namespace = typed_input(request).get("namespace", "").strip()
 
-        def execute(form: ChangeForm, version: int | None) -> Done:
+        def create(command: PutGpuQuota, **note: Any) -> GpuNamespace:
             if GpuQuota.objects.filter(namespace=namespace).exists():
                 raise Conflict(f"Namespace {namespace} has a quota already; edit it on its own page.")
-            return _put(actor, namespace, form, None)
+            return put_gpu_quota(command, **note)
 
         change = Change(
             title="Limit a namespace",
@@ -220,7 +222,8 @@ class GpuQuotaAdmin(PolicyAdmin):
             form_class=CreateGpuQuotaForm,
             initial={"alert_threshold": 95, "namespace": namespace},
             preview=_preview(actor, namespace, CreateGpuQuotaForm),
-            execute=execute,
+            command=lambda form: PutGpuQuota(namespace=namespace, spec=form.spec()),
+            service=create,
             success_message=lambda _: f"The quota of namespace {namespace} was saved.",
             success_url=lambda _: _address(namespace),
         )
@@ -237,7 +240,8 @@ class GpuQuotaAdmin(PolicyAdmin):
             initial=spec_form_values(spec_from_row(quota)),
             version=quota.version,
             preview=_preview(actor, namespace, GpuQuotaForm),
-            execute=lambda form, version: _put(actor, namespace, form, version),
+            command=lambda form: PutGpuQuota(namespace=namespace, spec=form.spec()),
+            service=put_gpu_quota,
             success_message=lambda _: f"The quota of namespace {namespace} was saved.",
             success_url=lambda _: _address(namespace),
         )
@@ -245,26 +249,17 @@ class GpuQuotaAdmin(PolicyAdmin):
 
     def _delete(self, request: HttpRequest, namespace: str) -> HttpResponse:
         actor, quota = actor_of(request), self._changeable_quota(request, namespace)
-
-        def execute(form: ChangeForm, version: int | None) -> Done:
-            delete_gpu_quota(
-                actor=actor,
-                namespace=namespace,
-                description=form.cleaned_data["description"],
-                expected_version=version,
-            )
-            return Done()
-
         change = Change(
             title=f"Delete the quota of {namespace}",
             button="Delete the quota",
             danger=True,
             unavailable_reason=owned_reason(OwnedKind.GPU_QUOTA, namespace),
             breadcrumbs=_breadcrumbs(namespace),
-            form_class=ReasonForm,
+            form_class=form_for(DeleteGpuQuota, namespace=namespace),
             version=quota.version,
             preview=_preview(actor, namespace, GpuQuotaForm),
-            execute=execute,
+            command=CommandForm.command,
+            service=delete_gpu_quota,
             success_message=lambda _: f"The workers of namespace {namespace} are no longer limited.",
             success_url=lambda _: reverse("admin:pools_gpuquota_changelist"),
         )
@@ -309,19 +304,7 @@ class GpuQuotaAdmin(PolicyAdmin):
         )
 
 
-def _put(actor: Actor, namespace: str, form: ChangeForm, version: int | None) -> Done:
-    assert isinstance(form, GpuQuotaForm)
-    put_gpu_quota(
-        actor=actor,
-        namespace=namespace,
-        spec=form.spec(),
-        description=form.cleaned_data["description"],
-        expected_version=version,
-    )
-    return Done()
-
-
-def _preview(actor: Actor, namespace: str, form_class: type[ChangeForm]) -> ObjectPreview[Done]:
+def _preview(actor: Actor, namespace: str, form_class: type[ChangeForm]) -> ObjectPreview[Any]:
     return ObjectPreview(
         actor=actor,
         read_state=lambda: _state(namespace),

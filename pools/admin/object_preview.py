@@ -10,7 +10,7 @@ from pools.admin.confirm_flow import ChangeForm, ResultT
 from pools.admin.effect_tables import changed_fields
 from pools.domain.field_changes import field_changes
 from pools.domain.roles import Actor
-from pools.services.dry_run import read_effect
+from pools.services.dry_run import read_effect, warnings_of
 
 CONFIGS = "configs"
 """The key of a state that has the configuration; the other keys are facts for the messages."""
@@ -51,7 +51,7 @@ class ObjectPreview(Generic[ResultT]):
             "fields": changed_fields(fields, self.label_of),
             "is_unchanged": not fields,
             "effect_messages": tuple(self.messages(before, after)),
-            "warnings": (*result.warnings, *(self.warnings(before, after) if self.warnings else ())),
+            "warnings": (*warnings_of(result), *(self.warnings(before, after) if self.warnings else ())),
             "reclaimed": effect["may_be_reclaimed"],
             "reclaimed_elsewhere": effect["may_be_reclaimed_elsewhere"],
             **(self.tables(before, after) if self.tables else {}),

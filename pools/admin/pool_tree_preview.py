@@ -17,7 +17,7 @@ from pools.models import Pool, Reservation
 from pools.representations.subpool import pool_tree_body
 from pools.selectors import pool_tree
 from pools.services.cohort_effects import effect_on_pool
-from pools.services.dry_run import effect_on_pool_tree
+from pools.services.dry_run import effect_on_pool_tree, warnings_of
 
 EffectMessages = Callable[[tuple[NodeEffect, ...], list[Reservation], ResultT], tuple[str, ...]]
 
@@ -66,7 +66,7 @@ class PoolTreePreview(Generic[ResultT]):
             "pool": self.pool,
             "nodes": nodes,
             "effect_messages": self.messages(nodes, remaining, result),
-            "warnings": result.warnings,
+            "warnings": warnings_of(result),
             "fields": changed_fields(effect.get("changes", ())),
             "is_unchanged": self.changes_configuration and not effect["changes"],
             "neighbours": changed_numbers(effect.get("neighbours", ())),

@@ -7,19 +7,16 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.changes import ChangeAnswer, answer_change, describe_change
 from pools.api.request_parsing import (
     collect_faults,
     etag_header,
-    expected_version,
-    query_boolean,
     query_page,
-    reject_unknown_keys,
     unwrap_body,
 )
 from pools.api.schema import (
     BOOLEAN,
     DATETIME,
-    DRY_RUN,
     INTEGER,
     LIMIT,
     NULL,
@@ -33,11 +30,12 @@ from pools.api.schema import (
     object_with,
 )
 from pools.api.views import View
+from pools.domain.changes.gpu_quotas import DeleteGpuQuota, GpuQuotaChange, PutGpuQuota
 from pools.domain.errors import BadInput, Violation
 from pools.domain.gpu_quota.workers import parse_worker
 from pools.filtersets.gpu_quota import GpuSampleFilterSet
 from pools.models import GpuUsage, GpuUsageSample
-from pools.permissions import namespaces_for, require_namespace, require_platform, unknown_namespace
+from pools.permissions import namespaces_for, require_namespace, unknown_namespace
 from pools.representations.gpu_quota import (
     current_gpu_quota_body,
     gpu_quota_bodies,
@@ -45,7 +43,7 @@ from pools.representations.gpu_quota import (
     headroom_body,
     usage_history_body,
 )
-from pools.selectors.gpu_namespace import read_namespaces
+from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
 from pools.services.dry_run import read_effect
 from pools.services.gpu_quotas import delete_gpu_quota, put_gpu_quota
 
@@ -89,6 +87,7 @@ WORKER_PARAMETERS = (
     QueryParameter("limit_vram", TEXT, "The most memory, per GPU."),
     QueryParameter("count", INTEGER, "GPUs of one worker, 1 if not given."),
 )
+READ_KEYS = ("namespace", "status", "assumed", "source", "alerting", "alert_since", "alerts", "version")
 SAMPLE = object_with({"time": DATETIME, "requests": GPU_AMOUNTS, "limits": GPU_AMOUNTS, "workers": INTEGER})
 SINCE = QueryParameter("since", DATETIME, "Begin here; a day ago if not given.")
 
@@ -112,55 +111,38 @@ class GpuQuotaDetail(View):
             raise unknown_namespace(namespace)
         return Response(body, headers=etag_header(body["version"]))
 
-    @describe_operation(
-        "Create the GPU quota of a namespace, or replace it as a whole.",
-        query_parameters=[DRY_RUN],
-        body=object_with({"spec": SPEC}, required=[], additional=True),
-        answer=GPU_QUOTA,
-    )
+    @describe_change(PutGpuQuota, answer=GPU_QUOTA, body=object_with({"spec": SPEC}, required=[], additional=True))
     def put(self, request: Request, namespace: str) -> Response:
-        require_platform(self.actor)
-        body, description, _ = unwrap_body(request)
-        reject_unknown_keys(
-            body, "spec", "namespace", "status", "assumed", "source", "alerting", "alert_since", "alerts", "version"
+        return answer_change(
+            self, PutGpuQuota, put_gpu_quota, QUOTA_CHANGES, {"namespace": namespace}, unwrap=_unwrap_read_back
         )
-        if body.get("namespace", namespace) != namespace:
-            said = f"namespace differs from the {namespace[:100]} of the address; leave it out, or give the same name."
-            raise BadInput.of([Violation("namespace", "bad_value", said)])
-        if "spec" not in body:
-            raise BadInput.of([Violation("spec", "missing", "spec is missing: give the caps as total and single.")])
-        version = expected_version(request)
 
-        def operation() -> Any:
-            return put_gpu_quota(
-                actor=self.actor,
-                namespace=namespace,
-                spec=body["spec"],
-                description=description,
-                expected_version=version,
-            )
-
-        if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: current_gpu_quota_body(namespace)))
-        answer = gpu_quota_body(operation())
-        return Response(answer, headers=etag_header(answer["version"]))
-
-    @describe_operation(
-        "Remove the GPU quota of a namespace; its workers stay.", query_parameters=[DRY_RUN], answer=NULL
-    )
+    @describe_change(DeleteGpuQuota, answer=NULL)
     def delete(self, request: Request, namespace: str) -> Response:
-        require_platform(self.actor)
-        body, description, _ = unwrap_body(request)
-        reject_unknown_keys(body)
-        version = expected_version(request)
+        return answer_change(self, DeleteGpuQuota, delete_gpu_quota, QUOTA_CHANGES, {"namespace": namespace})
 
-        def operation() -> None:
-            delete_gpu_quota(actor=self.actor, namespace=namespace, description=description, expected_version=version)
 
-        if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: current_gpu_quota_body(namespace)))
-        operation()
+def _unwrap_read_back(request: Request) -> tuple[dict[str, Any], str, list[str] | None]:
+    """The body of a put, which may be the answer of a read with the caps changed."""
+    body, description, tags = unwrap_body(request)
+    namespace = request.parser_context["kwargs"]["namespace"]
+    if body.get("namespace", namespace) != namespace:
+        said = f"namespace differs from the {namespace[:100]} of the address; leave it out, or give the same name."
+        raise BadInput.of([Violation("namespace", "bad_value", said)])
+    return {key: given for key, given in body.items() if key not in READ_KEYS}, description, tags
+
+
+def _render(facts: GpuNamespace | None) -> Response:
+    if facts is None:
         return Response(None)
+    answer = gpu_quota_body(facts)
+    return Response(answer, headers=etag_header(answer["version"]))
+
+
+QUOTA_CHANGES: ChangeAnswer[GpuQuotaChange, GpuNamespace | None] = ChangeAnswer(
+    _render,
+    effect=lambda command, run, _: read_effect(run, read_state=lambda: current_gpu_quota_body(command.namespace)),
+)
 
 
 class GpuHeadroom(View):

@@ -11,6 +11,7 @@ from datetime import timedelta
 from django.db import connection
 from django.utils import timezone
 
+from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
 from pools.domain.roles import Actor
@@ -27,14 +28,15 @@ SAMPLE_RETENTION = timedelta(days=30)
 
 
 def put_gpu_quota(
-    *, actor: Actor, namespace: str, spec: object, description: str = "", expected_version: int | None = None
+    command: PutGpuQuota, *, actor: Actor, description: str = "", expected_version: int | None = None
 ) -> GpuNamespace:
     """Create the quota of a namespace, or replace its spec as a whole. `osmo-admin` only.
 
     Raises BadInput (every fault at once), Conflict (an object in a cluster owns this quota), Stale, Forbidden.
     """
     require_platform(actor)
-    parsed, faults = parse_gpu_quota_spec(spec)
+    namespace = command.namespace
+    parsed, faults = parse_gpu_quota_spec(command.spec)
     faults = [*namespace_violations(namespace), *faults]
     if faults:
         raise BadInput.of(faults)
@@ -49,10 +51,11 @@ def put_gpu_quota(
 
 
 def delete_gpu_quota(
-    *, actor: Actor, namespace: str, description: str = "", expected_version: int | None = None
+    command: DeleteGpuQuota, *, actor: Actor, description: str = "", expected_version: int | None = None
 ) -> None:
     """Delete a quota; its allocations stay and are still counted. Raises NotFound, Conflict, Stale, Forbidden."""
     require_platform(actor)
+    namespace = command.namespace
     with change(actor=actor, description=description):
         row = lock_namespace(namespace).quota
         if row is None:

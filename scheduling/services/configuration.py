@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from pools.domain.changes.backends import DeleteBackend, PutBackend
+from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import DeletePool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import Busy, Conflict, DomainError, Violation
@@ -312,7 +313,8 @@ class _Writer:
 
     def _put_gpu_quotas(self) -> None:
         for each in self._of_kind(OwnedKind.GPU_QUOTA, *WRITTEN):
-            self._attempt(each, partial(put_gpu_quota, namespace=each.name, spec=each.after, **self._how))
+            command = PutGpuQuota(namespace=each.name, spec=each.after or {})
+            self._attempt(each, partial(put_gpu_quota, command, **self._how))
 
     def _create_users(self) -> None:
         """Accounts of the files that do not exist, without a password: their users sign in by sign-on or token."""
@@ -366,7 +368,7 @@ class _Writer:
         for each in self._of_kind(OwnedKind.ROLE, ObjectAction.REMOVE):
             self._revoke(each, set((each.before or {})[USERS]))
         for each in self._of_kind(OwnedKind.GPU_QUOTA, ObjectAction.REMOVE):
-            self._attempt(each, partial(delete_gpu_quota, namespace=each.name, **self._how))
+            self._attempt(each, partial(delete_gpu_quota, DeleteGpuQuota(namespace=each.name), **self._how))
         for each in self._of_kind(OwnedKind.POOL, ObjectAction.REMOVE):
             if (each.before or {}).get(SUBPOOLS_OWNER) == OwnerKind.GIT:
                 for short in _subpools(each.before):

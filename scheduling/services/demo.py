@@ -23,6 +23,7 @@ from django.utils import timezone
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.gpu_quota.workers import parse_allocation
@@ -238,7 +239,9 @@ def _create_gpu_quotas() -> None:
         namespace, tflops, vram, most, alert, fleets = (part.strip() for part in line.split("|"))
         amounts = {"tflops": tflops, "vram": vram}
         total = {"requests": amounts, "limits": amounts, "maxWorkers": int(most), "alertThresholdPercent": int(alert)}
-        put_gpu_quota(actor=SYSTEM, namespace=namespace, spec={"total": total, "single": {"maxGPUCount": 8}})
+        put_gpu_quota(
+            PutGpuQuota(namespace=namespace, spec={"total": total, "single": {"maxGPUCount": 8}}), actor=SYSTEM
+        )
         for fleet in fleets.split(", "):
             workload, count, _, each, memory = fleet.split()
             size = {"tflops": each, "vram": memory}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from tests.browser.pool_scene import PoolScene
 from tests.support.browser import expect, expect_text
 
@@ -34,7 +35,9 @@ def namespace(scene: PoolScene) -> str:
 
         total = {"requests": {"tflops": "250", "vram": "64Gi"}, "limits": {"tflops": "400", "vram": "128Gi"}}
         single = {"maxRequests": {"tflops": "100", "vram": "16Gi"}, "maxGPUCount": 8}
-        put_gpu_quota(actor=SYSTEM, namespace=name, spec={"total": total | {"maxWorkers": 20}, "single": single})
+        put_gpu_quota(
+            PutGpuQuota(namespace=name, spec={"total": total | {"maxWorkers": 20}, "single": single}), actor=SYSTEM
+        )
         for number in range(4):
             size = make_worker(make_amounts(24, "6Gi"), make_amounts(40, "8Gi"), 2)
             request = AllocationRequest(f"worker-{number}", f"inference-{number % 2}", size)
@@ -49,8 +52,10 @@ def namespace(scene: PoolScene) -> str:
         for age, sample in enumerate(GpuUsageSample.objects.filter(namespace=name).order_by("-at"), 1):
             GpuUsageSample.objects.filter(pk=sample.pk).update(at=timezone.now() - timedelta(days=1.5 * age))
         total["requests"]["tflops"] = "150"
-        put_gpu_quota(actor=SYSTEM, namespace=name, spec={"total": total | {"maxWorkers": 20}, "single": single})
-        put_gpu_quota(actor=SYSTEM, namespace=scene.stack.unique_name("wide"), spec={})
+        put_gpu_quota(
+            PutGpuQuota(namespace=name, spec={"total": total | {"maxWorkers": 20}, "single": single}), actor=SYSTEM
+        )
+        put_gpu_quota(PutGpuQuota(namespace=scene.stack.unique_name("wide"), spec={}), actor=SYSTEM)
     return name
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Busy, Conflict
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
@@ -38,7 +39,7 @@ TEN = GpuWorker(make_amounts(10))
 @pytest.fixture
 def cap_of_fifty() -> None:
     """A cap of 50 TFLOPS, and a usage row, so that no request waits for its creation."""
-    put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"total": {"requests": {"tflops": "50"}}})
+    put_gpu_quota(PutGpuQuota(namespace="ns", spec={"total": {"requests": {"tflops": "50"}}}), actor=SYSTEM)
 
 
 def request_ten(name: str) -> Any:

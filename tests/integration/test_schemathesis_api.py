@@ -23,6 +23,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from pools.api import events
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import User
@@ -80,7 +81,7 @@ def sign_in(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
     create_user(actor=SYSTEM, username="bob", roles=["osmo-team-user"])
     create_token(actor=SYSTEM, owner="bob", name="ci")
-    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 2}})
+    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 2}}), actor=SYSTEM)
     allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w1", "", GpuWorker()))
     for leaf in ("team", "team--a"):
         factories.submit_workflow(User.objects.get(username="bob").as_actor(), leaf)

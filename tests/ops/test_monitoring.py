@@ -28,6 +28,7 @@ from osmo_admin.doctor import checks
 from osmo_admin.doctor.findings import Finding
 from osmo_admin.doctor.reports import REPORTS, Reporter
 from osmo_admin.ops import certificates
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
 from pools.domain.quantities import parse_quantity
 from pools.domain.roles import SYSTEM
@@ -173,7 +174,7 @@ def _fill_installation(folder: Path) -> None:
     for number in range(5):
         factories.submit_workflow(bob, "team--a", gpus=8, name=f"firm{number}")
     reconcile_backend(pool.backend_id)
-    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}})
+    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}), actor=SYSTEM)
     worker = GpuWorker(request=GpuAmounts(tflops=parse_quantity("9.6"), vram=parse_quantity("1Gi")), count=1)
     allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w1", "", worker))
     cluster = Backend.objects.create(name="prod", namespace="prod", kind=Backend.Kind.KUBERNETES)

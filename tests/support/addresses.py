@@ -14,6 +14,7 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.gpu_quota.workers import parse_allocation
@@ -299,7 +300,7 @@ def create_example_installation() -> None:
         create_user(actor=SYSTEM, username=username, roles=roles)
         create_token(actor=SYSTEM, owner=username, name="mine")
     caps = {"requests": {"tflops": "1000", "vram": "100Gi"}, "limits": {"tflops": "1000", "vram": "100Gi"}}
-    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {**caps, "maxWorkers": 50}})
+    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {**caps, "maxWorkers": 50}}), actor=SYSTEM)
     amount = {"tflops": "10", "vram": "1Gi"}
     worker = parse_allocation({"id": "w1", "workload": "infer", "request": amount, "limit": amount})[0]
     allocate(actor=SYSTEM, namespace="team-a", request=worker)

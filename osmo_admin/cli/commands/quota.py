@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.completion import complete_namespaces
-from osmo_admin.cli.effect_text import print_effect, show_effect
+from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption, LimitOption, OffsetOption
-from osmo_admin.cli.output import confirm, print_answer
+from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.quota_text import (
     allocations_table,
     fits_message,
@@ -26,6 +27,7 @@ from osmo_admin.cli.quota_text import (
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.times import format_local_time as shown_time
 from osmo_admin.cli.yaml_files import parse_number, read_yaml_text
+from pools.domain.changes.gpu_quotas import DeleteGpuQuota
 
 app = command_group("GPU quota by namespace: TFLOPS, memory and workers.")
 
@@ -223,34 +225,14 @@ def _read_spec_file(file: Path) -> Any:
     return document["spec"] if isinstance(document, dict) and "spec" in document else document
 
 
-@client_command(app, "delete", writes=True, confirms=True)
-def delete(
-    session: ClientSession,
-    *,
-    namespace: NamespaceArgument,
-    description: DescriptionOption = None,
-    if_match: IfMatchOption = None,
-) -> None:
+@change_command(app, "delete", DeleteGpuQuota, confirms=True)
+def delete(session: ClientSession, change: TypedChange) -> None:
     """Delete the quota of a namespace. Its workers stay and are still counted."""
-    http, body = session.http(), {"description": description} if description else None
-
-    def ask_with_effect() -> None:
-        print_effect(
-            summarize_caps(
-                http.send_change("DELETE", _quota_url(namespace), query={"dry_run": True}, if_match=if_match)
-            )
-        )
-
-    confirm(session, f"Delete the GPU quota of {namespace}?", preview=ask_with_effect)
-    answer = http.send_change(
-        "DELETE", _quota_url(namespace), query=session.dry_run_query, body=body, if_match=if_match
-    )
-    if session.dry_run:
-        show_effect(session, answer, summarize_caps)
-    else:
-        print_answer(
-            session, answer, lambda: f"The GPU quota of {namespace} is deleted; nothing limits its workers now."
-        )
+    namespace = change["namespace"]
+    address = _quota_url(namespace)
+    change.confirm(f"Delete the GPU quota of {namespace}?", "DELETE", address, summarize_caps)
+    text = f"The GPU quota of {namespace} is deleted; nothing limits its workers now."
+    change.show(change.send("DELETE", address), lambda _: text, summarize_caps)
 
 
 @client_command(app, "allocations")

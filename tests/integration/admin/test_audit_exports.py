@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
@@ -153,12 +154,12 @@ def test_a_kubernetes_cluster_is_reverted_but_its_credential(as_person: Callable
 
 def test_a_gpu_quota_is_reverted(as_person: Callable[[str], Client]) -> None:
     root, first = as_person("root"), {"total": {"maxWorkers": 4, "requests": {"tflops": "100", "vram": "16Gi"}}}
-    put_gpu_quota(actor=SYSTEM, namespace="lab", spec=first)
+    put_gpu_quota(PutGpuQuota(namespace="lab", spec=first), actor=SYSTEM)
     before = root.get("/api/configs/gpu_quota/lab").json()["spec"]
-    put_gpu_quota(actor=SYSTEM, namespace="lab", spec={"total": {"maxWorkers": 1}})
+    put_gpu_quota(PutGpuQuota(namespace="lab", spec={"total": {"maxWorkers": 1}}), actor=SYSTEM)
     assert _confirm(root, _revert(root, _latest("gpu_quota/lab"))).status_code == 302
     assert root.get("/api/configs/gpu_quota/lab").json()["spec"] == before
-    delete_gpu_quota(actor=SYSTEM, namespace="lab")
+    delete_gpu_quota(DeleteGpuQuota(namespace="lab"), actor=SYSTEM)
     assert _confirm(root, _revert(root, _latest("gpu_quota/lab"))).status_code == 302
     assert root.get("/api/configs/gpu_quota/lab").json()["spec"] == before
     created = AuditEntry.objects.filter(object="gpu_quota/lab", action="gpu_quota.created").latest("id")

@@ -12,6 +12,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsageSample, Pool
@@ -32,7 +33,7 @@ SignedIn = Callable[[str], Client]
 def quota(pools_and_users: None) -> None:
     """Namespace team-a, where the work of pool team counts, with a worker and a reservation; and team-b, unlimited."""
     Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
-    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec=SPEC)
+    put_gpu_quota(PutGpuQuota(namespace="team-a", spec=SPEC), actor=SYSTEM)
     for name, more in (("w1", {}), ("w2", {"assume": True})):
         worker = GpuWorker(make_amounts(10, "1Gi"), make_amounts(20, "2Gi"), 2)
         allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest(name, "infer", worker), **more)
@@ -114,10 +115,10 @@ def test_free_capacity(quota: None, as_person: SignedIn) -> None:
 def test_an_alert_is_visible(quota: None, as_person: SignedIn) -> None:
     allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w3", "", GpuWorker(make_amounts(50))))
     allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w4", "", GpuWorker(make_amounts(10))))
-    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "83"}}})
+    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "83"}}}), actor=SYSTEM)
     assert "The alert threshold of 95 % was passed" in text(as_person("chief"), PAGE)
     assert "ALERT" in text(as_person("chief"), LIST)
-    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "50"}}})
+    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "50"}}}), actor=SYSTEM)
     assert "More is in use than the quota allows" in text(as_person("chief"), PAGE)
 
 

@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, GpuQuota, User
@@ -116,7 +117,9 @@ def test_a_cluster_that_changed_meanwhile_is_previewed_again(as_person: Callable
 
 
 def test_a_gpu_quota_shows_use_against_the_new_cap(as_person: Callable[[str], Client]) -> None:
-    put_gpu_quota(actor=SYSTEM, namespace="lab", spec={"total": {"requests": {"tflops": "100"}, "maxWorkers": 9}})
+    put_gpu_quota(
+        PutGpuQuota(namespace="lab", spec={"total": {"requests": {"tflops": "100"}, "maxWorkers": 9}}), actor=SYSTEM
+    )
     allocate(actor=SYSTEM, namespace="lab", request=AllocationRequest("w1", "", GpuWorker(make_amounts(50))))
     root = as_person("root")
     page = _preview(root, CAPS, requests_tflops="40", alert_threshold="90", max_gpu_count="2")

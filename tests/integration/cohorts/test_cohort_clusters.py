@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.roles import SYSTEM
@@ -250,7 +251,7 @@ def _crash(*_: object) -> object:
 def test_a_gang_that_its_namespace_refuses_uses_no_quota_of_the_tree(fake: AgentHarness) -> None:
     """One transaction checks the tree and the namespace, so a gang counts in both or in neither."""
     Pool.objects.filter(name="borrower").update(config={"gpu_quota_namespace": "team-a"})
-    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 1}})
+    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 1}}), actor=SYSTEM)
     factories.make_pool("neighbour", 0, on=fake.backend)
     patch_pool(PatchPool(name="neighbour", patch={"cohort": "org"}), actor=SYSTEM)
     first, second = fake.submit(gpus=2, priority=LOW), fake.submit(gpus=3, priority=LOW)

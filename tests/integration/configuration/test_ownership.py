@@ -8,6 +8,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import Conflict, DomainError
@@ -94,8 +95,8 @@ WRITES: dict[str, Callable[[], object]] = {
     "a backend's nodes": lambda: put_backend(PutBackend(name="sim", body={"nodes": []}), actor=SYSTEM),
     "a cohort": lambda: put_cohort(actor=SYSTEM, name="all", body={}),
     "a cohort, deleted": lambda: delete_cohort(actor=SYSTEM, name="all", orphan=True),
-    "a GPU quota": lambda: put_gpu_quota(actor=SYSTEM, namespace="prod", spec={}),
-    "a GPU quota, deleted": lambda: delete_gpu_quota(actor=SYSTEM, namespace="prod"),
+    "a GPU quota": lambda: put_gpu_quota(PutGpuQuota(namespace="prod", spec={}), actor=SYSTEM),
+    "a GPU quota, deleted": lambda: delete_gpu_quota(DeleteGpuQuota(namespace="prod"), actor=SYSTEM),
     "a role, granted": lambda: grant_role(actor=SYSTEM, username="ann", role="osmo-team-admin"),
     "a role, revoked": lambda: revoke_role(actor=SYSTEM, username="ann", role="osmo-viewer"),
     "a role of a new user": lambda: create_user(actor=SYSTEM, username="new", roles=["osmo-viewer"]),

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.roles import SYSTEM
@@ -148,7 +149,7 @@ def test_a_random_installation_comes_back_byte_by_byte(facts: dict) -> None:
             create_user(actor=SYSTEM, username=user, roles=["osmo-viewer"])
         if facts["quota"]:
             spec = {"total": {"limits": {"tflops": "1500m", "vram": "40Gi"}, "maxWorkers": 0}}
-            put_gpu_quota(actor=SYSTEM, namespace="prod", spec=spec)
+            put_gpu_quota(PutGpuQuota(namespace="prod", spec=spec), actor=SYSTEM)
         update_workflow_config(actor=SYSTEM, drain_interval_minutes=facts["minutes"])
 
     check_round_trip(build)

@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 
 from pools.domain.changes.backends import DeleteBackend
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.gpu_quota.workers import parse_allocation
@@ -46,7 +47,7 @@ def team() -> Pool:
         actor=SYSTEM,
     )
     patch_pool(PatchPool(name="other", patch={"cohort": "both"}), actor=SYSTEM)
-    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 9}})
+    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 9}}), actor=SYSTEM)
     factories.submit_workflow(factories.admin_actor(), "team", 3, name="old")
     reconcile_backend(pool.backend_id or 0)
     BackendDirtyMark.objects.all().delete()

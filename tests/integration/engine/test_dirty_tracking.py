@@ -12,6 +12,7 @@ import pytest
 from django.db import connection, connections, transaction
 from django.utils import timezone
 
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuUsage, Node, Pool
@@ -303,7 +304,7 @@ def test_new_work_that_waits_for_its_namespace_is_planned_by_the_periodic_task(t
     def permit_workers(workers: int) -> None:
         usage = GpuUsage.objects.filter(pk="team-a").first()
         most = workers + (0 if usage is None else usage.workers)
-        put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": most}})
+        put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": most}}), actor=SYSTEM)
 
     permit_workers(1)
     reconcile_backend(team.backend_id or 0)

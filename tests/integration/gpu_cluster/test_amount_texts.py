@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import pytest
 from django.test import Client
 
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuAllocation
 from pools.services.access_tokens import create_token
@@ -163,7 +164,7 @@ class TestPercentages:
         ],
     )
     def test_under_a_cap_on_tflops_it_is_refused(self, side: str, spec: Any) -> None:
-        put_gpu_quota(actor=SYSTEM, namespace="team-a", spec=spec)
+        put_gpu_quota(PutGpuQuota(namespace="team-a", spec=spec), actor=SYSTEM)
         answer = review({f"compute-percent-{side}": "100"})
         assert refused_fields(answer) == [f"compute-percent-{side}"]
         assert answer["status"]["code"] == 403
@@ -171,7 +172,9 @@ class TestPercentages:
         assert not GpuAllocation.objects.exists()
 
     def test_without_such_a_cap_it_passes_with_a_warning(self) -> None:
-        put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"limits": {"tflops": "10"}, "maxWorkers": 5}})
+        put_gpu_quota(
+            PutGpuQuota(namespace="team-a", spec={"total": {"limits": {"tflops": "10"}, "maxWorkers": 5}}), actor=SYSTEM
+        )
         answer = review({"compute-percent-request": "100"})
         assert answer["allowed"]
         assert "compute-percent-request" in answer["warnings"][0]
@@ -181,7 +184,7 @@ class TestPercentages:
         assert review({"compute-percent-request": "100"}) == {"uid": "q1", "allowed": True}
 
     def test_zero_percent_is_none(self) -> None:
-        put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}})
+        put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}), actor=SYSTEM)
         assert review({"tflops-request": "10", "compute-percent-request": "0"})["allowed"]
 
     @pytest.mark.parametrize("tflops", ["request", "limit"])
@@ -211,11 +214,11 @@ class TestChanges:
         assert GpuAllocation.objects.get().request_tflops == 10
 
     def test_another_spelling_is_no_change_of_size(self) -> None:
-        put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 0}})
+        put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 0}}), actor=SYSTEM)
         assert review({"tflops-request": "1000m"}, old={"tflops-request": "1"})["allowed"]
 
     def test_a_new_percentage_is_judged(self) -> None:
-        put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}})
+        put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}), actor=SYSTEM)
         changed = {"compute-percent-request": "100"}
         assert refused_fields(review(changed, old={})) == ["compute-percent-request"]
 

@@ -15,6 +15,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Conflict, Forbidden
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM, Actor
@@ -145,7 +146,7 @@ def test_an_object_that_is_not_applied_yet_has_no_status(gpu_cluster: GpuCluster
 
 
 def test_a_quota_of_another_source_is_not_changed(gpu_cluster: GpuClusterHarness) -> None:
-    put_gpu_quota(actor=SYSTEM, namespace=gpu_cluster.namespace, spec={"total": {"maxWorkers": 3}})
+    put_gpu_quota(PutGpuQuota(namespace=gpu_cluster.namespace, spec={"total": {"maxWorkers": 3}}), actor=SYSTEM)
     gpu_cluster.quota(**CAPS)
     gpu_cluster.controller.relist_and_reconcile()
     assert GpuQuota.objects.get(namespace=gpu_cluster.namespace).source == "api"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage, Pool
 from pools.services.gpu_quotas import put_gpu_quota
@@ -32,7 +33,7 @@ def harness() -> AgentHarness:
 
 
 def caps(workers: int) -> None:
-    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": workers}})
+    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": workers}}), actor=SYSTEM)
 
 
 def used() -> tuple[int, int]:

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuAllocation, GpuUsage
 from pools.services.gpu_allocations import expire_assumed
@@ -30,9 +31,11 @@ def lab() -> None:
     kubernetes_backend("ns")
     put_queue_guard(actor=SYSTEM, backend="lab", body={"mode": "enforce"})
     put_gpu_quota(
+        PutGpuQuota(
+            namespace="team-a",
+            spec={"total": {"maxWorkers": 1}, "single": {"maxRequests": {"tflops": "50"}, "maxGPUCount": 4}},
+        ),
         actor=SYSTEM,
-        namespace="team-a",
-        spec={"total": {"maxWorkers": 1}, "single": {"maxRequests": {"tflops": "50"}, "maxGPUCount": 4}},
     )
 
 
@@ -118,7 +121,7 @@ class TestOursByAgreement:
 
     @pytest.mark.parametrize("fault", ["no such task", "other account", "other namespace", "other name", "ended task"])
     def test_any_disagreement_makes_it_a_stranger(self, own_task: str, fault: str) -> None:
-        put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}})
+        put_gpu_quota(PutGpuQuota(namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}}), actor=SYSTEM)
         now, namespace, who = claiming(own_task), "ns", IDENTITY
         if fault == "no such task":
             now = claiming("11111111-2222-3333-4444-555555555555")
@@ -135,7 +138,7 @@ class TestOursByAgreement:
         assert answer["status"]["details"]["causes"][0]["reason"] == "single.max.tflops.request"
 
     def test_a_task_of_another_backend_is_not_believed(self, own_task: str) -> None:
-        put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}})
+        put_gpu_quota(PutGpuQuota(namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}}), actor=SYSTEM)
         kubernetes_backend("ns-b", "lab2")
         put_queue_guard(actor=SYSTEM, backend="lab2", body={"mode": "enforce", "identity": IDENTITY})
         Backend.objects.filter(name="lab").update(namespace="moved")
@@ -145,7 +148,7 @@ class TestOursByAgreement:
     def test_a_later_change_keeps_the_reviewed_claim(self, own_task: str) -> None:
         before, after = claiming(own_task, component="other"), claiming(own_task)
         more = {"namespace": "ns", "operation": "UPDATE", "userInfo": {"username": "kubelet"}}
-        put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}})
+        put_gpu_quota(PutGpuQuota(namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}}), actor=SYSTEM)
         assert ask(after, oldObject=before, **more)["allowed"]
         del before["metadata"]["labels"][TASK]
         assert not ask(after, oldObject=before, **more)["allowed"], "the claim is new"
@@ -172,7 +175,7 @@ class TestChanges:
 
     def test_other_changes_pass_above_the_caps(self) -> None:
         ask(pod())
-        put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 0}})
+        put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 0}}), actor=SYSTEM)
         assert ask(pod(gpu_ids="a"), operation="UPDATE", oldObject=pod())["allowed"]
 
 

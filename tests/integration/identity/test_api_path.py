@@ -15,6 +15,7 @@ from django.http import HttpRequest
 from django.test import Client
 
 from osmo_admin import api_path
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry
 from pools.security.tokens import issue_jwt
@@ -69,7 +70,7 @@ def tokens(caller: Callable[..., ApiCaller], settings: Any) -> dict[str, str]:
     """The JWT of each caller. A proxy may say that a request came over TLS."""
     settings.SECURE_PROXY_SSL_HEADER, settings.SECURE_HSTS_SECONDS = ("HTTP_X_FORWARDED_PROTO", "https"), 600
     factories.make_pool("team")
-    put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"total": {"requests": {"tflops": "100"}}})
+    put_gpu_quota(PutGpuQuota(namespace="ns", spec={"total": {"requests": {"tflops": "100"}}}), actor=SYSTEM)
     admin = caller("root", "osmo-admin")
     assert admin("POST", WORKERS, WORKER | {"id": "known"}).status == 200
     found = {ADMIN: admin.token, NOBODY_S: caller("nobody").token, REVOKED: caller("root").token}

@@ -17,6 +17,7 @@ from django_celery_beat.models import PeriodicTask
 from prometheus_client.parser import text_string_to_metric_families
 
 from osmo_admin import metrics
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
 from pools.domain.quantities import parse_quantity
@@ -321,7 +322,7 @@ def test_several_processes_answer_together(
 
 def test_gpu_quota_of_each_namespace(caller: Callers) -> None:
     admin = caller("bob", "osmo-admin")
-    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}})
+    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}), actor=SYSTEM)
     worker = GpuWorker(request=GpuAmounts(tflops=parse_quantity("9.6"), vram=parse_quantity("1Gi")), count=1)
     allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w1", "", worker))
     _, values = _scrape(admin.token)

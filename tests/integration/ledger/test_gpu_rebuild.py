@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
@@ -68,7 +69,7 @@ def test_allocations_of_the_api_and_of_workflows_stay(cluster_id: int) -> None:
 
 
 def test_workers_over_quota_stay(cluster_id: int) -> None:
-    put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"total": {"maxWorkers": 1}})
+    put_gpu_quota(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 1}}), actor=SYSTEM)
     rebuild(cluster_id, pod_worker(cluster_id, "a"), pod_worker(cluster_id, "b"))
     assert GpuUsage.objects.get(pk="ns").workers == 2
     from pools.representations.gpu_quota import current_gpu_quota_body

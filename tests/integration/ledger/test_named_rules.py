@@ -11,6 +11,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.utils import timezone
 
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.roles import SYSTEM
 from pools.models import (
     AuditEntry,
@@ -218,7 +219,7 @@ def filled() -> None:
     Notice.objects.create(target=target, entry=1, kind="job_late", subject="job/x", title="x", text="x")
     RefusedFile.objects.create(source="config-file", path="config.yaml", digest="x", faults=1, message="It is wrong.")
     NoticeCondition.objects.create(kind="job_late", subject="job/x", message="It is late.")
-    put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"total": {"maxWorkers": 9}})
+    put_gpu_quota(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 9}}), actor=SYSTEM)
     cluster = kubernetes_backend("osmo")
     for model in (QueueGuard, ClusterState, QueueSync, GpuControllerLease):
         model._default_manager.create(backend=cluster)

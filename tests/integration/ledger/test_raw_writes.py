@@ -11,6 +11,7 @@ from django.db import IntegrityError, connection, models, transaction
 from django.utils import timezone
 
 from pools.domain.changes.backends import DeleteBackend
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
@@ -120,7 +121,7 @@ def filled() -> None:
     reconcile_backend(root.backend_id)
     factories.submit_workflow(admin, "team--a", 8, name="ended")
     cancel_workflow(actor=admin, name="ended-1")
-    put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"total": {"maxWorkers": 9}})
+    put_gpu_quota(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 9}}), actor=SYSTEM)
     allocate(actor=admin, namespace="ns", request=AllocationRequest("w1", "", GpuWorker()))
     create_token(actor=admin, owner=admin.username, name="laptop")
     Pool.objects.filter(pk=root.pk).update(config={"approval_above": 10})

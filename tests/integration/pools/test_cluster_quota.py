@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import GpuQuota
@@ -43,5 +44,5 @@ def test_only_its_own_object_takes_a_quota_away() -> None:
         apply(SPEC, OTHER)
     assert (drop(OTHER), GpuQuota.objects.count()) == (False, 1)
     assert (drop(SOURCE), GpuQuota.objects.count()) == (True, 0)
-    put_gpu_quota(actor=SYSTEM, namespace="ns", spec=SPEC)
+    put_gpu_quota(PutGpuQuota(namespace="ns", spec=SPEC), actor=SYSTEM)
     assert (drop(SOURCE), GpuQuota.objects.count()) == (False, 1), "the API owns it"

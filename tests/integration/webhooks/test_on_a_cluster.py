@@ -26,6 +26,7 @@ from osmo_admin.ops import process_commands
 from osmo_admin.ops.certificates import ServerCertificate, ensure_certificate
 from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
 from pools.domain.changes.backends import DeleteBackend, PutBackend
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Busy, Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuAllocation
@@ -269,7 +270,7 @@ def test_the_quota_of_a_namespace_limits_its_workers(
     """Workers are reserved before their creation: with a cap of one, the second worker is refused until the first
     ends."""
     with stack.orm():
-        put_gpu_quota(actor=SYSTEM, namespace=kube.namespace, spec={"total": {"maxWorkers": 1}})
+        put_gpu_quota(PutGpuQuota(namespace=kube.namespace, spec={"total": {"maxWorkers": 1}}), actor=SYSTEM)
     install("enforce")
     wait_until_in_force(create, f"osmo-pool-{kube.namespace}-team")
 
@@ -434,7 +435,7 @@ class TestUpkeep:
         with stack.orm():
             put_queue_guard(actor=SYSTEM, backend=guarded_backend.name, body={"mode": "enforce"})
             rotate_mark(actor=SYSTEM, backend=guarded_backend.name)
-            put_gpu_quota(actor=SYSTEM, namespace=kube.namespace, spec={"total": {"maxWorkers": 1}})
+            put_gpu_quota(PutGpuQuota(namespace=kube.namespace, spec={"total": {"maxWorkers": 1}}), actor=SYSTEM)
         keep()
         after = hooks()
         assert after["pod"]["failurePolicy"] == "Fail"

@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 
 from bench.fill import insert_pools
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PutPool
 from pools.domain.errors import BadInput, Conflict
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
@@ -51,7 +52,7 @@ def pool(name: str = "team", **more: Any) -> Pool:
 
 
 def caps(total: dict[str, Any] | None = None, single: dict[str, Any] | None = None) -> None:
-    put_gpu_quota(actor=SYSTEM, namespace=NAMESPACE, spec={"total": total, "single": single})
+    put_gpu_quota(PutGpuQuota(namespace=NAMESPACE, spec={"total": total, "single": single}), actor=SYSTEM)
 
 
 def reconcile_pool(on: str = "team") -> dict[str, Any]:

@@ -12,13 +12,21 @@ from pools.domain.backend_config import SIMULATED_KEYS
 from pools.domain.changes.approvable import APPROVABLE
 from pools.domain.changes.backends import BACKEND_KEYS, DeleteBackend, PutBackend
 from pools.domain.changes.command import ChangeCommand, body_fields, fields_of, read_command, summary_of
+from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
 from pools.domain.cluster_config import KEYS
 from pools.domain.errors import BadInput
 
 WHERE = {"parent": "team", "subpool_name": "a"}
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
-CHANGES: list[type[ChangeCommand]] = [*APPROVABLE.values(), SetDrainDeadline, PutBackend, DeleteBackend]
+CHANGES: list[type[ChangeCommand]] = [
+    *APPROVABLE.values(),
+    SetDrainDeadline,
+    PutBackend,
+    DeleteBackend,
+    PutGpuQuota,
+    DeleteGpuQuota,
+]
 
 
 @pytest.mark.parametrize("kind", CHANGES)

@@ -1,0 +1,39 @@
+"""Changes of GPU quotas: put and delete (design D14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pools.domain.changes.command import JSON, ChangeCommand, in_address, value
+from pools.domain.ownership import OwnedKind
+from pools.domain.roles import Permission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuQuotaChange(ChangeCommand):
+    """A change of the GPU quota of one namespace."""
+
+    permission: ClassVar = Permission.PLATFORM_WRITE
+    owned_kind: ClassVar = OwnedKind.GPU_QUOTA
+
+    namespace: str = in_address("NAMESPACE", "Namespace", "Namespace of the quota.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutGpuQuota(GpuQuotaChange):
+    """Create the GPU quota of a namespace, or replace it as a whole."""
+
+    service: ClassVar = "put_gpu_quota"
+
+    spec: Mapping[str, Any] = value(
+        JSON, "Caps", "The caps, as total and single; a cap that is left out is not checked."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGpuQuota(GpuQuotaChange):
+    """Remove the GPU quota of a namespace; its workers stay."""
+
+    service: ClassVar = "delete_gpu_quota"
