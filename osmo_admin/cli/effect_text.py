@@ -10,7 +10,7 @@ import typer
 from osmo_admin.cli.client_errors import REFUSED, ClientError, detail_location
 from osmo_admin.cli.output import print_answer, print_text
 from osmo_admin.cli.pool_table import branch_prefix
-from osmo_admin.cli.quota_tree_table import CHANGE_NUMBERS, cohort_change_lines, debt_lines
+from osmo_admin.cli.quota_tree_table import cohort_change_lines, debt_lines, number_term
 from osmo_admin.cli.session import ClientSession, print_warning
 from osmo_admin.cli.tables import Table, build_table, format_cell
 
@@ -89,7 +89,7 @@ def neighbour_lines(neighbours: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"{each['kind']} {each['name']} ({each['flavor']}/{each['resource']}): "
         + ", ".join(
-            f"{CHANGE_NUMBERS.get(name, name).lower()} {change_text(number['before'], number['after'])}"
+            f"{number_term(name)} {change_text(number['before'], number['after'])}"
             for name, number in each["numbers"].items()
         )
         for each in neighbours

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from osmo_admin.cli.quota_tree_table import NUMBERS
+from pools.domain.numbers import TREE_NUMBERS
 
 
 def simulation_text(answer: dict[str, Any]) -> str:
@@ -84,7 +84,7 @@ def _node_lines(nodes: dict[str, Any], *, with_fair_share: bool) -> list[str]:
         if with_fair_share:
             cells.append(_amounts_text(node["fair_share"] or {}))
         rows.append([name, node["parent"] or "", *cells])
-    heads = ["Name", "Parent", *(NUMBERS[column] for column in columns)]
+    heads = ["Name", "Parent", *(TREE_NUMBERS[column].label for column in columns)]
     return _table_lines([*heads, "Fair share"] if with_fair_share else heads, rows)
 
 

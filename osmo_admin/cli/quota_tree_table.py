@@ -6,25 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from osmo_admin.cli.tables import PreformattedCell, Table, build_table, format_cell
+from pools.domain.numbers import TREE_NUMBERS
 
 QuotaTreeNode = Mapping[str, Any]
-# Key of a number in the answer of the server: its name in tables.
-NUMBERS = {
-    "nominal": "Nominal quota",
-    "subtree_quota": "Effective quota",
-    "usage": "Total in use",
-    "available": "Can start now",
-    "borrowed": "Borrowed",
-    "lent": "Lent out",
-    "lendable": "Lending capacity",
-    "borrowing_limit": "Borrowing limit",
-    "lending_limit": "Lending limit",
-    "debt": "Over limit",
-    "pending": "Pending",
-}
-HEADER = ("Node", "Kind", *NUMBERS.values(), "Fair-share usage")
-# Numbers that are printed only where a change affects them.
-CHANGE_NUMBERS = {**NUMBERS, "potential_available": "Potential capacity"}
+COLUMNS = (
+    "nominal", "subtree_quota", "usage", "available", "borrowed", "lent", "lendable", "borrowing_limit",
+    "lending_limit", "debt", "pending",
+)  # fmt: skip
+HEADER = ("Node", "Kind", *(TREE_NUMBERS[key].label for key in (*COLUMNS, "weighted_share")))
 LEAF_KINDS = ("shared", "subpool")
 ARROW = " → "
 NO_NUMBERS: Mapping[str, Any] = {}
@@ -37,7 +26,7 @@ def quota_tree_table(nodes: Sequence[QuotaTreeNode], resource: str, *, leaves: b
     for prefix, node in draw_tree(listed):
         numbers = node_numbers(node, resource)
         name = PreformattedCell(f"{prefix}{node['name']}{'' if node['active'] else ' (cycle)'}")
-        rows.append([name, node["kind"], *(numbers.get(number) for number in NUMBERS), node["weighted_share"]])
+        rows.append([name, node["kind"], *(numbers.get(number) for number in COLUMNS), node["weighted_share"]])
     return build_table(HEADER, rows)
 
 
@@ -73,6 +62,11 @@ def node_numbers(node: QuotaTreeNode, resource: str) -> Mapping[str, Any]:
     return next((row for row in node["quotas"] if f"{row['flavor']}/{row['resource']}" == resource), NO_NUMBERS)
 
 
+def number_term(key: str) -> str:
+    """The name of a number inside a sentence; the key of one that only a newer server knows."""
+    return TREE_NUMBERS[key].term if key in TREE_NUMBERS else key
+
+
 def cohort_change_lines(before: Any, after: Any) -> list[str]:
     """The effect of a change of a cohort, one line for each node and resource."""
     old = {node_key(node): node for node in (before or NO_NUMBERS).get("nodes", ())}
@@ -89,7 +83,7 @@ def debt_lines(debts: Sequence[QuotaTreeNode]) -> list[str]:
     for debt in debts:
         resource = f"{debt['flavor']}/{debt['resource']}"
         change = f"{format_cell(debt['before'])}{ARROW}{format_cell(debt['after'])}"
-        lines.append(f"Over limit: {debt['name']} ({resource}): {change}")
+        lines.append(f"{TREE_NUMBERS['debt'].label}: {debt['name']} ({resource}): {change}")
     return lines
 
 
@@ -102,8 +96,8 @@ def _node_change_lines(old: QuotaTreeNode | None, new: QuotaTreeNode | None) -> 
     for key in keys:
         was, becomes = node_numbers(old, key), node_numbers(new, key)
         changes = [
-            f"{label.lower()} {format_cell(was.get(number))}{ARROW}{format_cell(becomes.get(number))}"
-            for number, label in CHANGE_NUMBERS.items()
+            f"{number_term(number)} {format_cell(was.get(number))}{ARROW}{format_cell(becomes.get(number))}"
+            for number in (*COLUMNS, "potential_available")
             if was.get(number) != becomes.get(number)
         ]
         if changes:

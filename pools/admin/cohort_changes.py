@@ -27,6 +27,7 @@ from pools.admin.forms import script_media
 from pools.admin.git_ownership import owned_reason
 from pools.domain.amounts import GPU, NO_LIMIT, UNLIMITED
 from pools.domain.cohort_config import rows_from_stored
+from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.ownership import OwnedKind
 from pools.domain.quota.forest import cohort_key
 from pools.domain.quota.rules import QuotaRow
@@ -211,7 +212,7 @@ def _changed_nodes(before: Any, after: Any) -> list[dict[str, Any]]:
         for resource in sorted({*was, *becomes}):
             numbers = [
                 {
-                    "name": number,
+                    "number": TREE_NUMBERS[number],
                     "before": was.get(resource, {}).get(number),
                     "after": becomes.get(resource, {}).get(number),
                 }

@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.amounts import NO_LIMIT
-from pools.selectors.quota_pages import NUMBER_TITLES
+from pools.domain.numbers import POOL_NUMBERS, QUOTA, TREE_NUMBERS, WEIGHT
 
 _LABELS: Mapping[str, str] = {
-    "resources.gpu.guarantee": "Quota",
-    "resources.gpu.maximum": "Maximum",
-    "resources.gpu.weight": "Weight",
+    "resources.gpu.guarantee": QUOTA.label,
+    "resources.gpu.maximum": POOL_NUMBERS["maximum"].label,
+    "resources.gpu.weight": WEIGHT.label,
+    "pool": "Pool",
     "backend": "Cluster (backend)",
     "cohort": "Cohort",
-    "borrowing_limit": "Borrowing limit",
-    "lending_limit": "Lending limit",
     "description": "Description",
     "enable_maintenance": "In maintenance",
     "parent": "Parent",
-    "weight": "Weight",
-    "nominal": "Nominal quota",
+    "weight": WEIGHT.label,
+    **{key: TREE_NUMBERS[key].label for key in ("nominal", "borrowing_limit", "lending_limit")},
 }
 _UNLIMITED_PATHS = frozenset({"resources.gpu.guarantee", "resources.gpu.maximum"})
 
@@ -80,7 +79,7 @@ def changed_numbers(neighbours: Iterable[Mapping[str, Any]]) -> list[ChangedNumb
             each["name"],
             each["kind"],
             f"{each['flavor']}/{each['resource']}",
-            NUMBER_TITLES[number],
+            TREE_NUMBERS[number].label,
             values["before"],
             values["after"],
         )

@@ -13,6 +13,7 @@ from django.utils.http import urlencode
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.command_forms import CommandForm, form_for
 from pools.admin.confirm_flow import Change, ConfirmFlow, FirstStep
+from pools.admin.effect_tables import field_label
 from pools.admin.git_ownership import owned_reason
 from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.admin.pool_changes import configurable_root
@@ -112,7 +113,7 @@ def _archive_preview(actor: Actor, name: str) -> ObjectPreview[_Removed]:
     return ObjectPreview(
         actor=actor,
         read_state=lambda: _archive_state(name),
-        label_of=lambda path: _ARCHIVE_LABELS[path],
+        label_of=field_label,
         messages=lambda before, after: _archive_messages(name, before, after),
         form_words={
             "lead": f"{name} accepts no more work and leaves the lists; its archived subpools and its history stay, "
@@ -120,14 +121,6 @@ def _archive_preview(actor: Actor, name: str) -> ObjectPreview[_Removed]:
             "deleted for good."
         },
     )
-
-
-_ARCHIVE_LABELS = {
-    "pool": "Pool",
-    "cohort": "Cohort",
-    "borrowing_limit": "Borrowing limit in GPUs",
-    "lending_limit": "Lending limit in GPUs",
-}
 
 
 def _archive_state(name: str) -> dict[str, Any]:

@@ -1,21 +1,25 @@
-"""The words of this product that pages explain where they use them, in one or two sentences each.
+"""The words of this product that pages explain where they use them, in one or two sentences each, and the numbers.
 
 The keys are terms of docs/glossary.md, which has the words of other schedulers beside them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
+
+from pools.domain.numbers import NUMBERS, NamedNumber
 
 
 class PageWord(NamedTuple):
     """A word as pages write it, and its meaning."""
 
-    title: str
+    label: str
     meaning: str
 
 
-PAGE_WORDS = {
+PAGE_WORDS: Mapping[str, PageWord | NamedNumber] = {
+    **NUMBERS,
     "pool": PageWord(
         "Pool",
         "A named share of the GPUs of one cluster. Roles and configuration belong to pools; subpools divide them.",
@@ -27,24 +31,10 @@ PAGE_WORDS = {
         "Pool remainder (shared)",
         "The quota of a pool that no subpool has. Work that is submitted to the pool itself uses it.",
     ),
-    "quota": PageWord(
-        "Quota",
-        "GPUs that HIGH and NORMAL work may hold, and that no other work can withhold. LOW work may use them while"
-        " idle.",
-    ),
     "temporary quota": PageWord(
         "Temporary quota",
         "A raised quota with an end. A background job gives it back then; running work is not stopped.",
     ),
-    "guaranteed in use": PageWord("Guaranteed in use", "GPUs of running HIGH and NORMAL work."),
-    "guaranteed free": PageWord(
-        "Guaranteed free", "Quota minus the GPUs guaranteed in use. Below zero, work has to end before new work starts."
-    ),
-    "can start now": PageWord(
-        "Can start now",
-        "GPUs that quotas and limits let start at this moment, borrowed ones included. Nodes need room too.",
-    ),
-    "total in use": PageWord("Total in use", "GPUs of all running work: HIGH, NORMAL and LOW."),
     "over quota": PageWord(
         "Over quota", "LOW work beyond the quota of its subpool. It may be stopped for work within a quota."
     ),
@@ -54,21 +44,7 @@ PAGE_WORDS = {
         " freed quota goes back to the pool.",
     ),
     "idle promise": PageWord("Idle quota", "Quota of a pool that nobody uses while work waits on the same cluster."),
-    "weight": PageWord("Weight", "The share of unused GPUs that a pool receives, relative to other pools."),
     "cohort": PageWord("Cohort", "A group of pools, and of other cohorts, that lend unused quota to one another."),
-    "nominal quota": PageWord(
-        "Nominal quota", "The quota that a node of the tree has itself, on top of the quotas below it."
-    ),
-    "effective quota": PageWord(
-        "Effective quota", "The nominal quota of a node and all that the nodes below it may lend."
-    ),
-    "borrowing limit": PageWord("Borrows at most", "The most GPUs that a node may use beyond its own quota."),
-    "lending limit": PageWord("Lends at most", "The most GPUs of a node that others may use."),
-    "debt": PageWord("Over limit", "Use beyond a limit that was lowered later. It shrinks as work ends."),
-    "fair-share usage": PageWord(
-        "Fair-share usage",
-        "Use beyond the quota, relative to the weight, in thousandths. Who has the smaller number comes first.",
-    ),
     "workflow": PageWord("Workflow", "One submission: groups of tasks, which may depend on each other."),
     "gang": PageWord("Gang", "Tasks that start together or not at all. Each group of a workflow is one."),
     "elastic gang": PageWord("Elastic gang", "A gang that runs with a minimum of tasks, and grows when GPUs are free."),

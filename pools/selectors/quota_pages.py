@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount, amount_text
 from pools.domain.errors import NotFound
+from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.quota.explanations import (
     ExplanationTerm,
     NumberExplanation,
@@ -137,19 +138,6 @@ class QuotaNodePage:
         return [row for row in self.below if row.pending]
 
 
-NUMBER_TITLES = {
-    "subtree_quota": "Effective quota",
-    "usage": "Total in use",
-    "t": "Balance",
-    "available": "Can start now",
-    "potential_available": "Potential",
-    "borrowed": "Borrowed",
-    "lent": "Lent out",
-    "lendable": "Lending capacity",
-    "debt": "Over limit",
-}
-
-
 def _resource_query(key: str) -> str:
     return "" if key == GPU else f"?{urlencode({'resource': key})}"
 
@@ -248,7 +236,9 @@ def _explanation_row(
     amount, terms = explanation.amount, _redact_terms(explanation.terms, seen)
     if explanation.number == "debt" and not node.is_in_cohort_tree:
         amount, terms = view.debt(node, key), ()
-    return NumberExplanationRow(explanation.number, NUMBER_TITLES[explanation.number], amount, explanation.rule, terms)
+    return NumberExplanationRow(
+        explanation.number, TREE_NUMBERS[explanation.number].label, amount, explanation.rule, terms
+    )
 
 
 def _redact_terms(terms: Sequence[ExplanationTerm], seen: Collection[str]) -> tuple[ExplanationTerm, ...]:

@@ -18,13 +18,14 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from pools.domain.numbers import NUMBERS
 from pools.domain.saved_views import normalize_query
 from pools.representations.csv_files import FORMAT_PARAMETER
 from pools.representations.page_parameters import AskedQuery
 from pools.representations.saved_views import list_at, view_address
 from pools.selectors.list_order import SORT_PARAMETER, ListOrder
 from pools.selectors.saved_views import list_views
-from pools.templatetags.osmo import query, signed
+from pools.templatetags.osmo import number_name, query, signed
 
 register = template.Library()
 
@@ -55,10 +56,11 @@ def known_parameters(parser: Any, token: Any) -> _KnownParameters:
 
 @register.simple_tag(takes_context=True)
 def sort_header(
-    context: dict[str, Any], title: str, key: str, *, right: bool = False, extra: bool = False
+    context: dict[str, Any], title: str, key: str, *, number: bool = False, right: bool = False, extra: bool = False
 ) -> SafeString:
     """The heading of a column that sorts the list: a first click sorts in ascending order, a second in descending.
-    An `extra` column is left out at first where the window is narrow (`columns.js`)."""
+    `number`: the title is the term of a number. An `extra` column is left out at first where the window is narrow
+    (`columns.js`)."""
     order: ListOrder = context["order"]
     is_sorted = order.key == key
     direction = ("descending" if order.is_descending else "ascending") if is_sorted else "none"
@@ -66,10 +68,10 @@ def sort_header(
     return format_html(
         '<th scope="col"{}{}{}><a class="oa-sort" href="{}">{}<span aria-hidden="true">{}</span></a></th>',
         SafeString(" data-extra") if extra else "",
-        SafeString(' class="oa-right"') if right else "",
+        SafeString(' class="oa-right"') if right or number else "",
         format_html(' aria-sort="{}"', direction) if is_sorted else "",
         query(context, **{SORT_PARAMETER: asked, "page": None}),
-        title,
+        number_name(NUMBERS[title]) if number else title,
         f" {_ARROWS[direction]}" if is_sorted else "",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,11 +17,12 @@ from django.utils.safestring import SafeString, mark_safe
 
 from pools.domain import audit_actions
 from pools.domain.amounts import NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text
+from pools.domain.numbers import NUMBERS, POOL_NUMBERS, TREE_NUMBERS, NamedNumber
 from pools.domain.quota import forest
 from pools.domain.quota.usage_bar import UsageBar
 from pools.models import AuditEntry
 from pools.selectors.pool_tree import PoolTreeRow
-from pools.selectors.quota_pages import NUMBER_TITLES, QuotaTreeRow, kind_segment_of
+from pools.selectors.quota_pages import QuotaTreeRow, kind_segment_of
 
 register = template.Library()
 
@@ -103,10 +105,34 @@ def node_name(key: str) -> str:
     return forest.display_name(key)
 
 
+@register.simple_tag
+def number_heads(*terms: str, extra: bool = False) -> SafeString:
+    """The headings of columns of numbers, by their terms (`pools.domain.numbers`), each with its meaning. `extra`
+    columns are left out at first where the window is narrow (`columns.js`)."""
+    return heads_of((NUMBERS[term] for term in terms), "data-extra " if extra else "")
+
+
+def heads_of(numbers: Iterable[NamedNumber], mark: str = "") -> SafeString:
+    """The headings of columns of numbers; `mark` is an attribute of each."""
+    rows = ((SafeString(mark), number_name(number)) for number in numbers)
+    return format_html_join("", '<th {}scope="col" class="oa-right">{}</th>', rows)
+
+
+def number_name(number: NamedNumber) -> SafeString:
+    """The label of a number, with its meaning as its tooltip."""
+    return format_html('<abbr title="{}">{}</abbr>', number.meaning, number.label)
+
+
 @register.filter
-def number_title(number: str) -> str:
-    """The title of a number of the quota tree."""
-    return NUMBER_TITLES[number]
+def cell(text: str, term: str) -> SafeString:
+    """The text of a number as a cell of a table; the term of the number says the name that narrow windows show."""
+    return format_html('<td data-label="{}" class="oa-right">{}</td>', NUMBERS[term].label, text)
+
+
+@register.filter
+def label(term: str) -> str:
+    """The name of a number, by its term."""
+    return NUMBERS[term].label
 
 
 @register.filter
@@ -228,11 +254,10 @@ def usage_bar(bar: UsageBar, label: str) -> SafeString:
 
 _LIMITS = ' <span class="oa-quiet oa-limits">{}</span>'
 _TREE_CELLS = (
-    '<td data-label="GPUs" class="oa-wide">{}</td>\n<td data-label="Quota" class="oa-right">{}{}{}</td>\n'
-    '<td data-label="Guaranteed in use" class="oa-right">{}</td>\n'
-    '<td data-label="Guaranteed free" class="oa-right">{}</td>\n'
-    '<td data-label="Can start now" class="oa-right">{}</td>\n'
-    '<td data-label="Total in use" class="oa-right">{}</td>\n<td data-label="Active" class="oa-right">{}</td>'
+    '<td data-label="GPUs" class="oa-wide">{{}}</td>\n<td data-label="{}" class="oa-right">{{}}{{}}{{}}</td>\n'
+    + '<td data-label="{}" class="oa-right">{{}}</td>\n' * 5
+).format(
+    *(POOL_NUMBERS[key].label for key in ("quota", "used", "available", "can_start", "total_usage", "live_workflows"))
 )
 
 
@@ -269,6 +294,35 @@ def quota_bar(row: QuotaTreeRow) -> SafeString:
     parts = [(name, float(part)) for name, part in segments if part]
     return format_html(
         _TREE_BAR, row.node.name, *(amount(size) for _, size in segments), format_html_join("", _PART, parts)
+    )
+
+
+_QUOTA_CELL = '<td data-label="{}" class="oa-right{}"><a tabindex="-1" href="{}#{}">{}</a></td>'
+_NEVER_QUIET = frozenset({"subtree_quota", "usage", "available"})
+
+
+@register.simple_tag
+def quota_cells(row: QuotaTreeRow, address: str) -> SafeString:
+    """The numbers of a node of the quota tree, as cells that link to their explanations on the page of the node."""
+    held = row.numbers
+    texts: dict[str, SafeString | str] = {
+        "subtree_quota": amount(held.subtree_quota),
+        "usage": amount(held.usage),
+        "available": amount(held.available),
+        "borrowed": amount(held.borrowed),
+        "lent": amount(held.lent),
+        "lendable": amount(held.lendable),
+        "debt": format_html('<span class="oa-negative">{}</span>', amount(row.debt)) if row.debt else "0",
+        "pending": signed(row.pending),
+        "weighted_share": row.share,
+    }
+    return format_html_join(
+        "\n",
+        _QUOTA_CELL,
+        (
+            (TREE_NUMBERS[key].label, " oa-zero" if text == "0" and key not in _NEVER_QUIET else "", address, key, text)
+            for key, text in texts.items()
+        ),
     )
 
 

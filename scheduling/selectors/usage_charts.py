@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from pools.domain.numbers import USAGE_NUMBERS
 from pools.representations.charts import Chart, ChartSeries, Tone
 from scheduling.domain.usage import WaitCause
 from scheduling.selectors.usage import Bucket, UsageAnswer, UsageKey, UsageQuestion
@@ -32,12 +33,12 @@ PERIODS = (
 )
 
 _STATES: tuple[tuple[str, str, Tone], ...] = (
-    ("guaranteed", "guaranteed use", "guaranteed"),
-    ("low_inside", "LOW inside the quota", "low"),
-    ("over_quota", "over quota", "over"),
-    ("idle", "idle quota", "idle"),
-    ("unallocated", "unallocated", "unallocated"),
-    ("offline", "offline", "offline"),
+    ("guaranteed", USAGE_NUMBERS["guaranteed_gpu_s"].label, "guaranteed"),
+    ("low_inside", USAGE_NUMBERS["low_inside_gpu_s"].label, "low"),
+    ("over_quota", USAGE_NUMBERS["over_quota_gpu_s"].label, "over"),
+    ("idle", USAGE_NUMBERS["idle_quota_gpu_s"].label, "idle"),
+    ("unallocated", "Unallocated", "unallocated"),
+    ("offline", "Offline", "offline"),
 )
 _CAUSES: tuple[tuple[WaitCause, str, Tone], ...] = (
     (WaitCause.OWN_QUOTA, "own quota", "waiting"),

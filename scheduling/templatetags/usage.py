@@ -1,6 +1,7 @@
 """Template tags of the record of use.
 
 {% load usage %}
+{% usage_heads %}           the headings of the numbers of the record
 {% usage_cells row %}       the numbers of a row of the record, as cells of a table
 {% pool_usage "team" %}     use and waiting of a pool over time; the address chooses the period (`?usage=30d`)
 """
@@ -13,7 +14,8 @@ from django import template
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
-from pools.templatetags.osmo import signed
+from pools.domain.numbers import USAGE_NUMBERS
+from pools.templatetags.osmo import heads_of, signed
 from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.selectors.usage import UsageKey, UsageRow, read_closed_until, read_usage
 from scheduling.selectors.usage_charts import PERIODS, chosen_period, question_of_period, usage_charts
@@ -40,26 +42,34 @@ def pool_usage(context: dict[str, Any], pool: str) -> dict[str, Any]:
 
 
 _CELL = '<td data-label="{}" class="oa-right">{}</td>'
+_COLUMNS = {key: number for key, number in USAGE_NUMBERS.items() if key != "wait_p50_s"}
+
+
+@register.simple_tag
+def usage_heads() -> SafeString:
+    """The headings of the columns of `usage_cells`."""
+    return heads_of(_COLUMNS.values())
 
 
 @register.simple_tag
 def usage_cells(row: UsageRow) -> SafeString:
     """The numbers of a row of the record, as cells of a table. Built in Python because a page has over a thousand."""
     sums = row.sums
-    cells = [
-        ("Quota", gpu_hours(sums["quota"])),
-        ("Used", gpu_hours(row.used)),
-        ("Guaranteed", gpu_hours(sums["guaranteed"])),
-        ("LOW inside", gpu_hours(sums["low_inside"])),
-        ("Over quota", gpu_hours(sums["over_quota"])),
-        ("Idle quota", gpu_hours(sums["idle"])),
-        ("Lent", gpu_hours(sums["lent"])),
-        ("Borrowed", gpu_hours(sums["borrowed"])),
-        ("Waiting", gpu_hours(row.waiting)),
-        ("Workflows", signed(sums["workflows"] or 0)),
-        ("Preemptions", signed(sums["preemptions"] or 0)),
-    ]
-    return mark_safe("".join(_CELL.format(*cell) for cell in cells))  # noqa: S308  words of this list, and numbers
+    texts = {
+        "quota_gpu_s": gpu_hours(sums["quota"]),
+        "used_gpu_s": gpu_hours(row.used),
+        "guaranteed_gpu_s": gpu_hours(sums["guaranteed"]),
+        "low_inside_gpu_s": gpu_hours(sums["low_inside"]),
+        "over_quota_gpu_s": gpu_hours(sums["over_quota"]),
+        "idle_quota_gpu_s": gpu_hours(sums["idle"]),
+        "lent_gpu_s": gpu_hours(sums["lent"]),
+        "borrowed_gpu_s": gpu_hours(sums["borrowed"]),
+        "waiting_gpu_s": gpu_hours(row.waiting),
+        "workflows": signed(sums["workflows"] or 0),
+        "preemptions": signed(sums["preemptions"] or 0),
+    }
+    cells = (_CELL.format(number.label, texts[key]) for key, number in _COLUMNS.items())
+    return mark_safe("".join(cells))  # noqa: S308  words of one table, and numbers
 
 
 @register.filter

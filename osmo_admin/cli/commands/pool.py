@@ -16,6 +16,7 @@ from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.pool_table import pool_table
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerText, Facts, Table, build_table
+from pools.domain.numbers import POOL_NUMBERS, QUOTA, TOTAL_IN_USE, WEIGHT
 
 app = command_group("Pools, their subpools, quota and use.")
 app.add_typer(subpool.app, name="subpool")
@@ -92,13 +93,13 @@ def _pool_text(session: ClientSession, row: dict[str, Any]) -> AnswerText:
         ("Parent", row.get("parent_pool")),
         ("Subpool state", row.get("subpool_state")),
         ("Backend", row.get("backend")),
-        ("GPU quota", row.get("gpu_quota", usage.get("quota_limit"))),
-        ("Guaranteed in use", row.get("used", usage.get("quota_used"))),
-        ("Guaranteed free", row.get("available", usage.get("quota_free"))),
-        ("Total in use", usage.get("total_usage")),
+        (QUOTA.label, row.get("gpu_quota", usage.get("quota_limit"))),
+        (POOL_NUMBERS["used"].label, row.get("used", usage.get("quota_used"))),
+        (POOL_NUMBERS["available"].label, row.get("available", usage.get("quota_free"))),
+        (TOTAL_IN_USE.label, usage.get("total_usage")),
         ("Nodes' GPUs, free", f"{usage.get('total_capacity', '-')}, {usage.get('total_free', '-')}"),
-        ("Maximum", "unlimited" if gpu.get("maximum") == -1 else gpu.get("maximum")),
-        ("Weight", gpu.get("weight")),
+        (POOL_NUMBERS["maximum"].label, "unlimited" if gpu.get("maximum") == -1 else gpu.get("maximum")),
+        (WEIGHT.label, gpu.get("weight")),
         ("Platforms", sorted(row.get("platforms") or {})),
     ]
     facts = Facts(lines)

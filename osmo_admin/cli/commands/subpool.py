@@ -25,15 +25,15 @@ from osmo_admin.cli.tables import Facts, Table, build_table
 from osmo_admin.cli.times import format_local_time
 from osmo_admin.cli.yaml_files import parse_number
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
+from pools.domain.numbers import POOL_NUMBERS, QUOTA
 
 if TYPE_CHECKING:
     from pools.domain.quota_file import QuotaFile
 
 app = command_group("Subpools: guaranteed parts of a pool.")
 QUOTAS_URL = url_path("api", "configs", "subpool_quotas")
-HEADER = (
-    "Pool", "Subpool State", "GPU Quota", "Guaranteed In Use", "Guaranteed Free", "Total In Use", "Active Workflows",
-)  # fmt: skip
+NUMBERS = ("used", "available", "total_usage", "live_workflows")
+HEADER = ("Pool", "Subpool State", "GPU Quota", *(POOL_NUMBERS[key].label for key in NUMBERS))
 
 
 def _subpool_url(parent: str, *sub: str) -> str:
@@ -172,20 +172,10 @@ def subpools_table(answer: dict[str, Any]) -> Table:
     """One line for the pool, with its remainder (shared), and one line for each subpool."""
     shared = answer["shared"]
     own = f"{answer['unallocated']} (Total: {answer['quota']})" if answer["subpools"] else answer["quota"]
-    rows: list[list[Any]] = [
-        [
-            answer["pool"],
-            "-",
-            own,
-            shared["used"],
-            shared["available"],
-            shared["total_usage"],
-            shared.get("live_workflows"),
-        ]
-    ]
+    rows: list[list[Any]] = [[answer["pool"], "-", own, *(shared.get(key) for key in NUMBERS)]]
     children = sorted(answer["subpools"], key=lambda row: str(row["name"]))
     for at, row in enumerate(children):
-        counted = (row[key] for key in ("subpool_state", "quota", "used", "available", "total_usage", "live_workflows"))
+        counted = (row[key] for key in ("subpool_state", "quota", *NUMBERS))
         rows.append([branch_prefix(at, len(children)) + row["name"], *counted])
     return build_table(HEADER, rows)
 
@@ -203,16 +193,13 @@ def _subpool_facts(answer: dict[str, Any]) -> Facts:
             ("Subpool", answer["name"]),
             ("Parent", answer["parent_pool"]),
             ("State", answer["subpool_state"]),
-            ("Quota", answer["quota"]),
+            (QUOTA.label, answer["quota"]),
             ("Last quota", answer["last_quota"]),
             ("Temporary until", format_local_time(answer.get("quota_until"))),
             ("Quota after that", answer.get("quota_after")),
             ("Drain deadline", format_local_time(answer.get("drain_by"))),
             ("Scheduling quota", answer["scheduling_quota"]),
-            ("Guaranteed in use", answer["used"]),
-            ("Guaranteed free", answer["available"]),
-            ("Total in use", answer["total_usage"]),
-            ("Active workflows", answer["live_workflows"]),
+            *((POOL_NUMBERS[key].label, answer[key]) for key in NUMBERS),
             ("Queue", answer["queue"]),
             ("Version", answer["version"]),
         ]

@@ -14,17 +14,13 @@ from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerText, build_table
 from osmo_admin.cli.times import parse_time
+from pools.domain.numbers import GPU_HOURS, USAGE_NUMBERS
 
 SECONDS_PER_HOUR = 3600
-HEADER = (
-    "Quota", "Used", "Guaranteed", "LOW Inside", "Over Quota", "Idle Quota", "Lent", "Borrowed", "Waiting",
-    "Median Wait [s]", "Workflows", "Preemptions",
-)  # fmt: skip
-HOURS = (
-    "quota_gpu_s", "used_gpu_s", "guaranteed_gpu_s", "low_inside_gpu_s", "over_quota_gpu_s", "idle_quota_gpu_s",
-    "lent_gpu_s", "borrowed_gpu_s", "waiting_gpu_s",
-)  # fmt: skip
-PLAIN = ("wait_p50_s", "workflows", "preemptions")
+HEADER = [
+    number.label + (f" [{number.unit}]" if number.unit not in {"", GPU_HOURS} else "")
+    for number in USAGE_NUMBERS.values()
+]
 
 
 class UsageBy(StrEnum):
@@ -135,5 +131,7 @@ def _start_text(start: str, bucket: UsageBucket) -> str:
 
 
 def _cells(row: dict[str, Any]) -> list[Any]:
-    hours = [None if row[name] is None else f"{row[name] / SECONDS_PER_HOUR:.2f}" for name in HOURS]
-    return [*hours, *(row[name] for name in PLAIN)]
+    return [
+        f"{row[key] / SECONDS_PER_HOUR:.2f}" if number.unit == GPU_HOURS and row[key] is not None else row[key]
+        for key, number in USAGE_NUMBERS.items()
+    ]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pools.domain.amounts import UNLIMITED, Amount, Number, resource_of
+from pools.domain.numbers import CAN_START_NOW, TREE_NUMBERS
 from pools.domain.quota.node_numbers import node_numbers, weighted_share
 from pools.domain.quota.tree import QuotaTree, ResourceColumn
 
@@ -98,7 +99,7 @@ class _NodeExplainer:
             words = "effective quota" if visible == whole else "effective quota, capped by the lending limit"
             terms.append(self._term(child, "subtree_quota", visible, words))
         return NumberExplanation(
-            "subtree_quota", column.subtree[x], "Nominal quota plus the quota that the children may lend.", tuple(terms)
+            "subtree_quota", column.subtree[x], TREE_NUMBERS["subtree_quota"].meaning, tuple(terms)
         )
 
     def _explain_usage(self) -> NumberExplanation:
@@ -125,13 +126,13 @@ class _NodeExplainer:
         return NumberExplanation(
             "t",
             self._here.t,
-            "Effective quota minus total in use. A negative balance is the borrowed amount.",
+            TREE_NUMBERS["t"].meaning,
             tuple(terms),
         )
 
     def _explain_available(self) -> NumberExplanation:
         x, names = self._x, self._tree.names
-        rule = "The amount that may start here now, borrowing included."
+        rule = CAN_START_NOW.meaning
         if not self._tree.is_active(names[x]):
             return NumberExplanation("available", 0, "Nothing starts here, because the parents form a cycle.", ())
         if self._parent < 0:
@@ -173,7 +174,7 @@ class _NodeExplainer:
 
     def _explain_potential(self) -> NumberExplanation:
         column, x = self._column, self._x
-        rule = "The most that could ever run here if everything else were idle."
+        rule = TREE_NUMBERS["potential_available"].meaning
         whole = self._here.potential_available
         if self._parent < 0:
             return NumberExplanation(
@@ -200,12 +201,12 @@ class _NodeExplainer:
             self._term(self._x, "subtree_quota", self._here.subtree_quota, "effective quota", sign=-1),
         ]
         return NumberExplanation(
-            "borrowed", self._here.borrowed, "Total in use beyond the effective quota.", tuple(terms), is_floored=True
+            "borrowed", self._here.borrowed, TREE_NUMBERS["borrowed"].meaning, tuple(terms), is_floored=True
         )
 
     def _explain_lent(self) -> NumberExplanation:
         rule = (
-            "The amount that others borrow from this node. "
+            f"{TREE_NUMBERS['lent'].meaning} "
             "Borrowers use the quota of the parent first, then the quota of its children in order."
         )
         if self._parent < 0:
@@ -248,7 +249,7 @@ class _NodeExplainer:
         return max(0, column.visible[x] - max(0, column.usage[x] - column.local[x]))
 
     def _explain_lendable(self) -> NumberExplanation:
-        rule = "The amount that the node could still lend."
+        rule = TREE_NUMBERS["lendable"].meaning
         if self._parent < 0:
             return NumberExplanation("lendable", 0, "The node has no parent, so it lends nothing.", ())
         terms = (
@@ -259,7 +260,7 @@ class _NodeExplainer:
 
     def _explain_debt(self) -> NumberExplanation:
         column, x = self._column, self._x
-        rule = "The amount in use beyond the limits. It shrinks as work ends."
+        rule = TREE_NUMBERS["debt"].meaning
         allowed = column.borrowing[x] if self._parent >= 0 else 0
         if allowed == UNLIMITED:
             return NumberExplanation("debt", 0, "The node has no borrowing limit.", ())

@@ -167,7 +167,7 @@ def test_show_a_pool_with_its_subpools(osmo, stub):
     )
     text = osmo.ok("pool", "show", "team")
     assert stub.requests[0].query == {"pools": ["team"], "all_pools": ["False"]}
-    assert "GPU quota         : 10 (Total: 100)" in text
+    assert "Quota             : 10 (Total: 100)" in text
     assert "Maximum           : unlimited" in text
     assert "└─ team--a  ACTIVE         30               5                  25               7             2" in text
 

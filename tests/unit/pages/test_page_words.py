@@ -7,6 +7,7 @@ from pathlib import Path
 
 from django.template.loader import render_to_string
 
+from pools.domain.numbers import NUMBERS
 from pools.representations.page_words import PAGE_WORDS
 from pools.templatetags.page_words import page_words
 
@@ -22,6 +23,21 @@ def _used_terms() -> dict[str, list[str]]:
 def test_each_word_is_a_term_of_the_glossary() -> None:
     rows = re.findall(r"^\| \*\*([^|]*?)\*\*", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
     assert set(PAGE_WORDS) <= set(rows), set(PAGE_WORDS) - set(rows)
+
+
+def test_the_glossary_says_the_first_sentence_of_each_number() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    meanings = dict(re.findall(r"^\| \*\*([^|]*?)\*\*[^|]*\| ([^|]*) \|", text, re.MULTILINE))
+    expected = {term: re.split(r"[.](?: |$)", number.meaning)[0].lower() for term, number in NUMBERS.items()}
+    assert {t: meanings[t] for t, first in expected.items() if not meanings[t].lower().startswith(first)} == {}
+
+
+def test_no_template_repeats_the_label_of_a_number_of_two_words() -> None:
+    labels = {number.label for number in NUMBERS.values() if " " in number.label}
+    texts = {path: path.read_text() for path in (ROOT / "templates" / "osmo").rglob("*.html")}
+    found = {(path.name, label) for path, text in texts.items() for label in labels if f">{label}</" in text}
+    assert found == set()
+    assert {label for text in texts.values() for label in labels if f'data-label="{label}"' in text} == set()
 
 
 def test_each_word_is_explained_on_a_page_and_each_page_knows_its_words() -> None:

@@ -1,0 +1,107 @@
+"""The numbers that people read: their names, meanings and units, for pages, the client, CSV files and the glossary.
+
+Each table has the numbers of one kind of answer, by their keys there. `available` is a key of two answers with two
+meanings: quota that is not in use (a pool), and what may start (the quota tree).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+GPUS = "GPUs"
+GPU_HOURS = "GPU-hours"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedNumber:
+    """A number as people read it. `meaning` is one sentence or two; `unit` is empty for a count of other things."""
+
+    label: str
+    meaning: str
+    unit: str = GPUS
+
+    @property
+    def term(self) -> str:
+        """Its term in docs/glossary.md, and its name in templates."""
+        return self.label.lower()
+
+
+QUOTA = NamedNumber(
+    "Quota",
+    "GPUs that HIGH and NORMAL work may hold, and that no other work can withhold. LOW work may use them while idle.",
+)
+CAN_START_NOW = NamedNumber(
+    "Can start now",
+    "The amount that quotas and limits let start at this moment, borrowing included. HIGH and NORMAL work also needs"
+    " guaranteed free GPUs, and all work needs room on nodes.",
+)
+TOTAL_IN_USE = NamedNumber("Total in use", "GPUs of all running work: HIGH, NORMAL and LOW.")
+BORROWING_LIMIT = NamedNumber("Borrowing limit", "The most GPUs that a node may use beyond its effective quota.")
+LENDING_LIMIT = NamedNumber("Lending limit", "The most GPUs of a node that others may use.")
+WEIGHT = NamedNumber("Weight", "The share of unused GPUs that a pool receives, relative to other pools.", "")
+
+POOL_NUMBERS: Mapping[str, NamedNumber] = {
+    "quota": QUOTA,
+    "used": NamedNumber("Guaranteed in use", "GPUs of running HIGH and NORMAL work."),
+    "available": NamedNumber(
+        "Guaranteed free",
+        "Quota minus the GPUs guaranteed in use. Below zero, work has to end before new work starts.",
+    ),
+    "can_start": CAN_START_NOW,
+    "total_usage": TOTAL_IN_USE,
+    "live_workflows": NamedNumber("Active workflows", "Workflows that are running or pending.", ""),
+    "maximum": NamedNumber("Maximum", "The most GPUs that a pool may hold, LOW work included."),
+    "weight": WEIGHT,
+}
+"""Of a pool, its remainder or a subpool."""
+
+TREE_NUMBERS: Mapping[str, NamedNumber] = {
+    "nominal": NamedNumber(
+        "Nominal quota", "The quota that a node of the tree has itself, on top of the quotas below it."
+    ),
+    "subtree_quota": NamedNumber("Effective quota", "Nominal quota plus the quota that the children may lend."),
+    "usage": TOTAL_IN_USE,
+    "t": NamedNumber("Balance", "Effective quota minus total in use. A negative balance is the borrowed amount."),
+    "available": CAN_START_NOW,
+    "potential_available": NamedNumber(
+        "Potential capacity", "The most that could ever run here if everything else were idle."
+    ),
+    "borrowed": NamedNumber("Borrowed", "Total in use beyond the effective quota."),
+    "lent": NamedNumber("Lent out", "The amount that others borrow from this node."),
+    "lendable": NamedNumber("Lending capacity", "The amount that the node could still lend."),
+    "borrowing_limit": BORROWING_LIMIT,
+    "lending_limit": LENDING_LIMIT,
+    "debt": NamedNumber("Over limit", "The amount in use beyond the limits. It shrinks as work ends."),
+    "pending": NamedNumber("Pending", "GPUs of work that waits to start on this node or below."),
+    "weighted_share": NamedNumber(
+        "Fair-share usage",
+        "The borrowed amount relative to what the parent could lend and to the weight, in thousandths. The smaller"
+        " number comes first.",
+        "‰",
+    ),
+}
+"""Of a node of the quota tree, for one resource."""
+
+USAGE_NUMBERS: Mapping[str, NamedNumber] = {
+    "quota_gpu_s": NamedNumber("Quota", "Quota over the time.", GPU_HOURS),
+    "used_gpu_s": NamedNumber("Used", "Guaranteed use, LOW work inside the quota, and use over quota.", GPU_HOURS),
+    "guaranteed_gpu_s": NamedNumber("Guaranteed", "Use of HIGH and NORMAL work inside the quota.", GPU_HOURS),
+    "low_inside_gpu_s": NamedNumber(
+        "LOW inside the quota", "LOW work on the part of the quota that HIGH and NORMAL work leaves free.", GPU_HOURS
+    ),
+    "over_quota_gpu_s": NamedNumber(
+        "Over quota", "LOW work above the quota, and work above a quota that was lowered later.", GPU_HOURS
+    ),
+    "idle_quota_gpu_s": NamedNumber("Idle quota", "Quota that nobody uses.", GPU_HOURS),
+    "lent_gpu_s": NamedNumber("Lent out", "Unused quota that others use over their quotas.", GPU_HOURS),
+    "borrowed_gpu_s": NamedNumber("Borrowed", "Use over quota of what others lent.", GPU_HOURS),
+    "waiting_gpu_s": NamedNumber("Waiting", "GPUs that work waited for, times the length of the wait.", GPU_HOURS),
+    "wait_p50_s": NamedNumber("Median wait", "Half of the waits that ended with a start were shorter.", "s"),
+    "workflows": NamedNumber("Workflows", "Workflows that started for the first time.", ""),
+    "preemptions": NamedNumber("Preemptions", "Gangs that lost their GPUs to other work.", ""),
+}
+"""Of a row of the record of use."""
+
+NUMBERS: Mapping[str, NamedNumber] = {each.term: each for each in (*POOL_NUMBERS.values(), *TREE_NUMBERS.values())}
+"""The numbers of today, by their terms."""
