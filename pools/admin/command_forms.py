@@ -15,14 +15,25 @@ from django.forms import Field
 
 from pools.admin import forms
 from pools.admin.confirm_flow import REASON_HELP, ChangeForm
-from pools.domain.changes.command import ChangeCommand, ChangeField, fields_of
+from pools.domain.changes.command import ChangeCommand, fields_of
 
-_FIELDS: Mapping[str, Callable[[ChangeField], Field]] = {
-    "text": lambda about: forms.text_field(about.label, help_text=about.help),
-    "quota": lambda about: forms.text_field(about.label, help_text=about.help, inputmode="decimal"),
-    "boolean": lambda about: forms.checkbox_field(about.label, help_text=about.help),
-    "time": lambda about: forms.time_field(f"{about.label} (UTC)", help_text=about.help),
-}
+
+def input_field(looks: str, label: str, help_text: str) -> Field:
+    """The field of a form for a value of one look."""
+    if looks == "boolean":
+        return forms.checkbox_field(label, help_text=help_text)
+    if looks == "time":
+        return forms.time_field(f"{label} (UTC)", help_text=help_text)
+    if looks == "long text":
+        return forms.text_area_field(label, help_text=help_text, rows=2)
+    if looks == "text":
+        return forms.text_field(label, help_text=help_text)
+    return forms.text_field(label, help_text=help_text, inputmode="numeric" if looks == "number" else "decimal")
+
+
+def reason_field() -> Field:
+    """The reason of a change."""
+    return forms.text_field("Reason", help_text=REASON_HELP)
 
 
 class CommandForm(ChangeForm):
@@ -35,8 +46,8 @@ class CommandForm(ChangeForm):
     def own_fields(self) -> dict[str, Field]:
         """The fields of the change, and the reason."""
         found = {name: about for name, about in fields_of(self.kind).items() if name not in self.given}
-        reason = forms.text_field("Reason", help_text=REASON_HELP)
-        return {**{name: _FIELDS[about.kind.looks](about) for name, about in found.items()}, "description": reason}
+        fields = {name: input_field(about.kind.looks, about.label, about.help) for name, about in found.items()}
+        return {**fields, "description": reason_field()}
 
     def command(self) -> ChangeCommand:
         """The change of the valid form."""

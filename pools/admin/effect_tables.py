@@ -7,17 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.amounts import NO_LIMIT
-from pools.domain.numbers import POOL_NUMBERS, QUOTA, TREE_NUMBERS, WEIGHT
+from pools.domain.numbers import TREE_NUMBERS, WEIGHT
+from pools.domain.pool_fields import POOL_FIELDS
 
 _LABELS: Mapping[str, str] = {
-    "resources.gpu.guarantee": QUOTA.label,
-    "resources.gpu.maximum": POOL_NUMBERS["maximum"].label,
-    "resources.gpu.weight": WEIGHT.label,
+    **{each.key: each.label.removesuffix(" in GPUs") for each in POOL_FIELDS if each.input or each.key == "backend"},
     "pool": "Pool",
-    "backend": "Cluster (backend)",
-    "cohort": "Cohort",
-    "description": "Description",
-    "enable_maintenance": "In maintenance",
     "parent": "Parent",
     "weight": WEIGHT.label,
     **{key: TREE_NUMBERS[key].label for key in ("nominal", "borrowing_limit", "lending_limit")},

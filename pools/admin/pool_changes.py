@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.forms import Field
 from django.http import HttpRequest, HttpResponse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, typed_input
+from pools.admin.command_forms import input_field, reason_field
+from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, typed_input
 from pools.admin.git_ownership import owned_reason
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
-from pools.domain.amounts import encode_gpus
+from pools.domain.amounts import NO_LIMIT
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.ownership import OwnedKind
-from pools.domain.pool_config import APPROVAL_ABOVE, HOLD_AFTER, editable_body
+from pools.domain.pool_config import editable_body
+from pools.domain.pool_fields import FIELDS_OF_FORM
 from pools.domain.roles import Permission
 from pools.domain.scalars import typed_number
 from pools.models import Backend, Pool, Reservation
@@ -24,63 +27,19 @@ from pools.representations.pool import pool_settings_of
 from pools.services.pool_configuration import PoolResult
 from pools.services.pools import create_pool, patch_pool, put_pool
 
-GPU_PATH = "resources.gpu"
-FIELD_BY_PATH = {
-    f"{GPU_PATH}.guarantee": "guarantee",
-    f"{GPU_PATH}.maximum": "maximum",
-    f"{GPU_PATH}.weight": "weight",
-    "description": "about",
-}
-AMOUNT_HELP = "Whole GPUs; -1 for no limit."
-
 
 class PoolConfigForm(ChangeForm):
-    """The part of a pool's configuration that is edited here; the rest (platforms, timeouts, …) stays as it is."""
+    """The part of a pool's configuration that is edited here (:data:`pools.domain.pool_fields.FIELDS_OF_FORM`); the
+    rest (platforms, timeouts, …) stays as it is."""
 
-    field_by_path = FIELD_BY_PATH
-    guarantee = forms.text_field(
-        "Quota in GPUs",
-        help_text=f"{AMOUNT_HELP} Subpools get their quotas from it (“guarantee” in the API).",
-        inputmode="numeric",
-    )
-    maximum = forms.text_field(
-        "Maximum in GPUs",
-        help_text=f"{AMOUNT_HELP} LOW work may use GPUs over the quota up to this number.",
-        inputmode="numeric",
-    )
-    weight = forms.text_field("Weight", help_text="Share of unused GPUs, relative to other pools.", inputmode="numeric")
-    cohort = forms.text_field(
-        "Cohort",
-        help_text="The group of pools that lend each other unused GPUs; empty for none. A new name creates a cohort.",
-    )
-    borrowing_limit = forms.text_field(
-        "Borrowing limit in GPUs",
-        help_text="In its cohort: how many GPUs LOW work may use beyond the quota. Empty: no limit.",
-        inputmode="numeric",
-    )
-    lending_limit = forms.text_field(
-        "Lending limit in GPUs",
-        help_text="In its cohort: how much of the idle quota others may use. Empty: all of it.",
-        inputmode="numeric",
-    )
-    approval_above = forms.text_field(
-        "Approval above (GPUs)",
-        help_text="A change of a quota here by more GPUs needs the approval of a second person. Empty: none does.",
-        inputmode="numeric",
-    )
-    hold_after = forms.text_field(
-        "Hold later work after (seconds)",
-        help_text="On a Kubernetes cluster: after this wait the first work of a queue keeps its place, and later work "
-        "of the pool that would compete with it is not sent to the cluster until it has started. Empty: never.",
-        inputmode="numeric",
-    )
-    about = forms.text_area_field(
-        "Description", help_text="What the pool is for; everybody who sees the pool can read it.", rows=2
-    )
-    maintenance = forms.checkbox_field(
-        "In maintenance", help_text="Only osmo-admin may submit. Running work continues."
-    )
-    description = forms.text_field("Reason", help_text=REASON_HELP)
+    field_by_path = {each.key: name for name, each in FIELDS_OF_FORM.items()}
+
+    def own_fields(self) -> dict[str, Field]:
+        """The fields of the configuration, and the reason."""
+        names = [name for name in FIELDS_OF_FORM if name not in ("about", "maintenance")]
+        found = {name: FIELDS_OF_FORM[name] for name in (*names, "about", "maintenance")}
+        fields = {name: input_field(about.looks, about.label, about.help) for name, about in found.items()}
+        return {**fields, "description": reason_field()}
 
 
 class CreatePoolForm(PoolConfigForm):
@@ -97,22 +56,21 @@ class CreatePoolForm(PoolConfigForm):
 
 
 def pool_config_from(form: ChangeForm) -> dict[str, Any]:
-    """The input as the configuration's JSON; an empty amount is left out."""
-    data = form.cleaned_data
-    typed = {key: data[key] for key in ("guarantee", "maximum", "weight")}
-    limits = {key: data[key].strip() for key in ("borrowing_limit", "lending_limit")}
-    body = {
-        "cohort": data["cohort"].strip() or None,
-        **{key: typed_number(text) if text else None for key, text in limits.items()},
-        "description": data["about"],
-        "enable_maintenance": data["maintenance"],
-        "resources": {"gpu": {key: typed_number(text) for key, text in typed.items() if text}},
-    }
-    for key in (APPROVAL_ABOVE, HOLD_AFTER):
-        if key in form.data:
-            text = data[key].strip()
-            body[key] = typed_number(text) if text else None
-    return body | {"backend": data["backend"]} if "backend" in data else body
+    """The input as the configuration's JSON: an input that was not sent is left out, and so is an empty amount of
+    `resources.gpu`."""
+    body: dict[str, Any] = {"resources": {"gpu": {}}}
+    for name, about in FIELDS_OF_FORM.items():
+        value = form.cleaned_data[name]
+        if about.looks == "number":
+            value = typed_number(value.strip()) if value.strip() else None
+        elif name == "cohort":
+            value = value.strip() or None
+        if about.key.startswith("resources.gpu."):
+            if value is not None:
+                body["resources"]["gpu"][about.column] = value
+        elif about.looks != "number" or name in form.data:
+            body[about.key] = value
+    return body | {"backend": form.cleaned_data["backend"]} if "backend" in form.cleaned_data else body
 
 
 def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
@@ -194,18 +152,14 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
 
 def pool_form_values(root: Pool) -> dict[str, Any]:
     """A pool as the values of its form."""
+    gpu = pool_settings_of(root).gpu_resources or {"guarantee": NO_LIMIT, "maximum": NO_LIMIT, "weight": 1}
+    special = {**gpu, "cohort": root.cohort.name if root.cohort else ""}
     return {
-        "guarantee": encode_gpus(root.effective_guarantee),
-        "maximum": encode_gpus(root.effective_maximum),
-        "weight": 1 if root.weight is None else root.weight,
-        "cohort": root.cohort.name if root.cohort else "",
-        "borrowing_limit": root.borrowing_limit,
-        "lending_limit": root.lending_limit,
-        APPROVAL_ABOVE: root.config.get(APPROVAL_ABOVE),
-        HOLD_AFTER: root.config.get(HOLD_AFTER),
-        "about": root.description,
-        "maintenance": root.enable_maintenance,
-    }
+        name: special[name] if name in special
+        else getattr(root, about.column) if about.is_column
+        else root.config.get(about.key)
+        for name, about in FIELDS_OF_FORM.items()
+    }  # fmt: skip
 
 
 def configurable_root(request: HttpRequest, pool: str) -> Pool:

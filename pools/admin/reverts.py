@@ -21,6 +21,7 @@ from pools.domain.audit_actions import AuditAction
 from pools.domain.backend_config import POLICY_DEFAULTS
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
 from pools.domain.names import SEPARATOR, split_name
+from pools.domain.pool_fields import FIELDS_OF_FORM
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import AuditEntry, Backend, Cohort, GpuQuota, Pool, User
 from pools.selectors.gpu_usage import spec_form_values
@@ -30,14 +31,7 @@ Typed = tuple[str, list[str], dict[str, Any]]
 """The name of a page, the arguments of its address, and the input."""
 
 _POOL_FIELDS: Final[Mapping[str, str]] = {
-    "guarantee": "guarantee",
-    "maximum": "maximum",
-    "weight": "weight",
-    "cohort": "cohort",
-    "borrowing_limit": "borrowing_limit",
-    "lending_limit": "lending_limit",
-    "description": "about",
-    "enable_maintenance": "maintenance",
+    each.column: name for name, each in FIELDS_OF_FORM.items() if each.is_column or name == "cohort"
 }
 """The columns of a pool that its form edits, each with the field of the form."""
 _BACKEND_FIELDS: Final[Mapping[str, str]] = {

@@ -24,8 +24,10 @@ from pools.api.schema import (
     OBJECT,
     TEXT,
     QueryParameter,
+    Schema,
     describe_operation,
     object_with,
+    without_type_lists,
 )
 from pools.api.subpools import subpool_response
 from pools.api.views import View
@@ -33,6 +35,7 @@ from pools.api.warnings_header import warning_header
 from pools.domain import names
 from pools.domain.changes.pools import DeletePool, PatchPool, PoolChange, PutPool
 from pools.domain.errors import BadInput, Violation
+from pools.domain.pool_fields import pool_properties
 from pools.domain.roles import Actor, Permission
 from pools.filtersets.pools import PoolFilterSet
 from pools.models import Pool
@@ -46,9 +49,18 @@ from pools.services.pools import delete_pool, patch_pool, put_pool, put_pools, r
 VERBOSE_PARAMETER = QueryParameter(
     "verbose", {"type": "boolean"}, "With the values that follow from the configuration."
 )
-CONFIGURATION_BODY = object_with(
-    {"configs": OBJECT, "description": TEXT, "tags": {"type": "array", "items": TEXT}}, required=[], additional=True
-)
+CONFIGURATION = object_with(without_type_lists(pool_properties()), required=[], additional=True)
+POOL = object_with({**CONFIGURATION["properties"], "platforms": OBJECT}, required=[], additional=True)
+"""A pool in answers, where platforms have further keys."""
+
+
+def _wrapped(wrapper: str, inner: Schema) -> Schema:
+    """A body with the reason and tags beside the configuration; a plain configuration has the keys of a pool."""
+    return object_with(
+        {wrapper: inner, "description": TEXT, "tags": {"type": "array", "items": TEXT}}, required=[], additional=True
+    )
+
+
 
 
 class PoolConfigs(View):
@@ -61,7 +73,7 @@ class PoolConfigs(View):
             QueryParameter("backend", TEXT, "Only pools on this backend."),
             INCLUDE_ARCHIVED,
         ],
-        answer=object_with({"pools": OBJECT}),
+        answer=object_with({"pools": {"type": "object", "additionalProperties": POOL}}),
     )
     def get(self, request: Request) -> Response:
         roots = Pool.objects.visible_to(self.actor).roots().select_related("backend", "cohort").order_by("name")
@@ -72,7 +84,7 @@ class PoolConfigs(View):
     @describe_operation(
         "Create or replace many pools, all or none; other pools stay.",
         query_parameters=[DRY_RUN],
-        body=CONFIGURATION_BODY,
+        body=_wrapped("configs", {"type": "object", "additionalProperties": CONFIGURATION}),
         answer=NULL,
     )
     def put(self, request: Request) -> Response:
@@ -102,7 +114,7 @@ class PoolConfigs(View):
 class PoolConfig(View):
     """One pool. The canonical name of a subpool answers the same as the subpool's own address (D9)."""
 
-    @describe_operation("Show one pool or subpool.", query_parameters=[VERBOSE_PARAMETER], answer=OBJECT)
+    @describe_operation("Show one pool or subpool.", query_parameters=[VERBOSE_PARAMETER], answer=POOL)
     def get(self, request: Request, name: str) -> Response:
         parent, subpool = names.split_name(name)
         if subpool is not None:
@@ -110,15 +122,11 @@ class PoolConfig(View):
         row = get_visible_root(self.actor, name)
         return Response(pool_body(row, verbose=query_boolean(request, "verbose")), headers=etag_header(row.version))
 
-    @describe_change(PutPool, answer=OBJECT, body=CONFIGURATION_BODY)
+    @describe_change(PutPool, answer=POOL, body=_wrapped("configs", CONFIGURATION))
     def put(self, request: Request, name: str) -> Response:
         return answer_change(self, PutPool, put_pool, POOL_CHANGES, {"name": name}, unwrap=unwrap_as("body"))
 
-    @describe_change(
-        PatchPool,
-        answer=OBJECT,
-        body=object_with({"configs_dict": OBJECT, "description": TEXT}, required=[], additional=True),
-    )
+    @describe_change(PatchPool, answer=POOL, body=_wrapped("configs_dict", CONFIGURATION))
     def patch(self, request: Request, name: str) -> Response:
         return answer_change(self, PatchPool, patch_pool, POOL_CHANGES, {"name": name}, unwrap=unwrap_as("patch"))
 
@@ -156,7 +164,7 @@ class PoolRename(View):
         "Rename a pool with its roles and archived subpools.",
         query_parameters=[DRY_RUN],
         body=object_with({"new_name": TEXT}, additional=True),
-        answer=OBJECT,
+        answer=POOL,
     )
     def put(self, request: Request, name: str) -> Response:
         require_top_level_name(self.actor, {"name": name})

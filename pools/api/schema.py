@@ -61,6 +61,24 @@ def object_with(
     return {**schema, "required": needed} if needed else schema
 
 
+def without_type_lists(schema: Any) -> Any:
+    """A JSON schema in the words of OpenAPI 3.0, which has `nullable` and no lists of types."""
+    if not isinstance(schema, Mapping):
+        return [without_type_lists(each) for each in schema] if isinstance(schema, list) else schema
+    found = {key: without_type_lists(value) for key, value in schema.items()}
+    kinds = found.get("type")
+    if isinstance(kinds, list):
+        if "null" in kinds:
+            found["nullable"] = True
+        others = [kind for kind in kinds if kind != "null"]
+        found |= {"type": others[0]} if len(others) == 1 else {"anyOf": [{"type": kind} for kind in others]}
+        if len(others) > 1:
+            del found["type"]
+    if None in found.get("enum", ()):
+        found["nullable"] = True
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class QueryParameter:
     """One parameter of the query; `many` may be repeated."""

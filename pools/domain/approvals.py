@@ -12,7 +12,8 @@ from typing import Any, Self
 
 from pools.domain.amounts import UNLIMITED, Gpus, decode_gpus, encode_gpus
 from pools.domain.errors import Conflict, Violation
-from pools.domain.pool_config import APPROVAL_ABOVE, PoolSettings
+from pools.domain.pool_config import PoolSettings
+from pools.domain.pool_fields import APPROVAL_ABOVE
 
 APPROVAL_NEEDED = "approval_needed"
 LASTING_QUOTA = "lasting quota"

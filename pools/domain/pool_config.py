@@ -7,62 +7,32 @@ and sending it back changes nothing. A pool that names no platforms has one, `de
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pools.domain.amounts import DEFAULT_FLAVOR, NO_LIMIT, Gpus, decode_gpus, encode_gpus
 from pools.domain.durations import parse_duration
 from pools.domain.errors import Violation
-from pools.domain.exit_codes import EXIT_ACTIONS, EXIT_CODES_RULE, parse_exit_codes
-from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE, parse_gpu_namespace
 from pools.domain.platforms import (
     DEFAULT_PLATFORM,
     PARSED_PREFIX,
     default_platform,
     parse_platforms,
-    parse_variables,
     platform_body,
     platform_shown,
     platforms_of,
 )
 from pools.domain.platforms import UNUSED_KEYS as PLATFORM_UNUSED_KEYS
+from pools.domain.pool_fields import EDITABLE_KEYS, NAME_LIST_KEYS, POOL_FIELDS
 from pools.domain.quota.pool_balance import MAX_GPUS
 from pools.domain.quota.rules import QuotaRow, check_quota_rows
-from pools.domain.structured_input.fields import FieldReader, shorten_value
+from pools.domain.structured_input.fields import FieldReader
 from pools.domain.structured_input.unset_keys import unset_key_warnings, unused_key_warning
 
 DEFAULT_WEIGHT = 1
-DOWNLOAD_TYPES = ("download",)
-TIMEOUT_KEYS = ("default_exec_timeout", "default_queue_timeout", "max_exec_timeout", "max_queue_timeout")
-APPROVAL_ABOVE = "approval_above"
-"""A change of a quota of the pool by more GPUs needs the approval of a second person; null: none does."""
-HOLD_AFTER = "hold_after"
-"""On a Kubernetes backend: seconds of waiting after which a gang that heads its leaf comes first, so that later work of
-the pool is not dispatched; null: never."""
-MAX_HOLD_AFTER = 31 * 86_400
-NAME_LIST_KEYS = ("common_resource_validations", "common_pod_template", "common_group_templates")
 UNUSED_KEYS = ("download_type", *NAME_LIST_KEYS)
 """Keys of OSMO that are kept and shown, and have no effect."""
-EDITABLE_KEYS = (
-    "description",
-    "backend",
-    "download_type",
-    "enable_maintenance",
-    "default_platform",
-    *TIMEOUT_KEYS,
-    "default_exit_actions",
-    "resources",
-    "cohort",
-    "borrowing_limit",
-    "lending_limit",
-    "topology_keys",
-    GPU_NAMESPACE,
-    APPROVAL_ABOVE,
-    HOLD_AFTER,
-    "platforms",
-    "common_default_variables",
-    *NAME_LIST_KEYS,
-)
 # Keys that answers add to a configuration; a PUT may contain them, and they are ignored there.
 ANSWER_KEYS = frozenset(
     {"name", "status", "archived", "version", "versions", "warnings", "reactivated", "last_heartbeat"}
@@ -134,26 +104,16 @@ def editable_body(settings: PoolSettings) -> dict[str, Any]:
     """The JSON that a PUT takes, with every key."""
     config = settings.config
     gpu = settings.gpu_resources
-    return {
-        "description": settings.description,
+    special = {
         "backend": settings.backend,
-        "download_type": config.get("download_type"),
-        "enable_maintenance": settings.enable_maintenance,
         "default_platform": default_platform(config),
-        **{key: config.get(key, "") for key in TIMEOUT_KEYS},
-        "default_exit_actions": dict(config.get("default_exit_actions", {})),
         "resources": {} if gpu is None else {"gpu": gpu},
         "cohort": settings.cohort,
-        "borrowing_limit": settings.borrowing_limit,
-        "lending_limit": settings.lending_limit,
-        "topology_keys": list(config.get("topology_keys", [])),
-        GPU_NAMESPACE: config.get(GPU_NAMESPACE, ""),
-        APPROVAL_ABOVE: config.get(APPROVAL_ABOVE),
-        HOLD_AFTER: config.get(HOLD_AFTER),
         "platforms": {name: platform_body(platform) for name, platform in platforms_of(config).items()},
-        "common_default_variables": dict(config.get("common_default_variables", {})),
-        **{key: list(config.get(key, [])) for key in NAME_LIST_KEYS},
+        **{each.key: getattr(settings, each.column) for each in POOL_FIELDS if each.is_column and "." not in each.key},
+        **{each.key: copy(config.get(each.key, each.default)) for each in POOL_FIELDS if each.read is not None},
     }
+    return {key: special[key] for key in EDITABLE_KEYS}
 
 
 def parse_pool(body: Mapping[str, Any], *, path: str = "") -> tuple[PoolSettings, list[Violation]]:
@@ -219,9 +179,6 @@ def _cohort(pool: FieldReader, guarantee: int | None) -> tuple[str | None, int |
 
 
 def _config(pool: FieldReader) -> dict[str, Any]:
-    download = pool.read_text("download_type") or None
-    if download is not None and download not in DOWNLOAD_TYPES:
-        pool.add_fault("download_type", "bad_value", f"must be null or one of {', '.join(DOWNLOAD_TYPES)}.")
     named = parse_platforms(pool)
     default = pool.read_text("default_platform")
     if default and default not in (named or {DEFAULT_PLATFORM: {}}):
@@ -231,32 +188,12 @@ def _config(pool: FieldReader) -> dict[str, Any]:
             "unknown_platform",
             f"is a platform that the pool does not have. Its platforms: {there}.",
         )
-    return {
-        "download_type": download,
-        "default_platform": default if named else "",
-        **_timeouts(pool),
-        "default_exit_actions": _exit_actions(pool),
-        "topology_keys": _topology_keys(pool),
-        GPU_NAMESPACE: parse_gpu_namespace(pool),
-        APPROVAL_ABOVE: pool.whole_number(APPROVAL_ABOVE, 0, minimum=0, maximum=MAX_GPUS)
-        if pool.is_given(APPROVAL_ABOVE)
-        else None,
-        HOLD_AFTER: pool.whole_number(HOLD_AFTER, 0, minimum=0, maximum=MAX_HOLD_AFTER)
-        if pool.is_given(HOLD_AFTER)
-        else None,
-        "platforms": named,
-        "common_default_variables": parse_variables(pool, "common_default_variables"),
-        **{key: pool.read_texts(key) for key in NAME_LIST_KEYS},
-    }
+    found = {each.key: each.read(pool, each.key) for each in POOL_FIELDS if each.read is not None}
+    _check_timeouts(pool, found)
+    return {**found, "platforms": named, "default_platform": default if named else ""}
 
 
-def _timeouts(pool: FieldReader) -> dict[str, str]:
-    texts = {
-        key: pool.parsed_text(
-            key, lambda text: text if text == "" or parse_duration(text) is not None else None, "", _TIME
-        )
-        for key in TIMEOUT_KEYS
-    }
+def _check_timeouts(pool: FieldReader, texts: Mapping[str, str]) -> None:
     for kind in ("exec", "queue"):
         usual, most = texts[f"default_{kind}_timeout"], texts[f"max_{kind}_timeout"]
         usually, longest = parse_duration(usual), parse_duration(most)
@@ -266,39 +203,3 @@ def _timeouts(pool: FieldReader) -> dict[str, str]:
                 "default_above_maximum",
                 f"is above max_{kind}_timeout: work that names none would be refused.",
             )
-    return texts
-
-
-_TIME = "a time such as 30s, 15m, 12h or 7d"
-
-
-def _exit_actions(pool: FieldReader) -> dict[str, str]:
-    actions = pool.nested("default_exit_actions")
-    found: dict[str, str] = {}
-    if actions is None:
-        return found
-    for key in actions.body:
-        if key.upper() not in EXIT_ACTIONS:
-            actions.add_fault(
-                shorten_value(key), "unknown_key", f"is not an exit action; known are {', '.join(EXIT_ACTIONS)}."
-            )
-        elif text := actions.parsed_text(
-            key, lambda codes: codes if parse_exit_codes(codes) is not None else None, "", EXIT_CODES_RULE
-        ):
-            found[key.upper()] = text
-    return found
-
-
-def _topology_keys(pool: FieldReader) -> list[dict[str, str]]:
-    found, seen = [], set()
-    for row in pool.nested_list("topology_keys"):
-        row.reject_unknown_keys(("key", "label"))
-        entry = {name: row.read_text(name) for name in ("key", "label")}
-        for name, value in entry.items():
-            if not value:
-                row.add_fault(name, "missing", "is missing.")
-        if entry["key"] in seen:
-            row.add_fault("key", "duplicate_name", "is given twice; each key has its own name.")
-        seen.add(entry["key"])
-        found.append(entry)
-    return found

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from pools.domain.platforms import platform_body, platforms_of
 from pools.domain.pool_config import PoolSettings, editable_body
+from pools.domain.pool_fields import COLUMNS
 from pools.models import Pool
 
 ONLINE, OFFLINE, MAINTENANCE = "ONLINE", "OFFLINE", "MAINTENANCE"
@@ -18,15 +19,9 @@ def pool_settings_of(row: Pool) -> PoolSettings:
     """The stored configuration of a top-level row."""
     return PoolSettings(
         backend=row.backend.name if row.backend else "",
-        description=row.description,
-        guarantee=row.guarantee,
-        maximum=row.maximum,
-        weight=row.weight,
         cohort=row.cohort.name if row.cohort else None,
-        borrowing_limit=row.borrowing_limit,
-        lending_limit=row.lending_limit,
-        enable_maintenance=row.enable_maintenance,
         config=row.config,
+        **{column: getattr(row, column) for column in COLUMNS},
     )
 
 

@@ -16,7 +16,8 @@ from pools.domain.amounts import Gpus, decode_gpus
 from pools.domain.names import split_name
 from pools.domain.node_sets import NodeGroup, NodeSet, connected_node_sets
 from pools.domain.platforms import default_platform, platforms_of
-from pools.domain.pool_config import TIMEOUT_KEYS, PoolSettings
+from pools.domain.pool_config import PoolSettings
+from pools.domain.pool_fields import TIMEOUT_KEYS
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Node

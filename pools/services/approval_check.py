@@ -19,7 +19,8 @@ from pools.domain.approvals import (
     subpool_amounts,
 )
 from pools.domain.errors import Conflict
-from pools.domain.pool_config import APPROVAL_ABOVE, PoolSettings
+from pools.domain.pool_config import PoolSettings
+from pools.domain.pool_fields import APPROVAL_ABOVE
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, Pool
 from pools.representations.pool import pool_settings_of

@@ -17,6 +17,7 @@ from django.utils import timezone
 from pools.domain.audit_actions import AuditAction
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.pool_config import PoolSettings, editable_body
+from pools.domain.pool_fields import COLUMNS
 from pools.domain.roles import Actor, Permission
 from pools.locking import lock_revision
 from pools.models import AuditEntry, Backend, ConfigRevision
@@ -130,15 +131,9 @@ def _lock_revision_of_type(actor: Actor, config_type: str, revision: int) -> Con
 def _settings_from_image(image: Mapping[str, Any], backends: Mapping[int, str]) -> PoolSettings:
     return PoolSettings(
         backend=backends.get(image["backend_id"], ""),
-        description=image["description"],
-        guarantee=image["guarantee"],
-        maximum=image["maximum"],
-        weight=image["weight"],
         cohort=image.get("cohort"),
-        borrowing_limit=image.get("borrowing_limit"),
-        lending_limit=image.get("lending_limit"),
-        enable_maintenance=image["enable_maintenance"],
         config=image["config"],
+        **{column: image[column] for column in COLUMNS if column in image},
     )
 
 

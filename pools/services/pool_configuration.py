@@ -15,6 +15,7 @@ from pools.domain import names
 from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.pool_config import PoolSettings, no_effect_warnings, parse_pool
+from pools.domain.pool_fields import COLUMNS
 from pools.domain.quota.capacity import BackendCapacity, oversubscription_message
 from pools.domain.quota.debts import debt_message, new_debts
 from pools.domain.quota.pool_balance import PoolBalance, guarantee_violation
@@ -225,14 +226,8 @@ def _oversubscription_messages(
 def _columns(settings: PoolSettings, backends: Mapping[str, Backend], cohorts: Mapping[str, Cohort]) -> dict[str, Any]:
     return {
         "backend_id": backends[settings.backend].pk,
-        "description": settings.description,
-        "guarantee": settings.guarantee,
-        "maximum": settings.maximum,
-        "weight": settings.weight,
         "cohort_id": cohorts[settings.cohort].pk if settings.cohort else None,
-        "borrowing_limit": settings.borrowing_limit,
-        "lending_limit": settings.lending_limit,
-        "enable_maintenance": settings.enable_maintenance,
+        **{column: getattr(settings, column) for column in COLUMNS},
         "config": dict(settings.config),
         "archived": False,
     }

@@ -35,7 +35,8 @@ from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violation
 from pools.domain.ownership import OwnedKind, OwnerKind
 from pools.domain.platforms import DEFAULT_PLATFORM, PARSED_PREFIX, platform_shown
 from pools.domain.pool_config import ANSWER_KEYS as POOL_ANSWER_KEYS
-from pools.domain.pool_config import EDITABLE_KEYS, PoolSettings, parse_pool
+from pools.domain.pool_config import PoolSettings, parse_pool
+from pools.domain.pool_fields import COLUMNS, EDITABLE_KEYS
 from pools.domain.quota.pool_balance import MAX_GPUS
 from pools.domain.structured_input.fields import FieldReader
 from pools.domain.structured_input.unset_keys import unset_key_warnings
@@ -78,20 +79,21 @@ class Section:
     left_out: Callable[[str, Body], Iterator[str]] = lambda _name, _body: iter(())
 
 
+_UNSET: Final[tuple[object, ...]] = (None, "", [], {})
+"""Values that say the same as no value; 0 is one."""
+
+
 def pool_body(settings: PoolSettings) -> dict[str, Any]:
     """The form of a pool, without its subpools."""
     config = settings.config
     values: dict[str, Any] = {
-        "description": settings.description,
-        "enable_maintenance": settings.enable_maintenance,
         "resources": {"gpu": settings.gpu_resources} if settings.gpu_resources else None,
         "cohort": settings.cohort,
+        "backend": settings.backend,
+        **{key: getattr(settings, key) for key in COLUMNS if key in EDITABLE_KEYS},
         **{key: config[key] for key in EDITABLE_KEYS if key in config},
     }
-    limits = {"borrowing_limit": settings.borrowing_limit, "lending_limit": settings.lending_limit}
-    body = {key: plain_json(value) for key, value in values.items() if value}
-    body |= {key: value for key, value in limits.items() if value is not None}
-    body["backend"] = settings.backend
+    body = {key: plain_json(value) for key, value in values.items() if value is not False and value not in _UNSET}
     return {key: body[key] for key in EDITABLE_KEYS if key in body}
 
 

@@ -10,14 +10,10 @@ from typing import Any, Final
 from pools.domain.backend_config import BACKEND_TYPES, NAME_PATTERN, POLICY_TIMES, VictimRule
 from pools.domain.cluster_config import ACCESS_MODES, SYNC_MODES
 from pools.domain.cohort_config import MAX_AMOUNT, MAX_WEIGHT
-from pools.domain.exit_codes import EXIT_ACTIONS
-from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
 from pools.domain.names import SHORT_NAME_PATTERN
 from pools.domain.ownership import OwnerKind
-from pools.domain.platforms import FLAG_KEYS, GPU_CAPACITY_KEYS, LIST_KEYS
-from pools.domain.pool_config import APPROVAL_ABOVE, DOWNLOAD_TYPES, HOLD_AFTER, NAME_LIST_KEYS, TIMEOUT_KEYS
-from pools.domain.quota.pool_balance import MAX_GPUS
+from pools.domain.pool_fields import COUNT, PLATFORM_SCHEMA, TEXT, TEXTS, pool_properties
 from scheduling.configuration.bodies import (
     SETTINGS_NAME,
     SETTINGS_RANGES,
@@ -28,12 +24,10 @@ from scheduling.configuration.bodies import (
 
 ADDRESS: Final = "/api/schema/configuration.json"
 
-_TEXT: Final = {"type": "string"}
-_TEXTS: Final = {"type": "array", "items": _TEXT}
+_TEXT: Final[dict[str, Any]] = dict(TEXT)
+_TEXTS: Final[dict[str, Any]] = dict(TEXTS)
 _SIZE: Final = {"type": ["string", "integer"]}
-_TIME: Final = {"type": ["string", "integer"]}
-_COUNT: Final = {"type": "integer", "minimum": 0, "maximum": MAX_GPUS}
-_GPUS: Final = {"type": "integer", "minimum": -1, "maximum": MAX_GPUS, "description": "GPUs; -1 is unlimited."}
+_COUNT: Final[dict[str, Any]] = dict(COUNT)
 _AMOUNT: Final = {"type": ["integer", "null"], "minimum": 0, "maximum": MAX_AMOUNT}
 _QUANTITY: Final = {"type": ["string", "number"], "description": "A Kubernetes quantity, such as 1500m or 40Gi."}
 
@@ -56,38 +50,10 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     return schema | {"type": [schema["type"], "null"]}
 
 
-_PLATFORM: Final = _object(
-    {
-        "description": _TEXT,
-        **{key: {"type": "boolean"} for key in FLAG_KEYS},
-        **dict.fromkeys(LIST_KEYS, _TEXTS),
-        "default_variables": {"type": "object"},
-        **dict.fromkeys(GPU_CAPACITY_KEYS, _QUANTITY),
-    }
-)
 _POOL: Final = _object(
     {
-        "backend": {**_TEXT, "description": "The backend on which the work of the pool runs."},
-        "description": _TEXT,
-        "download_type": {"enum": [*DOWNLOAD_TYPES, None]},
-        "enable_maintenance": {"type": "boolean"},
-        "default_platform": {"type": ["string", "null"]},
-        **dict.fromkeys(TIMEOUT_KEYS, _TIME),
-        "default_exit_actions": _object(dict.fromkeys(EXIT_ACTIONS, _SIZE)),
-        "resources": _object({"gpu": _object({"guarantee": _GPUS, "maximum": _GPUS, "weight": _COUNT})}),
-        "cohort": {"type": ["string", "null"]},
-        "borrowing_limit": _nullable(_COUNT),
-        "lending_limit": _nullable(_COUNT),
-        "topology_keys": {
-            "type": "array",
-            "items": _object({"key": _TEXT, "label": _TEXT}, ("key", "label")),
-        },
-        GPU_NAMESPACE: _TEXT,
-        APPROVAL_ABOVE: _nullable(_COUNT),
-        HOLD_AFTER: _nullable(_COUNT),
-        "platforms": _map(_PLATFORM),
-        "common_default_variables": {"type": "object"},
-        **dict.fromkeys(NAME_LIST_KEYS, _TEXTS),
+        **pool_properties(),
+        "platforms": _map(PLATFORM_SCHEMA),
         SUBPOOLS: _map(
             _COUNT,
             SHORT_NAME_PATTERN,

@@ -27,7 +27,7 @@ from django.db import connection
 from pools.domain import amounts, names
 from pools.domain.amounts import Amount, Gpus
 from pools.domain.backend_config import VictimRule
-from pools.domain.pool_config import HOLD_AFTER
+from pools.domain.pool_fields import HOLD_AFTER
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Node, Pool

@@ -101,12 +101,14 @@ def test_limits_need_a_parent() -> None:
     }
     factories.make_pool("p", 10)
     patch = {"borrowing_limit": 1, "lending_limit": 12}
-    assert refused_codes(patch_pool, actor=SYSTEM, name="p", patch=patch) == {
+    assert refused_codes(patch_pool, PatchPool(name="p", patch=patch), actor=SYSTEM) == {
         ("borrowing_limit", "limit_without_parent"),
         ("lending_limit", "limit_without_parent"),
         ("lending_limit", "lending_above_nominal"),
     }
-    assert refused_codes(patch_pool, actor=SYSTEM, name="p", patch={"cohort": "Org", "borrowing_limit": -1}) == {
+    assert refused_codes(
+        patch_pool, PatchPool(name="p", patch={"cohort": "Org", "borrowing_limit": -1}), actor=SYSTEM
+    ) == {
         ("cohort", "bad_name"),
         ("borrowing_limit", "negative"),
     }

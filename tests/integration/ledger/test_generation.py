@@ -10,6 +10,7 @@ from django.db import connection, transaction
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import DeletePool, PutPool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Cohort, LedgerGeneration, Pool
 from pools.services.backends import put_backend
@@ -18,6 +19,9 @@ from pools.services.subpools import create_subpool, delete_subpool, resize_subpo
 from tests.support.threads import run_concurrently
 
 pytestmark = pytest.mark.usefixtures("ledger")
+
+
+PART: dict[str, Any] = {"parent": "team", "subpool_name": "a"}
 
 
 @pytest.fixture
@@ -48,10 +52,10 @@ def _put_pool(name: str, backend: str, guarantee: int = 10) -> None:
 
 def test_each_change_of_a_quota_changes_its_own_backend(changed_backends: Callable[..., set[str]]) -> None:
     assert changed_backends(_put_pool, name="other", backend="two") == {"two"}
-    assert changed_backends(create_subpool, actor=SYSTEM, parent="team", subpool_name="a", quota=3) == {"one"}
-    assert changed_backends(resize_subpool, actor=SYSTEM, parent="team", subpool_name="a", quota=4) == {"one"}
-    assert changed_backends(delete_subpool, actor=SYSTEM, parent="team", subpool_name="a") == {"one"}
-    assert changed_backends(delete_pool, actor=SYSTEM, name="other") == {"two"}
+    assert changed_backends(lambda: create_subpool(CreateSubpool(**PART, quota=3), actor=SYSTEM)) == {"one"}
+    assert changed_backends(lambda: resize_subpool(ResizeSubpool(**PART, quota=4), actor=SYSTEM)) == {"one"}
+    assert changed_backends(lambda: delete_subpool(DeleteSubpool(**PART), actor=SYSTEM)) == {"one"}
+    assert changed_backends(lambda: delete_pool(DeletePool(name="other"), actor=SYSTEM)) == {"two"}
     assert changed_backends(lambda: Pool.objects.filter(name="team").update(weight=7)) == {"one"}
     assert changed_backends(lambda: list(Pool.objects.all())) == set()
 
