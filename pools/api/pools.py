@@ -61,8 +61,6 @@ def _wrapped(wrapper: str, inner: Schema) -> Schema:
     )
 
 
-
-
 class PoolConfigs(View):
     """All pools that the caller may see, and many pools in one request."""
 
