@@ -21,6 +21,7 @@ from bench import fill
 from bench.installation import Installation
 from bench.statements import counted_statements
 from osmo_admin.ops.postgres import SUPERUSER
+from pools.domain.changes.users import CreateUser
 
 POOLS, SUBPOOLS, NODES, WAITING, ENDED = 1000, 20, 500, 2_000, 98_000
 HOURS_ON_RECORD = 3
@@ -104,7 +105,7 @@ def _fill() -> None:
     backend = Backend.objects.create(name="large", namespace="large", offline=True)
     Node.objects.bulk_create([Node(backend=backend, name=f"n{number:04}", gpus=8) for number in range(NODES)])
     names = fill.insert_pools(POOLS, prefix="large", subpools=SUBPOOLS, on=backend.pk)
-    create_user(actor=SYSTEM, username="rita", roles=["osmo-large7-user", "osmo-large8-user"])
+    create_user(CreateUser(id="rita", roles=["osmo-large7-user", "osmo-large8-user"]), actor=SYSTEM)
     fill.insert_pending([fill.PendingWorkload(f"{names[number % POOLS]}--s1") for number in range(WAITING)])
     with _superuser_session() as cursor:
         # Ended work of the past weeks: rows as they are after their end, without the triggers of a life.

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from bench.installation import ADMIN_PASSWORD, Installation
+from pools.domain.changes.users import CreateUser
 
 STREAMS = 500
 CHANGES = 20
@@ -57,7 +58,7 @@ def _make_readers() -> list[Any]:
     role = f"osmo-{POOL}0-admin"
     tokens = []
     for number in range(STREAMS):
-        create_user(actor=SYSTEM, username=f"live{number}", roles=[role])
+        create_user(CreateUser(id=f"live{number}", roles=[role]), actor=SYSTEM)
         tokens.append(create_token(actor=SYSTEM, owner=f"live{number}", name="stream")[0])
     return tokens
 

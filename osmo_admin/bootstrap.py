@@ -13,6 +13,7 @@ import os
 import sys
 
 from osmo_admin.operator_errors import exit_with_message
+from pools.domain.changes.users import CreateUser
 
 FIRST_ADMIN = "admin"
 
@@ -39,10 +40,9 @@ def prepare_database(*, demo: bool, password: str | None) -> dict[str, bool]:
     first = bool(password) and not User.objects.exists()
     if first:
         create_user(
+            CreateUser(id=FIRST_ADMIN, roles=(PLATFORM_ADMIN,)),
             actor=SYSTEM,
-            username=FIRST_ADMIN,
             password=password,
-            roles=(PLATFORM_ADMIN,),
             skip_password_rules=not settings.OSMO.secure,
         )
     if first and demo:

@@ -16,7 +16,6 @@ from pools.admin.confirm_flow import (
     Change,
     ChangeForm,
     ConfirmFlow,
-    Done,
     change_paths,
     typed_input,
 )
@@ -24,6 +23,8 @@ from pools.admin.filters import UserPageFilterSet
 from pools.admin.forms import script_media
 from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.admin.paging import paginate
+from pools.domain.changes.command import fields_of
+from pools.domain.changes.users import CreateUser, SetRoles, UnlinkUser
 from pools.domain.errors import DomainError, NotFound
 from pools.domain.role_changes import right_changes
 from pools.domain.roles import PLATFORM_ROLES, Actor, Permission, PoolRoleKind, is_allowed, parse_pool_role, pool_role
@@ -38,6 +39,7 @@ from pools.services.users import create_user, set_password
 if TYPE_CHECKING:
     from django.http import QueryDict
 
+_NAME = fields_of(CreateUser)["id"]
 MAX_POOLS_LISTED = 10  # the roles of more pools are typed or completed
 
 
@@ -79,7 +81,7 @@ class CreateUserForm(RolesForm, ChangeForm):
     """A new user."""
 
     field_by_path = {"id": "username"}
-    username = forms.text_field("Name", help_text="Letters, digits and @ . + - _", required=True)
+    username = forms.text_field(_NAME.label, help_text=_NAME.help, required=True)
     password = forms.password_field(
         "Password", help_text="Leave it empty for a user who signs in by access token only.", required=False
     )
@@ -154,19 +156,11 @@ class UserAdmin(PolicyAdmin):
     def _create_page(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
         require_platform(actor)
-        username = typed_input(request).get("username", "").strip()
+        typed = typed_input(request)
+        username = typed.get("username", "").strip()
 
-        def execute(form: ChangeForm, version: int | None) -> Done:
-            assert isinstance(form, CreateUserForm)
-            data = form.cleaned_data
-            create_user(
-                actor=actor,
-                username=username,
-                password=data["password"] or None,
-                roles=form.all_roles,
-                description=data["description"],
-            )
-            return Done()
+        def create(command: CreateUser, **note: Any) -> User:
+            return create_user(command, password=typed.get("password") or None, **note)
 
         change = Change(
             title="Create a user",
@@ -174,7 +168,8 @@ class UserAdmin(PolicyAdmin):
             breadcrumbs=[("Users and roles", reverse("admin:pools_user_changelist"))],
             form_class=CreateUserForm,
             preview=_creation_preview(actor, username),
-            execute=execute,
+            command=lambda form: CreateUser(id=username, roles=form.all_roles),
+            service=create,
             success_message=lambda _: f"User {username} was created.",
             success_url=lambda _: reverse("admin:pools_user_change", args=[username]),
         )
@@ -183,17 +178,10 @@ class UserAdmin(PolicyAdmin):
     def _roles_page(self, request: HttpRequest, user: User) -> HttpResponse:
         actor = actor_of(request)
 
-        def execute(form: ChangeForm, version: int | None) -> Done:
-            assert isinstance(form, UserRolesForm)
-            seen = form.cleaned_data["seen"]
-            set_roles(
-                actor=actor,
-                username=user.username,
-                roles=form.all_roles,
-                expected_roles=seen.split()[1:] if seen else None,
-                description=form.cleaned_data["description"],
-            )
-            return Done()
+        seen = typed_input(request).get("seen", "")
+
+        def save(command: SetRoles, **note: Any) -> None:
+            set_roles(command, expected_roles=seen.split()[1:] if seen else None, **note)
 
         change = Change(
             title=f"Roles of {user.username}",
@@ -202,7 +190,8 @@ class UserAdmin(PolicyAdmin):
             form_class=UserRolesForm,
             initial={"roles": sorted(user.as_actor().roles)},
             preview=_roles_preview(actor, user),
-            execute=execute,
+            command=lambda form: SetRoles(username=user.username, roles=form.all_roles),
+            service=save,
             success_message=lambda _: (
                 f"The roles of {user.username} were changed; the change applies from the next request."
             ),
@@ -257,7 +246,7 @@ class UserAdmin(PolicyAdmin):
         form = forms.ServiceForm(forms.submitted_data(request))
         if request.method == "POST":
             try:
-                unlink(actor=actor_of(request), username=username, provider=provider)
+                unlink(UnlinkUser(username=username, provider=provider), actor=actor_of(request))
             except DomainError as refusal:
                 form.add_errors(refusal)
             else:
@@ -277,7 +266,7 @@ class UserAdmin(PolicyAdmin):
         return self.render_form_page(request, form, crumbs=crumbs, script=script_media("picker"), **words)
 
 
-def _creation_preview(actor: Actor, username: str) -> ObjectPreview[Done]:
+def _creation_preview(actor: Actor, username: str) -> ObjectPreview[Any]:
     return ObjectPreview(
         actor=actor,
         read_state=lambda: _new_user_state(username),
@@ -301,7 +290,7 @@ def _creation_messages(username: str, after: dict[str, Any]) -> Iterator[str]:
     yield f"User {username} is added, and can log in {way}."
 
 
-def _roles_preview(actor: Actor, user: User) -> ObjectPreview[Done]:
+def _roles_preview(actor: Actor, user: User) -> ObjectPreview[Any]:
     return ObjectPreview(
         actor=actor,
         read_state=lambda: _roles_state(user.pk),

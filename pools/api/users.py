@@ -3,25 +3,24 @@ may read their own entry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.changes import ChangeAnswer, answer_change, describe_change
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import (
     MAX_ROWS,
     BodyReader,
     body_object,
     collect_faults,
-    query_boolean,
     query_integer,
 )
 from pools.api.schema import (
     BOOLEAN,
     DATETIME,
-    DRY_RUN,
     INTEGER,
     NULL,
     TEXT,
@@ -32,8 +31,10 @@ from pools.api.schema import (
     object_with,
 )
 from pools.api.views import View
+from pools.domain.changes.command import read_command
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, NamedUserChange, RevokeRole, UnlinkUser
 from pools.domain.errors import NotFound
-from pools.domain.roles import Permission
+from pools.domain.roles import Actor, Permission
 from pools.filtersets.users import UserFilterSet
 from pools.models import RoleAssignment, User
 from pools.permissions import require_platform
@@ -41,6 +42,8 @@ from pools.selectors.sign_on import IdentityRow, identity_rows
 from pools.services.dry_run import read_effect
 from pools.services.sign_on import unlink
 from pools.services.users import create_user, delete_user, grant_role, revoke_role
+
+AnyUserChange = TypeVar("AnyUserChange", bound=CreateUser | NamedUserChange)
 
 USER = object_with({"id": TEXT, "created_at": DATETIME, "created_by": nullable(TEXT)})
 ROLE_ASSIGNMENT = object_with({"role_name": TEXT, "assigned_by": nullable(TEXT), "assigned_at": DATETIME})
@@ -97,24 +100,9 @@ class UserList(View):
         answer = {"total_results": rows.count(), "start_index": start, "items_per_page": len(page), "users": page}
         return Response(answer)
 
-    @describe_operation(
-        "Create a user, or restore a removed one.",
-        query_parameters=[DRY_RUN],
-        body=object_with({"id": TEXT, "roles": array_of(TEXT)}, required=["id"]),
-        answer=USER,
-    )
+    @describe_change(CreateUser, answer=USER, body=object_with({"id": TEXT, "roles": array_of(TEXT)}, required=["id"]))
     def post(self, request: Request) -> Response:
-        reader = BodyReader(body_object(request))
-        reader.reject_unknown_keys(("id", "roles"))
-        name, roles, description = reader.required_text("id"), reader.read_texts("roles"), reader.description
-        reader.raise_faults()
-
-        def operation() -> User:
-            return create_user(actor=self.actor, username=name, roles=roles, description=description)
-
-        if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: _find_user_body(name)))
-        return self.run_once(lambda: Response(user_body(operation())), require=lambda: require_platform(self.actor))
+        return _answer(self, CreateUser, create_user, user_body, {})
 
 
 class UserDetail(View):
@@ -129,55 +117,31 @@ class UserDetail(View):
             raise NotFound(f"User {user} does not exist.")
         return Response(found)
 
-    @describe_operation(
-        "Remove a user with roles and tokens; the work of the user stays.", query_parameters=[DRY_RUN], answer=NULL
-    )
+    @describe_change(DeleteUser, answer=NULL)
     def delete(self, request: Request, user: str) -> Response:
-        description = _read_description(request)
-        return _run_or_preview(
-            request, user, lambda: delete_user(actor=self.actor, username=user, description=description)
-        )
+        return _answer(self, DeleteUser, delete_user, _no_body, {"username": user})
 
 
 class UserRoles(View):
     """A user's roles."""
 
-    @describe_operation(
-        "Give a role to a user; giving it again is allowed.",
-        query_parameters=[DRY_RUN],
-        body=object_with({"role_name": TEXT}),
+    @describe_change(
+        GrantRole,
         answer=object_with({"user_id": TEXT, **ROLE_ASSIGNMENT["properties"]}),
+        body=object_with({"role_name": TEXT}),
     )
     def post(self, request: Request, user: str) -> Response:
-        reader = BodyReader(body_object(request))
-        reader.reject_unknown_keys(("role_name",))
-        role, description = reader.required_text("role_name"), reader.description
-        reader.raise_faults()
-
-        def operation() -> RoleAssignment:
-            return grant_role(actor=self.actor, username=user, role=role, description=description)
-
-        if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: _find_user_body(user)))
-        return self.run_once(
-            lambda: Response({"user_id": user, **_role_body(operation())}),
-            require=lambda: require_platform(self.actor),
+        return _answer(
+            self, GrantRole, grant_role, lambda row: {"user_id": user, **_role_body(row)}, {"username": user}
         )
 
 
 class UserRole(View):
     """One role of a user."""
 
-    @describe_operation(
-        "Remove a role from a user, and from every token that carries it.", query_parameters=[DRY_RUN], answer=NULL
-    )
+    @describe_change(RevokeRole, answer=NULL)
     def delete(self, request: Request, user: str, role: str) -> Response:
-        description = _read_description(request)
-        return _run_or_preview(
-            request,
-            user,
-            lambda: revoke_role(actor=self.actor, username=user, role=role, description=description),
-        )
+        return _answer(self, RevokeRole, revoke_role, _no_body, {"username": user, "role_name": role})
 
 
 class UserIdentities(View):
@@ -198,16 +162,9 @@ class UserIdentities(View):
 class UserIdentity(View):
     """One account of a user at an identity provider."""
 
-    @describe_operation(
-        "Part a user from an account at an identity provider; sessions and client logins that began there end.",
-        query_parameters=[DRY_RUN],
-        answer=NULL,
-    )
+    @describe_change(UnlinkUser, answer=NULL)
     def delete(self, request: Request, user: str, provider: str) -> Response:
-        description = _read_description(request)
-        return _run_or_preview(
-            request, user, lambda: unlink(actor=self.actor, username=user, provider=provider, description=description)
-        )
+        return _answer(self, UnlinkUser, unlink, _no_body, {"username": user, "provider": provider})
 
 
 def _identity_body(row: IdentityRow) -> dict[str, Any]:
@@ -247,18 +204,30 @@ def _find_user_body(username: str) -> dict[str, Any] | None:
     return {**user_body(user), "roles": role_bodies(user)} if user else None
 
 
-def _run_or_preview(request: Request, username: str, operation: Callable[[], object]) -> Response:
-    """Run the operation with an empty answer, or with `dry_run` answer the effect."""
-    if query_boolean(request, "dry_run"):
-        return Response(read_effect(operation, read_state=lambda: _find_user_body(username)))
-    operation()
-    return Response(None)
+def _no_body(_: object) -> None:
+    return None
 
 
-def _read_description(request: Request) -> str:
-    """The reason for a change whose body has no keys of its own."""
-    reader = BodyReader(body_object(request))
-    reader.reject_unknown_keys(())
-    description = reader.description
-    reader.raise_faults()
-    return description
+def _answer(
+    view: View,
+    kind: type[AnyUserChange],
+    service: Callable[..., Any],
+    body_of: Callable[[Any], Any],
+    address: Mapping[str, str],
+) -> Response:
+    """The answer of a change of a user; a dry run shows the user with the roles."""
+
+    def effect(command: AnyUserChange, run: Callable[[], object], _: Actor) -> dict[str, Any]:
+        return read_effect(run, read_state=lambda: _find_user_body(command.username))
+
+    def unwrap(request: Request) -> tuple[dict[str, Any], str, None]:
+        body = body_object(request)
+        values = {key: given for key, given in body.items() if key not in {"description", "tags"}}
+        notes = BodyReader(body)
+        description = notes.description
+        if notes.faults.violations:
+            collect_faults(lambda: read_command(kind, values, address), notes.raise_faults)
+        return values, description, None
+
+    answer = ChangeAnswer(lambda result: Response(body_of(result)), effect)
+    return answer_change(view, kind, service, answer, address, unwrap=unwrap)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from pools.domain.changes.users import GrantRole, RevokeRole, SetRoles
 from pools.domain.errors import BadInput, NotFound, Stale
 from pools.domain.roles import Actor
 from pools.locking import lock_user
@@ -14,10 +15,9 @@ from pools.transactions import change
 
 
 def set_roles(
+    command: SetRoles,
     *,
     actor: Actor,
-    username: str,
-    roles: Collection[str],
     expected_roles: Collection[str] | None = None,
     description: str = "",
 ) -> None:
@@ -25,16 +25,17 @@ def set_roles(
 
     Raises Stale if the user's roles differ from `expected_roles`, and BadInput with every role that does not exist."""
     require_platform(actor)
+    username, roles = command.username, set(command.roles)
     with change(actor=actor, description=description):
         held = _lock_account(username).as_actor().roles
         if expected_roles is not None and held != set(expected_roles):
             raise Stale(f"The roles of {username} were changed meanwhile. Read them again.")
-        if unknown := role_violations(sorted(set(roles) - held)):
+        if unknown := role_violations(sorted(roles - held)):
             raise BadInput.of(unknown)
-        for role in sorted(set(roles) - held):
-            grant_role(actor=actor, username=username, role=role, description=description)
-        for role in sorted(held - set(roles)):
-            revoke_role(actor=actor, username=username, role=role, description=description)
+        for role in sorted(roles - held):
+            grant_role(GrantRole(username=username, role_name=role), actor=actor, description=description)
+        for role in sorted(held - roles):
+            revoke_role(RevokeRole(username=username, role_name=role), actor=actor, description=description)
 
 
 def set_active(*, actor: Actor, username: str, active: bool, description: str = "") -> None:

@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db.models import F, Q
 from django.db.models.functions import Least, Now
 
+from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole, UnlinkUser
 from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Forbidden, NotFound, Throttled, Violation
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor
@@ -315,9 +316,10 @@ def end_by_provider(provider: SignOnProvider, subject: str, session_id: str) -> 
     return ended
 
 
-def unlink(*, actor: Actor, username: str, provider: str, description: str = "") -> None:
+def unlink(command: UnlinkUser, *, actor: Actor, description: str = "") -> None:
     """Part an account from its account at a provider, for an osmo-admin. What began with it ends. Raises NotFound."""
     require_platform(actor)
+    username, provider = command.username, command.provider
     with change(actor=actor, description=description):
         user = lock_user(username)
         found = SignOnIdentity.objects.filter(user=user, provider=provider) if user else SignOnIdentity.objects.none()
@@ -364,7 +366,7 @@ def _make_account(actor: Actor, facts: ProviderFacts) -> User:
             "in with its password and link the two on its page, or ask an osmo-admin to rename or remove it.",
         )
     try:
-        return create_user(actor=actor, username=facts.username)
+        return create_user(CreateUser(id=facts.username), actor=actor)
     except BadInput as refusal:
         message = (
             f"The name that the provider gives you cannot be the name of an account here. {refusal.message} An "
@@ -431,10 +433,10 @@ def _sync_roles(user: User, actor: Actor, *, description: str = "") -> None:
         if role_violations([role]):
             logger.warning("A group gives %s the role %s, which does not exist.", user.username, role)
             continue
-        grant_role(actor=actor, username=user.username, role=role, description=description)
+        grant_role(GrantRole(username=user.username, role_name=role), actor=actor, description=description)
     for role in sorted(held - wanted - owned):
         try:
-            revoke_role(actor=actor, username=user.username, role=role, description=description)
+            revoke_role(RevokeRole(username=user.username, role_name=role), actor=actor, description=description)
         except Conflict as refusal:
             logger.warning("%s", refusal.message)
 

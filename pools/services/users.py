@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from django.contrib.auth.hashers import make_password
@@ -11,6 +11,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db.models.functions import Now
 
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.notices import Channel, check_address
 from pools.domain.roles import (
@@ -43,11 +44,10 @@ MAX_MAIL_ADDRESS = 254  # as long as the column
 
 
 def create_user(
+    command: CreateUser,
     *,
     actor: Actor,
-    username: str,
     password: str | None = None,
-    roles: Collection[str] = (),
     description: str = "",
     skip_password_rules: bool = False,
 ) -> User:
@@ -55,6 +55,7 @@ def create_user(
     log in by token. With `skip_password_rules` any password is accepted, for an operator on the server. Raises
     BadInput, Conflict, Throttled."""
     require_platform(actor)
+    username, roles = command.username, command.roles
     found = [*_username_violations(username), *role_violations(roles)]
     if not skip_password_rules:
         found += _password_violations(password, username)
@@ -80,9 +81,10 @@ def create_user(
         return user
 
 
-def delete_user(*, actor: Actor, username: str, description: str = "") -> None:
+def delete_user(command: DeleteUser, *, actor: Actor, description: str = "") -> None:
     """Remove a user with its roles and tokens. A user with recorded workflows keeps its row, and so its name."""
     require_platform(actor)
+    username = command.username
     if username == actor.username:
         raise BadInput("You cannot remove yourself; ask another osmo-admin.")
     with change(actor=actor, description=description):
@@ -131,20 +133,22 @@ def record_password_login(user: User) -> None:
         User.objects.filter(pk=user.pk).update(password_login_at=Now())
 
 
-def grant_role(*, actor: Actor, username: str, role: str, description: str = "") -> RoleAssignment:
+def grant_role(command: GrantRole, *, actor: Actor, description: str = "") -> RoleAssignment:
     """Give a role to a user; a role that the user has already is not an error."""
     require_platform(actor)
+    role = command.role_name
     if found := role_violations([role], "role_name"):
         raise BadInput.of(found)
     with change(actor=actor, description=description):
-        user = _find_user(username)
+        user = _find_user(command.username)
         _grant(user, [role], actor)
         return RoleAssignment.objects.select_related("group", "user").get(user=user, group__name=role)
 
 
-def revoke_role(*, actor: Actor, username: str, role: str, description: str = "") -> None:
+def revoke_role(command: RevokeRole, *, actor: Actor, description: str = "") -> None:
     """Remove a role from a user, and from every token of the user that carries it."""
     require_platform(actor)
+    username, role = command.username, command.role_name
     if username == actor.username and role == PLATFORM_ADMIN:
         raise BadInput(f"You cannot take {PLATFORM_ADMIN} from yourself; ask another {PLATFORM_ADMIN}.")
     with change(actor=actor, description=description):

@@ -16,6 +16,7 @@ from pools.domain.changes.backends import DeleteBackend, PutBackend
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import DeletePool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
+from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole
 from pools.domain.errors import Busy, Conflict, DomainError, Violation
 from pools.domain.ownership import OWNED_BY_GIT, GitOwner, OwnedKind, OwnerKind
 from pools.domain.roles import PLATFORM_ADMIN, Actor
@@ -322,7 +323,7 @@ class _Writer:
         wanted = {user: each for each in roles for user in (each.after or {})[USERS]}
         there = set(User.objects.filter(username__in=wanted, is_active=True).values_list("username", flat=True))
         for user in sorted(set(wanted) - there):
-            self._attempt(wanted[user], partial(create_user, username=user, **self._how), USERS)
+            self._attempt(wanted[user], partial(create_user, CreateUser(id=user), **self._how), USERS)
             self.warnings.append(f"The account {user} is new; it has no password.")
 
     def _warn_of_groups(self) -> None:
@@ -341,12 +342,14 @@ class _Writer:
         for each in self._of_kind(OwnedKind.ROLE, *WRITTEN):
             before, after = (set(body[USERS]) if body else set() for body in (each.before, each.after))
             for user in sorted(after - before):
-                self._attempt(each, partial(grant_role, username=user, role=each.name, **self._how), USERS)
+                command = GrantRole(username=user, role_name=each.name)
+                self._attempt(each, partial(grant_role, command, **self._how), USERS)
             self._revoke(each, before - after)
 
     def _revoke(self, each: Difference, users: Collection[str]) -> None:
         for user in sorted(users):
-            self._attempt(each, partial(revoke_role, username=user, role=each.name, **self._how), USERS)
+            command = RevokeRole(username=user, role_name=each.name)
+            self._attempt(each, partial(revoke_role, command, **self._how), USERS)
 
     def _put_settings(self) -> None:
         for each in self._of_kind(OwnedKind.SETTINGS, *WRITTEN):

@@ -26,6 +26,7 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
+from pools.domain.changes.users import CreateUser
 from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_pool_tree
@@ -207,11 +208,11 @@ def _create_users() -> tuple[dict[str, Actor], dict[str, list[Actor]]]:
             "resources": {"gpu": {"guarantee": pool.guarantee, "maximum": -1, "weight": 1}},
         }
         put_pool(PutPool(name=pool.name, body=body), actor=SYSTEM)
-        lead = create_user(actor=SYSTEM, username=f"{pool.name}-lead", roles=[f"osmo-{pool.name}-admin"])
-        user = create_user(actor=SYSTEM, username=f"{pool.name}-researcher", roles=[f"osmo-{pool.name}-user"])
+        lead = create_user(CreateUser(id=f"{pool.name}-lead", roles=[f"osmo-{pool.name}-admin"]), actor=SYSTEM)
+        user = create_user(CreateUser(id=f"{pool.name}-researcher", roles=[f"osmo-{pool.name}-user"]), actor=SYSTEM)
         leaders[pool.name] = lead.as_actor()
         members[pool.name] = [user.as_actor(), user.as_actor(), lead.as_actor()]
-    create_user(actor=SYSTEM, username="auditor", roles=["osmo-viewer"])
+    create_user(CreateUser(id="auditor", roles=["osmo-viewer"]), actor=SYSTEM)
     return leaders, members
 
 

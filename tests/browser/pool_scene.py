@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
+from pools.domain.changes.users import CreateUser
 from tests.support.stack import ADMIN_PASSWORD, Stack
 
 NODES = 20
@@ -49,7 +50,9 @@ class PoolScene:
             gpu = {"guarantee": 100, "maximum": -1, "weight": 1}
             put_pool(PutPool(name=scene.pool, body={"backend": scene.pool, "resources": {"gpu": gpu}}), actor=SYSTEM)
             for name, role in ((scene.pool_admin, "admin"), (scene.pool_user, "user")):
-                create_user(actor=SYSTEM, username=name, password=scene.password, roles=(f"osmo-{scene.pool}-{role}",))
+                create_user(
+                    CreateUser(id=name, roles=(f"osmo-{scene.pool}-{role}",)), actor=SYSTEM, password=scene.password
+                )
         return scene
 
     @property

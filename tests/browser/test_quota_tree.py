@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.users import GrantRole, RevokeRole
 from tests.browser.pool_scene import PoolScene
 from tests.support.browser import expect, expect_text
 
@@ -232,8 +233,8 @@ def test_users_see_their_part(tree: CohortTreeScene, signed_in: Callable[..., An
         from pools.domain.roles import SYSTEM
         from pools.services.users import grant_role, revoke_role
 
-        grant_role(actor=SYSTEM, username=scene.pool_user, role=f"osmo-{tree.batch}-user")
-        revoke_role(actor=SYSTEM, username=scene.pool_user, role=f"osmo-{scene.pool}-user")
+        grant_role(GrantRole(username=scene.pool_user, role_name=f"osmo-{tree.batch}-user"), actor=SYSTEM)
+        revoke_role(RevokeRole(username=scene.pool_user, role_name=f"osmo-{scene.pool}-user"), actor=SYSTEM)
     tab = signed_in(scene.pool_user)
     page = tab.open("/pools/cohort/")
     nodes = [f"cohort/{tree.corp}", f"cohort/{tree.prod}", f"pool/{tree.batch}", f"pool/{tree.batch}--_shared"]

@@ -16,6 +16,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from pools import transactions
+from pools.domain.changes.users import RevokeRole
 from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Forbidden, NotFound, Throttled
 from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_pool_tree
@@ -167,7 +168,7 @@ def test_a_role_that_is_removed_while_others_wait_counts_for_the_next_request(an
     refused: list[Exception] = []
 
     def remove_role_and_submit() -> None:
-        revoke_role(actor=SYSTEM, username="ann", role="osmo-team-user")
+        revoke_role(RevokeRole(username="ann", role_name="osmo-team-user"), actor=SYSTEM)
         try:
             _submit(User.objects.get(username="ann").as_actor(), "late")
         except (Forbidden, NotFound) as refusal:

@@ -20,6 +20,7 @@ from django.test import Client
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
 from pools.domain.errors import DomainError
 from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM
@@ -160,9 +161,9 @@ class Writers:
 
     def _change_users(self, rng: random.Random) -> None:
         username = f"guest{rng.randrange(10**9)}"
-        create_user(actor=SYSTEM, username=username, roles=["osmo-viewer"])
-        grant_role(actor=SYSTEM, username=username, role="osmo-team-user")
-        delete_user(actor=SYSTEM, username=username)
+        create_user(CreateUser(id=username, roles=["osmo-viewer"]), actor=SYSTEM)
+        grant_role(GrantRole(username=username, role_name="osmo-team-user"), actor=SYSTEM)
+        delete_user(DeleteUser(username=username), actor=SYSTEM)
 
 
 class Reader:

@@ -15,6 +15,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import User
 from pools.services.users import create_user
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 
 def _request(username: str) -> UUID:
-    create_user(actor=SYSTEM, username=username, roles=["osmo-admin"])
+    create_user(CreateUser(id=username, roles=["osmo-admin"]), actor=SYSTEM)
     at = timezone.now().replace(tzinfo=None).isoformat()
     row = HistoryReplay.objects.create(
         user=User.objects.get(username=username),

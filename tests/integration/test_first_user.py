@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from osmo_admin.bootstrap import prepare_database
+from pools.domain.changes.users import CreateUser
 from pools.domain.errors import BadInput
 from pools.domain.roles import SYSTEM
 from pools.models import User
@@ -33,5 +34,5 @@ def test_on_a_server_for_others_it_has_to_keep_the_rules(settings: Any) -> None:
 @pytest.mark.django_db
 def test_people_need_a_better_one() -> None:
     with pytest.raises(BadInput) as refused:
-        create_user(actor=SYSTEM, username="mallory", password="admin")
+        create_user(CreateUser(id="mallory"), actor=SYSTEM, password="admin")
     assert {violation.code for violation in refused.value.details} == {"weak_password"}

@@ -24,6 +24,7 @@ from schemathesis.specs.openapi.checks import (
 
 from pools.api import events
 from pools.domain.changes.gpu_quotas import PutGpuQuota
+from pools.domain.changes.users import CreateUser
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import User
@@ -78,8 +79,8 @@ def sign_in(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     monkeypatch.setattr(tokens, "JWT_LIFETIME", timedelta(hours=1))
     monkeypatch.setattr(events, "STREAM_SECONDS", 0.0)
     factories.make_pool("team", 100, a=30, b=20)
-    create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
-    create_user(actor=SYSTEM, username="bob", roles=["osmo-team-user"])
+    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+    create_user(CreateUser(id="bob", roles=["osmo-team-user"]), actor=SYSTEM)
     create_token(actor=SYSTEM, owner="bob", name="ci")
     put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 2}}), actor=SYSTEM)
     allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w1", "", GpuWorker()))

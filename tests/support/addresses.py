@@ -17,6 +17,7 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
+from pools.domain.changes.users import CreateUser
 from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM
 from pools.models import ApprovalRequest, AuditEntry, Backend, NoticeTarget, User
@@ -297,7 +298,7 @@ def create_example_installation() -> None:
         create_subpool(CreateSubpool(parent="team", subpool_name=name, quota=quota), actor=SYSTEM)
     create_subpool(CreateSubpool(parent="other", subpool_name="x", quota=10), actor=SYSTEM)
     for username, roles in ROLES_BY_USER.items():
-        create_user(actor=SYSTEM, username=username, roles=roles)
+        create_user(CreateUser(id=username, roles=roles), actor=SYSTEM)
         create_token(actor=SYSTEM, owner=username, name="mine")
     caps = {"requests": {"tflops": "1000", "vram": "100Gi"}, "limits": {"tflops": "1000", "vram": "100Gi"}}
     put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {**caps, "maxWorkers": 50}}), actor=SYSTEM)

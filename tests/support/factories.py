@@ -11,6 +11,7 @@ from django.db import connection
 
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import ApprovalRequest, Backend, Node, Pool, Reservation, User
 from pools.services.approvals import request_approval
@@ -52,7 +53,7 @@ def make_pool(name: str = "team", guarantee: int = 100, *, on: Backend | None = 
 
 def make_user(name: str, *roles: str) -> Actor:
     """A user with these roles."""
-    return create_user(actor=SYSTEM, username=name, roles=roles).as_actor()
+    return create_user(CreateUser(id=name, roles=roles), actor=SYSTEM).as_actor()
 
 
 def request_quota(actor: Actor, pool: str, subpool: str, quota: int) -> ApprovalRequest:

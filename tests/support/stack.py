@@ -23,6 +23,7 @@ from psycopg.rows import dict_row
 from osmo_admin.ops import process_commands
 from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
 from osmo_admin.static_build import build_static_files
+from pools.domain.changes.users import CreateUser
 from tests.support import database
 from tests.support.services import ROOT, Services
 
@@ -84,7 +85,7 @@ class Stack:
             from scheduling.services.seed import seed_defaults
 
             seed_defaults()
-            create_user(actor=SYSTEM, username="admin", password=ADMIN_PASSWORD, roles=("osmo-admin",))
+            create_user(CreateUser(id="admin", roles=("osmo-admin",)), actor=SYSTEM, password=ADMIN_PASSWORD)
 
     def start_processes(self) -> None:
         """The four processes run and `/ready` reports all of them as working."""
@@ -160,7 +161,7 @@ class Stack:
 
                 user = User.objects.filter(username=username).first()
                 if user is None:
-                    user = create_user(actor=SYSTEM, username=username, roles=roles)
+                    user = create_user(CreateUser(id=username, roles=roles), actor=SYSTEM)
                 token_name = f"test-{next(self._numbers)}"
                 self._tokens[key] = create_token(actor=SYSTEM, owner=user, name=token_name)[1]
         return self._tokens[key]

@@ -51,11 +51,12 @@ def create_user(
 ) -> None:
     """Create a user with roles. Without a password file the user signs in with a token."""
     use_django(data_dir)
+    from pools.domain.changes.users import CreateUser
     from pools.domain.roles import SYSTEM
     from pools.services import users
 
     password = None if password_file is None else _read_first_line(password_file)
-    user = users.create_user(actor=SYSTEM, username=name, password=password, roles=tuple(role or ()))
+    user = users.create_user(CreateUser(id=name, roles=tuple(role or ())), actor=SYSTEM, password=password)
     print(f"Created user {user.username}{' with ' + ', '.join(role) if role else ', without a role'}.")
 
 
@@ -117,12 +118,13 @@ def roles_of_user(
     if roles and none:
         raise OperationError("Name roles or use --none, not both.")
     use_django(data_dir)
+    from pools.domain.changes.users import SetRoles
     from pools.domain.roles import SYSTEM
     from pools.services.accounts import set_roles
     from pools.services.users import list_roles
 
     if roles or none:
-        set_roles(actor=SYSTEM, username=user, roles=roles or (), description=description)
+        set_roles(SetRoles(username=user, roles=roles or ()), actor=SYSTEM, description=description)
     print(f"{user}: {', '.join(list_roles(user)) or 'no roles'}")
 
 

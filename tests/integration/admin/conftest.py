@@ -11,6 +11,7 @@ from django.test import Client
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import Backend, User
 from pools.services.backends import put_backend
@@ -70,7 +71,7 @@ def pools_and_users(db: None) -> None:
         resources = {"gpu": {"guarantee": gpus, "maximum": -1, "weight": 1}}
         put_pool(PutPool(name=name, body={"backend": "sim", "resources": resources}), actor=SYSTEM)
     for name, roles in ROLES_BY_USER.items():
-        create_user(actor=SYSTEM, username=name, roles=roles)
+        create_user(CreateUser(id=name, roles=roles), actor=SYSTEM)
     create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=30), actor=SYSTEM)
     create_subpool(CreateSubpool(parent="team", subpool_name="b", quota=20), actor=SYSTEM)
     create_subpool(CreateSubpool(parent="other", subpool_name="x", quota=10), actor=SYSTEM)

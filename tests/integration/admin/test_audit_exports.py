@@ -14,6 +14,7 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
+from pools.domain.changes.users import SetRoles
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, Cohort, GpuQuota, KubernetesSettings, Node, Pool, User
 from pools.services.accounts import set_roles
@@ -170,7 +171,7 @@ def test_a_gpu_quota_is_reverted(as_person: Callable[[str], Client]) -> None:
 def test_roles_are_given_back_and_taken_away(as_person: Callable[[str], Client]) -> None:
     root, worker = as_person("root"), User.objects.get(username="worker")
     before = worker.as_actor().roles
-    set_roles(actor=SYSTEM, username="worker", roles=[*before, "osmo-viewer"])
+    set_roles(SetRoles(username="worker", roles=[*before, "osmo-viewer"]), actor=SYSTEM)
     granted = AuditEntry.objects.filter(object="user/worker", action="role.granted").latest("id")
     assert _confirm(root, _revert(root, granted)).status_code == 302
     assert User.objects.get(username="worker").as_actor().roles == before

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, Backend, Pool, User
 from pools.services.backends import put_backend
@@ -197,7 +198,7 @@ def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) 
 
 
 def test_tokens_of_a_user_whose_name_has_a_plus(as_person: Callable[[str], Client]) -> None:
-    create_user(actor=SYSTEM, username="ann+ops@example", roles=("osmo-team-user",))
+    create_user(CreateUser(id="ann+ops@example", roles=("osmo-team-user",)), actor=SYSTEM)
     root = as_person("root")
     made = root.post("/pools/accesstoken/create/?owner=ann%2Bops%40example", {"name": "ci", "days": "7"})
     assert root.get(made.context["back"]).context["owner"].username == "ann+ops@example"

@@ -10,6 +10,7 @@ from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.gpu_quotas import PutGpuQuota
+from pools.domain.changes.users import SetRoles
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, GpuQuota, User
@@ -162,10 +163,10 @@ def test_roles_say_who_gains_and_loses_which_right(as_person: Callable[[str], Cl
 
 @pytest.mark.parametrize("roles", [["osmo-team-admin", "osmo-team-user"], []])
 def test_roles_that_changed_meanwhile_are_previewed_again(as_person: Callable[[str], Client], roles: list[str]) -> None:
-    set_roles(actor=SYSTEM, username="worker", roles=roles)
+    set_roles(SetRoles(username="worker", roles=roles), actor=SYSTEM)
     root = as_person("root")
     page = _preview(root, ROLES, roles=["osmo-viewer"])
-    set_roles(actor=SYSTEM, username="worker", roles=["osmo-other-user"])
+    set_roles(SetRoles(username="worker", roles=["osmo-other-user"]), actor=SYSTEM)
     again = root.post(ROLES, {**page.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in again.context["notice"]
     assert User.objects.get(username="worker").as_actor().roles == {"osmo-other-user"}

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands import configuration
 from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import Pool, User
 from pools.security.tokens import issue_jwt
@@ -93,7 +94,7 @@ def test_a_refusal_ends_with_one_and_names_each_place(run, tmp_path: Path) -> No
 def test_the_api_and_the_pages_say_where_an_object_comes_from(run, tmp_path: Path) -> None:
     (tmp_path / "all.yaml").write_text(FILE)
     assert run("apply", "-f", str(tmp_path), "--source", "git@example.com/x", "--commit", "abc")[0] == 0
-    create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
     root = User.objects.get(username="root")
     client = Client()
     client.force_login(root)

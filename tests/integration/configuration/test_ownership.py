@@ -11,6 +11,7 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
+from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole
 from pools.domain.errors import Conflict, DomainError
 from pools.domain.ownership import OWNED_BY_GIT, OwnedKind, OwnerKind
 from pools.domain.roles import SYSTEM
@@ -97,9 +98,9 @@ WRITES: dict[str, Callable[[], object]] = {
     "a cohort, deleted": lambda: delete_cohort(actor=SYSTEM, name="all", orphan=True),
     "a GPU quota": lambda: put_gpu_quota(PutGpuQuota(namespace="prod", spec={}), actor=SYSTEM),
     "a GPU quota, deleted": lambda: delete_gpu_quota(DeleteGpuQuota(namespace="prod"), actor=SYSTEM),
-    "a role, granted": lambda: grant_role(actor=SYSTEM, username="ann", role="osmo-team-admin"),
-    "a role, revoked": lambda: revoke_role(actor=SYSTEM, username="ann", role="osmo-viewer"),
-    "a role of a new user": lambda: create_user(actor=SYSTEM, username="new", roles=["osmo-viewer"]),
+    "a role, granted": lambda: grant_role(GrantRole(username="ann", role_name="osmo-team-admin"), actor=SYSTEM),
+    "a role, revoked": lambda: revoke_role(RevokeRole(username="ann", role_name="osmo-viewer"), actor=SYSTEM),
+    "a role of a new user": lambda: create_user(CreateUser(id="new", roles=["osmo-viewer"]), actor=SYSTEM),
     "settings": lambda: update_workflow_config(actor=SYSTEM, max_retry_per_task=3),
     "a new subpool": lambda: create_subpool(CreateSubpool(parent="strict", subpool_name="z", quota=1), actor=SYSTEM),
     "a subpool's quota": lambda: resize_subpool(
@@ -135,7 +136,7 @@ def test_what_operation_needs_still_works(installed: None) -> None:
     put_backend(PutBackend(name="sim", body={"offline": True}), actor=SYSTEM)
     assert Backend.objects.get(name="sim").offline
     put_pool(PutPool(name="free", body={"backend": "sim"}), actor=SYSTEM)
-    grant_role(actor=SYSTEM, username="ann", role="osmo-free-user")
+    grant_role(GrantRole(username="ann", role_name="osmo-free-user"), actor=SYSTEM)
     assert end_temporary_quotas() == 0
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands import configuration
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.domain.sign_on import OpenIdProvider, ProviderFacts, SyncMode
 from pools.models import ConfigurationOwner, User
@@ -41,8 +42,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
 def firm(settings: Any) -> None:
     """root by hand, and eve whom a group of Corp has made an admin."""
     settings.OSMO = dataclasses.replace(settings.OSMO, sign_on_providers=(CORP,))
-    create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
-    create_user(actor=SYSTEM, username="old", roles=["osmo-viewer"])
+    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+    create_user(CreateUser(id="old", roles=["osmo-viewer"]), actor=SYSTEM)
     sign_on_with("eve", "gpu-admins")
 
 
@@ -107,6 +108,6 @@ def test_the_page_of_the_person_says_that_git_owns_the_role(firm: None) -> None:
 def test_a_provider_whose_groups_change_nothing_gives_no_role(run: Any, settings: Any, tmp_path: Path) -> None:
     ignoring = dataclasses.replace(CORP, sync=SyncMode.IGNORE)
     settings.OSMO = dataclasses.replace(settings.OSMO, sign_on_providers=(ignoring,))
-    create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
     assert "groups of a provider" not in run("export", "-f", str(tmp_path))[1]
     assert (tmp_path / "roles" / "osmo-admin.yaml").exists()

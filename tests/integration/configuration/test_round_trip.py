@@ -16,6 +16,7 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
 from pools.services.accounts import set_active
@@ -144,9 +145,9 @@ def test_a_random_installation_comes_back_byte_by_byte(facts: dict) -> None:
             put_pool(PutPool(name=name, body={"backend": "sim", **pool}), actor=SYSTEM)
             for short, quota in subpools.items():
                 create_subpool(CreateSubpool(parent=name, subpool_name=short, quota=quota), actor=SYSTEM)
-            create_user(actor=SYSTEM, username=f"{name}-boss", roles=[f"osmo-{name}-admin"])
+            create_user(CreateUser(id=f"{name}-boss", roles=[f"osmo-{name}-admin"]), actor=SYSTEM)
         for user in facts["users"]:
-            create_user(actor=SYSTEM, username=user, roles=["osmo-viewer"])
+            create_user(CreateUser(id=user, roles=["osmo-viewer"]), actor=SYSTEM)
         if facts["quota"]:
             spec = {"total": {"limits": {"tflops": "1500m", "vram": "40Gi"}, "maxWorkers": 0}}
             put_gpu_quota(PutGpuQuota(namespace="prod", spec=spec), actor=SYSTEM)
@@ -168,8 +169,8 @@ def test_a_folder_keeps_other_files_and_loses_those_of_objects_that_are_gone(tmp
 
 
 def test_secrets_and_closed_accounts_are_not_exported() -> None:
-    user = create_user(actor=SYSTEM, username="ann", password="Correct-Horse-9", roles=["osmo-admin"])
-    create_user(actor=SYSTEM, username="eve", roles=["osmo-viewer"])
+    user = create_user(CreateUser(id="ann", roles=["osmo-admin"]), actor=SYSTEM, password="Correct-Horse-9")
+    create_user(CreateUser(id="eve", roles=["osmo-viewer"]), actor=SYSTEM)
     set_active(actor=SYSTEM, username="eve", active=False)
     everything = "".join(file_texts(read_export().objects).values())
     assert "ann" in everything

@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.gpu_quotas import PutGpuQuota
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuAllocation
 from pools.services.access_tokens import create_token
@@ -64,7 +65,7 @@ def lab() -> None:
 
 @pytest.fixture
 def call(db: None) -> ApiCaller:
-    create_user(actor=SYSTEM, username="root", roles=("osmo-admin",))
+    create_user(CreateUser(id="root", roles=("osmo-admin",)), actor=SYSTEM)
     return ApiCaller(create_token(actor=SYSTEM, owner="root", name="t")[0])
 
 

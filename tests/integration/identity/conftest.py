@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, User
 from pools.security.tokens import issue_jwt
@@ -61,7 +62,7 @@ def caller(db: None) -> Callable[..., ApiCaller]:
     def make(username: str, *roles: str, token_roles: tuple[str, ...] | None = None) -> ApiCaller:
         user = User.objects.filter(username=username).first()
         if user is None:
-            create_user(actor=SYSTEM, username=username, roles=roles)
+            create_user(CreateUser(id=username, roles=roles), actor=SYSTEM)
         name = f"t{AccessToken.objects.count()}"
         return ApiCaller(create_token(actor=SYSTEM, owner=username, name=name, roles=token_roles)[0])
 

@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from pools.api import events
 from pools.domain.changes.subpools import CreateSubpool
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole
 from pools.domain.errors import DomainError
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
@@ -89,7 +90,7 @@ def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def admin(ledger: None) -> str:
     """An osmo-admin's name."""
-    create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
     return "root"
 
 
@@ -104,7 +105,7 @@ class TestStream:
 
     def test_it_begins_now(self, admin: str) -> None:
         stream = Stream(admin)
-        create_user(actor=SYSTEM, username="bob")
+        create_user(CreateUser(id="bob"), actor=SYSTEM)
         found = stream.events("user/bob")
         assert _users(found) == ["user/bob"]
         assert found[0]["sentence"] == "system created user bob"
@@ -115,24 +116,24 @@ class TestStream:
     def test_ids_grow(self, admin: str) -> None:
         stream = Stream(admin)
         for name in ("b", "c", "d"):
-            create_user(actor=SYSTEM, username=name, roles=["osmo-viewer"])
+            create_user(CreateUser(id=name, roles=["osmo-viewer"]), actor=SYSTEM)
         places = [event["at"] for event in stream.events("user/d")]
         assert places == sorted(set(places))
         assert len(places) == 5
 
     def test_it_resumes_behind_the_last_event(self, admin: str) -> None:
         first = Stream(admin)
-        create_user(actor=SYSTEM, username="bob")
+        create_user(CreateUser(id="bob"), actor=SYSTEM)
         first.events("user/bob")
-        create_user(actor=SYSTEM, username="carol")
+        create_user(CreateUser(id="carol"), actor=SYSTEM)
         again = Stream(admin, first.last)
-        create_user(actor=SYSTEM, username="dora")
+        create_user(CreateUser(id="dora"), actor=SYSTEM)
         assert _users(again.events("user/dora")) == ["user/carol", "user/dora"]
 
     def test_it_resumes_behind_an_entry_of_the_audit_list(self, admin: str) -> None:
-        create_user(actor=SYSTEM, username="bob")
+        create_user(CreateUser(id="bob"), actor=SYSTEM)
         entry = AuditEntry.objects.get(action="user.created", object="user/bob")
-        create_user(actor=SYSTEM, username="carol")
+        create_user(CreateUser(id="carol"), actor=SYSTEM)
         assert _users(Stream(admin, str(entry.pk)).events("user/carol")) == ["user/carol"]
 
     def test_zero_is_from_the_beginning(self, admin: str) -> None:
@@ -162,7 +163,7 @@ class TestStream:
         stream = Stream(admin)
         names = [f"u{number}" for number in range(7)]
         for name in names:
-            create_user(actor=SYSTEM, username=name)
+            create_user(CreateUser(id=name), actor=SYSTEM)
         assert _users(stream.events("user/u6")) == [f"user/{name}" for name in names]
 
     def test_more_than_a_stream_may_send(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +173,7 @@ class TestStream:
         first = Stream(admin)
         first.close()
         for name in names:
-            create_user(actor=SYSTEM, username=name)
+            create_user(CreateUser(id=name), actor=SYSTEM)
         seen, last = [], first.last
         for _ in names:
             stream = Stream(admin, last)
@@ -210,7 +211,7 @@ class TestLateCommit:
 
         def slow() -> None:
             with transaction.atomic():
-                create_user(actor=SYSTEM, username="slow")
+                create_user(CreateUser(id="slow"), actor=SYSTEM)
                 wrote.set()
                 assert go_on.wait(60)
             connections.close_all()
@@ -222,7 +223,7 @@ class TestLateCommit:
         thread.start()
         try:
             assert wrote.wait(60)
-            create_user(actor=SYSTEM, username="quick")
+            create_user(CreateUser(id="quick"), actor=SYSTEM)
             slow_id = _id_in_progress()
             monkeypatch.setattr(events, "STREAM_SECONDS", 0.3)
             short = Stream(admin, first.last)
@@ -245,7 +246,7 @@ class TestLateCommit:
 
         def slow() -> None:
             with transaction.atomic():
-                create_user(actor=SYSTEM, username="slow")
+                create_user(CreateUser(id="slow"), actor=SYSTEM)
                 wrote.set()
                 assert go_on.wait(60)
             connections.close_all()
@@ -254,7 +255,7 @@ class TestLateCommit:
         thread.start()
         try:
             assert wrote.wait(60)
-            create_user(actor=SYSTEM, username="quick")
+            create_user(CreateUser(id="quick"), actor=SYSTEM)
             highest = AuditEntry.objects.order_by("-pk").values_list("pk", flat=True)[0]
         finally:
             go_on.set()
@@ -284,17 +285,17 @@ class TestWhoSeesWhat:
         assert [event["object"] for event in stream.events("pool/team--a")] == ["pool/team--a"]
 
     def test_a_role_that_is_given_meanwhile_counts_from_then(self, admin: str) -> None:
-        create_user(actor=SYSTEM, username="bob")
+        create_user(CreateUser(id="bob"), actor=SYSTEM)
         stream = Stream("bob")
-        grant_role(actor=SYSTEM, username="bob", role="osmo-viewer")
-        create_user(actor=SYSTEM, username="carol")
+        grant_role(GrantRole(username="bob", role_name="osmo-viewer"), actor=SYSTEM)
+        create_user(CreateUser(id="carol"), actor=SYSTEM)
         assert _users(stream.events("user/carol")) == ["user/carol"]
 
     def test_a_role_that_is_taken_counts_from_then(self, admin: str) -> None:
-        create_user(actor=SYSTEM, username="bob", roles=["osmo-viewer"])
+        create_user(CreateUser(id="bob", roles=["osmo-viewer"]), actor=SYSTEM)
         stream = Stream("bob")
-        revoke_role(actor=SYSTEM, username="bob", role="osmo-viewer")
-        create_user(actor=SYSTEM, username="carol")
+        revoke_role(RevokeRole(username="bob", role_name="osmo-viewer"), actor=SYSTEM)
+        create_user(CreateUser(id="carol"), actor=SYSTEM)
         create_token(actor=SYSTEM, owner="bob", name="own")
         seen = [event["object"] for event in stream.events("token/own")]
         assert "user/carol" not in seen
@@ -302,7 +303,7 @@ class TestWhoSeesWhat:
     def test_it_ends_with_the_token(self, admin: str) -> None:
         stream = Stream(admin)
         AccessToken.objects.get(owner__username=admin).delete()
-        create_user(actor=SYSTEM, username="carol")
+        create_user(CreateUser(id="carol"), actor=SYSTEM)
         assert stream.events() == []
 
     @pytest.mark.parametrize("end", ["logout", "expiry", "password"])
@@ -319,16 +320,16 @@ class TestWhoSeesWhat:
             Session.objects.filter(session_key=key).update(expire_date=timezone.now() - timedelta(seconds=1))
         else:
             set_password(actor=SYSTEM, username=admin, password="another horse 11")
-        create_user(actor=SYSTEM, username="carol")
+        create_user(CreateUser(id="carol"), actor=SYSTEM)
         assert stream.events() == []
         of_other = kept.events(None if end == "password" else "user/carol")
         assert _users(of_other) == ([] if end == "password" else ["user/carol"])
 
     def test_it_ends_with_the_login(self, admin: str) -> None:
-        create_user(actor=SYSTEM, username="bob", roles=["osmo-viewer"])
+        create_user(CreateUser(id="bob", roles=["osmo-viewer"]), actor=SYSTEM)
         stream = Stream("bob")
-        delete_user(actor=SYSTEM, username="bob")
-        create_user(actor=SYSTEM, username="carol")
+        delete_user(DeleteUser(username="bob"), actor=SYSTEM)
+        create_user(CreateUser(id="carol"), actor=SYSTEM)
         assert stream.events() == []
 
     def test_a_browser_session_will_do(self, admin: str) -> None:
@@ -337,7 +338,7 @@ class TestWhoSeesWhat:
         response = client.get("/api/events")
         chunks = iter(response.streaming_content)
         next(chunks)
-        create_user(actor=SYSTEM, username="bob")
+        create_user(CreateUser(id="bob"), actor=SYSTEM)
         assert any(b"user/bob" in chunk for chunk in chunks)
         response.close()
 
@@ -357,7 +358,7 @@ class TestManyReaders:
             "carol": [],
         }  # fmt: skip
         for name, held in roles.items():
-            create_user(actor=SYSTEM, username=name, roles=held)
+            create_user(CreateUser(id=name, roles=held), actor=SYSTEM)
         logins = {row.username: Login(row.pk) for row in User.objects.all()}
         bob = User.objects.get(username="bob")
         for name, limit in {"less": ["osmo-team-user"], "more": ["osmo-team-admin", "osmo-team2-admin"]}.items():
@@ -370,15 +371,15 @@ class TestManyReaders:
     def test_each_sees_what_the_audit_list_has(self, admin: str) -> None:
         from pools.services.subpools import create_subpool
 
-        create_user(actor=SYSTEM, username="carol")
-        delete_user(actor=SYSTEM, username="carol")  # another person had the name
+        create_user(CreateUser(id="carol"), actor=SYSTEM)
+        delete_user(DeleteUser(username="carol"), actor=SYSTEM)  # another person had the name
         logins = self._people()
         for name, login in list(logins.items()):
             actor = User.objects.get(pk=login.user).as_actor()
             for parent in ("team", "team2"):
                 with suppress(DomainError):
                     create_subpool(CreateSubpool(parent=parent, subpool_name=f"by-{name}", quota=1), actor=actor)
-        grant_role(actor=SYSTEM, username="carol", role="osmo-team-user")
+        grant_role(GrantRole(username="carol", role_name="osmo-team-user"), actor=SYSTEM)
         readers = read_audit_readers(logins.values(), timezone.now())
         everything = list(AuditEntry.objects.all())
         seen = {}
@@ -394,7 +395,7 @@ class TestManyReaders:
         logins = self._people()
         User.objects.filter(username="ann").update(is_active=False)
         AccessToken.objects.filter(name="more").update(expires_at=timezone.now())
-        delete_user(actor=SYSTEM, username="viewer")
+        delete_user(DeleteUser(username="viewer"), actor=SYSTEM)
         readers = read_audit_readers(logins.values(), timezone.now())
         assert {name for name, login in logins.items() if login not in readers} == {"ann", "more", "viewer"}
 
@@ -420,7 +421,7 @@ class TestManyReaders:
         counts = []
         for chosen in ([logins["viewer"]], [logins["viewer"], *logins.values()]):
             start = stream_horizon()
-            create_user(actor=SYSTEM, username=f"new{len(counts)}")
+            create_user(CreateUser(id=f"new{len(counts)}"), actor=SYSTEM)
             present = events._Logins()
             for login in chosen:
                 present.add(login, 1)
@@ -439,7 +440,7 @@ class TestCrowd:
     ) -> None:
         monkeypatch.setattr(events, "_slots", threading.BoundedSemaphore(1))
         lasting = Stream(admin)
-        create_user(actor=SYSTEM, username="bob")
+        create_user(CreateUser(id="bob"), actor=SYSTEM)
         deadline = time.monotonic() + 30
         seen: list[str] = []
         while "user/root" not in seen and time.monotonic() < deadline:
@@ -459,7 +460,7 @@ class TestCrowd:
         monkeypatch.setattr(events, "BATCH_SIZE", 3)
         names = [f"u{number}" for number in range(8)]
         for name in names:
-            create_user(actor=SYSTEM, username=name)
+            create_user(CreateUser(id=name), actor=SYSTEM)
         lasting = Stream(admin)
         seen: list[str] = []
         last = "0"
@@ -499,9 +500,9 @@ def test_the_index_serves_the_stream() -> None:
 
 
 def test_a_browser_names_the_last_event_in_the_address(admin: str) -> None:
-    create_user(actor=SYSTEM, username="bob")
+    create_user(CreateUser(id="bob"), actor=SYSTEM)
     entry = AuditEntry.objects.get(action="user.created", object="user/bob")
-    create_user(actor=SYSTEM, username="carol")
+    create_user(CreateUser(id="carol"), actor=SYSTEM)
     token = issue_jwt(create_token(actor=SYSTEM, owner=admin, name="address")[0])[0]
     answer = Client().get(f"/api/events?last_event_id={entry.pk}", headers={"Authorization": f"Bearer {token}"})
     chunks = iter(answer.streaming_content)
@@ -556,7 +557,7 @@ def test_a_stream_that_has_passed_its_first_snapshot_shares_with_others(
     monkeypatch.setattr(events, "entries_after", read)
     stream = Stream(admin)
     for name in ("b", "c"):
-        create_user(actor=SYSTEM, username=name)
+        create_user(CreateUser(id=name), actor=SYSTEM)
         for chunk in stream.chunks:
             if f"user/{name}".encode() in chunk:
                 break

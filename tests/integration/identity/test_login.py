@@ -14,6 +14,7 @@ from django.test import Client, override_settings
 from django.utils import timezone
 
 from osmo_admin import __version__
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, SignOnIdentity, User
 from pools.security.tokens import issue_jwt
@@ -27,7 +28,7 @@ WHO = "/api/profile/settings"
 
 def _secret(owner: str = "bob", name: str = "ci", **more: object) -> str:
     if not User.objects.filter(username=owner).exists():
-        create_user(actor=SYSTEM, username=owner)
+        create_user(CreateUser(id=owner), actor=SYSTEM)
     return create_token(actor=SYSTEM, owner=owner, name=name, **more)[1]  # type: ignore[arg-type]
 
 
@@ -115,7 +116,7 @@ class TestSession:
 
     def test_it_ends_with_its_user(self, anonymous: ApiCaller) -> None:
         session = _session(_secret(), anonymous)
-        delete_user(actor=SYSTEM, username="bob")
+        delete_user(DeleteUser(username="bob"), actor=SYSTEM)
         assert session("GET", WHO).status == 401
 
     def test_it_lasts_no_longer_than_the_token(self, anonymous: ApiCaller) -> None:
@@ -136,7 +137,7 @@ class TestSession:
         assert session("GET", "/api/auth/user").status == 403
         from pools.services.users import grant_role
 
-        grant_role(actor=SYSTEM, username="bob", role="osmo-viewer")
+        grant_role(GrantRole(username="bob", role_name="osmo-viewer"), actor=SYSTEM)
         assert session("GET", "/api/auth/user").status == 200
 
     def test_somebody_elses_signature_is_worth_nothing(self, caller: Callable[..., ApiCaller]) -> None:
@@ -188,7 +189,7 @@ class TestTooManyFailures:
 
     def test_a_browser_login_locks_that_name_and_nobody_else_at_the_address(self, db: None) -> None:
         for name in ("bob", "carol"):
-            create_user(actor=SYSTEM, username=name, password="only-for-tests-4711")
+            create_user(CreateUser(id=name), actor=SYSTEM, password="only-for-tests-4711")
 
         def enter(name: str, password: str) -> Any:
             return Client(REMOTE_ADDR="10.0.0.1").post("/login/", {"username": name, "password": password})

@@ -18,6 +18,7 @@ from osmo_admin import password_hashing
 from osmo_admin.bootstrap import prepare_database
 from osmo_admin.client_address import client_address
 from osmo_admin.ops import process_commands
+from pools.domain.changes.users import CreateUser
 from pools.domain.errors import BadInput
 from pools.domain.roles import SYSTEM
 from pools.models import User
@@ -39,7 +40,7 @@ def fast_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def dora(db: None) -> User:
-    return create_user(actor=SYSTEM, username="dora", password=GOOD)
+    return create_user(CreateUser(id="dora"), actor=SYSTEM, password=GOOD)
 
 
 @pytest.fixture
@@ -182,12 +183,12 @@ class TestNames:
         with pytest.raises(BadInput, match="follows from the name dora"):
             set_password(actor=SYSTEM, username="dora", password="doradora")
         with pytest.raises(BadInput, match="follows from the name zed"):
-            create_user(actor=SYSTEM, username="zed", password="dez-2026-dez")
+            create_user(CreateUser(id="zed"), actor=SYSTEM, password="dez-2026-dez")
 
     def test_pages(self, dora: User) -> None:
         root = Client()
         root.force_login(
-            create_user(actor=SYSTEM, username="root", roles=["osmo-admin"]),
+            create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM),
             "django.contrib.auth.backends.ModelBackend",
         )
         texts = [

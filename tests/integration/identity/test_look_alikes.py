@@ -13,6 +13,7 @@ from django.test import Client
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
+from pools.domain.changes.users import CreateUser
 from pools.domain.errors import BadInput, Conflict
 from pools.domain.roles import SYSTEM
 from pools.domain.sign_on import LdapDirectory, OpenIdProvider, ProviderFacts
@@ -107,11 +108,11 @@ def test_usual_names(name: str) -> None:
 
 
 def test_a_name_that_differs_in_capitals_only(admin: ApiCaller) -> None:
-    create_user(actor=SYSTEM, username="bob")
+    create_user(CreateUser(id="bob"), actor=SYSTEM)
     answer = admin("POST", "/api/auth/user", {"id": "Bob"})
     assert answer.status == 409 and answer.body["details"][0]["code"] == "username_differs_in_capitals"
     with pytest.raises(Conflict):
-        create_user(actor=SYSTEM, username="BOB")
+        create_user(CreateUser(id="BOB"), actor=SYSTEM)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -125,7 +126,7 @@ def test_two_creations_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(users, "_require_unlike_others", check_and_wait)
     names = ("eve", "Eve")
-    outcomes = run_concurrently([partial(create_user, actor=SYSTEM, username=name) for name in names])
+    outcomes = run_concurrently([partial(create_user, CreateUser(id=name), actor=SYSTEM) for name in names])
     (refusal,) = [each for each in outcomes if isinstance(each, Exception)]
     assert isinstance(refusal, Conflict)
     assert "differ in capitals only" in refusal.message
@@ -133,9 +134,9 @@ def test_two_creations_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_account_is_not_enabled_beside_one_with_such_a_name(admin: ApiCaller) -> None:
-    first = create_user(actor=SYSTEM, username="bob")
+    first = create_user(CreateUser(id="bob"), actor=SYSTEM)
     set_active(actor=SYSTEM, username="bob", active=False)
-    create_user(actor=SYSTEM, username="Bob")
+    create_user(CreateUser(id="Bob"), actor=SYSTEM)
     with pytest.raises(Conflict, match="differ in capitals only"):
         set_active(actor=SYSTEM, username="bob", active=True)
     first.refresh_from_db()
@@ -144,7 +145,7 @@ def test_an_account_is_not_enabled_beside_one_with_such_a_name(admin: ApiCaller)
 
 def test_an_account_that_has_such_a_name_already_works_on(admin: ApiCaller) -> None:
     """Accounts of former versions: logins, roles, files and new sign-ons."""
-    old = create_user(actor=SYSTEM, username="old", password="a long enough pass phrase")
+    old = create_user(CreateUser(id="old"), actor=SYSTEM, password="a long enough pass phrase")
     User.objects.filter(pk=old.pk).update(username="j\u00f6rg")
     browser = Client()
     answer = browser.post("/login/", {"username": "j\u00f6rg", "password": "a long enough pass phrase"})
@@ -158,7 +159,7 @@ def test_an_account_that_has_such_a_name_already_works_on(admin: ApiCaller) -> N
 
 
 def test_accounts_of_former_versions_that_differ_in_capitals_work_on(admin: ApiCaller) -> None:
-    create_user(actor=SYSTEM, username="ann", password="a long enough pass phrase")
+    create_user(CreateUser(id="ann"), actor=SYSTEM, password="a long enough pass phrase")
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE pools_user DISABLE TRIGGER USER")
         other = User.objects.create(username="Ann")

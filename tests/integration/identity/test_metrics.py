@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from osmo_admin import metrics
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.subpools import DeleteSubpool
+from pools.domain.changes.users import CreateUser
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
 from pools.domain.quantities import parse_quantity
 from pools.domain.roles import SYSTEM
@@ -80,7 +81,7 @@ def test_nobody_may_not(db: None) -> None:
 
 
 def test_a_scraper_shows_its_access_token_as_it_is(db: None) -> None:
-    create_user(actor=SYSTEM, username="prometheus", roles=["osmo-viewer"])
+    create_user(CreateUser(id="prometheus", roles=["osmo-viewer"]), actor=SYSTEM)
     secret = create_token(actor=SYSTEM, owner="prometheus", name="scrape")[1]
 
     def scrape(shown: str) -> int:
@@ -90,7 +91,7 @@ def test_a_scraper_shows_its_access_token_as_it_is(db: None) -> None:
 
 
 def test_nowhere_else(db: None) -> None:
-    create_user(actor=SYSTEM, username="prometheus", roles=["osmo-viewer"])
+    create_user(CreateUser(id="prometheus", roles=["osmo-viewer"]), actor=SYSTEM)
     secret = create_token(actor=SYSTEM, owner="prometheus", name="scrape")[1]
     assert Client().get("/api/audit", headers={"Authorization": f"Bearer {secret}"}).status_code == 401
 

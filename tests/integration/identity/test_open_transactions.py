@@ -19,6 +19,7 @@ from osmo_admin import health
 from osmo_admin.work_metrics import _collect_events
 from pools import open_transactions
 from pools.api import events
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.selectors import audit_trail
 from pools.selectors.audit_trail import seconds_held_back
@@ -40,7 +41,7 @@ def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def admin(ledger: None) -> str:
-    create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
     return "root"
 
 
@@ -59,7 +60,7 @@ def left_open(database: str | None = None) -> Iterator[None]:
 def test_a_stream_does_not_wait_for_another_database(admin: str) -> None:
     with left_open("postgres"):
         stream = Stream(admin)
-        create_user(actor=SYSTEM, username="bob")
+        create_user(CreateUser(id="bob"), actor=SYSTEM)
         assert "user/bob" in _users(stream.events("user/bob"))
 
 
@@ -69,7 +70,7 @@ def test_nothing_is_lost_or_out_of_order_beside_it(admin: str) -> None:
 
     def slow() -> None:
         with transaction.atomic():
-            create_user(actor=SYSTEM, username="slow")
+            create_user(CreateUser(id="slow"), actor=SYSTEM)
             wrote.set()
             assert go_on.wait(60)
         connections.close_all()
@@ -80,7 +81,7 @@ def test_nothing_is_lost_or_out_of_order_beside_it(admin: str) -> None:
         thread.start()
         try:
             assert wrote.wait(60)
-            create_user(actor=SYSTEM, username="quick")
+            create_user(CreateUser(id="quick"), actor=SYSTEM)
             timer = threading.Timer(1.0, go_on.set)
             timer.start()
             told = _users(stream.events("user/quick"))
@@ -119,7 +120,7 @@ def test_entries_of_another_server_wait_for_none(admin: str, monkeypatch: pytest
 def test_one_of_ours_is_visible(admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert wait_for(lambda: seconds_held_back() == 0, seconds=30)
     with left_open():
-        create_user(actor=SYSTEM, username="bob")
+        create_user(CreateUser(id="bob"), actor=SYSTEM)
         time.sleep(0.3)
         assert 0.2 < seconds_held_back() < 30
         (metric,) = _collect_events()

@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, IdempotencyRecord, Pool, User
 from pools.services.idempotency import record_retention
@@ -59,11 +60,11 @@ class TestCredential:
         assert "Idempotent-Replayed" not in answer.headers
 
     def test_a_revoked_role_ends_the_repetitions(self, root: ApiCaller) -> None:
-        create_user(actor=SYSTEM, username="second", roles=["osmo-admin"])
+        create_user(CreateUser(id="second", roles=["osmo-admin"]), actor=SYSTEM)
         assert root("POST", USERS, {"id": "bob"}, idempotency_key="k").status == 200
-        revoke_role(actor=SYSTEM, username="root", role="osmo-admin")
+        revoke_role(RevokeRole(username="root", role_name="osmo-admin"), actor=SYSTEM)
         assert root("POST", USERS, {"id": "bob"}, idempotency_key="k").status == 403
-        grant_role(actor=SYSTEM, username="root", role="osmo-admin")
+        grant_role(GrantRole(username="root", role_name="osmo-admin"), actor=SYSTEM)
         again = root("POST", USERS, {"id": "bob"}, idempotency_key="k")
         assert (again.status, again.headers["Idempotent-Replayed"]) == (200, "true")
 
@@ -74,7 +75,7 @@ class TestCredential:
         user_id = User.objects.get(username="bob").pk
         path, body = "/api/profile/settings", {"pool": "team"}
         assert bob("POST", path, body, idempotency_key="k").status == 200
-        delete_user(actor=SYSTEM, username="bob")
+        delete_user(DeleteUser(username="bob"), actor=SYSTEM)
         assert not IdempotencyRecord.objects.filter(user_id=user_id).exists()
 
 
@@ -101,7 +102,7 @@ class TestEveryAddress:
         factories.make_pool("team")
         theirs = factories.make_user("theirs", "osmo-team-user")
         factories.submit_workflow(theirs, "team", name="theirs")
-        create_user(actor=SYSTEM, username="other-root", roles=["osmo-admin"])
+        create_user(CreateUser(id="other-root", roles=["osmo-admin"]), actor=SYSTEM)
         people = {"boss": caller("boss", "osmo-team-admin"), "root": caller("root", "osmo-admin")}
         for name, path, body, roles in self._calls():
             who = people[name]
@@ -112,13 +113,13 @@ class TestEveryAddress:
             assert again.status == (409 if is_secret else first.status), (path, again.body)
             assert is_secret or (again.body, again.headers["Idempotent-Replayed"]) == (first.body, "true"), path
             for role in roles:
-                revoke_role(actor=SYSTEM, username=name, role=role)
+                revoke_role(RevokeRole(username=name, role_name=role), actor=SYSTEM)
             refused = who("POST", path, body, idempotency_key=f"k{path}")
             fresh = who("POST", path, body)
             assert refused.status in {403, 404}, (path, refused.body)
             assert (refused.status, refused.body["message"]) == (fresh.status, fresh.body["message"]), path
             for role in roles:
-                grant_role(actor=SYSTEM, username=name, role=role)
+                grant_role(GrantRole(username=name, role_name=role), actor=SYSTEM)
 
 
 class TestSecrets:

@@ -15,6 +15,7 @@ from pools.admin.cluster_forms import ConnectClusterForm
 from pools.admin.forms import INCOMPLETE_INPUT, SecretField, ServiceForm
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import User
 from pools.services.backends import put_backend
@@ -28,7 +29,7 @@ CREATE = "/pools/user/create/"
 
 @pytest.fixture
 def root(db: None) -> User:
-    return create_user(actor=SYSTEM, username="root", password=PASSWORD, roles=("osmo-admin",))
+    return create_user(CreateUser(id="root", roles=("osmo-admin",)), actor=SYSTEM, password=PASSWORD)
 
 
 def test_a_file_that_was_chosen_is_asked_for_and_not_replaced(root: User) -> None:

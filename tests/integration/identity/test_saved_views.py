@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pools.domain.changes.users import CreateUser, DeleteUser
 from pools.domain.roles import SYSTEM
 from pools.domain.saved_views import MAX_VIEWS
 from pools.models import SavedView, User
@@ -98,6 +99,6 @@ def test_the_next_person_of_a_name_does_not_get_the_views_of_the_last(caller: Ca
     bob = caller("bob", "osmo-team-user")
     factories.submit_workflow(User.objects.get(username="bob").as_actor(), "team", 1)  # the row of the account stays
     bob("PUT", MINE, {"query": "user=bob"})
-    delete_user(actor=SYSTEM, username="bob")
-    create_user(actor=SYSTEM, username="bob")
+    delete_user(DeleteUser(username="bob"), actor=SYSTEM)
+    create_user(CreateUser(id="bob"), actor=SYSTEM)
     assert not SavedView.objects.exists()

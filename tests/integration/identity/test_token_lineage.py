@@ -9,6 +9,7 @@ import pytest
 from django.db import IntegrityError, connection
 from django.utils import timezone
 
+from pools.domain.changes.users import GrantRole, RevokeRole
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, User
 from pools.security.tokens import find_token
@@ -49,17 +50,17 @@ class TestRoles:
     def test_the_child_of_a_limited_token_does_not_follow_later_grants(self, limited: ApiCaller) -> None:
         child = _exchange(limited("POST", f"{MINE}/child?roles=osmo-a-admin").body)
         default = _exchange(limited("POST", f"{MINE}/default").body)
-        grant_role(actor=SYSTEM, username="alice", role="osmo-viewer")
+        grant_role(GrantRole(username="alice", role_name="osmo-viewer"), actor=SYSTEM)
         assert [each("GET", "/api/auth/user").status for each in (limited, child, default)] == [403, 403, 403]
         assert AccessToken.objects.get(name="default").roles == ["osmo-a-admin"]
 
     def test_the_child_of_a_whole_token_has_the_roles_of_its_owner(self, alice: ApiCaller) -> None:
         child = _exchange(alice("POST", f"{MINE}/child").body)
-        grant_role(actor=SYSTEM, username="alice", role="osmo-viewer")
+        grant_role(GrantRole(username="alice", role_name="osmo-viewer"), actor=SYSTEM)
         assert child("GET", "/api/auth/user").status == 200
 
     def test_a_role_that_only_its_owner_has(self, limited: ApiCaller) -> None:
-        grant_role(actor=SYSTEM, username="alice", role="osmo-viewer")
+        grant_role(GrantRole(username="alice", role_name="osmo-viewer"), actor=SYSTEM)
         answer = limited("POST", f"{MINE}/child?roles=osmo-viewer")
         assert (answer.status, answer.body["details"][0]["code"]) == (400, "role_not_held")
         assert "The token t1 of alice does not have each of these roles" in answer.body["message"]
@@ -74,7 +75,7 @@ class TestRoles:
 
     def test_a_revoked_role_leaves_both(self, limited: ApiCaller) -> None:
         limited("POST", f"{MINE}/child")
-        revoke_role(actor=SYSTEM, username="alice", role="osmo-a-admin")
+        revoke_role(RevokeRole(username="alice", role_name="osmo-a-admin"), actor=SYSTEM)
         factories.check_deferred_constraints()
         assert set(map(tuple, AccessToken.objects.exclude(roles=None).values_list("roles", flat=True))) == {()}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.users import RevokeRole
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry
 from pools.services.users import revoke_role
@@ -184,7 +185,7 @@ class TestRoles:
         self, bob: ApiCaller, admin: ApiCaller
     ) -> None:
         bob("POST", f"{MINE}/ci?roles=osmo-viewer&roles=osmo-team-user")
-        revoke_role(actor=SYSTEM, username="bob", role="osmo-viewer")
+        revoke_role(RevokeRole(username="bob", role_name="osmo-viewer"), actor=SYSTEM)
         assert admin("POST", "/api/auth/user/bob/roles", {"role_name": "osmo-viewer"}).status == 200
         assert [role["role_name"] for role in bob("GET", f"{MINE}/ci/roles").body["roles"]] == ["osmo-team-user"]
 

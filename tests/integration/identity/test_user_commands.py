@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands import users
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
 from pools.services.users import create_user
@@ -33,7 +34,7 @@ def run(db: None, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_the_list_says_how_people_sign_in(run: Run) -> None:
     for name, password in (("ann", None), ("bob", SECRET), ("ci", None), ("eve", SECRET)):
-        create_user(actor=SYSTEM, username=name, password=password)
+        create_user(CreateUser(id=name), actor=SYSTEM, password=password)
     for name, provider in (("ann", "corp"), ("ann", "dir"), ("eve", "corp")):
         SignOnIdentity.objects.create(user=_user(name), provider=provider, issuer=provider, subject=name)
     rows = {row["id"]: row for row in json.loads(run("list", "-o", "json").stdout)["users"]}
@@ -59,7 +60,7 @@ class TestList:
     @pytest.fixture(autouse=True)
     def people(self, db: None, caller: Callable[..., ApiCaller]) -> None:
         caller("ann", "osmo-viewer", "osmo-admin")
-        create_user(actor=SYSTEM, username="bob", password=SECRET)
+        create_user(CreateUser(id="bob"), actor=SYSTEM, password=SECRET)
         User.objects.filter(username="bob").update(is_active=False)
 
     def test_for_people(self, run: Run) -> None:
@@ -95,7 +96,7 @@ class TestList:
 class TestPassword:
     @pytest.fixture(autouse=True)
     def bob(self, db: None) -> None:
-        create_user(actor=SYSTEM, username="bob", password=SECRET)
+        create_user(CreateUser(id="bob"), actor=SYSTEM, password=SECRET)
 
     def test_from_a_pipe_and_the_open_sessions_end(self, run: Run) -> None:
         before = _browser("bob", SECRET)
@@ -151,8 +152,8 @@ class TestPassword:
 class TestDisable:
     @pytest.fixture(autouse=True)
     def people(self, db: None) -> None:
-        create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
-        create_user(actor=SYSTEM, username="bob", password=SECRET, roles=["osmo-viewer"])
+        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+        create_user(CreateUser(id="bob", roles=["osmo-viewer"]), actor=SYSTEM, password=SECRET)
 
     def test_sessions_and_tokens_are_refused_at_once(
         self, run: Run, caller: Callable[..., ApiCaller], anonymous: ApiCaller
@@ -197,7 +198,7 @@ class TestDisable:
         assert _user("root").is_active
 
     def test_one_of_two_admins_may_be_disabled(self, run: Run) -> None:
-        create_user(actor=SYSTEM, username="second", roles=["osmo-admin"])
+        create_user(CreateUser(id="second", roles=["osmo-admin"]), actor=SYSTEM)
         assert run("disable", "root").exit_code == 0
         assert run("disable", "second").exit_code == 1
 
@@ -220,8 +221,8 @@ class TestRoles:
     @pytest.fixture(autouse=True)
     def people(self, db: None) -> None:
         factories.make_pool("team")
-        create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
-        create_user(actor=SYSTEM, username="bob", roles=["osmo-viewer"])
+        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+        create_user(CreateUser(id="bob", roles=["osmo-viewer"]), actor=SYSTEM)
 
     def test_exactly_these(self, run: Run) -> None:
         ran = run("roles", "bob", "osmo-team-admin", "osmo-team-user", "-d", "moved")

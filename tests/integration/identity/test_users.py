@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, NoticeTarget, User
 from pools.services.users import create_user
@@ -31,7 +32,7 @@ class TestWhoMay:
         self, caller: Callers, admin: ApiCaller, method: str, path: str, body: object, expected: dict[str, int]
     ) -> None:
         factories.make_pool("team")
-        create_user(actor=SYSTEM, username="bob", roles=["osmo-team-user"])
+        create_user(CreateUser(id="bob", roles=["osmo-team-user"]), actor=SYSTEM)
         people = {"carol": caller("carol", "osmo-team-admin"), "viewer": caller("viewer", "osmo-viewer"), "root": admin}
         found = {name: people[name](method, path, body).status for name in expected}
         assert found == expected
@@ -41,7 +42,7 @@ class TestWhoMay:
 
     def test_an_unknown_user_is_not_told_from_a_known_one_without_the_role(self, caller: Callers) -> None:
         carol = caller("carol")
-        create_user(actor=SYSTEM, username="bob")
+        create_user(CreateUser(id="bob"), actor=SYSTEM)
         assert carol("GET", f"{USERS}/bob").body == carol("GET", f"{USERS}/nobody").body
 
 
@@ -50,7 +51,7 @@ class TestList:
     def people(self, admin: ApiCaller) -> None:
         factories.make_pool("team")
         for name, roles in {"ann": ["osmo-team-user"], "anton": ["osmo-viewer"], "bert": ["osmo-team-admin"]}.items():
-            create_user(actor=SYSTEM, username=name, roles=roles)
+            create_user(CreateUser(id=name, roles=roles), actor=SYSTEM)
 
     def _names(self, admin: ApiCaller, query: str = "") -> list[str]:
         return [user["id"] for user in admin("GET", f"{USERS}{query}").body["users"]]
@@ -144,7 +145,7 @@ class TestMaking:
 class TestRoles:
     def test_given_and_taken(self, admin: ApiCaller) -> None:
         factories.make_pool("team")
-        create_user(actor=SYSTEM, username="bob")
+        create_user(CreateUser(id="bob"), actor=SYSTEM)
         given = admin("POST", f"{USERS}/bob/roles", {"role_name": "osmo-team-admin"})
         assert given.body["user_id"] == "bob"
         assert given.body["role_name"] == "osmo-team-admin"
@@ -159,7 +160,7 @@ class TestRoles:
     @pytest.mark.parametrize("role", ["osmo-nothing-user", "osmo-team", "osmo-team--a-user", "admin", ""])
     def test_roles_that_are_none(self, admin: ApiCaller, role: str) -> None:
         factories.make_pool("team", a=10)
-        create_user(actor=SYSTEM, username="bob")
+        create_user(CreateUser(id="bob"), actor=SYSTEM)
         assert admin("POST", f"{USERS}/bob/roles", {"role_name": role}).status == 400
 
     def test_of_nobody(self, admin: ApiCaller) -> None:
@@ -171,7 +172,7 @@ class TestRoles:
         assert admin("GET", USERS).status == 200
 
     def test_dry_run(self, admin: ApiCaller) -> None:
-        create_user(actor=SYSTEM, username="bob")
+        create_user(CreateUser(id="bob"), actor=SYSTEM)
         answer = admin("POST", f"{USERS}/bob/roles?dry_run=True", {"role_name": "osmo-viewer"}).body
         assert answer["before"]["roles"] == []
         assert [role["role_name"] for role in answer["after"]["roles"]] == ["osmo-viewer"]
@@ -208,7 +209,7 @@ class TestRemoving:
         assert [role["role_name"] for role in admin("GET", f"{USERS}/bob").body["roles"]] == ["osmo-viewer"]
 
     def test_dry_run(self, admin: ApiCaller) -> None:
-        create_user(actor=SYSTEM, username="bob")
+        create_user(CreateUser(id="bob"), actor=SYSTEM)
         answer = admin("DELETE", f"{USERS}/bob?dry_run=True").body
         assert (answer["before"]["id"], answer["after"]) == ("bob", None)
         assert admin("GET", f"{USERS}/bob").status == 200
@@ -225,7 +226,7 @@ def test_a_new_person_of_a_removed_name_does_not_inherit_address_and_targets_of_
     assert bob("POST", "/api/profile/settings", settings).status == 200
     NoticeTarget.objects.create(name="ci", user=first, channel="webhook", sealed_address="x")
     assert admin("DELETE", f"{USERS}/bob").status == 200
-    create_user(actor=SYSTEM, username="bob", roles=["osmo-team-user"])
+    create_user(CreateUser(id="bob", roles=["osmo-team-user"]), actor=SYSTEM)
     again = User.objects.get(username="bob")
     assert again.pk == first.pk, "the row stays, because recorded work refers to it"
     assert (again.email, again.default_pool) == ("", "")

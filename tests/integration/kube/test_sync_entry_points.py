@@ -19,6 +19,7 @@ from osmo_admin.cli.server import app
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, KubernetesSettings, Pool, User
 from pools.services.access_tokens import create_token
@@ -71,7 +72,7 @@ NAMES = {
 @pytest.fixture
 def caller(fake_lab: SyncHarness) -> Callable[[str, str], ApiCaller]:
     def make(name: str, role: str) -> ApiCaller:
-        create_user(actor=SYSTEM, username=name, roles=[role])
+        create_user(CreateUser(id=name, roles=[role]), actor=SYSTEM)
         return ApiCaller(create_token(actor=SYSTEM, owner=name, name=f"t{AccessToken.objects.count()}")[0])
 
     return make
@@ -84,7 +85,7 @@ def admin(at_once: None, caller: Callable[[str, str], ApiCaller]) -> ApiCaller:
 
 @pytest.fixture
 def browser(at_once: None) -> Client:
-    create_user(actor=SYSTEM, username="chief", roles=["osmo-admin"])
+    create_user(CreateUser(id="chief", roles=["osmo-admin"]), actor=SYSTEM)
     client = Client()
     client.force_login(User.objects.get(username="chief"))
     return client
@@ -379,7 +380,7 @@ def test_a_requested_test_that_has_not_run_yet(
 
 
 def test_viewers_read_and_cannot_change(fake_lab: SyncHarness) -> None:
-    create_user(actor=SYSTEM, username="vera", roles=["osmo-viewer"])
+    create_user(CreateUser(id="vera", roles=["osmo-viewer"]), actor=SYSTEM)
     client = Client()
     client.force_login(User.objects.get(username="vera"))
     page = client.get("/scheduling/queuesync/lab/change/")
@@ -475,7 +476,7 @@ def test_a_scraper_sees_which_cluster_is_behind(fake_lab: SyncHarness) -> None:
     fake_lab.edit("team", {"spec": {"priority": 1}})
     tasks.sync_backend_queues(fake_lab.backend.pk)
     assert read_sync_metrics()["lab"]["drift_fields"] == 1
-    create_user(actor=SYSTEM, username="prometheus", roles=["osmo-viewer"])
+    create_user(CreateUser(id="prometheus", roles=["osmo-viewer"]), actor=SYSTEM)
     secret = create_token(actor=SYSTEM, owner="prometheus", name="scrape")[1]
     page = Client().get("/metrics", headers={"Authorization": f"Bearer {secret}"}).content.decode()
     assert 'osmo_cluster_drift_fields{backend="lab"} 1.0' in page

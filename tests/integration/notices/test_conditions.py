@@ -10,6 +10,7 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
 from pools.domain.changes.subpools import DeleteSubpool
+from pools.domain.changes.users import RevokeRole
 from pools.domain.notices import NoticeKind
 from pools.domain.roles import Actor
 from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Notice, NoticeCondition, Pool
@@ -90,7 +91,7 @@ def test_a_quota_that_is_nearly_used(bob: Actor, hook: Hook) -> None:
 
 def test_a_role_that_was_revoked_ends_the_notices_of_its_pool(bob: Actor, hook: Hook) -> None:
     hook(bob, kinds=["quota_nearly_used"], pools=["team"])
-    revoke_role(actor=admin_actor(), username="bob", role="osmo-team-user")
+    revoke_role(RevokeRole(username="bob", role_name="osmo-team-user"), actor=admin_actor())
     submit_workflow(admin_actor(), "team--a", 4)
     _reconcile()
     assert _told() == []

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import User
 from pools.services.users import create_user
@@ -35,7 +36,7 @@ def anonymous(db: None) -> PostPodGroup:
 @pytest.fixture
 def post(db: None) -> PostPodGroup:
     """Somebody who is signed in and has no role."""
-    create_user(actor=SYSTEM, username="ann", roles=[])
+    create_user(CreateUser(id="ann", roles=[]), actor=SYSTEM)
     client = Client()
     client.force_login(User.objects.get(username="ann"), "django.contrib.auth.backends.ModelBackend")
     return make_post(client)

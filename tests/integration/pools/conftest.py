@@ -12,6 +12,7 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import AccessToken, User
 from pools.security.tokens import issue_jwt
@@ -63,7 +64,7 @@ def caller(db: None) -> Callable[..., ApiCaller]:
     def make(username: str, *roles: str) -> ApiCaller:
         user = User.objects.filter(username=username).first()
         if user is None:
-            create_user(actor=SYSTEM, username=username, roles=roles)
+            create_user(CreateUser(id=username, roles=roles), actor=SYSTEM)
         return ApiCaller(create_token(actor=SYSTEM, owner=username, name=f"t{AccessToken.objects.count()}")[0])
 
     return make

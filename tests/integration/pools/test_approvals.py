@@ -13,6 +13,7 @@ from django.utils import timezone
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
+from pools.domain.changes.users import CreateUser, RevokeRole
 from pools.domain.roles import SYSTEM
 from pools.models import ApprovalRequest, AuditEntry, ConfigRevision, Pool
 from pools.services import approvals
@@ -274,7 +275,7 @@ def test_a_change_that_is_not_possible_now_still_waits(team: None, alice: ApiCal
 
 def test_a_requester_without_the_role_stands_behind_nothing(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
     number = _ask(alice)
-    revoke_role(actor=SYSTEM, username="alice", role="osmo-team-admin")
+    revoke_role(RevokeRole(username="alice", role_name="osmo-team-admin"), actor=SYSTEM)
     assert _decide(bob, number, "approve").codes == {("", "requester_lost_role")}
     assert (_state(number), _quota()) == ("waiting", 10)
 
@@ -322,7 +323,7 @@ def test_a_new_pool_of_a_name_does_not_show_the_requests_of_the_last(
     put_pool(PutPool(name="red", body=pool_config(1)), actor=SYSTEM)
     visible = {}
     for name in ("red", "blue"):
-        person = create_user(actor=SYSTEM, username=f"lead-{name}", roles=[f"osmo-{name}-admin"])
+        person = create_user(CreateUser(id=f"lead-{name}", roles=[f"osmo-{name}-admin"]), actor=SYSTEM)
         visible[name] = [row.pk for row in list_requests(person.as_actor())]
     assert visible == {"red": [], "blue": [asked.body["id"]]}
 

@@ -13,6 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.api import events
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
 from pools.domain.roles import SYSTEM
 from pools.domain.sign_on import SyncMode
 from pools.models import AuditEntry, ConfigurationOwner, SignOnIdentity, User
@@ -68,7 +69,8 @@ class TestAProviderOfAnotherProject:
         assert (roles_of("olga"), User.objects.get(username="olga").email) == ({"osmo-admin"}, "olga@corp.example")
 
         self.put_person(independent, "watchers")
-        grant_role(actor=SYSTEM, username=create_user(actor=SYSTEM, username="root").username, role="osmo-admin")
+        create_user(CreateUser(id="root"), actor=SYSTEM)
+        grant_role(GrantRole(username="root", role_name="osmo-admin"), actor=SYSTEM)
         check_now()
         assert roles_of("olga") == {"osmo-viewer"}
         assert browser.get("/pools/user/create/").status_code == 403
@@ -102,13 +104,13 @@ class TestAccounts:
 
     @pytest.mark.parametrize("existing", ["ann", "Ann"])
     def test_a_name_is_no_proof_of_a_person(self, corp: FaultyProvider, existing: str) -> None:
-        create_user(actor=SYSTEM, username=existing, password=PASSWORD, roles=["osmo-admin"])
+        create_user(CreateUser(id=existing, roles=["osmo-admin"]), actor=SYSTEM, password=PASSWORD)
         answer = corp.sign_on()
         assert answer.status_code == 409 and f"An account {existing} exists already" in error_code(answer)
         assert not is_signed_on(corp.browser) and not SignOnIdentity.objects.exists()
 
     def test_the_owner_links_an_account(self, corp: FaultyProvider) -> None:
-        create_user(actor=SYSTEM, username="anna", password=PASSWORD)
+        create_user(CreateUser(id="anna"), actor=SYSTEM, password=PASSWORD)
         corp.browser.post("/login/", {"username": "anna", "password": PASSWORD})
         assert corp.start()["state"]  # without the form the account is not linked
         assert corp.browser.get("/sign-on/corp/link/").status_code == 200
@@ -120,8 +122,8 @@ class TestAccounts:
         assert "Corp" in corp.browser.get("/pools/user/anna/change/").content.decode()
 
     def test_another_session_cannot_finish_a_link(self, corp: FaultyProvider) -> None:
-        create_user(actor=SYSTEM, username="anna", password=PASSWORD)
-        create_user(actor=SYSTEM, username="bob", password=PASSWORD)
+        create_user(CreateUser(id="anna"), actor=SYSTEM, password=PASSWORD)
+        create_user(CreateUser(id="bob"), actor=SYSTEM, password=PASSWORD)
         corp.browser.post("/login/", {"username": "anna", "password": PASSWORD})
         corp.browser.post("/sign-on/corp/link/")
         query = corp.start()
@@ -138,7 +140,7 @@ class TestAccounts:
 
     def test_a_removed_user_is_a_new_person(self, corp: FaultyProvider) -> None:
         corp.sign_on()
-        delete_user(actor=SYSTEM, username="ann")
+        delete_user(DeleteUser(username="ann"), actor=SYSTEM)
         assert not is_signed_on(corp.browser)
         assert corp.sign_on().status_code == 302 and is_signed_on(corp.browser)
 
@@ -163,7 +165,7 @@ class TestTheApi:
         corp.sign_on()
         root, stranger = Client(), Client()
         for browser, name, roles in ((root, "root", ["osmo-admin"]), (stranger, "eve", [])):
-            create_user(actor=SYSTEM, username=name, password=PASSWORD, roles=roles)
+            create_user(CreateUser(id=name, roles=roles), actor=SYSTEM, password=PASSWORD)
             browser.post("/login/", {"username": name, "password": PASSWORD})
         (shown,) = corp.browser.get("/api/auth/user/ann/identity").json()
         assert {key: shown[key] for key in ("provider", "username", "groups", "sync", "is_valid")} == {
@@ -193,16 +195,16 @@ class TestRoles:
         ],
     )
     def test_the_three_ways(self, corp: FaultyProvider, configure: Any, mode: SyncMode, after: set[str]) -> None:
-        create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
         configure(provider_settings(corp.issuer, sync=mode))
         corp.sign_on()
-        grant_role(actor=SYSTEM, username="ann", role="osmo-admin")
+        grant_role(GrantRole(username="ann", role_name="osmo-admin"), actor=SYSTEM)
         corp.control(person=person("watchers", "unknown"))
         check_now()
         assert roles_of("ann") == after
 
     def test_a_removed_group_takes_the_role_from_the_next_request(self, corp: FaultyProvider) -> None:
-        create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
         corp.control(person=person("admins"))
         corp.sign_on()
         assert corp.browser.get("/pools/user/create/").status_code == 200
@@ -212,7 +214,7 @@ class TestRoles:
         assert AuditEntry.objects.filter(action="role.revoked", actor="sign-on:corp", object="user/ann").exists()
 
     def test_a_process_with_another_key_ends_no_sign_on(self, corp: FaultyProvider, settings: Any) -> None:
-        create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
         corp.control(person=person("admins"))
         corp.sign_on()
         known, settings.SECRET_KEY = settings.SECRET_KEY, "another-key-of-many-characters-0123456789"
@@ -314,7 +316,7 @@ class TestTheEnd:
 
 class TestPasswords:
     def test_a_local_admin_logs_in_while_the_provider_is_down(self, corp: FaultyProvider) -> None:
-        create_user(actor=SYSTEM, username="root", password=PASSWORD, roles=["osmo-admin"])
+        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM, password=PASSWORD)
         corp.control(down=True)
         assert corp.browser.get("/sign-on/corp/").status_code == 503
         assert corp.browser.get("/login/").status_code == 200
@@ -327,8 +329,8 @@ class TestPasswords:
         from osmo_admin.env import PasswordLogin
 
         settings.OSMO = dataclasses.replace(settings.OSMO, password_login=PasswordLogin.ADMINS)
-        create_user(actor=SYSTEM, username="root", password=PASSWORD, roles=["osmo-admin"])
-        create_user(actor=SYSTEM, username="bob", password=PASSWORD)
+        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM, password=PASSWORD)
+        create_user(CreateUser(id="bob"), actor=SYSTEM, password=PASSWORD)
         refused = corp.browser.post("/login/", {"username": "bob", "password": PASSWORD})
         assert "Only an osmo-admin logs in with a password" in refused.content.decode()
         assert corp.browser.post("/login/", {"username": "root", "password": PASSWORD}).status_code == 302

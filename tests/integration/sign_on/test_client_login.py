@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, ClientLogin, SignOnIdentity, User
 from pools.services.users import create_user, delete_user, grant_role
@@ -43,7 +44,7 @@ def answer(browser: Client, started: dict[str, Any], how: str = "approve") -> An
 
 @pytest.fixture
 def bob() -> Client:
-    create_user(actor=SYSTEM, username="bob", password=PASSWORD, roles=["osmo-viewer"])
+    create_user(CreateUser(id="bob", roles=["osmo-viewer"]), actor=SYSTEM, password=PASSWORD)
     browser = Client()
     browser.post("/login/", {"username": "bob", "password": PASSWORD})
     return browser
@@ -105,13 +106,13 @@ def test_a_closed_account_gets_no_token(bob: Client) -> None:
 def test_a_consent_ends_with_the_account(bob: Client) -> None:
     """A client that a removed person let in is no client of the next person of the name."""
     factories.make_pool("team", 8)
-    grant_role(actor=SYSTEM, username="bob", role="osmo-team-user")
+    grant_role(GrantRole(username="bob", role_name="osmo-team-user"), actor=SYSTEM)
     # The account has work, so its row stays for the next person.
     factories.submit_workflow(User.objects.get(username="bob").as_actor(), "team", 1)
     started = begin()
     answer(bob, started)
-    delete_user(actor=SYSTEM, username="bob")
-    create_user(actor=SYSTEM, username="bob", roles=["osmo-viewer"])
+    delete_user(DeleteUser(username="bob"), actor=SYSTEM)
+    create_user(CreateUser(id="bob", roles=["osmo-viewer"]), actor=SYSTEM)
     assert ask(started)["status"] == "expired" and not AccessToken.objects.exists()
 
 

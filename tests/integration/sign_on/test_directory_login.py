@@ -11,6 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from osmo_admin.env import PasswordLogin
+from pools.domain.changes.users import CreateUser, GrantRole
 from pools.domain.roles import SYSTEM
 from pools.domain.sign_on import SyncMode
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
@@ -104,7 +105,7 @@ class TestAccounts:
         assert answer.status_code == 409 and "An account ann exists already" in errors_of(answer)
 
     def test_a_name_here_is_no_proof_of_a_person(self, directory: Directory) -> None:
-        create_user(actor=SYSTEM, username="ann", password=HERE, roles=["osmo-admin"])
+        create_user(CreateUser(id="ann", roles=["osmo-admin"]), actor=SYSTEM, password=HERE)
         answer = enter("ann", "ann-at-corp")
         assert answer.status_code == 409 and not SignOnIdentity.objects.exists()
         assert not AccessAttempt.objects.exists()  # the password was right
@@ -132,7 +133,7 @@ class TestAccounts:
         assert answer.status_code == 403 and "disabled" in errors_of(answer)
 
     def test_the_owner_links_an_account(self, directory: Directory) -> None:
-        create_user(actor=SYSTEM, username="anna", password=HERE)
+        create_user(CreateUser(id="anna"), actor=SYSTEM, password=HERE)
         browser = log_in("anna", HERE)
         assert "Link with Corp" in browser.get("/pools/user/anna/change/").content.decode()
         form = {"username": "ann", "password": "wrong"}
@@ -167,15 +168,15 @@ class TestRoles:
         ],
     )
     def test_the_three_ways(self, directory: Directory, configure: Any, mode: SyncMode, after: set[str]) -> None:
-        create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
         configure(directory_settings(directory, sync=mode))
         log_in()
-        grant_role(actor=SYSTEM, username="ann", role="osmo-admin")
+        grant_role(GrantRole(username="ann", role_name="osmo-admin"), actor=SYSTEM)
         check_now()
         assert roles_of("ann") == after
 
     def test_a_removed_group_takes_the_role_from_the_next_request(self, directory: Directory) -> None:
-        create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
         directory.join("admins", ANN)
         browser = log_in()
         assert browser.get("/pools/user/create/").status_code == 200
@@ -274,7 +275,7 @@ class TestPasswords:
         assert not User.objects.exists()
 
     def test_the_password_of_a_directory_does_not_change_one_of_ours(self, directory: Directory) -> None:
-        create_user(actor=SYSTEM, username="ann", password=HERE)
+        create_user(CreateUser(id="ann"), actor=SYSTEM, password=HERE)
         browser = log_in("ann", HERE)
         form = {"old": "ann-at-corp", "new": "quiet-river-12", "again": "quiet-river-12"}
         assert browser.post("/password_change/", form).status_code == 400
@@ -294,8 +295,8 @@ class TestClients:
         assert (entry.actor, entry.description) == ("ann", "osmo login on laptop, from 127.0.0.1")
 
     def test_a_password_of_our_own_logs_in_a_client_too(self, directory: Directory, configure: Any) -> None:
-        create_user(actor=SYSTEM, username="bob", password=HERE)
-        create_user(actor=SYSTEM, username="root", password=HERE, roles=["osmo-admin"])
+        create_user(CreateUser(id="bob"), actor=SYSTEM, password=HERE)
+        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM, password=HERE)
 
         def status(name: str) -> int:
             return Client().post(API, {"username": name, "password": HERE}, "application/json").status_code
@@ -317,7 +318,7 @@ class TestClients:
 
 class TestWithoutTheDirectory:
     def test_an_admin_with_a_password_gets_in(self, directory: Directory, configure: Any) -> None:
-        create_user(actor=SYSTEM, username="root", password=HERE, roles=["osmo-admin"])
+        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM, password=HERE)
         configure(directory_settings(directory, urls=(down_url(),)), password_login=PasswordLogin.ADMINS)
         log_in("root", HERE)
         entry = AuditEntry.objects.filter(object="user/root").latest("id")
@@ -330,7 +331,7 @@ class TestWithoutTheDirectory:
         assert "Corp does not answer" in errors_of(answer) and not AccessAttempt.objects.exists()
 
     def test_guesses_at_a_password_of_our_own_count(self, directory: Directory, configure: Any) -> None:
-        create_user(actor=SYSTEM, username="root", password=HERE, roles=["osmo-admin"])
+        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM, password=HERE)
         configure(directory_settings(directory, urls=(down_url(),)))
         assert [enter("root", f"guess-{n}").status_code for n in range(10)] == [503] * 9 + [429]
 

@@ -12,6 +12,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.domain.sign_on import SyncMode
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
@@ -57,7 +58,7 @@ def make_tokens() -> list[str]:
 
 
 def sign_on_there(corp: FaultyProvider) -> Person:
-    create_user(actor=SYSTEM, username="root", roles=[ROLE])
+    create_user(CreateUser(id="root", roles=[ROLE]), actor=SYSTEM)
     corp.control(person=person("admins"))
     corp.sign_on()
 
@@ -68,7 +69,7 @@ def sign_on_there(corp: FaultyProvider) -> Person:
 
 
 def sign_on_by_directory(directory: Directory) -> Person:
-    create_user(actor=SYSTEM, username="root", roles=[ROLE])
+    create_user(CreateUser(id="root", roles=[ROLE]), actor=SYSTEM)
     directory.join("admins", ANN)
     browser = log_in()
 

@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import SignOnIdentity, User
 from pools.services import sign_on as service
@@ -112,7 +113,7 @@ def test_the_end_of_several_sessions_by_the_provider_is_no_chain(
     corp: FaultyProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session of the provider may have begun several sign-ons; one that cannot be ended leaves the others."""
-    create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
     sign_on_three(corp)
     SignOnIdentity.objects.update(session_id="one")
     end = service.end_sign_on

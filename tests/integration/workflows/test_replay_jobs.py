@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from pools.domain.changes.users import CreateUser, DeleteUser, RevokeRole
 from pools.domain.errors import NotFound
 from pools.domain.roles import SYSTEM
 from pools.models import User
@@ -210,8 +211,8 @@ def test_the_next_person_of_a_name_sees_no_replay_of_the_last(story: Story, call
     # The account has work, so its row stays for the next person.
     factories.submit_workflow(User.objects.get(username="chief").as_actor(), "team", 1)
     pk = ask(chief, story, QUOTA_4)
-    delete_user(actor=SYSTEM, username="chief")
-    create_user(actor=SYSTEM, username="chief", roles=["osmo-team-admin"])
+    delete_user(DeleteUser(username="chief"), actor=SYSTEM)
+    create_user(CreateUser(id="chief", roles=["osmo-team-admin"]), actor=SYSTEM)
     next_one = User.objects.get(username="chief").as_actor()
     assert list(list_replays(next_one)) == []
     with pytest.raises(NotFound):
@@ -223,7 +224,7 @@ def test_a_role_that_is_gone_closes_the_answer(story: Story, caller: Any) -> Non
     pk = ask(chief, story)
     replays.run_replay(pk)
     assert chief.get(f"/api/replay/{pk}")["answer"]
-    revoke_role(actor=SYSTEM, username="chief", role="osmo-team-admin")
+    revoke_role(RevokeRole(username="chief", role_name="osmo-team-admin"), actor=SYSTEM)
     chief.get(f"/api/replay/{pk}")
     assert chief.status == 404
 

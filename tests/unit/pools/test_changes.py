@@ -14,6 +14,7 @@ from pools.domain.changes.backends import BACKEND_KEYS, DeleteBackend, PutBacken
 from pools.domain.changes.command import ChangeCommand, body_fields, fields_of, read_command, summary_of
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetRoles, UnlinkUser
 from pools.domain.cluster_config import KEYS
 from pools.domain.errors import BadInput
 
@@ -26,6 +27,12 @@ CHANGES: list[type[ChangeCommand]] = [
     DeleteBackend,
     PutGpuQuota,
     DeleteGpuQuota,
+    CreateUser,
+    DeleteUser,
+    SetRoles,
+    GrantRole,
+    RevokeRole,
+    UnlinkUser,
 ]
 
 

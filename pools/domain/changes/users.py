@@ -1,0 +1,99 @@
+"""Changes of users and of their roles (contract, section 3)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pools.domain.changes.command import TEXT, TEXTS, ChangeCommand, in_address, value
+from pools.domain.roles import Permission
+from pools.domain.structured_input.fields import FieldReader
+
+_ROLE_HELP = "osmo-admin, osmo-viewer, osmo-POOL-admin or osmo-POOL-user."
+
+
+def _read_name(reader: FieldReader, key: str) -> str:
+    text = reader.body[key]
+    if isinstance(text, str) and text:
+        return text
+    reader.add_fault(key, "bad_value", "must be a text.")
+    return ""
+
+
+NAME = dataclasses.replace(TEXT, read=_read_name)
+"""A text that is not empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserChange(ChangeCommand):
+    """A change of one user."""
+
+    permission: ClassVar = Permission.PLATFORM_WRITE
+    needs_version: ClassVar = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateUser(UserChange):
+    """Create a user, or restore a removed one."""
+
+    service: ClassVar = "create_user"
+
+    id: str = value(NAME, "Name", "Letters, digits and @ . + - _.", metavar="USER", positional=True)
+    roles: Collection[str] = value(TEXTS, "Roles", _ROLE_HELP, default=())
+
+    @property
+    def username(self) -> str:
+        """The name, in the word of the other changes."""
+        return self.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedUserChange(UserChange):
+    """A change of a user that exists."""
+
+    username: str = in_address("USER", "User", "Name of the user.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteUser(NamedUserChange):
+    """Remove a user with roles and tokens; the work of the user stays."""
+
+    service: ClassVar = "delete_user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetRoles(NamedUserChange):
+    """Give a user exactly these roles."""
+
+    service: ClassVar = "set_roles"
+
+    roles: Collection[str] = value(TEXTS, "Roles", _ROLE_HELP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantRole(NamedUserChange):
+    """Give a role to a user; giving it again is allowed."""
+
+    service: ClassVar = "grant_role"
+
+    role_name: str = value(NAME, "Role", _ROLE_HELP, metavar="ROLE", positional=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokeRole(NamedUserChange):
+    """Remove a role from a user, and from every token that carries it."""
+
+    service: ClassVar = "revoke_role"
+
+    role_name: str = in_address("ROLE", "Role", _ROLE_HELP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnlinkUser(NamedUserChange):
+    """Part a user from an account at an identity provider; sessions and client logins that began there end."""
+
+    service: ClassVar = "unlink"
+
+    provider: str = in_address("PROVIDER", "Provider", "Name of the identity provider.")
