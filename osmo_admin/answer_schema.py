@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from datetime import datetime
+from enum import Enum, EnumType
 from types import NoneType, UnionType
 from typing import Annotated, Any, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -16,8 +17,8 @@ from pools.api.schema import DATETIME, NULL, NUMBER, array_of, nullable, object_
 def schema_of(shape: Any) -> dict[str, Any]:
     """The schema of a type (see :mod:`pools.api.schema`); a schema is returned as it is.
 
-    The resolver of drf-spectacular reads enums, literals and simple types. It does not know `Annotated`, loses
-    `NotRequired` where annotations are texts, and names required keys in no fixed order, so the rest is read here.
+    The resolver of drf-spectacular reads literals and simple types. It does not know `Annotated`, loses `NotRequired`
+    where annotations are texts, and names required keys in no fixed order, so the rest is read here.
     """
     if isinstance(shape, Mapping):
         return dict(shape)
@@ -33,6 +34,8 @@ def schema_of(shape: Any) -> dict[str, Any]:
         kinds = [schema_of(each) for each in args if each is not NoneType]
         schema = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
         return dict(nullable(schema)) if NoneType in args else schema
+    if isinstance(shape, EnumType):
+        return {"type": "string", "enum": [each.value for each in list[Enum](shape)]}
     if origin is list:
         return dict(array_of(schema_of(args[0])))
     if origin is dict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -86,11 +86,11 @@ class AuditAdmin(PolicyAdmin):
 
 def _export(request: HttpRequest, entries: Iterable[AuditEntry]) -> HttpResponse:
     """The newest entries that match the filters as a file; in JSON they are as `/api/audit` lists them."""
-    bodies = map(entry_body, entries)
+    bodies: Iterator[Mapping[str, Any]] = map(entry_body, entries)
     if is_csv_request(request):
         return csv_response("audit", _EXPORTED, ([_csv_value(body[key]) for key in _EXPORTED] for body in bodies))
     headers = {"Content-Disposition": 'attachment; filename="audit.json"'}
-    return JsonResponse({"entries": [body | {"time": body["time"].isoformat()} for body in bodies]}, headers=headers)
+    return JsonResponse({"entries": [{**body, "time": body["time"].isoformat()} for body in bodies]}, headers=headers)
 
 
 def _csv_value(value: Any) -> Any:

@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.request_parsing import collect_faults, query_page
-from pools.api.schema import (
-    BOOLEAN,
-    DATETIME,
-    INTEGER,
-    LIMIT,
-    OBJECT,
-    OFFSET,
-    TEXT,
-    QueryParameter,
-    array_of,
-    describe_operation,
-    nullable,
-    object_with,
-)
+from pools.api.schema import LIMIT, OFFSET, TEXT, QueryParameter, describe_operation
 from pools.api.views import View
 from pools.domain.audit_actions import AuditAction
 from pools.filtersets.audit import AuditFilterSet
 from pools.models import AuditEntry
-from pools.selectors.audit_trail import entry_body
+from pools.selectors.audit_trail import AuditEntryAnswer, entry_body
 
-AUDIT_ENTRY = object_with(
-    {
-        "id": INTEGER,
-        "time": DATETIME,
-        "actor": TEXT,
-        "action": TEXT,
-        "object": TEXT,
-        "before": nullable(OBJECT),
-        "after": nullable(OBJECT),
-        "description": TEXT,
-        "request_id": TEXT,
-        "sentence": TEXT,
-    }
-)
 AUDIT_FILTERS = [
     QueryParameter("object", TEXT, "Only this object, as pool/team--a or workflow/hello-1."),
     QueryParameter("actor", TEXT, "Only what this user did."),
@@ -51,6 +26,13 @@ AUDIT_FILTERS = [
 ]
 
 
+class AuditTrailAnswer(TypedDict):
+    """A page of the audit log."""
+
+    entries: list[AuditEntryAnswer]
+    more_entries: bool
+
+
 class AuditTrail(View):
     """The audit log. Readers of the platform see all entries, pool admins those of their pools, other users those of
     their own actions and work."""
@@ -58,10 +40,11 @@ class AuditTrail(View):
     @describe_operation(
         "List who changed what, the newest first.",
         query_parameters=AUDIT_FILTERS,
-        answer=object_with({"entries": array_of(AUDIT_ENTRY), "more_entries": BOOLEAN}),
+        answer=AuditTrailAnswer,
     )
     def get(self, request: Request) -> Response:
         filters = AuditFilterSet(request.query_params, AuditEntry.objects.visible_to(self.actor), actor=self.actor)
         (limit, offset), found = collect_faults(lambda: query_page(request, limit=50), filters.matching_rows)
         rows = list(found[offset : offset + limit + 1])
-        return Response({"entries": [entry_body(row) for row in rows[:limit]], "more_entries": len(rows) > limit})
+        entries = [entry_body(row) for row in rows[:limit]]
+        return Response(AuditTrailAnswer(entries=entries, more_entries=len(rows) > limit))

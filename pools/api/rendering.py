@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from functools import cache
-from operator import attrgetter
 from typing import Any, overload
 
 from rest_framework import negotiation, renderers
@@ -24,32 +21,6 @@ def utc_text(time: datetime | None) -> str | None:
         return None
     utc = time if time.tzinfo is UTC or time.tzinfo is None else time.astimezone(UTC)
     return utc.isoformat(timespec="microseconds").removesuffix("+00:00")
-
-
-def fields_body(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name; a field that is a dataclass is such a body, too. Unlike
-    :func:`dataclasses.asdict` it does not copy the values, which took most of the time of a long queue."""
-    body: dict[str, Any] = flat_body(record)
-    for name, value in body.items():
-        if is_dataclass(value):
-            body[name] = fields_body(value)
-    return body
-
-
-def flat_body(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name, as they are."""
-    kind: Any = type(record)
-    names, values = _fields_of(kind)
-    return dict(zip(names, values(record), strict=True))
-
-
-@cache
-def _fields_of(kind: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """The names of the fields of a dataclass, and the function that reads all of them."""
-    names = tuple(field.name for field in fields(kind))
-    if len(names) > 1:
-        return names, attrgetter(*names)
-    return names, lambda record: tuple(getattr(record, name) for name in names)
 
 
 class UtcJsonEncoder(JSONEncoder):

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from django.contrib.sessions.models import Session
 from django.db import connection
@@ -32,7 +32,22 @@ def configuration_entries(actor: Actor) -> AuditQuerySet:
     return AuditEntry.objects.visible_to(actor).filter(IS_CONFIGURATION).exclude(action__startswith="condition.")
 
 
-def entry_body(entry: AuditEntry) -> dict[str, Any]:
+class AuditEntryAnswer(TypedDict):
+    """Who changed what, with the images of the object before and after."""
+
+    id: int
+    time: datetime
+    actor: str
+    action: str
+    object: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    description: str
+    request_id: str
+    sentence: str
+
+
+def entry_body(entry: AuditEntry) -> AuditEntryAnswer:
     """One entry as the API shows it (api.md, "Audit and events"), with its message."""
     return {
         "id": entry.pk,

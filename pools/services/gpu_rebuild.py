@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from django.db import connection
 from django.db.models import Q
@@ -43,6 +43,17 @@ class PodWorker:
     uncounted: str = ""
 
 
+class GpuRepairAnswer(TypedDict):
+    """A difference that was repaired."""
+
+    namespace: str
+    path: str
+    code: str
+    before: Any
+    after: Any
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class GpuRepair:
     """One difference that was repaired. `code` is `added`, `removed`, `changed`, `committed` or `recounted`."""
@@ -53,7 +64,7 @@ class GpuRepair:
     before: Any
     after: Any
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> GpuRepairAnswer:
         """For JSON."""
         said = f"{self.namespace}: {self.path} {self.code}"
         return {

@@ -22,7 +22,7 @@ from pools.services.backends import read_backend
 from scheduling.domain.queues.adoption import Adoption, find_adoption
 from scheduling.domain.queues.sync_advice import SyncAdvice, SyncFacts, advise_sync, rights_commands
 from scheduling.models import QueueDrift, QueueSync
-from scheduling.selectors.queue_sync_state import find_queue_sync, list_drift, queue_sync_body
+from scheduling.selectors.queue_sync_state import QueueSyncAnswer, find_queue_sync, list_drift, queue_sync_body
 from scheduling.services.kubernetes.connection_test import request_connection_test, require_cluster
 from scheduling.services.kubernetes.queue_sync import request_sync
 
@@ -41,7 +41,7 @@ class SyncRow:
     """A cluster in the list: the state as in the API, the number of fields that still differ, and the next step."""
 
     backend: Backend
-    state: dict[str, Any]
+    state: QueueSyncAnswer
     open_drift: int
     advice: SyncAdvice | None
 

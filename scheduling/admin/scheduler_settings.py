@@ -114,7 +114,7 @@ class WorkflowConfigAdmin(PolicyAdmin):
 
 def _state() -> dict[str, Any]:
     body = config_body(current_config())
-    return {CONFIGS: {key: body[key] for key in (DRAIN_INTERVAL, MAX_RETRY)}}
+    return {CONFIGS: {DRAIN_INTERVAL: body[DRAIN_INTERVAL], MAX_RETRY: body[MAX_RETRY]}}
 
 
 def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:

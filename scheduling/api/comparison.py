@@ -4,26 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.rendering import utc_text
-from pools.api.schema import BOOLEAN, TEXT, array_of, describe_operation, nullable, object_with
+from pools.api.schema import describe_operation
 from pools.api.views import View
 from scheduling.selectors.comparison import MAX_LINES, ComparedFact, FactUnit, compare_workflows
 
-FACT = object_with(
-    {
-        "key": TEXT,
-        "title": TEXT,
-        "unit": {"type": "string", "enum": [str(unit) for unit in FactUnit]},
-        "first": {},
-        "second": {},
-        "different": BOOLEAN,
-    }
-)
+
+class FactAnswer(TypedDict):
+    """A fact of both workflows; null where one has none."""
+
+    key: str
+    title: str
+    unit: Annotated[str, FactUnit]
+    first: Any
+    second: Any
+    different: bool
+
+
+class GangComparisonAnswer(TypedDict):
+    """A gang of one workflow or of both."""
+
+    name: str
+    in_first: bool
+    in_second: bool
+    facts: list[FactAnswer]
+
+
+class ComparisonAnswer(TypedDict):
+    """Two workflows side by side."""
+
+    first: str
+    second: str
+    facts: list[FactAnswer]
+    gangs: list[GangComparisonAnswer]
+    file_changes: list[str] | None
 
 
 class WorkflowComparison(View):
@@ -33,40 +52,29 @@ class WorkflowComparison(View):
         "Compare two workflows. Each fact has its unit and both values, null where a workflow has none; a gang that "
         "only one workflow has is compared with nothing. `file_changes` are the lines of a unified difference of the "
         f"rendered files, null if one has more than {MAX_LINES} lines.",
-        answer=object_with(
-            {
-                "first": TEXT,
-                "second": TEXT,
-                "facts": array_of(FACT),
-                "gangs": array_of(
-                    object_with({"name": TEXT, "in_first": BOOLEAN, "in_second": BOOLEAN, "facts": array_of(FACT)})
-                ),
-                "file_changes": nullable(array_of(TEXT)),
-            }
-        ),
+        answer=ComparisonAnswer,
     )
     def get(self, request: Request, name: str, other: str) -> Response:
         found = compare_workflows(self.actor, name, other)
-        return Response(
-            {
-                "first": found.first.name,
-                "second": found.second.name,
-                "facts": _fact_bodies(found.facts),
-                "gangs": [
-                    {
-                        "name": gang.name,
-                        "in_first": gang.in_first,
-                        "in_second": gang.in_second,
-                        "facts": _fact_bodies(gang.facts),
-                    }
-                    for gang in found.gangs
-                ],
-                "file_changes": found.file_changes,
-            }
-        )
+        answer: ComparisonAnswer = {
+            "first": found.first.name,
+            "second": found.second.name,
+            "facts": _fact_bodies(found.facts),
+            "gangs": [
+                {
+                    "name": gang.name,
+                    "in_first": gang.in_first,
+                    "in_second": gang.in_second,
+                    "facts": _fact_bodies(gang.facts),
+                }
+                for gang in found.gangs
+            ],
+            "file_changes": None if found.file_changes is None else list(found.file_changes),
+        }
+        return Response(answer)
 
 
-def _fact_bodies(facts: Iterable[ComparedFact]) -> list[dict[str, Any]]:
+def _fact_bodies(facts: Iterable[ComparedFact]) -> list[FactAnswer]:
     return [
         {
             "key": fact.key,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.request_parsing import BodyReader, body_object
-from pools.api.schema import OBJECT, TEXT, array_of, describe_operation, object_with
+from pools.api.schema import TEXT, describe_operation, object_with
 from pools.api.views import View
 from pools.permissions import require_platform
-from scheduling.api.webhooks import ANSWER, REVIEW, REVIEW_TIMEOUT
+from pools.services.gpu_rebuild import GpuRepairAnswer
+from scheduling.api.webhooks import REVIEW, REVIEW_TIMEOUT, ReviewAnswer
 from scheduling.services.gpu_quota.admission import review_gpu_request
 from scheduling.services.gpu_quota.rebuild import rebuild_from_all_clusters
 
@@ -25,11 +28,17 @@ class GpuReview(View):
         "Review a GPU worker's pod for a Kubernetes API server.",
         query_parameters=[REVIEW_TIMEOUT],
         body=REVIEW,
-        answer=ANSWER,
+        answer=ReviewAnswer,
         is_anonymous=True,
     )
     def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
         return Response(review_gpu_request(body_object(request), backend=backend, mark=mark))
+
+
+class GpuRebuildAnswer(TypedDict):
+    """What the rebuild repaired."""
+
+    differences: list[GpuRepairAnswer]
 
 
 class GpuRebuild(View):
@@ -38,7 +47,7 @@ class GpuRebuild(View):
     @describe_operation(
         "Replace the records of pods by the pods that the clusters have now, and recount. Needs osmo-admin.",
         body=object_with({"namespace": TEXT}, required=[], additional=True),
-        answer=object_with({"differences": array_of(OBJECT)}),
+        answer=GpuRebuildAnswer,
     )
     def post(self, request: Request) -> Response:
         require_platform(self.actor)
@@ -47,4 +56,4 @@ class GpuRebuild(View):
         namespace = reader.any_text("namespace") if reader.is_given("namespace") else None
         reader.raise_faults()
         repairs = rebuild_from_all_clusters(actor=self.actor, namespace=namespace)
-        return Response({"differences": [repair.as_dict() for repair in repairs]})
+        return Response(GpuRebuildAnswer(differences=[repair.as_dict() for repair in repairs]))

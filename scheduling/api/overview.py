@@ -2,55 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.rendering import utc_text
-from pools.api.schema import (
-    BOOLEAN,
-    DATETIME,
-    INTEGER,
-    OBJECT,
-    TEXT,
-    array_of,
-    describe_operation,
-    nullable,
-    object_with,
-)
+from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
-from pools.selectors.audit_trail import entry_body
+from pools.selectors.audit_trail import AuditEntryAnswer, entry_body
 from scheduling.selectors.overview import OwnWork, read_overview
 from scheduling.selectors.problems import Problem, ProblemCode
 from scheduling.selectors.waiting_pools import IdlePool, WaitingPool
 
-_MAYBE_TIME = nullable(DATETIME)
-PROBLEM = object_with(
-    {
-        "code": {"type": "string", "enum": [str(code) for code in ProblemCode]},
-        "subject": TEXT,
-        "message": TEXT,
-        "urgent": BOOLEAN,
-        "since": _MAYBE_TIME,
-        "numbers": OBJECT,
-    }
-)
-OWN_WORK = object_with(
-    {
-        "workflow": TEXT,
-        "pool": TEXT,
-        "status": TEXT,
-        "since": DATETIME,
-        "position": {"type": ["integer", "null"]},
-        "reason": {"type": ["string", "null"]},
-        "message": {"type": ["string", "null"]},
-    }
-)
-WAITING = object_with(
-    {"pool": TEXT, "backend": TEXT, "gangs": INTEGER, "gpus": INTEGER, "since": DATETIME},
-)
-IDLE = object_with({"pool": TEXT, "backend": TEXT, "quota": INTEGER, "used": INTEGER, "idle": INTEGER})
+
+class ProblemAnswer(TypedDict):
+    """A state that somebody should look at."""
+
+    code: Annotated[str, ProblemCode]
+    subject: str
+    message: str
+    urgent: bool
+    since: UtcText | None
+    numbers: dict[str, Any]
+
+
+class OwnWorkAnswer(TypedDict):
+    """A workflow of the caller; the last three keys are of one that waits."""
+
+    workflow: str
+    pool: str
+    status: str
+    since: UtcText
+    position: int | None
+    reason: str | None
+    message: str | None
+
+
+class WaitingPoolAnswer(TypedDict):
+    """The gangs that wait in a pool."""
+
+    pool: str
+    backend: str
+    gangs: int
+    gpus: int
+    since: UtcText
+
+
+class IdlePoolAnswer(TypedDict):
+    """A pool with unused quota, in GPUs."""
+
+    pool: str
+    backend: str
+    quota: int
+    used: int
+    idle: int
+
+
+class OverviewAnswer(TypedDict):
+    """What the home page shows."""
+
+    made_at: UtcText
+    problems: list[ProblemAnswer]
+    mine: list[OwnWorkAnswer]
+    mine_count: int
+    waiting: list[WaitingPoolAnswer]
+    waiting_gangs: int
+    waiting_gpus: int
+    idle: list[IdlePoolAnswer]
+    changes: list[AuditEntryAnswer]
 
 
 class OverviewDetail(View):
@@ -58,62 +78,49 @@ class OverviewDetail(View):
 
     @describe_operation(
         "Show problems, the own work, waiting work, idle quota and latest changes that the caller may see.",
-        answer=object_with(
-            {
-                "made_at": DATETIME,
-                "problems": array_of(PROBLEM),
-                "mine": array_of(OWN_WORK),
-                "mine_count": INTEGER,
-                "waiting": array_of(WAITING),
-                "waiting_gangs": INTEGER,
-                "waiting_gpus": INTEGER,
-                "idle": array_of(IDLE),
-                "changes": array_of(OBJECT),
-            }
-        ),
+        answer=OverviewAnswer,
     )
     def get(self, request: Request) -> Response:
         found = read_overview(self.actor)
-        return Response(
-            {
-                "made_at": utc_text(found.made_at),
-                "problems": [_problem_body(each) for each in found.problems],
-                "mine": [_own_work_body(each) for each in found.mine],
-                "mine_count": found.mine_count,
-                "waiting": [_waiting_body(each) for each in found.waiting],
-                "waiting_gangs": found.waiting_gangs,
-                "waiting_gpus": found.waiting_gpus,
-                "idle": [_idle_body(each) for each in found.idle],
-                "changes": [entry_body(each) for each in found.changes],
-            }
-        )
+        answer: OverviewAnswer = {
+            "made_at": utc_text(found.made_at),
+            "problems": [_problem_body(each) for each in found.problems],
+            "mine": [_own_work_body(each) for each in found.mine],
+            "mine_count": found.mine_count,
+            "waiting": [_waiting_body(each) for each in found.waiting],
+            "waiting_gangs": found.waiting_gangs,
+            "waiting_gpus": found.waiting_gpus,
+            "idle": [_idle_body(each) for each in found.idle],
+            "changes": [entry_body(each) for each in found.changes],
+        }
+        return Response(answer)
 
 
-def _problem_body(problem: Problem) -> dict[str, Any]:
+def _problem_body(problem: Problem) -> ProblemAnswer:
     return {
         "code": str(problem.code),
         "subject": problem.subject,
         "message": problem.message,
         "urgent": problem.is_urgent,
-        "since": None if problem.since is None else utc_text(problem.since),
+        "since": utc_text(problem.since),
         "numbers": dict(problem.numbers),
     }
 
 
-def _own_work_body(work: OwnWork) -> dict[str, Any]:
+def _own_work_body(work: OwnWork) -> OwnWorkAnswer:
     gang = work.waiting
     return {
         "workflow": work.workflow.name,
         "pool": work.workflow.pool.name,
         "status": work.workflow.status,
         "since": utc_text(work.since),
-        "position": gang and gang.position,
-        "reason": gang and str(gang.reason.code),
-        "message": gang and gang.reason.message,
+        "position": None if gang is None else gang.position,
+        "reason": None if gang is None else gang.reason.code,
+        "message": None if gang is None else gang.reason.message,
     }
 
 
-def _waiting_body(each: WaitingPool) -> dict[str, Any]:
+def _waiting_body(each: WaitingPool) -> WaitingPoolAnswer:
     return {
         "pool": each.pool,
         "backend": each.backend,
@@ -123,5 +130,5 @@ def _waiting_body(each: WaitingPool) -> dict[str, Any]:
     }
 
 
-def _idle_body(each: IdlePool) -> dict[str, Any]:
+def _idle_body(each: IdlePool) -> IdlePoolAnswer:
     return {"pool": each.pool, "backend": each.backend, "quota": each.quota, "used": each.used, "idle": each.idle}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, TypedDict
 from uuid import UUID
 
 from rest_framework.request import Request
@@ -15,12 +15,11 @@ from pools.api.schema import (
     BOOLEAN,
     DATETIME,
     INTEGER,
-    NUMBER,
     OBJECT,
     TEXT,
+    UtcText,
     array_of,
     describe_operation,
-    nullable,
     object_with,
 )
 from pools.api.views import View
@@ -46,43 +45,58 @@ REPLAY_BODY = object_with(
     },
     required=["since"],
 )
-_SIDE = object_with({"summary": nullable(OBJECT), "teams": OBJECT})
-REPLAY_ANSWER = object_with(
-    {
-        "backend": TEXT,
-        "since": DATETIME,
-        "until": DATETIME,
-        "steps": INTEGER,
-        "identical": BOOLEAN,
-        "first_difference": nullable(OBJECT),
-        "on": _SIDE,
-        "against": nullable(_SIDE),
-        "difference": nullable(OBJECT),
-        "people": array_of(OBJECT),
-        "more_people": INTEGER,
-        "sentences": array_of(TEXT),
-        "advice": nullable(OBJECT),
-    }
-)
-REPLAY = object_with(
-    {
-        "id": TEXT,
-        "status": {**TEXT, "enum": list(ReplayStatus)},
-        "progress": {**NUMBER, "description": "The share that is done, from 0 to 1."},
-        "requested_at": DATETIME,
-        "started_at": nullable(DATETIME),
-        "ended_at": nullable(DATETIME),
-        "question": OBJECT,
-        "answer": nullable(REPLAY_ANSWER),
-        "refusal": nullable(object_with({"message": TEXT, "details": array_of(OBJECT)})),
-    }
-)
+
+
+class ReplaySideAnswer(TypedDict):
+    """One of the two courses of a window."""
+
+    summary: dict[str, Any] | None
+    teams: dict[str, Any]
+
+
+class ReplayResultAnswer(TypedDict):
+    """What a window of the past would have looked like."""
+
+    backend: str
+    since: UtcText
+    until: UtcText
+    steps: int
+    identical: bool
+    first_difference: dict[str, Any] | None
+    on: ReplaySideAnswer
+    against: ReplaySideAnswer | None
+    difference: dict[str, Any] | None
+    people: list[dict[str, Any]]
+    more_people: int
+    sentences: list[str]
+    advice: dict[str, Any] | None
+
+
+class ReplayRefusalAnswer(TypedDict):
+    """Why a replay failed."""
+
+    message: str
+    details: list[dict[str, Any]]
+
+
+class ReplayAnswer(TypedDict):
+    """A replay, with its answer when it is complete."""
+
+    id: str
+    status: Annotated[str, ReplayStatus]
+    progress: Annotated[float, "The share that is done, from 0 to 1."]
+    requested_at: UtcText
+    started_at: UtcText | None
+    ended_at: UtcText | None
+    question: dict[str, Any]
+    answer: ReplayResultAnswer | None
+    refusal: ReplayRefusalAnswer | None
 
 
 class OwnReplays(View):
     """What a window of the past would have looked like: one's own replays, and a request for one."""
 
-    @describe_operation("Your newest replays of recorded history, without their answers.", answer=array_of(REPLAY))
+    @describe_operation("Your newest replays of recorded history, without their answers.", answer=list[ReplayAnswer])
     def get(self, request: Request) -> Response:
         return Response([replay_body(row, with_answer=False) for row in list_replays(self.actor)])
 
@@ -91,7 +105,7 @@ class OwnReplays(View):
         "weights; or, with `advise`, proposals of quotas and lending limits. It runs in the background and changes "
         "nothing.",
         body=REPLAY_BODY,
-        answer=REPLAY,
+        answer=ReplayAnswer,
         status=202,
     )
     def post(self, request: Request) -> Response:
@@ -119,7 +133,7 @@ class OwnReplays(View):
 class OwnReplay(View):
     """One of one's own replays."""
 
-    @describe_operation("One of your replays: how far it is, and its answer when it is complete.", answer=REPLAY)
+    @describe_operation("One of your replays: how far it is, and its answer when it is complete.", answer=ReplayAnswer)
     def get(self, request: Request, replay: UUID) -> Response:
         return Response(replay_body(find_replay(self.actor, replay)))
 
@@ -127,13 +141,13 @@ class OwnReplay(View):
 class OwnReplayCancel(View):
     """The end of a replay that nobody needs any more."""
 
-    @describe_operation("Cancel one of your replays; one that has ended stays as it is.", answer=REPLAY)
+    @describe_operation("Cancel one of your replays; one that has ended stays as it is.", answer=ReplayAnswer)
     def post(self, request: Request, replay: UUID) -> Response:
         return Response(replay_body(cancel_replay(actor=self.actor, replay_id=replay)))
 
 
-def replay_body(row: HistoryReplay, *, with_answer: bool = True) -> dict[str, Any]:
-    """The JSON of a replay."""
+def replay_body(row: HistoryReplay, *, with_answer: bool = True) -> ReplayAnswer:
+    """A replay."""
     return {
         "id": str(row.pk),
         "status": row.status,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.schema import BOOLEAN, INTEGER, TEXT, array_of, describe_operation, nullable, object_with
+from pools.api.schema import INTEGER, TEXT, array_of, describe_operation, nullable, object_with
 from pools.api.views import View
 from scheduling.api.yaml_bodies import YamlBodyParser
-from scheduling.domain.podgroup_plan import POD_STATES
+from scheduling.domain.podgroup_plan import POD_STATES, PlanAnswer
 from scheduling.scenario.bounds import WEB_BOUNDS
-from scheduling.scenario.podgroup_batches import plan_body, validation_body
+from scheduling.scenario.podgroup_batches import ValidationAnswer, plan_body, validation_body
 
 _MINIMUMS = {"minMember": nullable(INTEGER), "minSubGroup": nullable(INTEGER)}
 _SUB_GROUP = object_with({"name": TEXT, "parent": nullable(TEXT), **_MINIMUMS}, required=["name"], additional=True)
@@ -29,24 +29,6 @@ _ROOM = {
     "additionalProperties": INTEGER,
     "description": "The free GPUs of each node: `next` are then the pods that start there first.",
 }
-_VIOLATIONS = array_of(
-    object_with(
-        {"path": TEXT, "code": TEXT, "message": TEXT, "severity": {"type": "string", "enum": ["error", "warning"]}}
-    )
-)
-_PROGRESS = {"ready": BOOLEAN, "satisfied": BOOLEAN, "threshold": INTEGER, "count": INTEGER}
-PLAN_ANSWER = object_with(
-    {
-        **_PROGRESS,
-        "stale": BOOLEAN,
-        "to_evict": array_of(TEXT),
-        "sub_groups": array_of(object_with({"name": TEXT, "parent": nullable(TEXT), **_PROGRESS, "required": BOOLEAN})),
-        "next": array_of(TEXT),
-        "give_up_order": array_of(array_of(TEXT)),
-        "non_preemptible_pods": INTEGER,
-        "violations": _VIOLATIONS,
-    }
-)
 
 
 class PodGroupValidation(View):
@@ -58,7 +40,7 @@ class PodGroupValidation(View):
     @describe_operation(
         "Check a PodGroup manifest, JSON or YAML, against every rule of minMember and minSubGroup.",
         body=MANIFEST,
-        answer=object_with({"valid": BOOLEAN, "violations": _VIOLATIONS}),
+        answer=ValidationAnswer,
         excluded_statuses=[404],
     )
     def post(self, request: Request) -> Response:
@@ -76,7 +58,7 @@ class PodGroupPlan(View):
         body=object_with(
             {"podgroup": MANIFEST, "pods": nullable(array_of(_POD)), "room": nullable(_ROOM)}, required=["podgroup"]
         ),
-        answer=PLAN_ANSWER,
+        answer=PlanAnswer,
         excluded_statuses=[404],
     )
     def post(self, request: Request) -> Response:

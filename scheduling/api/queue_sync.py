@@ -11,13 +11,9 @@ from pools.api.schema import ANY_VALUE, describe_operation, object_with
 from pools.api.views import View
 from pools.services.backends import read_backend
 from scheduling.api.work_schemas import NOTES_BODY
-from scheduling.selectors.queue_sync_state import queue_sync_body
+from scheduling.selectors.queue_sync_state import QueueSyncAnswer, queue_sync_body
 from scheduling.services.kubernetes.connection_test import request_connection_test, require_cluster
 from scheduling.services.kubernetes.queue_sync import request_sync
-
-SYNC_STATUS = object_with(
-    dict.fromkeys(("backend", "generation_wanted", "generation_applied", "condition", "lease", "drift"), ANY_VALUE)
-)
 
 
 class QueueSyncStatus(View):
@@ -25,7 +21,7 @@ class QueueSyncStatus(View):
 
     @describe_operation(
         "Show how far a cluster's queues follow the ledger, and the changes that other clients made there.",
-        answer=SYNC_STATUS,
+        answer=QueueSyncAnswer,
         extra_statuses=[409],
     )
     def get(self, request: Request, backend: str) -> Response:
@@ -37,7 +33,7 @@ class QueueSyncStatus(View):
         "Request a sync now, also of a cluster whose last sync has failed. `reapply` names queues (or is true for all) "
         "that are written even if the sync mode is to report only.",
         body=object_with({"reapply": ANY_VALUE}, required=[], additional=True),
-        answer=SYNC_STATUS,
+        answer=QueueSyncAnswer,
     )
     def post(self, request: Request, backend: str) -> Response:
         reader = BodyReader(body_object(request))
@@ -54,7 +50,7 @@ class ConnectionTestRequest(View):
     @describe_operation(
         "Ask a worker to test the connection; the report is in `connection` of the answer of GET .../sync.",
         body=NOTES_BODY,
-        answer=SYNC_STATUS,
+        answer=QueueSyncAnswer,
     )
     def post(self, request: Request, backend: str) -> Response:
         reject_unknown_keys(body_object(request), "description", "tags")

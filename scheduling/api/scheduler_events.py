@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import collect_faults, query_page
-from pools.api.schema import (
-    BOOLEAN,
-    DATETIME,
-    INTEGER,
-    LIMIT,
-    OFFSET,
-    TEXT,
-    QueryParameter,
-    array_of,
-    describe_operation,
-    nullable,
-    object_with,
-)
+from pools.api.schema import LIMIT, OFFSET, TEXT, QueryParameter, UtcText, describe_operation
 from pools.api.views import View
 from scheduling.domain.engine.steps import StepAction
 from scheduling.filtersets.scheduler_events import SchedulerEventFilterSet
@@ -29,20 +17,28 @@ from scheduling.models import Decision
 from scheduling.selectors.decisions import VisibleDecision, list_decisions
 
 _ACTION = {"type": "string", "enum": [str(action) for action in StepAction]}
-_EVENT = object_with(
-    {
-        "id": INTEGER,
-        "time": DATETIME,
-        "action": _ACTION,
-        "message": TEXT,
-        "pool": TEXT,
-        "workflow": TEXT,
-        "group": TEXT,
-        "gpus": INTEGER,
-        "nodes": array_of(TEXT),
-        "for_workflow": nullable(TEXT),
-    }
-)
+
+
+class SchedulerEventAnswer(TypedDict):
+    """A decision of a scheduler."""
+
+    id: int
+    time: UtcText
+    action: Annotated[str, StepAction]
+    message: str
+    pool: str
+    workflow: str
+    group: str
+    gpus: int
+    nodes: list[str]
+    for_workflow: Annotated[str | None, "The workflow that caused it, if not its own."]
+
+
+class SchedulerEventListAnswer(TypedDict):
+    """A page of the scheduler events."""
+
+    events: list[SchedulerEventAnswer]
+    more_entries: bool
 
 
 class SchedulerEvents(View):
@@ -60,17 +56,17 @@ class SchedulerEvents(View):
             QueryParameter("since", TEXT, "From this time on, UTC."),
             QueryParameter("until", TEXT, "Before this time, UTC."),
         ),
-        answer=object_with({"events": array_of(_EVENT), "more_entries": BOOLEAN}),
+        answer=SchedulerEventListAnswer,
     )
     def get(self, request: Request) -> Response:
         visible = Decision.objects.visible_to(self.actor)
         filters = SchedulerEventFilterSet(request.query_params, visible, actor=self.actor)
         (limit, offset), matching = collect_faults(lambda: query_page(request), filters.matching_rows)
         found, more = list_decisions(self.actor, matching, limit=limit, offset=offset)
-        return Response({"events": [_event_body(event) for event in found], "more_entries": more})
+        return Response(SchedulerEventListAnswer(events=[_event_body(each) for each in found], more_entries=more))
 
 
-def _event_body(event: VisibleDecision) -> dict[str, Any]:
+def _event_body(event: VisibleDecision) -> SchedulerEventAnswer:
     return {
         "id": event.pk,
         "time": utc_text(event.time),

@@ -15,7 +15,7 @@ from pools.domain.roles import Actor
 from scheduling.api.yaml_bodies import YamlBodyParser
 from scheduling.locking import hold_what_if_turn
 from scheduling.scenario import ScenarioError
-from scheduling.scenario.answer import answer_scenario
+from scheduling.scenario.answer import ScenarioAnswer, answer_scenario
 from scheduling.scenario.batch import add_lines
 from scheduling.scenario.bounds import WEB_BOUNDS
 from scheduling.scenario.parse import parse_scenario
@@ -38,17 +38,6 @@ SIMULATION_BODY = object_with(
     required=[],
     additional=True,
 )
-SIMULATION_ANSWER = object_with(
-    {
-        "queues": OBJECT,
-        "cohorts": OBJECT,
-        "workloads": OBJECT,
-        "steps": array_of(OBJECT),
-        "settled": BOOLEAN,
-        "violations": array_of(OBJECT),
-    },
-    additional=True,
-)
 
 
 class ScenarioParser(YamlBodyParser):
@@ -69,7 +58,7 @@ class Simulation(View):
     @describe_operation(
         "Run a scenario, YAML or JSON, or the live state with changes, through the scheduler. Writes nothing.",
         body=SIMULATION_BODY,
-        answer=SIMULATION_ANSWER,
+        answer=ScenarioAnswer,
         extra_statuses=(429,),
     )
     def post(self, request: Request) -> Response:
@@ -78,7 +67,7 @@ class Simulation(View):
         with hold_what_if_turn(self.actor.user_id):
             return Response(self._answer(question))
 
-    def _answer(self, question: Any) -> dict[str, Any]:
+    def _answer(self, question: Any) -> ScenarioAnswer:
         try:
             return _answer_question(self.actor, question)
         except ScenarioError as refusal:
@@ -88,7 +77,7 @@ class Simulation(View):
             raise ScenarioError.of_faults(add_lines(text, 0, refusal.details)) from None
 
 
-def _answer_question(actor: Actor, question: Any) -> dict[str, Any]:
+def _answer_question(actor: Actor, question: Any) -> ScenarioAnswer:
     if isinstance(question, Mapping) and question.get("live") is not None:
         return answer_live_question(actor, question)
     return answer_scenario(parse_scenario(question, bounds=WEB_BOUNDS))

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.rendering import fields_body
 from pools.api.request_parsing import BodyReader, body_object, query_boolean
-from pools.api.schema import array_of, describe_operation, object_with
+from pools.api.schema import describe_operation
 from pools.api.views import View
 from pools.domain.errors import BadInput, ErrorCode, Violation
 from pools.domain.roles import Permission
 from pools.domain.structured_input import ValueReader
 from pools.permissions import require_permission
-from scheduling.api.pending_queue import start_body
+from scheduling.api.pending_queue import StartAnswer, start_body
 from scheduling.api.queries import parse_pairs, query_list
 from scheduling.api.work_schemas import (
     BATCH_SUBMISSION_BODY,
     NOTES_BODY,
-    SUBMISSION_ANSWER,
     SUBMISSION_BODY,
     SUBMIT_DRY_RUN,
     SUBMIT_PARAMETERS,
@@ -56,6 +54,42 @@ _FILE_KEYS = ("file", "set_variables", "set_string_variables", "uploaded_templat
 _PARAMETER_KEYS = ("priority", "label", "env_vars", "app_uuid", "app_version")
 
 
+class WayAnswer(TypedDict):
+    """Another way to submit the work."""
+
+    code: Annotated[str, Literal["as_asked", "pool", "priority", "minimum", "gpus"]]
+    text: str
+    pool: str
+    priority: Annotated[str, Priority]
+    gpus: int
+    starts_now: bool
+    start: StartAnswer | None
+
+
+class SubmissionAnswer(TypedDict):
+    """A submitted workflow, or of a dry run one that would be."""
+
+    name: str
+    overview: str | None
+    logs: str | None
+    spec: str | None
+    dashboard_url: str | None
+    warnings: list[str]
+    queue: str
+    k8s_queue: str
+    workflow_uuid: str | None
+    status: str | None
+    pool: str
+    start: NotRequired[Annotated[StartAnswer | None, "Of a dry run: when the work would start."]]
+    ways: NotRequired[Annotated[list[WayAnswer], "Of a dry run with `ways`: other ways in, the earliest start first."]]
+
+
+class BatchSubmissionAnswer(TypedDict):
+    """The workflows of a batch, in its order."""
+
+    workflows: list[SubmissionAnswer]
+
+
 class WorkflowSubmission(View):
     """The submission of one workflow: a file in the body, or the file of the recorded workflow `workflow_id`."""
 
@@ -63,7 +97,7 @@ class WorkflowSubmission(View):
         "Submit a workflow file, or a PodGroup manifest as work.",
         query_parameters=SUBMIT_PARAMETERS,
         body=SUBMISSION_BODY,
-        answer=SUBMISSION_ANSWER,
+        answer=SubmissionAnswer,
     )
     def post(self, request: Request, pool: str) -> Response:
         submission = _read_submission_request(self, request)
@@ -77,7 +111,7 @@ class WorkflowBatchSubmission(View):
         "Submit up to 500 workflows, all or none.",
         query_parameters=[SUBMIT_DRY_RUN, SUBMIT_START],
         body=BATCH_SUBMISSION_BODY,
-        answer=object_with({"workflows": array_of(SUBMISSION_ANSWER)}),
+        answer=BatchSubmissionAnswer,
     )
     def post(self, request: Request, pool: str) -> Response:
         reader = BodyReader(body_object(request))
@@ -96,15 +130,13 @@ class WorkflowBatchSubmission(View):
         if _query_flag(request, "dry_run"):
             checked = check_prepared(actor=self.actor, prepared=prepare())
             starts = _starts(self, request, prepare())
-            bodies = [
-                _receipt_body(receipt, links, logs=None, spec=receipt.rendered) | {"start": start}
-                for receipt, start in zip(checked, starts, strict=True)
-            ]
-            return Response({"workflows": bodies})
+            bodies = [_dry_run_body(receipt, links, start) for receipt, start in zip(checked, starts, strict=True)]
+            return Response(BatchSubmissionAnswer(workflows=bodies))
 
         def operation() -> Response:
             receipts = submit_prepared(actor=self.actor, prepared=prepare())
-            return Response({"workflows": [_submission_body(receipt, links) for receipt in receipts]})
+            bodies = [_submission_body(receipt, links) for receipt in receipts]
+            return Response(BatchSubmissionAnswer(workflows=bodies))
 
         return self.run_once(
             operation, require=lambda: require_permission(self.actor, Permission.POOL_SUBMIT, pool), prepare=prepare
@@ -118,7 +150,7 @@ class WorkflowRestart(View):
         "Submit a failed workflow again.",
         query_parameters=[SUBMIT_DRY_RUN, SUBMIT_START, SUBMIT_WAYS, VALIDATION_ONLY],
         body=NOTES_BODY,
-        answer=SUBMISSION_ANSWER,
+        answer=SubmissionAnswer,
     )
     def post(self, request: Request, pool: str, workflow: str) -> Response:
         reader = BodyReader(body_object(request))
@@ -156,18 +188,19 @@ def _submit_or_check(view: View, request: Request, prepare: Callable[[], Prepare
         return Response(_receipt_body(receipt, links, logs=message, spec=spec))
     if is_dry_run:
         [receipt] = check_prepared(actor=view.actor, prepared=prepare())
-        body = _receipt_body(receipt, links, logs=None, spec=receipt.rendered)
         if _query_flag(request, "ways"):
             ways = compare_ways_in(view.actor, prepare())
             asked = next((way.start for way in ways if way.code == "as_asked"), None)
-            return Response(body | {"start": start_body(asked), "ways": [_way_body(way) for way in ways]})
+            body = _dry_run_body(receipt, links, start_body(asked))
+            body["ways"] = [_way_body(way) for way in ways]
+            return Response(body)
         [start] = _starts(view, request, prepare())
-        return Response(body | {"start": start})
+        return Response(_dry_run_body(receipt, links, start))
     [receipt] = submit_prepared(actor=view.actor, prepared=prepare())
     return Response(_submission_body(receipt, links))
 
 
-def _starts(view: View, request: Request, prepared: PreparedSubmissions) -> list[dict[str, Any] | None]:
+def _starts(view: View, request: Request, prepared: PreparedSubmissions) -> list[StartAnswer | None]:
     """The start of each workflow: computed with `start=true`, none with `start=false`; otherwise what can be told at
     once, because the dry run of a large cluster has to stay quick."""
     if not request.query_params.get("start"):
@@ -179,18 +212,32 @@ def _starts(view: View, request: Request, prepared: PreparedSubmissions) -> list
     return [start_body(start) for start in starts]
 
 
-def _way_body(way: WayIn) -> dict[str, Any]:
-    return fields_body(way) | {"start": start_body(way.start)}
+def _way_body(way: WayIn) -> WayAnswer:
+    return {
+        "code": way.code,
+        "text": way.text,
+        "pool": way.pool,
+        "priority": way.priority,
+        "gpus": way.gpus,
+        "starts_now": way.starts_now,
+        "start": start_body(way.start),
+    }
 
 
-def _submission_body(receipt: SubmissionReceipt, links: WorkflowLinks) -> dict[str, Any]:
+def _dry_run_body(receipt: SubmissionReceipt, links: WorkflowLinks, start: StartAnswer | None) -> SubmissionAnswer:
+    body = _receipt_body(receipt, links, logs=None, spec=receipt.rendered)
+    body["start"] = start
+    return body
+
+
+def _submission_body(receipt: SubmissionReceipt, links: WorkflowLinks) -> SubmissionAnswer:
     assert receipt.workflow is not None
     return _receipt_body(receipt, links, logs=links.text_url(receipt.workflow.name, "logs"), spec=None)
 
 
 def _receipt_body(
     receipt: SubmissionReceipt, links: WorkflowLinks, *, logs: str | None, spec: str | None
-) -> dict[str, Any]:
+) -> SubmissionAnswer:
     workflow = receipt.workflow
     page = links.page_url(workflow.pk) if workflow else None
     queue, k8s_queue = queue_names_of(workflow) if workflow else (receipt.pool.queue, receipt.pool.k8s_queue)

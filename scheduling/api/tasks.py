@@ -8,8 +8,8 @@ from rest_framework.response import Response
 from pools.api.request_parsing import collect_faults, query_page
 from pools.api.schema import describe_operation
 from pools.api.views import View
-from scheduling.api.work_schemas import TASK_FILTERS, TASK_LIST_ANSWER
-from scheduling.api.workflow_bodies import WorkflowLinks, summary_entry, task_entry
+from scheduling.api.work_schemas import TASK_FILTERS
+from scheduling.api.workflow_bodies import TaskListAnswer, WorkflowLinks, summary_entry, task_entry
 from scheduling.filtersets.work import TaskFilterSet
 from scheduling.selectors.tasks import list_tasks, sum_tasks, visible_tasks
 
@@ -18,7 +18,7 @@ class TaskList(View):
     """Tasks; with `summary` or `aggregate_by_workflow` the sums of their requests."""
 
     @describe_operation(
-        "List tasks, or the sums of their requests.", query_parameters=TASK_FILTERS, answer=TASK_LIST_ANSWER
+        "List tasks, or the sums of their requests.", query_parameters=TASK_FILTERS, answer=TaskListAnswer
     )
     def get(self, request: Request) -> Response:
         filters = TaskFilterSet(request.query_params, visible_tasks(self.actor), actor=self.actor)
@@ -26,7 +26,7 @@ class TaskList(View):
         by_workflow = filters.value("aggregate_by_workflow")
         if by_workflow or filters.value("summary"):
             sums = sum_tasks(matching, by_workflow=bool(by_workflow), limit=limit, offset=offset)
-            return Response({"summaries": [summary_entry(row) for row in sums]})
+            return Response(TaskListAnswer(summaries=[summary_entry(row) for row in sums]))
         links = WorkflowLinks(request)
         tasks = list_tasks(matching, limit=limit, offset=offset)
-        return Response({"tasks": [task_entry(task, links) for task in tasks]})
+        return Response(TaskListAnswer(tasks=[task_entry(task, links) for task in tasks]))

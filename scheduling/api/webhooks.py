@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypedDict
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,18 +15,7 @@ from pools.api.request_parsing import (
     reject_unknown_keys,
     unwrap_body,
 )
-from pools.api.schema import (
-    BOOLEAN,
-    DATETIME,
-    DRY_RUN,
-    INTEGER,
-    OBJECT,
-    TEXT,
-    QueryParameter,
-    array_of,
-    describe_operation,
-    object_with,
-)
+from pools.api.schema import BOOLEAN, DRY_RUN, OBJECT, TEXT, QueryParameter, array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.permissions import require_platform
 from pools.services.dry_run import read_effect
@@ -32,6 +23,8 @@ from scheduling.domain.cluster.queue_access import WorkloadKind
 from scheduling.services.webhooks.queue_guard import (
     GUARD_KEYS,
     GUARD_MODES,
+    BypassAnswer,
+    QueueGuardAnswer,
     bypass_body,
     list_bypasses,
     put_queue_guard,
@@ -46,28 +39,26 @@ REVIEW = object_with(
 REVIEW_TIMEOUT = QueryParameter(
     "timeout", TEXT, "How long the API server waits, as in `10s`; it adds this itself. A review takes no notice of it."
 )
-ANSWER = object_with({"apiVersion": TEXT, "kind": TEXT, "response": OBJECT})
 SETTINGS = {
     "mode": {"type": "string", "enum": list(GUARD_MODES)},
     "identity": TEXT,
     "accounts": array_of(TEXT),
     "strict_minimums": BOOLEAN,
 }
-WEBHOOK_SETTINGS = object_with({"backend": TEXT, **SETTINGS, "version": INTEGER})
-BYPASS = object_with(
-    {
-        "kind": TEXT,
-        "namespace": TEXT,
-        "username": TEXT,
-        "code": TEXT,
-        "object_name": TEXT,
-        "message": TEXT,
-        "tries": INTEGER,
-        "refused": INTEGER,
-        "first_at": DATETIME,
-        "last_at": DATETIME,
-    }
-)
+
+
+class ReviewAnswer(TypedDict):
+    """An AdmissionReview with our answer in `response`."""
+
+    apiVersion: str
+    kind: str
+    response: dict[str, Any]
+
+
+class BypassListAnswer(TypedDict):
+    """The attempts to use queues without OSMO, the latest first."""
+
+    bypasses: list[BypassAnswer]
 
 
 class _AdmissionReview(View):
@@ -92,7 +83,7 @@ class PodReview(_AdmissionReview):
         "Review a pod for a Kubernetes API server.",
         query_parameters=[REVIEW_TIMEOUT],
         body=REVIEW,
-        answer=ANSWER,
+        answer=ReviewAnswer,
         is_anonymous=True,
     )
     def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
@@ -108,7 +99,7 @@ class PodGroupReview(_AdmissionReview):
         "Review a PodGroup for a Kubernetes API server.",
         query_parameters=[REVIEW_TIMEOUT],
         body=REVIEW,
-        answer=ANSWER,
+        answer=ReviewAnswer,
         is_anonymous=True,
     )
     def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
@@ -118,7 +109,7 @@ class PodGroupReview(_AdmissionReview):
 class WebhookSettings(View):
     """The mode of a backend's admission webhooks, and the accounts that they allow."""
 
-    @describe_operation("Show the settings of a backend's admission webhooks.", answer=WEBHOOK_SETTINGS)
+    @describe_operation("Show the settings of a backend's admission webhooks.", answer=QueueGuardAnswer)
     def get(self, request: Request, backend: str) -> Response:
         row = read_queue_guard(self.actor, backend)
         return Response(queue_guard_body(row), headers=etag_header(row.version))
@@ -127,7 +118,7 @@ class WebhookSettings(View):
         "Set mode, identity or allowed accounts of a backend's admission webhooks.",
         query_parameters=[DRY_RUN],
         body=object_with(SETTINGS, required=[]),
-        answer=WEBHOOK_SETTINGS,
+        answer=QueueGuardAnswer,
     )
     def put(self, request: Request, backend: str) -> Response:
         require_platform(self.actor)
@@ -151,9 +142,7 @@ class WebhookSettings(View):
 class BypassList(View):
     """The attempts to use queues without OSMO."""
 
-    @describe_operation(
-        "List the attempts to use a backend's queues without OSMO.", answer=object_with({"bypasses": array_of(BYPASS)})
-    )
+    @describe_operation("List the attempts to use a backend's queues without OSMO.", answer=BypassListAnswer)
     def get(self, request: Request, backend: str) -> Response:
         rows = list_bypasses(self.actor, backend)
-        return Response({"bypasses": [bypass_body(row) for row in rows]})
+        return Response(BypassListAnswer(bypasses=[bypass_body(row) for row in rows]))

@@ -1,70 +1,14 @@
-"""Bodies, answers and filters of the calls about work, for the OpenAPI file."""
+"""Bodies and filters of the calls about work, for the OpenAPI file."""
 
 from __future__ import annotations
 
-from pools.api.schema import (
-    ANY_VALUE,
-    BOOLEAN,
-    DATETIME,
-    INTEGER,
-    LIMIT,
-    OBJECT,
-    OFFSET,
-    TEXT,
-    QueryParameter,
-    array_of,
-    nullable,
-    object_with,
-)
+from pools.api.schema import ANY_VALUE, BOOLEAN, LIMIT, OFFSET, TEXT, QueryParameter, array_of, nullable, object_with
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 
-NUMBER = {"type": "number"}
 PRIORITY = {"type": "string", "enum": [str(each) for each in Priority]}
 WORKFLOW_STATUS = {"type": "string", "enum": [str(each) for each in WorkflowStatus]}
 TASK_STATUS = {"type": "string", "enum": [str(each) for each in TaskStatus]}
-_TEXT_OR_NULL, _TIME_OR_NULL = nullable(TEXT), nullable(DATETIME)
-
-_START = object_with(
-    {
-        "p10": _TIME_OR_NULL,
-        "p50": _TIME_OR_NULL,
-        "p90": _TIME_OR_NULL,
-        "samples": INTEGER,
-        "made_at": DATETIME,
-        "never": nullable(TEXT),
-    }
-)
-_WAY = object_with(
-    {
-        "code": {"type": "string", "enum": ["as_asked", "pool", "priority", "minimum", "gpus"]},
-        "text": TEXT,
-        "pool": TEXT,
-        "priority": PRIORITY,
-        "gpus": INTEGER,
-        "starts_now": BOOLEAN,
-        "start": nullable(_START),
-    }
-)
-
-SUBMISSION_FORECAST = {
-    "start": {**nullable(_START), "description": "Of a dry run: when the work would start."},
-    "ways": {**array_of(_WAY), "description": "Of a dry run with `ways`: other ways in, the earliest start first."},
-}
-_SUBMISSION = {
-    "name": TEXT,
-    "overview": _TEXT_OR_NULL,
-    "logs": _TEXT_OR_NULL,
-    "spec": _TEXT_OR_NULL,
-    "dashboard_url": _TEXT_OR_NULL,
-    "warnings": array_of(TEXT),
-    "queue": TEXT,
-    "k8s_queue": TEXT,
-    "workflow_uuid": _TEXT_OR_NULL,
-    "status": nullable(TEXT),
-    "pool": TEXT,
-}
-SUBMISSION_ANSWER = object_with({**_SUBMISSION, **SUBMISSION_FORECAST}, required=list(_SUBMISSION), additional=True)
 _FILE = {
     "file": {**TEXT, "description": "The workflow file, YAML."},
     "set_variables": array_of(TEXT),
@@ -91,124 +35,6 @@ BATCH_SUBMISSION_BODY = object_with(
     },
     required=["workflows"],
 )
-_TIMES = {
-    "submit_time": DATETIME,
-    "start_time": _TIME_OR_NULL,
-    "end_time": _TIME_OR_NULL,
-    "queued_time": NUMBER,
-    "duration": nullable(NUMBER),
-}
-AMOUNT = nullable({"anyOf": [NUMBER, TEXT]})
-REASON = object_with(
-    {
-        "code": TEXT,
-        "message": TEXT,
-        "queue": nullable(TEXT),
-        "limit": nullable(TEXT),
-        "requested": AMOUNT,
-        "free": AMOUNT,
-        "missing": AMOUNT,
-    }
-)
-_ENTRY = object_with(
-    {
-        "user": TEXT,
-        "name": TEXT,
-        "workflow_uuid": TEXT,
-        **_TIMES,
-        "status": WORKFLOW_STATUS,
-        "overview": TEXT,
-        "logs": TEXT,
-        "pool": TEXT,
-        "priority": PRIORITY,
-        "labels": OBJECT,
-        "queue": TEXT,
-        "k8s_queue": TEXT,
-    },
-    additional=True,
-)
-_LISTED = {
-    **_ENTRY,
-    "properties": {**_ENTRY["properties"], "gpus": INTEGER, "reason": nullable(REASON), "start": nullable(_START)},
-}
-_TASK = object_with(
-    {"name": TEXT, "retry_id": INTEGER, "status": TASK_STATUS, "start_time": _TIME_OR_NULL}, additional=True
-)
-_COUNTED = {"threshold": INTEGER, "count": INTEGER, "size": INTEGER, "satisfied": BOOLEAN}
-START_RESERVATION = object_with(
-    {
-        "since": DATETIME,
-        "latest_start": _TIME_OR_NULL,
-        "is_certain": BOOLEAN,
-        "nodes": nullable({"type": "object", "additionalProperties": INTEGER}),
-        "passed_by": INTEGER,
-        "message": TEXT,
-    }
-)
-QUEUE_POSITION = {
-    "position": INTEGER,
-    "position_in_queue": INTEGER,
-    "ahead": INTEGER,
-    "reason": REASON,
-    "unblock": array_of(TEXT),
-    "holders": array_of(TEXT),
-    "nodes": array_of(TEXT),
-    "unblock_needs_all": BOOLEAN,
-    "reservation": nullable(START_RESERVATION),
-    "start": nullable(_START),
-}
-_SUB_GROUP = object_with({"name": TEXT, "parent": nullable(TEXT), **_COUNTED, "optional": BOOLEAN})
-_GROUP = object_with(
-    {
-        "name": TEXT,
-        "status": TASK_STATUS,
-        "queue": TEXT,
-        "k8s_queue": TEXT,
-        "gang": nullable(object_with({**_COUNTED, "sub_groups": array_of(_SUB_GROUP)})),
-        "waiting": nullable(object_with(QUEUE_POSITION)),
-        "tasks": array_of(_TASK),
-    },
-    additional=True,
-)
-WORKFLOW_LIST_ANSWER = object_with(
-    {"workflows": array_of(_LISTED), "more_entries": BOOLEAN, "total": INTEGER},
-    required=("workflows", "more_entries"),
-)
-WORKFLOW_ANSWER = object_with(
-    {
-        "name": TEXT,
-        "uuid": TEXT,
-        "submitted_by": TEXT,
-        **_TIMES,
-        "status": WORKFLOW_STATUS,
-        "overview": TEXT,
-        "groups": array_of(_GROUP),
-        "pool": TEXT,
-        "backend": TEXT,
-        "priority": PRIORITY,
-        "labels": OBJECT,
-        "queue": TEXT,
-        "k8s_queue": TEXT,
-        "reason": nullable(REASON),
-    },
-    additional=True,
-)
-_TASK_ENTRY = object_with(
-    {
-        "user": TEXT,
-        "workflow_id": TEXT,
-        "task_name": TEXT,
-        "status": TASK_STATUS,
-        "pool": TEXT,
-        "storage": NUMBER,
-        "cpu": NUMBER,
-        "memory": NUMBER,
-        "gpu": INTEGER,
-        "priority": PRIORITY,
-    },
-    additional=True,
-)
-TASK_LIST_ANSWER = object_with({"tasks": array_of(_TASK_ENTRY), "summaries": array_of(OBJECT)}, required=[])
 END_REPORT = object_with(
     {
         "status": {"type": "string", "enum": ["COMPLETED", "FAILED"]},
@@ -219,7 +45,6 @@ END_REPORT = object_with(
     required=["status"],
 )
 NOTES_BODY = object_with({"description": ANY_VALUE, "tags": ANY_VALUE}, required=[])
-SCHEDULING_RESULT = object_with({"steps": array_of(OBJECT), "settled": BOOLEAN})
 
 SUBMIT_DRY_RUN = QueryParameter("dry_run", BOOLEAN, "Check the file and answer the rendered file; submit nothing.")
 SUBMIT_START = QueryParameter(

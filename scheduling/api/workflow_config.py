@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.request_parsing import BodyReader, etag_header, expected_version, query_boolean, unwrap_body
-from pools.api.schema import DRY_RUN, INTEGER, describe_operation, object_with
+from pools.api.schema import DRY_RUN, describe_operation, object_with
 from pools.api.views import View
 from pools.permissions import require_platform
 from pools.services.dry_run import read_effect
@@ -19,6 +17,7 @@ from scheduling.services.workflow_config import (
     MAX_RETRIES,
     MAX_RETRY,
     MIN_MINUTES,
+    WorkflowConfigAnswer,
     config_body,
     config_violations,
     current_config,
@@ -27,25 +26,30 @@ from scheduling.services.workflow_config import (
 
 INTERVAL = {"type": "integer", "minimum": MIN_MINUTES, "maximum": MAX_MINUTES}
 RETRIES = {"type": "integer", "minimum": 0, "maximum": MAX_RETRIES}
-CONFIG = object_with({DRAIN_INTERVAL: INTERVAL, MAX_RETRY: RETRIES, "version": INTEGER})
 CONFIG_CHANGE = object_with({DRAIN_INTERVAL: INTERVAL, MAX_RETRY: RETRIES})
 
 
 class WorkflowConfigView(View):
     """The scheduler settings."""
 
-    @describe_operation("Show the workflow configuration.", answer=CONFIG)
+    @describe_operation("Show the workflow configuration.", answer=WorkflowConfigAnswer)
     def get(self, request: Request) -> Response:
         return self._config_response(current_config())
 
     @describe_operation(
-        "Change the workflow configuration.", query_parameters=[DRY_RUN], body=CONFIG_CHANGE, answer=CONFIG
+        "Change the workflow configuration.",
+        query_parameters=[DRY_RUN],
+        body=CONFIG_CHANGE,
+        answer=WorkflowConfigAnswer,
     )
     def patch(self, request: Request) -> Response:
         return self._change(request)
 
     @describe_operation(
-        "Replace the workflow configuration.", query_parameters=[DRY_RUN], body=CONFIG_CHANGE, answer=CONFIG
+        "Replace the workflow configuration.",
+        query_parameters=[DRY_RUN],
+        body=CONFIG_CHANGE,
+        answer=WorkflowConfigAnswer,
     )
     def put(self, request: Request) -> Response:
         return self._change(request, "version")
@@ -76,5 +80,4 @@ class WorkflowConfigView(View):
 
     @staticmethod
     def _config_response(row: WorkflowConfig) -> Response:
-        answer: dict[str, Any] = config_body(row)
-        return Response(answer, headers=etag_header(row.version))
+        return Response(config_body(row), headers=etag_header(row.version))

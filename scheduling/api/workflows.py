@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,19 +16,25 @@ from pools.api.request_parsing import (
     query_page,
     reject_unknown_keys,
 )
-from pools.api.schema import BOOLEAN, DRY_RUN, NULL, TEXT, QueryParameter, array_of, describe_operation, object_with
+from pools.api.schema import BOOLEAN, DRY_RUN, NULL, TEXT, QueryParameter, describe_operation
 from pools.api.views import View
 from pools.domain.roles import Actor
 from pools.services.dry_run import read_effect
 from scheduling.api.queries import query_list
-from scheduling.api.work_schemas import END_REPORT, NOTES_BODY, WORKFLOW_ANSWER, WORKFLOW_FILTERS, WORKFLOW_LIST_ANSWER
-from scheduling.api.workflow_bodies import WorkflowLinks, workflow_detail, workflow_list_entry, workflow_row_details
+from scheduling.api.work_schemas import END_REPORT, NOTES_BODY, WORKFLOW_FILTERS
+from scheduling.api.workflow_bodies import (
+    WorkflowAnswer,
+    WorkflowLinks,
+    WorkflowListAnswer,
+    detailed_list_entry,
+    workflow_detail,
+    workflow_list_entry,
+)
 from scheduling.domain.statuses import TaskStatus
 from scheduling.filtersets.work import matching_workflows
 from scheduling.selectors.visible_queue import waiting_gangs_of
 from scheduling.selectors.workflow_rows import read_workflow_rows
 from scheduling.selectors.workflows import (
-    ListedWorkflow,
     get_full_workflow,
     get_visible_workflow,
     list_tags,
@@ -54,7 +60,7 @@ class WorkflowList(View):
     """Workflows that the caller may see; by default only those of the caller."""
 
     @describe_operation(
-        "List workflows.", query_parameters=[*WORKFLOW_FILTERS, *_LIST_DETAILS], answer=WORKFLOW_LIST_ANSWER
+        "List workflows.", query_parameters=[*WORKFLOW_FILTERS, *_LIST_DETAILS], answer=WorkflowListAnswer
     )
     def get(self, request: Request) -> Response:
         (limit, offset), with_details, with_total, matching = collect_faults(
@@ -66,15 +72,14 @@ class WorkflowList(View):
         links = WorkflowLinks(request)
         if with_details:
             workflows, more = list_workflows(matching, limit=limit, offset=offset)
-            entries = [
-                workflow_list_entry(ListedWorkflow.of(row.workflow), links) | workflow_row_details(row)
-                for row in read_workflow_rows(self.actor, workflows)
-            ]
+            entries = [detailed_list_entry(row, links) for row in read_workflow_rows(self.actor, workflows)]
         else:
             listed, more = list_workflow_entries(matching, limit=limit, offset=offset)
             entries = [workflow_list_entry(each, links) for each in listed]
-        total = {"total": matching.order_by().count()} if with_total else {}
-        return Response({"workflows": entries, "more_entries": more} | total)
+        answer: WorkflowListAnswer = {"workflows": entries, "more_entries": more}
+        if with_total:
+            answer["total"] = matching.order_by().count()
+        return Response(answer)
 
 
 class WorkflowDetail(View):
@@ -83,10 +88,16 @@ class WorkflowDetail(View):
     @describe_operation(
         "Show a workflow with its groups and tasks.",
         query_parameters=[QueryParameter("verbose", BOOLEAN, "With the earlier attempts of its tasks.")],
-        answer=WORKFLOW_ANSWER,
+        answer=WorkflowAnswer,
     )
     def get(self, request: Request, name: str) -> Response:
         return Response(_workflow_body(self, request, name, all_attempts=query_boolean(request, "verbose")))
+
+
+class WorkflowNameAnswer(TypedDict):
+    """The workflow that was changed."""
+
+    name: str
 
 
 class WorkflowCancel(View):
@@ -100,7 +111,7 @@ class WorkflowCancel(View):
             DRY_RUN,
         ],
         body=NOTES_BODY,
-        answer=object_with({"name": TEXT}),
+        answer=WorkflowNameAnswer,
     )
     def post(self, request: Request, name: str) -> Response:
         reject_unknown_keys(body_object(request), "description", "tags")
@@ -109,7 +120,7 @@ class WorkflowCancel(View):
 
         def operation() -> Response:
             workflow = cancel_workflow(actor=self.actor, name=name, message=message, force=force)
-            return Response({"name": workflow.name})
+            return Response(WorkflowNameAnswer(name=workflow.name))
 
         return _apply_or_preview(self, request, name, operation, require_own_or_manage)
 
@@ -118,7 +129,7 @@ class WorkflowEnd(View):
     """An admin of the pool reports how simulated work ended; the answer is the workflow."""
 
     @describe_operation(
-        "Report how simulated work ended.", query_parameters=[DRY_RUN], body=END_REPORT, answer=WORKFLOW_ANSWER
+        "Report how simulated work ended.", query_parameters=[DRY_RUN], body=END_REPORT, answer=WorkflowAnswer
     )
     def post(self, request: Request, name: str) -> Response:
         reader = BodyReader(body_object(request))
@@ -162,12 +173,18 @@ class WorkflowTags(View):
         return _apply_or_preview(self, request, name, operation, require_own_or_manage)
 
 
+class TagListAnswer(TypedDict):
+    """The tags in use."""
+
+    tags: list[str]
+
+
 class TagList(View):
     """Every tag in use on workflows that the caller may see."""
 
-    @describe_operation("List the tags in use.", answer=object_with({"tags": array_of(TEXT)}))
+    @describe_operation("List the tags in use.", answer=TagListAnswer)
     def get(self, request: Request) -> Response:
-        return Response({"tags": list_tags(self.actor)})
+        return Response(TagListAnswer(tags=list_tags(self.actor)))
 
 
 def _apply_or_preview(
@@ -181,6 +198,6 @@ def _apply_or_preview(
     return Response(read_effect(operation, read_state=lambda: _workflow_body(view, request, name), actor=view.actor))
 
 
-def _workflow_body(view: View, request: Request, name: str, *, all_attempts: bool = False) -> dict[str, Any]:
+def _workflow_body(view: View, request: Request, name: str, *, all_attempts: bool = False) -> WorkflowAnswer:
     workflow = get_full_workflow(view.actor, name, all_attempts=all_attempts)
     return workflow_detail(workflow, WorkflowLinks(request), waiting_gangs_of(view.actor, workflow))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from scheduling.domain.gang import ROOT, GangTree
 
@@ -65,16 +65,41 @@ def gang_tree_rows(tree: GangTree, name: str, active: Mapping[int, int], pods: M
     return rows
 
 
-def gang_body(rows: Sequence[GangTreeRow]) -> dict[str, Any] | None:
+class MinimumAnswer(TypedDict):
+    """A minimum and how far it is met: `threshold` of the `size` children (pods of a leaf) are needed."""
+
+    threshold: int
+    count: int
+    size: int
+    satisfied: bool
+
+
+class SubGroupAnswer(MinimumAnswer):
+    """A SubGroup of a gang; an optional one is not needed by its parent."""
+
+    name: str
+    parent: str | None
+    optional: bool
+
+
+class GangAnswer(MinimumAnswer):
+    """The minimums of a gang."""
+
+    sub_groups: list[SubGroupAnswer]
+
+
+def gang_body(rows: Sequence[GangTreeRow]) -> GangAnswer | None:
     """The JSON body: the gang's own numbers, and `sub_groups` in their order. None if there are no rows."""
     if not rows:
         return None
     whole, *below = rows
-    sub_groups = [{"name": row.name, "parent": row.parent, **_numbers(row), "optional": row.optional} for row in below]
+    sub_groups: list[SubGroupAnswer] = [
+        {"name": row.name, "parent": row.parent, **_numbers(row), "optional": row.optional} for row in below
+    ]
     return {**_numbers(whole), "sub_groups": sub_groups}
 
 
-def _numbers(row: GangTreeRow) -> dict[str, Any]:
+def _numbers(row: GangTreeRow) -> MinimumAnswer:
     return {"threshold": row.threshold, "count": row.count, "size": row.size, "satisfied": row.satisfied}
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Literal, TypedDict
 
 from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.errors import BadInput, Violation
@@ -35,7 +35,53 @@ class _Pods:
     gpus: dict[str, int] = field(default_factory=dict)
 
 
-def plan_pod_group(body: object) -> dict[str, Any]:
+class ProgressAnswer(TypedDict):
+    """How far a gang or a SubGroup is."""
+
+    ready: bool
+    satisfied: bool
+    threshold: int
+    count: int
+
+
+class PlannedSubGroupAnswer(ProgressAnswer):
+    """A SubGroup of a plan."""
+
+    name: str
+    parent: str | None
+    required: bool
+
+
+class RankedViolationAnswer(TypedDict):
+    """A broken rule of a manifest."""
+
+    path: str
+    code: str
+    message: str
+    severity: Annotated[str, Literal["error", "warning"]]
+
+
+class PlanAnswer(ProgressAnswer):
+    """The next steps of a PodGroup with its present pods."""
+
+    stale: bool
+    to_evict: list[str]
+    sub_groups: list[PlannedSubGroupAnswer]
+    next: list[str]
+    give_up_order: list[list[str]]
+    non_preemptible_pods: int
+    violations: list[RankedViolationAnswer]
+
+
+def ranked_violations(violations: Iterable[Violation]) -> list[RankedViolationAnswer]:
+    """The broken rules of a manifest with their severity."""
+    return [
+        {"path": each.path, "code": each.code, "message": each.message, "severity": each.severity}
+        for each in violations
+    ]
+
+
+def plan_pod_group(body: object) -> PlanAnswer:
     """The answer to `{"podgroup": manifest, "pods": [{"name", "sub_group", "state", "gpus"}], "room": {node: GPUs}}`.
 
     With `room`, the free GPUs of each node, `next` are the pods that start there first, each with `gpus` (1 if not
@@ -60,7 +106,7 @@ def plan_pod_group(body: object) -> dict[str, Any]:
     room, room_faults = _read_room(body.get("room"))
     if faults or room_faults:
         raise BadInput.of([*faults, *room_faults])
-    return {**_answer(tree, pods, room), "violations": [dict(v.as_dict(), severity=v.severity) for v in violations]}
+    return _answer(tree, pods, room, violations)
 
 
 def _read_pods(tree: GangTree, written: object) -> tuple[_Pods, list[Violation]]:
@@ -128,7 +174,7 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_INTEGER
 
 
-def _answer(tree: GangTree, pods: _Pods, room: Mapping[str, int] | None) -> dict[str, Any]:
+def _answer(tree: GangTree, pods: _Pods, room: Mapping[str, int] | None, violations: Iterable[Violation]) -> PlanAnswer:
     nodes = range(len(tree.names))
     active = [len(pods.active.get(x, ())) for x in nodes]
     completed = [len(pods.completed.get(x, ())) for x in nodes]
@@ -159,6 +205,7 @@ def _answer(tree: GangTree, pods: _Pods, room: Mapping[str, int] | None) -> dict
         "to_evict": [name for names in pods.active.values() for name in names] if is_stale else [],
         "give_up_order": _give_up_order(tree, pods, active, completed),
         "non_preemptible_pods": tree.min_pods(),
+        "violations": ranked_violations(violations),
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pools.domain.errors import Violation
-from scheduling.scenario.answer import answer_scenario, render_answer
+from scheduling.scenario.answer import ScenarioAnswer, answer_scenario, render_answer
 from scheduling.scenario.batch import Batch, add_lines, answer_sources
 from scheduling.scenario.parse import Scenario, ScenarioError, parse_scenario
 from scheduling.structured_yaml.value_reader import read_documents
@@ -42,12 +42,12 @@ def parse_scenario_text(text: str) -> Scenario:
         raise ScenarioError.of_faults(add_lines(text, 0, error.details)) from None
 
 
-def answer(text: str) -> dict[str, Any]:
+def answer(text: str) -> ScenarioAnswer:
     """The answer to a scenario as text, YAML or JSON. Raises `ScenarioError`."""
     return answer_scenario(parse_scenario_text(text))
 
 
-def answer_scenario_value(value: Any) -> dict[str, Any]:
+def answer_scenario_value(value: Any) -> ScenarioAnswer:
     """The answer to a scenario that is already a map, as an API receives it. Raises `ScenarioError`."""
     return answer_scenario(parse_scenario(value))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from pools.domain.amounts import Amount, as_json
 from pools.domain.quota.node_numbers import NodeNumbers, node_numbers, weighted_share
@@ -29,13 +29,34 @@ from scheduling.scenario.rule_checks import find_rule_violations
 _NUMBERS = ("subtree_quota", "usage", "t", "available", "potential_available", "borrowed", "lent", "lendable", "debt")
 
 
-def answer_scenario(scenario: Scenario) -> dict[str, Any]:
+class ScenarioViolationAnswer(TypedDict):
+    """A rule that the scenario breaks."""
+
+    path: str
+    code: str
+    message: str
+
+
+class ScenarioAnswer(TypedDict):
+    """The state after the run, and the steps to it; `live` and `backend` are there for the live state."""
+
+    live: NotRequired[bool]
+    backend: NotRequired[str]
+    queues: dict[str, dict[str, Any]]
+    cohorts: dict[str, dict[str, Any]]
+    workloads: dict[str, dict[str, Any]]
+    steps: list[dict[str, Any]]
+    settled: bool
+    violations: list[ScenarioViolationAnswer]
+
+
+def answer_scenario(scenario: Scenario) -> ScenarioAnswer:
     """Run the scenario and answer the result."""
     with garbage_collector.paused():
         return render_answer(scenario, run_cycle(scenario.facts))
 
 
-def render_answer(scenario: Scenario, settled: CycleResult) -> dict[str, Any]:
+def render_answer(scenario: Scenario, settled: CycleResult) -> ScenarioAnswer:
     """The answer for a scenario that has been run."""
     world = settled.world
     why, where = waiting_reasons(world), queue_positions(world)

@@ -45,7 +45,7 @@ class Batch:
             yield entry.body if self.is_single else {"source": entry.source, **entry.body}
 
 
-AnswerDocument = Callable[[Any], dict[str, Any]]
+AnswerDocument = Callable[[Any], Mapping[str, Any]]
 
 
 def answer_sources(
@@ -73,7 +73,7 @@ def answer_sources(
                     skipped[kind] += 1
                     continue
                 try:
-                    entries.append(BatchEntry(label, answer(document_value(document)), is_readable=True))
+                    entries.append(BatchEntry(label, dict(answer(document_value(document))), is_readable=True))
                 except DomainError as error:
                     details = add_lines(text, number, error.details)
                     entries.append(

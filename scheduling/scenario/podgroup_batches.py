@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypedDict
 
 from pools.domain.errors import BadInput, Violation
-from scheduling.domain.podgroup_plan import plan_pod_group
+from scheduling.domain.podgroup_plan import PlanAnswer, RankedViolationAnswer, plan_pod_group, ranked_violations
 from scheduling.domain.podgroup_rules import is_valid, validate_pod_group
 from scheduling.scenario.batch import Batch, answer_sources
 from scheduling.scenario.bounds import FILE_BOUNDS, WEB_BOUNDS, ScenarioBounds
@@ -15,17 +15,21 @@ from scheduling.structured_yaml.value_reader import DocumentMap
 PODGROUP_ERROR_CODE = "USER"
 
 
-def validation_body(manifest: Any) -> dict[str, Any]:
+class ValidationAnswer(TypedDict):
+    """Whether a manifest is valid, with every broken rule."""
+
+    valid: bool
+    violations: list[RankedViolationAnswer]
+
+
+def validation_body(manifest: Any) -> ValidationAnswer:
     """`{"valid", "violations"}` of one manifest. Raises `BadInput` if a key is given twice."""
     _refuse_repeated(manifest)
     violations = validate_pod_group(manifest)
-    return {
-        "valid": is_valid(violations),
-        "violations": [{**violation.as_dict(), "severity": violation.severity} for violation in violations],
-    }
+    return {"valid": is_valid(violations), "violations": ranked_violations(violations)}
 
 
-def plan_body(body: Any, bounds: ScenarioBounds = FILE_BOUNDS) -> dict[str, Any]:
+def plan_body(body: Any, bounds: ScenarioBounds = FILE_BOUNDS) -> PlanAnswer:
     """The plan of one body. Raises `BadInput`."""
     _refuse_too_large(body, bounds)
     _refuse_repeated(body)

@@ -2,18 +2,79 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from math import inf
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from django.db.models import Count, F, Q, TextField, Value
 from django.db.models.functions import Coalesce, Now
 
 from pools.models import Backend, KubernetesSettings
-from scheduling.domain.queues.adoption import find_adoption
+from scheduling.domain.queues.adoption import AdoptionAnswer, find_adoption
 from scheduling.models import ClusterState, QueueDrift, QueueSync
 from scheduling.selectors.desired_queues import read_generation
 
 MAX_DRIFT = 200
+
+
+class ConditionAnswer(TypedDict):
+    """A condition as Kubernetes words it."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: datetime | None
+
+
+class LeaseAnswer(TypedDict):
+    """The Lease in the cluster, as our agent saw it last."""
+
+    state: str
+    message: str
+    since: datetime | None
+
+
+class DriftAnswer(TypedDict):
+    """A field that another client changed in the cluster."""
+
+    queue: str
+    field: str
+    theirs: Any
+    ours: Any
+    by: str
+    seen_at: datetime
+    reapplied_at: datetime | None
+    adopt: Annotated[AdoptionAnswer | None, "The number of the ledger that would make their value the desired one."]
+
+
+class UntouchedAnswer(TypedDict):
+    """A queue object of somebody else, which no sync changes."""
+
+    name: str
+    note: str
+
+
+class QueueSyncAnswer(TypedDict):
+    """How far the queues of a cluster follow the ledger."""
+
+    backend: str
+    mode: str | None
+    generation_wanted: int
+    generation_applied: int
+    in_step: Annotated[bool, "Whether the state of the ledger is known to be applied in the cluster."]
+    condition: ConditionAnswer
+    lease: LeaseAnswer
+    attempted_at: datetime | None
+    succeeded_at: datetime | None
+    next_try_at: datetime | None
+    failures: int
+    queues: Annotated[int, "The queue objects that were seen in the cluster."]
+    untouched: list[UntouchedAnswer]
+    drift: list[DriftAnswer]
+    connection: Annotated[Any, "The report of the last connection test; null before the first."]
+    connection_at: datetime | None
+    connection_asked_at: datetime | None
 
 
 def find_queue_sync(backend: Backend) -> QueueSync:
@@ -22,7 +83,7 @@ def find_queue_sync(backend: Backend) -> QueueSync:
     return QueueSync.objects.filter(backend=backend).first() or QueueSync(backend=backend)
 
 
-def queue_sync_body(backend: Backend) -> dict[str, Any]:
+def queue_sync_body(backend: Backend) -> QueueSyncAnswer:
     """The state of a Kubernetes backend's queues. `in_step` says whether the current state of the ledger is known to be
     applied in the cluster."""
     row = find_queue_sync(backend)
@@ -61,7 +122,7 @@ def read_closed_queues(backend_id: int) -> dict[str, str]:
     return found or {}
 
 
-def _cluster_lease_body(backend: Backend) -> dict[str, Any]:
+def _cluster_lease_body(backend: Backend) -> LeaseAnswer:
     """The state of the Lease in the cluster, as our agent saw it last."""
     state = ClusterState.objects.filter(backend=backend).first() or ClusterState(backend=backend)
     return {
@@ -115,7 +176,7 @@ def list_drift(backend: Backend) -> list[QueueDrift]:
     return still_open + list(rows.exclude(reapplied_at=None)[: MAX_DRIFT - len(still_open)])
 
 
-def drift_body(row: QueueDrift, namespace: str) -> dict[str, Any]:
+def drift_body(row: QueueDrift, namespace: str) -> DriftAnswer:
     """One field in the form of the API. `adopt` is the number of the ledger that would make their value the desired
     one; null where none does."""
     adoption = find_adoption(namespace, row.queue, row.field, row.theirs)
@@ -127,5 +188,5 @@ def drift_body(row: QueueDrift, namespace: str) -> dict[str, Any]:
         "by": row.author,
         "seen_at": row.seen_at,
         "reapplied_at": row.reapplied_at,
-        "adopt": adoption and adoption.as_dict(),
+        "adopt": None if adoption is None else adoption.as_dict(),
     }

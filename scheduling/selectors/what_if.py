@@ -19,7 +19,7 @@ from pools.models import Backend, Node, Pool
 from pools.transactions import one_snapshot
 from scheduling.domain.engine.facts import ClusterFacts, NodeBar, TaskState
 from scheduling.models import Workflow
-from scheduling.scenario.answer import answer_scenario
+from scheduling.scenario.answer import ScenarioAnswer, answer_scenario
 from scheduling.scenario.live_state import LiveNames, build_live_scenario
 from scheduling.scenario.parse import Scenario
 from scheduling.scenario.redact import redact_facts
@@ -27,7 +27,7 @@ from scheduling.selectors.dispatch_holds import DispatchHolds, read_dispatch_hol
 from scheduling.selectors.live_facts import LiveFacts, SharedObjects, read_live_facts
 
 
-def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> dict[str, Any]:
+def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> ScenarioAnswer:
     """The answer to `{"live": true, "changes": [...], "backend": optional}`: that of a scenario, with `live` and
     `backend`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final, TypedDict
 
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Actor
@@ -13,8 +13,8 @@ from scheduling.locking import lock_workflow_config
 from scheduling.models import WorkflowConfig
 from scheduling.services import periodic_tasks
 
-DRAIN_INTERVAL = "subpool_drain_interval_minutes"
-MAX_RETRY = "max_retry_per_task"
+DRAIN_INTERVAL: Final = "subpool_drain_interval_minutes"
+MAX_RETRY: Final = "max_retry_per_task"
 MIN_MINUTES, MAX_MINUTES = 1, 10_080
 MAX_RETRIES = 100
 
@@ -86,7 +86,15 @@ def retry_violation(times: object) -> Violation | None:
     return Violation(MAX_RETRY, "bad_value", f"{MAX_RETRY} is a whole number from 0 to {MAX_RETRIES}.")
 
 
-def config_body(row: WorkflowConfig) -> dict[str, Any]:
+class WorkflowConfigAnswer(TypedDict):
+    """The scheduler settings."""
+
+    subpool_drain_interval_minutes: int
+    max_retry_per_task: int
+    version: int
+
+
+def config_body(row: WorkflowConfig) -> WorkflowConfigAnswer:
     """The settings in the form of the API."""
     return {
         DRAIN_INTERVAL: row.subpool_drain_interval_minutes,

@@ -7,7 +7,7 @@ pool. All other fields follow from these, or are the same on every queue.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from pools.domain.amounts import NO_LIMIT
 from pools.domain.names import SEPARATOR, canonical_name
@@ -20,6 +20,14 @@ _POOL_FIELDS: Final = {
 _SUBPOOL_FIELDS: Final = {"spec.resources.gpu.quota": "quota"}
 
 
+class AdoptionAnswer(TypedDict):
+    """A number of a pool or subpool, with its canonical name."""
+
+    pool: str
+    field: str
+    value: int
+
+
 @dataclass(frozen=True, slots=True)
 class Adoption:
     """A number of a pool, or of a subpool where `subpool` is its short name. `field` is `guarantee`, `maximum`,
@@ -30,7 +38,7 @@ class Adoption:
     field: str
     value: int
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> AdoptionAnswer:
         """The number in answers, with the canonical name."""
         name = self.pool if self.subpool is None else canonical_name(self.pool, self.subpool)
         return {"pool": name, "field": self.field, "value": self.value}

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypedDict
 
 from django.db.models import QuerySet
 
@@ -59,7 +59,14 @@ MAX_FRUITLESS_ROUNDS = 3  # plans in a row of which no step could be done
 MANUAL_LOCK_TIMEOUT = 10.0  # seconds that a person's request waits for another reconciliation to finish
 
 
-def reconcile_now(*, actor: Actor, backend: str) -> dict[str, Any]:
+class ReconcileAnswer(TypedDict):
+    """The steps that were taken, and whether nothing is left to do."""
+
+    steps: list[dict[str, Any]]
+    settled: bool
+
+
+def reconcile_now(*, actor: Actor, backend: str) -> ReconcileAnswer:
     """Reconcile on request and return the steps (api.md, "Simulated backend"). `osmo-admin` only."""
     require_platform(actor)
     row = Backend.objects.filter(name=backend).first()
@@ -92,7 +99,7 @@ def reconcile_while_requested(backend_id: int, scope: Scope = Scope.HINT) -> Non
         scope = Scope.HINT  # the wider scope has been dealt with
 
 
-def reconcile_backend(backend_id: int, *, lock_timeout: float = 0, scope: Scope = Scope.THOROUGH) -> dict[str, Any]:
+def reconcile_backend(backend_id: int, *, lock_timeout: float = 0, scope: Scope = Scope.THOROUGH) -> ReconcileAnswer:
     """End what is due and apply plans until nothing changes: `{"steps": [...], "settled": bool}`. Only a thorough scope
     always reads everything (:mod:`scheduling.services.simulated.dirty`).
 

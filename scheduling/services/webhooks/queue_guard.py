@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any, TypedDict
 
 from django.db import connection
 
@@ -83,7 +84,18 @@ def put_queue_guard(
         return row
 
 
-def queue_guard_body(row: QueueGuard) -> dict[str, Any]:
+class QueueGuardAnswer(TypedDict):
+    """The settings of a backend's admission webhooks."""
+
+    backend: str
+    mode: Annotated[str, QueueGuard.Mode]
+    identity: str
+    accounts: list[str]
+    strict_minimums: bool
+    version: int
+
+
+def queue_guard_body(row: QueueGuard) -> QueueGuardAnswer:
     """The guard as a body of the API."""
     return {
         "backend": row.backend.name,
@@ -101,7 +113,22 @@ def list_bypasses(actor: Actor, backend: str) -> tuple[Bypass, ...]:
     return tuple(Bypass.objects.filter(backend=get_backend(backend)))
 
 
-def bypass_body(row: Bypass) -> dict[str, Any]:
+class BypassAnswer(TypedDict):
+    """The attempts of one caller to break one rule."""
+
+    kind: str
+    namespace: str
+    username: str
+    code: str
+    object_name: str
+    message: str
+    tries: int
+    refused: int
+    first_at: datetime
+    last_at: datetime
+
+
+def bypass_body(row: Bypass) -> BypassAnswer:
     """A recorded bypass as a body of the API."""
     return {
         "kind": row.kind,
