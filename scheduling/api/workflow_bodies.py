@@ -35,7 +35,7 @@ from scheduling.selectors.workflows import ListedWorkflow, queue_names_of
 GIB = 2**30
 
 
-class _Times(TypedDict):
+class _WorkflowTimes(TypedDict):
     submit_time: UtcText
     start_time: UtcText | None
     end_time: UtcText | None
@@ -43,7 +43,7 @@ class _Times(TypedDict):
     duration: float | None
 
 
-class ListedWorkflowAnswer(_Times):
+class ListedWorkflowAnswer(_WorkflowTimes):
     """A row of the list of workflows; `gpus`, `reason` and `start` are there with `details`."""
 
     user: str
@@ -133,7 +133,7 @@ class PluginsAnswer(TypedDict):
     rsync: bool
 
 
-class WorkflowAnswer(_Times):
+class WorkflowAnswer(_WorkflowTimes):
     """A workflow with its groups and tasks."""
 
     name: str
