@@ -29,8 +29,7 @@ from pools.domain.roles import Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, Pool
 from pools.permissions import get_visible_pool, get_visible_root
-from pools.representations.csv_files import is_csv_request
-from pools.representations.pool_csv import pools_csv
+from pools.representations.csv_files import is_csv_request, list_csv
 from pools.selectors import leaf_holders, platform_totals, pool_tree
 from pools.selectors.backend_capacity import oversubscription_warnings, read_capacities
 from pools.selectors.list_order import read_list_order
@@ -70,9 +69,11 @@ class PoolAdmin(PolicyAdmin):
         actor = actor_of(request)
         visible = Pool.objects.visible_to(actor).roots()
         filters = PoolTreeFilterSet(request, visible)
-        order = read_list_order(request.GET, pool_tree.pool_sort_columns(), default="name")
+        order = read_list_order(request.GET, pool_tree.POOL_COLUMNS, default="name")
         if is_csv_request(request):
-            return pools_csv(pool_tree.all_pool_trees(filters.qs, order=order.expressions))
+            trees = pool_tree.all_pool_trees(filters.qs, order=order.expressions)
+            lines = ((tree, row) for tree in trees for row in (tree.head, *tree.leaves))
+            return list_csv("pools", pool_tree.POOL_COLUMNS, lines)
         return self.render_page(
             request,
             "osmo/pools.html",
@@ -81,6 +82,7 @@ class PoolAdmin(PolicyAdmin):
             totals=platform_totals.platform_totals(actor),
             pool_page=pool_tree.pool_trees(filters.qs, page=request.GET.get("page", "1"), order=order.expressions),
             order=order,
+            columns=pool_tree.POOL_COLUMNS,
             filters=filters,
             warnings=oversubscription_warnings(actor, read_capacities(visible.values("backend")).values()),
             may_configure=is_allowed(actor, Permission.POOL_CONFIGURE),

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
+from pools.domain.columns import Column, RowT
 from pools.domain.spreadsheet_cells import plain_cell
 
 FORMAT_PARAMETER = "format"
@@ -30,6 +31,12 @@ def csv_response(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     writer.writerows([_cell(value) for value in row] for row in rows)
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     return HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)
+
+
+def list_csv(name: str, columns: Sequence[Column[RowT]], rows: Iterable[RowT]) -> HttpResponse:
+    """The file of a list, with its columns that have values."""
+    cells = [(column.key, column.value) for column in columns if column.value]
+    return csv_response(name, [key for key, _ in cells], ([value(row) for _, value in cells] for row in rows))
 
 
 def _cell(value: Any) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Expression, F
+from django.db.models import F
 from django.db.models.expressions import OrderBy
+
+from pools.domain.columns import Column
 
 SORT_PARAMETER = "sort"
 
@@ -20,18 +23,17 @@ class ListOrder:
     expressions: tuple[OrderBy | str, ...]
 
 
-def read_list_order(
-    parameters: Mapping[str, str], columns: Mapping[str, str | Expression | F], *, default: str
-) -> ListOrder:
-    """The order that the parameters of an address ask for (`request.GET`). `columns` maps each key to a field or an
-    expression; `default` is a key, with `-` in front for descending. An unknown key counts as the default. Missing
+def read_list_order(parameters: Mapping[str, str], columns: Sequence[Column[Any]], *, default: str) -> ListOrder:
+    """The order that the parameters of an address ask for (`request.GET`). `default` is the `sort` of a column,
+    with `-` in front for descending. An unknown key counts as the default. Missing
     values come last, and rows with equal values are in the order of their primary keys, so that pages do not overlap.
     """
     asked = parameters.get(SORT_PARAMETER, "")
-    if asked.removeprefix("-") not in columns:
+    fields = {column.sort: column.field for column in columns if column.sort}
+    if asked.removeprefix("-") not in fields:
         asked = default
     key, is_descending = asked.removeprefix("-"), asked.startswith("-")
-    column = columns[key]
-    expression = F(column) if isinstance(column, str) else column
+    field = fields[key]
+    expression = F(field) if isinstance(field, str) else field
     ordered = OrderBy(expression, descending=is_descending, nulls_last=True)
     return ListOrder(key, is_descending, (ordered, "-pk" if is_descending else "pk"))

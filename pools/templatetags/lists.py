@@ -1,31 +1,32 @@
-"""Template tags of lists: headings that sort, the number of rows, the list as CSV.
+"""Template tags of lists: headings that sort, the list as CSV.
 
     {% load lists %}
     {% saved_views %}                                          the person's views of this list; one query
-    {% list_tools count "workflow" %}                          the number of rows and the link to the CSV file
-    <tr>{% sort_header "Submitted" "submitted" %}…</tr>        the context has `order`, a ListOrder
+    {% csv_link %}                                             the link to the CSV file
+    <tr>{% list_heads columns %}</tr>                          the context has `order`, a ListOrder
 
 Every address keeps the filters of the page.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import template
 from django.template import Context
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from pools.domain.numbers import NUMBERS
+from pools.domain.columns import Column
 from pools.domain.saved_views import normalize_query
 from pools.representations.csv_files import FORMAT_PARAMETER
 from pools.representations.page_parameters import AskedQuery
 from pools.representations.saved_views import list_at, view_address
 from pools.selectors.list_order import SORT_PARAMETER, ListOrder
 from pools.selectors.saved_views import list_views
-from pools.templatetags.osmo import number_name, query, signed
+from pools.templatetags.osmo import query, with_meaning
 
 register = template.Library()
 
@@ -55,24 +56,31 @@ def known_parameters(parser: Any, token: Any) -> _KnownParameters:
 
 
 @register.simple_tag(takes_context=True)
-def sort_header(
-    context: dict[str, Any], title: str, key: str, *, number: bool = False, right: bool = False, extra: bool = False
-) -> SafeString:
-    """The heading of a column that sorts the list: a first click sorts in ascending order, a second in descending.
-    `number`: the title is the term of a number. An `extra` column is left out at first where the window is narrow
-    (`columns.js`)."""
+def list_heads(context: dict[str, Any], columns: Sequence[Column[Any]]) -> SafeString:
+    """The headings of the columns that the page has. Where the list can be sorted by one, a first click sorts in
+    ascending order, a second in descending."""
     order: ListOrder = context["order"]
-    is_sorted = order.key == key
+    return format_html_join("", "{}", ([_head(context, order, column)] for column in columns if column.label))
+
+
+def _head(context: dict[str, Any], order: ListOrder, column: Column[Any]) -> SafeString:
+    name = with_meaning(column.label, column.meaning)
+    is_sorted = bool(column.sort) and order.key == column.sort
     direction = ("descending" if order.is_descending else "ascending") if is_sorted else "none"
-    asked = f"-{key}" if is_sorted and not order.is_descending else key
+    if column.sort:
+        asked = f"-{column.sort}" if is_sorted and not order.is_descending else column.sort
+        name = format_html(
+            '<a class="oa-sort" href="{}">{}<span aria-hidden="true">{}</span></a>',
+            query(context, **{SORT_PARAMETER: asked, "page": None}),
+            name,
+            f" {_ARROWS[direction]}" if is_sorted else "",
+        )
     return format_html(
-        '<th scope="col"{}{}{}><a class="oa-sort" href="{}">{}<span aria-hidden="true">{}</span></a></th>',
-        SafeString(" data-extra") if extra else "",
-        SafeString(' class="oa-right"') if right or number else "",
+        '<th scope="col"{}{}{}>{}</th>',
+        SafeString(" data-extra") if column.is_extra else "",
+        SafeString(' class="oa-right"') if column.is_right else "",
         format_html(' aria-sort="{}"', direction) if is_sorted else "",
-        query(context, **{SORT_PARAMETER: asked, "page": None}),
-        number_name(NUMBERS[title]) if number else title,
-        f" {_ARROWS[direction]}" if is_sorted else "",
+        name,
     )
 
 
@@ -81,13 +89,6 @@ def csv_link(context: dict[str, Any]) -> SafeString:
     """The link to the list of this page as CSV: all rows that match the filters, in the same order."""
     address = query(context, **{FORMAT_PARAMETER: "csv", "page": None})
     return format_html('<a class="oa-button oa-button--small" href="{}" download>CSV</a>', address)
-
-
-@register.simple_tag(takes_context=True)
-def list_tools(context: dict[str, Any], count: int, noun: str, plural: str = "") -> SafeString:
-    """The number of rows that match, and the link to the CSV file."""
-    name = noun if count == 1 else plural or f"{noun}s"
-    return format_html('<p class="oa-listtools"><span>{} {}</span> {}</p>', signed(count), name, csv_link(context))
 
 
 @register.inclusion_tag("osmo/parts/saved_views.html", takes_context=True)

@@ -114,13 +114,13 @@ def number_heads(*terms: str, extra: bool = False) -> SafeString:
 
 def heads_of(numbers: Iterable[NamedNumber], mark: str = "") -> SafeString:
     """The headings of columns of numbers; `mark` is an attribute of each."""
-    rows = ((SafeString(mark), number_name(number)) for number in numbers)
+    rows = ((SafeString(mark), with_meaning(number.label, number.meaning)) for number in numbers)
     return format_html_join("", '<th {}scope="col" class="oa-right">{}</th>', rows)
 
 
-def number_name(number: NamedNumber) -> SafeString:
-    """The label of a number, with its meaning as its tooltip."""
-    return format_html('<abbr title="{}">{}</abbr>', number.meaning, number.label)
+def with_meaning(label: str, meaning: str) -> SafeString | str:
+    """A label with its meaning, if it has one, as its tooltip."""
+    return format_html('<abbr title="{}">{}</abbr>', meaning, label) if meaning else label
 
 
 @register.filter

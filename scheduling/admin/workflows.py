@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.db.models import Expression, F
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
@@ -20,7 +18,7 @@ from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, Backend
 from pools.permissions import require_permission
-from pools.representations.csv_files import MAX_CSV_ROWS, csv_response, is_csv_request
+from pools.representations.csv_files import MAX_CSV_ROWS, is_csv_request, list_csv
 from pools.selectors.list_order import read_list_order
 from pools.selectors.pool_tree import PoolTreeRow, pool_trees_of
 from scheduling.admin.comparison import comparison_page
@@ -35,7 +33,7 @@ from scheduling.selectors.attempt_bars import read_attempt_chart
 from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.visible_queue import waiting_gangs_of
 from scheduling.selectors.workflow_log import event_log_lines
-from scheduling.selectors.workflow_rows import GPUS, RAN, WAITED, WorkflowRow, read_workflow_rows
+from scheduling.selectors.workflow_rows import WORKFLOW_COLUMNS, read_workflow_rows
 from scheduling.selectors.workflows import (
     get_full_workflow,
     get_visible_workflow,
@@ -47,14 +45,6 @@ from scheduling.services.workflows.user_actions import end_workflow
 MAX_ENTRIES_SHOWN = 30
 MAX_EVENTS_SHOWN = 200
 MAX_ROOM_SHOWN = 5
-_COLUMNS: dict[str, str | Expression | F] = {
-    "name": "name", "status": "status", "gpus": GPUS, "pool": "pool__name", "priority": "priority",
-    "user": "submitted_by__username", "submitted": "submit_time", "waited": WAITED, "ran": RAN, "ended": "end_time",
-}  # fmt: skip
-_CSV_COLUMNS = (
-    "workflow", "status", "reason", "gpus", "pool", "priority", "user", "submitted", "started", "ended",
-    "waited_seconds", "run_seconds",
-)  # fmt: skip
 
 
 class EndWorkflowForm(forms.ServiceForm):
@@ -107,14 +97,14 @@ class WorkflowAdmin(PolicyAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
         filters = WorkflowPageFilterSet(request, Workflow.objects.visible_to(actor))
-        order = read_list_order(request.GET, _COLUMNS, default="-submitted")
+        order = read_list_order(request.GET, WORKFLOW_COLUMNS, default="-submitted")
         found = filters.qs.order_by(*order.expressions)
         if order.key == "submitted":  # as the index has it
             sign = "-" if order.is_descending else ""
             found = filters.qs.order_by(f"{sign}submit_time", f"{sign}name")
         if is_csv_request(request):
             every, _ = list_workflows(found, limit=MAX_CSV_ROWS, offset=0)
-            return csv_response("workflows", _CSV_COLUMNS, map(_csv_row, read_workflow_rows(actor, every)))
+            return list_csv("workflows", WORKFLOW_COLUMNS, read_workflow_rows(actor, every))
         number = parse_page_number(request.GET.get("page"))
         workflows, more = list_workflows(found, limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE)
         can_change_some = any(can_cancel(actor, row) or can_retry(actor, row) for row in workflows)
@@ -126,6 +116,7 @@ class WorkflowAdmin(PolicyAdmin):
             script=forms.script_media("columns"),
             views=_views(request, actor),
             order=order,
+            columns=WORKFLOW_COLUMNS,
             count=filters.qs.order_by().count(),
             rows=read_workflow_rows(actor, workflows),
             window=ListPage(workflows, number, number + 1 if more else 0),
@@ -235,21 +226,3 @@ def _views(request: HttpRequest, actor: Actor) -> list[_View]:
     ]
     shown = {key: value for key, value in request.GET.items() if value and key not in {"page", "sort", "select"}}
     return [_View(title, f"?{urlencode(choice)}", choice == shown) for title, choice in views]
-
-
-def _csv_row(row: WorkflowRow) -> list[Any]:
-    work = row.workflow
-    return [
-        work.name,
-        work.status,
-        row.waiting.reason.message if row.waiting else "",
-        row.gpus,
-        work.pool.name,
-        work.priority,
-        work.submitted_by.username,
-        work.submit_time,
-        work.start_time,
-        work.end_time,
-        round(row.waited_seconds),
-        None if row.run_seconds is None else round(row.run_seconds),
-    ]

@@ -10,6 +10,7 @@ from django.db.models import DurationField, ExpressionWrapper, F, IntegerField, 
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
+from pools.domain.columns import Column
 from pools.domain.roles import Actor
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Group, Workflow
@@ -19,7 +20,6 @@ WAITED = ExpressionWrapper(Coalesce("start_time", "end_time", Now()) - F("submit
 RAN = ExpressionWrapper(Coalesce("end_time", Now()) - F("start_time"), output_field=DurationField())
 _GPU_SUMS = Group.objects.filter(workflow=OuterRef("pk")).order_by().values("workflow").annotate(sum=Sum("gpus"))
 GPUS = ExpressionWrapper(Subquery(_GPU_SUMS.values("sum")), output_field=IntegerField())
-"""Expressions that sort workflows by their waiting time, their run time and their GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,23 @@ class WorkflowRow:
     waiting: WaitingGang | None
     waited_seconds: float
     run_seconds: float | None
+
+
+WORKFLOW_COLUMNS: tuple[Column[WorkflowRow], ...] = (
+    Column("workflow", "Workflow", lambda row: row.workflow.name, "name", "name"),
+    Column("status", "Status", lambda row: row.workflow.status, "status", "status"),
+    Column("reason", "", lambda row: row.waiting.reason.message if row.waiting else ""),
+    Column("gpus", "GPUs", lambda row: row.gpus, GPUS, "gpus", is_right=True),
+    Column("pool", "Pool", lambda row: row.workflow.pool.name, "pool__name", "pool"),
+    Column("priority", "Priority", lambda row: row.workflow.priority, "priority", "priority", is_extra=True),
+    Column("user", "Submitted by", lambda row: row.workflow.submitted_by.username, "submitted_by__username", "user"),
+    Column("submitted", "Submitted", lambda row: row.workflow.submit_time, "submit_time", "submitted"),
+    Column("started", "", lambda row: row.workflow.start_time),
+    Column("ended", "Ended", lambda row: row.workflow.end_time, "end_time", "ended", is_extra=True),
+    Column("waited_seconds", "Waited", lambda row: round(row.waited_seconds), WAITED, "waited", is_right=True),
+    Column("run_seconds", "Ran", lambda row: _rounded(row.run_seconds), RAN, "ran", is_right=True, is_extra=True),
+)
+"""The list of workflows."""
 
 
 def read_workflow_rows(actor: Actor, workflows: Sequence[Workflow]) -> list[WorkflowRow]:
@@ -56,3 +73,7 @@ def read_workflow_rows(actor: Actor, workflows: Sequence[Workflow]) -> list[Work
 
 def _seconds(start: datetime, end: datetime) -> float:
     return max(0.0, (end - start).total_seconds())
+
+
+def _rounded(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds)

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from django.template import Context, Template
 from django.test import RequestFactory
 
-from pools.representations.csv_files import csv_response, is_csv_request
+from pools.domain.columns import Column
+from pools.representations.csv_files import is_csv_request, list_csv
 from pools.selectors.list_order import read_list_order
 
-COLUMNS = {"name": "name", "submitted": "submit_time"}
+COLUMNS: tuple[Column[Any], ...] = (
+    Column("name", "Name", lambda row: row[0], "name", "name", is_right=True),
+    Column("time", "Submitted", lambda row: row[1], "submit_time", "submitted", "The first time.", is_extra=True),
+    Column("gpus", "", lambda row: row[2]),
+    Column("bar", "Use"),
+)
 
 
 def render(address: str, text: str, **context: object) -> str:
     request = RequestFactory().get(address)
     order = read_list_order(request.GET, COLUMNS, default="-submitted")
-    return Template("{% load lists %}" + text).render(Context({"request": request, "order": order, **context}))
+    return Template("{% load lists %}" + text).render(
+        Context({"request": request, "order": order, "columns": COLUMNS, **context})
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,27 +47,28 @@ def test_the_order_of_an_address(address: str, key: str, is_descending: bool) ->
 
 
 def test_a_heading_keeps_the_filters_and_returns_to_the_first_page() -> None:
-    text = render("/?pool=a&page=3", '{% sort_header "Name" "name" %}')
-    assert text.startswith('<th scope="col"><a class="oa-sort" href="?pool=a&amp;sort=name">Name<')
+    text = render("/?pool=a&page=3", "{% list_heads columns %}")
+    assert text.startswith('<th scope="col" class="oa-right"><a class="oa-sort" href="?pool=a&amp;sort=name">Name<')
+    assert text.endswith('<th scope="col">Use</th>')
+    assert text.count("<th") == 3
 
 
 def test_the_sorted_heading_says_so_and_turns_the_order() -> None:
-    text = render("/?sort=name", '{% sort_header "Name" "name" right=True %}')
+    text = render("/?sort=name", "{% list_heads columns %}")
     assert 'class="oa-right" aria-sort="ascending"' in text
     assert 'href="?sort=-name"' in text
-    assert 'aria-sort="descending"' in render("/", '{% sort_header "Submitted" "submitted" %}')
+    text = render("/", "{% list_heads columns %}")
+    assert '<th scope="col" data-extra aria-sort="descending"><a class="oa-sort" href="?sort=submitted">' in text
+    assert '<abbr title="The first time.">Submitted</abbr><span aria-hidden="true"> ↓</span>' in text
 
 
-def test_the_number_of_rows_and_the_file() -> None:
-    text = render("/?pool=a&page=3", '{% list_tools 1 "entry" "entries" %}')
-    assert "<span>1 entry</span>" in text
-    assert 'href="?pool=a&amp;format=csv"' in text
-    assert "12\N{NARROW NO-BREAK SPACE}000 entries" in render("/", '{% list_tools 12000 "entry" "entries" %}')
+def test_the_link_to_the_file() -> None:
+    assert 'href="?pool=a&amp;format=csv"' in render("/?pool=a&page=3", "{% csv_link %}")
 
 
 def test_a_csv_file() -> None:
     assert is_csv_request(RequestFactory().get("/?format=csv"))
     time = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=1)))
-    response = csv_response("workflows", ["name", "time", "gpus"], [['a,"b"', time, -3], ["=1+1", None, 2]])
+    response = list_csv("workflows", COLUMNS, [['a,"b"', time, -3], ["=1+1", None, 2]])
     assert response.content.decode() == ('name,time,gpus\r\n"a,""b""",2026-01-02T02:04:05Z,-3\r\n\'=1+1,,2\r\n')
     assert response.headers["Content-Disposition"] == 'attachment; filename="workflows.csv"'
