@@ -7,6 +7,7 @@ from typing import Any
 
 from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, Table, build_table, with_more_entries
 from osmo_admin.cli.times import format_local_time
+from pools.domain.numbers import GPU_QUOTA_NUMBERS
 
 QUOTA_RESOURCES = (
     ("requests", "tflops"),
@@ -18,7 +19,7 @@ QUOTA_RESOURCES = (
 
 def quota_table(quotas: Sequence[Mapping[str, Any]]) -> Table:
     """One line for each namespace: usage of each cap, and the status."""
-    header = ("Namespace", "Requests TFLOPS", "Requests VRAM", "Limits TFLOPS", "Limits VRAM", "Workers", "Status")
+    header = ("Namespace", *(number.label for number in GPU_QUOTA_NUMBERS.values()), "Status")
     return build_table(header, ([quota["namespace"], *_usage_cells(quota), quota_status(quota)] for quota in quotas))
 
 

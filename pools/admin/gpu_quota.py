@@ -21,6 +21,7 @@ from pools.domain.errors import Conflict, DomainError
 from pools.domain.gpu_quota.checks import headroom_for
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body
 from pools.domain.gpu_quota.workers import parse_worker
+from pools.domain.numbers import GPU_QUOTA_NUMBERS
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor
 from pools.domain.scalars import typed_number
@@ -35,7 +36,6 @@ from pools.permissions import (
 )
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, spec_from_row
 from pools.selectors.gpu_usage import (
-    LABELS,
     allocations_in,
     changed_gauges,
     current_conditions,
@@ -334,9 +334,10 @@ def _effect_messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[
         yield f"New workers in namespace {new.name} are checked against these caps.{counted}"
     raised = [set(each.quota.alerting) if each.quota else set() for each in (old, new)]
     for key in sorted(raised[1] - raised[0]):
-        yield f"An alert begins for {LABELS[key]}, which is above the alert threshold of {new.spec.threshold} percent."
+        label = GPU_QUOTA_NUMBERS[key].label
+        yield f"An alert begins for {label}, which is above the alert threshold of {new.spec.threshold} percent."
     for key in sorted(raised[0] - raised[1]):
-        yield f"The alert for {LABELS[key]} ends."
+        yield f"The alert for {GPU_QUOTA_NUMBERS[key].label} ends."
     if pools := pools_using_namespace(new.name, Pool.objects.all()):
         yield f"Work of pool{'s' if len(pools) > 1 else ''} {', '.join(pools)} counts in this namespace."
 

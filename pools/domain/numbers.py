@@ -103,5 +103,14 @@ USAGE_NUMBERS: Mapping[str, NamedNumber] = {
 }
 """Of a row of the record of use."""
 
+GPU_QUOTA_NUMBERS: Mapping[str, NamedNumber] = {
+    "requests.tflops": NamedNumber("TFLOPS requested", "TFLOPS that the workers of a namespace request.", "TFLOPS"),
+    "requests.vram": NamedNumber("Memory requested", "GPU memory that the workers of a namespace request.", "bytes"),
+    "limits.tflops": NamedNumber("TFLOPS limit", "TFLOPS that the workers of a namespace may use.", "TFLOPS"),
+    "limits.vram": NamedNumber("Memory limit", "GPU memory that the workers of a namespace may use.", "bytes"),
+    "workers": NamedNumber("Workers", "Pods or tasks that count in the quota.", ""),
+}
+"""Of the GPU quota of a namespace."""
+
 NUMBERS: Mapping[str, NamedNumber] = {each.term: each for each in (*POOL_NUMBERS.values(), *TREE_NUMBERS.values())}
 """The numbers of today, by their terms."""

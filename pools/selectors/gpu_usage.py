@@ -17,18 +17,12 @@ from pools.domain.gpu_quota.checks import GpuQuotaSpec, ResourceCaps
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.gpu_quota.status import GAUGE_KEYS, WORKERS, GpuQuotaCondition, UsageGauge, usage_gauges
 from pools.domain.gpu_quota.workers import GpuAmounts, WorkerTotals
+from pools.domain.numbers import GPU_QUOTA_NUMBERS
 from pools.domain.quantities import Quantity, QuantityFormat
 from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample, Pool
 from pools.representations.charts import Chart, ChartSeries
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, totals_from_counters
 
-LABELS = {
-    "requests.tflops": "TFLOPS requested",
-    "requests.vram": "Memory requested",
-    "limits.tflops": "TFLOPS limit",
-    "limits.vram": "Memory limit",
-    WORKERS: "Workers",
-}
 HISTORY_PERIOD = timedelta(days=7)
 MIN_CHART_STEP = timedelta(seconds=1)
 """The shortest time that the newest value is drawn."""
@@ -121,7 +115,7 @@ def _meters(facts: GpuNamespace) -> Iterator[GpuMeter]:
         assumed = min(1000 - committed, reserved[gauge.key] * 1000 // whole)
         yield GpuMeter(
             key=gauge.key,
-            label=LABELS[gauge.key],
+            label=GPU_QUOTA_NUMBERS[gauge.key].label,
             used=_text(facts.committed, gauge.key),
             reserved=_text(facts.assumed, gauge.key) if reserved[gauge.key] else "",
             cap="" if cap is None else _cap_text(spec, gauge.key),
@@ -156,7 +150,9 @@ def changed_gauges(before: GpuNamespace, after: GpuNamespace) -> list[ChangedGau
         was, becomes = (_gauge_cap(each, gauge) for each, gauge in ((before, old), (after, new)))
         if was or becomes:
             used = _text(after.committed, new.key)
-            found.append(ChangedGauge(LABELS[new.key], used, was, becomes, new.available_text, new.is_exceeded))
+            found.append(
+                ChangedGauge(GPU_QUOTA_NUMBERS[new.key].label, used, was, becomes, new.available_text, new.is_exceeded)
+            )
     return found
 
 
@@ -221,12 +217,12 @@ def usage_history(facts: GpuNamespace) -> list[Chart]:
         charts.append(
             Chart(
                 key=f"gpu-{key.replace('.', '-')}",
-                title=LABELS[key],
+                title=GPU_QUOTA_NUMBERS[key].label,
                 unit=unit,
                 summary=f"At most {most} in the last week, now {_text(facts.committed, key)}.",
                 times=[at for at, _ in held],
                 end=now + MIN_CHART_STEP,
-                series=[ChartSeries(LABELS[key], "plain", [value / size for value in values], texts)],
+                series=[ChartSeries(GPU_QUOTA_NUMBERS[key].label, "plain", [value / size for value in values], texts)],
             )
         )
     return charts
