@@ -20,7 +20,7 @@ from pools.api.schema import (
     array_of,
     object_with,
 )
-from pools.api.version import VERSION_BODY
+from pools.api.version import VersionAnswer
 
 ERROR = object_with(
     {
@@ -208,7 +208,11 @@ def complete(result: dict[str, Any], **_: Any) -> dict[str, Any]:
             "Can the installation do its work?",
             {"200": _json_response(ready), "503": _json_response(ready)},
         ),
-        "/client/version": ("client_version", "The client release to install.", {"200": _json_response(VERSION_BODY)}),
+        "/client/version": (
+            "client_version",
+            "The client release to install.",
+            {"200": _json_response(VersionAnswer)},
+        ),
     }
     for path, (name, summary, responses) in plain.items():
         operation = {"operationId": name, "summary": summary, "tags": ["operations"], "responses": responses}
@@ -217,4 +221,4 @@ def complete(result: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 def _json_response(schema: Any) -> dict[str, Any]:
-    return {"description": "OK", "content": {"application/json": {"schema": dict(schema)}}}
+    return {"description": "OK", "content": {"application/json": {"schema": schema_of(schema)}}}

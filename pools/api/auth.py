@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from axes.handlers.proxy import AxesProxyHandler
 from axes.helpers import get_cool_off, get_credentials
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.request_parsing import body_object, reject_unknown_keys
-from pools.api.schema import INTEGER, TEXT, describe_operation, nullable, object_with
+from pools.api.schema import TEXT, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Throttled, Unauthenticated, Violation
 from pools.security import tokens
@@ -17,14 +19,23 @@ from pools.services.access_tokens import note_token_use
 # Failed exchanges of one address are counted together under this name, which no user can have.
 FAILURES_COUNTED_AS = "access token"
 
-ENDPOINTS = (
-    "device_endpoint",
-    "device_client_id",
-    "browser_endpoint",
-    "browser_client_id",
-    "token_endpoint",
-    "logout_endpoint",
-)
+
+class LoginInfoAnswer(TypedDict):
+    """The addresses of an identity provider; there is none."""
+
+    device_endpoint: str | None
+    device_client_id: str | None
+    browser_endpoint: str | None
+    browser_client_id: str | None
+    token_endpoint: str | None
+    logout_endpoint: str | None
+
+
+class SessionAnswer(TypedDict):
+    """The token of a session; `expires_at` in seconds since 1970."""
+
+    token: str
+    expires_at: int
 
 
 class LoginInfo(View):
@@ -33,11 +44,9 @@ class LoginInfo(View):
     authentication_classes = ()
     permission_classes = ()
 
-    @describe_operation(
-        "Where to log in.", answer=object_with(dict.fromkeys(ENDPOINTS, nullable(TEXT))), is_anonymous=True
-    )
+    @describe_operation("Where to log in.", answer=LoginInfoAnswer, is_anonymous=True)
     def get(self, request: Request) -> Response:
-        return Response(dict.fromkeys(ENDPOINTS))
+        return Response(dict.fromkeys(LoginInfoAnswer.__annotations__))
 
 
 class TokenExchange(View):
@@ -53,7 +62,7 @@ class TokenExchange(View):
     @describe_operation(
         "Exchange an access token for a session.",
         body=object_with({"token": TEXT}),
-        answer=object_with({"token": TEXT, "expires_at": INTEGER}),
+        answer=SessionAnswer,
         is_anonymous=True,
         extra_statuses=(401, 429),
     )
@@ -69,7 +78,7 @@ class TokenExchange(View):
         note_token_use(token)
         encoded, expires_at = tokens.issue_jwt(token)
         request.auth = token  # the answer warns of its end
-        return Response({"token": encoded, "expires_at": expires_at})
+        return Response(SessionAnswer(token=encoded, expires_at=expires_at))
 
     @staticmethod
     def _failure(request: Request) -> Unauthenticated | Throttled:

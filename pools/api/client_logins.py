@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from axes.helpers import get_client_ip_address
 from django.conf import settings
 from rest_framework.request import Request
@@ -9,12 +11,32 @@ from rest_framework.response import Response
 
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import body_object, reject_unknown_keys
-from pools.api.schema import DATETIME, INTEGER, TEXT, describe_operation, nullable, object_with
+from pools.api.schema import TEXT, UtcText, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.services.client_logins import INTERVAL, LIFETIME, finish_client_login, start_client_login
 
 PAGE = "/client-login/"
+
+
+class ClientLoginAnswer(TypedDict):
+    """A login that a person consents to at `verification_uri`; the times are seconds."""
+
+    device_code: str
+    user_code: str
+    verification_uri: str
+    verification_uri_complete: str
+    expires_in: int
+    interval: int
+
+
+class ClientTokenAnswer(TypedDict):
+    """What has become of a login; only one answer has the token."""
+
+    status: str
+    token: str | None
+    token_name: str | None
+    expires_at: UtcText | None
 
 
 class ClientLoginList(View):
@@ -26,16 +48,7 @@ class ClientLoginList(View):
     @describe_operation(
         "Begin the login of a client: the person consents at `verification_uri`.",
         body=object_with({"client_name": TEXT}),
-        answer=object_with(
-            {
-                "device_code": TEXT,
-                "user_code": TEXT,
-                "verification_uri": TEXT,
-                "verification_uri_complete": TEXT,
-                "expires_in": INTEGER,
-                "interval": INTEGER,
-            }
-        ),
+        answer=ClientLoginAnswer,
         is_anonymous=True,
         extra_statuses=(429,),
     )
@@ -47,16 +60,15 @@ class ClientLoginList(View):
             raise BadInput.of([Violation("client_name", "bad_type", "client_name is a text.")])
         login, secret = start_client_login(client_name=name, address=get_client_ip_address(request._request) or "")
         page = f"{settings.OSMO.public_url or request.build_absolute_uri('/').rstrip('/')}{PAGE}"
-        return Response(
-            {
-                "device_code": secret,
-                "user_code": login.user_code,
-                "verification_uri": page,
-                "verification_uri_complete": f"{page}?code={login.user_code}",
-                "expires_in": round(LIFETIME.total_seconds()),
-                "interval": INTERVAL,
-            }
-        )
+        answer: ClientLoginAnswer = {
+            "device_code": secret,
+            "user_code": login.user_code,
+            "verification_uri": page,
+            "verification_uri_complete": f"{page}?code={login.user_code}",
+            "expires_in": round(LIFETIME.total_seconds()),
+            "interval": INTERVAL,
+        }
+        return Response(answer)
 
 
 class ClientLoginToken(View):
@@ -68,9 +80,7 @@ class ClientLoginToken(View):
     @describe_operation(
         "The state of the login of a client: pending, approved, denied or expired. Only one answer has the token.",
         body=object_with({"device_code": TEXT}),
-        answer=object_with(
-            {"status": TEXT, "token": nullable(TEXT), "token_name": nullable(TEXT), "expires_at": nullable(DATETIME)}
-        ),
+        answer=ClientTokenAnswer,
         is_anonymous=True,
         extra_statuses=(409,),
     )
@@ -81,11 +91,10 @@ class ClientLoginToken(View):
         if not isinstance(secret, str) or not secret:
             raise BadInput.of([Violation("device_code", "missing", "device_code is missing: send the client's own.")])
         outcome = finish_client_login(secret=secret)
-        return Response(
-            {
-                "status": outcome.state.value,
-                "token": outcome.secret,
-                "token_name": outcome.token_name,
-                "expires_at": utc_text(outcome.expires_at) if outcome.expires_at else None,
-            }
-        )
+        answer: ClientTokenAnswer = {
+            "status": outcome.state.value,
+            "token": outcome.secret,
+            "token_name": outcome.token_name,
+            "expires_at": utc_text(outcome.expires_at),
+        }
+        return Response(answer)

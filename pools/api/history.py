@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,16 +18,14 @@ from pools.api.request_parsing import (
 )
 from pools.api.schema import (
     BOOLEAN,
-    DATETIME,
     DRY_RUN,
     INTEGER,
     LIMIT,
     NULL,
-    OBJECT,
     OFFSET,
     TEXT,
     QueryParameter,
-    array_of,
+    UtcText,
     describe_operation,
     object_with,
 )
@@ -63,18 +61,32 @@ REVISION_FILTERS = [
     LIMIT,
     OFFSET,
 ]
-REVISION = object_with(
-    {
-        "config_type": TEXT,
-        "name": TEXT,
-        "revision": INTEGER,
-        "username": TEXT,
-        "created_at": DATETIME,
-        "description": TEXT,
-        "tags": {"type": "array", "items": TEXT, "nullable": True},
-        "data": {"type": "object", "nullable": True},
-    }
-)
+
+
+class RevisionAnswer(TypedDict):
+    """A revision of the configuration."""
+
+    config_type: str
+    name: str
+    revision: int
+    username: str
+    created_at: UtcText
+    description: str
+    tags: list[str] | None
+    data: dict[str, Any] | None
+
+
+class RevisionListAnswer(TypedDict):
+    """A page of the revisions."""
+
+    configs: list[RevisionAnswer]
+
+
+class RevisionDiffAnswer(TypedDict):
+    """The configuration at two revisions."""
+
+    first_data: dict[str, Any]
+    second_data: dict[str, Any]
 
 
 class RevisionList(View):
@@ -83,7 +95,7 @@ class RevisionList(View):
     @describe_operation(
         "List revisions of the configuration.",
         query_parameters=REVISION_FILTERS,
-        answer=object_with({"configs": array_of(REVISION)}),
+        answer=RevisionListAnswer,
     )
     def get(self, request: Request) -> Response:
         filters = RevisionFilterSet(request.query_params, list_revisions(self.actor), actor=self.actor)
@@ -93,7 +105,8 @@ class RevisionList(View):
         with_data = not omit_data
         if with_data:
             limit = min(limit, MAX_ROWS_WITH_DATA)
-        return Response({"configs": [revision_body(row, with_data=with_data) for row in rows[offset : offset + limit]]})
+        page = rows[offset : offset + limit]
+        return Response(RevisionListAnswer(configs=[revision_body(row, with_data=with_data) for row in page]))
 
 
 class ConfigurationRollback(View):
@@ -141,7 +154,7 @@ class RevisionDiff(View):
             QueryParameter("first_revision", INTEGER, "The older one.", is_required=True),
             QueryParameter("second_revision", INTEGER, "The newer one; the one in force if not given."),
         ],
-        answer=object_with({"first_data": OBJECT, "second_data": OBJECT}),
+        answer=RevisionDiffAnswer,
         extra_statuses=[404],
     )
     def get(self, request: Request) -> Response:
@@ -152,7 +165,7 @@ class RevisionDiff(View):
         )
         first = get_revision(self.actor, config_type, older)
         second = get_revision(self.actor, config_type, number) if number else current_revision(self.actor) or first
-        return Response({"first_data": revision_data(first), "second_data": revision_data(second)})
+        return Response(RevisionDiffAnswer(first_data=revision_data(first), second_data=revision_data(second)))
 
 
 def _first_revision(request: Request) -> int:
@@ -161,7 +174,7 @@ def _first_revision(request: Request) -> int:
     return query_integer(request, "first_revision", 0, minimum=1)
 
 
-def revision_body(row: ConfigRevision, *, with_data: bool) -> dict[str, Any]:
+def revision_body(row: ConfigRevision, *, with_data: bool) -> RevisionAnswer:
     """One revision as lists show it."""
     return {
         "config_type": row.config_type,

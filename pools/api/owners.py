@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypedDict
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.rendering import utc_text
-from pools.api.schema import BOOLEAN, DATETIME, TEXT, array_of, describe_operation, object_with
+from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
 from pools.domain.ownership import OwnedKind, OwnerKind
 from pools.models import ConfigurationOwner
 from pools.services.ownership import list_owners
 
-OWNER = object_with(
-    {
-        "kind": {"type": "string", "enum": [str(kind) for kind in OwnedKind]},
-        "name": TEXT,
-        "owner": {"type": "string", "enum": [str(OwnerKind.GIT)]},
-        "source": TEXT,
-        "path": TEXT,
-        "commit": TEXT,
-        "subpools": BOOLEAN,
-        "since": DATETIME,
-    }
-)
+
+class OwnedObjectAnswer(TypedDict):
+    """An object that Git owns."""
+
+    kind: Annotated[str, OwnedKind]
+    name: str
+    owner: Annotated[str, OwnerKind]
+    source: str
+    path: str
+    commit: str
+    subpools: bool
+    since: UtcText
+
+
+class OwnerListAnswer(TypedDict):
+    """The objects that Git owns."""
+
+    owners: list[OwnedObjectAnswer]
 
 
 class OwnerList(View):
@@ -31,17 +39,21 @@ class OwnerList(View):
 
     @describe_operation(
         "List the objects that Git owns, each with its source, file and commit. All other objects are the admins'.",
-        answer=object_with({"owners": array_of(OWNER)}),
+        answer=OwnerListAnswer,
     )
     def get(self, request: Request) -> Response:
-        return Response({"owners": [_owner_body(row) for row in list_owners(self.actor)]})
+        return Response(OwnerListAnswer(owners=[_owner_body(row) for row in list_owners(self.actor)]))
 
 
-def _owner_body(row: ConfigurationOwner) -> dict[str, object]:
+def _owner_body(row: ConfigurationOwner) -> OwnedObjectAnswer:
+    owner = row.owner
     return {
         "kind": row.kind,
         "name": row.name,
-        **row.owner.as_dict(),
+        "owner": str(OwnerKind.GIT),
+        "source": owner.source,
+        "path": owner.path,
+        "commit": owner.commit,
         "subpools": row.subpools,
         "since": utc_text(row.since),
     }

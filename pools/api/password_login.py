@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from axes.helpers import get_client_ip_address
 from django.conf import settings
 from django.contrib.auth import authenticate
@@ -10,7 +12,7 @@ from rest_framework.response import Response
 
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import body_object, reject_unknown_keys
-from pools.api.schema import DATETIME, TEXT, describe_operation, object_with
+from pools.api.schema import TEXT, UtcText, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Unauthenticated, Violation
 from pools.security.sign_on_backend import SignOnBackend, refusal_of
@@ -23,6 +25,14 @@ FIELDS = ("username", "password", "client_name")
 DIRECTORY_BACKEND = f"{SignOnBackend.__module__}.{SignOnBackend.__qualname__}"
 
 
+class PasswordLoginAnswer(TypedDict):
+    """The token of a client that has logged in."""
+
+    token: str | None
+    token_name: str | None
+    expires_at: UtcText | None
+
+
 class ClientPasswordLogin(View):
     """A client that logs in with a password. Failed logins are limited as in the login form."""
 
@@ -32,7 +42,7 @@ class ClientPasswordLogin(View):
     @describe_operation(
         "Log in a client with a name and a password, of a directory or of an account here; the answer has its token.",
         body=object_with(dict.fromkeys(FIELDS, TEXT), required=["username", "password"]),
-        answer=object_with({"token": TEXT, "token_name": TEXT, "expires_at": DATETIME}),
+        answer=PasswordLoginAnswer,
         is_anonymous=True,
         extra_statuses=(401, 403, 409, 429, 503),
     )
@@ -59,5 +69,9 @@ class ClientPasswordLogin(View):
             client_name=str(values["client_name"]),
             address=get_client_ip_address(plain) or "",
         )
-        expires = utc_text(outcome.expires_at) if outcome.expires_at else None
-        return Response({"token": outcome.secret, "token_name": outcome.token_name, "expires_at": expires})
+        answer: PasswordLoginAnswer = {
+            "token": outcome.secret,
+            "token_name": outcome.token_name,
+            "expires_at": utc_text(outcome.expires_at),
+        }
+        return Response(answer)

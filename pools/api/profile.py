@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import BodyReader, body_object, query_boolean
-from pools.api.schema import BOOLEAN, DATETIME, DRY_RUN, NULL, TEXT, array_of, describe_operation, nullable, object_with
+from pools.api.schema import BOOLEAN, DRY_RUN, NULL, TEXT, UtcText, describe_operation, object_with
 from pools.api.views import View
 from pools.api.warnings_header import warning_header
 from pools.models import AccessToken, User
@@ -18,15 +18,6 @@ from pools.services.dry_run import read_effect
 from pools.services.notice_targets import profile_warnings
 from pools.services.users import update_profile
 
-PROFILE = object_with(
-    {
-        "username": TEXT,
-        "email_notification": BOOLEAN,
-        "slack_notification": BOOLEAN,
-        "pool": nullable(TEXT),
-        "email": TEXT,
-    }
-)
 PROFILE_SETTINGS = object_with(
     {"pool": TEXT, "email_notification": BOOLEAN, "slack_notification": BOOLEAN, "email": TEXT}, required=()
 )
@@ -34,31 +25,49 @@ PROFILE_SETTINGS = object_with(
 _NOTIFICATIONS = ("email_notification", "slack_notification")
 
 
+class ProfileAnswer(TypedDict):
+    """The settings of a user."""
+
+    username: str
+    email_notification: bool
+    slack_notification: bool
+    pool: str | None
+    email: str
+
+
+class UsedTokenAnswer(TypedDict):
+    """The access token behind the login."""
+
+    name: str
+    expires_at: UtcText
+
+
+class CallerAnswer(TypedDict):
+    """The caller's settings, roles and pools; `token` is null for a login without an access token."""
+
+    profile: ProfileAnswer
+    roles: list[str]
+    pools: list[str]
+    token: UsedTokenAnswer | None
+
+
 class ProfileSettings(View):
     """The caller's name, roles, pools and settings."""
 
     @describe_operation(
         "Show the caller's name, roles, pools and settings.",
-        answer=object_with(
-            {
-                "profile": PROFILE,
-                "roles": array_of(TEXT),
-                "pools": array_of(TEXT),
-                "token": nullable(object_with({"name": TEXT, "expires_at": DATETIME})),
-            }
-        ),
+        answer=CallerAnswer,
     )
     def get(self, request: Request) -> Response:
         pools = submittable_pools(self.actor)
         token = request.auth if isinstance(request.auth, AccessToken) else None
-        return Response(
-            {
-                "profile": self._profile(pools),
-                "roles": sorted(self.actor.roles),
-                "pools": pools,
-                "token": {"name": token.name, "expires_at": utc_text(token.expires_at)} if token else None,
-            }
-        )
+        answer: CallerAnswer = {
+            "profile": self._profile(pools),
+            "roles": sorted(self.actor.roles),
+            "pools": pools,
+            "token": {"name": token.name, "expires_at": utc_text(token.expires_at)} if token else None,
+        }
+        return Response(answer)
 
     @describe_operation(
         "Set the default pool, the mail address (empty: none), or switch a notification.",
@@ -88,7 +97,7 @@ class ProfileSettings(View):
 
         return self.run_once(make, require=lambda: None)  # all users may change their own profile
 
-    def _profile(self, pools: list[str] | None = None) -> dict[str, Any]:
+    def _profile(self, pools: list[str] | None = None) -> ProfileAnswer:
         chosen = read_profile_settings(self.actor)
         # A default pool without the right to submit would only fail later, at the first submission.
         usable = chosen.default_pool in (submittable_pools(self.actor) if pools is None else pools)

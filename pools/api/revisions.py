@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.history import MAX_REVISION, revision_body
+from pools.api.history import MAX_REVISION, RevisionAnswer, revision_body
 from pools.api.request_parsing import (
     BodyReader,
     body_object,
@@ -70,7 +68,7 @@ class RevisionTags(View):
         return self.run_once(operation, require=lambda: require_platform(self.actor))
 
 
-def _find_revision_body(config_type: str, revision: int) -> dict[str, Any] | None:
+def _find_revision_body(config_type: str, revision: int) -> RevisionAnswer | None:
     rows = ConfigRevision.objects.filter(config_type=config_type.upper(), revision=revision, deleted_at__isnull=True)
     row = rows.first()
     return revision_body(row, with_data=False) if row else None

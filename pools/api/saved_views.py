@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.request_parsing import BodyReader, body_object, query_boolean, reject_unknown_keys
-from pools.api.schema import DRY_RUN, NULL, TEXT, QueryParameter, array_of, describe_operation, object_with
+from pools.api.schema import DRY_RUN, NULL, TEXT, QueryParameter, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound, Violation
 from pools.domain.saved_views import FilteredList
@@ -19,7 +19,21 @@ from pools.services.dry_run import read_effect
 from pools.services.saved_views import delete_view, save_view
 
 _LIST = {"type": "string", "enum": list(FilteredList)}
-VIEW = object_with({"list": _LIST, "name": TEXT, "query": TEXT, "page": TEXT})
+
+
+class SavedViewAnswer(TypedDict):
+    """A view; `page` is its address."""
+
+    list: Annotated[str, FilteredList]
+    name: str
+    query: str
+    page: str
+
+
+class SavedViewListAnswer(TypedDict):
+    """The views of the caller."""
+
+    views: list[SavedViewAnswer]
 
 
 class SavedViews(View):
@@ -28,14 +42,15 @@ class SavedViews(View):
     @describe_operation(
         "List the caller's saved views: named filters of the lists of the web pages, in `page` the address.",
         query_parameters=[QueryParameter("list", _LIST, "Only views of this list.")],
-        answer=object_with({"views": array_of(VIEW)}),
+        answer=SavedViewListAnswer,
     )
     def get(self, request: Request) -> Response:
         text = request.query_params.get("list", "")
         if text and text not in set(FilteredList):
             message = f"list: give one of {', '.join(FilteredList)}."
             raise BadInput.of([Violation("list", "bad_query", message)])
-        return Response({"views": _bodies(list_views(self.actor, FilteredList(text) if text else None))})
+        views = _bodies(list_views(self.actor, FilteredList(text) if text else None))
+        return Response(SavedViewListAnswer(views=views))
 
 
 class SavedViewDetail(View):
@@ -45,7 +60,7 @@ class SavedViewDetail(View):
         "Save filters of a list under a name; a view of this name is replaced.",
         query_parameters=[DRY_RUN],
         body=object_with({"query": TEXT}),
-        answer=VIEW,
+        answer=SavedViewAnswer,
     )
     def put(self, request: Request, page: str, name: str) -> Response:
         reader = BodyReader(body_object(request))
@@ -81,9 +96,9 @@ def _list_named(page: str) -> FilteredList:
     return FilteredList(page)
 
 
-def _bodies(views: list[SavedView]) -> list[dict[str, Any]]:
+def _bodies(views: list[SavedView]) -> list[SavedViewAnswer]:
     return [_body(view) for view in views]
 
 
-def _body(view: SavedView) -> dict[str, Any]:
+def _body(view: SavedView) -> SavedViewAnswer:
     return {"list": view.page, "name": view.name, "query": view.query, "page": view_address(view)}

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.schema import TEXT, describe_operation, object_with
+from pools.api.schema import describe_operation
 from pools.api.views import View
 from pools.api.warnings_header import CONTRACT_VERSION
 
 # Beside the body, which is OSMO's: clients of others may refuse a key that they do not know.
 PRODUCT_HEADER = "X-OSMO-Admin-Version"
-VERSION_BODY = object_with({"major": TEXT, "minor": TEXT, "revision": TEXT, "hash": TEXT})
 
 
-def version() -> dict[str, str]:
+class VersionAnswer(TypedDict):
+    """A release of OSMO; `hash` may be empty."""
+
+    major: str
+    minor: str
+    revision: str
+    hash: str
+
+
+def version() -> VersionAnswer:
     """The release of OSMO whose clients this service supports; `hash` may be empty."""
     major, minor, revision = map(str, CONTRACT_VERSION)
     return {"major": major, "minor": minor, "revision": revision, "hash": ""}
@@ -29,7 +39,7 @@ class Version(View):
     authentication_classes = ()
     permission_classes = ()
 
-    @describe_operation("Which release of OSMO's wire contract is served.", answer=VERSION_BODY, is_anonymous=True)
+    @describe_operation("Which release of OSMO's wire contract is served.", answer=VersionAnswer, is_anonymous=True)
     def get(self, request: Request) -> Response:
         return Response(version(), headers={PRODUCT_HEADER: settings.PRODUCT_VERSION})
 
