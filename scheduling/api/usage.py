@@ -29,7 +29,7 @@ from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.representations.csv_files import csv_response
 from scheduling.api.queries import filter_list
-from scheduling.domain.usage import WaitCause
+from scheduling.domain.reason_codes import WaitCause
 from scheduling.replay.trace_file import csv_trace, swf_trace
 from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.selectors.usage import (

@@ -7,12 +7,12 @@ unlimited.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from pools.domain.amounts import Amount, Gpus, amount_text, as_json
 from pools.domain.errors import Violation
 from pools.domain.subpool_lifecycle import SubpoolState
 from scheduling.domain.priorities import Priority
+from scheduling.domain.reason_codes import ReasonCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +100,12 @@ def _above_tree(pool: str, requested: int, tree: TreeLimit) -> SubmissionRefusal
     return SubmissionRefusal(Violation("workflow", "above_tree", message, numbers=numbers), is_by_quota=True)
 
 
-class WaitCode(StrEnum):
-    """The gate that blocks a start."""
-
-    LEAF_QUOTA = "leaf_quota"
-    POOL_QUOTA = "pool_quota"
-    POOL_MAXIMUM = "pool_maximum"
-    NO_ROOM = "no_room"
-    BACKEND_OFFLINE = "backend_offline"
-
-
 @dataclass(frozen=True, slots=True)
 class StartRefusal:
-    """Why a gang may not start now: the gate, the node of the tree, its limit, the requested and the free GPUs."""
+    """Why a gang may not start now: whether a quota or a limit blocks, the node of the tree, its quota or limit, the
+    requested and the free GPUs."""
 
-    code: WaitCode
+    code: ReasonCode
     node: str
     limit: Gpus
     requested: int
@@ -140,12 +131,11 @@ def start_verdict(path: tuple[Gate, ...], *, priority: Priority, gpus: int) -> S
     """
     if gpus == 0:
         return None
-    for depth, gate in enumerate(path):
+    for gate in path:
         if not priority.is_preemptible and gate.used + gpus > gate.quota:
-            code = WaitCode.POOL_QUOTA if depth else WaitCode.LEAF_QUOTA
-            return StartRefusal(code, gate.name, gate.quota, gpus, max(0, gate.quota - gate.used))
+            return StartRefusal(ReasonCode.OVER_QUOTA, gate.name, gate.quota, gpus, max(0, gate.quota - gate.used))
         if gate.total_usage + gpus > gate.maximum:
             return StartRefusal(
-                WaitCode.POOL_MAXIMUM, gate.name, gate.maximum, gpus, max(0, gate.maximum - gate.total_usage)
+                ReasonCode.OVER_LIMIT, gate.name, gate.maximum, gpus, max(0, gate.maximum - gate.total_usage)
             )
     return None

@@ -16,26 +16,20 @@ from typing import Any
 from pools.domain.amounts import GPU, UNLIMITED, Amount, amount_text, as_json
 from pools.domain.quota.forest import display_name
 from pools.domain.quota.tree import QuotaTree, Shortfall
-from scheduling.domain.admission import Gate, StartRefusal, WaitCode
+from scheduling.domain.admission import Gate, StartRefusal
 from scheduling.domain.plan_units import Gates
 from scheduling.domain.priorities import Priority
+from scheduling.domain.reason_codes import LIMIT_OF, ReasonCode
 from scheduling.domain.tree_gates import TreeGates
 
 BY_PLATFORM = "house"
 """The value of the field `by` of a reason that comes from us: the cluster does not know the gang yet."""
 
-NOT_LENT = "not_lent"
-"""The code of the reason where a lending limit blocks the gang."""
-
-QUEUE_CLOSED = "queue_closed"
-"""The code of the reason where the gang's queue in the cluster belongs to others or does not exist."""
-
-_CODES = {
-    WaitCode.LEAF_QUOTA: ("over_quota", "quota"),
-    WaitCode.POOL_QUOTA: ("over_quota", "quota"),
-    WaitCode.POOL_MAXIMUM: ("over_limit", "limit"),
+_TREE_CODES = {
+    "quota": ReasonCode.NOTHING_TO_BORROW,
+    "borrowing_limit": ReasonCode.OVER_BORROWING_LIMIT,
+    "cycle": ReasonCode.CYCLE,
 }
-_TREE_CODES = {"quota": "nothing_to_borrow", "borrowing_limit": "over_borrowing_limit", "cycle": "cycle"}
 
 
 def needs_dispatch_admission(tree: QuotaTree, backends: int) -> bool:
@@ -82,7 +76,7 @@ def idle_unlent_gpus(tree: QuotaTree, node: str) -> Amount:
 class DispatchWait:
     """Why a gang is not dispatched yet, as `Group.waiting_reason` stores it."""
 
-    code: str
+    code: ReasonCode
     message: str
     node: str
     limit: str
@@ -110,15 +104,15 @@ def explain_dispatch_wait(verdict: StartRefusal | Shortfall, idle_gpus: Amount =
     """The verdict as a reason with a message. `idle_gpus` are idle GPUs of the tree that their owners do not lend."""
     request_text = f"It asks for {_gpus(verdict.requested)}"
     if isinstance(verdict, StartRefusal):
-        code, limit = _CODES[verdict.code]
+        limit = LIMIT_OF[verdict.code]
         message = f"{request_text}; the {limit} of {verdict.node} ({verdict.limit}) leaves {verdict.free}."
-        return DispatchWait(code, f"{message} {_UNTIL}", verdict.node, limit, verdict.requested, verdict.free)
+        return DispatchWait(verdict.code, f"{message} {_UNTIL}", verdict.node, limit, verdict.requested, verdict.free)
     code, node = _TREE_CODES[verdict.limit], display_name(verdict.node)
     if verdict.limit == "cycle":
         message = f"The parents of {node} form a cycle; nothing is dispatched there until one of them changes."
         return DispatchWait(code, message, node, verdict.limit, verdict.requested, verdict.available)
     if idle_gpus and verdict.limit == "quota":
-        code = NOT_LENT
+        code = ReasonCode.NOT_LENT
         verb = "is" if idle_gpus == 1 else "are"
         unlent = f"{amount_text(idle_gpus)} more {verb} idle but not lent by their owners"
         message = (

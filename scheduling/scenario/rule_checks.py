@@ -9,6 +9,7 @@ from pools.domain.errors import Violation
 from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.facts import CohortFacts, QueueFacts
 from scheduling.domain.engine.world import World
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.scenario.parse import Scenario
 
 
@@ -59,7 +60,7 @@ def _tree(scenario: Scenario, world: World) -> Iterator[Violation]:
         for name in getattr(scenario.facts, holder):
             if world.queue_of[name].children:
                 message = f"'{name}' has queues below it, so it runs nothing itself."
-                yield Violation(f"{holder}.{name}", "queue_has_children", message)
+                yield Violation(f"{holder}.{name}", ReasonCode.QUEUE_HAS_CHILDREN, message)
 
 
 def _find_overfull_nodes(world: World) -> Iterator[Violation]:
@@ -72,12 +73,13 @@ def _find_overfull_nodes(world: World) -> Iterator[Violation]:
             yield Violation("nodes", "node_overfull", message)
 
 
+_NEVER_STARTS = {ReasonCode.NOT_READY, ReasonCode.QUEUE_HAS_CHILDREN, ReasonCode.NO_SUCH_QUEUE}
+
+
 def _find_impossible_gangs(scenario: Scenario, reasons: Mapping[str, Reason]) -> Iterator[Violation]:
     for name, path in scenario.gang_paths.items():
         reason = reasons.get(name)
-        if reason is not None and (
-            reason.is_permanent or reason.code in {"not_ready", "queue_has_children", "no_such_queue"}
-        ):
+        if reason is not None and (reason.is_permanent or reason.code in _NEVER_STARTS):
             yield Violation(path, reason.code, f"'{name}' can never start. {reason.message}")
 
 

@@ -12,36 +12,14 @@ from typing import Any
 
 from pools.domain import amounts
 from pools.domain.names import SHARED_QUEUE
-from scheduling.domain.cluster.unschedulable import NOT_SCHEDULED
-from scheduling.domain.dispatch_admission import BY_PLATFORM, NOT_LENT, QUEUE_CLOSED
-from scheduling.domain.engine.explain import Reason, ReasonCode
+from scheduling.domain.dispatch_admission import BY_PLATFORM
+from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.remedies import Remedy
+from scheduling.domain.reason_codes import LIMIT_OF, ReasonCode, find_code
 from scheduling.selectors.cluster_gangs import EndingPod
 
-_LIMIT_OF = {ReasonCode.OVER_QUOTA: "quota", ReasonCode.OVER_LIMIT: "limit"}
-_REMEDIES = {
-    ReasonCode.OVER_QUOTA: "Work on this queue ends, its quota grows, or the workflow is submitted with priority LOW",
-    ReasonCode.OVER_LIMIT: "Work on this queue ends, or its limit grows",
-    ReasonCode.NO_SUCH_QUEUE: "The queues of the cluster are synced",
-    ReasonCode.NO_ROOM: "The cluster has free capacity for it",
-    "preemption_delay": "It has waited long enough to preempt other work",
-    NOT_SCHEDULED: "The cluster's scheduler places it",
-    "cluster_fault": "The cluster accepts work again",
-}
-
-WAITS_FOR_CLUSTER = "waiting_for_cluster"
-"""The code for a gang that no quota blocks: the cluster, not our engine, starts it."""
-_NEEDS_ROOM = {WAITS_FOR_CLUSTER, ReasonCode.NO_ROOM, NOT_SCHEDULED}
+_NEEDS_ROOM = {ReasonCode.WAITING_FOR_CLUSTER, ReasonCode.NO_ROOM, ReasonCode.NOT_SCHEDULED}
 _MAX_NAMED_PODS = 3
-
-_ADMISSION_REMEDIES = {
-    ReasonCode.OVER_QUOTA: _REMEDIES[ReasonCode.OVER_QUOTA],
-    ReasonCode.OVER_LIMIT: _REMEDIES[ReasonCode.OVER_LIMIT],
-    ReasonCode.NOTHING_TO_BORROW: "Work that borrows in this tree of cohorts ends, or a quota in it grows",
-    ReasonCode.OVER_BORROWING_LIMIT: "This node returns borrowed quota, or its borrowing limit grows",
-    ReasonCode.CYCLE: "Give one node of the cycle another parent",
-    NOT_LENT: "Work that borrows in this tree of cohorts ends, or owners raise their lending limits",
-}
 _LENDS_TOO_LITTLE = "Work that borrows in this tree of cohorts ends; higher lending limits alone give too little"
 
 
@@ -49,17 +27,17 @@ def reason_from_cluster(waiting_reason: Mapping[str, Any] | None, engine_reason:
     """The reason to show: that of the cluster if there is one, else that of the engine."""
     if not waiting_reason:
         return engine_reason
-    code = str(waiting_reason["code"])
+    code = find_code(waiting_reason["code"])
     if waiting_reason.get("by") == BY_PLATFORM:
         return _admission_reason(code, waiting_reason, engine_reason)
-    numbers = _gpu_numbers(waiting_reason, _LIMIT_OF.get(code))
-    remedy = Remedy(_REMEDIES.get(code, _REMEDIES[NOT_SCHEDULED]))
+    numbers = _gpu_numbers(waiting_reason, LIMIT_OF.get(code))
+    remedy = Remedy(code.remedy)
     return replace(
         engine_reason,
         code=code,
         message=str(waiting_reason["message"]),
         queue=_logical_queue_name(waiting_reason["queue"]) if waiting_reason.get("queue") else engine_reason.queue,
-        limit=_LIMIT_OF.get(code),
+        limit=LIMIT_OF.get(code),
         requested=numbers[0],
         free=numbers[1],
         missing=numbers[2],
@@ -82,22 +60,22 @@ def _gpus_text(gpus: int) -> str:
     return "1 GPU" if gpus == 1 else f"{gpus} GPUs"
 
 
-def _admission_reason(code: str, reported: Mapping[str, Any], ours: Reason) -> Reason:
+def _admission_reason(code: ReasonCode, reported: Mapping[str, Any], ours: Reason) -> Reason:
     """The reason of dispatch admission for a gang that it has not admitted."""
-    if code in {ReasonCode.HELD_BACK, QUEUE_CLOSED}:
+    if code in {ReasonCode.HELD_BACK, ReasonCode.QUEUE_CLOSED}:
         first = tuple(map(str, reported.get("gangs", ())))
         text = "The gang that comes first starts, or is cancelled"
         if len(first) > 1:
             text = f"The gangs that come first, all {len(first)} of them, start or are cancelled"
         remedy = Remedy(text, first)
-        if code == QUEUE_CLOSED:
-            remedy = Remedy("The queue sync of the cluster has a queue of ours for it")
+        if code is ReasonCode.QUEUE_CLOSED:
+            remedy = Remedy(code.remedy)
         return replace(
             ours, code=code, message=str(reported["message"]), queue=str(reported["queue"]),
             limit=reported["limit"], requested=None, free=None, missing=None, remedies=(remedy,),
             needs_all_remedies=False,
         )  # fmt: skip
-    text = _ADMISSION_REMEDIES[code]
+    text = code.remedy
     idle = reported.get("idle")
     if idle is not None and not isinstance(idle, str) and idle < reported["missing"]:  # a text: unlimited
         text = _LENDS_TOO_LITTLE

@@ -15,8 +15,8 @@ from uuid import UUID
 from django.utils import timezone
 
 from pools.domain.roles import Actor
+from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.statuses import TaskStatus
-from scheduling.domain.usage import WaitCause
 from scheduling.models import Group, Task, WaitCauseChange, WaitSpan, Workflow
 from scheduling.selectors.usage_charts import CAUSE_TITLES
 from scheduling.selectors.workflows import get_full_workflow

@@ -27,10 +27,10 @@ from scheduling.domain.dispatch_holds import (
     find_held_back,
     find_holds,
 )
-from scheduling.domain.engine.explain import ReasonCode
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, StartHold, TaskState
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.priorities import Priority
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
 from scheduling.models import Group, Task
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts

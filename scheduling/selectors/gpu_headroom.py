@@ -25,9 +25,9 @@ from pools.prepared import read_rows
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
 from scheduling.domain.engine.facts import StartHold
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
 
-GPU_QUOTA = "gpu_quota"
 """The code of the reason."""
 
 _WAITING = (TaskStatus.SUBMITTING, TaskStatus.PROCESSING, TaskStatus.SCHEDULING)
@@ -183,12 +183,12 @@ def _build_hold(namespace: str, broken: BrokenCap) -> StartHold:
     message = f"{_capitalize(broken.refusal_text(namespace))}."
     if not broken.is_resolvable:
         unblock = f"{broken.resource} of namespace {namespace} is raised to {broken.requested} or more"
-        return StartHold(GPU_QUOTA, message, unblock, namespace, broken.resource)
+        return StartHold(ReasonCode.GPU_QUOTA, message, unblock, namespace, broken.resource)
     unblock = (
         f"Workers of namespace {namespace} end until {broken.requested} fit under {broken.limit}, "
         f"or {broken.resource} is raised"
     )
-    return StartHold(GPU_QUOTA, message, unblock, namespace, broken.resource)
+    return StartHold(ReasonCode.GPU_QUOTA, message, unblock, namespace, broken.resource)
 
 
 def _capitalize(message: str) -> str:

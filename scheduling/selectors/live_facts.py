@@ -33,7 +33,6 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Node, Pool
 from pools.selectors.pool_balance import read_balances
 from pools.transactions import one_snapshot
-from scheduling.domain.admission import WaitCode
 from scheduling.domain.cluster.naming import GPU_RESOURCE
 from scheduling.domain.engine import facts as engine
 from scheduling.domain.engine.facts import (
@@ -51,6 +50,7 @@ from scheduling.domain.engine.node_bars import excluded_bar, platform_bar, taint
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
 from scheduling.domain.plan_units import GatePath
 from scheduling.domain.priorities import Priority
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
 from scheduling.domain.tree_gates import TreeGates
 from scheduling.garbage_collector import garbage_collector
@@ -265,7 +265,7 @@ def _offline_hold(backend: Backend) -> StartHold | None:
     if not backend.offline:
         return None
     message = f"Cluster {backend.name} is offline; all work waits until it is online again."
-    return StartHold(WaitCode.BACKEND_OFFLINE, message, f"Cluster {backend.name} is set online again")
+    return StartHold(ReasonCode.BACKEND_OFFLINE, message, f"Cluster {backend.name} is set online again")
 
 
 def _quota(gpus: Gpus) -> dict[str, Amount]:

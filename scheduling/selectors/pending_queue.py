@@ -23,16 +23,17 @@ from pools.domain.names import SHARED_QUEUE, queue_name, split_name
 from pools.models import Backend
 from pools.prepared import read_rows
 from pools.unchanged import read_if_changed
-from scheduling.domain.engine.explain import Reason, ReasonCode
+from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.outcome import NO_PODS, OptionalPods, queue_positions, waiting_reasons
 from scheduling.domain.engine.remedies import Remedy
 from scheduling.domain.engine.state import QueueState
 from scheduling.domain.engine.world import World
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.garbage_collector import garbage_collector
 from scheduling.models import Group
 from scheduling.selectors.cluster_gangs import read_ending_pods
-from scheduling.selectors.cluster_reasons import WAITS_FOR_CLUSTER, reason_from_cluster, with_ending_pods
+from scheduling.selectors.cluster_reasons import reason_from_cluster, with_ending_pods
 from scheduling.selectors.dispatch_holds import read_dispatch_holds
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 from scheduling.selectors.topology_needs import with_topology
@@ -40,8 +41,6 @@ from scheduling.selectors.topology_needs import with_topology
 LARGE_QUEUE = 2000
 """A queue with so many waiting gangs is large: the engine needs seconds to place and explain them."""
 
-WAITS_FOR_GROUPS = "waiting_for_groups"
-NOT_PLACED_YET = "not_placed_yet"
 WAITING_STATUSES = UNFINISHED_TASK_STATUSES - {TaskStatus.INITIALIZING, TaskStatus.RUNNING}
 
 
@@ -233,11 +232,11 @@ def recent_arrivals(backend: Backend, queue: PendingQueue, groups: Collection[UU
 
 
 _NOT_PLACED_REASON = Reason(
-    NOT_PLACED_YET,
+    ReasonCode.NOT_PLACED_YET,
     "The queue is long, so positions are updated every few seconds. This position is not known yet; until then the "
     "gang is shown last.",
     None,
-    remedies=(Remedy("Ask again in a moment"),),
+    remedies=(Remedy(ReasonCode.NOT_PLACED_YET.remedy),),
 )
 
 
@@ -361,7 +360,7 @@ def _upstream_reason(before: list[tuple[str, str]], *, queue: str) -> Reason:
     states = " and ".join(f"{name} ({status})" for name, status in before)
     message = f"It starts when the groups before it have completed: {states or 'they just did'}."
     remedies = tuple(Remedy(f"Group {name}, which is {status}, completes") for name, status in before)
-    return Reason(WAITS_FOR_GROUPS, message, queue, remedies=remedies)
+    return Reason(ReasonCode.WAITING_FOR_GROUPS, message, queue, remedies=remedies)
 
 
 def _cluster_reason(reason: Reason) -> Reason:
@@ -369,7 +368,8 @@ def _cluster_reason(reason: Reason) -> Reason:
     if reason.code != ReasonCode.NEXT_PASS:
         return reason
     message = "Every quota lets it start; it waits until the scheduler of the cluster has placed it."
-    return Reason(WAITS_FOR_CLUSTER, message, reason.queue, remedies=(Remedy("The cluster has free capacity for it"),))
+    code = ReasonCode.WAITING_FOR_CLUSTER
+    return Reason(code, message, reason.queue, remedies=(Remedy(code.remedy),))
 
 
 def _entry(backend: Backend, row: _OpenGroup, position: int, reason: Reason) -> PendingGang:

@@ -17,7 +17,7 @@ from django.db import connection
 
 from pools.domain.names import SEPARATOR, SHARED_QUEUE
 from pools.domain.roles import Actor, Permission
-from scheduling.domain.usage import WaitCause
+from scheduling.domain.reason_codes import WaitCause
 from scheduling.models import UsageProgress
 from scheduling.selectors.usage_sql import COMPUTE, EVERY_LEAF, WORK_COLUMNS
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from pools.domain.numbers import USAGE_NUMBERS
 from pools.representations.charts import Chart, ChartSeries, Tone
-from scheduling.domain.usage import WaitCause
+from scheduling.domain.reason_codes import WaitCause
 from scheduling.selectors.usage import Bucket, UsageAnswer, UsageKey, UsageQuestion
 
 HOURS_UP_TO = timedelta(days=8)

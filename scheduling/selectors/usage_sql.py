@@ -30,8 +30,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
-from scheduling.domain.usage import WaitCause
 from scheduling.models.usage_triggers import OPEN_QUOTA
 
 _ACTIVE = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))

@@ -15,7 +15,7 @@ from pools.models import Backend
 from pools.one_by_one import left_out_on_error
 from pools.open_transactions import has_open_transaction_before
 from pools.transactions import database_time, one_snapshot
-from scheduling.domain.usage import WaitCause, wait_cause
+from scheduling.domain.reason_codes import ReasonCode, WaitCause, wait_cause
 from scheduling.locking import lock_usage_progress
 from scheduling.models import (
     BackendUsageDay,
@@ -33,7 +33,7 @@ from scheduling.models import (
     WorkUsageDay,
     WorkUsageHour,
 )
-from scheduling.selectors.pending_queue import WAITS_FOR_GROUPS, build_pending_queue
+from scheduling.selectors.pending_queue import build_pending_queue
 from scheduling.selectors.usage_sql import (
     EVERY_LEAF,
     OWN_ROWS,
@@ -78,7 +78,7 @@ def _note_causes(backend: Backend) -> int:
     causes = {
         group: wait_cause(gang.reason.code, node=gang.reason.queue, own_queue=gang.queue)
         for group, gang in queue.by_group.items()
-        if gang.reason.code != WAITS_FOR_GROUPS
+        if gang.reason.code != ReasonCode.WAITING_FOR_GROUPS
     }
     if not causes:
         return 0

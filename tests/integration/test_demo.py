@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, GpuQuota, Node, Pool, User
-from scheduling.domain.usage import WaitCause
+from scheduling.domain.reason_codes import WaitCause
 from scheduling.models import Group, Workflow
 from scheduling.selectors.usage import Bucket, UsageKey, UsageQuestion, read_usage
 from scheduling.services.demo import DAYS, seed_demo

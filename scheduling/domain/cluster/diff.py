@@ -17,9 +17,9 @@ from scheduling.domain.cluster.pod_status import PodStatusReport, read_pod_statu
 from scheduling.domain.cluster.unschedulable import read_unschedulable_reason
 from scheduling.domain.dispatch_admission import BY_PLATFORM
 from scheduling.domain.kubernetes_json import Object
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import TaskStatus
 
-CLUSTER_FAULT = "cluster_fault"
 """The code of a waiting reason whose cause is a fault of the cluster, not a verdict of its scheduler."""
 
 STATUS_RANK = {TaskStatus.SCHEDULING: 0, TaskStatus.INITIALIZING: 1, TaskStatus.RUNNING: 2}
@@ -181,7 +181,7 @@ def _waiting_reason(gang: OpenGang, pod_group: Object | None) -> Mapping[str, An
 def _is_reason_kept(gang: OpenGang) -> bool:
     """A reason of ours (the cluster failed, or the gang was not admitted to it) stays until all pods were created."""
     known = gang.waiting_reason or {}
-    is_ours = known.get("code") == CLUSTER_FAULT or known.get("by") == BY_PLATFORM
+    is_ours = known.get("code") == ReasonCode.CLUSTER_FAULT or known.get("by") == BY_PLATFORM
     return is_ours and not all(attempt.is_dispatched for attempt in gang.attempts)
 
 

@@ -14,14 +14,14 @@ from typing import Any
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.domain.cluster.timestamps import parse_time
 from scheduling.domain.kubernetes_json import ReadOnlyObject
+from scheduling.domain.reason_codes import ReasonCode
 
-NOT_SCHEDULED = "not_scheduled"
 _CODES = {
-    "NonPreemptibleOverQuota": "over_quota",
-    "OverLimit": "over_limit",
-    "QueueDoesNotExist": "no_such_queue",
-    "PodSchedulingErrors": "no_room",
-    "PreemptionDelayNotElapsed": "preemption_delay",
+    "NonPreemptibleOverQuota": ReasonCode.OVER_QUOTA,
+    "OverLimit": ReasonCode.OVER_LIMIT,
+    "QueueDoesNotExist": ReasonCode.NO_SUCH_QUEUE,
+    "PodSchedulingErrors": ReasonCode.NO_ROOM,
+    "PreemptionDelayNotElapsed": ReasonCode.PREEMPTION_DELAY,
 }
 _UNSCHEDULABLE = "UnschedulableOnNodePool"
 _MAX_MESSAGE_LENGTH = 1000
@@ -30,10 +30,10 @@ _GPU_NAMES = ("gpu", "nvidia.com/gpu")
 
 @dataclass(frozen=True, slots=True)
 class UnschedulableReason:
-    """`code` is ours (`over_quota`, `over_limit`, `no_such_queue`, `no_room`, `preemption_delay`, `not_scheduled`),
-    `reason` is KAI's. `queue` is the queue that refused; the GPU numbers are the exact ones of its details."""
+    """`code` is ours, `reason` is KAI's. `queue` is the queue that refused; the GPU numbers are the exact ones of its
+    details."""
 
-    code: str
+    code: ReasonCode
     message: str
     reason: str = ""
     queue: str = ""
@@ -79,7 +79,7 @@ def _unschedulable_reason(reason: ReadOnlyObject) -> UnschedulableReason:
     requested_key = "podGroupRequestedNonPreemptibleResources" if firm else "podGroupRequestedResources"
     used = "queueAllocatedNonPreemptibleResources" if firm else "queueAllocatedResources"
     return UnschedulableReason(
-        code=_CODES.get(word, NOT_SCHEDULED),
+        code=_CODES.get(word, ReasonCode.NOT_SCHEDULED),
         message=message or "The cluster's scheduler has not placed it yet.",
         reason=word,
         queue=details.get("name", ""),

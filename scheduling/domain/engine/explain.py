@@ -22,31 +22,12 @@ from scheduling.domain.engine.shortage import ShortageFinder
 from scheduling.domain.engine.state import GangState, QueueState, sum_requests
 from scheduling.domain.engine.steps import StepLog
 from scheduling.domain.engine.world import World
+from scheduling.domain.reason_codes import ReasonCode
 
 _SHARE_NOTE = " It may not reclaim LOW work"
 
 MAX_HOLDERS = 16
 """How many gangs that hold back another one are looked for."""
-
-
-class ReasonCode:
-    """Machine codes of reasons. A hold of a queue or a gang brings its own code."""
-
-    NO_SUCH_QUEUE = "no_such_queue"
-    QUEUE_HAS_CHILDREN = "queue_has_children"
-    CYCLE = "cycle"
-    ELSEWHERE = "elsewhere"
-    NOT_READY = "not_ready"
-    NEVER_FITS = "never_fits"
-    OVER_QUOTA = "over_quota"
-    OVER_LIMIT = "over_limit"
-    OVER_BORROWING_LIMIT = "over_borrowing_limit"
-    NOTHING_TO_BORROW = "nothing_to_borrow"
-    NOT_LENT = "not_lent"
-    NO_ROOM = "no_room"
-    FRAGMENTED = "fragmented"
-    HELD_BACK = "held_back"
-    NEXT_PASS = "next_pass"  # noqa: S105  a word, not a secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +172,7 @@ class Explainer:
             cycle = self._world.tree.cycle_of(name)
             path = f": {' → '.join([*cycle, cycle[0]])}" if cycle else ""
             message = f"The parents of '{name}' form a cycle{path}; nothing starts there until one of them changes."
-            return Reason(
-                ReasonCode.CYCLE, message, name, remedies=(Remedy("Give one node of the cycle another parent"),)
-            )
+            return Reason(ReasonCode.CYCLE, message, name, remedies=(Remedy(ReasonCode.CYCLE.remedy),))
         if queue.path[-1].fact.is_external:
             message = f"'{name}' runs its work on another cluster; only the free capacity there decides."
             return Reason(

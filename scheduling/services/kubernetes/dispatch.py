@@ -12,10 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, TypeVar
 from uuid import UUID
 
-from scheduling.domain.cluster.diff import CLUSTER_FAULT, confirm_lost_pods
+from scheduling.domain.cluster.diff import confirm_lost_pods
 from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL
 from scheduling.domain.cluster.pod_status import PodStatusReport
 from scheduling.domain.kubernetes_json import Object
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.kube import errors, gang_objects, resource_kinds
 from scheduling.kube.backoff import Backoff
 from scheduling.kube.error_messages import error_message
@@ -103,7 +104,7 @@ class Dispatcher:
                 continue
             backoff, _ = self._pauses.get(result.group_id, (Backoff(FIRST_PAUSE, MAX_PAUSE), 0.0))
             self._pauses[result.group_id] = (backoff, time.monotonic() + backoff.next_pause(result.error.retry_after))
-            reasons[result.group_id] = {"code": CLUSTER_FAULT, "message": error_message(result.error)}
+            reasons[result.group_id] = {"code": ReasonCode.CLUSTER_FAULT, "message": error_message(result.error)}
         observation.set_waiting_reasons(reasons)
 
     def forget_closed(self, open_groups: Collection[UUID]) -> None:

@@ -12,9 +12,9 @@ from django.db.models import Exists, OuterRef
 
 from pools.domain.names import SHARED_QUEUE, k8s_queue_name, queue_name
 from pools.models import Backend
-from scheduling.domain.dispatch_admission import BY_PLATFORM, QUEUE_CLOSED
+from scheduling.domain.dispatch_admission import BY_PLATFORM
 from scheduling.domain.dispatch_holds import HeldBack
-from scheduling.domain.engine.explain import ReasonCode
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import UNFINISHED_TASK_STATUSES
 from scheduling.models import Group, Task
 from scheduling.selectors.dispatch_holds import read_dispatch_holds
@@ -38,7 +38,13 @@ def keep_without_queue(backend: Backend, groups: Sequence[UUID]) -> list[UUID]:
         queue = queue_name(backend.namespace, root, leaf or SHARED_QUEUE)
         if (message := closed.get(k8s_queue_name(queue))) is not None:
             kept.add(pk)
-            reason = {"code": QUEUE_CLOSED, "message": message, "by": BY_PLATFORM, "queue": queue, "limit": None}
+            reason = {
+                "code": ReasonCode.QUEUE_CLOSED,
+                "message": message,
+                "by": BY_PLATFORM,
+                "queue": queue,
+                "limit": None,
+            }
             if reason != known:
                 reasons[pk] = reason
     set_waiting_reasons(reasons)

@@ -27,7 +27,7 @@ from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
 from pools.one_by_one import work_in_batch
 from pools.transactions import DatabaseLost, change, database_time
-from scheduling.domain.cluster.diff import CLUSTER_FAULT, STATUS_RANK
+from scheduling.domain.cluster.diff import STATUS_RANK
 from scheduling.domain.cluster.gang_outcome import (
     LOST,
     MAX_REPLACEMENTS,
@@ -41,6 +41,7 @@ from scheduling.domain.cluster.pod_status import ENDED_PHASES, PodStatusReport
 from scheduling.domain.decision_messages import DecisionFacts
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.kubernetes_json import Object
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, exit_action
 from scheduling.models import Decision, Group, Task
@@ -366,7 +367,7 @@ def _stored_reason(reason: Mapping[str, Any]) -> str:
 
 def set_cluster_fault_reason(backend: Backend, message: str) -> None:
     """Give this waiting reason to all gangs that wait on a faulty cluster, except those with a reason from KAI."""
-    reason = _stored_reason({"code": CLUSTER_FAULT, "message": message})
+    reason = _stored_reason({"code": ReasonCode.CLUSTER_FAULT, "message": message})
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -376,5 +377,5 @@ def set_cluster_fault_reason(backend: Backend, message: str) -> None:
                 AND COALESCE(gang.waiting_reason ->> 'code', %(code)s) = %(code)s
                 AND gang.waiting_reason IS DISTINCT FROM %(reason)s::jsonb
             """,
-            {"reason": reason, "backend": backend.pk, "code": CLUSTER_FAULT},
+            {"reason": reason, "backend": backend.pk, "code": ReasonCode.CLUSTER_FAULT},
         )

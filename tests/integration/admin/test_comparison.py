@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
-from scheduling.domain.usage import WaitCause
+from scheduling.domain.reason_codes import WaitCause
 from scheduling.models import Group, WaitCauseChange, Workflow
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.admin.conftest import run_cycles, submit_workflow

@@ -6,7 +6,7 @@ import pytest
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, Shortfall
-from scheduling.domain.admission import Gate, StartRefusal, WaitCode
+from scheduling.domain.admission import Gate, StartRefusal
 from scheduling.domain.dispatch_admission import (
     BY_PLATFORM,
     dispatch_verdict,
@@ -16,6 +16,7 @@ from scheduling.domain.dispatch_admission import (
 )
 from scheduling.domain.plan_units import Gates
 from scheduling.domain.priorities import Priority
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.tree_gates import TreeGates
 
 LEAF = 1
@@ -80,7 +81,7 @@ def test_work_inside_its_own_quota_passes_although_others_borrowed_it() -> None:
 
 
 def test_firm_work_never_borrows() -> None:
-    assert verdict(tree(), 1, priority=Priority.HIGH) == StartRefusal(WaitCode.LEAF_QUOTA, "guest--_shared", 0, 1, 0)
+    assert verdict(tree(), 1, priority=Priority.HIGH) == StartRefusal(ReasonCode.OVER_QUOTA, "guest--_shared", 0, 1, 0)
 
 
 def test_on_a_cycle_only_gangs_without_gpus_are_dispatched() -> None:

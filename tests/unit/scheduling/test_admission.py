@@ -6,8 +6,9 @@ import pytest
 
 from pools.domain.amounts import UNLIMITED
 from pools.domain.subpool_lifecycle import SubpoolState
-from scheduling.domain.admission import Gate, LeafFacts, TreeLimit, WaitCode, start_verdict, submission_verdict
+from scheduling.domain.admission import Gate, LeafFacts, TreeLimit, start_verdict, submission_verdict
 from scheduling.domain.priorities import Priority
+from scheduling.domain.reason_codes import ReasonCode
 
 HIGH, NORMAL, LOW = Priority.HIGH, Priority.NORMAL, Priority.LOW
 
@@ -93,18 +94,18 @@ LEAF, POOL = Gate("team--_shared", 10, 8, UNLIMITED, 8), Gate("team", 100, 50, 6
     ("path", "priority", "gpus", "code", "free"),
     [
         ((LEAF, POOL), HIGH, 2, None, 0),
-        ((LEAF, POOL), HIGH, 3, WaitCode.LEAF_QUOTA, 2),
+        ((LEAF, POOL), HIGH, 3, ReasonCode.OVER_QUOTA, 2),
         ((LEAF, POOL), LOW, 5, None, 0),
-        ((LEAF, POOL), LOW, 6, WaitCode.POOL_MAXIMUM, 5),
+        ((LEAF, POOL), LOW, 6, ReasonCode.OVER_LIMIT, 5),
         ((Gate("a", 60, 0, UNLIMITED, 0), Gate("team", 100, 50, UNLIMITED, 50)), HIGH, 50, None, 0),
-        ((Gate("a", 60, 0, UNLIMITED, 0), Gate("team", 100, 50, UNLIMITED, 50)), HIGH, 51, WaitCode.POOL_QUOTA, 50),
-        ((Gate("a", 10, 50, UNLIMITED, 50), Gate("team", 100, 50, UNLIMITED, 50)), HIGH, 1, WaitCode.LEAF_QUOTA, 0),
+        ((Gate("a", 60, 0, UNLIMITED, 0), Gate("team", 100, 50, UNLIMITED, 50)), HIGH, 51, ReasonCode.OVER_QUOTA, 50),
+        ((Gate("a", 10, 50, UNLIMITED, 50), Gate("team", 100, 50, UNLIMITED, 50)), HIGH, 1, ReasonCode.OVER_QUOTA, 0),
         ((Gate("a", 10, 50, UNLIMITED, 50), Gate("team", 100, 50, UNLIMITED, 50)), HIGH, 0, None, 0),
         ((Gate("a", UNLIMITED, 50, UNLIMITED, 50), Gate("team", UNLIMITED, 50, UNLIMITED, 50)), HIGH, 10**6, None, 0),
         ((Gate("a", 10, 0, UNLIMITED, 40), Gate("team", 10, 0, UNLIMITED, 40)), HIGH, 10, None, 0),
     ],
 )
-def test_start(path: tuple[Gate, ...], priority: Priority, gpus: int, code: WaitCode | None, free: int) -> None:
+def test_start(path: tuple[Gate, ...], priority: Priority, gpus: int, code: ReasonCode | None, free: int) -> None:
     """LOW usage never blocks the quota of HIGH and NORMAL work; an exceeded quota has 0 free, not less."""
     wait = start_verdict(path, priority=priority, gpus=gpus)
 

@@ -12,6 +12,7 @@ from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.plan_units import Gates, NodeCapacity, PlanUnit, split_plan
 from scheduling.domain.priorities import Priority
+from scheduling.domain.reason_codes import ReasonCode
 from tests.unit.engine import sample_clusters
 from tests.unit.engine.sample_clusters import facts, gang, queue
 
@@ -119,10 +120,10 @@ class TestGates:
         assert gates.verdict(1, Priority.NORMAL, 10) is None
         gates.add_usage(1, Priority.NORMAL, 10)
         wait = gates.verdict(1, Priority.HIGH, 1)
-        assert (wait.code if wait else None) == "leaf_quota"
+        assert (wait.code if wait else None) == ReasonCode.OVER_QUOTA
         gates.add_usage(2, Priority.LOW, 5)
         wait = gates.verdict(1, Priority.LOW, 1)
-        assert (wait.code if wait else None) == "pool_maximum"
+        assert (wait.code if wait else None) == ReasonCode.OVER_LIMIT
         gates.add_usage(2, Priority.LOW, -5)
         assert gates.verdict(1, Priority.LOW, 5) is None
 
