@@ -77,7 +77,7 @@ class PoolTreePreview(Generic[ResultT]):
 
     def current_state(self) -> dict[str, Any] | None:
         """The tree as the API lists it."""
-        return pool_tree_body(self.pool) if self.pool else None
+        return {**pool_tree_body(self.pool)} if self.pool else None
 
     def fingerprint(self, state: dict[str, Any] | None) -> str:
         """The versions of all rows of the tree, which change with quotas and states and not with use."""

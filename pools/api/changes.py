@@ -1,6 +1,6 @@
 """The one way of a change over REST: reading, dry run, approval, idempotency, version (api.md, top).
 
-@describe_change(ResizeSubpool, answer=SUBPOOL)
+@describe_change(ResizeSubpool, answer=SubpoolAnswer)
 def patch(self, request: Request, parent: str, subpool: str) -> Response:
     address = {"parent": parent, "subpool_name": subpool}
     return answer_change(self, ResizeSubpool, resize_subpool, SUBPOOL_CHANGES, address)
@@ -103,7 +103,7 @@ def schema_of(fields: Mapping[str, ChangeField]) -> Schema:
 
 def describe_change(
     *kinds: type[ChangeCommand],
-    answer: Schema,
+    answer: Any,
     body: Schema | None = None,
     given: Sequence[str] = (),
     query_parameters: Sequence[QueryParameter] = (),

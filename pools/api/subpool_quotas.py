@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.request_parsing import BodyReader, query_boolean, unwrap_body
-from pools.api.schema import DRY_RUN, INTEGER, TEXT, QueryParameter, array_of, describe_operation, object_with
-from pools.api.subpools import QUOTA, SUBPOOL
+from pools.api.schema import DRY_RUN, INTEGER, TEXT, QueryParameter, describe_operation, object_with
+from pools.api.subpools import QUOTA
 from pools.api.views import View
 from pools.permissions import get_visible_root
-from pools.representations.subpool import subpool_body
+from pools.representations.subpool import SubpoolAnswer, subpool_body
 from pools.selectors.subpool_quotas import visible_quotas
 from pools.services.subpool_quotas import QuotasResult, effect_on_quotas, resize_subpools
+
+
+class ResizedAnswer(TypedDict):
+    """The subpools whose quota changed."""
+
+    subpools: list[SubpoolAnswer]
+    warnings: list[str]
 
 
 class SubpoolQuotas(View):
@@ -35,7 +42,7 @@ class SubpoolQuotas(View):
         "Change the quotas of many subpools, all of them or none. A subpool that has its quota already is left alone.",
         query_parameters=[DRY_RUN],
         body=object_with({"quotas": {"type": "object", "additionalProperties": QUOTA}}, required=[], additional=True),
-        answer=object_with({"subpools": array_of(SUBPOOL), "warnings": array_of(TEXT)}),
+        answer=ResizedAnswer,
     )
     def patch(self, request: Request) -> Response:
         body, description, _ = unwrap_body(request)
@@ -48,7 +55,8 @@ class SubpoolQuotas(View):
             return Response(effect_on_quotas(quotas, operation, actor=self.actor))
         result = operation()
         changed = [subpool_body(each.row, each.subpool) for each in result.changed]
-        return Response({"subpools": changed, "warnings": list(result.warnings)})
+        answer: ResizedAnswer = {"subpools": changed, "warnings": list(result.warnings)}
+        return Response(answer)
 
 
 def _read_quotas(body: dict[str, object]) -> dict[str, Any]:

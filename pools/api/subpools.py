@@ -12,17 +12,9 @@ from pools.api.request_parsing import (
     unwrap_body,
 )
 from pools.api.schema import (
-    BOOLEAN,
-    DATETIME,
     INCLUDE_ARCHIVED,
-    INTEGER,
-    OBJECT,
-    TEXT,
     QueryParameter,
-    array_of,
     describe_operation,
-    nullable,
-    object_with,
 )
 from pools.api.views import View
 from pools.domain.amounts import NO_LIMIT, UNLIMITED, Amount
@@ -30,10 +22,9 @@ from pools.domain.changes.command import QUOTA as QUOTA_KIND
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline, SubpoolChange
 from pools.domain.errors import NotFound
 from pools.domain.roles import Actor
-from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
 from pools.permissions import get_visible_root
-from pools.representations.subpool import pool_tree_body, subpool_body
+from pools.representations.subpool import PoolTreeAnswer, SubpoolAnswer, pool_tree_body, subpool_body
 from pools.selectors.pool_balance import read_balances, subpool_from_row
 from pools.selectors.start_room import read_start_room
 from pools.services.dry_run import effect_on_pool_tree
@@ -46,46 +37,11 @@ from pools.services.subpools import (
 )
 
 QUOTA = QUOTA_KIND.schema
-SUBPOOL = object_with(
-    {
-        "name": TEXT,
-        "parent_pool": TEXT,
-        "subpool_name": TEXT,
-        "subpool_state": {"type": "string", "enum": [str(state) for state in SubpoolState]},
-        "quota": INTEGER,
-        "last_quota": INTEGER,
-        "quota_until": nullable(DATETIME),
-        "quota_after": nullable(INTEGER),
-        "drain_by": nullable(DATETIME),
-        "scheduling_quota": INTEGER,
-        "used": INTEGER,
-        "available": INTEGER,
-        "total_usage": INTEGER,
-        "live_workflows": INTEGER,
-        "queue": TEXT,
-        "k8s_queue": TEXT,
-        "warnings": array_of(TEXT),
-        "version": INTEGER,
-        "reactivated": BOOLEAN,
-    },
-    additional=True,
-)
 START_ROOM = QueryParameter(
     "start_room",
     {"type": "boolean"},
     "With `can_start_now` of the pool, the shared leaf and each subpool: GPUs that quotas and limits let start now, "
     "LOW work included; -1 is unlimited.",
-)
-POOL_TREE = object_with(
-    {
-        "pool": TEXT,
-        "quota": INTEGER,
-        "scheduling_quota": INTEGER,
-        "unallocated": INTEGER,
-        "shared": OBJECT,
-        "subpools": array_of(SUBPOOL),
-    },
-    additional=True,
 )
 
 
@@ -95,7 +51,7 @@ class SubpoolList(View):
     @describe_operation(
         "Show a pool with its subpools. `available` is quota minus guaranteed use.",
         query_parameters=[INCLUDE_ARCHIVED, START_ROOM],
-        answer=POOL_TREE,
+        answer=PoolTreeAnswer,
     )
     def get(self, request: Request, parent: str) -> Response:
         root = get_visible_root(self.actor, parent)
@@ -109,7 +65,7 @@ class SubpoolList(View):
             part["can_start_now"] = _room_number(room.of_leaf(root.name, part["subpool_name"]))
         return Response(body)
 
-    @describe_change(CreateSubpool, answer=SUBPOOL)
+    @describe_change(CreateSubpool, answer=SubpoolAnswer)
     def post(self, request: Request, parent: str) -> Response:
         return answer_change(self, CreateSubpool, create_subpool, SUBPOOL_CHANGES, {"parent": parent})
 
@@ -121,18 +77,18 @@ def _room_number(amount: Amount) -> int:
 class SubpoolDetail(View):
     """One subpool. An ARCHIVED subpool can only be read, by its name."""
 
-    @describe_operation("Show one subpool.", answer=SUBPOOL)
+    @describe_operation("Show one subpool.", answer=SubpoolAnswer)
     def get(self, request: Request, parent: str, subpool: str) -> Response:
         return subpool_response(self.actor, parent, subpool)
 
-    @describe_change(ResizeSubpool, SetDrainDeadline, answer=SUBPOOL)
+    @describe_change(ResizeSubpool, SetDrainDeadline, answer=SubpoolAnswer)
     def patch(self, request: Request, parent: str, subpool: str) -> Response:
         address = {"parent": parent, "subpool_name": subpool}
         if "drain_by" in unwrap_body(request)[0]:
             return answer_change(self, SetDrainDeadline, set_drain_deadline, SUBPOOL_CHANGES, address)
         return answer_change(self, ResizeSubpool, resize_subpool, SUBPOOL_CHANGES, address)
 
-    @describe_change(DeleteSubpool, answer=SUBPOOL)
+    @describe_change(DeleteSubpool, answer=SubpoolAnswer)
     def delete(self, request: Request, parent: str, subpool: str) -> Response:
         address = {"parent": parent, "subpool_name": subpool}
         return answer_change(self, DeleteSubpool, delete_subpool, SUBPOOL_CHANGES, address)

@@ -3,19 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, NotRequired, TypedDict
 
 from pools.domain import names
 from pools.domain.amounts import encode_gpus
+from pools.domain.numbers import CAN_START_NOW, POOL_NUMBERS
 from pools.domain.quota.pool_balance import Subpool
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
 from pools.selectors.pool_balance import read_balance
 
 
-def subpool_body(
-    row: Pool, part: Subpool, *, warnings: Iterable[str] = (), reactivated: bool = False
-) -> dict[str, Any]:
+class SubpoolAnswer(TypedDict):
+    """A subpool: a part of a pool with a quota of its own."""
+
+    name: str
+    parent_pool: str
+    subpool_name: str | None
+    subpool_state: Annotated[str, SubpoolState]
+    quota: Annotated[int, "GPUs that the subpool has now; 0 unless it is ACTIVE."]
+    last_quota: Annotated[int | None, "Its quota when it was ACTIVE."]
+    quota_until: Annotated[datetime | None, "The end of a temporary quota (UTC without a zone)."]
+    quota_after: Annotated[int | None, "The quota after that."]
+    drain_by: Annotated[datetime | None, "The time at which its work should have ended (UTC without a zone)."]
+    scheduling_quota: Annotated[int, "GPUs that the scheduler guarantees it: the quota, or what still drains."]
+    used: Annotated[int, POOL_NUMBERS["used"].meaning]
+    available: Annotated[int, POOL_NUMBERS["available"].meaning]
+    total_usage: Annotated[int, POOL_NUMBERS["total_usage"].meaning]
+    live_workflows: int
+    queue: str
+    k8s_queue: str
+    warnings: list[str]
+    version: int
+    reactivated: bool
+    can_start_now: NotRequired[Annotated[int, CAN_START_NOW.meaning]]
+
+
+class SharedAnswer(TypedDict):
+    """The part of a pool that no subpool has."""
+
+    queue: str
+    k8s_queue: str
+    quota: int
+    scheduling_quota: int
+    used: int
+    total_usage: int
+    live_workflows: int
+    available: int
+    can_start_now: NotRequired[Annotated[int, CAN_START_NOW.meaning]]
+
+
+class PoolTreeAnswer(TypedDict):
+    """A pool with its subpools, in GPUs; -1 is unlimited."""
+
+    pool: str
+    quota: int
+    scheduling_quota: int
+    unallocated: int
+    shared: SharedAnswer
+    container_queue: str
+    version: int
+    subpools: list[SubpoolAnswer]
+    can_start_now: NotRequired[Annotated[int, CAN_START_NOW.meaning]]
+
+
+def subpool_body(row: Pool, part: Subpool, *, warnings: Iterable[str] = (), reactivated: bool = False) -> SubpoolAnswer:
     """One subpool as the API shows it (api.md, "Subpools")."""
     return {
         "name": row.name,
@@ -40,7 +93,7 @@ def subpool_body(
     }
 
 
-def pool_tree_body(root: Pool, *, include_archived: bool = False) -> dict[str, Any]:
+def pool_tree_body(root: Pool, *, include_archived: bool = False) -> PoolTreeAnswer:
     """A pool with its shared leaf and its subpools as the API shows it (api.md, "Subpools")."""
     facts = read_balance(root)
     parts = {part.name: part for part in facts.subpools}

@@ -15,7 +15,7 @@ from pools.domain.errors import BadInput, Conflict, DomainError, Violation
 from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
-from pools.representations.subpool import pool_tree_body
+from pools.representations.subpool import PoolTreeAnswer, pool_tree_body
 from pools.services.approval_check import approved
 from pools.signals import AffectedWorkflows, Impact, ImpactReader, impact_requested
 from pools.transactions import one_snapshot, read_changes, reset_changes
@@ -130,7 +130,7 @@ def _is_unreadable(refusal: DomainError) -> bool:
     return bool(refusal.details) and any(violation.code in UNREADABLE_CODES for violation in refusal.details)
 
 
-def read_pool_tree(root_name: str) -> dict[str, Any] | None:
+def read_pool_tree(root_name: str) -> PoolTreeAnswer | None:
     """A pool's tree as dry runs show it, None if there is none."""
     root = Pool.objects.roots().select_related("backend").filter(name=root_name).first()
     return pool_tree_body(root) if root else None
