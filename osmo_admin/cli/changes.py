@@ -20,16 +20,21 @@ import typer
 
 from osmo_admin.cli.command_decorator import client_command
 from osmo_admin.cli.commands.approval import approval_query, requested_text, without_approval_needs
-from osmo_admin.cli.completion import complete_namespaces, complete_parent_pools
+from osmo_admin.cli.completion import complete_cohorts, complete_namespaces, complete_parent_pools
 from osmo_admin.cli.effect_text import as_it_is, print_effect, show_effect
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption, RequestApprovalOption
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.times import parse_time
 from osmo_admin.cli.yaml_files import parse_number
-from pools.domain.changes.command import ChangeCommand, ChangeField, fields_of
+from pools.domain.changes.command import ChangeCommand, ChangeField, body_fields, fields_of, query_fields
 
-_COMPLETIONS: Mapping[str, Callable[..., Any]] = {"parent": complete_parent_pools, "namespace": complete_namespaces}
+_COMPLETIONS: Mapping[str, Callable[..., Any]] = {
+    "COHORT": complete_cohorts,
+    "NAMESPACE": complete_namespaces,
+    "PARENT": complete_parent_pools,
+}
+"""By the word of the argument."""
 _READERS: Mapping[str, Callable[[str], Any]] = {"quota": parse_number, "time": parse_time}
 
 
@@ -51,16 +56,21 @@ class TypedChange:
     def body(self) -> dict[str, Any]:
         """The body of the request: the values that were given, and the reason."""
         found: dict[str, Any] = {}
-        for name, about in fields_of(self.kind).items():
-            if about.in_address or (self[name] in (None, "", False) and not about.is_sent_always):
+        for name, about in body_fields(self.kind).items():
+            if self[name] in (None, "", False) and not about.is_sent_always:
                 continue
             read = _READERS.get(about.kind.looks)
             found[name] = read(self[name]) if read and self[name] else self[name]
         return found | ({"description": self.description} if self.description else {})
 
+    @property
+    def query(self) -> dict[str, Any]:
+        """The query of the request: what was chosen of the fields that stand there."""
+        return {name: True for name in query_fields(self.kind) if self[name]}
+
     def send(self, method: str, address: str) -> Any:
         """Send the change, or with `--dry-run` ask for its effect."""
-        query = approval_query(self.session, self.request_approval)
+        query = self.query | approval_query(self.session, self.request_approval)
         return self.session.http().send_change(
             method, address, query=query, body=self.body or None, if_match=self.if_match
         )
@@ -70,7 +80,7 @@ class TypedChange:
 
         def show() -> None:
             effect = self.session.http().send_change(
-                method, address, query={"dry_run": True}, body=self.body, if_match=self.if_match
+                method, address, query=self.query | {"dry_run": True}, body=self.body, if_match=self.if_match
             )
             print_effect(summarize(without_approval_needs(effect) if self.request_approval else effect))
 
@@ -120,7 +130,9 @@ def _parameter(name: str, about: ChangeField) -> tuple[Any, Any]:
     empty = inspect.Parameter.empty
     about_text = f"{about.sentence} Local time." if about.kind.looks == "time" else about.sentence
     if about.positional:
-        argument = typer.Argument(metavar=about.metavar, help=about_text, autocompletion=_COMPLETIONS.get(name))
+        argument = typer.Argument(
+            metavar=about.metavar, help=about_text, autocompletion=_COMPLETIONS.get(about.metavar or "")
+        )
         return (Annotated[str, argument], empty) if about.is_required else (Annotated[str | None, argument], None)
     words = [f"--{name.replace('_', '-')}", *([about.short] if about.short else [])]
     option = typer.Option(*words, metavar=about.metavar, help=about_text)

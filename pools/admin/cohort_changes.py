@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Generic
 
 from django.http import HttpRequest, HttpResponse
@@ -21,11 +22,12 @@ from pools.admin.cohort_forms import (
     cohort_config_from,
     format_quota_line,
 )
-from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, Done, ResultT, typed_input
+from pools.admin.confirm_flow import Change, ConfirmFlow, ResultT, typed_input
 from pools.admin.effect_tables import changed_fields
 from pools.admin.forms import script_media
 from pools.admin.git_ownership import owned_reason
 from pools.domain.amounts import GPU, NO_LIMIT, UNLIMITED
+from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PutCohort
 from pools.domain.cohort_config import rows_from_stored
 from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.ownership import OwnedKind
@@ -36,7 +38,7 @@ from pools.models import Cohort
 from pools.permissions import require_platform
 from pools.selectors.quota_tree import read_quota_view
 from pools.services.cohort_effects import effect_on_cohort
-from pools.services.cohorts import CohortResult, create_cohort, delete_cohort, get_cohort, put_cohort
+from pools.services.cohorts import create_cohort, delete_cohort, get_cohort, put_cohort
 from pools.services.dry_run import warnings_of
 
 COMPARED_NUMBERS = ("subtree_quota", "available", "potential_available", "borrowed", "lent", "debt")
@@ -96,12 +98,6 @@ def create_cohort_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse
     actor = actor_of(request)
     require_platform(actor)
     name = typed_input(request).get("name", "").strip()
-
-    def execute(form: ChangeForm, version: int | None) -> CohortResult:
-        return create_cohort(
-            actor=actor, name=name, body=cohort_config_from(form), description=form.cleaned_data["description"]
-        )
-
     change = Change(
         title="Create a cohort",
         button=f"Create {name}",
@@ -109,7 +105,8 @@ def create_cohort_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse
         form_class=CreateCohortForm,
         initial={"nominal": "0", "weight": "1"},
         preview=CohortPreview(actor=actor, cohort=None, name=name),
-        execute=execute,
+        command=lambda form: CreateCohort(name=name, body=cohort_config_from(form)),
+        service=create_cohort,
         success_message=lambda result: f"Cohort {result.row.name} was saved.",
         success_url=lambda result: _node_url(result.row.name),
     )
@@ -121,16 +118,6 @@ def configure_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -
     actor = actor_of(request)
     require_platform(actor)
     cohort = get_cohort(name)
-
-    def execute(form: ChangeForm, version: int | None) -> CohortResult:
-        return put_cohort(
-            actor=actor,
-            name=cohort.name,
-            body=cohort_config_from(form),
-            description=form.cleaned_data["description"],
-            expected_version=version,
-        )
-
     change = Change(
         title=f"Configure {cohort.name}",
         button="Save the cohort",
@@ -140,7 +127,8 @@ def configure_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -
         initial=cohort_form_values(cohort),
         version=cohort.version,
         preview=CohortPreview(actor=actor, cohort=cohort, name=cohort.name),
-        execute=execute,
+        command=lambda form: PutCohort(name=cohort.name, body=cohort_config_from(form)),
+        service=put_cohort,
         success_message=lambda result: f"Cohort {result.row.name} was saved.",
         success_url=lambda result: _node_url(result.row.name),
     )
@@ -152,27 +140,17 @@ def delete_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -> H
     actor = actor_of(request)
     require_platform(actor)
     cohort = get_cohort(name)
-
-    def execute(form: ChangeForm, version: int | None) -> Done:
-        delete_cohort(
-            actor=actor,
-            name=cohort.name,
-            orphan=form.cleaned_data["orphan"],
-            description=form.cleaned_data["description"],
-            expected_version=version,
-        )
-        return Done()
-
     change = Change(
         title=f"Delete {cohort.name}",
         button=f"Delete {cohort.name}",
         unavailable_reason=owned_reason(OwnedKind.COHORT, cohort.name),
         danger=True,
         breadcrumbs=_breadcrumbs(cohort),
-        form_class=DeleteCohortForm,
+        form_class=partial(DeleteCohortForm, DeleteCohort, {"name": cohort.name}),
         version=cohort.version,
         preview=CohortPreview(actor=actor, cohort=cohort, name=cohort.name),
-        execute=execute,
+        command=DeleteCohortForm.command,
+        service=delete_cohort,
         success_message=lambda _: f"Cohort {cohort.name} was deleted.",
         success_url=lambda _: reverse("admin:pools_cohort_changelist"),
     )

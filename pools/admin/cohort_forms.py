@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from pools.admin import forms
+from pools.admin.command_forms import CommandForm
 from pools.admin.confirm_flow import REASON_HELP, ChangeForm
 from pools.domain.amounts import DEFAULT_FLAVOR
 from pools.domain.errors import DomainError, Violation
@@ -112,12 +113,7 @@ def format_quota_line(row: QuotaRow) -> str:
     return f"{flavor}{row.resource}={':'.join([str(row.nominal), *limits]).rstrip(':')}"
 
 
-class DeleteCohortForm(ChangeForm):
+class DeleteCohortForm(CommandForm):
     """The deletion of a cohort."""
 
-    orphan = forms.checkbox_field(
-        "Make the cohorts and pools below roots of their own trees",
-        help_text="They lose their borrowing and lending limits, which a root cannot have. Running work continues.",
-    )
-    description = forms.text_field("Reason", help_text=REASON_HELP)
     field_by_path = {"cohorts": "orphan", "pools": "orphan"}

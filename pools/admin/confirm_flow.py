@@ -313,7 +313,7 @@ class ConfirmFlow(Generic[ResultT]):
             form.add_errors(refusal)
             return self._form_page(form)
         needs = [each["message"] for each in effect["violations"] if each["code"] == APPROVAL_NEEDED]
-        if len(needs) < len(effect["violations"]) or (needs and change.command is None):
+        if len(needs) < len(effect["violations"]) or (needs and not self._may_ask(form)):
             violations = [Violation(each["path"], each["code"], each["message"]) for each in effect["violations"]]
             form.add_errors(BadInput.of(violations))
             return self._form_page(form)
@@ -347,8 +347,8 @@ class ConfirmFlow(Generic[ResultT]):
         except Stale:
             return self._redirect_to_preview(form, sent, is_repeated=True)
         except ApprovalNeeded as need:
-            if asks and self.change.command is not None:
-                return self._ask(form, self.change.command(form), need)
+            if asks and self._may_ask(form):
+                return self._ask(form, self._command(form), need)
             form.add_errors(need)
             return self._form_page(form)
         except REFUSALS as refusal:
@@ -364,8 +364,17 @@ class ConfirmFlow(Generic[ResultT]):
             assert change.execute is not None
             return change.execute(form, version)
         note = {"actor": actor_of(self.request), "description": form.cleaned_data["description"]}
-        command = change.command(form)
+        command = self._command(form)
         return change.service(command, **note, **({"expected_version": version} if command.needs_version else {}))
+
+    def _command(self, form: ChangeForm) -> ChangeCommand:
+        """The change of a valid form."""
+        assert self.change.command is not None
+        return self.change.command(form)
+
+    def _may_ask(self, form: ChangeForm) -> bool:
+        """Whether the approval of a second person can be requested for this change."""
+        return self.change.command is not None and self._command(form).may_need_approval
 
     def _ask(self, form: ChangeForm, command: ChangeCommand, need: ApprovalNeeded) -> HttpResponse:
         actor, reason = actor_of(self.request), form.cleaned_data["description"]

@@ -8,8 +8,8 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, describe_change, schema_of
-from pools.api.request_parsing import etag_header, unwrap_body
+from pools.api.changes import ChangeAnswer, answer_change, describe_change, schema_of, unwrap_as
+from pools.api.request_parsing import etag_header
 from pools.api.schema import NULL, OBJECT, array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.backend_config import POLICY_DEFAULTS
@@ -43,16 +43,11 @@ class BackendDetail(View):
 
     @describe_change(PutBackend, body=schema_of(BACKEND_KEYS), answer=OBJECT)
     def put(self, request: Request, name: str) -> Response:
-        return answer_change(self, PutBackend, put_backend, BACKEND_CHANGES, {"name": name}, unwrap=_unwrap)
+        return answer_change(self, PutBackend, put_backend, BACKEND_CHANGES, {"name": name}, unwrap=unwrap_as("body"))
 
     @describe_change(DeleteBackend, answer=NULL)
     def delete(self, request: Request, name: str) -> Response:
         return answer_change(self, DeleteBackend, delete_backend, BACKEND_DELETION, {"name": name})
-
-
-def _unwrap(request: Request) -> tuple[dict[str, Any], str, list[str] | None]:
-    body, description, tags = unwrap_body(request)
-    return {"body": body}, description, tags
 
 
 def _effect(command: BackendChange, run: Callable[[], object], actor: Actor) -> dict[str, Any]:

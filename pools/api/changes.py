@@ -17,16 +17,27 @@ from rest_framework.response import Response
 
 from pools.api.approvals import REQUEST_APPROVAL
 from pools.api.request_parsing import expected_version, query_boolean, unwrap_body
-from pools.api.schema import DRY_RUN, Handler, QueryParameter, Schema, describe_operation, object_with
+from pools.api.schema import BOOLEAN, DRY_RUN, Handler, QueryParameter, Schema, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.approvals import ApprovalNeeded
-from pools.domain.changes.command import ChangeCommand, ChangeField, CommandT, body_fields, read_command, summary_of
+from pools.domain.changes.command import (
+    ChangeCommand,
+    ChangeField,
+    CommandT,
+    body_fields,
+    query_fields,
+    read_command,
+    summary_of,
+)
 from pools.domain.roles import Actor
 from pools.permissions import require_permission, require_platform
 from pools.representations.approval import approval_body
 from pools.services.approvals import request_approval
 
 ResultT = TypeVar("ResultT")
+Unwrapped = tuple[dict[str, Any], str, list[str] | None]
+Unwrap = Callable[[Request], Unwrapped]
+"""The keys, the reason and the tags of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +57,7 @@ def answer_change(
     answer: ChangeAnswer[CommandT, ResultT],
     address: Mapping[str, Any],
     *,
-    unwrap: Callable[[Request], tuple[dict[str, Any], str, list[str] | None]] = unwrap_body,
+    unwrap: Unwrap = unwrap_body,
 ) -> Response:
     """The answer of one change. The permission is checked before the body is read, and again by the service."""
 
@@ -56,7 +67,8 @@ def answer_change(
     answer.guard(view.actor, address)
     require()
     values, description, tags = unwrap(view.request)
-    command = read_command(kind, values, address)
+    asked = {name: query_boolean(view.request, name) for name in query_fields(kind)}
+    command = read_command(kind, values, {**address, **asked})
     note: dict[str, Any] = {"actor": view.actor, "description": description}
     if kind.has_tags:
         note["tags"] = tags
@@ -81,6 +93,16 @@ def answer_change(
             raise
         row = request_approval(command, actor=view.actor, need=need, description=description, tags=tags)
     return Response(approval_body(row, view.actor), status=202, headers={"Location": f"/api/configs/approval/{row.pk}"})
+
+
+def unwrap_as(field: str, read: Unwrap = unwrap_body) -> Unwrap:
+    """The reader of a body that is the value of one field of its change."""
+
+    def unwrap(request: Request) -> Unwrapped:
+        body, description, tags = read(request)
+        return {field: body}, description, tags
+
+    return unwrap
 
 
 def require_change(actor: Actor, kind: type[ChangeCommand], address: Mapping[str, Any]) -> None:
@@ -112,9 +134,12 @@ def describe_change(
     of the change. `given` are fields that the address has."""
     needs = [REQUEST_APPROVAL] if any(kind.may_need_approval for kind in kinds) else []
     fields = {name: about for kind in kinds for name, about in body_fields(kind, given).items()}
+    asked = [
+        QueryParameter(name, BOOLEAN, each.sentence) for kind in kinds for name, each in query_fields(kind).items()
+    ]
     return describe_operation(
         " ".join(summary_of(kind) for kind in kinds),
-        query_parameters=[*query_parameters, DRY_RUN, *needs],
+        query_parameters=[*query_parameters, *asked, DRY_RUN, *needs],
         body=body or (schema_of(fields) if fields else None),
         answer=answer,
     )

@@ -6,14 +6,15 @@ Only roles of the platform may read and change cohorts. The tree shows each call
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.request_parsing import etag_header, expected_version, query_boolean, reject_unknown_keys, unwrap_body
+from pools.api.changes import ChangeAnswer, answer_change, describe_change, unwrap_as
+from pools.api.request_parsing import etag_header
 from pools.api.schema import (
     BOOLEAN,
-    DRY_RUN,
     INTEGER,
     NULL,
     OBJECT,
@@ -25,7 +26,8 @@ from pools.api.schema import (
     object_with,
 )
 from pools.api.views import View
-from pools.domain.roles import Permission
+from pools.domain.changes.cohorts import CohortChange, DeleteCohort, PatchCohort, PutCohort
+from pools.domain.roles import Actor, Permission
 from pools.models import Cohort
 from pools.permissions import require_platform
 from pools.representations.cohort import cohort_bodies, cohort_body
@@ -67,7 +69,6 @@ COHORT = object_with(
     },
     additional=True,
 )
-ORPHAN = QueryParameter("orphan", BOOLEAN, "Its children become the roots of their own trees.")
 
 
 class CohortList(View):
@@ -89,53 +90,29 @@ class CohortDetail(View):
         row = read_cohort(self.actor, name)
         return Response(cohort_body(row), headers=etag_header(row.version))
 
-    @describe_operation(
-        "Create a cohort, or replace its configuration.", query_parameters=[DRY_RUN], body=COHORT_BODY, answer=COHORT
-    )
+    @describe_change(PutCohort, answer=COHORT, body=COHORT_BODY)
     def put(self, request: Request, name: str) -> Response:
-        require_platform(self.actor)
-        body, description, _ = unwrap_body(request)
-        version = expected_version(request)
-        return _run_or_preview(
-            self,
-            name,
-            lambda: put_cohort(
-                actor=self.actor, name=name, body=body, description=description, expected_version=version
-            ),
-        )
+        return answer_change(self, PutCohort, put_cohort, COHORT_CHANGES, {"name": name}, unwrap=unwrap_as("body"))
 
-    @describe_operation(
-        "Replace only the keys that are given: another parent moves it with everything below it.",
-        query_parameters=[DRY_RUN],
-        body=COHORT_BODY,
-        answer=COHORT,
-    )
+    @describe_change(PatchCohort, answer=COHORT, body=COHORT_BODY)
     def patch(self, request: Request, name: str) -> Response:
-        require_platform(self.actor)
-        body, description, _ = unwrap_body(request)
-        version = expected_version(request)
-        return _run_or_preview(
-            self,
-            name,
-            lambda: patch_cohort(
-                actor=self.actor, name=name, patch=body, description=description, expected_version=version
-            ),
-        )
+        return answer_change(self, PatchCohort, patch_cohort, COHORT_CHANGES, {"name": name}, unwrap=unwrap_as("patch"))
 
-    @describe_operation("Remove a cohort without children.", query_parameters=[ORPHAN, DRY_RUN], answer=NULL)
+    @describe_change(DeleteCohort, answer=NULL)
     def delete(self, request: Request, name: str) -> Response:
-        require_platform(self.actor)
-        body, description, _ = unwrap_body(request)
-        reject_unknown_keys(body)
-        orphan, version = query_boolean(request, "orphan"), expected_version(request)
+        return answer_change(self, DeleteCohort, delete_cohort, COHORT_DELETION, {"name": name})
 
-        def operation() -> None:
-            delete_cohort(actor=self.actor, name=name, orphan=orphan, description=description, expected_version=version)
 
-        if query_boolean(request, "dry_run"):
-            return Response(effect_on_cohort(self.actor, name, operation))
-        operation()
-        return Response(None)
+def _effect(command: CohortChange, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+    return effect_on_cohort(actor, command.name, run)
+
+
+def _render(result: CohortResult) -> Response:
+    return Response(cohort_body(result.row, warnings=result.warnings), headers=etag_header(result.row.version))
+
+
+COHORT_CHANGES = ChangeAnswer(_render, _effect)
+COHORT_DELETION = ChangeAnswer(Response, _effect)
 
 
 class QuotaTreeView(View):
@@ -151,11 +128,3 @@ class QuotaTreeView(View):
     def get(self, request: Request) -> Response:
         view = read_quota_view(self.actor, root=request.query_params.get("root") or None)
         return Response({"nodes": tree_node_bodies(view)})
-
-
-def _run_or_preview(view: View, name: str, operation: Callable[[], CohortResult]) -> Response:
-    """Run the operation and show the cohort, or with `dry_run` show the effect."""
-    if query_boolean(view.request, "dry_run"):
-        return Response(effect_on_cohort(view.actor, name, operation))
-    result = operation()
-    return Response(cohort_body(result.row, warnings=result.warnings), headers=etag_header(result.row.version))

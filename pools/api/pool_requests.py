@@ -41,16 +41,6 @@ def read_configuration(request: Request) -> ConfigurationChange:
     return ConfigurationChange(body, "", tags)
 
 
-def unwrap_as(field: str) -> Callable[[Request], tuple[dict[str, Any], str, list[str] | None]]:
-    """The reader of a configuration that is the value of one field of its change."""
-
-    def unwrap(request: Request) -> tuple[dict[str, Any], str, list[str] | None]:
-        change = read_configuration(request)
-        return {field: change.body}, change.description, change.tags
-
-    return unwrap
-
-
 def read_change(request: Request, *known: str) -> ConfigurationChange:
     """The body of a write that takes these keys beside description and tags."""
     change = ConfigurationChange(*unwrap_body(request))

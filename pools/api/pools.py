@@ -8,13 +8,13 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, describe_change
+from pools.api.changes import ChangeAnswer, answer_change, describe_change, unwrap_as
 from pools.api.pool_requests import (
     apply_or_preview,
     read_change,
+    read_configuration,
     read_new_name,
     require_top_level_name,
-    unwrap_as,
 )
 from pools.api.request_parsing import etag_header, expected_version, query_boolean, unwrap_body
 from pools.api.schema import (
@@ -122,11 +122,15 @@ class PoolConfig(View):
 
     @describe_change(PutPool, answer=POOL, body=_wrapped("configs", CONFIGURATION))
     def put(self, request: Request, name: str) -> Response:
-        return answer_change(self, PutPool, put_pool, POOL_CHANGES, {"name": name}, unwrap=unwrap_as("body"))
+        return answer_change(
+            self, PutPool, put_pool, POOL_CHANGES, {"name": name}, unwrap=unwrap_as("body", read_configuration)
+        )
 
     @describe_change(PatchPool, answer=POOL, body=_wrapped("configs_dict", CONFIGURATION))
     def patch(self, request: Request, name: str) -> Response:
-        return answer_change(self, PatchPool, patch_pool, POOL_CHANGES, {"name": name}, unwrap=unwrap_as("patch"))
+        return answer_change(
+            self, PatchPool, patch_pool, POOL_CHANGES, {"name": name}, unwrap=unwrap_as("patch", read_configuration)
+        )
 
     @describe_change(DeletePool, answer=NULL)
     def delete(self, request: Request, name: str) -> Response:

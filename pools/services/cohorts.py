@@ -14,6 +14,7 @@ from typing import Any
 
 from pools.domain import names
 from pools.domain.amounts import GPU
+from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort, PutCohort
 from pools.domain.cohort_config import (
     CohortSettings,
     editable_body,
@@ -54,31 +55,31 @@ class CohortResult:
 
 
 def put_cohort(
-    *, actor: Actor, name: str, body: Body, description: str = "", expected_version: int | None = None
+    command: PutCohort, *, actor: Actor, description: str = "", expected_version: int | None = None
 ) -> CohortResult:
     """Create a cohort or replace its configuration. With another `parent` it moves, and everything below it with it.
 
     Raises BadInput with every fault at once (form, names, limits without a parent, the whole cycle that its parent
     would close), Stale, Forbidden.
     """
-    return _write(actor, name, lambda _: body, description, expected_version)
+    return _write(actor, command.name, lambda _: command.body, description, expected_version)
 
 
-def create_cohort(*, actor: Actor, name: str, body: Body, description: str = "") -> CohortResult:
+def create_cohort(command: CreateCohort, *, actor: Actor, description: str = "") -> CohortResult:
     """Create a cohort that is not configured yet. An implicit cohort of that name becomes explicit. Raises Conflict if
     the cohort is configured already, and the errors of :func:`put_cohort`."""
 
     def new_body(row: Cohort | None) -> Body:
         if row is not None and row.explicit:
-            message = f"Cohort {name} exists already. Configure it on its own page."
+            message = f"Cohort {command.name} exists already. Configure it on its own page."
             raise Conflict(message, [Violation("name", "name_taken", message)])
-        return body
+        return command.body
 
-    return _write(actor, name, new_body, description, None)
+    return _write(actor, command.name, new_body, description, None)
 
 
 def patch_cohort(
-    *, actor: Actor, name: str, patch: Body, description: str = "", expected_version: int | None = None
+    command: PatchCohort, *, actor: Actor, description: str = "", expected_version: int | None = None
 ) -> CohortResult:
     """Replace only the given keys. Another `parent` moves the cohort with everything below it; without a parent the
     cohort becomes the root of its own tree, where limits have no meaning, so a patch without `quotas` drops the limits.
@@ -87,29 +88,29 @@ def patch_cohort(
     """
 
     def patched_body(row: Cohort | None) -> Body:
-        settings = _require_row(name, row).settings
+        settings, patch = _require_row(command.name, row).settings, command.patch
         if "parent" in patch and not patch["parent"] and "quotas" not in patch:
             stored = without_limits(stored_from_rows(settings.quotas))
             settings = CohortSettings(settings.parent, rows_from_stored(stored), settings.weight)
         return editable_body(settings) | dict(patch)
 
-    return _write(actor, name, patched_body, description, expected_version)
+    return _write(actor, command.name, patched_body, description, expected_version)
 
 
 def delete_cohort(
-    *, actor: Actor, name: str, orphan: bool = False, description: str = "", expected_version: int | None = None
+    command: DeleteCohort, *, actor: Actor, description: str = "", expected_version: int | None = None
 ) -> None:
     """Remove a cohort with its quota. With `orphan` its children become roots of their own trees and lose their
     limits, which a root cannot have; without `orphan` a cohort with children raises Conflict, which names them."""
     require_platform(actor)
     with change(actor=actor, description=description):
         lock_configuration()
-        row = get_cohort(name)
+        row, name = get_cohort(command.name), command.name
         _check_version(name, row, expected_version)
         pools = lock_pool_trees(list(row.pools.values_list("pk", flat=True)))
         lock_cohort_trees([row.pk])
         children = list(row.children.order_by("name"))
-        if (children or pools) and not orphan:
+        if (children or pools) and not command.orphan:
             raise _children_conflict(name, children, pools)
         require_no_approvals([(pool, without_cohort(pool_settings_of(pool)), f"pools.{pool.name}") for pool in pools])
         require_no_move_approvals({child.name: (name, None) for child in children})

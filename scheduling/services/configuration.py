@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from pools.domain.changes.backends import DeleteBackend, PutBackend
+from pools.domain.changes.cohorts import DeleteCohort, PutCohort
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import DeletePool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
@@ -310,7 +311,7 @@ class _Writer:
         parents = _cohort_parents()
         parents.update({each.name: (each.after or {}).get("parent") for each in wanted})
         for each in sorted(wanted, key=lambda each: (_depth(each.name, parents), each.name)):
-            self._attempt(each, partial(put_cohort, name=each.name, body=each.after or {}, **self._how))
+            self._attempt(each, partial(put_cohort, PutCohort(name=each.name, body=each.after or {}), **self._how))
 
     def _put_gpu_quotas(self) -> None:
         for each in self._of_kind(OwnedKind.GPU_QUOTA, *WRITTEN):
@@ -380,7 +381,7 @@ class _Writer:
         parents = _cohort_parents()
         cohorts = self._of_kind(OwnedKind.COHORT, ObjectAction.REMOVE)
         for each in sorted(cohorts, key=lambda each: (-_depth(each.name, parents), each.name)):
-            self._attempt(each, partial(delete_cohort, name=each.name, **self._how))
+            self._attempt(each, partial(delete_cohort, DeleteCohort(name=each.name), **self._how))
         for each in self._of_kind(OwnedKind.BACKEND, ObjectAction.REMOVE):
             self._attempt(each, partial(delete_backend, DeleteBackend(name=each.name), **self._how))
 

@@ -23,6 +23,7 @@ from django.utils import timezone
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
@@ -227,7 +228,7 @@ def _create_cohorts() -> None:
             "borrowing_limit": int(borrowing) if borrowing else None,
             "lending_limit": int(lending) if lending else None,
         }
-        put_cohort(actor=SYSTEM, name=name, body={"parent": parent or None, "quotas": [quota], "weight": 1})
+        put_cohort(PutCohort(name=name, body={"parent": parent or None, "quotas": [quota], "weight": 1}), actor=SYSTEM)
         for pool, limits in (word.split() for word in pools.split(", ") if word):
             most = [None if limit == "-" else int(limit) for limit in limits.split("/")]
             joined = {"cohort": name, "borrowing_limit": most[0], "lending_limit": most[1]}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from django.db import IntegrityError, transaction
 
+from pools.domain.changes.cohorts import PatchCohort, PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.errors import BadInput, Conflict
 from pools.domain.roles import SYSTEM
@@ -38,7 +39,7 @@ class TestTheLastBorrowableGpu:
 
     def _race(self, monkeypatch: pytest.MonkeyPatch, patience: float, gpus: int = 2) -> None:
         quotas = [{"resource": "gpu", "nominal": 3}]
-        put_cohort(actor=SYSTEM, name="org", body={"quotas": quotas})
+        put_cohort(PutCohort(name="org", body={"quotas": quotas}), actor=SYSTEM)
         backends = []
         for name in ("left", "right"):
             pool = factories.make_pool(name, 0, on=factories.make_backend(f"sim-{name}", namespace=name))
@@ -83,7 +84,7 @@ class TestTheLastGpuLentOfTwoClusters:
     """Cohort `org` owns 3 GPUs; a pool on each of two clusters wants 2 of them, and two agents dispatch at once."""
 
     def _race(self, monkeypatch: pytest.MonkeyPatch, patience: float) -> list[int]:
-        put_cohort(actor=SYSTEM, name="org", body={"quotas": [{"resource": "gpu", "nominal": 3}]})
+        put_cohort(PutCohort(name="org", body={"quotas": [{"resource": "gpu", "nominal": 3}]}), actor=SYSTEM)
         rooms = []
         for name in ("left", "right"):
             room = AgentHarness.make(FakeCluster(namespaces=[name]), name, name=name, pool=name)
@@ -117,11 +118,11 @@ class TestTwoMovesThatTogetherFormACycle:
 
     def _race(self, monkeypatch: pytest.MonkeyPatch, patience: float) -> list[object]:
         for name in ("a", "b"):
-            put_cohort(actor=SYSTEM, name=name, body={})
+            put_cohort(PutCohort(name=name, body={}), actor=SYSTEM)
         Rendezvous(2, patience).after_call(monkeypatch, cohorts, "parse_cohort")
         Rendezvous(2, patience).after_call(monkeypatch, cohorts, "get_or_create_cohorts")
-        moves = [lambda: patch_cohort(actor=SYSTEM, name="a", patch={"parent": "b"})]
-        moves.append(lambda: patch_cohort(actor=SYSTEM, name="b", patch={"parent": "a"}))
+        moves = [lambda: patch_cohort(PatchCohort(name="a", patch={"parent": "b"}), actor=SYSTEM)]
+        moves.append(lambda: patch_cohort(PatchCohort(name="b", patch={"parent": "a"}), actor=SYSTEM))
         return list(run_concurrently(moves))
 
     @staticmethod
@@ -162,7 +163,7 @@ class TestTwoMovesThatTogetherFormACycle:
     def test_raw_sql_waits_for_the_same_lock(self) -> None:
         """The trigger takes the configuration's lock, so two raw statements run one after the other."""
         for name in ("a", "b"):
-            put_cohort(actor=SYSTEM, name=name, body={})
+            put_cohort(PutCohort(name=name, body={}), actor=SYSTEM)
 
         def set_parent_by_sql(name: str, parent: str) -> None:
             with transaction.atomic():

@@ -18,6 +18,7 @@ from django.db.models.functions import Now
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
@@ -152,7 +153,7 @@ class Writers:
             patch_pool(PatchPool(name=rng.choice(["team", "other"]), patch=guarantee), actor=SYSTEM)
         elif change == 1:
             quotas = [{"flavor": "default", "resource": "gpu", "nominal": rng.randrange(20)}]
-            put_cohort(actor=SYSTEM, name="org", body={"quotas": quotas})
+            put_cohort(PutCohort(name="org", body={"quotas": quotas}), actor=SYSTEM)
         else:
             nodes = [{"name": f"n{number}", "gpus": 8} for number in range(1, rng.randrange(5, 9))]
             put_backend(

@@ -28,6 +28,7 @@ from osmo_admin.doctor import checks
 from osmo_admin.doctor.findings import Finding
 from osmo_admin.doctor.reports import REPORTS, Reporter
 from osmo_admin.ops import certificates
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
 from pools.domain.quantities import parse_quantity
@@ -164,7 +165,10 @@ def _fill_installation(folder: Path) -> None:
     AccessToken.objects.update(last_used_at=timezone.now())
     for kind in ("web", "webhook", "worker", "beat", "clusters"):
         _report(kind, folder)
-    put_cohort(actor=SYSTEM, name="company", body={"quotas": [{"flavor": "default", "resource": "gpu", "nominal": 7}]})
+    put_cohort(
+        PutCohort(name="company", body={"quotas": [{"flavor": "default", "resource": "gpu", "nominal": 7}]}),
+        actor=SYSTEM,
+    )
     pool = factories.make_pool("team", 100, a=30)
     bob = factories.make_user("bob", "osmo-team-user")
     for number in range(26):

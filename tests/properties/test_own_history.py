@@ -10,6 +10,7 @@ from django.db import transaction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node
@@ -43,8 +44,8 @@ class FaultyScene(ReconciledScene):
         super().__init__()
         if limits is None:
             return
-        put_cohort(actor=SYSTEM, name="corp", body={"quotas": []})
-        put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": []})
+        put_cohort(PutCohort(name="corp", body={"quotas": []}), actor=SYSTEM)
+        put_cohort(PutCohort(name="prod", body={"parent": "corp", "quotas": []}), actor=SYSTEM)
         for pool, cohort in (("one", "prod"), ("two", "corp")):
             self._join(pool, cohort, *limits)
 

@@ -13,6 +13,7 @@ from django.db import transaction
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import BadInput, Conflict
@@ -152,7 +153,7 @@ def _pool(pool: str, guarantee: int, maximum: int) -> Operation:
 
 def _cohort(nominal: int) -> Operation:
     quota = {"flavor": "default", "resource": "gpu", "nominal": nominal}
-    return lambda: put_cohort(actor=SYSTEM, name="org", body={"quotas": [quota]})
+    return lambda: put_cohort(PutCohort(name="org", body={"quotas": [quota]}), actor=SYSTEM)
 
 
 POOL, SUBPOOL = st.sampled_from(["team", "other"]), st.sampled_from(SUBPOOLS)

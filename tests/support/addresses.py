@@ -14,6 +14,7 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
@@ -289,7 +290,7 @@ def create_example_installation() -> None:
     put_backend(PutBackend(name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes}), actor=SYSTEM)
     Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod-ns")
     quotas = [{"flavor": "default", "resource": "gpu", "nominal": 4}]
-    put_cohort(actor=SYSTEM, name="org", body={"quotas": quotas})
+    put_cohort(PutCohort(name="org", body={"quotas": quotas}), actor=SYSTEM)
     gpu = {"guarantee": 100, "maximum": -1, "weight": 1}
     for name in ("team", "other"):
         put_pool(PutPool(name=name, body={"backend": "sim", "resources": {"gpu": gpu}, "cohort": "org"}), actor=SYSTEM)

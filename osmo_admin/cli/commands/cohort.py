@@ -7,17 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.completion import complete_cohorts
-from osmo_admin.cli.effect_text import print_effect, show_effect
+from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption
-from osmo_admin.cli.output import confirm, print_answer
+from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.quota_tree_table import quota_tree_table
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import Facts, build_table
 from osmo_admin.cli.yaml_files import parse_number
+from pools.domain.changes.cohorts import DeleteCohort
 
 app = command_group("Cohorts: limits of borrowing and lending above the pools.")
 QUOTA_ROW_PATTERN = re.compile(r"(?:([^/=]+)/)?([^=]+)=([^:]*)(?::([^:]*))?(?::([^:]*))?")
@@ -117,33 +119,12 @@ def _result_message(answer: dict[str, Any]) -> str:
     return f"Cohort {answer['name']} is {place}, with {_quotas_text(answer) or 'no quota of its own'}."
 
 
-@client_command(app, "delete", writes=True, confirms=True)
-def delete(
-    session: ClientSession,
-    *,
-    name: CohortArgument,
-    orphan: Annotated[bool, typer.Option("--orphan", help="Make its children roots of their own trees.")] = False,
-    description: DescriptionOption = None,
-    if_match: IfMatchOption = None,
-) -> None:
+@change_command(app, "delete", DeleteCohort, confirms=True)
+def delete(_session: ClientSession, change: TypedChange) -> None:
     """Delete a cohort with its quota. A cohort with children needs --orphan."""
-    body = {"description": description} if description else None
-    query = {"orphan": True} if orphan else {}
-    http = session.http()
-
-    def ask_with_effect() -> None:
-        print_effect(
-            http.send_change("DELETE", _cohort_url(name), query=query | {"dry_run": True}, body=body, if_match=if_match)
-        )
-
-    confirm(session, f"Delete cohort {name}?", preview=ask_with_effect)
-    answer = http.send_change(
-        "DELETE", _cohort_url(name), query=query | session.dry_run_query, body=body, if_match=if_match
-    )
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: f"Cohort {name} deleted.")
+    name = change["name"]
+    change.confirm(f"Delete cohort {name}?", "DELETE", _cohort_url(name))
+    change.show(change.send("DELETE", _cohort_url(name)), lambda _: f"Cohort {name} deleted.")
 
 
 @client_command(app, "list")

@@ -5,7 +5,7 @@
         '''Change the quota of a subpool.'''
 
         service: ClassVar = "resize_subpool"
-        parent: str = in_address("PARENT", "Pool that has the subpools.")
+        parent: str = in_address("PARENT", "Pool", "Pool that has the subpools.")
         quota: object = value(QUOTA, "Quota in GPUs", "Whole GPUs, or a share of the pool such as 25%.")
 
 The sentence of a field (`help`) is the same in the form, the API document, and the client. Rules that need the state of
@@ -79,13 +79,15 @@ def choice(options: Sequence[str]) -> ValueKind:
 
 @dataclass(frozen=True, slots=True)
 class ChangeField:
-    """What is said about one field. `in_address`: it stands in the address of the object, not in the body. `metavar`
-    and `short` (`-q`) are its words in the client; with `positional` it is an argument there."""
+    """What is said about one field. `in_address`: it stands in the address of the object, not in the body;
+    `in_query`: it is a yes or no in the query. `metavar` and `short` (`-q`) are its words in the client; with
+    `positional` it is an argument there."""
 
     kind: ValueKind
     label: str
     help: str
     in_address: bool = False
+    in_query: bool = False
     is_required: bool = False
     metavar: str | None = None
     short: str | None = None
@@ -111,10 +113,13 @@ def value(
     metavar: str | None = None,
     short: str | None = None,
     positional: bool = False,
+    in_query: bool = False,
 ) -> Any:
-    """A field of the body; without a default it is required."""
+    """A field of the body, or of the query; without a default it is required."""
     required = default is dataclasses.MISSING
-    about = ChangeField(kind, label, help, is_required=required, metavar=metavar, short=short, positional=positional)
+    about = ChangeField(
+        kind, label, help, in_query=in_query, is_required=required, metavar=metavar, short=short, positional=positional
+    )
     return field(default=default, repr=not kind.is_secret, metadata={"about": about})
 
 
@@ -163,8 +168,14 @@ def fields_of(kind: type[ChangeCommand]) -> dict[str, ChangeField]:
 
 
 def body_fields(kind: type[ChangeCommand], given: Collection[str] = ()) -> dict[str, ChangeField]:
-    """The fields that a caller fills in: all but those of the address, and those that are `given` otherwise."""
-    return {name: about for name, about in fields_of(kind).items() if not about.in_address and name not in given}
+    """The fields that a caller fills in: all but those of address and query, and those that are `given` otherwise."""
+    found = fields_of(kind).items()
+    return {name: about for name, about in found if not (about.in_address or about.in_query or name in given)}
+
+
+def query_fields(kind: type[ChangeCommand]) -> dict[str, ChangeField]:
+    """The fields that stand in the query."""
+    return {name: about for name, about in fields_of(kind).items() if about.in_query}
 
 
 def summary_of(kind: type[ChangeCommand]) -> str:

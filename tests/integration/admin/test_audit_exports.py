@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.cohorts import DeleteCohort, PutCohort
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
@@ -104,13 +105,15 @@ def test_a_revert_leaves_later_changes_of_other_fields(as_person: Callable[[str]
 def test_a_cohort_is_reverted_with_its_limits(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     rows = [{"resource": "gpu", "nominal": 8, "lending_limit": 3}, {"resource": "cpu", "nominal": 64}]
-    put_cohort(actor=SYSTEM, name="lab", body={"parent": "org", "quotas": rows, "weight": 2})
+    put_cohort(PutCohort(name="lab", body={"parent": "org", "quotas": rows, "weight": 2}), actor=SYSTEM)
     before = Cohort.objects.values("parent__name", "quotas", "weight").get(name="lab")
-    put_cohort(actor=SYSTEM, name="lab", body={"parent": None, "quotas": [{"resource": "gpu", "nominal": 9}]})
+    put_cohort(
+        PutCohort(name="lab", body={"parent": None, "quotas": [{"resource": "gpu", "nominal": 9}]}), actor=SYSTEM
+    )
     assert Cohort.objects.values("parent__name", "quotas", "weight").get(name="lab") != before
     assert _confirm(root, _revert(root, _latest("cohort/lab"))).status_code == 302
     assert Cohort.objects.values("parent__name", "quotas", "weight").get(name="lab") == before
-    delete_cohort(actor=SYSTEM, name="lab")
+    delete_cohort(DeleteCohort(name="lab"), actor=SYSTEM)
     assert _confirm(root, _revert(root, _latest("cohort/lab"))).status_code == 302
     assert Cohort.objects.values("parent__name", "quotas", "weight").get(name="lab") == before
     assert _confirm(root, _revert(root, _latest("cohort/lab"))).status_code == 302

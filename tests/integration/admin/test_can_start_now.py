@@ -7,6 +7,7 @@ from typing import Any
 
 from django.test import Client
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.roles import SYSTEM
@@ -32,7 +33,9 @@ def _rows(client: Client, address: str) -> dict[tuple[str, str], Any]:
 
 
 def test_the_same_number_on_pools_pool_and_tree(as_person: Callable[[str], Client]) -> None:
-    put_cohort(actor=SYSTEM, name="org", body={"quotas": [{"flavor": "default", "resource": "gpu", "nominal": 7}]})
+    put_cohort(
+        PutCohort(name="org", body={"quotas": [{"flavor": "default", "resource": "gpu", "nominal": 7}]}), actor=SYSTEM
+    )
     patch_pool(PatchPool(name="team", patch={"cohort": "org", "lending_limit": 5}), actor=SYSTEM)
     patch_pool(PatchPool(name="other", patch={"cohort": "org", "borrowing_limit": 9}), actor=SYSTEM)
     submit_workflow("team--a", gpus=8)

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, Pool
@@ -23,7 +24,9 @@ CREATE, EDIT, DELETE = f"{TREE}create/", f"{TREE}org/configuration/", f"{TREE}or
 @pytest.fixture
 def org(pools_and_users: None) -> None:
     """Pools `team` and `other` in cohort `org`, below `corp`."""
-    put_cohort(actor=SYSTEM, name="org", body={"parent": "corp", "quotas": [{"resource": "gpu", "nominal": 4}]})
+    put_cohort(
+        PutCohort(name="org", body={"parent": "corp", "quotas": [{"resource": "gpu", "nominal": 4}]}), actor=SYSTEM
+    )
     for name in ("team", "other"):
         patch_pool(PatchPool(name=name, patch={"cohort": "org"}), actor=SYSTEM)
 
@@ -87,7 +90,7 @@ def test_the_whole_confirmation_flow(org: None, as_person: Callable[[str], Clien
     shown = client.get(page).context["form"].initial
     assert (shown["parent"], shown["nominal"], shown["lending_limit"], shown["weight"]) == ("corp", 2, 1, "1")
     preview = client.post(page, {**shown, "borrowing_limit": "5", "step": "preview"}, follow=True)
-    put_cohort(actor=SYSTEM, name="lab", body={"parent": "corp"})
+    put_cohort(PutCohort(name="lab", body={"parent": "corp"}), actor=SYSTEM)
     again = client.post(page, {**preview.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in again.content.decode()
     assert client.post(page, {**again.context["hidden"], "step": "confirm"}).status_code == 302
@@ -121,7 +124,7 @@ def test_the_number_of_queries_does_not_grow_with_the_tree(org: None, as_person:
 
     before = queries()
     for number in range(5):
-        put_cohort(actor=SYSTEM, name=f"more{number}", body={"parent": "corp"})
+        put_cohort(PutCohort(name=f"more{number}", body={"parent": "corp"}), actor=SYSTEM)
     patch_pool(PatchPool(name="team-admin", patch={"cohort": "more1"}), actor=SYSTEM)
     assert queries() == before
 
@@ -140,6 +143,6 @@ def test_the_tree_filters_by_name_and_keeps_the_path(org: None, as_person: Calla
 
 
 def test_the_filter_of_the_tree_leaves_the_focus(as_person: Callable[[str], Client]) -> None:
-    put_cohort(actor=SYSTEM, name="org", body={})
+    put_cohort(PutCohort(name="org", body={}), actor=SYSTEM)
     page = as_person("root").get("/pools/cohort/").content.decode()
     assert 'name="q"' in page and "autofocus" not in page

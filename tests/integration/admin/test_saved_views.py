@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.roles import SYSTEM
 from pools.domain.saved_views import FilteredList
 from pools.models import SavedView
@@ -56,7 +57,7 @@ def test_a_view_is_deleted_after_a_question(as_person: SignedIn) -> None:
 
 @pytest.mark.parametrize("page", FilteredList)
 def test_each_list_shows_its_views(as_person: SignedIn, page: FilteredList) -> None:
-    put_cohort(actor=SYSTEM, name="org", body={})
+    put_cohort(PutCohort(name="org", body={}), actor=SYSTEM)
     root = as_person("root")
     actor = root.get("/").context["request"].user.as_actor()
     save_view(actor=actor, page=page, name="of this list", query="q=x&pool=team")

@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.names import REMAINDER_LABEL
 from pools.domain.ownership import GitOwner, OwnedKind
@@ -156,7 +157,7 @@ def test_unknown_subpools_and_invalid_addresses_are_404(as_person: Callable[[str
 def test_a_page_of_an_object_of_git_says_so_and_has_no_form(
     as_person: Callable[[str], Client], address: str, with_subpools: bool
 ) -> None:
-    put_cohort(actor=SYSTEM, name="org", body={})
+    put_cohort(PutCohort(name="org", body={}), actor=SYSTEM)
     root = as_person("root")
     kinds = {(OwnedKind.POOL, "team"), (OwnedKind.COHORT, "org")}
     set_owners({each: GitOwner("git@example.com:gpu", path="all.yaml") for each in kinds})

@@ -12,6 +12,7 @@ from typing import Any
 import pgtrigger
 import pytest
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, Pool
@@ -46,7 +47,7 @@ def create_cohorts(*lines: str) -> None:
         del above[depth:]
         limits = [None if text is None else int(text) for text in (match[4], match[5])]
         body = {"parent": above[-1] if above else None, "quotas": [gpu_quota_row(int(match[3]), *limits)]}
-        put_cohort(actor=SYSTEM, name=match[2], body=body)
+        put_cohort(PutCohort(name=match[2], body=body), actor=SYSTEM)
         above.append(match[2])
 
 

@@ -8,6 +8,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from psycopg import errors as pg
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import DeletePool, PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Cohort, QuotaStamp
@@ -73,7 +74,7 @@ def cohort_tree() -> None:
     create_cohorts("top 4", "  left 2 borrow 3", "    leaf 0")
     create_member_pool("p", "leaf", 10)
     factories.make_pool("alone", 10, a=5)
-    put_cohort(actor=SYSTEM, name="below", body={"parent": "named"})
+    put_cohort(PutCohort(name="below", body={"parent": "named"}), actor=SYSTEM)
     factories.check_deferred_constraints()
 
 
@@ -100,9 +101,9 @@ def test_the_cycle_is_named_in_full(cohort_tree: None) -> None:
 
 def test_every_audit_entry_has_names() -> None:
     create_cohorts("org 4", "other 0")
-    put_cohort(actor=SYSTEM, name="team", body={"parent": "org"}, description="a new team")
-    put_cohort(actor=SYSTEM, name="team", body={"parent": "org", "quotas": [gpu_quota_row(2, 1)]})
-    put_cohort(actor=SYSTEM, name="team", body={"parent": "other", "quotas": [gpu_quota_row(2, 1)]})
+    put_cohort(PutCohort(name="team", body={"parent": "org"}), actor=SYSTEM, description="a new team")
+    put_cohort(PutCohort(name="team", body={"parent": "org", "quotas": [gpu_quota_row(2, 1)]}), actor=SYSTEM)
+    put_cohort(PutCohort(name="team", body={"parent": "other", "quotas": [gpu_quota_row(2, 1)]}), actor=SYSTEM)
     told = list(AuditEntry.objects.filter(object="cohort/team").order_by("id"))
     assert [entry.action for entry in told] == ["cohort.created", "cohort.updated", "cohort.moved"]
     assert [entry.after["parent"] for entry in told] == ["org", "org", "other"]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pools.domain.amounts import GPU
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Cohort, LeafUsage
@@ -78,7 +79,7 @@ def test_low_work_borrows_through_the_tree_up_to_every_limit(create_corp_example
     assert read_status(more) == "PENDING"
     assert reason_fields(more) == ("over_borrowing_limit", "prod", "borrowing_limit", 1, 0, 1)
     assert reason_message(more) == "It asks for 1 GPU; borrowing limit of prod reached: 8 of 8."
-    put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(6, 9)]})
+    put_cohort(PutCohort(name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(6, 9)]}), actor=SYSTEM)
     assert reason_fields(more)[0] == "next_pass"
     assert verify() == []
 
@@ -147,7 +148,7 @@ def test_nothing_starts_on_a_cycle_and_running_work_continues() -> None:
     assert {read_status(name) for name in waits} == {"PENDING"}
     assert reason_fields(waits[0])[0] == "cycle"
     assert "form a cycle: b → a → b;" in reason_message(waits[0])
-    put_cohort(actor=SYSTEM, name="a", body={"parent": None, "quotas": [gpu_quota_row(0)]})
+    put_cohort(PutCohort(name="a", body={"parent": None, "quotas": [gpu_quota_row(0)]}), actor=SYSTEM)
     reconcile()
     assert total_usage_of("p") == [4]
     assert verify() == []

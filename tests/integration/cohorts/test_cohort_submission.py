@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.errors import BadInput, ErrorCode
 from pools.domain.roles import SYSTEM
@@ -75,7 +76,7 @@ def test_the_answer_follows_every_change_of_the_tree(create_corp_example: Callab
         return found and found.gpus
 
     assert read_potential("serve") == 28
-    put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(6, 2)]})
+    put_cohort(PutCohort(name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(6, 2)]}), actor=SYSTEM)
     assert read_potential("serve") == 22
     patch_pool(PatchPool(name="batch", patch={"resources": {"gpu": {"guarantee": 1}}}), actor=SYSTEM)
     assert read_potential("serve") == 19

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, User
 from pools.services.cohorts import put_cohort
@@ -75,7 +76,7 @@ def test_work_that_can_never_start(example_tree: None, admin: ApiCaller) -> None
         [],
         [],
     )
-    put_cohort(actor=SYSTEM, name="research", body=body)
+    put_cohort(PutCohort(name="research", body=body), actor=SYSTEM)
     assert starting_and_blocked(admin("PUT", "/api/configs/cohort/research", body, query=TRY)) == ([], []), (
         "it was so before"
     )
@@ -84,7 +85,7 @@ def test_work_that_can_never_start(example_tree: None, admin: ApiCaller) -> None
 def test_admitted_work_that_does_not_run_yet(example_tree: None, admin: ApiCaller) -> None:
     """Work that was admitted and does not run yet loses its admission."""
     Backend.objects.update(offline=True)
-    put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(0, 6)]})
+    put_cohort(PutCohort(name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(0, 6)]}), actor=SYSTEM)
     Backend.objects.update(offline=False)
     tight = {"parent": "corp", "quotas": [gpu_quota_row(0, 4)]}
     assert starting_and_blocked(admin("PUT", PROD, tight, query=TRY)) == ([], ["two-1"])
@@ -108,7 +109,7 @@ def test_invisible_work_is_a_number(example_tree: None) -> None:
     wide = {"parent": "corp", "quotas": [gpu_quota_row(0, 6)]}
 
     def dry_run_change() -> object:
-        return put_cohort(actor=SYSTEM, name="prod", body=wide)
+        return put_cohort(PutCohort(name="prod", body=wide), actor=SYSTEM)
 
     effect = read_effect(dry_run_change, read_state=dict, actor=factories.make_user("sam", "osmo-train-admin"))
     assert (effect["could_start"], effect["could_start_elsewhere"]) == ([], 1)
@@ -121,7 +122,7 @@ def test_the_page_of_the_effect_lists_it(example_tree: None) -> None:
     assert ">two-1</a>" in page
     assert "Could no longer start" not in page
     assert "becomes reclaimable" not in page
-    put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(4, 4)]})
+    put_cohort(PutCohort(name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(4, 4)]}), actor=SYSTEM)
     page = preview_page("prod", parent="corp", nominal="0", borrowing_limit="4")
     assert "LOW work that becomes reclaimable" in page
     assert ">runs-1</a>" in page

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort, PutCohort
 from pools.domain.changes.pools import DeletePool, PatchPool
 from pools.domain.errors import BadInput, Conflict, DomainError, Forbidden, NotFound, Stale
 from pools.domain.roles import SYSTEM
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 
 def put(name: str, **body: Any) -> Cohort:
-    return put_cohort(actor=SYSTEM, name=name, body=body).row
+    return put_cohort(PutCohort(name=name, body=body), actor=SYSTEM).row
 
 
 def refused_codes(call: Any, *arguments: Any, **options: Any) -> set[tuple[str, str]]:
@@ -130,19 +131,19 @@ def test_a_cycle_is_refused_and_named_whole() -> None:
 
 def test_moving_moves_the_whole_subtree() -> None:
     create_cohorts("a 0", "  b 3 borrow 1", "    c 2", "z 0")
-    result = patch_cohort(actor=SYSTEM, name="b", patch={"parent": "z"})
+    result = patch_cohort(PatchCohort(name="b", patch={"parent": "z"}), actor=SYSTEM)
     assert result.row.parent is not None
     assert (result.row.parent.name, result.row.quotas["default/gpu"]["borrowing_limit"]) == ("z", 1)
     assert Cohort.objects.get(name="c").parent_id == result.row.pk
-    alone = patch_cohort(actor=SYSTEM, name="b", patch={"parent": None}).row
+    alone = patch_cohort(PatchCohort(name="b", patch={"parent": None}), actor=SYSTEM).row
     assert (alone.parent, alone.quotas["default/gpu"]["borrowing_limit"]) == (None, None)
     with pytest.raises(NotFound):
-        patch_cohort(actor=SYSTEM, name="nobody", patch={"parent": None})
+        patch_cohort(PatchCohort(name="nobody", patch={"parent": None}), actor=SYSTEM)
 
 
 def test_a_patch_replaces_what_it_names() -> None:
     create_cohorts("a 0", "  b 3 borrow 1")
-    row = patch_cohort(actor=SYSTEM, name="b", patch={"quotas": [gpu_quota_row(5)]}).row
+    row = patch_cohort(PatchCohort(name="b", patch={"quotas": [gpu_quota_row(5)]}), actor=SYSTEM).row
     assert row.parent is not None
     assert (row.parent.name, row.quotas["default/gpu"]["nominal"]) == ("a", 5)
     assert row.quotas["default/gpu"]["borrowing_limit"] is None
@@ -152,13 +153,13 @@ def test_deleting_a_cohort_with_children_needs_orphan() -> None:
     create_cohorts("top 0", "  org 3", "    below 2 borrow 1 lend 1", "    other 0")
     create_member_pool("p", "org", 8, borrow=2, lend=3)
     with pytest.raises(Conflict) as error:
-        delete_cohort(actor=SYSTEM, name="org")
+        delete_cohort(DeleteCohort(name="org"), actor=SYSTEM)
     assert [(each.path, dict(each.numbers)) for each in error.value.details] == [
         ("cohorts", {"cohorts": 2}),
         ("pools", {"pools": 1}),
     ]
     revisions = ConfigRevision.objects.count()
-    delete_cohort(actor=SYSTEM, name="org", orphan=True)
+    delete_cohort(DeleteCohort(name="org", orphan=True), actor=SYSTEM)
     below, pool = Cohort.objects.get(name="below"), Pool.objects.get(name="p")
     assert (below.parent, below.quotas["default/gpu"]) == (
         None,
@@ -166,15 +167,15 @@ def test_deleting_a_cohort_with_children_needs_orphan() -> None:
     )
     assert (pool.cohort, pool.borrowing_limit, pool.lending_limit) == (None, None, None)
     assert ConfigRevision.objects.count() == revisions + 1
-    delete_cohort(actor=SYSTEM, name="below")
+    delete_cohort(DeleteCohort(name="below"), actor=SYSTEM)
     with pytest.raises(NotFound):
-        delete_cohort(actor=SYSTEM, name="below")
+        delete_cohort(DeleteCohort(name="below"), actor=SYSTEM)
 
 
 def test_a_refusal_names_the_first_ten_below_it() -> None:
     create_cohorts("top 0", "  org 0", *(f"    c{number:02} 0" for number in range(12)))
     with pytest.raises(Conflict) as error:
-        delete_cohort(actor=SYSTEM, name="org")
+        delete_cohort(DeleteCohort(name="org"), actor=SYSTEM)
     assert "c00, c01, c02, c03, c04, c05, c06, c07, c08, c09 and 2 more)" in error.value.message
 
 
@@ -183,25 +184,25 @@ def test_the_role_and_the_version_are_checked() -> None:
     factories.make_pool("p", 1)
     chief = factories.make_user("chief", "osmo-p-admin", "osmo-viewer")
     for call in (
-        lambda: put_cohort(actor=chief, name="org", body={}),
-        lambda: delete_cohort(actor=chief, name="org"),
+        lambda: put_cohort(PutCohort(name="org", body={}), actor=chief),
+        lambda: delete_cohort(DeleteCohort(name="org"), actor=chief),
     ):
         with pytest.raises(Forbidden):
             call()
     with pytest.raises(Stale):
-        put_cohort(actor=SYSTEM, name="org", body={}, expected_version=7)
+        put_cohort(PutCohort(name="org", body={}), actor=SYSTEM, expected_version=7)
     with pytest.raises(Stale):
-        put_cohort(actor=SYSTEM, name="new", body={}, expected_version=1)
-    assert put_cohort(actor=SYSTEM, name="org", body={"weight": 2}, expected_version=1).row.version == 2
+        put_cohort(PutCohort(name="new", body={}), actor=SYSTEM, expected_version=1)
+    assert put_cohort(PutCohort(name="org", body={"weight": 2}), actor=SYSTEM, expected_version=1).row.version == 2
 
 
 def test_a_change_names_new_debts_and_stops_nothing() -> None:
     create_cohorts("corp 4", "  prod 0")
     create_member_pool("p", "prod", 6)
     factories.make_reservation("p", 9)
-    result = put_cohort(actor=SYSTEM, name="corp", body={"quotas": [gpu_quota_row(1)]})
+    result = put_cohort(PutCohort(name="corp", body={"quotas": [gpu_quota_row(1)]}), actor=SYSTEM)
     assert result.warnings == ("corp uses 2 GPUs beyond its limits: nothing is stopped, work that ends pays it back.",)
-    again = put_cohort(actor=SYSTEM, name="corp", body={"quotas": [gpu_quota_row(2)]})
+    again = put_cohort(PutCohort(name="corp", body={"quotas": [gpu_quota_row(2)]}), actor=SYSTEM)
     assert again.warnings == ()
     moved = patch_pool(PatchPool(name="p", patch={"borrowing_limit": 1}), actor=SYSTEM)
     assert moved.warnings == ("p uses 2 GPUs beyond its limits: nothing is stopped, work that ends pays it back.",)
@@ -223,14 +224,14 @@ def test_a_quota_without_effect_is_a_warning() -> None:
         gpu_quota_row(4000, resource="cpu"),
         gpu_quota_row(3, resource="gpu") | {"flavor": "h100"},
     ]
-    (warning,) = put_cohort(actor=SYSTEM, name="org", body={"quotas": rows}).warnings
+    (warning,) = put_cohort(PutCohort(name="org", body={"quotas": rows}), actor=SYSTEM).warnings
     assert warning.startswith("default/cpu, h100/gpu: shown in the tree, but admission does not check it")
-    assert put_cohort(actor=SYSTEM, name="org", body={"quotas": rows[:1]}).warnings == ()
+    assert put_cohort(PutCohort(name="org", body={"quotas": rows[:1]}), actor=SYSTEM).warnings == ()
 
 
 def test_create_makes_an_implicit_cohort_explicit_and_never_replaces_an_explicit_one() -> None:
     put("team", parent="org")
-    create_cohort(actor=SYSTEM, name="org", body={"quotas": [gpu_quota_row(4)]})
+    create_cohort(CreateCohort(name="org", body={"quotas": [gpu_quota_row(4)]}), actor=SYSTEM)
     assert refused_codes(create_cohort, actor=SYSTEM, name="org", body={}) == {("name", "name_taken")}
     assert Cohort.objects.get(name="org").quotas["default/gpu"]["nominal"] == 4
 

@@ -14,6 +14,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
+from pools.domain.changes.cohorts import DeleteCohort, PatchCohort, PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, Cohort, LeafUsage, User
@@ -96,7 +97,7 @@ def test_the_cycle_is_a_condition_and_an_audit_entry(cycle: None, admin: ApiCall
 
 def test_the_change_that_ends_the_cycle_removes_the_marks(cycle: None, admin: ApiCaller) -> None:
     mark_cycles_now()
-    patch_cohort(actor=SYSTEM, name="a", patch={"parent": None})
+    patch_cohort(PatchCohort(name="a", patch={"parent": None}), actor=SYSTEM)
     assert set(Cohort.objects.values_list("inactive_since", flat=True)) == {None}
     assert AuditEntry.objects.filter(action="cohort.active").count() == 3
     reconcile()
@@ -105,7 +106,7 @@ def test_the_change_that_ends_the_cycle_removes_the_marks(cycle: None, admin: Ap
 
 
 def test_a_cohort_moved_below_a_cycle_is_marked_at_once(cycle: None) -> None:
-    put_cohort(actor=SYSTEM, name="elsewhere", body={"parent": "c"})
+    put_cohort(PutCohort(name="elsewhere", body={"parent": "c"}), actor=SYSTEM)
     assert Cohort.objects.get(name="elsewhere").inactive_since is not None
     assert mark_cycles_now() == []
 
@@ -167,7 +168,7 @@ def test_a_cohort_on_the_cycle_needs_another_parent_first(cycle: None, admin: Ap
 def test_a_cohort_on_the_cycle_can_be_deleted(cycle: None, admin: ApiCaller) -> None:
     refused = admin("DELETE", "/api/configs/cohort/b")
     assert (refused.status, {fault["code"] for fault in refused.body["details"]}) == (409, {"has_children"})
-    delete_cohort(actor=SYSTEM, name="b", orphan=True)
+    delete_cohort(DeleteCohort(name="b", orphan=True), actor=SYSTEM)
     reconcile()
     assert total_usage_by_pool() == {"p": 4, "q": 4, "free": 4}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
@@ -24,7 +25,7 @@ def read_pools(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     Two trees: `corp` with pools `lender` and `borrower`, `lab` with `alone`; `outside` is in no cohort.
     """
     for name in ("corp", "lab"):
-        put_cohort(actor=SYSTEM, name=name, body={"quotas": []})
+        put_cohort(PutCohort(name=name, body={"quotas": []}), actor=SYSTEM)
     for name, cohort in (("lender", "corp"), ("borrower", "corp"), ("alone", "lab"), ("outside", None)):
         factories.make_pool(name, 8, a=3)
         if cohort:

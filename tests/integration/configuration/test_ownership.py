@@ -8,6 +8,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.cohorts import DeleteCohort, PutCohort
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
@@ -94,8 +95,8 @@ WRITES: dict[str, Callable[[], object]] = {
     "a pool, deleted": lambda: delete_pool(DeletePool(name="bare"), actor=SYSTEM),
     "a backend": lambda: put_backend(PutBackend(name="sim", body={"description": "x"}), actor=SYSTEM),
     "a backend's nodes": lambda: put_backend(PutBackend(name="sim", body={"nodes": []}), actor=SYSTEM),
-    "a cohort": lambda: put_cohort(actor=SYSTEM, name="all", body={}),
-    "a cohort, deleted": lambda: delete_cohort(actor=SYSTEM, name="all", orphan=True),
+    "a cohort": lambda: put_cohort(PutCohort(name="all", body={}), actor=SYSTEM),
+    "a cohort, deleted": lambda: delete_cohort(DeleteCohort(name="all", orphan=True), actor=SYSTEM),
     "a GPU quota": lambda: put_gpu_quota(PutGpuQuota(namespace="prod", spec={}), actor=SYSTEM),
     "a GPU quota, deleted": lambda: delete_gpu_quota(DeleteGpuQuota(namespace="prod"), actor=SYSTEM),
     "a role, granted": lambda: grant_role(GrantRole(username="ann", role_name="osmo-team-admin"), actor=SYSTEM),

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
@@ -138,9 +139,9 @@ def test_a_random_installation_comes_back_byte_by_byte(facts: dict) -> None:
             for at, (gpus, platform) in enumerate(facts["nodes"])
         ]
         put_backend(PutBackend(name="sim", body={"nodes": nodes, "namespace": "ns"} | facts["policy"]), actor=SYSTEM)
-        put_cohort(actor=SYSTEM, name="root", body={"quotas": [{"resource": "gpu", "nominal": 3}]})
+        put_cohort(PutCohort(name="root", body={"quotas": [{"resource": "gpu", "nominal": 3}]}), actor=SYSTEM)
         branch = {"parent": "root", "quotas": [{"resource": "gpu", "nominal": 9, "lending_limit": facts["lending"]}]}
-        put_cohort(actor=SYSTEM, name="branch", body=branch | {"weight": facts["weight"]})
+        put_cohort(PutCohort(name="branch", body=branch | {"weight": facts["weight"]}), actor=SYSTEM)
         for name, (pool, subpools) in facts["pools"].items():
             put_pool(PutPool(name=name, body={"backend": "sim", **pool}), actor=SYSTEM)
             for short, quota in subpools.items():

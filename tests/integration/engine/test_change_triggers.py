@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 
 from pools.domain.changes.backends import DeleteBackend
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool
@@ -40,7 +41,7 @@ def team() -> Pool:
     runs."""
     pool = factories.make_pool("team", 6, on=factories.make_backend(nodes=2, gpus=4))
     factories.make_pool("other", 2, on=factories.make_backend("far", namespace="far", nodes=1))
-    put_cohort(actor=SYSTEM, name="both", body={"quotas": []})
+    put_cohort(PutCohort(name="both", body={"quotas": []}), actor=SYSTEM)
     worth = {"default": {"gpu_tflops": "100", "gpu_vram": "80Gi"}}
     patch_pool(
         PatchPool(name="team", patch={"cohort": "both", "gpu_quota_namespace": "team-a", "platforms": worth}),

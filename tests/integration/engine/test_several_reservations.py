@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 
 def join_one_cohort() -> None:
-    put_cohort(actor=SYSTEM, name="o", body={"parent": None, "quotas": []})
+    put_cohort(PutCohort(name="o", body={"parent": None, "quotas": []}), actor=SYSTEM)
     for name in "ab":
         patch_pool(PatchPool(name=name, patch={"cohort": "o"}), actor=SYSTEM)
 

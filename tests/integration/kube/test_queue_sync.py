@@ -9,6 +9,7 @@ import pytest
 from django.utils import timezone
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
@@ -155,9 +156,9 @@ def test_pools_of_other_backends_have_no_queues_here(lab: SyncHarness) -> None:
 
 
 def test_cohorts_are_levels(lab: SyncHarness) -> None:
-    put_cohort(actor=SYSTEM, name="org", body={})
+    put_cohort(PutCohort(name="org", body={}), actor=SYSTEM)
     quota = {"flavor": "default", "resource": "gpu", "nominal": 4, "borrowing_limit": 6}
-    put_cohort(actor=SYSTEM, name="lab", body={"parent": "org", "quotas": [quota], "weight": 3})
+    put_cohort(PutCohort(name="lab", body={"parent": "org", "quotas": [quota], "weight": 3}), actor=SYSTEM)
     pool(lab, guarantee=10, cohort="lab")
     pool(lab, "other", 20, cohort="org")
     lab.sync()

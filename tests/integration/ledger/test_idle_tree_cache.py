@@ -8,6 +8,7 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from pools.domain.amounts import GPU
+from pools.domain.changes.cohorts import PatchCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.quota.forest import pool_key
 from pools.domain.roles import SYSTEM
@@ -39,8 +40,8 @@ def test_the_tree_is_read_once(django_assert_num_queries: DjangoAssertNumQueries
     [
         (lambda: patch_pool(PatchPool(name="p", patch={"borrowing_limit": 1}), actor=SYSTEM), 7),
         (lambda: patch_pool(PatchPool(name="p", patch={"resources": {"gpu": {"guarantee": 2}}}), actor=SYSTEM), 6),
-        (lambda: patch_cohort(actor=SYSTEM, name="org", patch={"quotas": [gpu_quota_row(9)]}), 15),
-        (lambda: patch_cohort(actor=SYSTEM, name="org", patch={"parent": "above"}), 10),
+        (lambda: patch_cohort(PatchCohort(name="org", patch={"quotas": [gpu_quota_row(9)]}), actor=SYSTEM), 15),
+        (lambda: patch_cohort(PatchCohort(name="org", patch={"parent": "above"}), actor=SYSTEM), 10),
         (lambda: Pool.objects.filter(name="p").update(guarantee=1), 5),
         (lambda: Cohort.objects.filter(name="org").update(quotas={}), 6),
     ],

@@ -11,6 +11,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.utils import timezone
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.roles import SYSTEM
 from pools.models import (
@@ -196,7 +197,7 @@ def sampled(names: Iterable[str], *often: str) -> list[object]:
 @pytest.fixture
 def filled() -> None:
     """A row in every table below."""
-    put_cohort(actor=SYSTEM, name="corp", body={"quotas": []})
+    put_cohort(PutCohort(name="corp", body={"quotas": []}), actor=SYSTEM)
     root = factories.make_pool("team", 100, a=30)
     with transaction.atomic(), connection.cursor() as cursor:
         factories.make_pool("lender", 8)

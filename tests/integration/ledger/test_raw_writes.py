@@ -11,6 +11,7 @@ from django.db import IntegrityError, connection, models, transaction
 from django.utils import timezone
 
 from pools.domain.changes.backends import DeleteBackend
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
@@ -113,7 +114,7 @@ OURS = sorted(
 def filled() -> None:
     """At least one row in every table whose rows must stay."""
     admin = factories.admin_actor()
-    put_cohort(actor=SYSTEM, name="corp", body={"quotas": []})
+    put_cohort(PutCohort(name="corp", body={"quotas": []}), actor=SYSTEM)
     root = factories.make_pool("team", 100, a=30)
     put_pool(PutPool(name="plain", body={"backend": "sim", "resources": {"gpu": {"guarantee": 4}}}), actor=SYSTEM)
     factories.submit_workflow(admin, "team--a", 8, name="runs")

@@ -15,6 +15,7 @@ import pytest
 from django.utils import timezone
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.cohorts import DeleteCohort, PatchCohort, PutCohort
 from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import Conflict
@@ -41,7 +42,7 @@ def team(sim: str) -> None:
     are temporary, `z` is archived and had 40. Changes of more than 10 GPUs need an approval."""
     put_backend(PutBackend(name="sim2", body={"namespace": "ns2", "nodes": [{"name": "n", "gpus": 8}]}), actor=SYSTEM)
     for name, body in (("lab", {}), ("org", {"parent": "lab"}), ("other", {})):
-        put_cohort(actor=SYSTEM, name=name, body=body)
+        put_cohort(PutCohort(name=name, body=body), actor=SYSTEM)
     put_pool(PutPool(name="team", body=pool_config(80)), actor=SYSTEM)
     put_pool(PutPool(name="team", body=pool_config(100, **{**LIMITED, "approval_above": None})), actor=SYSTEM)
     for name, quota in (("a", 40), ("t", 10), ("z", 40)):
@@ -87,12 +88,14 @@ SERVICES: dict[str, Callable[[], object]] = {
         patch_pool, PatchPool(name="team", patch={"approval_above": 99, "hold_after": 60}), actor=SYSTEM
     ),
     "roll back": lambda: rollback_configuration(actor=SYSTEM, revision=_first_revision()),
-    "delete its cohort": partial(delete_cohort, actor=SYSTEM, name="org", orphan=True),
-    "delete the cohort above its cohort": partial(delete_cohort, actor=SYSTEM, name="lab", orphan=True),
-    "move its cohort": partial(patch_cohort, actor=SYSTEM, name="org", patch={"parent": "other"}),
-    "put its cohort elsewhere": partial(put_cohort, actor=SYSTEM, name="org", body={"parent": "other"}),
-    "take its cohort out": partial(patch_cohort, actor=SYSTEM, name="org", patch={"parent": None}),
-    "put the cohort above below another": partial(patch_cohort, actor=SYSTEM, name="lab", patch={"parent": "other"}),
+    "delete its cohort": partial(delete_cohort, DeleteCohort(name="org", orphan=True), actor=SYSTEM),
+    "delete the cohort above its cohort": partial(delete_cohort, DeleteCohort(name="lab", orphan=True), actor=SYSTEM),
+    "move its cohort": partial(patch_cohort, PatchCohort(name="org", patch={"parent": "other"}), actor=SYSTEM),
+    "put its cohort elsewhere": partial(put_cohort, PutCohort(name="org", body={"parent": "other"}), actor=SYSTEM),
+    "take its cohort out": partial(patch_cohort, PatchCohort(name="org", patch={"parent": None}), actor=SYSTEM),
+    "put the cohort above below another": partial(
+        patch_cohort, PatchCohort(name="lab", patch={"parent": "other"}), actor=SYSTEM
+    ),
     "create a subpool": partial(create_subpool, CreateSubpool(parent="team", subpool_name="b", quota=11), actor=SYSTEM),
     "create it by percent": partial(
         create_subpool, CreateSubpool(parent="team", subpool_name="b", quota="11%"), actor=SYSTEM
@@ -156,13 +159,13 @@ def test_no_address_makes_the_change_alone(team: None, admin: ApiCaller, request
 def test_a_cohort_moves_where_nothing_of_a_limited_pool_changes(team: None) -> None:
     with approved():
         patch_pool(PatchPool(name="team", patch={"borrowing_limit": 10, "lending_limit": 10}), actor=SYSTEM)
-    patch_cohort(actor=SYSTEM, name="org", patch={"parent": "other"})
+    patch_cohort(PatchCohort(name="org", patch={"parent": "other"}), actor=SYSTEM)
     assert Cohort.objects.get(name="org").parent.name == "other"  # type: ignore[union-attr]
 
 
 def test_the_refusal_of_a_move_names_both_places_and_a_remedy(team: None) -> None:
     with pytest.raises(Conflict) as refusal:
-        patch_cohort(actor=SYSTEM, name="org", patch={"parent": None})
+        patch_cohort(PatchCohort(name="org", patch={"parent": None}), actor=SYSTEM)
     assert "borrowing limit of team would change from 20 GPUs in cohort lab to" in refusal.value.message
     assert "20 GPUs in cohort org, which has no parent" in refusal.value.message
     assert "?request_approval=true with the new cohort" in refusal.value.message
@@ -173,7 +176,7 @@ def test_a_cycle_that_raw_sql_made_is_measured_once(team: None) -> None:
     with factories.triggers_off():
         Cohort.objects.filter(name="lab").update(parent=Cohort.objects.get(name="org"))
     with pytest.raises(Conflict) as refusal:
-        patch_cohort(actor=SYSTEM, name="lab", patch={"parent": None})
+        patch_cohort(PatchCohort(name="lab", patch={"parent": None}), actor=SYSTEM)
     assert [dict(fault.numbers)["amount"] for fault in refusal.value.violations] == ["borrowing limit", "lending limit"]
 
 

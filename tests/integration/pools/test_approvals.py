@@ -11,6 +11,7 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from pools.domain.approvals import ApprovalNeeded
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, RevokeRole
@@ -211,7 +212,7 @@ def test_an_archived_pool_keeps_its_limit(team: None, admin: ApiCaller, caller: 
 
 
 def test_a_cohort_with_the_pool_is_not_removed_alone(sim: str, admin: ApiCaller) -> None:
-    put_cohort(actor=SYSTEM, name="org", body={})
+    put_cohort(PutCohort(name="org", body={}), actor=SYSTEM)
     put_pool(PutPool(name="team", body=pool_config(100, approval_above=10, cohort="org")), actor=SYSTEM)
     answer = admin("DELETE", "/api/configs/cohort/org?orphan=true")
     assert (answer.status, {code for _, code in answer.codes}) == (409, {"approval_needed"})

@@ -9,6 +9,7 @@ import pytest
 
 from pools.domain import backend_config, cluster_config, cohort_config, platforms, pool_config
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PutPool
 from pools.domain.errors import BadInput
 from pools.services.backends import put_backend
@@ -99,7 +100,7 @@ def test_backends(kind: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("key", sorted(COHORT_VALUES))
 def test_cohorts(key: str) -> None:
-    texts = told(lambda: put_cohort(actor=factories.admin_actor(), name="c", body={key: COHORT_VALUES[key]}))
+    texts = told(lambda: put_cohort(PutCohort(name="c", body={key: COHORT_VALUES[key]}), actor=factories.admin_actor()))
     assert any(key in text for text in texts), texts
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.roles import SYSTEM
@@ -118,7 +119,7 @@ def test_lending_limits_are_proposed_to_those_who_see_all_pools(caller: Any, adm
     backend = factories.make_backend(nodes=1, gpus=16)
     factories.make_pool("team", 8, on=backend)
     factories.make_pool("other", 8, on=backend)
-    put_cohort(actor=SYSTEM, name="corp", body={"quotas": []})
+    put_cohort(PutCohort(name="corp", body={"quotas": []}), actor=SYSTEM)
     patch_pool(PatchPool(name="team", patch={"cohort": "corp"}), actor=SYSTEM)
     patch_pool(PatchPool(name="other", patch={"cohort": "corp", "lending_limit": 0}), actor=SYSTEM)
     begin, ann = database_time(), caller("ann", "osmo-team-user")

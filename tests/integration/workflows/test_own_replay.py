@@ -10,6 +10,7 @@ from uuid import UUID
 import pgtrigger
 import pytest
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend
@@ -106,7 +107,7 @@ def test_a_change_of_gpus_leaves_other_resources_as_they_were(caller: Any, admin
 
 def test_pools_in_a_cohort(story: Story, admin: Any) -> None:
     """LOW work of `team` borrows, and not under a limit. A cohort with a pool of another cluster is refused."""
-    put_cohort(actor=SYSTEM, name="corp", body={"quotas": []})
+    put_cohort(PutCohort(name="corp", body={"quotas": []}), actor=SYSTEM)
     for pool in ("team", "other"):
         patch_pool(PatchPool(name=pool, patch={"cohort": "corp"}), actor=SYSTEM)
     begin = database_time()

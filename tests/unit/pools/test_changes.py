@@ -11,7 +11,8 @@ import pytest
 from pools.domain.backend_config import SIMULATED_KEYS
 from pools.domain.changes.approvable import APPROVABLE
 from pools.domain.changes.backends import BACKEND_KEYS, DeleteBackend, PutBackend
-from pools.domain.changes.command import ChangeCommand, body_fields, fields_of, read_command, summary_of
+from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort, PutCohort
+from pools.domain.changes.command import ChangeCommand, body_fields, fields_of, query_fields, read_command, summary_of
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetRoles, UnlinkUser
@@ -23,6 +24,10 @@ NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
 CHANGES: list[type[ChangeCommand]] = [
     *APPROVABLE.values(),
     SetDrainDeadline,
+    PutCohort,
+    CreateCohort,
+    PatchCohort,
+    DeleteCohort,
     PutBackend,
     DeleteBackend,
     PutGpuQuota,
@@ -115,4 +120,6 @@ def test_a_changed_meaning_is_brought_up_to_date() -> None:
 
 def test_the_address_is_no_part_of_the_body() -> None:
     assert set(body_fields(ResizeSubpool)) == {"quota", "until"}
+    assert not body_fields(DeleteCohort)
+    assert set(query_fields(DeleteCohort)) == {"orphan"}
     assert set(body_fields(CreateSubpool, given=["subpool_name"])) == {"quota"}

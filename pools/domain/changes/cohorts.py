@@ -1,0 +1,64 @@
+"""Changes of cohorts: borrowing and lending between pools (api.md, "Quota tree and cohorts")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pools.domain.changes.command import BOOLEAN, JSON, ChangeCommand, in_address, value
+from pools.domain.ownership import OwnedKind
+from pools.domain.roles import Permission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CohortChange(ChangeCommand):
+    """A change of one cohort."""
+
+    permission: ClassVar = Permission.PLATFORM_WRITE
+    owned_kind: ClassVar[OwnedKind | None] = OwnedKind.COHORT
+
+    name: str = in_address("COHORT", "Cohort", "Name of the cohort.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutCohort(CohortChange):
+    """Create a cohort, or replace its configuration."""
+
+    service: ClassVar = "put_cohort"
+
+    body: Mapping[str, Any] = value(JSON, "Configuration", "The configuration of the cohort, with every key.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateCohort(CohortChange):
+    """Create a cohort that is not configured yet."""
+
+    service: ClassVar = "create_cohort"
+    needs_version: ClassVar = False
+
+    body: Mapping[str, Any] = value(JSON, "Configuration", "The configuration of the cohort, with every key.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchCohort(CohortChange):
+    """Replace only the keys that are given: another parent moves it with everything below it."""
+
+    service: ClassVar = "patch_cohort"
+
+    patch: Mapping[str, Any] = value(JSON, "Configuration", "The keys that change.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteCohort(CohortChange):
+    """Delete a cohort with its quota. A cohort with children needs `orphan`."""
+
+    service: ClassVar = "delete_cohort"
+
+    orphan: bool = value(
+        BOOLEAN,
+        "Make the cohorts and pools below roots of their own trees",
+        "They lose their borrowing and lending limits, which a root cannot have. Running work continues.",
+        default=False,
+        in_query=True,
+    )
