@@ -14,21 +14,20 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, Done
 from pools.admin.git_ownership import owned_reason
 from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
+from pools.domain.changes.command import fields_of, read_command
 from pools.domain.ownership import OwnedKind
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.scalars import typed_number
 from pools.permissions import require_platform
+from scheduling.domain.changes.settings import DRAIN_INTERVAL, MAX_RETRY, UpdateSettings
 from scheduling.models import WorkflowConfig
-from scheduling.services.workflow_config import (
-    DRAIN_INTERVAL,
-    MAX_RETRY,
-    config_body,
-    current_config,
-    update_workflow_config,
-)
+from scheduling.services.workflow_config import config_body, current_config, update_workflow_config
 
 TITLE = "Scheduler settings"
+
+
+_MINUTES, _RETRIES = (fields_of(UpdateSettings)[name] for name in (DRAIN_INTERVAL, MAX_RETRY))
 
 
 class SchedulerSettingsForm(ChangeForm):
@@ -36,18 +35,22 @@ class SchedulerSettingsForm(ChangeForm):
 
     field_by_path = {DRAIN_INTERVAL: "minutes", MAX_RETRY: "retries"}
     kept_fields = frozenset({"minutes", "retries"})
-    minutes = forms.text_field(
-        "Check for drained subpools every … minutes",
-        help_text="1 to 10080. The last workflow that ends archives its subpool at once; this check finds any that "
-        "was missed. Applies without a restart.",
-        inputmode="numeric",
-    )
-    retries = forms.text_field(
-        "Retry a task at most … times",
-        help_text="0 to 100, where its exit actions say RESCHEDULE. Preempted work is always re-queued.",
-        inputmode="numeric",
-    )
+    minutes = forms.text_field(_MINUTES.label, help_text=_MINUTES.help, inputmode="numeric")
+    retries = forms.text_field(_RETRIES.label, help_text=_RETRIES.help, inputmode="numeric")
     description = forms.text_field("Reason", help_text=REASON_HELP)
+
+    def command(self) -> UpdateSettings:
+        """The change; an empty number of retries changes nothing."""
+        minutes, retries = self.cleaned_data["minutes"], self.cleaned_data["retries"]
+        return read_command(
+            UpdateSettings,
+            {DRAIN_INTERVAL: typed_number(minutes), MAX_RETRY: typed_number(retries) if retries else None},
+        )
+
+
+def _save(command: UpdateSettings, **note: Any) -> Done:
+    update_workflow_config(command, **note)
+    return Done()
 
 
 class SettingsPreview(ObjectPreview[Done]):
@@ -79,17 +82,6 @@ class WorkflowConfigAdmin(PolicyAdmin):
         require_platform(actor)
         above = (TITLE, _address()) if is_preview_address(request.path) else ("Home", reverse("admin:index"))
 
-        def execute(form: ChangeForm, version: int | None) -> Done:
-            minutes, retries = form.cleaned_data["minutes"], form.cleaned_data["retries"]
-            update_workflow_config(
-                actor=actor,
-                drain_interval_minutes=typed_number(minutes),
-                max_retry_per_task=typed_number(retries) if retries else None,  # an empty field changes nothing
-                description=form.cleaned_data["description"],
-                expected_version=version,
-            )
-            return Done()
-
         change = Change(
             title=TITLE,
             button="Save the settings",
@@ -105,7 +97,8 @@ class WorkflowConfigAdmin(PolicyAdmin):
                 messages=_messages,
                 form_words={"row": row, "may_write": True},
             ),
-            execute=execute,
+            command=SchedulerSettingsForm.command,
+            service=_save,
             success_message=lambda _: "The scheduler settings were saved and apply from now on.",
             success_url=lambda _: _address(),
         )

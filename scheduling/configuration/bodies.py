@@ -26,6 +26,7 @@ from pools.domain.backend_config import (
     parse_backend,
 )
 from pools.domain.byte_sizes import exact_size_text
+from pools.domain.changes.command import fields_of
 from pools.domain.cluster_config import KUBECONFIG, KUBERNETES, ClusterSpec
 from pools.domain.cohort_config import ANSWER_KEYS as COHORT_ANSWER_KEYS
 from pools.domain.cohort_config import CohortSettings, parse_cohort
@@ -40,15 +41,13 @@ from pools.domain.pool_fields import COLUMNS, EDITABLE_KEYS
 from pools.domain.quota.pool_balance import MAX_GPUS
 from pools.domain.structured_input.fields import FieldReader
 from pools.domain.structured_input.unset_keys import unset_key_warnings
+from scheduling.domain.changes.settings import DRAIN_INTERVAL, MAX_RETRY, UpdateSettings
 
 Body = Mapping[str, Any]
 SUBPOOLS: Final = "subpools"
 SUBPOOLS_OWNER: Final = "subpools_owner"
 USERS: Final = "users"
-DRAIN_INTERVAL: Final = "subpool_drain_interval_minutes"
-MAX_RETRY: Final = "max_retry_per_task"
 SETTINGS_DEFAULTS: Final = {DRAIN_INTERVAL: 15, MAX_RETRY: 0}
-SETTINGS_RANGES: Final = {DRAIN_INTERVAL: (1, 10_080), MAX_RETRY: (0, 100)}
 DEFAULT_NAMESPACE: Final = "default"
 CLUSTER_DEFAULTS: Final = {
     "kubeconfig_file": "",
@@ -268,8 +267,8 @@ def _read_settings(name: str, body: Body) -> tuple[dict[str, Any], list[Violatio
     fields = FieldReader(body, "", faults)
     fields.reject_unknown_keys(tuple(SETTINGS_DEFAULTS))
     values = {
-        key: fields.whole_number(key, default, minimum=SETTINGS_RANGES[key][0], maximum=SETTINGS_RANGES[key][1])
-        for key, default in SETTINGS_DEFAULTS.items()
+        key: about.kind.read(fields, key) if fields.is_given(key) else SETTINGS_DEFAULTS[key]
+        for key, about in fields_of(UpdateSettings).items()
     }
     return ({}, faults) if faults else (values, [])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pools.domain.backend_config import BACKEND_TYPES, NAME_PATTERN, POLICY_TIMES, VictimRule
+from pools.domain.changes.command import fields_of
 from pools.domain.cluster_config import ACCESS_MODES, SYNC_MODES
 from pools.domain.cohort_config import MAX_AMOUNT, MAX_WEIGHT
 from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
@@ -16,11 +17,11 @@ from pools.domain.ownership import OwnerKind
 from pools.domain.pool_fields import COUNT, PLATFORM_SCHEMA, TEXT, TEXTS, pool_properties
 from scheduling.configuration.bodies import (
     SETTINGS_NAME,
-    SETTINGS_RANGES,
     SUBPOOLS,
     SUBPOOLS_OWNER,
     USERS,
 )
+from scheduling.domain.changes.settings import UpdateSettings
 
 ADDRESS: Final = "/api/schema/configuration.json"
 
@@ -147,10 +148,7 @@ SCHEMA: Final[dict[str, Any]] = {
             "roles": _map(_ROLE, about="Users by role: osmo-admin, osmo-viewer, osmo-POOL-admin, osmo-POOL-user."),
             SETTINGS_NAME: _nullable(
                 _object(
-                    {
-                        key: {"type": "integer", "minimum": low, "maximum": high}
-                        for key, (low, high) in SETTINGS_RANGES.items()
-                    },
+                    {name: about.kind.schema for name, about in fields_of(UpdateSettings).items()},
                     about="Schedules and limits of the scheduler.",
                 )
             ),

@@ -14,6 +14,7 @@ from typing import Any
 
 from pools.domain.changes.backends import DeleteBackend, PutBackend
 from pools.domain.changes.cohorts import DeleteCohort, PutCohort
+from pools.domain.changes.command import read_command
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import DeletePool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
@@ -44,8 +45,6 @@ from pools.services.subpools import create_subpool, delete_subpool, resize_subpo
 from pools.services.users import create_user, grant_role, revoke_role
 from pools.transactions import RETRY_AFTER, change
 from scheduling.configuration.bodies import (
-    DRAIN_INTERVAL,
-    MAX_RETRY,
     SECTION_BY_KIND,
     SETTINGS_DEFAULTS,
     SUBPOOLS,
@@ -55,6 +54,7 @@ from scheduling.configuration.bodies import (
 )
 from scheduling.configuration.comparison import Comparison, Difference, ObjectAction, ObjectKey, compare
 from scheduling.configuration.files import BadFiles, ConfigurationFiles, FileObject
+from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.selectors.configuration import read_configuration, read_owners
 from scheduling.services.workflow_config import update_workflow_config
 
@@ -357,12 +357,7 @@ class _Writer:
             self._set_settings(each, each.after or {})
 
     def _set_settings(self, each: Difference, values: Mapping[str, Any]) -> None:
-        self._attempt(
-            each,
-            lambda: update_workflow_config(
-                drain_interval_minutes=values[DRAIN_INTERVAL], max_retry_per_task=values[MAX_RETRY], **self._how
-            ),
-        )
+        self._attempt(each, lambda: update_workflow_config(read_command(UpdateSettings, values), **self._how))
 
     def _remove(self) -> None:
         """Users lose a role before its pool goes, pools go before their cohorts and backends, children before parents.

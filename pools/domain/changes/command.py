@@ -77,6 +77,19 @@ def choice(options: Sequence[str]) -> ValueKind:
     return dataclasses.replace(TEXT, looks="choice", schema={"type": "string", "enum": list(options)})
 
 
+def whole_number(minimum: int, maximum: int, rule: str) -> ValueKind:
+    """A whole number within these bounds; `rule` says them in words."""
+
+    def read(reader: FieldReader, key: str) -> int | None:
+        given = reader.body[key]
+        if isinstance(given, int) and not isinstance(given, bool) and minimum <= given <= maximum:
+            return given
+        reader.add_fault(key, "bad_value", rule)
+        return None
+
+    return ValueKind("number", {"type": "integer", "minimum": minimum, "maximum": maximum}, read)
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeField:
     """What is said about one field. `in_address`: it stands in the address of the object, not in the body;
@@ -161,6 +174,10 @@ class ChangeCommand:
         """The values that differ between a stored form of an earlier `format` and the present one."""
         return {}
 
+    @classmethod
+    def note_faults(cls, _reader: FieldReader) -> None:
+        """Note faults of several fields together, such as two of which one is needed."""
+
 
 def fields_of(kind: type[ChangeCommand]) -> dict[str, ChangeField]:
     """The fields of a change by name, in their order."""
@@ -195,6 +212,7 @@ def read_command(kind: type[CommandT], values: Mapping[str, Any], address: Mappi
         if about.is_required and not reader.is_given(name):
             reader.add_fault(name, "missing", "is missing.")
     found = {name: about.kind.read(reader, name) for name, about in fields.items() if reader.is_given(name)}
+    kind.note_faults(reader)
     if faults:
         raise BadInput.of(faults)
     return kind(**given, **found)

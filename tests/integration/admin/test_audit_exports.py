@@ -24,6 +24,7 @@ from pools.services.cohorts import delete_cohort, put_cohort
 from pools.services.gpu_quotas import delete_gpu_quota, put_gpu_quota
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.services.workflow_config import current_config, update_workflow_config
 from tests.integration.admin.conftest import actor_named
 
@@ -186,7 +187,7 @@ def test_roles_are_given_back_and_taken_away(as_person: Callable[[str], Client])
 
 def test_scheduler_settings_are_reverted(as_person: Callable[[str], Client]) -> None:
     root, before = as_person("root"), current_config()
-    update_workflow_config(actor=SYSTEM, drain_interval_minutes=7, max_retry_per_task=9)
+    update_workflow_config(UpdateSettings(subpool_drain_interval_minutes=7, max_retry_per_task=9), actor=SYSTEM)
     assert _confirm(root, _revert(root, _latest("config/workflow"))).status_code == 302
     now = current_config()
     assert now.subpool_drain_interval_minutes == before.subpool_drain_interval_minutes

@@ -26,6 +26,7 @@ from pools.services.subpools import create_subpool, delete_subpool, end_temporar
 from pools.services.users import create_user, grant_role, revoke_role
 from scheduling.configuration.comparison import ObjectAction
 from scheduling.configuration.files import BadFiles, ConfigurationFiles, read_file
+from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.selectors.configuration import read_configuration, read_owners
 from scheduling.services.configuration import (
     ApplyOptions,
@@ -102,7 +103,7 @@ WRITES: dict[str, Callable[[], object]] = {
     "a role, granted": lambda: grant_role(GrantRole(username="ann", role_name="osmo-team-admin"), actor=SYSTEM),
     "a role, revoked": lambda: revoke_role(RevokeRole(username="ann", role_name="osmo-viewer"), actor=SYSTEM),
     "a role of a new user": lambda: create_user(CreateUser(id="new", roles=["osmo-viewer"]), actor=SYSTEM),
-    "settings": lambda: update_workflow_config(actor=SYSTEM, max_retry_per_task=3),
+    "settings": lambda: update_workflow_config(UpdateSettings(max_retry_per_task=3), actor=SYSTEM),
     "a new subpool": lambda: create_subpool(CreateSubpool(parent="strict", subpool_name="z", quota=1), actor=SYSTEM),
     "a subpool's quota": lambda: resize_subpool(
         ResizeSubpool(parent="strict", subpool_name="x", quota=2), actor=SYSTEM

@@ -31,6 +31,7 @@ from scheduling.configuration.files import ConfigurationFiles, read_file
 from scheduling.configuration.folders import read_folder, write_folder
 from scheduling.configuration.schema import SCHEMA
 from scheduling.configuration.texts import file_texts
+from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.selectors.configuration import read_export
 from scheduling.services.configuration import ApplyOptions, apply_configuration, compare_configuration
 from scheduling.services.demo import seed_demo
@@ -152,7 +153,7 @@ def test_a_random_installation_comes_back_byte_by_byte(facts: dict) -> None:
         if facts["quota"]:
             spec = {"total": {"limits": {"tflops": "1500m", "vram": "40Gi"}, "maxWorkers": 0}}
             put_gpu_quota(PutGpuQuota(namespace="prod", spec=spec), actor=SYSTEM)
-        update_workflow_config(actor=SYSTEM, drain_interval_minutes=facts["minutes"])
+        update_workflow_config(UpdateSettings(subpool_drain_interval_minutes=facts["minutes"]), actor=SYSTEM)
 
     check_round_trip(build)
 

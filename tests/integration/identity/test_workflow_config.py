@@ -13,6 +13,7 @@ from django_celery_beat.models import PeriodicTask, PeriodicTasks
 from osmo_admin.celery import app
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry
+from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.services import periodic_tasks
 from scheduling.services.workflow_config import update_workflow_config
 from tests.integration.identity.conftest import ApiCaller
@@ -175,7 +176,7 @@ class TestRunningBeat:
         beat = _beat()
         beat.setup_schedule()
         assert beat.schedule[periodic_tasks.DRAIN_MONITOR].schedule.run_every == timedelta(minutes=15)
-        update_workflow_config(actor=SYSTEM, drain_interval_minutes=3)
+        update_workflow_config(UpdateSettings(subpool_drain_interval_minutes=3), actor=SYSTEM)
         assert beat.schedule[periodic_tasks.DRAIN_MONITOR].schedule.run_every == timedelta(minutes=3)
 
     def test_its_first_tick_takes_the_intervals_of_its_environment(

@@ -18,6 +18,7 @@ from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSu
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetRoles, UnlinkUser
 from pools.domain.cluster_config import KEYS
 from pools.domain.errors import BadInput
+from scheduling.domain.changes.settings import UpdateSettings
 
 WHERE = {"parent": "team", "subpool_name": "a"}
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
@@ -38,6 +39,7 @@ CHANGES: list[type[ChangeCommand]] = [
     GrantRole,
     RevokeRole,
     UnlinkUser,
+    UpdateSettings,
 ]
 
 
