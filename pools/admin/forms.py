@@ -42,6 +42,7 @@ class ServiceForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields = {**self.own_fields(), **self.fields}
+        self.order_fields(self.field_order)
         first = next((field for field in self.visible_fields() if not field.field.disabled), None)
         if first is not None and not self.is_bound:  # after a refusal the message gets the focus (form_errors.html)
             first.field.widget.attrs["autofocus"] = True

@@ -94,7 +94,7 @@ def whole_number(minimum: int, maximum: int, rule: str) -> ValueKind:
 class ChangeField:
     """What is said about one field. `in_address`: it stands in the address of the object, not in the body;
     `in_query`: it is a yes or no in the query. `metavar` and `short` (`-q`) are its words in the client; with
-    `positional` it is an argument there."""
+    `positional` it is an argument there. `missing` is said of a required field without a value."""
 
     kind: ValueKind
     label: str
@@ -105,6 +105,7 @@ class ChangeField:
     metavar: str | None = None
     short: str | None = None
     positional: bool = False
+    missing: str = "is missing."
 
     @property
     def sentence(self) -> str:
@@ -127,12 +128,11 @@ def value(
     short: str | None = None,
     positional: bool = False,
     in_query: bool = False,
+    missing: str = "is missing.",
 ) -> Any:
     """A field of the body, or of the query; without a default it is required."""
     required = default is dataclasses.MISSING
-    about = ChangeField(
-        kind, label, help, in_query=in_query, is_required=required, metavar=metavar, short=short, positional=positional
-    )
+    about = ChangeField(kind, label, help, False, in_query, required, metavar, short, positional, missing)
     return field(default=default, repr=not kind.is_secret, metadata={"about": about})
 
 
@@ -210,7 +210,7 @@ def read_command(kind: type[CommandT], values: Mapping[str, Any], address: Mappi
     reader.reject_unknown_keys(fields)
     for name, about in fields.items():
         if about.is_required and not reader.is_given(name):
-            reader.add_fault(name, "missing", "is missing.")
+            reader.add_fault(name, "missing", about.missing)
     found = {name: about.kind.read(reader, name) for name, about in fields.items() if reader.is_given(name)}
     kind.note_faults(reader)
     if faults:

@@ -28,7 +28,10 @@ class PutGpuQuota(GpuQuotaChange):
     service: ClassVar = "put_gpu_quota"
 
     spec: Mapping[str, Any] = value(
-        JSON, "Caps", "The caps, as total and single; a cap that is left out is not checked."
+        JSON,
+        "Caps",
+        "The caps, as total and single; a cap that is left out is not checked.",
+        missing="is missing: give the caps as total and single.",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pools.admin.pool_changes import CreatePoolForm
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Pool
@@ -118,3 +119,8 @@ def test_the_change_itself_is_made_from_the_preview(lenders: None, as_person: Ca
 
 def _dry_run_as_root(as_person: Callable[[str], Client], patch: dict[str, Any]) -> dict[str, Any]:
     return _dry_run(as_person("root"), patch)
+
+
+def test_the_form_of_a_new_pool_begins_with_its_name_and_ends_with_the_reason(db: None) -> None:
+    fields = [name for name, field in CreatePoolForm().fields.items() if not field.widget.is_hidden]
+    assert (fields[:3], fields[-1]) == (["name", "backend", "guarantee"], "description")

@@ -125,3 +125,8 @@ def test_the_address_is_no_part_of_the_body() -> None:
     assert not body_fields(DeleteCohort)
     assert set(query_fields(DeleteCohort)) == {"orphan"}
     assert set(body_fields(CreateSubpool, given=["subpool_name"])) == {"quota"}
+
+
+def test_a_missing_value_says_what_to_give_where_its_name_does_not() -> None:
+    with pytest.raises(BadInput, match=r"^spec is missing: give the caps as total and single\.$"):
+        read_command(PutGpuQuota, {}, {"namespace": "team-a"})

@@ -1,0 +1,32 @@
+"""The keys of a pool are one table: what reads, writes and describes a configuration has all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pools.domain.pool_config import PoolSettings, editable_body, parse_pool
+from pools.domain.pool_fields import EDITABLE_KEYS, POOL_FIELDS, pool_properties
+from scheduling.configuration.bodies import pool_body
+from scheduling.configuration.schema import SCHEMA
+
+
+def test_answer_and_schemas_have_the_same_keys() -> None:
+    in_files = SCHEMA["properties"]["pools"]["additionalProperties"]["properties"]
+    assert tuple(editable_body(PoolSettings("sim"))) == EDITABLE_KEYS == tuple(pool_properties())
+    assert set(EDITABLE_KEYS) == set(in_files) - {"subpools", "subpools_owner"}
+
+
+@pytest.mark.parametrize("field", POOL_FIELDS, ids=lambda field: field.key)
+def test_a_key_has_its_sentence_and_its_default_is_read_back(field) -> None:  # type: ignore[no-untyped-def]
+    assert field.label
+    assert field.help.endswith((".", ")."))
+    if field.read is not None:
+        settings, faults = parse_pool({"backend": "sim", field.key: field.default})
+        assert (faults, editable_body(settings)[field.key]) == ([], field.default)
+
+
+@pytest.mark.parametrize("key", ["approval_above", "hold_after", "borrowing_limit", "lending_limit"])
+def test_a_file_keeps_a_limit_of_nothing(key: str) -> None:
+    """0 is a limit: it is not left out as an empty value is."""
+    settings, faults = parse_pool({"backend": "sim", "cohort": "org", key: 0})
+    assert (faults, pool_body(settings)[key]) == ([], 0)
