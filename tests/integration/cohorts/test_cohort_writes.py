@@ -65,7 +65,7 @@ def test_all_faults_at_once() -> None:
         "weight": -1,
         "colour": "red",
     }
-    assert refused_codes(put_cohort, actor=SYSTEM, name="-x", body=body) == {
+    assert refused_codes(put_cohort, PutCohort(name="-x", body=body), actor=SYSTEM) == {
         ("name", "bad_name"),
         ("parent", "separator_in_name"),
         ("quotas[0].nominal", "negative"),
@@ -92,11 +92,13 @@ def test_all_faults_at_once() -> None:
     ],
 )
 def test_an_invalid_weight(weight: object, code: str) -> None:
-    assert refused_codes(put_cohort, actor=SYSTEM, name="org", body={"weight": weight}) == {("weight", code)}
+    assert refused_codes(put_cohort, PutCohort(name="org", body={"weight": weight}), actor=SYSTEM) == {("weight", code)}
 
 
 def test_limits_need_a_parent() -> None:
-    assert refused_codes(put_cohort, actor=SYSTEM, name="org", body={"quotas": [gpu_quota_row(4, 1, 2)]}) == {
+    assert refused_codes(
+        put_cohort, PutCohort(name="org", body={"quotas": [gpu_quota_row(4, 1, 2)]}), actor=SYSTEM
+    ) == {
         ("quotas[0].borrowing_limit", "limit_without_parent"),
         ("quotas[0].lending_limit", "limit_without_parent"),
     }
@@ -125,8 +127,10 @@ def test_a_cycle_is_refused_and_named_whole() -> None:
     with pytest.raises(BadInput, match="a → c → b → a") as error:
         put("a", parent="c")
     assert dict(error.value.details[0].numbers) == {"cycle": ["a", "c", "b"]}
-    assert refused_codes(put_cohort, actor=SYSTEM, name="a", body={"parent": "a"}) == {("parent", "cycle")}
-    assert refused_codes(put_cohort, actor=SYSTEM, name="new", body={"parent": "new"}) == {("parent", "cycle")}
+    assert refused_codes(put_cohort, PutCohort(name="a", body={"parent": "a"}), actor=SYSTEM) == {("parent", "cycle")}
+    assert refused_codes(put_cohort, PutCohort(name="new", body={"parent": "new"}), actor=SYSTEM) == {
+        ("parent", "cycle")
+    }
 
 
 def test_moving_moves_the_whole_subtree() -> None:
@@ -232,7 +236,7 @@ def test_a_quota_without_effect_is_a_warning() -> None:
 def test_create_makes_an_implicit_cohort_explicit_and_never_replaces_an_explicit_one() -> None:
     put("team", parent="org")
     create_cohort(CreateCohort(name="org", body={"quotas": [gpu_quota_row(4)]}), actor=SYSTEM)
-    assert refused_codes(create_cohort, actor=SYSTEM, name="org", body={}) == {("name", "name_taken")}
+    assert refused_codes(create_cohort, CreateCohort(name="org", body={}), actor=SYSTEM) == {("name", "name_taken")}
     assert Cohort.objects.get(name="org").quotas["default/gpu"]["nominal"] == 4
 
 
