@@ -56,8 +56,8 @@ class CreatePoolForm(PoolConfigForm):
 
 
 def pool_config_from(form: ChangeForm) -> dict[str, Any]:
-    """The input as the configuration's JSON: an input that was not sent is left out, and so is an empty amount of
-    `resources.gpu`."""
+    """The input as the configuration's JSON. An empty amount of `resources.gpu` is left out, and so is a limit that is
+    not a column of the pool and was not sent."""
     body: dict[str, Any] = {"resources": {"gpu": {}}}
     for name, about in FIELDS_OF_FORM.items():
         value = form.cleaned_data[name]
@@ -68,7 +68,7 @@ def pool_config_from(form: ChangeForm) -> dict[str, Any]:
         if about.key.startswith("resources.gpu."):
             if value is not None:
                 body["resources"]["gpu"][about.column] = value
-        elif about.looks != "number" or name in form.data:
+        elif about.is_column or about.looks != "number" or name in form.data:
             body[about.key] = value
     return body | {"backend": form.cleaned_data["backend"]} if "backend" in form.cleaned_data else body
 
