@@ -9,7 +9,7 @@ from typing import Any
 from drf_spectacular.openapi import AutoSchema as SpectacularSchema
 
 from osmo_admin.answer_schema import schema_of
-from pools.api.approvals import APPROVAL, REQUEST_APPROVAL
+from pools.api.approvals import REQUEST_APPROVAL
 from pools.api.schema import (
     BOOLEAN,
     DRY_RUN,
@@ -21,6 +21,7 @@ from pools.api.schema import (
     object_with,
 )
 from pools.api.version import VersionAnswer
+from pools.representations.approval import ApprovalAnswer
 
 ERROR = object_with(
     {
@@ -43,7 +44,7 @@ ERROR_DESCRIPTIONS = {
 }
 CHANGING_METHODS = {"POST", "PUT", "PATCH", "DELETE"}
 COMPONENTS = {
-    "schemas": {"Error": ERROR, "DryRun": DRY_RUN_ANSWER, "Approval": APPROVAL},
+    "schemas": {"Error": ERROR, "DryRun": DRY_RUN_ANSWER, "Approval": schema_of(ApprovalAnswer)},
     "responses": {
         str(status): {
             "description": description,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -11,25 +11,19 @@ from rest_framework.response import Response
 from pools.api.request_parsing import BodyReader, body_object, collect_faults, query_boolean, query_page
 from pools.api.schema import (
     BOOLEAN,
-    DATETIME,
     DRY_RUN,
-    INTEGER,
     LIMIT,
-    OBJECT,
     OFFSET,
     TEXT,
     QueryParameter,
-    array_of,
     describe_operation,
-    nullable,
     object_with,
 )
 from pools.api.views import View
 from pools.domain.approvals import ApprovalState
-from pools.domain.changes.approvable import APPROVABLE
 from pools.domain.errors import BadInput, Violation
 from pools.models import ApprovalRequest
-from pools.representations.approval import approval_body
+from pools.representations.approval import ApprovalAnswer, approval_body
 from pools.services.approval_effects import approval_effect
 from pools.services.approvals import (
     approve,
@@ -44,28 +38,13 @@ REQUEST_APPROVAL = QueryParameter(
     "request_approval", BOOLEAN, "If the change needs the approval of a second person, request it (answer 202)."
 )
 _STATE = {"type": "string", "enum": [str(state) for state in ApprovalState]}
-APPROVAL = object_with(
-    {
-        "id": INTEGER,
-        "state": _STATE,
-        "pool": TEXT,
-        "subject": TEXT,
-        "service": {"type": "string", "enum": list(APPROVABLE)},
-        "arguments": OBJECT,
-        "expected_version": nullable(INTEGER),
-        "approval_above": INTEGER,
-        "needs": array_of(OBJECT),
-        "description": TEXT,
-        "requested_by": TEXT,
-        "requested_at": DATETIME,
-        "expires_at": DATETIME,
-        "decided_by": nullable(TEXT),
-        "decided_at": nullable(DATETIME),
-        "decision_note": TEXT,
-        "may_decide": BOOLEAN,
-        "may_withdraw": BOOLEAN,
-    }
-)
+
+
+class ApprovalListAnswer(TypedDict):
+    """A page of requests, the newest first."""
+
+    approvals: list[ApprovalAnswer]
+    more_entries: bool
 
 
 class ApprovalList(View):
@@ -79,7 +58,7 @@ class ApprovalList(View):
             LIMIT,
             OFFSET,
         ],
-        answer=object_with({"approvals": array_of(APPROVAL), "more_entries": BOOLEAN}),
+        answer=ApprovalListAnswer,
     )
     def get(self, request: Request) -> Response:
         (limit, offset), state = collect_faults(lambda: query_page(request), lambda: _query_state(request))
@@ -90,13 +69,14 @@ class ApprovalList(View):
             rows = rows.filter(pool=pool)
         page = list(rows[offset : offset + limit + 1])
         bodies = [approval_body(row, self.actor) for row in page[:limit]]
-        return Response({"approvals": bodies, "more_entries": len(page) > limit})
+        answer: ApprovalListAnswer = {"approvals": bodies, "more_entries": len(page) > limit}
+        return Response(answer)
 
 
 class ApprovalDetail(View):
     """One request."""
 
-    @describe_operation("Show one request for an approval.", answer=APPROVAL)
+    @describe_operation("Show one request for an approval.", answer=ApprovalAnswer)
     def get(self, request: Request, approval: int) -> Response:
         return Response(approval_body(get_request(self.actor, approval), self.actor))
 
@@ -131,7 +111,7 @@ class ApprovalApprove(_Decision):
         "Approve a request: the change is made now, in the name of the caller, who is not the requester.",
         query_parameters=[DRY_RUN],
         body=_NOTE,
-        answer=APPROVAL,
+        answer=ApprovalAnswer,
     )
     def post(self, request: Request, approval: int) -> Response:
         return self._decide(request, approval, approve)
@@ -144,7 +124,10 @@ class ApprovalReject(_Decision):
     """The rejection."""
 
     @describe_operation(
-        "Reject a request; the caller is not the requester.", query_parameters=[DRY_RUN], body=_NOTE, answer=APPROVAL
+        "Reject a request; the caller is not the requester.",
+        query_parameters=[DRY_RUN],
+        body=_NOTE,
+        answer=ApprovalAnswer,
     )
     def post(self, request: Request, approval: int) -> Response:
         return self._decide(request, approval, reject)
@@ -153,7 +136,7 @@ class ApprovalReject(_Decision):
 class ApprovalWithdraw(_Decision):
     """The withdrawal."""
 
-    @describe_operation("Withdraw the own request.", query_parameters=[DRY_RUN], body=_NOTE, answer=APPROVAL)
+    @describe_operation("Withdraw the own request.", query_parameters=[DRY_RUN], body=_NOTE, answer=ApprovalAnswer)
     def post(self, request: Request, approval: int) -> Response:
         return self._decide(request, approval, withdraw)
 

@@ -12,7 +12,7 @@ compares the two key by key, and the file gets its schema from the same class (:
         name: str
         quota: Annotated[int, "GPUs that are guaranteed to it."]  # a note, where the name does not say it
         state: Annotated[str, SubpoolState]  # a text, one of these values
-        drain_by: UtcText | None
+        quota_until: UtcText | None
         labels: dict[str, Any]
         warnings: NotRequired[list[str]]  # not always there
 

@@ -19,6 +19,7 @@ from pools.api.schema import (
 from pools.api.views import View
 from pools.domain.amounts import NO_LIMIT, UNLIMITED, Amount
 from pools.domain.changes.command import QUOTA as QUOTA_KIND
+from pools.domain.changes.command import body_fields
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline, SubpoolChange
 from pools.domain.errors import NotFound
 from pools.domain.roles import Actor
@@ -84,7 +85,7 @@ class SubpoolDetail(View):
     @describe_change(ResizeSubpool, SetDrainDeadline, answer=SubpoolAnswer)
     def patch(self, request: Request, parent: str, subpool: str) -> Response:
         address = {"parent": parent, "subpool_name": subpool}
-        if "drain_by" in unwrap_body(request)[0]:
+        if body_fields(SetDrainDeadline).keys() & unwrap_body(request)[0].keys():
             return answer_change(self, SetDrainDeadline, set_drain_deadline, SUBPOOL_CHANGES, address)
         return answer_change(self, ResizeSubpool, resize_subpool, SUBPOOL_CHANGES, address)
 

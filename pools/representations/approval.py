@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypedDict
 
 from django.utils import timezone
 
 from pools.domain.approvals import ApprovalState
+from pools.domain.changes.approvable import APPROVABLE
 from pools.domain.roles import Actor
 from pools.models import ApprovalRequest
 from pools.services.approvals import may_decide
@@ -19,7 +21,30 @@ def approval_state(row: ApprovalRequest) -> str:
     return row.state
 
 
-def approval_body(row: ApprovalRequest, actor: Actor) -> dict[str, Any]:
+class ApprovalAnswer(TypedDict):
+    """A request for the approval of a second person."""
+
+    id: int
+    state: Annotated[str, ApprovalState]
+    pool: str
+    subject: Annotated[str, "The canonical name of the pool or subpool."]
+    service: Annotated[str, Literal[*APPROVABLE]]
+    arguments: Annotated[dict[str, Any], "The values of the change."]
+    expected_version: Annotated[int | None, "The version of the object that the requester saw."]
+    approval_above: Annotated[int, "GPUs: larger changes of a quota of the pool needed an approval then."]
+    needs: Annotated[list[dict[str, Any]], "The amounts that need the approval, in GPUs."]
+    description: str
+    requested_by: str
+    requested_at: datetime
+    expires_at: datetime
+    decided_by: str | None
+    decided_at: datetime | None
+    decision_note: str
+    may_decide: bool
+    may_withdraw: bool
+
+
+def approval_body(row: ApprovalRequest, actor: Actor) -> ApprovalAnswer:
     """One request, and what `actor` may do with it."""
     state = approval_state(row)
     is_waiting = state == ApprovalState.WAITING

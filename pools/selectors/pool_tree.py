@@ -21,7 +21,7 @@ from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_b
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import LeafUsage, Pool
 from pools.models.pool import PoolQuerySet
-from pools.representations.pool import pool_status
+from pools.representations.pool import pool_status_of as status_of_work
 from pools.selectors.pool_balance import read_balances
 from pools.selectors.pool_filters import big_column, zero
 from pools.selectors.start_room import StartRoom, read_start_room
@@ -77,9 +77,7 @@ class PoolTreePage:
 
 def pool_status_of(root: Pool) -> str:
     """The status of a top-level pool in a list. The backend must be loaded with the row."""
-    if root.archived:
-        return str(SubpoolState.ARCHIVED)
-    return pool_status(is_maintenance=root.enable_maintenance, is_offline=root.backend is None or root.backend.offline)
+    return str(SubpoolState.ARCHIVED) if root.archived else status_of_work(root)
 
 
 _BELOW = LeafUsage.objects.filter(pool__parent=OuterRef("pk")).order_by().values("pool__parent")
