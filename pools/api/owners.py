@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -20,7 +20,7 @@ class OwnedObjectAnswer(TypedDict):
 
     kind: Annotated[str, OwnedKind]
     name: str
-    owner: Annotated[str, OwnerKind]
+    owner: Annotated[str, Literal["git"]]
     source: str
     path: str
     commit: str
