@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict
 from uuid import UUID
 
 from rest_framework.request import Request
@@ -12,7 +12,6 @@ from pools.api.rendering import utc_text
 from pools.api.request_parsing import BodyReader, body_object, collect_faults, query_boolean, query_integer, query_page
 from pools.api.schema import (
     BOOLEAN,
-    DATETIME,
     DRY_RUN,
     INTEGER,
     LIMIT,
@@ -20,9 +19,9 @@ from pools.api.schema import (
     OFFSET,
     TEXT,
     QueryParameter,
+    UtcText,
     array_of,
     describe_operation,
-    nullable,
     object_with,
 )
 from pools.api.views import View
@@ -44,43 +43,72 @@ from pools.services.notice_targets import (
     update_target,
 )
 
+
+class TargetAnswer(TypedDict):
+    """Where notices go; never with its secrets."""
+
+    id: int
+    name: str
+    user: str | None
+    pool: str | None
+    channel: Annotated[str, Channel]
+    address: str
+    kinds: list[Annotated[str, NoticeKind]]
+    pools: list[str]
+    enabled: bool
+    follows_profile: bool
+    failures: int
+    retry_at: UtcText | None
+    off_reason: str
+
+
+class NewTargetAnswer(TypedDict):
+    """A new target. Only this answer has the secret that verifies its signatures."""
+
+    target: TargetAnswer
+    secret: str | None
+
+
+class SecretAnswer(TypedDict):
+    """The secret that verifies the signatures of a webhook."""
+
+    secret: str
+
+
+class NoticeAnswer(TypedDict):
+    """A notice with what came of it."""
+
+    id: str
+    target: int
+    target_name: str
+    kind: Annotated[str, NoticeKind]
+    subject: str
+    title: str
+    text: str
+    status: Annotated[str, Literal[*Notice.Status.values]]
+    attempts: int
+    created_at: UtcText
+    attempted_at: UtcText | None
+    ended_at: UtcText | None
+    error: str
+
+
+class NoticeListAnswer(TypedDict):
+    """A page of notices."""
+
+    notices: list[NoticeAnswer]
+    more_entries: bool
+
+
+class SentAgainAnswer(TypedDict):
+    """The number of notices that are sent again."""
+
+    notices: int
+
+
 _CHANNEL = {"type": "string", "enum": [str(each) for each in Channel]}
 _KIND = {"type": "string", "enum": [str(each) for each in NoticeKind]}
 _STATUS = {"type": "string", "enum": list(Notice.Status.values)}
-TARGET = object_with(
-    {
-        "id": INTEGER,
-        "name": TEXT,
-        "user": nullable(TEXT),
-        "pool": nullable(TEXT),
-        "channel": _CHANNEL,
-        "address": TEXT,
-        "kinds": array_of(_KIND),
-        "pools": array_of(TEXT),
-        "enabled": BOOLEAN,
-        "follows_profile": BOOLEAN,
-        "failures": INTEGER,
-        "retry_at": nullable(DATETIME),
-        "off_reason": TEXT,
-    }
-)
-NOTICE = object_with(
-    {
-        "id": TEXT,
-        "target": INTEGER,
-        "target_name": TEXT,
-        "kind": _KIND,
-        "subject": TEXT,
-        "title": TEXT,
-        "text": TEXT,
-        "status": _STATUS,
-        "attempts": INTEGER,
-        "created_at": DATETIME,
-        "attempted_at": nullable(DATETIME),
-        "ended_at": nullable(DATETIME),
-        "error": TEXT,
-    }
-)
 _CHANGES = {"address": TEXT, "kinds": array_of(_KIND), "pools": array_of(TEXT), "enabled": BOOLEAN}
 _NEW = {
     "name": TEXT,
@@ -91,13 +119,12 @@ _NEW = {
     "pool": TEXT,
     "installation": BOOLEAN,
 }
-_SECRET = object_with({"secret": TEXT})
 
 
 class NoticeTargetList(View):
     """Where notices go: the caller's own targets, those of administered pools, and those of the installation."""
 
-    @describe_operation("List the targets of notices; never their secrets.", answer=array_of(TARGET))
+    @describe_operation("List the targets of notices; never their secrets.", answer=list[TargetAnswer])
     def get(self, request: Request) -> Response:
         return Response([target_body(row) for row in list_targets(self.actor)])
 
@@ -106,7 +133,7 @@ class NoticeTargetList(View):
         "others). Only this answer contains the secret that verifies a webhook's signatures.",
         query_parameters=[DRY_RUN],
         body=object_with(_NEW, required=["name", "channel", "address"]),
-        answer=object_with({"target": TARGET, "secret": nullable(TEXT)}),
+        answer=NewTargetAnswer,
     )
     def post(self, request: Request) -> Response:
         reader = BodyReader(body_object(request))
@@ -123,7 +150,8 @@ class NoticeTargetList(View):
 
         def operation() -> Response:
             made, secret = create_target(actor=self.actor, name=name, channel=channel, address=address, **values)
-            return Response({"target": target_body(made), "secret": secret or None})
+            answer: NewTargetAnswer = {"target": target_body(made), "secret": secret or None}
+            return Response(answer)
 
         if query_boolean(request, "dry_run"):
             return Response(read_effect(operation, read_state=self._bodies))
@@ -137,14 +165,14 @@ class NoticeTargetList(View):
 
         return self.run_once(operation, require=lambda: None, repeat_secret=repeat_secret)
 
-    def _bodies(self) -> list[dict[str, Any]]:
+    def _bodies(self) -> list[TargetAnswer]:
         return [target_body(row) for row in list_targets(self.actor)]
 
 
 class NoticeTargetDetail(View):
     """One target."""
 
-    @describe_operation("Show a target of notices.", answer=TARGET)
+    @describe_operation("Show a target of notices.", answer=TargetAnswer)
     def get(self, request: Request, target: int) -> Response:
         return Response(target_body(get_target(self.actor, target)))
 
@@ -152,7 +180,7 @@ class NoticeTargetDetail(View):
         "Change a target: its address, the kinds of notices, the pools to which it is limited, on or off.",
         query_parameters=[DRY_RUN],
         body=object_with(_CHANGES, required=()),
-        answer=TARGET,
+        answer=TargetAnswer,
     )
     def patch(self, request: Request, target: int) -> Response:
         reader = BodyReader(body_object(request))
@@ -180,7 +208,7 @@ class NoticeTargetDetail(View):
         def operation() -> None:
             delete_target(actor=self.actor, target_id=target)
 
-        def left() -> list[dict[str, Any]]:
+        def left() -> list[TargetAnswer]:
             return [target_body(row) for row in list_targets(self.actor).filter(pk=target)]
 
         if query_boolean(request, "dry_run"):
@@ -193,7 +221,7 @@ class NoticeTargetTest(View):
     """A test of a target."""
 
     @describe_operation(
-        "Send a test notice. It is sent within seconds; GET /api/notices shows what came of it.", answer=NOTICE
+        "Send a test notice. It is sent within seconds; GET /api/notices shows what came of it.", answer=NoticeAnswer
     )
     def post(self, request: Request, target: int) -> Response:
         return self.run_once(
@@ -206,7 +234,7 @@ class NoticeTargetSecret(View):
     """The secret of a webhook."""
 
     @describe_operation(
-        "Replace the secret that verifies a webhook's signatures; only this answer contains it.", answer=_SECRET
+        "Replace the secret that verifies a webhook's signatures; only this answer contains it.", answer=SecretAnswer
     )
     def post(self, request: Request, target: int) -> Response:
         return Response({"secret": renew_secret(actor=self.actor, target_id=target)})
@@ -215,9 +243,7 @@ class NoticeTargetSecret(View):
 class NoticeTargetReplay(View):
     """The dead letters of a target."""
 
-    @describe_operation(
-        "Send all dead letters of a target again, in their order.", answer=object_with({"notices": INTEGER})
-    )
+    @describe_operation("Send all dead letters of a target again, in their order.", answer=SentAgainAnswer)
     def post(self, request: Request, target: int) -> Response:
         return Response({"notices": replay_dead_notices(actor=self.actor, target_id=target)})
 
@@ -233,7 +259,7 @@ class NoticeList(View):
             LIMIT,
             OFFSET,
         ],
-        answer=object_with({"notices": array_of(NOTICE), "more_entries": BOOLEAN}),
+        answer=NoticeListAnswer,
     )
     def get(self, request: Request) -> Response:
         (limit, offset), target, status = collect_faults(
@@ -249,7 +275,7 @@ class NoticeList(View):
 class NoticeReplay(View):
     """One notice."""
 
-    @describe_operation("Send a notice again, with the same id.", answer=NOTICE)
+    @describe_operation("Send a notice again, with the same id.", answer=NoticeAnswer)
     def post(self, request: Request, notice: str) -> Response:
         try:
             message_id = UUID(notice.removeprefix("msg_"))
@@ -266,7 +292,7 @@ def _query_status(request: Request) -> str:
     return status
 
 
-def target_body(row: NoticeTarget) -> dict[str, Any]:
+def target_body(row: NoticeTarget) -> TargetAnswer:
     """A target as lists show it: never with its secrets."""
     return {
         "id": row.pk,
@@ -285,7 +311,7 @@ def target_body(row: NoticeTarget) -> dict[str, Any]:
     }
 
 
-def notice_body(row: Notice) -> dict[str, Any]:
+def notice_body(row: Notice) -> NoticeAnswer:
     """A notice with what came of it."""
     return {
         "id": f"msg_{row.message_id.hex}",

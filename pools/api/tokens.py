@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -10,33 +10,40 @@ from rest_framework.response import Response
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import body_object, query_boolean, query_datetime, reject_unknown_keys
 from pools.api.schema import (
-    DATETIME,
     DRY_RUN,
     NULL,
     TEXT,
     QueryParameter,
-    array_of,
+    UtcText,
     describe_operation,
-    nullable,
-    object_with,
 )
-from pools.api.users import ROLE_ASSIGNMENT, role_bodies
+from pools.api.users import RoleAnswer, role_bodies
 from pools.api.views import View
 from pools.domain.errors import Conflict, Violation
 from pools.models import AccessToken, User
 from pools.services.access_tokens import create_token, delete_token, get_token, get_token_owner, list_tokens
 from pools.services.dry_run import read_effect
 
-TOKEN = object_with(
-    {
-        "user_name": TEXT,
-        "token_name": TEXT,
-        "expires_at": DATETIME,
-        "last_used_at": nullable(DATETIME),
-        "description": nullable(TEXT),
-        "roles": array_of(TEXT),
-    }
-)
+
+class TokenAnswer(TypedDict):
+    """An access token, without its secret."""
+
+    user_name: str
+    token_name: str
+    expires_at: UtcText
+    last_used_at: UtcText | None
+    description: str | None
+    roles: list[str]
+
+
+class TokenRolesAnswer(TypedDict):
+    """The roles of one token."""
+
+    user_name: str
+    token_name: str
+    roles: list[RoleAnswer]
+
+
 TOKEN_PARAMETERS = [
     QueryParameter(
         "expires_at",
@@ -50,7 +57,7 @@ TOKEN_PARAMETERS = [
 
 
 class _Tokens(View):
-    def _token_bodies(self, owner: str) -> list[dict[str, Any]]:
+    def _token_bodies(self, owner: str) -> list[TokenAnswer]:
         rows = list_tokens(actor=self.actor, owner=owner)
         held = User.objects.get(username=owner).as_actor().roles if rows else frozenset()
         return [token_body(row, owner, held) for row in rows]
@@ -59,7 +66,7 @@ class _Tokens(View):
 class TokenList(_Tokens):
     """The access tokens of a user; never their secrets."""
 
-    @describe_operation("List access tokens.", answer=array_of(TOKEN))
+    @describe_operation("List access tokens.", answer=list[TokenAnswer])
     def get(self, request: Request, user: str | None = None) -> Response:
         return Response(self._token_bodies(user or self.actor.username))
 
@@ -124,16 +131,17 @@ class TokenRoles(View):
 
     @describe_operation(
         "Show the roles of a token.",
-        answer=object_with({"user_name": TEXT, "token_name": TEXT, "roles": array_of(ROLE_ASSIGNMENT)}),
+        answer=TokenRolesAnswer,
     )
     def get(self, request: Request, name: str, user: str | None = None) -> Response:
         owner = user or self.actor.username
         token = get_token(actor=self.actor, owner=owner, name=name)
         roles = [role for role in role_bodies(token.owner) if token.roles is None or role["role_name"] in token.roles]
-        return Response({"user_name": owner, "token_name": token.name, "roles": roles})
+        answer: TokenRolesAnswer = {"user_name": owner, "token_name": token.name, "roles": roles}
+        return Response(answer)
 
 
-def token_body(token: AccessToken, owner: str, owner_roles: frozenset[str]) -> dict[str, Any]:
+def token_body(token: AccessToken, owner: str, owner_roles: frozenset[str]) -> TokenAnswer:
     """A token in a list, with the roles it has right now."""
     return {
         "user_name": owner,

@@ -4,7 +4,7 @@ may read their own entry."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,15 +19,12 @@ from pools.api.request_parsing import (
     query_integer,
 )
 from pools.api.schema import (
-    BOOLEAN,
-    DATETIME,
-    INTEGER,
     NULL,
     TEXT,
     QueryParameter,
+    UtcText,
     array_of,
     describe_operation,
-    nullable,
     object_with,
 )
 from pools.api.views import View
@@ -45,21 +42,57 @@ from pools.services.users import create_user, delete_user, grant_role, revoke_ro
 
 AnyUserChange = TypeVar("AnyUserChange", bound=CreateUser | NamedUserChange)
 
-USER = object_with({"id": TEXT, "created_at": DATETIME, "created_by": nullable(TEXT)})
-ROLE_ASSIGNMENT = object_with({"role_name": TEXT, "assigned_by": nullable(TEXT), "assigned_at": DATETIME})
-USER_WITH_ROLES = object_with({**USER["properties"], "roles": array_of(ROLE_ASSIGNMENT)})
-IDENTITY = object_with(
-    {
-        "provider": TEXT,
-        "username": TEXT,
-        "groups": array_of(TEXT),
-        "sync": nullable(TEXT),
-        "signed_on_at": DATETIME,
-        "confirmed_at": DATETIME,
-        "is_valid": BOOLEAN,
-        "is_renewable": BOOLEAN,
-    }
-)
+
+class UserAnswer(TypedDict):
+    """A user who may sign in."""
+
+    id: str
+    created_at: UtcText
+    created_by: str | None
+
+
+class RoleAnswer(TypedDict):
+    """A role of a user, and who gave it."""
+
+    role_name: str
+    assigned_by: str | None
+    assigned_at: UtcText
+
+
+class GrantedRoleAnswer(RoleAnswer):
+    """A role that a user has been given."""
+
+    user_id: str
+
+
+class UserWithRolesAnswer(UserAnswer):
+    """A user with the roles."""
+
+    roles: list[RoleAnswer]
+
+
+class UserListAnswer(TypedDict):
+    """A page of users, by name."""
+
+    total_results: int
+    start_index: int
+    items_per_page: int
+    users: list[UserAnswer]
+
+
+class IdentityAnswer(TypedDict):
+    """An account of a user at an identity provider."""
+
+    provider: str
+    username: str
+    groups: list[str]
+    sync: str | None
+    signed_on_at: UtcText
+    confirmed_at: UtcText
+    is_valid: bool
+    is_renewable: bool
+
+
 USER_FILTERS = [
     QueryParameter(
         "count",
@@ -82,9 +115,7 @@ class UserList(View):
     @describe_operation(
         "List users by name.",
         query_parameters=USER_FILTERS,
-        answer=object_with(
-            {"total_results": INTEGER, "start_index": INTEGER, "items_per_page": INTEGER, "users": array_of(USER)}
-        ),
+        answer=UserListAnswer,
     )
     def get(self, request: Request) -> Response:
         require_platform(self.actor, Permission.PLATFORM_READ)
@@ -97,10 +128,17 @@ class UserList(View):
             filters.matching_rows,
         )
         page = [user_body(row) for row in rows[start - 1 : start - 1 + count]]
-        answer = {"total_results": rows.count(), "start_index": start, "items_per_page": len(page), "users": page}
+        answer: UserListAnswer = {
+            "total_results": rows.count(),
+            "start_index": start,
+            "items_per_page": len(page),
+            "users": page,
+        }
         return Response(answer)
 
-    @describe_change(CreateUser, answer=USER, body=object_with({"id": TEXT, "roles": array_of(TEXT)}, required=["id"]))
+    @describe_change(
+        CreateUser, answer=UserAnswer, body=object_with({"id": TEXT, "roles": array_of(TEXT)}, required=["id"])
+    )
     def post(self, request: Request) -> Response:
         return _answer(self, CreateUser, create_user, user_body, {})
 
@@ -108,7 +146,7 @@ class UserList(View):
 class UserDetail(View):
     """One user."""
 
-    @describe_operation("Show a user with the roles.", answer=USER_WITH_ROLES)
+    @describe_operation("Show a user with the roles.", answer=UserWithRolesAnswer)
     def get(self, request: Request, user: str) -> Response:
         if user != self.actor.username:
             require_platform(self.actor, Permission.PLATFORM_READ)
@@ -127,7 +165,7 @@ class UserRoles(View):
 
     @describe_change(
         GrantRole,
-        answer=object_with({"user_id": TEXT, **ROLE_ASSIGNMENT["properties"]}),
+        answer=GrantedRoleAnswer,
         body=object_with({"role_name": TEXT}),
     )
     def post(self, request: Request, user: str) -> Response:
@@ -148,7 +186,7 @@ class UserIdentities(View):
     """A user's accounts at identity providers."""
 
     @describe_operation(
-        "List the accounts of a user at identity providers, with their groups.", answer=array_of(IDENTITY)
+        "List the accounts of a user at identity providers, with their groups.", answer=list[IdentityAnswer]
     )
     def get(self, request: Request, user: str) -> Response:
         if user != self.actor.username:
@@ -167,7 +205,7 @@ class UserIdentity(View):
         return _answer(self, UnlinkUser, unlink, _no_body, {"username": user, "provider": provider})
 
 
-def _identity_body(row: IdentityRow) -> dict[str, Any]:
+def _identity_body(row: IdentityRow) -> IdentityAnswer:
     return {
         "provider": row.provider,
         "username": row.username,
@@ -180,18 +218,18 @@ def _identity_body(row: IdentityRow) -> dict[str, Any]:
     }
 
 
-def user_body(user: User) -> dict[str, Any]:
+def user_body(user: User) -> UserAnswer:
     """A user in a list."""
     return {"id": user.username, "created_at": utc_text(user.date_joined), "created_by": user.created_by or None}
 
 
-def role_bodies(user: User) -> list[dict[str, Any]]:
+def role_bodies(user: User) -> list[RoleAnswer]:
     """A user's roles by name, each with its giver and time."""
     rows = RoleAssignment.objects.filter(user=user).select_related("group").order_by("group__name")
     return [_role_body(row) for row in rows]
 
 
-def _role_body(row: RoleAssignment) -> dict[str, Any]:
+def _role_body(row: RoleAssignment) -> RoleAnswer:
     return {
         "role_name": row.group.name,
         "assigned_by": row.assigned_by or None,
@@ -199,7 +237,7 @@ def _role_body(row: RoleAssignment) -> dict[str, Any]:
     }
 
 
-def _find_user_body(username: str) -> dict[str, Any] | None:
+def _find_user_body(username: str) -> UserWithRolesAnswer | None:
     user = User.objects.filter(username=username, is_active=True).first()
     return {**user_body(user), "roles": role_bodies(user)} if user else None
 
