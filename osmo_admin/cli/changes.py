@@ -128,7 +128,9 @@ def _parameters(kind: type[ChangeCommand]) -> list[inspect.Parameter]:
 def _parameter(name: str, about: ChangeField) -> tuple[Any, Any]:
     """The annotation and the default of one field."""
     empty = inspect.Parameter.empty
-    about_text = f"{about.sentence} Local time." if about.kind.looks == "time" else about.sentence
+    about_text = (
+        f"{about.sentence} Such as 2026-11-27T18:00, local time." if about.kind.looks == "time" else about.sentence
+    )
     if about.positional:
         argument = typer.Argument(
             metavar=about.metavar, help=about_text, autocompletion=_COMPLETIONS.get(about.metavar or "")

@@ -91,15 +91,6 @@ SubpoolArgument = Annotated[str, typer.Argument(metavar="SUBPOOL", help="Short n
 WorkflowArgument = Annotated[
     str, typer.Argument(metavar="WORKFLOW", help="Workflow ID or UUID.", autocompletion=complete_workflows)
 ]
-QuotaOption = Annotated[
-    str,
-    typer.Option(
-        "--quota",
-        "-q",
-        metavar="GPUS",
-        help="Whole GPUs, a fraction, or a share of the parent (25%); fractions are rounded down.",
-    ),
-]
 DescriptionOption = Annotated[
     str | None, typer.Option("--description", "-d", help="Reason for the change; it is recorded in the audit log.")
 ]

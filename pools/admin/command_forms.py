@@ -28,7 +28,8 @@ def input_field(looks: str, label: str, help_text: str) -> Field:
         return forms.text_area_field(label, help_text=help_text, rows=2)
     if looks == "text":
         return forms.text_field(label, help_text=help_text)
-    return forms.text_field(label, help_text=help_text, inputmode="numeric" if looks == "number" else "decimal")
+    modes = {"number": "numeric", "quota": "decimal"}  # a secret or a list needs a form of its own
+    return forms.text_field(label, help_text=help_text, inputmode=modes[looks])
 
 
 def reason_field() -> Field:

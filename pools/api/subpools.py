@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, describe_change
+from pools.api.changes import ChangeAnswer, answer_change, describe_change, require_change
 from pools.api.request_parsing import (
     etag_header,
     query_boolean,
@@ -85,6 +85,7 @@ class SubpoolDetail(View):
     @describe_change(ResizeSubpool, SetDrainDeadline, answer=SubpoolAnswer)
     def patch(self, request: Request, parent: str, subpool: str) -> Response:
         address = {"parent": parent, "subpool_name": subpool}
+        require_change(self.actor, ResizeSubpool, address)
         if body_fields(SetDrainDeadline).keys() & unwrap_body(request)[0].keys():
             return answer_change(self, SetDrainDeadline, set_drain_deadline, SUBPOOL_CHANGES, address)
         return answer_change(self, ResizeSubpool, resize_subpool, SUBPOOL_CHANGES, address)

@@ -124,9 +124,10 @@ class ApprovalRequest(models.Model):
     @property
     def permission(self) -> Permission:
         """The permission that the change needs, and with it the decision."""
-        return APPROVABLE[self.service].permission
+        kind = APPROVABLE.get(self.service)  # None: a change that another version of the product stored
+        return Permission.POOL_CONFIGURE if kind is None else kind.permission
 
     @property
     def changes_pool(self) -> bool:
         """Whether the change is one of the top-level pool itself, and not of a subpool."""
-        return issubclass(APPROVABLE[self.service], PoolChange)
+        return issubclass(APPROVABLE.get(self.service, PoolChange), PoolChange)

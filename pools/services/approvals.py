@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -40,7 +41,6 @@ _SERVICES: Mapping[type[ChangeCommand], Callable[..., object]] = {
 }
 MAX_WAITING = 50
 """Requests of one person that wait at the same time: each is told to everybody who can decide."""
-_CONTENT = ("service", "arguments", "arguments_format", "expected_version", "requested_by")
 EXPIRED_NOTE = "nobody decided in time"
 
 
@@ -90,13 +90,19 @@ def request_approval(
 
 def _same_request(waiting: ApprovalRequest, new: ApprovalRequest) -> ApprovalRequest:
     """The waiting request, if `new` is the same once more. Raises Conflict for another one."""
-    if all(getattr(waiting, field) == getattr(new, field) for field in _CONTENT):
+    if _content(waiting) == _content(new):
         return waiting
     message = (
         f"Request {waiting.pk} of {waiting.requested_by} for {waiting.subject} waits already: one change of an object "
         "is decided at a time. Decide or withdraw it first."
     )
     raise Conflict(message, [Violation("", "approval_waits_once", message, numbers=(("request", waiting.pk),))])
+
+
+def _content(row: ApprovalRequest) -> tuple[object, ...]:
+    """What makes two requests the same; a value of null is the same as no value."""
+    arguments = {name: value for name, value in row.arguments.items() if value is not None}
+    return (row.service, arguments, row.arguments_format, row.expected_version, row.requested_by)
 
 
 def _require_room(actor: Actor) -> None:
@@ -197,18 +203,29 @@ def run_requested(actor: Actor, row: ApprovalRequest) -> object:
         raise Stale(f"Pool {row.pool} was renamed or removed.")
     if row.expected_version is None and Pool.objects.filter(name=row.subject).exists():
         raise Stale(f"{row.subject} exists by now.")
-    values, note = dict(row.arguments), {}
-    kind = APPROVABLE[row.service]
-    if kind.has_tags:
-        note["tags"] = values.pop("tags", None)
-    try:
-        command = kind.from_json(values, row.arguments_format)
-    except BadInput as fault:
-        raise Stale(f"This version of the product cannot read the request: {fault.message}") from fault
+    command, note = _read_stored(row)
     with approved():
         return _SERVICES[type(command)](
             command, actor=actor, description=_description(row, actor), expected_version=row.expected_version, **note
         )
+
+
+def _read_stored(row: ApprovalRequest) -> tuple[ChangeCommand, dict[str, Any]]:
+    """The stored change, and the tags beside it. Raises Conflict, after which the request still waits, if another
+    version of the product stored what this one cannot read."""
+    kind, values, note = APPROVABLE.get(row.service), dict(row.arguments), {}
+    if kind is not None and kind.has_tags:
+        note["tags"] = values.pop("tags", None)
+    try:
+        if kind is not None:
+            return kind.from_json(values, row.arguments_format), note
+    except BadInput:
+        pass
+    message = (
+        f"Request {row.pk} was stored by another version of the product and cannot be read here, so nothing was "
+        f"changed. It still waits: {row.requested_by} can withdraw it and ask again."
+    )
+    raise Conflict(message, [Violation("", "approval_unreadable", message)])
 
 
 def _description(row: ApprovalRequest, actor: Actor) -> str:

@@ -178,7 +178,7 @@ def _reservation(world: World, policy: StartPolicy, name: str) -> dict[str, Any]
 
 def _reason(reason: Reason, behind: str) -> dict[str, Any]:
     return {
-        "code": reason.code,
+        "code": str(reason.code),
         "message": reason.message + behind,
         "queue": reason.queue,
         "limit": reason.limit,

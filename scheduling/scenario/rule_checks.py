@@ -80,7 +80,7 @@ def _find_impossible_gangs(scenario: Scenario, reasons: Mapping[str, Reason]) ->
     for name, path in scenario.gang_paths.items():
         reason = reasons.get(name)
         if reason is not None and (reason.is_permanent or reason.code in _NEVER_STARTS):
-            yield Violation(path, reason.code, f"'{name}' can never start. {reason.message}")
+            yield Violation(path, str(reason.code), f"'{name}' can never start. {reason.message}")
 
 
 def _debts(scenario: Scenario, debts: Mapping[str, Mapping[str, Amount]]) -> Iterator[Violation]:

@@ -55,12 +55,12 @@ BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
     "reserve_after": ChangeField(
         _SECONDS,
         "Reserve after (seconds)",
-        "After this wait the first gang of a leaf gets a start reservation. Empty or null: never.",
+        "After this wait the first gang of a leaf gets a start reservation. Empty: never.",
     ),
     "ageing": ChangeField(
         _SECONDS,
         "Ageing (seconds)",
-        "NORMAL work that is so much older comes before HIGH work of its leaf. Empty or null: never.",
+        "NORMAL work that is so much older comes before HIGH work of its leaf. Empty: never.",
     ),
     "victims": ChangeField(
         choice([rule.value for rule in VictimRule]),

@@ -167,6 +167,9 @@ class ChangeCommand:
     def from_json(cls, stored: Mapping[str, Any], stored_format: int = 1) -> Self:
         """The change of stored JSON. A missing field has its default. Raises BadInput for JSON that another version of
         the product wrote and this one cannot read."""
+        if stored_format > cls.format:
+            message = f"This change was stored in format {stored_format}; formats up to {cls.format} can be read here."
+            raise BadInput(message, [Violation("", "bad_value", message)])
         return read_command(cls, {**stored, **cls.upgrade(stored, stored_format)})
 
     @classmethod

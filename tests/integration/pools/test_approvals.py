@@ -404,3 +404,43 @@ def test_a_second_waiting_row_is_refused(number: int) -> None:
 def test_a_resize_by_the_system_is_measured_too(team: None) -> None:
     with pytest.raises(ApprovalNeeded, match="approval of a second person"):
         resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=50), actor=SYSTEM)
+
+
+@pytest.mark.parametrize("stored", [{"arguments": {"colour": "red"}}, {"arguments_format": 9}])
+def test_a_request_of_another_version_is_shown_and_still_waits(
+    team: None, alice: ApiCaller, bob: ApiCaller, stored: dict[str, Any]
+) -> None:
+    number = _ask(alice)
+    with factories.triggers_off():
+        ApprovalRequest.objects.filter(pk=number).update(**stored)
+    refused = _decide(bob, number, "approve")
+    assert (refused.status, {code for _, code in refused.codes}) == (409, {"approval_unreadable"})
+    assert (_state(number), _quota()) == ("waiting", 10)
+
+
+def test_a_change_that_this_version_does_not_know_is_shown(
+    team: None, alice: ApiCaller, bob: ApiCaller, admin: ApiCaller
+) -> None:
+    """It needs the highest permission, because nobody can say which one it had."""
+    number = _ask(alice)
+    with factories.triggers_off():
+        ApprovalRequest.objects.filter(pk=number).update(service="paint_subpool")
+    assert bob("GET", APPROVALS).body["approvals"][0]["may_decide"] is False
+    assert [_decide(person, number, "approve").status for person in (bob, admin)] == [403, 409]
+    assert (_state(number), _quota()) == ("waiting", 10)
+
+
+def test_the_same_request_of_the_former_version_is_found_again(team: None, alice: ApiCaller) -> None:
+    """It stored no tags, or none as null."""
+    number = _ask(alice)
+    with factories.triggers_off():
+        row = ApprovalRequest.objects.get(pk=number)
+        former = {**{name: value for name, value in row.arguments.items() if value is not None}, "tags": None}
+        ApprovalRequest.objects.filter(pk=number).update(arguments=former)
+    assert _ask(alice) == number
+
+
+def test_a_stranger_learns_nothing_from_a_bad_body(team: None, caller: Callable[..., ApiCaller]) -> None:
+    stranger = caller("zoe", "osmo-other-user")
+    for method in ("PATCH", "DELETE"):
+        assert stranger(method, SUBPOOL, {"description": 5}).status == 404
