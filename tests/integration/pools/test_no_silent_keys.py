@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pools.domain import backend_config, cluster_config, cohort_config, platforms, pool_config
+from pools.domain import backend_config, cluster_config, cohort_config, platforms, pool_config, pool_fields
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PutPool
@@ -27,9 +27,9 @@ READINGS = {
 
 POOL = {"backend": "sim", "resources": {"gpu": {"guarantee": 4}}}
 POOL_EFFECTS = {
-    "description", "backend", "enable_maintenance", "default_platform", *pool_config.TIMEOUT_KEYS,
+    "description", "backend", "enable_maintenance", "default_platform", *pool_fields.TIMEOUT_KEYS,
     "default_exit_actions", "resources", "cohort", "borrowing_limit", "lending_limit", "topology_keys",
-    pool_config.GPU_NAMESPACE, pool_config.APPROVAL_ABOVE, pool_config.HOLD_AFTER, "platforms",
+    pool_fields.GPU_NAMESPACE, pool_fields.APPROVAL_ABOVE, pool_fields.HOLD_AFTER, "platforms",
     "common_default_variables",
 }  # fmt: skip
 """Read by admission, scheduling, the cluster or the parser of files; each has tests of its own."""
@@ -105,7 +105,7 @@ def test_cohorts(key: str) -> None:
 
 
 def test_every_known_key_is_in_one_of_the_lists() -> None:
-    assert {*pool_config.EDITABLE_KEYS, *pool_config.ANSWER_KEYS} == {
+    assert {*pool_fields.EDITABLE_KEYS, *pool_config.ANSWER_KEYS} == {
         *POOL_EFFECTS, *(key for key in POOL_VALUES if not key.startswith("parsed_")),
         *(READINGS & pool_config.ANSWER_KEYS),
     }  # fmt: skip
