@@ -1,9 +1,11 @@
 """The one way of a change over REST: reading, dry run, approval, idempotency, version (api.md, top).
 
-@describe_change(ResizeSubpool, answer=SubpoolAnswer)
-def patch(self, request: Request, parent: str, subpool: str) -> Response:
-    address = {"parent": parent, "subpool_name": subpool}
-    return answer_change(self, ResizeSubpool, resize_subpool, SUBPOOL_CHANGES, address)
+    @describe_change(ResizeSubpool, answer=SubpoolAnswer)
+    def patch(self, request: Request, parent: str, subpool: str) -> Response:
+        address = {"parent": parent, "subpool_name": subpool}
+        return answer_change(self, ResizeSubpool, resize_subpool, SUBPOOL_CHANGES, address)
+
+The declarations of the changes are in :mod:`pools.domain.changes`.
 """
 
 from __future__ import annotations

@@ -266,9 +266,10 @@ def _read_settings(name: str, body: Body) -> tuple[dict[str, Any], list[Violatio
     faults: list[Violation] = []
     fields = FieldReader(body, "", faults)
     fields.reject_unknown_keys(tuple(SETTINGS_DEFAULTS))
+    bounds = {key: about.kind.schema for key, about in fields_of(UpdateSettings).items()}
     values = {
-        key: about.kind.read(fields, key) if fields.is_given(key) else SETTINGS_DEFAULTS[key]
-        for key, about in fields_of(UpdateSettings).items()
+        key: fields.whole_number(key, default, minimum=bounds[key]["minimum"], maximum=bounds[key]["maximum"])
+        for key, default in SETTINGS_DEFAULTS.items()
     }
     return ({}, faults) if faults else (values, [])
 
