@@ -94,7 +94,7 @@ class ApprovalAdmin(PolicyAdmin):
                 changes_configuration=row.changes_pool,
             ),
             execute=execute,
-            success_message=lambda _: f"The change of {row.subject} that {row.requested_by} asked for was made.",
+            success_message=f"The change of {row.subject} that {row.requested_by} asked for was made.",
             success_url=lambda _: pool_url(row.pool) if Pool.objects.filter(name=row.pool).exists() else _address(row),
         )
         return ConfirmFlow(self, request, change).respond()

@@ -196,9 +196,7 @@ class BackendAdmin(PolicyAdmin):
             command=lambda form: PutBackend(name=name, body=form.body()),
             service=create,
             success_message=lambda result: f"Cluster {name} was added." if is_cluster else _success_message(result),
-            success_url=lambda _: (
-                reverse("admin:scheduling_queuesync_change", args=[name]) if is_cluster else _address(name)
-            ),
+            success_url=(reverse("admin:scheduling_queuesync_change", args=[name]) if is_cluster else _address(name)),
         )
         return ConfirmFlow(self, request, change).respond()
 
@@ -218,7 +216,7 @@ class BackendAdmin(PolicyAdmin):
             command=lambda form: PutBackend(name=name, body=form.body()),
             service=put_backend,
             success_message=_success_message,
-            success_url=lambda _: _address(name),
+            success_url=_address(name),
         )
         return ConfirmFlow(self, request, change).respond()
 

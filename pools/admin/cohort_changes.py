@@ -151,8 +151,8 @@ def delete_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -> H
         preview=CohortPreview(actor=actor, cohort=cohort, name=cohort.name),
         command=DeleteCohortForm.command,
         service=delete_cohort,
-        success_message=lambda _: f"Cohort {cohort.name} was deleted.",
-        success_url=lambda _: reverse("admin:pools_cohort_changelist"),
+        success_message=f"Cohort {cohort.name} was deleted.",
+        success_url=reverse("admin:pools_cohort_changelist"),
     )
     return ConfirmFlow(admin, request, change).respond()
 

@@ -147,7 +147,7 @@ class Change(Generic[ResultT]):
     `first_steps` say what has to happen before; with either of them there is no form. `breadcrumbs` are the pages
     above, the target of the back link last. `version` is None for a row that does not exist yet. `command` is the
     change of a valid form, which `service` makes. A page without a command has `execute`, which gets the valid form and
-    the expected version; that is None in the dry run."""
+    the expected version; that is None in the dry run. What is said afterwards, and where, may depend on the result."""
 
     title: str
     button: str
@@ -162,8 +162,12 @@ class Change(Generic[ResultT]):
     command: Callable[[Any], ChangeCommand] | None = None
     service: Callable[..., ResultT] | None = None
     execute: Callable[[ChangeForm, int | None], ResultT] | None = None
-    success_message: Callable[[ResultT], str]
-    success_url: Callable[[ResultT], str]
+    success_message: str | Callable[[ResultT], str]
+    success_url: str | Callable[[ResultT], str]
+
+
+def _text_after(text: str | Callable[[ResultT], str], result: ResultT) -> str:
+    return text if isinstance(text, str) else text(result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,8 +358,9 @@ class ConfirmFlow(Generic[ResultT]):
         except REFUSALS as refusal:
             form.add_errors(refusal)
             return self._form_page(form)
-        self.admin.show_success(self.request, " ".join([self.change.success_message(result), *warnings_of(result)]))
-        return HttpResponseRedirect(self.change.success_url(result))
+        message = _text_after(self.change.success_message, result)
+        self.admin.show_success(self.request, " ".join([message, *warnings_of(result)]))
+        return HttpResponseRedirect(_text_after(self.change.success_url, result))
 
     def _make(self, form: ChangeForm, version: int | None) -> ResultT:
         """Make the change of a valid form; also the operation of its dry run."""

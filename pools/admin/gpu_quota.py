@@ -224,8 +224,8 @@ class GpuQuotaAdmin(PolicyAdmin):
             preview=_preview(actor, namespace, CreateGpuQuotaForm),
             command=lambda form: PutGpuQuota(namespace=namespace, spec=form.spec()),
             service=create,
-            success_message=lambda _: f"The quota of namespace {namespace} was saved.",
-            success_url=lambda _: _address(namespace),
+            success_message=f"The quota of namespace {namespace} was saved.",
+            success_url=_address(namespace),
         )
         return ConfirmFlow(self, request, change).respond()
 
@@ -242,8 +242,8 @@ class GpuQuotaAdmin(PolicyAdmin):
             preview=_preview(actor, namespace, GpuQuotaForm),
             command=lambda form: PutGpuQuota(namespace=namespace, spec=form.spec()),
             service=put_gpu_quota,
-            success_message=lambda _: f"The quota of namespace {namespace} was saved.",
-            success_url=lambda _: _address(namespace),
+            success_message=f"The quota of namespace {namespace} was saved.",
+            success_url=_address(namespace),
         )
         return ConfirmFlow(self, request, change).respond()
 
@@ -260,8 +260,8 @@ class GpuQuotaAdmin(PolicyAdmin):
             preview=_preview(actor, namespace, GpuQuotaForm),
             command=CommandForm.command,
             service=delete_gpu_quota,
-            success_message=lambda _: f"The workers of namespace {namespace} are no longer limited.",
-            success_url=lambda _: reverse("admin:pools_gpuquota_changelist"),
+            success_message=f"The workers of namespace {namespace} are no longer limited.",
+            success_url=reverse("admin:pools_gpuquota_changelist"),
         )
         return ConfirmFlow(self, request, change).respond()
 

@@ -145,7 +145,7 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
         command=command,
         service=put_pool if root.archived else patch_pool,
         success_message=lambda result: f"The configuration of {result.row.name} was saved.",
-        success_url=lambda _: pool_url(root.name),
+        success_url=pool_url(root.name),
     )
     return ConfirmFlow(admin, request, change).respond()
 

@@ -107,7 +107,7 @@ def resize_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Htt
         preview=QuotasPreview(actor=actor, pool=root, quotas=quotas),
         execute=lambda form, _: _resize(actor, quotas, form),
         success_message=_success_message,
-        success_url=lambda _: pool_url(root.name),
+        success_url=pool_url(root.name),
     )
     return ConfirmFlow(admin, request, change).respond()
 
@@ -130,7 +130,7 @@ def import_quotas_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse
         preview=QuotasPreview(actor=actor, pool=None, quotas=quotas),
         execute=lambda form, _: _resize(actor, quotas, form),
         success_message=_success_message,
-        success_url=lambda _: reverse("admin:pools_pool_changelist"),
+        success_url=reverse("admin:pools_pool_changelist"),
     )
     return ConfirmFlow(admin, request, change).respond()
 

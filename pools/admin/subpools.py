@@ -180,7 +180,7 @@ def _respond(
         breadcrumbs=pool_breadcrumbs(root),
         preview=preview,
         command=CommandForm.command,
-        success_url=lambda _: pool_url(root.name),
+        success_url=pool_url(root.name),
         **texts,
     )
     return ConfirmFlow(admin, request, change).respond()

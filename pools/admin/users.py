@@ -170,8 +170,8 @@ class UserAdmin(PolicyAdmin):
             preview=_creation_preview(actor, username),
             command=lambda form: CreateUser(id=username, roles=form.all_roles),
             service=create,
-            success_message=lambda _: f"User {username} was created.",
-            success_url=lambda _: reverse("admin:pools_user_change", args=[username]),
+            success_message=f"User {username} was created.",
+            success_url=reverse("admin:pools_user_change", args=[username]),
         )
         return ConfirmFlow(self, request, change).respond()
 
@@ -192,10 +192,8 @@ class UserAdmin(PolicyAdmin):
             preview=_roles_preview(actor, user),
             command=lambda form: SetRoles(username=user.username, roles=form.all_roles),
             service=save,
-            success_message=lambda _: (
-                f"The roles of {user.username} were changed; the change applies from the next request."
-            ),
-            success_url=lambda _: _user_url(user),
+            success_message=f"The roles of {user.username} were changed; the change applies from the next request.",
+            success_url=_user_url(user),
         )
         return ConfirmFlow(self, request, change).respond()
 

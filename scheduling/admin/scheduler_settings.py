@@ -99,8 +99,8 @@ class WorkflowConfigAdmin(PolicyAdmin):
             ),
             command=SchedulerSettingsForm.command,
             service=_save,
-            success_message=lambda _: "The scheduler settings were saved and apply from now on.",
-            success_url=lambda _: _address(),
+            success_message="The scheduler settings were saved and apply from now on.",
+            success_url=_address(),
         )
         return ConfirmFlow(self, request, change).respond()
 
