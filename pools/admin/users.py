@@ -171,7 +171,7 @@ class UserAdmin(PolicyAdmin):
             command=lambda form: CreateUser(id=username, roles=form.all_roles),
             service=create,
             success_message=f"User {username} was created.",
-            success_url=reverse("admin:pools_user_change", args=[username]),
+            success_url=lambda _: reverse("admin:pools_user_change", args=[username]),
         )
         return ConfirmFlow(self, request, change).respond()
 
