@@ -196,7 +196,9 @@ class BackendAdmin(PolicyAdmin):
             command=lambda form: PutBackend(name=name, body=form.body()),
             service=create,
             success_message=lambda result: f"Cluster {name} was added." if is_cluster else _success_message(result),
-            success_url=(reverse("admin:scheduling_queuesync_change", args=[name]) if is_cluster else _address(name)),
+            success_url=lambda _: (
+                reverse("admin:scheduling_queuesync_change", args=[name]) if is_cluster else _address(name)
+            ),
         )
         return ConfirmFlow(self, request, change).respond()
 

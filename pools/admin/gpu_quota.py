@@ -225,7 +225,7 @@ class GpuQuotaAdmin(PolicyAdmin):
             command=lambda form: PutGpuQuota(namespace=namespace, spec=form.spec()),
             service=create,
             success_message=f"The quota of namespace {namespace} was saved.",
-            success_url=_address(namespace),
+            success_url=lambda _: _address(namespace),
         )
         return ConfirmFlow(self, request, change).respond()
 
