@@ -18,8 +18,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.approvals import REQUEST_APPROVAL
+from pools.api.questions import parameters_of, read_values
 from pools.api.request_parsing import expected_version, query_boolean, unwrap_body
-from pools.api.schema import BOOLEAN, DRY_RUN, Handler, QueryParameter, Schema, describe_operation, object_with
+from pools.api.schema import DRY_RUN, Handler, QueryParameter, Schema, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.command import (
@@ -27,7 +28,6 @@ from pools.domain.changes.command import (
     ChangeField,
     CommandT,
     body_fields,
-    query_fields,
     read_command,
     summary_of,
 )
@@ -69,7 +69,7 @@ def answer_change(
     answer.guard(view.actor, address)
     require()
     values, description, tags = unwrap(view.request)
-    asked = {name: query_boolean(view.request, name) for name in query_fields(kind)}
+    asked = read_values(kind, view.request)
     command = read_command(kind, values, {**address, **asked})
     note: dict[str, Any] = {"actor": view.actor, "description": description}
     if kind.has_tags:
@@ -136,9 +136,7 @@ def describe_change(
     of the change. `given` are fields that the address has."""
     needs = [REQUEST_APPROVAL] if any(kind.may_need_approval for kind in kinds) else []
     fields = {name: about for kind in kinds for name, about in body_fields(kind, given).items()}
-    asked = [
-        QueryParameter(name, BOOLEAN, each.sentence) for kind in kinds for name, each in query_fields(kind).items()
-    ]
+    asked = [each for kind in kinds for each in parameters_of(kind)]
     return describe_operation(
         " ".join(summary_of(kind) for kind in kinds),
         query_parameters=[*query_parameters, *asked, DRY_RUN, *needs],

@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from rest_framework import parsers
 from rest_framework.request import Request
 
+from pools.api.questions import Page, read_values
 from pools.domain.errors import BadInput, Stale, Violation
 from pools.domain.query_values import (
     BOOLEAN_RULE,
@@ -26,8 +27,6 @@ from pools.domain.stored_text import are_storable
 from pools.domain.structured_input import Faults, FieldReader, join_words, shorten
 
 Value = TypeVar("Value")
-
-MAX_ROWS = 1000
 
 
 class JSONParser(parsers.BaseParser):
@@ -108,11 +107,8 @@ def _query_value(request: Request, name: str, parse: Callable[[str], Value | Non
 
 def query_page(request: Request, *, limit: int = 20) -> tuple[int, int]:
     """(limit, offset) of a list."""
-    rows, skipped = collect_faults(
-        lambda: query_integer(request, "limit", limit, minimum=1, maximum=MAX_ROWS),
-        lambda: query_integer(request, "offset", 0),
-    )
-    return rows, skipped
+    page = {"limit": limit, "offset": 0} | read_values(Page, request)
+    return page["limit"], page["offset"]
 
 
 def unknown_parameters(given: Iterable[str], known: Collection[str]) -> list[Violation]:

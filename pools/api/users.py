@@ -10,9 +10,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change
+from pools.api.questions import MAX_ROWS
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import (
-    MAX_ROWS,
     BodyReader,
     body_object,
     collect_faults,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypedDict
 
 from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.questions import FILTER_TEXTS, Page, asked, page_limit, parameters_of, read_query
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import query_page
-from pools.api.schema import LIMIT, OFFSET, TEXT, QueryParameter, UtcText, describe_operation
+from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
-from scheduling.api.queries import filter_list
 from scheduling.selectors.drains import Drain, read_drains
 from scheduling.selectors.leaf_names import leaf_names_of
 
@@ -41,6 +41,14 @@ class DrainListAnswer(TypedDict):
     more_entries: bool
 
 
+@dataclass(frozen=True, slots=True)
+class DrainQuery(Page):
+    """What is asked of the drains."""
+
+    limit: int = page_limit(1000)
+    pool: list[str] = asked(FILTER_TEXTS, "Only subpools of this pool, or this subpool.", default=())
+
+
 class DrainList(View):
     """The drains that the caller may see, the oldest first. A drain ends no work; its latest end, `ends_by`, is known
     only if all its work runs (none of it waits) with a time limit (none of it is unlimited). `drain_by` is a deadline
@@ -49,19 +57,15 @@ class DrainList(View):
     @describe_operation(
         "List draining subpools: since when, how many GPUs are in use, when time limits end their work, and the "
         "deadline that somebody set.",
-        query_parameters=[
-            QueryParameter("pool", TEXT, "Only subpools of this pool, or this subpool.", is_list=True),
-            LIMIT,
-            OFFSET,
-        ],
+        query_parameters=parameters_of(DrainQuery),
         answer=DrainListAnswer,
     )
     def get(self, request: Request) -> Response:
-        limit, offset = query_page(request, limit=1000)
-        pools = [leaf for name in filter_list(request, "pool") for leaf in leaf_names_of(self.actor, name)]
-        found = read_drains(self.actor, pools=pools, limit=limit + 1, offset=offset)
-        drains = [_drain_body(each) for each in found[:limit]]
-        return Response(DrainListAnswer(drains=drains, more_entries=len(found) > limit))
+        query = read_query(DrainQuery, request)
+        pools = leaf_names_of(self.actor, *query.pool)
+        found = read_drains(self.actor, pools=pools, limit=query.limit + 1, offset=query.offset)
+        drains = [_drain_body(each) for each in found[: query.limit]]
+        return Response(DrainListAnswer(drains=drains, more_entries=len(found) > query.limit))
 
 
 def _drain_body(drain: Drain) -> DrainAnswer:

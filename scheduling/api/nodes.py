@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.questions import Page, asked, parameters_of, read_query
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import collect_faults, query_integer, query_page
-from pools.api.schema import INTEGER, TEXT, QueryParameter, UtcText, describe_operation
+from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
+from pools.domain.changes.command import TEXT, whole_number
+from pools.domain.query_values import MAX_INTEGER
 from scheduling.selectors.node_map import MappedNode, NodeMap, NodeWork, read_node_map
 
 
@@ -67,6 +70,14 @@ class NodeMapAnswer(TypedDict):
     nodes: list[NodeAnswer]
 
 
+@dataclass(frozen=True, slots=True)
+class NodeQuery(Page):
+    """Which nodes are asked for."""
+
+    name: str = asked(TEXT, "Only nodes whose names contain this text.", default="")
+    free: int = asked(whole_number(0, MAX_INTEGER), "Only nodes with at least so many free GPUs.", default=0)
+
+
 class NodeMapDetail(View):
     """Who runs where: `used` are GPUs of running tasks (`unseen` of them of workflows that the caller may not see),
     `ending` those of pods whose task has ended or does not run yet, `other` those of foreign pods, `closed` unused ones
@@ -74,19 +85,11 @@ class NodeMapDetail(View):
 
     @describe_operation(
         "Show the nodes of a backend with the workflows on them.",
-        query_parameters=[
-            QueryParameter("name", TEXT, "Only nodes whose names contain this text."),
-            QueryParameter("free", INTEGER, "Only nodes with at least so many free GPUs."),
-            QueryParameter("limit", INTEGER, "The number of nodes."),
-            QueryParameter("offset", INTEGER, "The nodes to skip."),
-        ],
+        query_parameters=parameters_of(NodeQuery),
         answer=NodeMapAnswer,
     )
     def get(self, request: Request, backend: str) -> Response:
-        (limit, offset), free = collect_faults(lambda: query_page(request), lambda: query_integer(request, "free", 0))
-        name = request.query_params.get("name", "")
-        found = read_node_map(self.actor, backend, name=name, free=free, limit=limit, offset=offset)
-        return Response(_node_map_body(found))
+        return Response(_node_map_body(read_node_map(self.actor, backend, **asdict(read_query(NodeQuery, request)))))
 
 
 def _node_map_body(found: NodeMap) -> NodeMapAnswer:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.questions import FILTER_TEXTS, Page, asked, page_limit, parameters_of, read_query
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import query_page
-from pools.api.schema import LIMIT, OFFSET, TEXT, QueryParameter, UtcText, describe_operation
+from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
-from scheduling.api.queries import filter_list
 from scheduling.domain.priorities import Priority
 from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.selectors.visible_queue import (
@@ -93,31 +93,33 @@ class PendingQueueAnswer(TypedDict):
     more_entries: bool
 
 
+@dataclass(frozen=True, slots=True)
+class PendingQueueQuery(Page):
+    """What is asked of the waiting gangs."""
+
+    limit: int = page_limit(100)
+    pool: list[str] = asked(FILTER_TEXTS, "Only on this pool with its subpools, or on this subpool.", default=())
+    user: list[str] = asked(FILTER_TEXTS, "Only work of this user.", default=())
+    workflow: list[str] = asked(FILTER_TEXTS, "Only the groups of this workflow.", default=())
+
+
 class PendingQueueList(View):
     """The waiting gangs that the caller may see, in the order of the queue. Positions also count the hidden gangs."""
 
     @describe_operation(
         "Show the waiting gangs with their positions and reasons.",
-        query_parameters=[
-            QueryParameter("pool", TEXT, "Only on this pool with its subpools, or on this subpool.", is_list=True),
-            QueryParameter("user", TEXT, "Only work of this user.", is_list=True),
-            QueryParameter("workflow", TEXT, "Only the groups of this workflow.", is_list=True),
-            LIMIT,
-            OFFSET,
-        ],
+        query_parameters=parameters_of(PendingQueueQuery),
         answer=PendingQueueAnswer,
     )
     def get(self, request: Request) -> Response:
-        limit, offset = query_page(request, limit=100)
-        names = filter_list(request, "pool")
-        pools = [leaf for name in names for leaf in leaf_names_of(self.actor, name)]
+        query = read_query(PendingQueueQuery, request)
         found, more = list_waiting_gangs(
             self.actor,
-            pools=pools,
-            users=filter_list(request, "user"),
-            workflows=filter_list(request, "workflow"),
-            limit=limit,
-            offset=offset,
+            pools=leaf_names_of(self.actor, *query.pool),
+            users=query.user,
+            workflows=query.workflow,
+            limit=query.limit,
+            offset=query.offset,
         )
         return Response(PendingQueueAnswer(entries=[pending_gang_entry(gang) for gang in found], more_entries=more))
 

@@ -9,8 +9,6 @@ from typing import TypeVar
 from rest_framework.request import Request
 
 from pools.api.request_parsing import BodyReader
-from pools.domain.errors import BadInput, Violation
-from pools.domain.query_values import MAX_FILTER_VALUES
 
 Member = TypeVar("Member", bound=StrEnum)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,252}\Z", re.ASCII)
@@ -19,15 +17,6 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,252}\Z", re.ASCII)
 def query_list(request: Request, name: str) -> list[str]:
     """A repeated key's values, without empty ones."""
     return [value for value in request.query_params.getlist(name) if value]
-
-
-def filter_list(request: Request, name: str) -> list[str]:
-    """As `query_list`, of a filter whose every value costs a search: at most `MAX_FILTER_VALUES`."""
-    values = query_list(request, name)
-    if len(values) > MAX_FILTER_VALUES:
-        message = f"{name} is given {len(values)} times: give at most {MAX_FILTER_VALUES}."
-        raise BadInput.of([Violation(name, "bad_query", message)])
-    return values
 
 
 def parse_pairs(reader: BodyReader, key: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, TypedDict
 
 from rest_framework.request import Request
@@ -61,7 +62,7 @@ class SchedulerEvents(View):
     def get(self, request: Request) -> Response:
         visible = Decision.objects.visible_to(self.actor)
         filters = SchedulerEventFilterSet(request.query_params, visible, actor=self.actor)
-        (limit, offset), matching = collect_faults(lambda: query_page(request), filters.matching_rows)
+        (limit, offset), matching = collect_faults(partial(query_page, request), filters.matching_rows)
         found, more = list_decisions(self.actor, matching, limit=limit, offset=offset)
         return Response(SchedulerEventListAnswer(events=[_event_body(each) for each in found], more_entries=more))
 

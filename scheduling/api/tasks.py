@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -22,7 +24,7 @@ class TaskList(View):
     )
     def get(self, request: Request) -> Response:
         filters = TaskFilterSet(request.query_params, visible_tasks(self.actor), actor=self.actor)
-        (limit, offset), matching = collect_faults(lambda: query_page(request), filters.matching_rows)
+        (limit, offset), matching = collect_faults(partial(query_page, request), filters.matching_rows)
         by_workflow = filters.value("aggregate_by_workflow")
         if by_workflow or filters.value("summary"):
             sums = sum_tasks(matching, by_workflow=bool(by_workflow), limit=limit, offset=offset)

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, NotRequired, TypedDict
 
 from django.http import HttpResponse
 from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.questions import FILTER_TEXTS, Page, asked, page_limit, parameters_of, read_query
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import collect_faults, query_datetime, query_page
-from pools.api.schema import (
-    BOOLEAN,
-    DATETIME,
-    INTEGER,
-    LIMIT,
-    OFFSET,
-    TEXT,
-    QueryParameter,
-    array_of,
-    describe_operation,
-    nullable,
-    object_with,
-)
+from pools.api.schema import TEXT, UtcText, describe_operation
 from pools.api.views import View
+from pools.domain.changes.command import TIME, choice
 from pools.domain.errors import BadInput, Violation
 from pools.representations.csv_files import csv_response
-from scheduling.api.queries import filter_list
-from scheduling.domain.reason_codes import WaitCause
 from scheduling.replay.trace_file import csv_trace, swf_trace
 from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.selectors.usage import (
@@ -43,45 +31,81 @@ from scheduling.selectors.usage import (
 )
 from scheduling.selectors.usage_trace import read_trace
 
-NUMBER = {"type": "number"}
 DEFAULT_WINDOW = timedelta(days=30)
-SECONDS = {
-    "capacity_gpu_s": "capacity",
-    "quota_gpu_s": "quota",
-    "used_gpu_s": "",
-    "guaranteed_gpu_s": "guaranteed",
-    "low_inside_gpu_s": "low_inside",
-    "over_quota_gpu_s": "over_quota",
-    "idle_quota_gpu_s": "idle",
-    "unallocated_gpu_s": "unallocated",
-    "offline_gpu_s": "offline",
-    "lent_gpu_s": "lent",
-    "borrowed_gpu_s": "borrowed",
-    "waiting_gpu_s": "",
-    **{f"waiting_{cause}_gpu_s": f"waiting_{cause}" for cause in WaitCause},
-}
-"""The GPU-seconds of a row, each with the column of its sum; `used` and `waiting` are sums of others."""
 
-OTHERS = ("wait_p50_s", "wait_p90_s", "workflows", "preemptions")
 
-USAGE_NUMBERS = {
-    **{name: nullable(NUMBER) for name in SECONDS},
-    "wait_p50_s": nullable(NUMBER),
-    "wait_p90_s": nullable(NUMBER),
-    "workflows": INTEGER,
-    "preemptions": INTEGER,
-}
-ANSWER = object_with(
-    {
-        "since": DATETIME,
-        "until": DATETIME,
-        "by": {"type": "string", "enum": list(UsageKey)},
-        "bucket": {"type": "string", "enum": list(Bucket)},
-        "rows": array_of(object_with({"start": DATETIME, **USAGE_NUMBERS}, additional=True)),
-        "totals": object_with(USAGE_NUMBERS),
-        "more_entries": BOOLEAN,
-    }
-)
+@dataclass(frozen=True, slots=True)
+class UsageQuery(Page):
+    """What is asked of the record of use."""
+
+    limit: int = page_limit(1000)
+    since: datetime | None = asked(TIME, "From this time on (UTC); 30 days ago if it is not given.")
+    until: datetime | None = asked(TIME, "Up to this time (UTC); now if it is not given.")
+    by: UsageKey = asked(choice(list(UsageKey)), "What a row is about; by default pool.", default=UsageKey.POOL)
+    bucket: Bucket = asked(choice(list(Bucket)), "Time of a row; by default day.", default=Bucket.DAY)
+    pool: list[str] = asked(FILTER_TEXTS, "Only this pool with its subpools, or this subpool.", default=())
+    user: list[str] = asked(FILTER_TEXTS, "Only work of this user.", default=())
+    format: str = asked(choice(["json", "csv"]), "JSON, or a CSV file of all rows.", default="json")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceQuery:
+    """What is asked of the history."""
+
+    since: datetime | None = asked(TIME, "Submitted from this time on (UTC); 30 days ago if it is not given.")
+    until: datetime | None = asked(TIME, "Submitted before this time (UTC); now if it is not given.")
+    format: str = asked(choice(["csv", "swf"]), "The form of the trace.", default="csv")
+
+
+class UsageNumbers(TypedDict):
+    """GPU-seconds, waits and counts; null where such a row has no such amount."""
+
+    capacity_gpu_s: float | None
+    quota_gpu_s: float | None
+    used_gpu_s: float | None
+    guaranteed_gpu_s: float | None
+    low_inside_gpu_s: float | None
+    over_quota_gpu_s: float | None
+    idle_quota_gpu_s: float | None
+    unallocated_gpu_s: float | None
+    offline_gpu_s: float | None
+    lent_gpu_s: float | None
+    borrowed_gpu_s: float | None
+    waiting_gpu_s: float | None
+    waiting_own_quota_gpu_s: float | None
+    waiting_limit_gpu_s: float | None
+    waiting_room_gpu_s: float | None
+    waiting_offline_gpu_s: float | None
+    waiting_order_gpu_s: float | None
+    wait_p50_s: float | None
+    wait_p90_s: float | None
+    workflows: int
+    preemptions: int
+
+
+class UsageRowAnswer(UsageNumbers):
+    """The numbers of one key in one bucket; the key has the name that `by` asks for."""
+
+    start: UtcText
+    pool: NotRequired[str | None]
+    subpool: NotRequired[str | None]
+    cohort: NotRequired[str | None]
+    user: NotRequired[str | None]
+    priority: NotRequired[str | None]
+    backend: NotRequired[str | None]
+    workflow: NotRequired[str | None]
+
+
+class UsageListAnswer(TypedDict):
+    """A page of the record of use, with the sums of all its rows."""
+
+    since: UtcText
+    until: UtcText
+    by: Annotated[str, UsageKey]
+    bucket: Annotated[str, Bucket]
+    rows: list[UsageRowAnswer]
+    totals: UsageNumbers
+    more_entries: bool
 
 
 class Usage(View):
@@ -90,33 +114,20 @@ class Usage(View):
 
     @describe_operation(
         "Show what was used, lent, idle and waited for, in GPU-seconds, computed from state changes.",
-        query_parameters=[
-            QueryParameter("since", TEXT, "From this time on (UTC); 30 days ago if it is not given."),
-            QueryParameter("until", TEXT, "Up to this time (UTC); now if it is not given."),
-            QueryParameter("by", {"type": "string", "enum": list(UsageKey)}, "What a row is about; by default pool."),
-            QueryParameter("bucket", {"type": "string", "enum": list(Bucket)}, "Time of a row; by default day."),
-            QueryParameter("pool", TEXT, "Only this pool with its subpools, or this subpool.", is_list=True),
-            QueryParameter("user", TEXT, "Only work of this user.", is_list=True),
-            QueryParameter("format", {"type": "string", "enum": ["json", "csv"]}, "JSON, or a CSV file of all rows."),
-            LIMIT,
-            OFFSET,
-        ],
-        answer=ANSWER,
+        query_parameters=parameters_of(UsageQuery),
+        answer=UsageListAnswer,
         text_types=["text/csv"],
     )
     def get(self, request: Request) -> Response | HttpResponse:
-        parameters, (limit, offset), form = collect_faults(
-            lambda: read_usage_question(request, timezone.now()),
-            lambda: query_page(request, limit=1000),
-            lambda: _choice(request, "format", ["json", "csv"], "json"),
-        )
-        pools = [leaf for name in filter_list(request, "pool") for leaf in leaf_names_of(self.actor, name)]
-        since, until, by, bucket = parameters
-        question = UsageQuestion(since, until, by, bucket, pools, filter_list(request, "user"))
-        answer = read_usage(self.actor, question)
-        if form == "csv":
-            return usage_csv(answer)
-        return Response(usage_body(answer, limit=limit, offset=offset))
+        query = read_query(UsageQuery, request)
+        since, until = _window(query.since, query.until, timezone.now())
+        if query.by is UsageKey.WORKFLOW and until - since > MAX_WORKFLOW_WINDOW:
+            days = MAX_WORKFLOW_WINDOW.days
+            message = f"A list by workflow covers at most {days} days: give a later since, or by=user."
+            raise BadInput.of([Violation("since", "window_too_long", message, numbers=(("max_days", days),))])
+        pools = leaf_names_of(self.actor, *query.pool)
+        answer = read_usage(self.actor, UsageQuestion(since, until, query.by, query.bucket, pools, query.user))
+        return usage_csv(answer) if query.format == "csv" else Response(usage_body(answer, query))
 
 
 class UsageTrace(View):
@@ -124,28 +135,16 @@ class UsageTrace(View):
 
     @describe_operation(
         "Export the work that has ended as a trace: CSV, or the Standard Workload Format.",
-        query_parameters=[
-            QueryParameter("since", TEXT, "Submitted from this time on (UTC); 30 days ago if it is not given."),
-            QueryParameter("until", TEXT, "Submitted before this time (UTC); now if it is not given."),
-            QueryParameter("format", {"type": "string", "enum": ["csv", "swf"]}, "The form of the trace."),
-        ],
+        query_parameters=parameters_of(TraceQuery),
         answer=TEXT,
         text_types=["text/csv", "text/plain"],
     )
     def get(self, request: Request) -> HttpResponse:
-        (since, until), form = collect_faults(
-            lambda: _read_window(request, timezone.now()),
-            lambda: _choice(request, "format", ["csv", "swf"], "csv"),
-        )
-        jobs = read_trace(self.actor, since, until)
-        text, kind = (csv_trace(jobs), "text/csv") if form == "csv" else (swf_trace(jobs), "text/plain")
-        headers = {"Content-Disposition": f'attachment; filename="trace.{form}"'}
+        query = read_query(TraceQuery, request)
+        jobs = read_trace(self.actor, *_window(query.since, query.until, timezone.now()))
+        text, kind = (csv_trace(jobs), "text/csv") if query.format == "csv" else (swf_trace(jobs), "text/plain")
+        headers = {"Content-Disposition": f'attachment; filename="trace.{query.format}"'}
         return HttpResponse(text, content_type=f"{kind}; charset=utf-8", headers=headers)
-
-
-def _read_window(request: Request, now: datetime) -> tuple[datetime, datetime]:
-    since, until = collect_faults(lambda: query_datetime(request, "since"), lambda: query_datetime(request, "until"))
-    return _window(since, until, now)
 
 
 def _window(since: datetime | None, until: datetime | None, now: datetime) -> tuple[datetime, datetime]:
@@ -158,53 +157,51 @@ def _window(since: datetime | None, until: datetime | None, now: datetime) -> tu
     return begin, until
 
 
-def read_usage_question(request: Request, now: datetime) -> tuple[datetime, datetime, UsageKey, Bucket]:
-    """The window, the key and the bucket of a request. Raises BadInput with every fault."""
-    since, until, key, bucket = collect_faults(
-        lambda: query_datetime(request, "since"),
-        lambda: query_datetime(request, "until"),
-        lambda: UsageKey(_choice(request, "by", list(UsageKey), UsageKey.POOL)),
-        lambda: Bucket(_choice(request, "bucket", list(Bucket), Bucket.DAY)),
-    )
-    begin, until = _window(since, until, now)
-    if key is UsageKey.WORKFLOW and until - begin > MAX_WORKFLOW_WINDOW:
-        days = MAX_WORKFLOW_WINDOW.days
-        message = f"A list by workflow covers at most {days} days: give a later since, or by=user."
-        raise BadInput.of([Violation("since", "window_too_long", message, numbers=(("max_days", days),))])
-    return begin, until, key, bucket
-
-
-def _choice(request: Request, name: str, allowed: list[Any], default: str) -> str:
-    text = request.query_params.get(name) or str(default)
-    if text not in allowed:
-        message = f"{name}: give one of {', '.join(allowed)}."
-        raise BadInput.of([Violation(name, "bad_query", message)])
-    return text
-
-
-def usage_body(answer: UsageAnswer, *, limit: int, offset: int) -> dict[str, Any]:
-    """The answer as JSON."""
+def usage_body(answer: UsageAnswer, page: Page) -> UsageListAnswer:
+    """A page of the answer."""
     question = answer.question
-    page = answer.rows[offset : offset + limit]
+    end = page.offset + page.limit
     return {
         "since": utc_text(question.since),
         "until": utc_text(question.until),
         "by": str(question.by),
         "bucket": str(question.bucket),
-        "rows": [{"start": utc_text(row.start), str(question.by): row.key, **usage_numbers(row)} for row in page],
+        "rows": [_row_body(row, question.by) for row in answer.rows[page.offset : end]],
         "totals": usage_numbers(answer.totals),
-        "more_entries": answer.has_more or len(answer.rows) > offset + limit,
+        "more_entries": answer.has_more or len(answer.rows) > end,
     }
 
 
-def usage_numbers(row: UsageRow) -> dict[str, float | None]:
+def _row_body(row: UsageRow, by: UsageKey) -> UsageRowAnswer:
+    return {"start": utc_text(row.start), by.value: row.key, **usage_numbers(row)}  # type: ignore[misc]  # one of its keys
+
+
+def usage_numbers(row: UsageRow) -> UsageNumbers:
     """The numbers of a row by their names in the API."""
     sums = row.sums
-    found: dict[str, float | None] = {name: _seconds(sums[column]) for name, column in SECONDS.items() if column}
-    found |= {"used_gpu_s": _seconds(row.used), "waiting_gpu_s": _seconds(row.waiting)}
-    found |= {"wait_p50_s": _rounded(row.wait_p50), "wait_p90_s": _rounded(row.wait_p90)}
-    found |= {"workflows": sums["workflows"] or 0, "preemptions": sums["preemptions"] or 0}
-    return {name: found[name] for name in (*SECONDS, *OTHERS)}
+    return {
+        "capacity_gpu_s": _seconds(sums["capacity"]),
+        "quota_gpu_s": _seconds(sums["quota"]),
+        "used_gpu_s": _seconds(row.used),
+        "guaranteed_gpu_s": _seconds(sums["guaranteed"]),
+        "low_inside_gpu_s": _seconds(sums["low_inside"]),
+        "over_quota_gpu_s": _seconds(sums["over_quota"]),
+        "idle_quota_gpu_s": _seconds(sums["idle"]),
+        "unallocated_gpu_s": _seconds(sums["unallocated"]),
+        "offline_gpu_s": _seconds(sums["offline"]),
+        "lent_gpu_s": _seconds(sums["lent"]),
+        "borrowed_gpu_s": _seconds(sums["borrowed"]),
+        "waiting_gpu_s": _seconds(row.waiting),
+        "waiting_own_quota_gpu_s": _seconds(sums["waiting_own_quota"]),
+        "waiting_limit_gpu_s": _seconds(sums["waiting_limit"]),
+        "waiting_room_gpu_s": _seconds(sums["waiting_room"]),
+        "waiting_offline_gpu_s": _seconds(sums["waiting_offline"]),
+        "waiting_order_gpu_s": _seconds(sums["waiting_order"]),
+        "wait_p50_s": _rounded(row.wait_p50),
+        "wait_p90_s": _rounded(row.wait_p90),
+        "workflows": sums["workflows"] or 0,
+        "preemptions": sums["preemptions"] or 0,
+    }
 
 
 def _seconds(ms: int | None) -> float | None:
@@ -218,6 +215,6 @@ def _rounded(seconds: float | None) -> float | None:
 
 def usage_csv(answer: UsageAnswer) -> HttpResponse:
     """The answer as a CSV file."""
-    columns = ["start", str(answer.question.by), *SECONDS, *OTHERS]
+    columns = ["start", str(answer.question.by), *UsageNumbers.__annotations__]
     rows = ([row.start.astimezone(UTC), row.key, *usage_numbers(row).values()] for row in answer.rows)
     return csv_response("usage", columns, rows)

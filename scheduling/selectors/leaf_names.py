@@ -7,9 +7,13 @@ from pools.domain.roles import Actor, Permission
 from pools.prepared import read_rows
 
 
-def leaf_names_of(actor: Actor, text: str) -> list[str]:
-    """The canonical names of the leaves that `text` names: a pool with its subpools, one subpool, or with `--_shared`
+def leaf_names_of(actor: Actor, *texts: str) -> list[str]:
+    """The canonical names of the leaves that the texts name: a pool with its subpools, one subpool, or with `--_shared`
     the shared remainder of a pool."""
+    return [name for text in texts for name in _leaf_names(actor, text)]
+
+
+def _leaf_names(actor: Actor, text: str) -> list[str]:
     path = names.split_name(text)
     if path.subpool == names.SHARED_QUEUE:
         return [path.parent]

@@ -18,11 +18,19 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
 from pools.domain.errors import BadInput, Violation
 from pools.domain.ownership import OwnedKind
-from pools.domain.query_values import parse_datetime
+from pools.domain.query_values import (
+    BOOLEAN_RULE,
+    DATETIME_RULE,
+    integer_rule,
+    parse_boolean,
+    parse_datetime,
+    parse_integer,
+)
 from pools.domain.roles import Permission
 from pools.domain.structured_input.fields import FieldReader
 
@@ -33,13 +41,17 @@ CommandT = TypeVar("CommandT", bound="ChangeCommand")
 @dataclass(frozen=True, slots=True)
 class ValueKind:
     """A kind of values: its JSON schema, its reader from a JSON object (the key has a value; faults are noted), and its
-    form in stored JSON. `looks`: how a form and the client show it. A secret is in no stored JSON and in no `repr`."""
+    form in stored JSON. `looks`: how a form and the client show it. A secret is in no stored JSON and in no `repr`.
+    `parse` reads a text of the query, None for one that breaks `rule`; a list has at most `max_values`."""
 
     looks: str
     schema: Schema
     read: Callable[[FieldReader, str], Any]
     write: Callable[[Any], Any] = lambda given: given
     is_secret: bool = False
+    parse: Callable[[str], Any] = str
+    rule: str = "a text"
+    max_values: int | None = None
 
 
 def _read_time(reader: FieldReader, key: str) -> datetime | None:
@@ -51,12 +63,14 @@ def _read_time(reader: FieldReader, key: str) -> datetime | None:
 
 
 TEXT = ValueKind("text", {"type": "string"}, lambda reader, key: reader.field(key).text() or "")
-BOOLEAN = ValueKind("boolean", {"type": "boolean"}, FieldReader.boolean)
+BOOLEAN = ValueKind("boolean", {"type": "boolean"}, FieldReader.boolean, parse=parse_boolean, rule=BOOLEAN_RULE)
 TIME = ValueKind(
     "time",
     {"type": "string", "description": "UTC without a zone, as 2026-11-20T11:33:25.000000.", "nullable": True},
     _read_time,
     lambda time: None if time is None else time.isoformat(),
+    parse=parse_datetime,
+    rule=DATETIME_RULE,
 )
 QUOTA = ValueKind(
     "quota",
@@ -73,27 +87,34 @@ SECRET_JSON = dataclasses.replace(JSON, is_secret=True)
 
 
 def choice(options: Sequence[str]) -> ValueKind:
-    """One of these words; the service checks which."""
-    return dataclasses.replace(TEXT, looks="choice", schema={"type": "string", "enum": list(options)})
+    """One of these words; the service checks which of a body, the reader which of a query."""
+    members = {str(each): each for each in options}
+    schema = {"type": "string", "enum": list(members)}
+    return dataclasses.replace(
+        TEXT, looks="choice", schema=schema, parse=members.get, rule=f"one of {', '.join(members)}"
+    )
 
 
-def whole_number(minimum: int, maximum: int, rule: str) -> ValueKind:
-    """A whole number within these bounds; `rule` says them in words."""
+def whole_number(minimum: int, maximum: int, rule: str = "") -> ValueKind:
+    """A whole number within these bounds; `rule` says them in words to those who send a body."""
+    bounds = integer_rule(minimum, maximum)
 
     def read(reader: FieldReader, key: str) -> int | None:
         given = reader.body[key]
         if isinstance(given, int) and not isinstance(given, bool) and minimum <= given <= maximum:
             return given
-        reader.add_fault(key, "bad_value", rule)
+        reader.add_fault(key, "bad_value", rule or f"must be {bounds}.")
         return None
 
-    return ValueKind("number", {"type": "integer", "minimum": minimum, "maximum": maximum}, read)
+    schema = {"type": "integer", "minimum": minimum, "maximum": maximum}
+    parse = partial(parse_integer, minimum=minimum, maximum=maximum)
+    return ValueKind("number", schema, read, parse=parse, rule=bounds)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeField:
     """What is said about one field. `in_address`: it stands in the address of the object, not in the body;
-    `in_query`: it is a yes or no in the query. `metavar` and `short` (`-q`) are its words in the client; with
+    `in_query`: it stands in the query. `metavar` and `short` (`-q`) are its words in the client; with
     `positional` it is an argument there. `missing` is said of a required field without a value."""
 
     kind: ValueKind
@@ -110,7 +131,7 @@ class ChangeField:
     @property
     def sentence(self) -> str:
         """What is said where the label does not stand beside it; a yes or no is said by its label."""
-        return f"{self.label}. {self.help}" if self.kind is BOOLEAN else self.help
+        return f"{self.label}. {self.help}" if self.kind is BOOLEAN and self.label else self.help
 
     @property
     def is_sent_always(self) -> bool:
@@ -182,9 +203,9 @@ class ChangeCommand:
         """Note faults of several fields together, such as two of which one is needed."""
 
 
-def fields_of(kind: type[ChangeCommand]) -> dict[str, ChangeField]:
-    """The fields of a change by name, in their order."""
-    return {each.name: each.metadata["about"] for each in dataclasses.fields(kind)}  # type: ignore[arg-type]
+def fields_of(kind: type[Any]) -> dict[str, ChangeField]:
+    """The fields of a change, or of a question, by name, in their order."""
+    return {each.name: each.metadata["about"] for each in dataclasses.fields(kind)}
 
 
 def body_fields(kind: type[ChangeCommand], given: Collection[str] = ()) -> dict[str, ChangeField]:
@@ -193,7 +214,7 @@ def body_fields(kind: type[ChangeCommand], given: Collection[str] = ()) -> dict[
     return {name: about for name, about in found if not (about.in_address or about.in_query or name in given)}
 
 
-def query_fields(kind: type[ChangeCommand]) -> dict[str, ChangeField]:
+def query_fields(kind: type[Any]) -> dict[str, ChangeField]:
     """The fields that stand in the query."""
     return {name: about for name, about in fields_of(kind).items() if about.in_query}
 
