@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -24,6 +23,7 @@ from pools.domain import names
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
 from pools.domain.counting import counted
+from pools.domain.durations import minute_text
 from pools.domain.errors import NotFound
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission
@@ -190,7 +190,7 @@ def _deadline_message(result: SubpoolResult) -> str:
     """The deadline of a drain."""
     if result.row.drain_by is None:
         return f"The drain of {result.row.name} has no deadline."
-    end = f"{result.row.drain_by.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    end = minute_text(result.row.drain_by)
     return f"The work of {result.row.name} should have ended by {end}; no work is stopped then."
 
 
@@ -199,7 +199,7 @@ def _end_messages(result: SubpoolResult) -> tuple[str, ...]:
     end, after = result.subpool.until, result.subpool.quota_after
     if end is None:
         return ()
-    return (f"At {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC it is {after} GPUs again, without stopping running work.",)
+    return (f"At {minute_text(end)} it is {after} GPUs again, without stopping running work.",)
 
 
 def _unavailable_reason(root: Pool, row: Pool, required: SubpoolState) -> str:

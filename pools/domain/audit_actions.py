@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Self
 
 from pools.domain.amounts import UNLIMITED, decode_gpus
+from pools.domain.durations import minute_text
 
 Image = Mapping[str, Any]
 SHOWN_CHANGES = 3
@@ -96,8 +97,10 @@ def _value_text(value: Any) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
-def _time_text(value: str) -> str:
-    return f"{datetime.fromisoformat(value).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+def drain_deadline(row: Image) -> datetime | None:
+    """The deadline of the drain in the row of a subpool."""
+    text = row.get("drain_by")
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def _gpus(value: Any) -> str:
@@ -121,9 +124,9 @@ def _subpool_created(entry: _AuditEntry) -> str:
 
 def _subpool_updated(entry: _AuditEntry) -> str:
     old, new = entry.before.get("last_quota"), entry.after.get("last_quota")
-    if entry.before.get("drain_by") != (deadline := entry.after.get("drain_by")):
+    if drain_deadline(entry.before) != (deadline := drain_deadline(entry.after)):
         drain = f"the deadline of the drain of {entry.name}"
-        return f"set {drain} to {_time_text(deadline)}" if deadline else f"removed {drain}"
+        return f"set {drain} to {minute_text(deadline)}" if deadline else f"removed {drain}"
     if not isinstance(old, int) or not isinstance(new, int) or old == new:
         return f"updated {entry.name}{entry.changes()}"
     return f"{_resize_verb(old, new)} {entry.name} from {old} to {new}{entry.changes('last_quota')}"
@@ -131,8 +134,8 @@ def _subpool_updated(entry: _AuditEntry) -> str:
 
 def _subpool_deleting(entry: _AuditEntry) -> str:
     text = f"deleted subpool {entry.name}, which is draining {_gpus(entry.before.get('last_quota'))}"
-    deadline = entry.after.get("drain_by")
-    return f"{text}; its work should have ended by {_time_text(deadline)}" if deadline else text
+    deadline = drain_deadline(entry.after)
+    return f"{text}; its work should have ended by {minute_text(deadline)}" if deadline else text
 
 
 def _subpool_archived(entry: _AuditEntry) -> str:

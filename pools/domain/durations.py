@@ -1,9 +1,9 @@
-"""Durations as workflow files and pool configurations write them."""
+"""Durations as workflow files and pool configurations write them, and times in sentences."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 MAX_DURATION = timedelta(days=36_500)
 
@@ -29,3 +29,8 @@ def parse_duration(text: str) -> timedelta | None:
     else:
         return None
     return timedelta(seconds=seconds) if seconds <= MAX_DURATION.total_seconds() else None
+
+
+def minute_text(time: datetime) -> str:
+    """A time with a zone, to the minute."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from pools.domain import names, subpool_lifecycle
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
+from pools.domain.durations import minute_text
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.quota.pool_balance import ParsedQuota, PoolBalance, Subpool, parse_quota, subpool_quota_violation
 from pools.domain.roles import SYSTEM, Actor, Permission
@@ -117,7 +118,7 @@ def resize_subpool(
         warnings = _quota_warnings(gpus)
         if command.until is None and row.quota_until is not None:
             warnings += (
-                f"The temporary quota of {row.name} until {_utc_text(row.quota_until)} ends with this change.",
+                f"The temporary quota of {row.name} until {minute_text(row.quota_until)} ends with this change.",
             )
         row.last_quota = gpus.gpus
         row.quota_until, row.quota_after = (command.until, lasting) if command.until is not None else (None, None)
@@ -305,7 +306,7 @@ def _check_temporary(row: Pool, *, quota: int, lasting: int, until: datetime) ->
     if not now < until <= now + LONGEST_TEMPORARY_QUOTA:
         days = LONGEST_TEMPORARY_QUOTA.days
         message = (
-            f"{_utc_text(until)} cannot be the end of a temporary quota: give a time after {_utc_text(now)} and at "
+            f"{minute_text(until)} cannot be the end of a temporary quota: give a time after {minute_text(now)} and at "
             f"most {days} days later, or leave the end out for a lasting quota."
         )
         raise BadInput.of([Violation("until", "bad_end", message, numbers=(("longest_days", days),))])
@@ -324,14 +325,10 @@ def _check_deadline(drain_by: datetime) -> None:
     if now < drain_by <= now + LONGEST_DRAIN:
         return
     message = (
-        f"{_utc_text(drain_by)} cannot be the deadline of a drain: give a time after {_utc_text(now)} and at most "
+        f"{minute_text(drain_by)} cannot be the deadline of a drain: give a time after {minute_text(now)} and at most "
         f"{LONGEST_DRAIN.days} days later, or leave it out."
     )
     raise BadInput.of([Violation("drain_by", "bad_deadline", message, numbers=(("longest_days", LONGEST_DRAIN.days),))])
-
-
-def _utc_text(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _quota_warnings(quota: ParsedQuota) -> tuple[str, ...]:

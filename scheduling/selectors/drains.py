@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import connection
+from django.db.models import F, Q, QuerySet
 
 from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
-from scheduling.selectors.problems import LONG_DRAIN
+
+LONG_DRAIN = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,7 @@ _OUTLOOK = f"""
 def read_drains(actor: Actor, *, pools: Collection[str] = (), limit: int, offset: int = 0) -> list[Drain]:
     """The draining subpools that the actor may see, the oldest drain first; with `pools`, names of leaves, only these.
     Two queries."""
-    # Only the deadline in the row of a draining subpool changes, which leaves `updated_at`: the time of the deletion.
-    rows = Pool.objects.visible_to(actor).filter(subpool_state=SubpoolState.DELETING).order_by("updated_at", "name")
+    rows = _draining(actor).order_by("updated_at", "name")
     if pools:
         rows = rows.filter(name__in=pools)
     found = list(rows.values_list("pk", "name", "updated_at", "drain_by")[offset : offset + limit])
@@ -88,4 +89,18 @@ def read_drains(actor: Actor, *, pools: Collection[str] = (), limit: int, offset
         cursor.execute(_OUTLOOK, [[pk for pk, *_ in found]])
         live = {pk: numbers for pk, *numbers in cursor}
     nothing = [0, 0, 0, 0, None, None]
-    return [Drain(name, since, drain_by, *live.get(pk, nothing)) for pk, name, since, drain_by in found]
+    return [Drain(name, since, deadline, *live.get(pk, nothing)) for pk, name, since, deadline in found]
+
+
+def read_late_drains(actor: Actor, now: datetime, limit: int) -> list[tuple[str, datetime, datetime | None, int, int]]:
+    """The subpools that drain beyond their deadline or for more than a day, the earliest deadline first: name, begin,
+    deadline, active workflows, GPUs in use."""
+    late = _draining(actor).filter(Q(updated_at__lt=now - LONG_DRAIN) | Q(drain_by__lt=now))
+    rows = late.order_by(F("drain_by").asc(nulls_last=True), "updated_at")
+    counted = ("usage__live_workflows", "usage__total_usage")
+    return list(rows.values_list("name", "updated_at", "drain_by", *counted)[:limit])
+
+
+def _draining(actor: Actor) -> QuerySet[Pool]:
+    # Only the deadline in the row of a draining subpool changes, which leaves `updated_at`: the time of the deletion.
+    return Pool.objects.visible_to(actor).filter(subpool_state=SubpoolState.DELETING)

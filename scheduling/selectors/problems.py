@@ -19,12 +19,12 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from pools.domain.counting import counted
 from pools.domain.quota.capacity import BackendCapacity
 from pools.domain.roles import Actor, Permission, is_allowed
-from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, GpuQuota, Pool
 from pools.permissions import namespaces_for
 from pools.selectors.backend_capacity import oversubscription_warning
 from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
 from scheduling.models import PromisedStart, QueueSync, StuckGroup, Workflow
+from scheduling.selectors.drains import read_late_drains
 from scheduling.selectors.promised_starts import (
     contradicted_promises,
     overdue_message,
@@ -33,7 +33,6 @@ from scheduling.selectors.promised_starts import (
 )
 from scheduling.selectors.waiting_pools import IdlePool, WaitingPool
 
-LONG_DRAIN = timedelta(days=1)
 LATE_FACTOR = 3
 LATE_GRACE = timedelta(minutes=1)
 """A background job is late after three of its intervals and a minute, which a restart may take."""
@@ -166,16 +165,10 @@ def gpu_quota_alerts(actor: Actor) -> Iterator[Problem]:
 
 def long_drains(actor: Actor, now: datetime) -> Iterator[Problem]:
     """Subpools that drain beyond their deadline, or for more than a day. One query."""
-    rows = (
-        Pool.objects.visible_to(actor)
-        .filter(Q(updated_at__lt=now - LONG_DRAIN) | Q(drain_by__lt=now), subpool_state=SubpoolState.DELETING)
-        .order_by(F("drain_by").asc(nulls_last=True), "updated_at")
-        .values_list("name", "updated_at", "drain_by", "usage__live_workflows", "usage__total_usage")
-    )
-    for name, began, drain_by, workflows, gpus in rows[:MAX_SHOWN]:
+    for name, began, deadline, workflows, gpus in read_late_drains(actor, now, MAX_SHOWN):
         code, since, drains = ProblemCode.LONG_DRAIN, began, "drains for more than a day"
-        if drain_by is not None and drain_by < now:
-            code, since, drains = ProblemCode.OVERDUE_DRAIN, drain_by, "drains beyond its deadline"
+        if deadline is not None and deadline < now:
+            code, since, drains = ProblemCode.OVERDUE_DRAIN, deadline, "drains beyond its deadline"
         work = "1 active workflow holds" if workflows == 1 else f"{workflows} active workflows hold"
         message = f"Subpool {name} {drains}: {work} {counted(gpus, 'GPU')}."
         yield Problem(code, f"pool/{name}", message, False, since, {"workflows": workflows, "gpus": gpus})

@@ -18,8 +18,9 @@ from django.db import transaction
 from django.db.models import Count, Q, Sum
 
 from pools.domain.approvals import ApprovalState
-from pools.domain.audit_actions import AuditAction
+from pools.domain.audit_actions import AuditAction, drain_deadline
 from pools.domain.counting import counted
+from pools.domain.durations import minute_text
 from pools.domain.names import split_name
 from pools.domain.notices import NoticeFacts, NoticeKind, TargetFacts, takes_notice
 from pools.domain.roles import SYSTEM, Permission
@@ -184,20 +185,20 @@ def _draining(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     """To the people for whose work the drain waits, and to the pool."""
     name, row = entry.object.partition("/")[2], entry.after or {}
     news = f"Subpool {name} was deleted by {entry.actor} and drains"
-    yield from _drain_facts(entry, names, news, _deadline_text(row.get("drain_by")))
+    yield from _drain_facts(entry, names, news, _deadline_text(drain_deadline(row)))
 
 
 def _deadline_changed(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     """As of a drain: the deadline was set, moved or removed later than the deletion."""
     before, after = entry.before or {}, entry.after or {}
-    if after.get("subpool_state") != SubpoolState.DELETING or before.get("drain_by") == after.get("drain_by"):
+    deadline = drain_deadline(after)
+    if after.get("subpool_state") != SubpoolState.DELETING or drain_deadline(before) == deadline:
         return
-    drain_by = after.get("drain_by")
-    if drain_by is not None and datetime.fromisoformat(drain_by) <= entry.time:
+    if deadline is not None and deadline <= entry.time:
         return  # the condition of a passed deadline tells it
     drain = f"the drain of subpool {entry.object.partition('/')[2]}"
-    news = f"{entry.actor} {'removed' if drain_by is None else 'set'} the deadline of {drain}"
-    yield from _drain_facts(entry, names, news, _deadline_text(drain_by))
+    news = f"{entry.actor} {'removed' if deadline is None else 'set'} the deadline of {drain}"
+    yield from _drain_facts(entry, names, news, _deadline_text(deadline))
 
 
 def _drain_facts(entry: AuditEntry, names: _Names, news: str, deadline: str) -> Iterator[NoticeFacts]:
@@ -220,10 +221,8 @@ def _drain_facts(entry: AuditEntry, names: _Names, news: str, deadline: str) -> 
     yield _facts(entry, names, NoticeKind.DRAIN, entry.object, f"{news}: {remaining}.{deadline}", owner_id=None)
 
 
-def _deadline_text(drain_by: str | None) -> str:
-    if drain_by is None:
-        return ""
-    return f" This work should have ended by {datetime.fromisoformat(drain_by).astimezone(UTC):%Y-%m-%d %H:%M} UTC."
+def _deadline_text(deadline: datetime | None) -> str:
+    return "" if deadline is None else f" This work should have ended by {minute_text(deadline)}."
 
 
 def _condition(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
@@ -243,11 +242,11 @@ def _refused_file(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
 def _approval_requested(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     """To the pool and the installation, whose admins decide. Users of the pool do not see the requests of others."""
     row = entry.after or {}
-    until = datetime.fromisoformat(row["expires_at"]).astimezone(UTC)
+    until = minute_text(datetime.fromisoformat(row["expires_at"]))
     reason = f" Reason: {row['description']}" if row.get("description") else ""
     text = (
         f"{entry.actor} asks for the approval of a change of {row['subject']} (request {row['id']}). Another admin can "
-        f"approve or reject it until {until:%Y-%m-%d %H:%M} UTC.{reason}"
+        f"approve or reject it until {until}.{reason}"
     )
     yield _facts(entry, names, NoticeKind.APPROVAL, entry.object, text, owner_id=_NOBODY, name=row["subject"])
 
