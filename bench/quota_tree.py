@@ -21,7 +21,7 @@ from bench.installation import Installation
 from pools.domain.amounts import GPU, UNLIMITED, Amount
 from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, build_forest, pool_key
 from pools.domain.quota.node_numbers import node_numbers
-from pools.domain.quota.tree import QuotaNode, QuotaTree
+from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree
 
 NODES, DEPTH, LEAVES = 2_000, 12, 0.6
 TIMES, FEW = 2_000, 20
@@ -80,7 +80,7 @@ def _random_facts(nodes: int, depth: int, pick: random.Random) -> tuple[list[Coh
         quota = pick.randint(0, 8)
         limit = pick.choice([UNLIMITED, UNLIMITED, pick.randint(2, 12)])
         use = pick.randint(0, quota + 4)
-        pools.append(PoolQuotaFacts(f"p{i}", f"c{cohort}", quota, borrowing_limit=limit, quota=quota, usage=use))
+        pools.append(PoolQuotaFacts(f"p{i}", f"c{cohort}", quota, limits=NodeQuota(0, limit), quota=quota, usage=use))
     return cohorts, pools
 
 

@@ -80,7 +80,7 @@ def effect_text(answer: Mapping[str, Any]) -> str:
 
 
 def field_lines(changes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """`lending_limit: 8 → 0`, one line for each field of the configuration that differs."""
+    """`weight: 8 → 1`, one line for each field of the configuration that differs."""
     return [f"{each['path']}: {change_text(each['before'], each['after'])}" for each in changes]
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from osmo_admin.cli.tables import PreformattedCell, Table, build_table, format_cell
 from pools.domain.numbers import TREE_NUMBERS
+from pools.domain.quota.tree import LIMIT_KEYS
 
 QuotaTreeNode = Mapping[str, Any]
 COLUMNS = (
-    "nominal", "subtree_quota", "usage", "available", "borrowed", "lent", "lendable", "borrowing_limit",
-    "lending_limit", "debt", "pending",
+    "nominal", "subtree_quota", "usage", "available", "borrowed", "lent", "lendable", *LIMIT_KEYS, "debt",
+    "pending",
 )  # fmt: skip
 HEADER = ("Node", "Kind", *(TREE_NUMBERS[key].label for key in (*COLUMNS, "weighted_share")))
 LEAF_KINDS = ("shared", "subpool")

@@ -9,13 +9,14 @@ from typing import Any
 from pools.domain.amounts import NO_LIMIT
 from pools.domain.numbers import TREE_NUMBERS, WEIGHT
 from pools.domain.pool_fields import POOL_FIELDS
+from pools.domain.quota.tree import AMOUNT_KEYS
 
 _LABELS: Mapping[str, str] = {
     **{each.key: each.label.removesuffix(" in GPUs") for each in POOL_FIELDS if each.input or each.key == "backend"},
     "pool": "Pool",
     "parent": "Parent",
     "weight": WEIGHT.label,
-    **{key: TREE_NUMBERS[key].label for key in ("nominal", "borrowing_limit", "lending_limit")},
+    **{key: TREE_NUMBERS[key].label for key in AMOUNT_KEYS},
 }
 _UNLIMITED_PATHS = frozenset({"resources.gpu.guarantee", "resources.gpu.maximum"})
 

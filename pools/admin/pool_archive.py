@@ -23,6 +23,7 @@ from pools.domain.changes.pools import DeletePool
 from pools.domain.counting import counted
 from pools.domain.names import SHARED_QUEUE
 from pools.domain.ownership import OwnedKind
+from pools.domain.quota.tree import LIMIT_KEYS
 from pools.domain.roles import Actor, PoolRoleKind, pool_role
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, RoleAssignment
@@ -133,8 +134,7 @@ def _archive_state(name: str) -> dict[str, Any]:
         CONFIGS: {
             "pool": "archived" if row.archived else "in use",
             "cohort": row.cohort.name if row.cohort else None,
-            "borrowing_limit": row.borrowing_limit,
-            "lending_limit": row.lending_limit,
+            **{limit: getattr(row, limit) for limit in LIMIT_KEYS},
         },
         "people": people,
         "quota": encode_gpus(row.effective_guarantee),  # a quota without a limit gives no number of GPUs back

@@ -10,12 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pools.domain.amounts import DEFAULT_FLAVOR, Number, as_json, decode_gpus, simplify
 from pools.domain.errors import Violation
 from pools.domain.quota.rules import QuotaRow, check_quota_rows, check_weight
-from pools.domain.quota.tree import NodeQuota
+from pools.domain.quota.tree import AMOUNT_KEYS, LIMIT_KEYS, NodeQuota
 from pools.domain.structured_input.fields import FieldReader
 
 MAX_AMOUNT: Final = 2**53 - 1
@@ -33,11 +33,8 @@ ANSWER_KEYS: Final = frozenset(
 )  # fmt: skip
 """What answers add; it may come back with a PUT and says nothing there."""
 
-_ROW: Final = ("flavor", "resource", "nominal", "borrowing_limit", "lending_limit")
-_LIMITS: Final = ("borrowing_limit", "lending_limit")
-
 StoredQuotas = Mapping[str, Mapping[str, int | None]]
-"""The quotas as a row keeps them: `{"default/gpu": {"nominal": 4, "borrowing_limit": null, "lending_limit": 2}}`."""
+"""The quotas as a row keeps them: amounts by their keys, by `flavor/resource`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ def parse_cohort(body: Mapping[str, Any]) -> tuple[CohortSettings, list[Violatio
 
 
 def _row(row: FieldReader) -> QuotaRow:
-    row.reject_unknown_keys(_ROW)
+    row.reject_unknown_keys(("flavor", "resource", *AMOUNT_KEYS))
     flavor, resource = row.read_text("flavor", DEFAULT_FLAVOR), row.read_text("resource")
     if not resource:
         row.add_fault("resource", "missing", "is missing: say what is counted, as gpu.")
@@ -72,7 +69,7 @@ def _row(row: FieldReader) -> QuotaRow:
         if word and (len(word) > LONGEST_WORD or not _is_word(word) or (key == "flavor" and "/" in word)):
             allowed = "letters, digits, '-', '_' and '.'" + ("" if key == "flavor" else ", and '/'")
             row.add_fault(key, "bad_name", f"must be made of {allowed}.")
-    nominal, *limits = (_amount(row, key) for key in ("nominal", *_LIMITS))
+    nominal, *limits = (_amount(row, key) for key in AMOUNT_KEYS)
     return QuotaRow(row.path, flavor, resource, nominal or 0, *limits)
 
 
@@ -109,16 +106,7 @@ def editable_body(settings: CohortSettings) -> dict[str, Any]:
     """The JSON that a PUT takes, with every key."""
     return {
         "parent": settings.parent,
-        "quotas": [
-            {
-                "flavor": row.flavor,
-                "resource": row.resource,
-                "nominal": row.nominal,
-                "borrowing_limit": row.borrowing_limit,
-                "lending_limit": row.lending_limit,
-            }
-            for row in settings.quotas
-        ],
+        "quotas": [{"flavor": row.flavor, "resource": row.resource, **row.amounts} for row in settings.quotas],
         "weight": as_json(settings.weight),
     }
 
@@ -126,12 +114,7 @@ def editable_body(settings: CohortSettings) -> dict[str, Any]:
 def stored_from_rows(rows: Sequence[QuotaRow]) -> dict[str, dict[str, int | None]]:
     """The rows as the ledger stores them, by `flavor/resource`."""
     return {
-        f"{row.flavor}/{row.resource}": {
-            "nominal": cast("int", row.nominal),
-            "borrowing_limit": cast("int | None", row.borrowing_limit),
-            "lending_limit": cast("int | None", row.lending_limit),
-        }
-        for row in sorted(rows, key=lambda row: (row.flavor, row.resource))
+        f"{row.flavor}/{row.resource}": row.amounts for row in sorted(rows, key=lambda row: (row.flavor, row.resource))
     }
 
 
@@ -140,19 +123,19 @@ def rows_from_stored(stored: StoredQuotas) -> tuple[QuotaRow, ...]:
     rows = []
     for place, (key, amounts) in enumerate(sorted(stored.items())):
         flavor, _, resource = key.partition("/")
-        nominal, limits = amounts.get("nominal") or 0, [amounts.get(limit) for limit in _LIMITS]
+        nominal, limits = amounts.get("nominal") or 0, [amounts.get(limit) for limit in LIMIT_KEYS]
         rows.append(QuotaRow(f"quotas[{place}]", flavor, resource, nominal, *limits))
     return tuple(rows)
 
 
 def without_limits(stored: StoredQuotas) -> dict[str, dict[str, int | None]]:
     """The same quotas for a cohort without a parent, where borrowing and lending limits mean nothing."""
-    return {key: {**amounts, **dict.fromkeys(_LIMITS)} for key, amounts in stored.items()}
+    return {key: {**amounts, **dict.fromkeys(LIMIT_KEYS)} for key, amounts in stored.items()}
 
 
 def quotas_from_stored(stored: StoredQuotas) -> dict[str, NodeQuota]:
     """The quotas in the form that the quota tree uses."""
     return {
-        key: NodeQuota(amounts.get("nominal") or 0, *(decode_gpus(amounts.get(limit)) for limit in _LIMITS))
+        key: NodeQuota(amounts.get("nominal") or 0, *(decode_gpus(amounts.get(limit)) for limit in LIMIT_KEYS))
         for key, amounts in stored.items()
     }

@@ -27,6 +27,7 @@ from pools.domain.platforms import UNUSED_KEYS as PLATFORM_UNUSED_KEYS
 from pools.domain.pool_fields import EDITABLE_KEYS, NAME_LIST_KEYS, POOL_FIELDS
 from pools.domain.quota.pool_balance import MAX_GPUS
 from pools.domain.quota.rules import QuotaRow, check_quota_rows
+from pools.domain.quota.tree import LIMIT_KEYS
 from pools.domain.structured_input.fields import FieldReader
 from pools.domain.structured_input.unset_keys import unset_key_warnings, unused_key_warning
 
@@ -169,7 +170,7 @@ def _cohort(pool: FieldReader, guarantee: int | None) -> tuple[str | None, int |
     cohort = pool.read_text("cohort") or None
     borrowing, lending = (
         pool.whole_number(key, 0, minimum=-MAX_GPUS, maximum=MAX_GPUS) if pool.is_given(key) else None
-        for key in ("borrowing_limit", "lending_limit")
+        for key in LIMIT_KEYS
     )
     nominal = decode_gpus(guarantee)
     row = QuotaRow("", DEFAULT_FLAVOR, "gpu", nominal, borrowing, lending)

@@ -16,6 +16,7 @@ from pools.domain.audit_actions import AuditAction
 from pools.domain.cohort_config import MAX_WEIGHT, WEIGHT_DECIMALS, CohortSettings, rows_from_stored
 from pools.domain.ownership import OwnedKind
 from pools.domain.quota.rules import MAX_QUOTA_ROWS
+from pools.domain.quota.tree import AMOUNT_KEYS
 from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import CONFIGURATION_LOCK, AuditTrigger, DerivedTrigger, NoTruncateTrigger, raise_message
 
@@ -69,7 +70,7 @@ CHECK_SETTINGS = pgtrigger.Trigger(
         END IF;
         SELECT quota.key || ' ' || amount.key INTO wrong
             FROM jsonb_each(NEW.quotas) quota, jsonb_each_text(quota.value) amount
-            WHERE amount.key NOT IN ('nominal', 'borrowing_limit', 'lending_limit') OR amount.value !~ '^[0-9]{{1,16}}$'
+            WHERE amount.key NOT IN {AMOUNT_KEYS} OR amount.value !~ '^[0-9]{{1,16}}$'
             LIMIT 1;
         IF wrong IS NOT NULL THEN
             {raise_message("cohort_no_negative_quota", "% is not a whole number of 0 or more.", "wrong")}

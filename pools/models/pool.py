@@ -15,6 +15,7 @@ from pools.domain.amounts import NO_LIMIT, Gpus, decode_gpus
 from pools.domain.audit_actions import AuditAction
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.ownership import OwnedKind
+from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import TRANSITIONS, SubpoolState
 from pools.models.backend import Backend
@@ -473,6 +474,18 @@ class Pool(models.Model):
     def effective_maximum(self) -> Gpus:
         """The maximum; `UNLIMITED` without one."""
         return decode_gpus(self.maximum)
+
+    @property
+    def limits(self) -> NodeQuota:
+        """What it may borrow and lend in its cohort, as it is configured."""
+        return NodeQuota(0, decode_gpus(self.borrowing_limit), decode_gpus(self.lending_limit))
+
+    def leave_cohort(self) -> list[str]:
+        """Take the pool out of its cohort, with its limits there, which need a cohort. Returns the columns to save."""
+        columns = ["cohort", *LIMIT_KEYS]
+        for column in columns:
+            setattr(self, column, None)
+        return columns
 
     @property
     def topology_labels(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 from pools.domain.amounts import GPU, UNLIMITED, Amount, as_json
 from pools.domain.quota.forest import display_name
 from pools.domain.quota.outline import OutlineNode
-from pools.domain.quota.tree import NO_QUOTA
+from pools.domain.quota.tree import LIMIT_KEYS, NO_QUOTA
 from pools.selectors.quota_tree import Body, QuotaView
 
 _NUMBERS = ("subtree_quota", "usage", "t", "available", "potential_available", "borrowed", "lent", "lendable")
@@ -41,8 +41,7 @@ def _quota_body(view: QuotaView, node: OutlineNode, key: str) -> Body:
         "flavor": flavor,
         "resource": resource,
         "nominal": as_json(own.nominal),
-        "borrowing_limit": _limit(own.borrowing_limit),
-        "lending_limit": _limit(own.lending_limit),
+        **{limit: _limit(getattr(own, limit)) for limit in LIMIT_KEYS},
         **{number: as_json(getattr(held, number)) for number in _NUMBERS},
         "debt": as_json(view.debt(node, key)),
         "pending": view.pending.get(node.key, 0) if key == GPU else 0,

@@ -11,7 +11,7 @@ from pools.domain import names
 from pools.domain.amounts import decode_gpus, simplify
 from pools.domain.quota.forest import CohortQuotaFacts, LeafQuotaFacts, PoolQuotaFacts, build_forest
 from pools.domain.quota.pool_balance import PoolBalance
-from pools.domain.quota.tree import QuotaTree
+from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota, QuotaTree
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, Pool
 from pools.prepared import read_rows
@@ -41,8 +41,8 @@ _POOLS = f"""
         FROM pools_pool part JOIN pools_leafusage held ON held.pool_id = part.id
         WHERE part.parent_id IN (SELECT id FROM member) GROUP BY part.parent_id
     )
-    SELECT member.name, member.cohort_name, member.guarantee, member.maximum, member.borrowing_limit,
-        member.lending_limit, COALESCE(member.weight, 1), COALESCE(parts.kept, 0)::bigint,
+    SELECT member.name, member.cohort_name, member.guarantee, member.maximum,
+        {", ".join(f"member.{key}" for key in LIMIT_KEYS)}, COALESCE(member.weight, 1), COALESCE(parts.kept, 0)::bigint,
         (held.total_usage + COALESCE(parts.used, 0))::bigint
     FROM member JOIN pools_leafusage held ON held.pool_id = member.id LEFT JOIN parts ON parts.parent_id = member.id
 """
@@ -56,8 +56,9 @@ def read_admission_tree(roots: Collection[int], *, detailed: Mapping[str, PoolQu
     rows = read_rows(_POOLS, [list(roots)])
     pools = [
         detailed.get(name) or PoolQuotaFacts(
-            name, cohort, decode_gpus(guarantee), decode_gpus(maximum), decode_gpus(borrowing), decode_gpus(lending),
-            weight, quota=max(decode_gpus(guarantee), kept), usage=usage,
+            name, cohort, decode_gpus(guarantee), decode_gpus(maximum),
+            NodeQuota(0, decode_gpus(borrowing), decode_gpus(lending)), weight,
+            quota=max(decode_gpus(guarantee), kept), usage=usage,
         )
         for name, cohort, guarantee, maximum, borrowing, lending, weight, kept, usage in rows
     ]  # fmt: skip
@@ -80,8 +81,7 @@ def pool_facts_with_leaves(
         cohort=row.cohort.name if row.cohort else None,
         guarantee=balance.guarantee,
         maximum=balance.maximum,
-        borrowing_limit=decode_gpus(row.borrowing_limit),
-        lending_limit=decode_gpus(row.lending_limit),
+        limits=row.limits,
         weight=1 if row.weight is None else row.weight,
         leaves=leaves,
     )

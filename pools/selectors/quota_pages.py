@@ -19,7 +19,7 @@ from pools.domain.quota.explanations import (
 from pools.domain.quota.forest import COHORT_PREFIX, display_name
 from pools.domain.quota.node_numbers import NodeNumbers
 from pools.domain.quota.outline import NodeKind, OutlineNode
-from pools.domain.quota.tree import NO_QUOTA
+from pools.domain.quota.tree import LIMIT_KEYS, NO_QUOTA
 from pools.domain.roles import Actor
 from pools.selectors.quota_tree import QuotaView, read_cohort_trees, read_quota_view, read_tree_around
 
@@ -34,6 +34,12 @@ class LimitTexts:
     nominal: str
     borrowing: str
     lending: str
+
+    @property
+    def rows(self) -> list[tuple[str, str, str]]:
+        """The key, the term and the text of each limit."""
+        texts = zip(LIMIT_KEYS, (self.borrowing, self.lending), strict=True)
+        return [(key, TREE_NUMBERS[key].term, text) for key, text in texts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +191,7 @@ def _rows(view: QuotaView, nodes: Sequence[OutlineNode], key: str) -> list[Quota
                 has_children=node.key in parents,
                 is_collapsed=is_pool and (len(nodes) > MAX_OPEN_NODES or node.key not in cut),
                 limits=LimitTexts(
-                    amount_text(own.nominal), _limit_text(own.borrowing_limit), _limit_text(own.lending_limit)
+                    amount_text(own.nominal), *(_limit_text(getattr(own, limit)) for limit in LIMIT_KEYS)
                 ),
                 numbers=view.numbers[key][node.key],
                 debt=view.debt(node, key),

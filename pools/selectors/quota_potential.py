@@ -12,7 +12,7 @@ from typing import Any
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount, decode_gpus
 from pools.domain.quota.forest import PoolQuotaFacts, build_forest, display_name, pool_key
-from pools.domain.quota.tree import QuotaTree
+from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota, QuotaTree
 from pools.models import Cohort, Pool, QuotaStamp
 from pools.selectors.quota_facts import read_cohort_facts
 
@@ -69,17 +69,14 @@ idle_tree_cache = IdleTreeCache()
 
 
 def _read_idle_tree() -> QuotaTree:
-    rows = Pool.objects.exclude(cohort=None).values_list(
-        "name", "cohort__name", "guarantee", "maximum", "borrowing_limit", "lending_limit"
-    )
+    rows = Pool.objects.exclude(cohort=None).values_list("name", "cohort__name", "guarantee", "maximum", *LIMIT_KEYS)
     pools = [
         PoolQuotaFacts(
             name,
             cohort,
             decode_gpus(guarantee),
             decode_gpus(maximum),
-            decode_gpus(borrowing),
-            decode_gpus(lending),
+            NodeQuota(0, decode_gpus(borrowing), decode_gpus(lending)),
             quota=decode_gpus(guarantee),
         )
         for name, cohort, guarantee, maximum, borrowing, lending in rows

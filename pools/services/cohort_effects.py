@@ -13,7 +13,7 @@ from pools.domain.quota.borrowers import newly_reclaimable
 from pools.domain.quota.debts import Debt, changed_debts
 from pools.domain.quota.forest import COHORT_PREFIX, display_name
 from pools.domain.quota.neighbours import NeighbourEffect, neighbour_effects
-from pools.domain.quota.tree import QuotaTree
+from pools.domain.quota.tree import AMOUNT_KEYS, QuotaTree
 from pools.domain.roles import Actor
 from pools.models import Cohort, Pool, Reservation
 from pools.models.usage import PREEMPTIBLE_PRIORITY
@@ -78,10 +78,7 @@ def _pool_configuration(state: Any) -> Any:
 def _cohort_configuration(state: Any) -> Any:
     if state is None:
         return None
-    quotas = {
-        f"{row['flavor']}/{row['resource']}": {key: row[key] for key in ("nominal", "borrowing_limit", "lending_limit")}
-        for row in state["quotas"]
-    }
+    quotas = {f"{row['flavor']}/{row['resource']}": {key: row[key] for key in AMOUNT_KEYS} for row in state["quotas"]}
     return {"parent": state["parent"], "quotas": quotas, "weight": state["weight"]}
 
 

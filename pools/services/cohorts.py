@@ -118,8 +118,7 @@ def delete_cohort(
             child.parent, child.quotas = None, without_limits(child.quotas)
             child.save(update_fields=["parent", "quotas"])
         for pool in pools:
-            pool.cohort, pool.borrowing_limit, pool.lending_limit = None, None, None
-            pool.save(update_fields=["cohort", "borrowing_limit", "lending_limit"])
+            pool.save(update_fields=pool.leave_cohort())
         row.delete()
         delete_unused_implicit_cohorts()
         mark_cycles()

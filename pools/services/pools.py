@@ -179,8 +179,8 @@ def delete_pool(
         require_no_pool_approval(row, None)
         archived_pool: Pool | None = None
         if row.subpools.exists() or row.workflows.exists():  # `workflows` is defined by the scheduling app
-            row.archived, row.cohort, row.borrowing_limit, row.lending_limit = True, None, None, None
-            row.save(update_fields=["archived", "cohort", "borrowing_limit", "lending_limit"])
+            row.archived = True
+            row.save(update_fields=["archived", *row.leave_cohort()])
             row.refresh_from_db()
             archived_pool = row
         else:

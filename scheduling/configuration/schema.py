@@ -15,6 +15,7 @@ from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
 from pools.domain.names import SHORT_NAME_PATTERN
 from pools.domain.ownership import OwnerKind
 from pools.domain.pool_fields import COUNT, PLATFORM_SCHEMA, TEXT, TEXTS, pool_properties
+from pools.domain.quota.tree import AMOUNT_KEYS
 from scheduling.configuration.bodies import (
     SETTINGS_NAME,
     SUBPOOLS,
@@ -79,9 +80,7 @@ _COHORT: Final = _object(
                 {
                     "flavor": _TEXT,
                     "resource": _TEXT,
-                    "nominal": _AMOUNT,
-                    "borrowing_limit": _AMOUNT,
-                    "lending_limit": _AMOUNT,
+                    **dict.fromkeys(AMOUNT_KEYS, _AMOUNT),
                 },
                 ("resource",),
             ),

@@ -9,6 +9,7 @@ from typing import Any
 from pools.domain.amounts import Number
 from pools.domain.backend_config import POLICY_DEFAULTS, POLICY_TIMES, VictimRule
 from pools.domain.errors import DomainError, ErrorCode, Violation
+from pools.domain.quota.tree import LIMIT_KEYS
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
 from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds
 from scheduling.scenario.changes import apply_changes
@@ -17,7 +18,7 @@ from scheduling.scenario.fields import RecordReader, ScenarioFaultCode, read_res
 from scheduling.scenario.workloads import TIME_KEYS, read_workload
 
 ROOT_KEYS = ("nodes", "capacity", "cohorts", "queues", "usage", "demand", "workloads", "changes", "policy")
-COHORT_KEYS = ("name", "parent", "quota", "borrowing_limit", "lending_limit", "weight")
+COHORT_KEYS = ("name", "parent", "quota", *LIMIT_KEYS, "weight")
 POLICY_KEYS = (*POLICY_DEFAULTS, "now")
 QUEUE_KEYS = (*COHORT_KEYS, "limit", "priority", "created")
 
@@ -169,7 +170,7 @@ def set_cohort(cohort: CohortFacts, entry: RecordReader) -> CohortFacts:
     changes: dict[str, Any] = {}
     if entry.has_key("parent"):
         changes["parent"] = entry.name("parent")
-    for key in ("quota", "borrowing_limit", "lending_limit"):
+    for key in ("quota", *LIMIT_KEYS):
         if entry.has_key(key):
             changes[key] = _changed_amounts(getattr(cohort, key), entry, key) or {}
     if entry.has_key("weight"):
@@ -184,7 +185,7 @@ def set_queue(queue: QueueFacts, entry: RecordReader) -> QueueFacts:
         changes["parent"] = entry.name("parent")
     if entry.has_key("quota"):
         changes["quota"] = _changed_amounts(queue.quota, entry, "quota")
-    for key in ("limit", "borrowing_limit", "lending_limit"):
+    for key in ("limit", *LIMIT_KEYS):
         if entry.has_key(key):
             changes[key] = _changed_amounts(getattr(queue, key), entry, key) or {}
     if entry.has_key("weight"):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from pools.domain.amounts import UNLIMITED, Amount, amounts_text
 from pools.domain.errors import Violation
+from pools.domain.quota.tree import LIMIT_KEYS
 from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.facts import CohortFacts, QueueFacts
 from scheduling.domain.engine.world import World
@@ -31,7 +32,7 @@ def _tree(scenario: Scenario, world: World) -> Iterator[Violation]:
     everything: list[CohortFacts | QueueFacts] = [*scenario.facts.cohorts, *scenario.facts.queues]
     for node in everything:
         if node.parent is None:
-            for key in ("borrowing_limit", "lending_limit"):
+            for key in LIMIT_KEYS:
                 if any(amount != UNLIMITED for amount in getattr(node, key).values()):
                     message = f"'{node.name}' has no parent, so its {key.replace('_', ' ')} has no effect."
                     yield Violation(f"{paths[node.name]}.{key}", "limit_without_parent", message)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from pools.domain.amounts import GPU, UNLIMITED, Amount, decode_gpus
+from pools.domain.amounts import GPU, UNLIMITED, Amount
 from pools.domain.cohort_config import quotas_from_stored
-from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, pool_borrowing_limit
+from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, pool_node_quota
 from pools.domain.quota.pool_balance import PoolBalance
+from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota
 from pools.models import Backend, Cohort, Pool
 from pools.selectors.quota_facts import cohort_ids_below, cohort_roots, read_cohort_facts
 from scheduling.domain.engine import facts as engine
@@ -48,9 +49,8 @@ def engine_cohort(fact: CohortQuotaFacts) -> engine.CohortFacts:
         fact.name,
         fact.parent,
         {key: quota.nominal for key, quota in quotas.items()},
-        {key: quota.borrowing_limit for key, quota in quotas.items() if quota.borrowing_limit != UNLIMITED},
-        {key: quota.lending_limit for key, quota in quotas.items() if quota.lending_limit != UNLIMITED},
-        fact.weight,
+        *_finite_limits(quotas),
+        weight=fact.weight,
     )
 
 
@@ -58,22 +58,20 @@ def pool_cohort_limits(root: Pool, balance: PoolBalance) -> tuple[Mapping[str, A
     """The borrowing and lending limits of a pool in its cohort, in the form of the engine; empty without a cohort."""
     if root.cohort_id is None:
         return {}, {}
-    fact = PoolQuotaFacts(
-        root.name,
-        None,
-        balance.guarantee,
-        balance.maximum,
-        borrowing_limit=decode_gpus(root.borrowing_limit),
-        lending_limit=decode_gpus(root.lending_limit),
-    )
-    return _finite_limit(pool_borrowing_limit(fact)), _finite_limit(fact.lending_limit)
+    fact = PoolQuotaFacts(root.name, None, balance.guarantee, balance.maximum, root.limits)
+    return _finite_limits({GPU: pool_node_quota(fact)})
 
 
 def limits_its_borrowing(root: Pool, balance: PoolBalance) -> bool:
     """Whether the maximum of the pool alone bounds its borrowing."""
-    own = decode_gpus(root.borrowing_limit)
+    own = root.limits.borrowing_limit
     return balance.maximum != UNLIMITED and own >= balance.maximum - balance.guarantee
 
 
-def _finite_limit(limit: Amount) -> Mapping[str, Amount]:
-    return {} if limit == UNLIMITED else {GPU: limit}
+def _finite_limits(quotas: Mapping[str, NodeQuota]) -> tuple[Mapping[str, Amount], Mapping[str, Amount]]:
+    """What may be borrowed and lent by resource, where it has a limit."""
+    borrowing, lending = (
+        {key: limit for key, quota in quotas.items() if (limit := getattr(quota, which)) != UNLIMITED}
+        for which in LIMIT_KEYS
+    )
+    return borrowing, lending

@@ -240,14 +240,12 @@ def container_queue(
     root: Pool, balance: PoolBalance, *, hold: StartHold | None = None, is_external: bool = False
 ) -> QueueFacts:
     """The queue of a top-level pool, which contains its leaves."""
-    borrowing, lending = pool_cohort_limits(root, balance)
     return QueueFacts(
         names.queue_name(root.namespace, root.name, None),
         root.cohort.name if root.cohort else None,
-        quota=_quota(balance.scheduling_quota),
-        limit=_limit(balance.maximum),
-        borrowing_limit=borrowing,
-        lending_limit=lending,
+        _quota(balance.scheduling_quota),
+        _limit(balance.maximum),
+        *pool_cohort_limits(root, balance),
         weight=1 if root.weight is None else root.weight,
         created=microseconds(root.created_at),
         hold=hold,

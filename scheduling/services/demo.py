@@ -29,6 +29,7 @@ from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.changes.users import CreateUser
 from pools.domain.gpu_quota.workers import parse_allocation
+from pools.domain.quota.tree import AMOUNT_KEYS, LIMIT_KEYS
 from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_pool_tree
 from pools.models import AuditEntry, Pool
@@ -220,18 +221,16 @@ def _create_users() -> tuple[dict[str, Actor], dict[str, list[Actor]]]:
 def _create_cohorts() -> None:
     """Pools lend unused quota to the pools of their cohort, and some of it to the other cohort."""
     for line in _COHORT_TABLE.strip().splitlines():
-        name, parent, nominal, borrowing, lending, pools = (part.strip() for part in line.split("|"))
+        name, parent, *amounts, pools = (part.strip() for part in line.split("|"))
         quota = {
             "flavor": "default",
             "resource": "gpu",
-            "nominal": int(nominal),
-            "borrowing_limit": int(borrowing) if borrowing else None,
-            "lending_limit": int(lending) if lending else None,
+            **{key: int(text) if text else None for key, text in zip(AMOUNT_KEYS, amounts, strict=True)},
         }
         put_cohort(PutCohort(name=name, body={"parent": parent or None, "quotas": [quota], "weight": 1}), actor=SYSTEM)
         for pool, limits in (word.split() for word in pools.split(", ") if word):
             most = [None if limit == "-" else int(limit) for limit in limits.split("/")]
-            joined = {"cohort": name, "borrowing_limit": most[0], "lending_limit": most[1]}
+            joined = {"cohort": name, **dict(zip(LIMIT_KEYS, most, strict=True))}
             patch_pool(PatchPool(name=pool, patch=joined), actor=SYSTEM)
 
 

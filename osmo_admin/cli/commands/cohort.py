@@ -20,6 +20,7 @@ from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import Facts, build_table
 from osmo_admin.cli.yaml_files import parse_number
 from pools.domain.changes.cohorts import DeleteCohort
+from pools.domain.quota.tree import AMOUNT_KEYS, LIMIT_KEYS
 
 app = command_group("Cohorts: limits of borrowing and lending above the pools.")
 QUOTA_ROW_PATTERN = re.compile(r"(?:([^/=]+)/)?([^=]+)=([^:]*)(?::([^:]*))?(?::([^:]*))?")
@@ -56,8 +57,7 @@ def parse_quota_rows(typed: list[str] | None) -> list[dict[str, Any]]:
         if match is None:
             raise ClientError("--quota: write RESOURCE=NOMINAL[:BORROW[:LEND]], as gpu=6:8 or gpu=0::5.")
         flavor, resource, *amounts = match.groups()
-        nominal, borrow, lend = map(_parse_amount, amounts)
-        row = {"resource": resource, "nominal": nominal, "borrowing_limit": borrow, "lending_limit": lend}
+        row = {"resource": resource, **dict(zip(AMOUNT_KEYS, map(_parse_amount, amounts), strict=True))}
         rows.append(row | ({"flavor": flavor} if flavor else {}))
     return rows
 
@@ -169,7 +169,7 @@ def _quotas_text(answer: dict[str, Any]) -> str:
 def _limits_text(row: dict[str, Any]) -> str:
     limits = [
         f"{word} at most {row[limit]}"
-        for word, limit in (("borrows", "borrowing_limit"), ("lends", "lending_limit"))
+        for word, limit in zip(("borrows", "lends"), LIMIT_KEYS, strict=True)
         if row[limit] is not None
     ]
     return f"{row['nominal']} ({', '.join(limits)})" if limits else str(row["nominal"])

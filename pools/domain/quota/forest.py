@@ -15,7 +15,7 @@ from typing import Final
 
 from pools.domain.amounts import GPU, UNLIMITED, Gpus, Number
 from pools.domain.cohort_config import StoredQuotas, quotas_from_stored
-from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree
+from pools.domain.quota.tree import NO_QUOTA, NodeQuota, QuotaNode, QuotaTree
 
 COHORT_PREFIX: Final = "cohort/"
 POOL_PREFIX: Final = "pool/"
@@ -47,15 +47,14 @@ class PoolQuotaFacts:
     """A pool and its leaves, in GPUs.
 
     Leaves have no limits of their own, so a verdict does not need them one by one: without `leaves` the pool itself has
-    the sum of their `quota` and `usage`, and every number above it is the same.
+    the sum of their `quota` and `usage`, and every number above it is the same. `limits` are those that are configured.
     """
 
     name: str
     cohort: str | None
     guarantee: Gpus
     maximum: Gpus = UNLIMITED
-    borrowing_limit: Gpus = UNLIMITED
-    lending_limit: Gpus = UNLIMITED
+    limits: NodeQuota = NO_QUOTA
     weight: Number = 1
     leaves: Sequence[LeafQuotaFacts] = ()
     quota: Gpus = 0
@@ -101,13 +100,13 @@ def build_forest(cohorts: Iterable[CohortQuotaFacts], pools: Iterable[PoolQuotaF
 
 def _pool(pool: PoolQuotaFacts) -> QuotaNode:
     parent = None if pool.cohort is None else cohort_key(pool.cohort)
-    nominal = 0 if pool.leaves else pool.quota
-    quota = NodeQuota(nominal, pool_borrowing_limit(pool), pool.lending_limit)
-    return QuotaNode(pool_key(pool.name), parent, {GPU: quota}, pool.weight)
+    return QuotaNode(pool_key(pool.name), parent, {GPU: pool_node_quota(pool)}, pool.weight)
 
 
-def pool_borrowing_limit(pool: PoolQuotaFacts) -> Gpus:
-    """The smaller of the configured borrowing limit and the difference of maximum and guarantee."""
-    if UNLIMITED in {pool.maximum, pool.guarantee}:
-        return pool.borrowing_limit
-    return min(pool.borrowing_limit, max(0, pool.maximum - pool.guarantee))
+def pool_node_quota(pool: PoolQuotaFacts) -> NodeQuota:
+    """The quota of the pool's own node. It may borrow the smaller of the configured limit and the difference of maximum
+    and guarantee."""
+    borrowing = pool.limits.borrowing_limit
+    if UNLIMITED not in {pool.maximum, pool.guarantee}:
+        borrowing = min(borrowing, max(0, pool.maximum - pool.guarantee))
+    return NodeQuota(0 if pool.leaves else pool.quota, borrowing, pool.limits.lending_limit)

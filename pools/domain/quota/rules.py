@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 from pools.domain.amounts import Amount, Number
 from pools.domain.errors import Violation
+from pools.domain.quota.tree import AMOUNT_KEYS
 
 MAX_QUOTA_ROWS: Final = 16 * 64
 """16 resource groups of 64 resources, as Kueue counts them; a row is one (flavor, resource)."""
@@ -28,6 +29,11 @@ class QuotaRow:
     borrowing_limit: Number | None = None
     lending_limit: Number | None = None
 
+    @property
+    def amounts(self) -> dict[str, Any]:
+        """Its quota and limits by their keys."""
+        return {key: getattr(self, key) for key in AMOUNT_KEYS}
+
 
 def check_quota_rows(rows: Sequence[QuotaRow], *, has_parent: bool, is_pool: bool) -> list[Violation]:
     """All broken rules of one node. `is_pool`: a pool may not lend more than its own quota; a cohort may, since its
@@ -42,11 +48,7 @@ def check_quota_rows(rows: Sequence[QuotaRow], *, has_parent: bool, is_pool: boo
 
 def _check(row: QuotaRow, *, has_parent: bool, is_pool: bool) -> Iterator[Violation]:
     what = f"{row.flavor}/{row.resource}"
-    for name, amount in (
-        ("nominal", row.nominal),
-        ("borrowing_limit", row.borrowing_limit),
-        ("lending_limit", row.lending_limit),
-    ):
+    for name, amount in row.amounts.items():
         if amount is None:
             continue
         called = name.replace("_", " ")

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Final
 
 from pools.domain.amounts import UNLIMITED, Amount, Number
 
@@ -35,6 +36,9 @@ class NodeQuota:
 
 
 NO_QUOTA = NodeQuota()
+AMOUNT_KEYS: Final = tuple(each.name for each in fields(NodeQuota))
+"""The keys of a node's amounts, the same in configurations, answers, columns of pools and labels of numbers."""
+LIMIT_KEYS: Final = AMOUNT_KEYS[1:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-MOST_FILES = {"enable_maintenance": 10, "approval_above": 8}
+MOST_FILES = {"enable_maintenance": 10, "lending_limit": 20, "drain_by": 10, "approval_above": 8}
 
 
 @pytest.mark.parametrize("field", MOST_FILES)

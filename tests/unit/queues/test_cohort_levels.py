@@ -7,6 +7,7 @@ from typing import Any
 
 from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, build_forest
+from pools.domain.quota.tree import NodeQuota
 from scheduling.domain.queues.cohort_levels import CohortLevels, CohortPlacement, cohort_levels
 from scheduling.domain.queues.desired import CohortLevel
 
@@ -38,8 +39,8 @@ def test_the_limit_of_a_pool_includes_all_lending_limits() -> None:
     tree = build_forest(
         [CohortQuotaFacts("org")],
         [
-            pool("a", "org", 10, lending_limit=4),
-            pool("b", "org", 20, borrowing_limit=3),
+            pool("a", "org", 10, limits=NodeQuota(0, lending_limit=4)),
+            pool("b", "org", 20, limits=NodeQuota(0, 3)),
             pool("c", "org", 5, maximum=7),
         ],
     )
