@@ -28,6 +28,7 @@ WITHOUT_CHECK = {
     "pools/services/cohorts.py:_save": "_write has checked",
     "pools/services/implicit_cohorts.py:get_or_create_cohorts": "a new cohort has no pools yet",
     "pools/services/notice_targets.py:update_target": "it sets columns of a target of notices",
+    "pools/models/pool.py:leave_cohort": "each caller counts as a writer",
     "scheduling/selectors/own_history.py:_configuration": "a pool of the past, which is not stored",
 }
 CALLERS_WITH_CHECK = {
@@ -46,7 +47,7 @@ def _writes_amounts(function: ast.FunctionDef, *, knows_pools: bool) -> bool:
         match node:
             case ast.Attribute(attr=name, ctx=ast.Store()) if knows_pools and name in AMOUNTS:
                 return True
-            case ast.Call(func=ast.Name(id="setattr")) if knows_pools:
+            case ast.Call(func=ast.Name(id="setattr") | ast.Attribute(attr="leave_cohort")) if knows_pools:
                 return True
             case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=args, keywords=keywords) if (
                 name in WRITES
