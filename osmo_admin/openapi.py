@@ -9,11 +9,11 @@ from typing import Any
 from drf_spectacular.openapi import AutoSchema as SpectacularSchema
 
 from osmo_admin.answer_schema import schema_of
-from pools.api.approvals import REQUEST_APPROVAL
 from pools.api.schema import (
     BOOLEAN,
     DRY_RUN,
     DRY_RUN_ANSWER,
+    REQUEST_APPROVAL,
     TEXT,
     OperationDescription,
     QueryParameter,

@@ -19,7 +19,6 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.command_decorator import client_command
-from osmo_admin.cli.commands.approval import approval_query, requested_text, without_approval_needs
 from osmo_admin.cli.completion import complete_cohorts, complete_namespaces, complete_parent_pools
 from osmo_admin.cli.effect_text import as_it_is, print_effect, show_effect
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption, RequestApprovalOption
@@ -27,7 +26,7 @@ from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.times import parse_time
 from osmo_admin.cli.yaml_files import parse_number
-from pools.domain.changes.command import ChangeCommand, ChangeField, body_fields, fields_of, query_fields
+from pools.domain.changes.command import NUMBER, ChangeCommand, ChangeField, body_fields, fields_of, query_fields
 
 _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
     "COHORT": complete_cohorts,
@@ -91,7 +90,9 @@ class TypedChange:
         if self.session.dry_run:
             show_effect(self.session, answer, summarize)
         else:
-            print_answer(self.session, answer, lambda: requested_text(answer) or text(answer))
+            print_answer(
+                self.session, answer, lambda: (self.request_approval and requested_text(answer)) or text(answer)
+            )
 
 
 def change_command(
@@ -131,13 +132,37 @@ def _parameter(name: str, about: ChangeField) -> tuple[Any, Any]:
     about_text = (
         f"{about.sentence} Such as 2026-11-27T18:00, local time." if about.kind.looks == "time" else about.sentence
     )
+    kind = int if about.kind is NUMBER else str
     if about.positional:
         argument = typer.Argument(
             metavar=about.metavar, help=about_text, autocompletion=_COMPLETIONS.get(about.metavar or "")
         )
-        return (Annotated[str, argument], empty) if about.is_required else (Annotated[str | None, argument], None)
+        return (Annotated[kind, argument], empty) if about.is_required else (Annotated[str | None, argument], None)
     words = [f"--{name.replace('_', '-')}", *([about.short] if about.short else [])]
     option = typer.Option(*words, metavar=about.metavar, help=about_text)
     if about.kind.looks == "boolean":
         return Annotated[bool, option], False
     return (Annotated[str, option], empty) if about.is_required else (Annotated[str | None, option], None)
+
+
+def approval_query(session: ClientSession, request_approval: bool) -> dict[str, Any]:
+    """The query of a change for which an approval may be requested."""
+    return session.dry_run_query | ({"request_approval": True} if request_approval else {})
+
+
+def without_approval_needs(effect: Any) -> Any:
+    """The effect of a change for which an approval is requested: the need of it is no refusal."""
+    if not isinstance(effect, dict):
+        return effect
+    violations = [each for each in effect.get("violations") or [] if each.get("code") != "approval_needed"]
+    return effect | {"violations": violations}
+
+
+def requested_text(answer: Any) -> str | None:
+    """The text for a change that was requested instead of made; None for any other answer."""
+    if not isinstance(answer, dict) or "requested_by" not in answer:
+        return None
+    return (
+        f"Nothing is changed yet. Request {answer['id']} waits for the approval of a second person until "
+        f"{answer.get('expires_at')} UTC: osmo approval show {answer['id']}."
+    )

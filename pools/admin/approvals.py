@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -10,28 +10,15 @@ from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, change_paths
+from pools.admin.command_forms import CommandForm, form_for
+from pools.admin.confirm_flow import Change, ConfirmFlow, change_paths
 from pools.admin.paging import paginate
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_url
 from pools.domain.approvals import ApprovalState
-from pools.domain.errors import DomainError
+from pools.domain.changes.approvals import ApprovalDecision, Approve, Reject, Withdraw
 from pools.models import ApprovalRequest, Pool
 from pools.representations.approval import approval_body
 from pools.services.approvals import approve, get_request, list_requests, reject, withdraw
-
-
-class DecisionForm(ChangeForm):
-    """The reason of a decision."""
-
-    description = forms.text_field("Reason", help_text=REASON_HELP)
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalResult:
-    """An approved request."""
-
-    row: ApprovalRequest
-    warnings: tuple[str, ...] = ()
 
 
 @admin.register(ApprovalRequest)
@@ -79,54 +66,63 @@ class ApprovalAdmin(PolicyAdmin):
         row = get_request(actor, approval)
         pool = Pool.objects.roots().filter(pk=row.pool_id_then, name=row.pool).first()
 
-        def execute(form: ChangeForm, version: int | None) -> ApprovalResult:
-            return ApprovalResult(approve(actor=actor, pk=row.pk, note=form.cleaned_data["description"]))
-
         change = Change(
             title=f"Approve request {row.pk}",
             button=f"Approve the change of {row.subject}",
             breadcrumbs=_breadcrumbs(row),
-            form_class=DecisionForm,
+            form_class=form_for(Approve, approval=row.pk),
             preview=PoolTreePreview(
                 actor=actor,
                 pool=pool,
                 root_name=row.pool,
                 changes_configuration=row.changes_pool,
             ),
-            execute=execute,
+            command=CommandForm.command,
+            service=approve,
             success_message=f"The change of {row.subject} that {row.requested_by} asked for was made.",
-            success_url=lambda _: pool_url(row.pool) if Pool.objects.filter(name=row.pool).exists() else _address(row),
+            success_url=_address_after,
         )
         return ConfirmFlow(self, request, change).respond()
 
     def _reject(self, request: HttpRequest, approval: int) -> HttpResponse:
         row = get_request(actor_of(request), approval)
         lead = f"{row.subject} stays as it is, and {row.requested_by} sees your reason."
-        return self._end(request, row, "reject", lead)
+        return self._end(request, row, Reject, reject, lead)
 
     def _withdraw(self, request: HttpRequest, approval: int) -> HttpResponse:
         row = get_request(actor_of(request), approval)
-        return self._end(request, row, "withdraw", f"{row.subject} stays as it is; you can ask again.")
+        return self._end(request, row, Withdraw, withdraw, f"{row.subject} stays as it is; you can ask again.")
 
-    def _end(self, request: HttpRequest, row: ApprovalRequest, verb: str, lead: str) -> HttpResponse:
-        form = DecisionForm(forms.submitted_data(request))
-        if request.method == "POST" and form.is_valid():
-            service = {"reject": reject, "withdraw": withdraw}[verb]
-            try:
-                ended = service(actor=actor_of(request), pk=row.pk, note=form.cleaned_data["description"])
-            except DomainError as refusal:
-                form.add_errors(refusal)
-            else:
-                self.show_success(request, f"Request {row.pk} is {ended.state}.")
-                return HttpResponseRedirect(_list_address())
-        return self.render_form_page(
+    def _end(
+        self,
+        request: HttpRequest,
+        row: ApprovalRequest,
+        kind: type[ApprovalDecision],
+        service: Callable[..., ApprovalRequest],
+        lead: str,
+    ) -> HttpResponse:
+        form = CommandForm(kind, {"approval": row.pk}, forms.submitted_data(request))
+
+        def end() -> HttpResponse:
+            ended = service(form.command(), actor=actor_of(request), description=form.cleaned_data["description"])
+            self.show_success(request, f"Request {row.pk} is {ended.state}.")
+            return HttpResponseRedirect(_list_address())
+
+        verb = kind.__name__
+        return self.change_by_form(
             request,
             form,
-            title=f"{verb.capitalize()} request {row.pk}",
-            button=f"{verb.capitalize()} the request",
+            end,
+            title=f"{verb} request {row.pk}",
+            button=f"{verb} the request",
             crumbs=_breadcrumbs(row),
             lead=lead,
         )
+
+
+def _address_after(row: ApprovalRequest) -> str:
+    """The page after an approval: that of the pool, if it is there."""
+    return pool_url(row.pool) if Pool.objects.filter(name=row.pool).exists() else _address(row)
 
 
 def _breadcrumbs(row: ApprovalRequest) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ deletes no row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -16,6 +16,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from unfold.admin import ModelAdmin
 
+from pools.domain.errors import DomainError
 from pools.domain.roles import Actor
 from pools.models import User
 
@@ -122,6 +123,17 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
         return self.render_page(
             request, "osmo/form.html", crumbs=crumbs, form=form, status=400 if form.errors else 200, **words
         )
+
+    def change_by_form(
+        self, request: HttpRequest, form: Any, make: Callable[[], HttpResponse], **words: Any
+    ) -> HttpResponse:
+        """A page that is one form; `make` makes the change of a submitted form, which shows why one is refused."""
+        if request.method == "POST" and form.is_valid():
+            try:
+                return make()
+            except DomainError as refusal:
+                form.add_errors(refusal)
+        return self.render_form_page(request, form, **words)
 
     def show_success(self, request: HttpRequest, message: str) -> None:
         """Show a message of success on the next page."""

@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypedDict
+from functools import partial
+from typing import Any, TypedDict, TypeVar
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.request_parsing import BodyReader, body_object, collect_faults, query_boolean, query_page
-from pools.api.schema import (
-    BOOLEAN,
-    DRY_RUN,
-    LIMIT,
-    OFFSET,
-    TEXT,
-    QueryParameter,
-    describe_operation,
-    object_with,
-)
+from pools.api.changes import ChangeAnswer, answer_change, describe_change, effect_on
+from pools.api.request_parsing import collect_faults, query_page
+from pools.api.schema import LIMIT, OFFSET, TEXT, QueryParameter, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.approvals import ApprovalState
+from pools.domain.changes.approvals import ApprovalDecision, Approve, Reject, Withdraw
 from pools.domain.errors import BadInput, Violation
+from pools.domain.roles import Actor
 from pools.models import ApprovalRequest
 from pools.representations.approval import ApprovalAnswer, approval_body
-from pools.services.approval_effects import approval_effect
-from pools.services.approvals import (
-    approve,
-    get_request,
-    list_requests,
-    reject,
-    withdraw,
-)
-from pools.services.dry_run import read_effect
+from pools.services.approvals import approve, get_request, list_requests, reject, withdraw
+from pools.services.cohort_effects import effect_on_pool
+from pools.services.dry_run import effect_on_pool_tree
 
-REQUEST_APPROVAL = QueryParameter(
-    "request_approval", BOOLEAN, "If the change needs the approval of a second person, request it (answer 202)."
-)
+DecisionT = TypeVar("DecisionT", bound=ApprovalDecision)
+_NOTE = object_with({"description": TEXT}, required=[], additional=True)
 _STATE = {"type": "string", "enum": [str(state) for state in ApprovalState]}
 
 
@@ -61,7 +49,7 @@ class ApprovalList(View):
         answer=ApprovalListAnswer,
     )
     def get(self, request: Request) -> Response:
-        (limit, offset), state = collect_faults(lambda: query_page(request), lambda: _query_state(request))
+        (limit, offset), state = collect_faults(partial(query_page, request), partial(_query_state, request))
         rows = list_requests(self.actor)
         if state:
             rows = rows.filter(state=state)
@@ -81,64 +69,55 @@ class ApprovalDetail(View):
         return Response(approval_body(get_request(self.actor, approval), self.actor))
 
 
-class _Decision(View):
-    """A decision: a POST with a reason."""
-
-    def _decide(self, request: Request, approval: int, service: Callable[..., ApprovalRequest]) -> Response:
-        reader = BodyReader(body_object(request))
-        reader.reject_unknown_keys(())
-        note = reader.description
-        reader.raise_faults()
-
-        def operation() -> ApprovalRequest:
-            return service(actor=self.actor, pk=approval, note=note)
-
-        if query_boolean(request, "dry_run"):
-            return Response(self._effect(approval, operation))
-        return Response(approval_body(operation(), self.actor))
-
-    def _effect(self, approval: int, operation: Callable[[], ApprovalRequest]) -> dict[str, Any]:
-        return read_effect(operation, read_state=lambda: approval_body(get_request(self.actor, approval), self.actor))
+def _state(command: ApprovalDecision, actor: Actor) -> ApprovalAnswer:
+    return approval_body(get_request(actor, command.approval), actor)
 
 
-_NOTE = object_with({"description": TEXT}, required=[], additional=True)
+def _approval_effect(command: Approve, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+    """The effect of an approval is that of the requested change."""
+    row = get_request(actor, command.approval)
+    effect_of = effect_on_pool if row.changes_pool else effect_on_pool_tree
+    return effect_of(row.pool, run, actor=actor)
 
 
-class ApprovalApprove(_Decision):
+class ApprovalApprove(View):
     """The approval, which makes the change."""
 
-    @describe_operation(
-        "Approve a request: the change is made now, in the name of the caller, who is not the requester.",
-        query_parameters=[DRY_RUN],
-        body=_NOTE,
-        answer=ApprovalAnswer,
-    )
+    @describe_change(Approve, body=_NOTE, answer=ApprovalAnswer)
     def post(self, request: Request, approval: int) -> Response:
-        return self._decide(request, approval, approve)
-
-    def _effect(self, approval: int, operation: Callable[[], ApprovalRequest]) -> dict[str, Any]:
-        return approval_effect(self.actor, approval, operation)
+        return _decide(self, Approve, approve, approval, _approval_effect)
 
 
-class ApprovalReject(_Decision):
+class ApprovalReject(View):
     """The rejection."""
 
-    @describe_operation(
-        "Reject a request; the caller is not the requester.",
-        query_parameters=[DRY_RUN],
-        body=_NOTE,
-        answer=ApprovalAnswer,
-    )
+    @describe_change(Reject, body=_NOTE, answer=ApprovalAnswer)
     def post(self, request: Request, approval: int) -> Response:
-        return self._decide(request, approval, reject)
+        return _decide(self, Reject, reject, approval, effect_on(_state))
 
 
-class ApprovalWithdraw(_Decision):
+class ApprovalWithdraw(View):
     """The withdrawal."""
 
-    @describe_operation("Withdraw the own request.", query_parameters=[DRY_RUN], body=_NOTE, answer=ApprovalAnswer)
+    @describe_change(Withdraw, body=_NOTE, answer=ApprovalAnswer)
     def post(self, request: Request, approval: int) -> Response:
-        return self._decide(request, approval, withdraw)
+        return _decide(self, Withdraw, withdraw, approval, effect_on(_state))
+
+
+def _decide(
+    view: View,
+    kind: type[DecisionT],
+    service: Callable[..., ApprovalRequest],
+    approval: int,
+    effect: Callable[[DecisionT, Callable[[], object], Actor], dict[str, Any]],
+) -> Response:
+    # An approval of what changed meanwhile is noted in a transaction of its own: no stored answer can be around it.
+    answer = ChangeAnswer(partial(_render, view.actor), effect, keeps_answers=False)
+    return answer_change(view, kind, service, answer, {"approval": approval})
+
+
+def _render(actor: Actor, row: ApprovalRequest) -> Response:
+    return Response(approval_body(row, actor))
 
 
 def _query_state(request: Request) -> str:

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.approvals import REQUEST_APPROVAL
 from pools.api.questions import parameters_of, read_values
 from pools.api.request_parsing import expected_version, query_boolean, unwrap_body
-from pools.api.schema import DRY_RUN, Handler, QueryParameter, Schema, describe_operation, object_with
+from pools.api.schema import DRY_RUN, REQUEST_APPROVAL, Handler, QueryParameter, Schema, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.command import (
@@ -35,6 +35,7 @@ from pools.domain.roles import Actor
 from pools.permissions import require_permission, require_platform
 from pools.representations.approval import approval_body
 from pools.services.approvals import request_approval
+from pools.services.dry_run import read_effect
 
 ResultT = TypeVar("ResultT")
 Unwrapped = tuple[dict[str, Any], str, list[str] | None]
@@ -45,11 +46,31 @@ Unwrap = Callable[[Request], Unwrapped]
 @dataclass(frozen=True, slots=True)
 class ChangeAnswer(Generic[CommandT, ResultT]):
     """How the changes of one kind of object are answered: the result of the service, and the effect of a dry run, which
-    calls the function that it is given. `guard` refuses an address of another kind."""
+    calls the function that it is given. `guard` refuses an address of another kind, and actors who may not change what
+    belongs to somebody else. `repeat_secret` answers the repetition of a change whose answer had a secret, which is not
+    stored. A change that does not keep its answers is made again when a request is repeated."""
 
     render: Callable[[ResultT], Response]
-    effect: Callable[[CommandT, Callable[[], ResultT], Actor], dict[str, Any]]
-    guard: Callable[[Actor, Mapping[str, Any]], None] = lambda _actor, _address: None
+    effect: Callable[[CommandT, Callable[[], ResultT], Actor], dict[str, Any]] | None = None
+    guard: Callable[[Actor, Mapping[str, Any]], object] | None = None
+    repeat_secret: Callable[[CommandT], Response] | None = None
+    keeps_answers: bool = True
+
+
+def answer_nothing(_result: object) -> Response:
+    """The answer of a change about which there is nothing to say: `null`."""
+    return Response(None)
+
+
+def effect_on(
+    read_state: Callable[[CommandT, Actor], object],
+) -> Callable[[CommandT, Callable[[], object], Actor], dict[str, Any]]:
+    """The effect of a change on what `read_state` finds for it."""
+
+    def effect(command: CommandT, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+        return read_effect(run, read_state=partial(read_state, command, actor))
+
+    return effect
 
 
 def answer_change(
@@ -64,9 +85,10 @@ def answer_change(
     """The answer of one change. The permission is checked before the body is read, and again by the service."""
 
     def require() -> None:
+        if answer.guard is not None:
+            answer.guard(view.actor, address)
         require_change(view.actor, kind, address)
 
-    answer.guard(view.actor, address)
     require()
     values, description, tags = unwrap(view.request)
     asked = read_values(kind, view.request)
@@ -83,12 +105,15 @@ def answer_change(
         return service(command, **note)
 
     def respond() -> Response:
-        return Response(answer.effect(command, run, view.actor)) if is_preview else answer.render(run())
+        if is_preview and answer.effect is not None:
+            return Response(answer.effect(command, run, view.actor))
+        return answer.render(run())
 
     try:
-        if view.request.method != "POST":
+        if view.request.method != "POST" or not answer.keeps_answers:
             return respond()
-        return view.run_once(respond, require=require, is_preview=is_preview)
+        repeat = partial(answer.repeat_secret, command) if answer.repeat_secret else None
+        return view.run_once(respond, require=require, is_preview=is_preview, repeat_secret=repeat)
     except ApprovalNeeded as need:
         # Stored after the transaction of the refused change; a repetition finds the same request.
         if not asks:
@@ -109,6 +134,8 @@ def unwrap_as(field: str, read: Unwrap = unwrap_body) -> Unwrap:
 
 def require_change(actor: Actor, kind: type[ChangeCommand], address: Mapping[str, Any]) -> None:
     """Refuse actors without the permission for this change: Forbidden, or NotFound for a pool that they do not see."""
+    if kind.permission is None:
+        return
     if kind.pool_field:
         require_permission(actor, kind.permission, address[kind.pool_field])
     else:
@@ -134,12 +161,13 @@ def describe_change(
 ) -> Callable[[Handler], Handler]:
     """The description of an operation that makes one of these changes; `body` is the schema of a body that is one field
     of the change. `given` are fields that the address has."""
+    preview = [DRY_RUN] if all(kind.has_preview for kind in kinds) else []
     needs = [REQUEST_APPROVAL] if any(kind.may_need_approval for kind in kinds) else []
     fields = {name: about for kind in kinds for name, about in body_fields(kind, given).items()}
     asked = [each for kind in kinds for each in parameters_of(kind)]
     return describe_operation(
         " ".join(summary_of(kind) for kind in kinds),
-        query_parameters=[*query_parameters, *asked, DRY_RUN, *needs],
+        query_parameters=[*query_parameters, *asked, *preview, *needs],
         body=body or (schema_of(fields) if fields else None),
         answer=answer,
     )

@@ -91,6 +91,9 @@ class QueryParameter:
 
 
 DRY_RUN = QueryParameter("dry_run", BOOLEAN, "Answer the effect and write nothing.")
+REQUEST_APPROVAL = QueryParameter(
+    "request_approval", BOOLEAN, "If the change needs the approval of a second person, request it (answer 202)."
+)
 LIMIT = QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "The largest number of rows.")
 OFFSET = QueryParameter(
     "offset", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "The number of rows to leave out first."

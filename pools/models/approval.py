@@ -125,7 +125,7 @@ class ApprovalRequest(models.Model):
     def permission(self) -> Permission:
         """The permission that the change needs, and with it the decision."""
         kind = APPROVABLE.get(self.service)  # None: a change that another version of the product stored
-        return Permission.POOL_CONFIGURE if kind is None else kind.permission
+        return (kind and kind.permission) or Permission.POOL_CONFIGURE
 
     @property
     def changes_pool(self) -> bool:

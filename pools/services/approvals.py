@@ -17,6 +17,7 @@ from django.db.models.functions import Now
 
 from pools.domain.approvals import ApprovalNeeded, ApprovalState
 from pools.domain.changes.approvable import APPROVABLE
+from pools.domain.changes.approvals import Approve, Reject, Withdraw
 from pools.domain.changes.command import ChangeCommand
 from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
@@ -140,47 +141,47 @@ def count_decidable(actor: Actor) -> int:
     return sum(may_decide(actor, row) for row in waiting)
 
 
-def approve(*, actor: Actor, pk: int, note: str = "") -> ApprovalRequest:
+def approve(command: Approve, *, actor: Actor, description: str = "") -> ApprovalRequest:
     """Make the requested change, in the name of `actor`.
 
     Raises Forbidden (the requester; a missing role), Conflict (decided already, expired, superseded; the requester lost
     the role), and the errors of the change itself, after which the request still waits.
     """
-    row = get_request(actor, pk)
+    row = get_request(actor, command.approval)
     _require_second_person(actor, row)
     try:
         with change(actor=actor, description=_description(row, actor)):
-            row = _lock_waiting(pk)
+            row = _lock_waiting(row.pk)
             _require_requester(row)
             with transaction.atomic():
                 run_requested(actor, row)
-            return _decide(row, ApprovalState.APPROVED, actor, note)
+            return _decide(row, ApprovalState.APPROVED, actor, description)
     except (Stale, NotFound) as refusal:
         reason = refusal.message
-    _supersede(actor, pk, reason)
+    _supersede(actor, row.pk, reason)
     message = (
-        f"Request {pk} was not approved, because {row.subject} changed after it was made: {reason} The request is "
+        f"Request {row.pk} was not approved, because {row.subject} changed after it was made: {reason} The request is "
         f"superseded; {row.requested_by} can make a new one from the present state."
     )
     raise Conflict(message, [Violation("", "approval_superseded", message)])
 
 
-def reject(*, actor: Actor, pk: int, note: str = "") -> ApprovalRequest:
+def reject(command: Reject, *, actor: Actor, description: str = "") -> ApprovalRequest:
     """Refuse the requested change. Raises Forbidden, Conflict like :func:`approve`."""
-    row = get_request(actor, pk)
+    row = get_request(actor, command.approval)
     _require_second_person(actor, row)
-    with change(actor=actor, description=note or f"rejected the request of {row.requested_by}"):
-        return _decide(_lock_waiting(pk), ApprovalState.REJECTED, actor, note)
+    with change(actor=actor, description=description or f"rejected the request of {row.requested_by}"):
+        return _decide(_lock_waiting(row.pk), ApprovalState.REJECTED, actor, description)
 
 
-def withdraw(*, actor: Actor, pk: int, note: str = "") -> ApprovalRequest:
+def withdraw(command: Withdraw, *, actor: Actor, description: str = "") -> ApprovalRequest:
     """Take the own request back. Raises Forbidden for another person, Conflict for a decided request."""
-    row = get_request(actor, pk)
+    row = get_request(actor, command.approval)
     if row.requested_by != actor.username:
-        message = f"Request {pk} is of {row.requested_by}, who alone can withdraw it. You can reject it instead."
+        message = f"Request {row.pk} is of {row.requested_by}, who alone can withdraw it. You can reject it instead."
         raise Forbidden(message, [Violation("", "not_requester", message)])
-    with change(actor=actor, description=note):
-        return _decide(_lock_waiting(pk), ApprovalState.WITHDRAWN, actor, note)
+    with change(actor=actor, description=description):
+        return _decide(_lock_waiting(row.pk), ApprovalState.WITHDRAWN, actor, description)
 
 
 def expire_requests() -> int:

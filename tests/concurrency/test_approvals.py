@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.approvals import ApprovalState
+from pools.domain.changes.approvals import Approve, Reject
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.errors import Conflict
 from pools.domain.roles import Actor
@@ -52,7 +53,7 @@ def test_one_of_two_approvals_counts(people: tuple[Actor, Actor, Actor], monkeyp
     number, version = _ask(ann), _row().version
     Rendezvous(2).after_call(monkeypatch, approvals, "get_request")
     results = run_concurrently(
-        [lambda: approve(actor=bob, pk=number), lambda: approve(actor=cleo, pk=number)],
+        [lambda: approve(Approve(approval=number), actor=bob), lambda: approve(Approve(approval=number), actor=cleo)],
     )
     (refused,) = [each for each in results if isinstance(each, Exception)]
     assert isinstance(refused, Conflict)
@@ -64,7 +65,9 @@ def test_an_approval_and_a_rejection(people: tuple[Actor, Actor, Actor], monkeyp
     ann, bob, cleo = people
     number = _ask(ann)
     Rendezvous(2).after_call(monkeypatch, approvals, "get_request")
-    run_concurrently([lambda: approve(actor=bob, pk=number), lambda: reject(actor=cleo, pk=number)])
+    run_concurrently(
+        [lambda: approve(Approve(approval=number), actor=bob), lambda: reject(Reject(approval=number), actor=cleo)]
+    )
     state = ApprovalRequest.objects.get(pk=number).state
     assert (state, _row().last_quota) in {(ApprovalState.APPROVED, 50), (ApprovalState.REJECTED, 10)}
 
@@ -85,6 +88,6 @@ def test_an_approval_and_another_change(people: tuple[Actor, Actor, Actor], monk
 
     monkeypatch.setattr(approvals, "_require_requester", after_another_change)
     with pytest.raises(Conflict) as refused:
-        approve(actor=bob, pk=number)
+        approve(Approve(approval=number), actor=bob)
     assert refused.value.violations[0].code == "approval_superseded"
     assert (ApprovalRequest.objects.get(pk=number).state, _row().last_quota) == (ApprovalState.SUPERSEDED, 12)

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.effect_text import print_effect, show_effect
 from osmo_admin.cli.http import url_path
-from osmo_admin.cli.options import DescriptionOption
-from osmo_admin.cli.output import confirm, print_answer
+from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerPart, Facts, build_table
+from pools.domain.changes.approvals import Approve, Reject, Withdraw
 
 app = command_group("Changes of quotas above the limit of a pool, which a second person approves.")
 RequestArgument = Annotated[int, typer.Argument(metavar="ID", help="Number of the request, from osmo approval list.")]
@@ -91,63 +91,25 @@ def _facts(row: dict[str, Any]) -> AnswerPart:
     )
 
 
-@client_command(app, "approve", writes=True, confirms=True)
-def approve(session: ClientSession, request: RequestArgument, description: DescriptionOption = None) -> None:
+@change_command(app, "approve", Approve, confirms=True)
+def approve(_: ClientSession, change: TypedChange) -> None:
     """Approve the request of another person: the change is made now, in your name."""
-    address, body = _url(str(request), "approve"), _body(description)
-
-    def ask_with_effect() -> None:
-        effect = session.http().send_change(
-            "POST", address, query={"dry_run": True}, body=body, with_idempotency_key=False
-        )
-        print_effect(effect)
-
-    confirm(session, f"Approve request {request}?", preview=ask_with_effect)
-    _decide(session, address, body)
+    change.confirm(f"Approve request {change['approval']}?", "POST", _url(str(change["approval"]), "approve"))
+    _decide(change, "approve")
 
 
-@client_command(app, "reject", writes=True)
-def reject(session: ClientSession, request: RequestArgument, description: DescriptionOption = None) -> None:
+@change_command(app, "reject", Reject)
+def reject(_: ClientSession, change: TypedChange) -> None:
     """Reject the request of another person."""
-    _decide(session, _url(str(request), "reject"), _body(description))
+    _decide(change, "reject")
 
 
-@client_command(app, "withdraw", writes=True)
-def withdraw(session: ClientSession, request: RequestArgument, description: DescriptionOption = None) -> None:
+@change_command(app, "withdraw", Withdraw)
+def withdraw(_: ClientSession, change: TypedChange) -> None:
     """Take your own request back."""
-    _decide(session, _url(str(request), "withdraw"), _body(description))
+    _decide(change, "withdraw")
 
 
-def _body(description: str | None) -> dict[str, Any]:
-    return {"description": description} if description else {}
-
-
-def _decide(session: ClientSession, address: str, body: dict[str, Any]) -> None:
-    answer = session.http().send_change("POST", address, query=session.dry_run_query, body=body)
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: f"Request {answer.get('id')} is {answer.get('state')}.")
-
-
-def approval_query(session: ClientSession, request_approval: bool) -> dict[str, Any]:
-    """The query of a change for which an approval may be requested."""
-    return session.dry_run_query | ({"request_approval": True} if request_approval else {})
-
-
-def without_approval_needs(effect: Any) -> Any:
-    """The effect of a change for which an approval is requested: the need of it is no refusal."""
-    if not isinstance(effect, dict):
-        return effect
-    violations = [each for each in effect.get("violations") or [] if each.get("code") != "approval_needed"]
-    return effect | {"violations": violations}
-
-
-def requested_text(answer: Any) -> str | None:
-    """The text for a change that was requested instead of made; None for any other answer."""
-    if not isinstance(answer, dict) or "requested_by" not in answer:
-        return None
-    return (
-        f"Nothing is changed yet. Request {answer['id']} waits for the approval of a second person until "
-        f"{answer.get('expires_at')} UTC: osmo approval show {answer['id']}."
-    )
+def _decide(change: TypedChange, verb: str) -> None:
+    answer = change.send("POST", _url(str(change["approval"]), verb))
+    change.show(answer, lambda answer: f"Request {answer.get('id')} is {answer.get('state')}.")

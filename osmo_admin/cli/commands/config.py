@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.changes import approval_query, requested_text
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.commands.approval import approval_query, requested_text
 from osmo_admin.cli.config_difference import UNCHANGED, find_changes
 from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path

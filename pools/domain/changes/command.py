@@ -86,6 +86,10 @@ SECRET_JSON = dataclasses.replace(JSON, is_secret=True)
 """An object that may have a secret, such as the configuration of a cluster with its kubeconfig."""
 
 
+NUMBER = ValueKind("number", {"type": "integer"}, lambda reader, key: reader.body[key])
+"""The number of an object in its address."""
+
+
 def choice(options: Sequence[str]) -> ValueKind:
     """One of these words; the service checks which of a body, the reader which of a query."""
     members = {str(each): each for each in options}
@@ -157,22 +161,24 @@ def value(
     return field(default=default, repr=not kind.is_secret, metadata={"about": about})
 
 
-def in_address(metavar: str, label: str, help: str) -> Any:  # noqa: A002
-    """A text of the object's address."""
-    about = ChangeField(TEXT, label, help, in_address=True, is_required=True, metavar=metavar, positional=True)
+def in_address(metavar: str, label: str, help: str, *, kind: ValueKind = TEXT) -> Any:  # noqa: A002
+    """A text of the object's address, or a value of another kind."""
+    about = ChangeField(kind, label, help, in_address=True, is_required=True, metavar=metavar, positional=True)
     return field(metadata={"about": about})
 
 
 class ChangeCommand:
     """One change. `service` is the name of its service, stored with a request for an approval; the docstring is its
     sentence for the API document. `permission` is needed on the pool that the field `pool_field` names (on the platform
-    if it is empty). `needs_version`: a caller may name the version of the object that it has seen."""
+    if it is empty); None: the service judges, by the owner of the object. `needs_version`: a caller may name the
+    version of the object that it has seen. `has_preview`: a dry run shows the effect."""
 
     __slots__ = ()
     service: ClassVar[str]
-    permission: ClassVar[Permission]
+    permission: ClassVar[Permission | None]
     pool_field: ClassVar[str] = ""
     needs_version: ClassVar[bool] = True
+    has_preview: ClassVar[bool] = True
     may_need_approval: ClassVar[bool] = False
     has_tags: ClassVar[bool] = False
     owned_kind: ClassVar[OwnedKind | None] = None

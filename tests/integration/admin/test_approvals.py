@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
+from pools.domain.changes.approvals import Withdraw
 from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import ApprovalRequest, Pool
@@ -97,7 +98,7 @@ def test_reject_and_withdraw(limited: Callable[[str], Client]) -> None:
 def test_a_request_that_ended_meanwhile_says_so(limited: Callable[[str], Client]) -> None:
     row = _ask(limited("chief"))
     preview = limited("root").get(f"{LIST}{row.pk}/approve/preview/")
-    withdraw(actor=actor_named("chief"), pk=row.pk)
+    withdraw(Withdraw(approval=row.pk), actor=actor_named("chief"))
     answer = limited("root").post(f"{LIST}{row.pk}/approve/", {**preview.context["hidden"], "step": "confirm"})
     assert "withdrawn by chief already" in answer.content.decode()
 

@@ -8,6 +8,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
+from pools.domain.changes.approvals import Approve, Reject, Withdraw
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.errors import Conflict
@@ -68,7 +69,7 @@ def test_a_request_is_told_to_those_who_can_decide(alice: Actor) -> None:
 def test_an_approval_is_told_to_the_requester(alice: Actor, bob: Actor) -> None:
     request = factories.request_quota(alice, "team", "a", 50)
     told()
-    approve(actor=bob, pk=request.pk, note="only until Friday")
+    approve(Approve(approval=request.pk), actor=bob, description="only until Friday")
     found = told()
     assert set(found) == {"alice", "team", "ops"}
     text = f"team--a that alice asked for (request {request.pk}) was approved by bob, and the change is made."
@@ -80,11 +81,11 @@ def test_a_rejection_an_end_and_a_change_meanwhile(alice: Actor, bob: Actor) -> 
         factories.request_quota(alice, "team", name, 50)
     told()
     first, second = ApprovalRequest.objects.order_by("pk")
-    reject(actor=bob, pk=first.pk)
+    reject(Reject(approval=first.pk), actor=bob)
     assert "was rejected by bob, and nothing changed." in told()["alice"]
     resize_subpool(ResizeSubpool(parent="team", subpool_name="b", quota=15), actor=bob)
     with pytest.raises(Conflict, match="changed"):
-        approve(actor=bob, pk=second.pk)
+        approve(Approve(approval=second.pk), actor=bob)
     assert "is out of date, because its object changed before a decision." in told()["alice"]
     third = factories.request_quota(alice, "team", "a", 60)
     told()
@@ -97,5 +98,5 @@ def test_a_rejection_an_end_and_a_change_meanwhile(alice: Actor, bob: Actor) -> 
 def test_a_withdrawal_is_not_told(alice: Actor) -> None:
     request = factories.request_quota(alice, "team", "a", 50)
     told()
-    withdraw(actor=alice, pk=request.pk)
+    withdraw(Withdraw(approval=request.pk), actor=alice)
     assert told() == {}

@@ -10,6 +10,7 @@ import pytest
 
 from pools.domain.backend_config import SIMULATED_KEYS
 from pools.domain.changes.approvable import APPROVABLE
+from pools.domain.changes.approvals import Approve, Reject, Withdraw
 from pools.domain.changes.backends import BACKEND_KEYS, DeleteBackend, PutBackend
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort, PutCohort
 from pools.domain.changes.command import ChangeCommand, body_fields, fields_of, query_fields, read_command, summary_of
@@ -40,6 +41,9 @@ CHANGES: list[type[ChangeCommand]] = [
     RevokeRole,
     UnlinkUser,
     UpdateSettings,
+    Approve,
+    Reject,
+    Withdraw,
 ]
 
 
