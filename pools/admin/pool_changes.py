@@ -15,7 +15,7 @@ from pools.admin.git_ownership import owned_reason
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
 from pools.domain.amounts import NO_LIMIT
 from pools.domain.change_effects import NodeEffect, consequence_messages
-from pools.domain.changes.pools import PatchPool, PutPool
+from pools.domain.changes.pools import CreatePool, PatchPool, PutPool
 from pools.domain.ownership import OwnedKind
 from pools.domain.pool_config import editable_body
 from pools.domain.pool_fields import FIELDS_OF_FORM
@@ -79,10 +79,8 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
     require_platform(actor, Permission.POOL_CONFIGURE)
     name = typed_input(request).get("name", "").strip()
 
-    def execute(form: ChangeForm, version: int | None) -> PoolResult:
-        return create_pool(
-            actor=actor, name=name, body=pool_config_from(form), description=form.cleaned_data["description"]
-        )
+    def command(form: ChangeForm) -> CreatePool:
+        return CreatePool(name=name, body=pool_config_from(form))
 
     def creation_messages(
         nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: PoolResult
@@ -103,13 +101,17 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
             changes_configuration=True,
             messages=creation_messages,
         ),
-        execute=execute,
-        success_message=lambda result: (
-            f"Pool {result.row.name} was created. Now divide it into subpools, and assign its roles to users."
-        ),
-        success_url=lambda result: pool_url(result.row.name),
+        command=command,
+        service=create_pool,
+        success_message=f"Pool {name} was created. Now divide it into subpools, and assign its roles to users.",
+        success_url=page_of_result,
     )
     return ConfirmFlow(admin, request, change).respond()
+
+
+def page_of_result(result: PoolResult) -> str:
+    """The page of a pool after its change."""
+    return pool_url(result.row.name)
 
 
 def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
@@ -144,7 +146,7 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
         ),
         command=command,
         service=put_pool if root.archived else patch_pool,
-        success_message=lambda result: f"The configuration of {result.row.name} was saved.",
+        success_message=f"The configuration of {root.name} was saved.",
         success_url=pool_url(root.name),
     )
     return ConfirmFlow(admin, request, change).respond()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from django.forms import FileField, FileInput
@@ -17,6 +18,7 @@ from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlo
 from pools.admin.git_ownership import owned_reason
 from pools.admin.pool_tree_preview import pool_breadcrumbs, pool_url
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
+from pools.domain.changes.subpools import ResizeSubpools
 from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Forbidden, Violation
 from pools.domain.names import split_name
@@ -36,14 +38,14 @@ MAX_ADDRESS_LENGTH = 6000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotasPreview:
-    """The preview of new quotas (canonical name → quota as typed); `pool` is the only pool, None for several."""
+    """The preview of new quotas, as typed; `pool` is the only pool, None for several."""
 
     form_template: ClassVar[str] = "osmo/change_form.html"
     effect_template: ClassVar[str] = "osmo/change_effect.html"
 
     actor: Actor
     pool: Pool | None
-    quotas: Mapping[str, object]
+    command: ResizeSubpools
 
     def form_context(self) -> dict[str, Any]:
         """The tree as it is now."""
@@ -52,7 +54,7 @@ class QuotasPreview:
 
     def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
         """The effect on the trees of all pools."""
-        return effect_on_quotas(self.quotas, operation, actor=self.actor)  # type: ignore[arg-type]
+        return effect_on_quotas(self.command, operation, self.actor)
 
     def effect_context(self, effect: dict[str, Any], result: QuotasResult) -> dict[str, Any]:
         """Each node of each pool before and after."""
@@ -73,7 +75,7 @@ class QuotasPreview:
 
     def current_state(self) -> dict[str, Any] | None:
         """The version of each subpool of the change."""
-        rows = Pool.objects.filter(name__in=self.quotas).order_by("name")
+        rows = Pool.objects.filter(name__in=self.command.quotas).order_by("name")
         return dict(rows.values_list("name", "version"))
 
     def fingerprint(self, state: dict[str, Any] | None) -> str:
@@ -83,7 +85,7 @@ class QuotasPreview:
             for tree in (state or {}).values()
             if isinstance(tree, dict)
             for part in tree["subpools"]
-            if part["name"] in self.quotas
+            if part["name"] in self.command.quotas
         }
         return " ".join(f"{name}:{version}" for name, version in sorted((versions or state or {}).items()))
 
@@ -93,23 +95,20 @@ def resize_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Htt
     actor, root = actor_of(request), get_visible_root(actor_of(request), pool)
     require_permission(actor, Permission.POOL_PARTITION, pool)
     present = visible_quotas(actor, [root])
-    form_class = _pool_form(present)
     typed = typed_input(request)
     quotas: dict[str, object] = {name: typed[key] for name in present if (key := _field_of(name)) in typed}
-    change = Change(
+    return _respond(
+        admin,
+        request,
+        root,
+        quotas,
         title=f"Resize subpools of {root.name}",
-        button="Save the quotas",
         unavailable_reason=owned_reason(OwnedKind.POOL, root.name, subpools=True)
         or ("" if present else f"Pool {root.name} has no ACTIVE subpools."),
-        breadcrumbs=pool_breadcrumbs(root),
-        form_class=form_class,
+        form_class=_pool_form(present),
         initial={_field_of(name): quota for name, quota in present.items()},
-        preview=QuotasPreview(actor=actor, pool=root, quotas=quotas),
-        execute=lambda form, _: _resize(actor, quotas, form),
-        success_message=_success_message,
         success_url=pool_url(root.name),
     )
-    return ConfirmFlow(admin, request, change).respond()
 
 
 def import_quotas_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
@@ -121,16 +120,33 @@ def import_quotas_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse
     form_class = type("QuotaFileForm", (QuotaFileForm,), {"present": present})
     form = form_class(typed_input(request), request.FILES if request.method == "POST" else None)
     file = form.cleaned_data.get("parsed") if form.is_valid() else None
-    quotas: Mapping[str, object] = file.quotas if file else {}
-    change = Change(
+    return _respond(
+        admin,
+        request,
+        None,
+        file.quotas if file else {},
         title="Import quotas of subpools",
-        button="Save the quotas",
-        breadcrumbs=pool_breadcrumbs(None),
         form_class=form_class,
-        preview=QuotasPreview(actor=actor, pool=None, quotas=quotas),
-        execute=lambda form, _: _resize(actor, quotas, form),
-        success_message=_success_message,
         success_url=reverse("admin:pools_pool_changelist"),
+    )
+
+
+def _respond(
+    admin: PolicyAdmin, request: HttpRequest, pool: Pool | None, quotas: Mapping[str, object], **texts: Any
+) -> HttpResponse:
+    """The pages of these quotas; `texts` are fields of its :class:`Change`. The change is made for the versions that
+    the preview has shown."""
+    command = ResizeSubpools(quotas=quotas)
+    seen = dict(part.rsplit(":", 1) for part in typed_input(request).get("seen", "").split() if ":" in part)
+    versions = {name: int(version) for name, version in seen.items() if version.isdecimal()}
+    change = Change(
+        button="Save the quotas",
+        breadcrumbs=pool_breadcrumbs(pool),
+        preview=QuotasPreview(actor=actor_of(request), pool=pool, command=command),
+        command=lambda _: command,
+        service=partial(resize_subpools, expected_versions=versions),
+        success_message=_success_message,
+        **texts,
     )
     return ConfirmFlow(admin, request, change).respond()
 
@@ -191,17 +207,6 @@ def _pool_form(present: Mapping[str, int]) -> type[ChangeForm]:
     fields["description"] = forms.text_field("Reason", help_text=REASON_HELP)
     fields["field_by_path"] = {f"quotas.{name}": _field_of(name) for name in present}
     return type("PoolQuotasForm", (ChangeForm,), fields)
-
-
-def _resize(actor: Actor, quotas: Mapping[str, object], form: ChangeForm) -> QuotasResult:
-    """The change, for the versions that the preview has shown; a dry run has none."""
-    seen = dict(part.rsplit(":", 1) for part in form.cleaned_data["seen"].split())
-    return resize_subpools(
-        actor=actor,
-        quotas=quotas,
-        description=form.cleaned_data["description"],
-        expected_versions={name: int(version) for name, version in seen.items() if version.isdecimal()},
-    )
 
 
 def _success_message(result: QuotasResult) -> str:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change, unwrap_as
-from pools.api.pool_requests import (
-    apply_or_preview,
-    read_change,
-    read_configuration,
-    read_new_name,
-    require_top_level_name,
-)
-from pools.api.request_parsing import etag_header, expected_version, query_boolean, unwrap_body
+from pools.api.pool_requests import read_configuration, require_top_level_name
+from pools.api.request_parsing import etag_header, query_boolean, unwrap_body
 from pools.api.schema import (
-    DRY_RUN,
     INCLUDE_ARCHIVED,
     NULL,
     OBJECT,
@@ -33,13 +27,12 @@ from pools.api.subpools import subpool_response
 from pools.api.views import View
 from pools.api.warnings_header import warning_header
 from pools.domain import names
-from pools.domain.changes.pools import DeletePool, PatchPool, PoolChange, PutPool
-from pools.domain.errors import BadInput, Violation
+from pools.domain.changes.pools import DeletePool, PatchPool, PoolChange, PutPool, PutPools, RenamePool
 from pools.domain.pool_fields import pool_properties
-from pools.domain.roles import Actor, Permission
+from pools.domain.roles import Actor
 from pools.filtersets.pools import PoolFilterSet
 from pools.models import Pool
-from pools.permissions import get_visible_root, require_permission, require_platform
+from pools.permissions import get_visible_root
 from pools.representations.pool import pool_body, pool_list_body
 from pools.services.cohort_effects import effect_on_pool, effect_on_pools
 from pools.services.dry_run import warnings_of
@@ -79,34 +72,14 @@ class PoolConfigs(View):
         rows, verbose = filters.matching_rows(), bool(filters.value("verbose"))
         return Response({"pools": {row.name: pool_list_body(row, verbose=verbose) for row in rows}})
 
-    @describe_operation(
-        "Create or replace many pools, all or none; other pools stay.",
-        query_parameters=[DRY_RUN],
-        body=_wrapped("configs", {"type": "object", "additionalProperties": CONFIGURATION}),
+    @describe_change(
+        PutPools,
         answer=NULL,
+        body=_wrapped("configs", {"type": "object", "additionalProperties": CONFIGURATION}),
     )
     def put(self, request: Request) -> Response:
-        require_platform(self.actor, Permission.POOL_CONFIGURE)
-        bodies, description, tags = unwrap_body(request, wrappers=["configs"])
-        if not bodies:
-            raise BadInput.of(
-                [Violation("configs", "missing", "configs is missing: give the configuration of each pool by name.")]
-            )
-        wrong = [
-            Violation(name[:60], "bad_value", f"The configuration of {name[:60]!r} must be an object.")
-            for name, body in bodies.items()
-            if not isinstance(body, dict)
-        ]
-        if wrong:
-            raise BadInput.of(wrong)
-
-        def operation() -> object:
-            return put_pools(actor=self.actor, bodies=bodies, description=description, tags=tags)
-
-        if query_boolean(request, "dry_run"):
-            return Response(effect_on_pools(operation, names=lambda: list(bodies), actor=self.actor))
-        warnings = warnings_of(operation())
-        return Response(None, headers=warning_header(warnings))
+        read = partial(unwrap_body, wrappers=["configs"])
+        return answer_change(self, PutPools, put_pools, MANY_POOLS, {}, unwrap=unwrap_as("configs", read))
 
 
 class PoolConfig(View):
@@ -137,13 +110,23 @@ class PoolConfig(View):
         return answer_change(self, DeletePool, delete_pool, POOL_DELETION, {"name": name})
 
 
-def _effect(command: PoolChange, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
-    return effect_on_pool(command.name, run, actor=actor)
+def pool_effect(command: PoolChange, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+    """The effect of a change of one pool."""
+    new_name = command.new_name if isinstance(command, RenamePool) else None
+    return effect_on_pool(command.name, run, actor=actor, renamed_to=new_name)
+
+
+def _effect_on_many(command: PutPools, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+    return effect_on_pools(run, names=partial(list, command.configs), actor=actor)
 
 
 def _render(result: PoolResult) -> Response:
     body = pool_body(result.row, warnings=result.warnings) | {"reactivated": result.reactivated}
     return Response(body, headers=etag_header(result.row.version))
+
+
+def _render_many(results: list[PoolResult]) -> Response:
+    return Response(None, headers=warning_header(warnings_of(results)))
 
 
 def _render_deletion(archived: Pool | None) -> Response:
@@ -155,34 +138,14 @@ def _render_deletion(archived: Pool | None) -> Response:
     return Response(None, headers=warning_header([message]))
 
 
-POOL_CHANGES = ChangeAnswer(_render, _effect, guard=require_top_level_name)
-POOL_DELETION = ChangeAnswer(_render_deletion, _effect, guard=require_top_level_name)
+POOL_CHANGES = ChangeAnswer(_render, pool_effect, guard=require_top_level_name)
+MANY_POOLS = ChangeAnswer(_render_many, _effect_on_many)
+POOL_DELETION = ChangeAnswer(_render_deletion, pool_effect, guard=require_top_level_name)
 
 
 class PoolRename(View):
     """The rename of a pool."""
 
-    @describe_operation(
-        "Rename a pool with its roles and archived subpools.",
-        query_parameters=[DRY_RUN],
-        body=object_with({"new_name": TEXT}, additional=True),
-        answer=POOL,
-    )
+    @describe_change(RenamePool, answer=POOL)
     def put(self, request: Request, name: str) -> Response:
-        require_top_level_name(self.actor, {"name": name})
-        require_permission(self.actor, Permission.POOL_CONFIGURE, name)
-        change = read_change(request, "new_name")
-        to, version = read_new_name(change), expected_version(request)
-        return apply_or_preview(
-            self,
-            name,
-            lambda: rename_pool(
-                actor=self.actor,
-                name=name,
-                new_name=to,
-                description=change.description,
-                tags=change.tags,
-                expected_version=version,
-            ),
-            renamed_to=to,
-        )
+        return answer_change(self, RenamePool, rename_pool, POOL_CHANGES, {"name": name})

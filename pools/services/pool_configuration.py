@@ -42,11 +42,12 @@ _STATE_CODES = frozenset({LIVE_WORK})
 
 @dataclass(frozen=True, slots=True)
 class PoolResult:
-    """A pool after a change, and the warnings about it."""
+    """A pool after a change, and the warnings about it. `platform`: the one that the change was about."""
 
     row: Pool
     warnings: tuple[str, ...] = ()
     reactivated: bool = False
+    platform: str = ""
 
 
 @dataclass(frozen=True, slots=True)

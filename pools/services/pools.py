@@ -7,13 +7,24 @@ Subpools have their own service (:mod:`pools.services.subpools`). Every write en
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Required, TypedDict, Unpack
 
 from django.db.models import F, TextField, Value
 from django.db.models.functions import Concat
 
 from pools.domain import names
-from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
+from pools.domain.changes.pools import (
+    CreatePool,
+    DeletePool,
+    PatchPool,
+    PoolChange,
+    PutPlatform,
+    PutPool,
+    PutPools,
+    RenamePlatform,
+    RenamePool,
+)
 from pools.domain.config_merge import merge_patch
 from pools.domain.errors import BadInput, Conflict, Violation
 from pools.domain.pool_config import editable_body
@@ -39,6 +50,15 @@ from pools.services.users import delete_pool_roles, rename_default_pool, rename_
 Body = Mapping[str, Any]
 
 
+class Note(TypedDict, total=False):
+    """What accompanies a change of a pool's configuration."""
+
+    actor: Required[Actor]
+    description: str
+    tags: Sequence[str] | None
+    expected_version: int | None
+
+
 def put_pool(
     command: PutPool,
     *,
@@ -59,36 +79,30 @@ def put_pool(
 
 
 def create_pool(
-    *, actor: Actor, name: str, body: Body, description: str = "", tags: Sequence[str] | None = None
+    command: CreatePool, *, actor: Actor, description: str = "", tags: Sequence[str] | None = None
 ) -> PoolResult:
     """Create a pool whose name is free. Raises Conflict if a pool of that name exists, archived or not, and the errors
     of :func:`put_pool`."""
+    name = command.name
     require_permission(actor, Permission.POOL_CONFIGURE, name)
     with configuration_change(actor=actor, name=name, description=description, tags=tags):
         if Pool.objects.filter(name=name).exists():
             message = f"Pool {name} exists already. Configure it on its own page (archived ones too)."
             raise Conflict(message, [Violation("name", "name_taken", message)])
-        (result,) = write_pools({name: body}, nested=False)
+        (result,) = write_pools({name: command.body}, nested=False)
     return result
 
 
 def put_pools(
-    *, actor: Actor, bodies: Mapping[str, Body], description: str = "", tags: Sequence[str] | None = None
+    command: PutPools, *, actor: Actor, description: str = "", tags: Sequence[str] | None = None
 ) -> list[PoolResult]:
     """Put many pools, all or none; other pools do not change. The path of a fault begins with the pool's name."""
     require_platform(actor, Permission.POOL_CONFIGURE)
     with configuration_change(actor=actor, name="", description=description, tags=tags):
-        return write_pools(bodies, nested=True)
+        return write_pools(command.configs, nested=True)
 
 
-def patch_pool(
-    command: PatchPool,
-    *,
-    actor: Actor,
-    description: str = "",
-    tags: Sequence[str] | None = None,
-    expected_version: int | None = None,
-) -> PoolResult:
+def patch_pool(command: PatchPool, **note: Unpack[Note]) -> PoolResult:
     """Merge `patch` into the pool's editable JSON (:mod:`pools.domain.config_merge`) and put the result."""
 
     def edit(body: dict[str, Any]) -> Body:
@@ -96,62 +110,47 @@ def patch_pool(
         raise_violations(faults)
         return result
 
-    return _edit(actor, command.name, edit, description, tags, expected_version)
+    return _edit(command, edit, **note)
 
 
-def put_platform(
-    *,
-    actor: Actor,
-    name: str,
-    platform: str,
-    body: Body,
-    description: str = "",
-    tags: Sequence[str] | None = None,
-    expected_version: int | None = None,
-) -> PoolResult:
+def put_platform(command: PutPlatform, **note: Unpack[Note]) -> PoolResult:
     """Create or replace one platform of a pool."""
 
     def edit(pool: dict[str, Any]) -> Body:
-        return pool | {"platforms": pool["platforms"] | {platform: body}}
+        return pool | {"platforms": pool["platforms"] | {command.platform: command.body}}
 
-    return _edit(actor, name, edit, description, tags, expected_version)
+    return replace(_edit(command, edit, **note), platform=command.platform)
 
 
-def rename_platform(
+def rename_platform(command: RenamePlatform, **note: Unpack[Note]) -> PoolResult:
+    """Rename a platform of a pool; the default platform follows. The nodes of the backend keep their own `platform`,
+    so the renamed platform has the nodes that carry the new name."""
+    old, new = command.platform, command.new_name
+
+    def edit(pool: dict[str, Any]) -> Body:
+        platforms = pool["platforms"]
+        if old not in platforms:
+            raise unknown_platform(command.name, old)
+        if new != old and new in platforms:
+            raise Conflict(f"Pool {command.name} has a platform {new} already.")
+        renamed = {new if key == old else key: value for key, value in platforms.items()}
+        default = new if pool["default_platform"] == old else pool["default_platform"]
+        return pool | {"platforms": renamed, "default_platform": default}
+
+    return replace(_edit(command, edit, **note), platform=new)
+
+
+def _edit(
+    command: PoolChange,
+    edit: Callable[[dict[str, Any]], Body],
     *,
     actor: Actor,
-    name: str,
-    platform: str,
-    new_name: str,
     description: str = "",
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
 ) -> PoolResult:
-    """Rename a platform of a pool; the default platform follows. The nodes of the backend keep their own `platform`,
-    so the renamed platform has the nodes that carry the new name."""
-
-    def edit(pool: dict[str, Any]) -> Body:
-        platforms = pool["platforms"]
-        if platform not in platforms:
-            raise unknown_platform(name, platform)
-        if new_name != platform and new_name in platforms:
-            raise Conflict(f"Pool {name} has a platform {new_name} already.")
-        renamed = {new_name if key == platform else key: value for key, value in platforms.items()}
-        default = new_name if pool["default_platform"] == platform else pool["default_platform"]
-        return pool | {"platforms": renamed, "default_platform": default}
-
-    return _edit(actor, name, edit, description, tags, expected_version)
-
-
-def _edit(
-    actor: Actor,
-    name: str,
-    edit: Callable[[dict[str, Any]], Body],
-    description: str,
-    tags: Sequence[str] | None,
-    expected_version: int | None,
-) -> PoolResult:
     """Store the result of `edit` on the pool's editable JSON, read under the pool's lock."""
+    name = command.name
     require_permission(actor, Permission.POOL_CONFIGURE, name)
     with configuration_change(actor=actor, name=name, description=description, tags=tags):
         row = lock_pool_for_change(name, expected_version=expected_version, forbidden_action="changed")
@@ -191,10 +190,9 @@ def delete_pool(
 
 
 def rename_pool(
+    command: RenamePool,
     *,
     actor: Actor,
-    name: str,
-    new_name: str,
     description: str = "",
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
@@ -203,6 +201,7 @@ def rename_pool(
 
     Raises BadInput (name rules, of the subpools too), Conflict (name taken; ACTIVE or DELETING subpools; live work).
     """
+    name, new_name = command.name, command.new_name
     require_permission(actor, Permission.POOL_CONFIGURE, name)
     with configuration_change(actor=actor, name=new_name, description=description, tags=tags):
         row = lock_pool_for_change(name, expected_version=expected_version, forbidden_action="renamed")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.approvals import ApprovalNeeded
+from pools.domain.changes.subpools import ResizeSubpools
 from pools.domain.errors import BadInput, Conflict, Violation
 from pools.domain.names import split_name
 from pools.domain.quota.pool_balance import ParsedQuota, PoolBalance, parse_quota, pool_quotas_violation
@@ -39,9 +40,9 @@ class QuotasResult:
 
 
 def resize_subpools(
+    command: ResizeSubpools,
     *,
     actor: Actor,
-    quotas: Mapping[str, object],
     description: str = "",
     expected_versions: Mapping[str, int] | None = None,
 ) -> QuotasResult:
@@ -52,6 +53,7 @@ def resize_subpools(
     fault of every subpool (path `quotas.NAME`), and Conflict for a quota that needs the approval of a second person:
     such changes are requested one by one.
     """
+    quotas = command.quotas
     _check_request(quotas)
     roots = []
     for parent in sorted({split_name(name).parent for name in quotas}):
@@ -81,12 +83,10 @@ def resize_subpools(
         return QuotasResult(results, tuple(quota.warning for quota in different.values() if quota.warning))
 
 
-def effect_on_quotas(
-    quotas: Mapping[str, object], operation: Callable[[], QuotasResult], *, actor: Actor
-) -> dict[str, Any]:
+def effect_on_quotas(command: ResizeSubpools, operation: Callable[[], object], actor: Actor) -> dict[str, Any]:
     """The effect of such a change as :func:`pools.services.dry_run.read_effect` answers it; `before` and `after` have
     the tree of each pool by its name."""
-    roots = sorted({split_name(name).parent for name in quotas})
+    roots = sorted({split_name(name).parent for name in command.quotas})
 
     return read_effect(operation, read_state=lambda: {name: read_pool_tree(name) for name in roots}, actor=actor)
 

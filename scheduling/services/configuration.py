@@ -16,7 +16,7 @@ from pools.domain.changes.backends import DeleteBackend, PutBackend
 from pools.domain.changes.cohorts import DeleteCohort, PutCohort
 from pools.domain.changes.command import read_command
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
-from pools.domain.changes.pools import DeletePool
+from pools.domain.changes.pools import DeletePool, PutPools
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole
 from pools.domain.errors import Busy, Conflict, DomainError, Violation
@@ -264,7 +264,7 @@ class _Writer:
             return
         bodies = {name: _without_subpools(each.after) or {} for name, each in wanted.items()}
         try:
-            self.warnings += warnings_of(put_pools(bodies=bodies, **self._how))
+            self.warnings += warnings_of(put_pools(PutPools(configs=bodies), **self._how))
         except Busy:
             raise
         except DomainError as refusal:

@@ -24,7 +24,7 @@ from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
 from osmo_admin.cli.tables import Facts, Table, build_table
 from osmo_admin.cli.times import format_local_time
 from osmo_admin.cli.yaml_files import parse_number
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, ResizeSubpools, SetDrainDeadline
 from pools.domain.numbers import POOL_NUMBERS, QUOTA
 
 if TYPE_CHECKING:
@@ -38,10 +38,6 @@ HEADER = ("Pool", "Subpool State", "GPU Quota", *(POOL_NUMBERS[key].label for ke
 
 def _subpool_url(parent: str, *sub: str) -> str:
     return url_path("api", "configs", "pool", parent, "subpool", *sub)
-
-
-def _add_description(body: dict[str, Any], description: str | None) -> dict[str, Any]:
-    return body | ({"description": description} if description else {})
 
 
 @change_command(app, "create", CreateSubpool)
@@ -110,9 +106,7 @@ def import_file(
     """
     read = _read_quota_file(file)
     quotas = {name: parse_number(text) for name, text in read.quotas.items()}
-    answer = session.http().send_change(
-        "PATCH", QUOTAS_URL, query=session.dry_run_query, body=_add_description({"quotas": quotas}, description)
-    )
+    answer = TypedChange(session, ResizeSubpools, {"quotas": quotas}, description).send("PATCH", QUOTAS_URL)
     if read.left_out:
         lines = "1 line" if read.left_out == 1 else f"{read.left_out} lines"
         print_warning(f"WARNING: {lines} of pools, remainders and inactive subpools left out.")

@@ -171,7 +171,8 @@ class ChangeCommand:
     """One change. `service` is the name of its service, stored with a request for an approval; the docstring is its
     sentence for the API document. `permission` is needed on the pool that the field `pool_field` names (on the platform
     if it is empty); None: the service judges, by the owner of the object. `needs_version`: a caller may name the
-    version of the object that it has seen. `has_preview`: a dry run shows the effect."""
+    version of the object that it has seen. `has_preview`: a dry run shows the effect.
+    `owned_kind`: the kind of the object that Git may own."""
 
     __slots__ = ()
     service: ClassVar[str]

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from pools.domain.changes.command import JSON, ChangeCommand, in_address, value
+from pools.domain.changes.command import JSON, TEXT, ChangeCommand, in_address, value
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission
+from pools.domain.structured_input.fields import FieldReader
+
+
+def _read_configurations(reader: FieldReader, key: str) -> Any:
+    found = reader.body[key]
+    if not found:
+        reader.add_fault(key, "missing", "is missing: give the configuration of each pool by name.")
+    for name, body in found.items():
+        if not isinstance(body, dict):
+            reader.faults.add(name[:60], "bad_value", f"The configuration of {name[:60]!r} must be an object.")
+    return found
+
+
+def _read_name(reader: FieldReader, key: str) -> str:
+    found = reader.body[key]
+    if isinstance(found, str) and found:
+        return found
+    reader.add_fault(key, "bad_value", "must be a text.")
+    return ""
+
+
+_NAME = replace(TEXT, read=_read_name)
+_CONFIGURATIONS = replace(JSON, read=_read_configurations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +72,62 @@ class DeletePool(PoolChange):
 
     service: ClassVar = "delete_pool"
     may_need_approval: ClassVar = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePool(PoolChange):
+    """Create a pool whose name is free."""
+
+    service: ClassVar = "create_pool"
+    needs_version: ClassVar = False
+
+    body: Mapping[str, Any] = value(JSON, "Configuration", "The configuration of the pool.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutPools(ChangeCommand):
+    """Create or replace many pools, all or none; other pools stay."""
+
+    service: ClassVar = "put_pools"
+    permission: ClassVar = Permission.POOL_CONFIGURE
+    needs_version: ClassVar = False
+    has_tags: ClassVar = True
+    owned_kind: ClassVar[OwnedKind | None] = OwnedKind.POOL
+
+    configs: Mapping[str, Mapping[str, Any]] = value(
+        _CONFIGURATIONS, "Configurations", "The configuration of each pool by name, with every key."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenamePool(PoolChange):
+    """Rename a pool with its roles and archived subpools."""
+
+    service: ClassVar = "rename_pool"
+
+    new_name: str = value(_NAME, "New name", "The name of the pool from now on.", missing="must be a text.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformChange(PoolChange):
+    """A change of one platform of a pool."""
+
+    platform: str = in_address("PLATFORM", "Platform", "Name of the platform.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutPlatform(PlatformChange):
+    """Create or replace one platform of a pool."""
+
+    service: ClassVar = "put_platform"
+
+    body: Mapping[str, Any] = value(JSON, "Configuration", "The settings of work on the platform.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenamePlatform(PlatformChange):
+    """Rename a platform of a pool; the default platform follows."""
+
+    service: ClassVar = "rename_platform"
+
+    new_name: str = value(_NAME, "New name", "The name of the platform from now on.", missing="must be a text.")

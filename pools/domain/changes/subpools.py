@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pools.domain.changes.command import BOOLEAN, QUOTA, TEXT, TIME, ChangeCommand, in_address, value
+from pools.domain.changes.command import BOOLEAN, JSON, QUOTA, TEXT, TIME, ChangeCommand, in_address, value
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission
+from pools.domain.structured_input.fields import FieldReader
 
 _QUOTA_LABEL = "Quota in GPUs"
 _QUOTA_HELP = "Whole GPUs, or a share of the pool such as 25%. Fractions are rounded down."
@@ -16,6 +18,17 @@ _DEADLINE_HELP = (
     "The time at which the work of the subpool should have ended. It stops no work: after it, the home page warns and "
     "notices are sent."
 )
+_QUOTAS_RULE = 'must be an object such as {"team--a": 20}.'
+
+
+def _read_quotas(reader: FieldReader, key: str) -> Any:
+    found = reader.body[key]
+    if not isinstance(found, dict):
+        reader.add_fault(key, "bad_value", _QUOTAS_RULE)
+    return found
+
+
+_QUOTAS = replace(JSON, schema={"type": "object", "additionalProperties": QUOTA.schema}, read=_read_quotas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,4 +113,18 @@ class SetDrainDeadline(NamedSubpoolChange):
 
     drain_by: datetime | None = value(
         TIME, "Deadline", f"{_DEADLINE_HELP} Empty for none.", default=None, metavar="[TIME]", positional=True
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeSubpools(ChangeCommand):
+    """Change the quotas of many subpools, all of them or none. A subpool that has its quota already is left alone."""
+
+    service: ClassVar = "resize_subpools"
+    permission: ClassVar = None  # of each pool
+    needs_version: ClassVar = False
+    owned_kind: ClassVar[OwnedKind | None] = OwnedKind.POOL
+
+    quotas: Mapping[str, object] = value(
+        _QUOTAS, "Quotas", "The quota of each subpool by its name, such as team--a.", missing=_QUOTAS_RULE
     )

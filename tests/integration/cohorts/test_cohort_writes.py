@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort, PutCohort
-from pools.domain.changes.pools import DeletePool, PatchPool
+from pools.domain.changes.pools import CreatePool, DeletePool, PatchPool
 from pools.domain.errors import BadInput, Conflict, DomainError, Forbidden, NotFound, Stale
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, ConfigRevision, Pool
@@ -243,5 +243,5 @@ def test_create_makes_an_implicit_cohort_explicit_and_never_replaces_an_explicit
 def test_create_never_replaces_a_pool() -> None:
     factories.make_pool("p", 10)
     body = {"backend": "sim", "resources": {"gpu": {"guarantee": 3}}}
-    assert refused_codes(create_pool, actor=SYSTEM, name="p", body=body) == {("name", "name_taken")}
-    assert create_pool(actor=SYSTEM, name="q", body=body).row.guarantee == 3
+    assert refused_codes(create_pool, CreatePool(name="p", body=body), actor=SYSTEM) == {("name", "name_taken")}
+    assert create_pool(CreatePool(name="q", body=body), actor=SYSTEM).row.guarantee == 3

@@ -10,7 +10,7 @@ from django.db import IntegrityError, connection, transaction
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import DeleteCohort, PutCohort
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
-from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
+from pools.domain.changes.pools import DeletePool, PatchPool, PutPool, RenamePool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole
 from pools.domain.errors import Conflict, DomainError
@@ -92,7 +92,7 @@ def refusal_of(operation: Callable[[], object]) -> Conflict:
 WRITES: dict[str, Callable[[], object]] = {
     "a pool": lambda: patch_pool(PatchPool(name="team", patch={"description": "x"}), actor=SYSTEM),
     "a pool, put": lambda: put_pool(PutPool(name="bare", body={"backend": "sim", "description": "x"}), actor=SYSTEM),
-    "a pool's name": lambda: rename_pool(actor=SYSTEM, name="bare", new_name="other"),
+    "a pool's name": lambda: rename_pool(RenamePool(name="bare", new_name="other"), actor=SYSTEM),
     "a pool, deleted": lambda: delete_pool(DeletePool(name="bare"), actor=SYSTEM),
     "a backend": lambda: put_backend(PutBackend(name="sim", body={"description": "x"}), actor=SYSTEM),
     "a backend's nodes": lambda: put_backend(PutBackend(name="sim", body={"nodes": []}), actor=SYSTEM),

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
-from pools.domain.changes.pools import DeletePool, PutPool
+from pools.domain.changes.pools import DeletePool, PutPool, RenamePool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings, Pool
@@ -142,7 +142,7 @@ def test_a_deleted_or_renamed_pool_removes_its_queues(lab: SyncHarness) -> None:
     lab.sync()
     assert lab.cluster.writes == [f"delete {lab.name('other---shared')}", f"delete {lab.name('other')}"]
     delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
-    rename_pool(actor=SYSTEM, name="team", new_name="crew")
+    rename_pool(RenamePool(name="team", new_name="crew"), actor=SYSTEM)
     lab.sync()
     assert lab.queues() == {"": -1, "crew": 100, "crew---shared": 100}
 

@@ -16,8 +16,8 @@ from django.utils import timezone
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import DeleteCohort, PatchCohort, PutCohort
-from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
+from pools.domain.changes.pools import DeletePool, PatchPool, PutPool, PutPools
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, ResizeSubpools
 from pools.domain.errors import Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, ConfigRevision, Pool
@@ -69,7 +69,7 @@ LARGER = {"resources": {"gpu": {"guarantee": 111}}}
 
 SERVICES: dict[str, Callable[[], object]] = {
     "put a pool": partial(put_pool, PutPool(name="team", body=pool_config(111, **LIMITED)), actor=SYSTEM),
-    "put several pools": partial(put_pools, actor=SYSTEM, bodies={"team": pool_config(111, **LIMITED)}),
+    "put several pools": partial(put_pools, PutPools(configs={"team": pool_config(111, **LIMITED)}), actor=SYSTEM),
     "patch a guarantee": partial(patch_pool, PatchPool(name="team", patch=LARGER), actor=SYSTEM),
     "patch a maximum": partial(
         patch_pool, PatchPool(name="team", patch={"resources": {"gpu": {"maximum": 500}}}), actor=SYSTEM
@@ -113,9 +113,9 @@ SERVICES: dict[str, Callable[[], object]] = {
     "end a temporary quota early": partial(
         resize_subpool, ResizeSubpool(parent="team", subpool_name="t", quota=10), actor=SYSTEM
     ),
-    "resize several": partial(resize_subpools, actor=SYSTEM, quotas={"team--a": 29}),
+    "resize several": partial(resize_subpools, ResizeSubpools(quotas={"team--a": 29}), actor=SYSTEM),
     "hide a large change among small ones": partial(
-        resize_subpools, actor=SYSTEM, quotas={"team--a": 51, "team--t": 9}
+        resize_subpools, ResizeSubpools(quotas={"team--a": 51, "team--t": 9}), actor=SYSTEM
     ),
     "delete a subpool": partial(delete_subpool, DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM),
 }

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from pools.domain.changes.pools import PatchPool
-from pools.domain.changes.subpools import ResizeSubpool
+from pools.domain.changes.subpools import ResizeSubpool, ResizeSubpools
 from pools.domain.errors import BadInput, Conflict, Forbidden, NotFound, Stale
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Pool
@@ -36,7 +36,9 @@ def _quotas() -> dict[str, int | None]:
 def test_gpus_move_between_full_subpools_in_one_step(pools: None) -> None:
     """One after the other this would be refused: the pool has no free GPUs."""
     before = AuditEntry.objects.count()
-    result = resize_subpools(actor=SYSTEM, quotas={"team--b": 35, "team--a": "30%", "other--c": 10}, description="swap")
+    result = resize_subpools(
+        ResizeSubpools(quotas={"team--b": 35, "team--a": "30%", "other--c": 10}), actor=SYSTEM, description="swap"
+    )
     assert _quotas() == {"other--c": 10, "team--a": 15, "team--b": 35}
     assert [each.row.name for each in result.changed] == ["other--c", "team--a", "team--b"]
     entries = AuditEntry.objects.order_by("-id")[: AuditEntry.objects.count() - before]
@@ -51,59 +53,61 @@ def test_a_quota_that_is_there_already_is_left_alone(pools: None) -> None:
         ResizeSubpool(parent="team", subpool_name="a", quota=40, until=timezone.now() + timedelta(days=1)), actor=SYSTEM
     )
     version = Pool.objects.get(name="team--a").version
-    result = resize_subpools(actor=SYSTEM, quotas={"team--a": 40, "team--b": 5})
+    result = resize_subpools(ResizeSubpools(quotas={"team--a": 40, "team--b": 5}), actor=SYSTEM)
     assert [each.row.name for each in result.changed] == ["team--b"]
     row = Pool.objects.get(name="team--a")
     assert (row.version, row.quota_after) == (version, 30)
-    resize_subpools(actor=SYSTEM, quotas={"team--a": 41})
+    resize_subpools(ResizeSubpools(quotas={"team--a": 41}), actor=SYSTEM)
     row = Pool.objects.get(name="team--a")
     assert (row.last_quota, row.quota_until, row.quota_after) == (41, None, None)
 
 
 def test_every_fault_is_named_and_nothing_is_written(pools: None) -> None:
     with pytest.raises(BadInput) as refusal:
-        resize_subpools(actor=SYSTEM, quotas={"team--a": "lots", "team--zz": 1, "other--c": 1})
+        resize_subpools(ResizeSubpools(quotas={"team--a": "lots", "team--zz": 1, "other--c": 1}), actor=SYSTEM)
     assert [(each.path, each.code) for each in refusal.value.details] == [
         ("quotas.team--a", "bad_quota"),
         ("quotas.team--zz", "unknown_subpool"),
     ]
     with pytest.raises(BadInput, match="would hold 51 GPUs; pool team guarantees 50"):
-        resize_subpools(actor=SYSTEM, quotas={"team--a": 31, "other--c": 1})
+        resize_subpools(ResizeSubpools(quotas={"team--a": 31, "other--c": 1}), actor=SYSTEM)
     with pytest.raises(BadInput, match="is the name of a subpool"):
-        resize_subpools(actor=SYSTEM, quotas={"team": 1})
+        resize_subpools(ResizeSubpools(quotas={"team": 1}), actor=SYSTEM)
     assert _quotas() == {"other--c": 4, "team--a": 30, "team--b": 20}
 
 
 @pytest.mark.parametrize("quotas", [{}, {f"team--s{number}": 1 for number in range(subpool_quotas.MAX_QUOTAS + 1)}])
 def test_the_number_of_quotas_is_bounded(db: None, quotas: dict[str, int]) -> None:
     with pytest.raises(BadInput, match=f"give 1 to {subpool_quotas.MAX_QUOTAS}"):
-        resize_subpools(actor=SYSTEM, quotas=quotas)
+        resize_subpools(ResizeSubpools(quotas=quotas), actor=SYSTEM)
 
 
 def test_a_version_that_somebody_saw_counts(pools: None) -> None:
     version = Pool.objects.get(name="team--a").version
     with pytest.raises(Stale):
-        resize_subpools(actor=SYSTEM, quotas={"team--a": 1}, expected_versions={"team--a": version - 1})
-    resize_subpools(actor=SYSTEM, quotas={"team--a": 1}, expected_versions={"team--a": version, "team--b": 99})
+        resize_subpools(ResizeSubpools(quotas={"team--a": 1}), actor=SYSTEM, expected_versions={"team--a": version - 1})
+    resize_subpools(
+        ResizeSubpools(quotas={"team--a": 1}), actor=SYSTEM, expected_versions={"team--a": version, "team--b": 99}
+    )
     assert _quotas()["team--a"] == 1
 
 
 def test_a_second_person_approves_large_changes_one_by_one(pools: None) -> None:
     patch_pool(PatchPool(name="team", patch={"approval_above": 5}), actor=SYSTEM)
     with pytest.raises(Conflict, match="one subpool at a time") as refusal:
-        resize_subpools(actor=SYSTEM, quotas={"team--a": 20, "team--b": 18})
+        resize_subpools(ResizeSubpools(quotas={"team--a": 20, "team--b": 18}), actor=SYSTEM)
     assert [each.code for each in refusal.value.details] == ["approval_needed"]
-    resize_subpools(actor=SYSTEM, quotas={"team--a": 26, "team--b": 18})
+    resize_subpools(ResizeSubpools(quotas={"team--a": 26, "team--b": 18}), actor=SYSTEM)
     assert _quotas()["team--a"] == 26
 
 
 def test_each_pool_needs_its_role(pools: None, caller: Callable[..., ApiCaller]) -> None:
     lead = caller("lena", "osmo-team-admin", "osmo-other-user").actor
-    resize_subpools(actor=lead, quotas={"team--a": 29})
+    resize_subpools(ResizeSubpools(quotas={"team--a": 29}), actor=lead)
     with pytest.raises(Forbidden, match="osmo-other-admin"):
-        resize_subpools(actor=lead, quotas={"team--a": 28, "other--c": 1})
+        resize_subpools(ResizeSubpools(quotas={"team--a": 28, "other--c": 1}), actor=lead)
     with pytest.raises(NotFound):
-        resize_subpools(actor=caller("nils").actor, quotas={"team--a": 28})
+        resize_subpools(ResizeSubpools(quotas={"team--a": 28}), actor=caller("nils").actor)
     assert _quotas() == {"other--c": 4, "team--a": 29, "team--b": 20}
 
 

@@ -15,7 +15,14 @@ from pools.domain.changes.backends import BACKEND_KEYS, DeleteBackend, PutBacken
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort, PutCohort
 from pools.domain.changes.command import ChangeCommand, body_fields, fields_of, query_fields, read_command, summary_of
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
+from pools.domain.changes.pools import CreatePool, PutPlatform, PutPools, RenamePlatform, RenamePool
+from pools.domain.changes.subpools import (
+    CreateSubpool,
+    DeleteSubpool,
+    ResizeSubpool,
+    ResizeSubpools,
+    SetDrainDeadline,
+)
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetRoles, UnlinkUser
 from pools.domain.cluster_config import KEYS
 from pools.domain.errors import BadInput
@@ -26,6 +33,12 @@ NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
 CHANGES: list[type[ChangeCommand]] = [
     *APPROVABLE.values(),
     SetDrainDeadline,
+    ResizeSubpools,
+    CreatePool,
+    PutPools,
+    RenamePool,
+    PutPlatform,
+    RenamePlatform,
     PutCohort,
     CreateCohort,
     PatchCohort,
