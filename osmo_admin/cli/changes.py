@@ -26,7 +26,7 @@ from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.times import parse_time
 from osmo_admin.cli.yaml_files import parse_number
-from pools.domain.changes.command import NUMBER, ChangeCommand, ChangeField, body_fields, fields_of, query_fields
+from pools.domain.changes.command import JSON, NUMBER, ChangeCommand, ChangeField, body_fields, fields_of, query_fields
 
 _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
     "COHORT": complete_cohorts,
@@ -56,7 +56,7 @@ class TypedChange:
         """The body of the request: the values that were given, and the reason."""
         found: dict[str, Any] = {}
         for name, about in body_fields(self.kind).items():
-            if self[name] in (None, "", False) and not about.is_sent_always:
+            if name not in self.values or (self[name] in (None, "", False) and not about.is_sent_always):
                 continue
             read = _READERS.get(about.kind.looks)
             found[name] = read(self[name]) if read and self[name] else self[name]
@@ -67,11 +67,12 @@ class TypedChange:
         """The query of the request: what was chosen of the fields that stand there."""
         return {name: True for name in query_fields(self.kind) if self[name]}
 
-    def send(self, method: str, address: str) -> Any:
-        """Send the change, or with `--dry-run` ask for its effect."""
+    def send(self, method: str, address: str, configuration: Mapping[str, Any] = {}) -> Any:
+        """Send the change, or with `--dry-run` ask for its effect. `configuration` has the keys of a value that was not
+        typed as it is."""
         query = self.query | approval_query(self.session, self.request_approval)
         return self.session.http().send_change(
-            method, address, query=query, body=self.body or None, if_match=self.if_match
+            method, address, query=query, body={**self.body, **configuration} or None, if_match=self.if_match
         )
 
     def confirm(self, question: str, method: str, address: str, summarize: Callable[[Any], Any] = as_it_is) -> None:
@@ -96,9 +97,15 @@ class TypedChange:
 
 
 def change_command(
-    family: typer.Typer, name: str, kind: type[ChangeCommand], *, confirms: bool = False
+    family: typer.Typer,
+    name: str,
+    kind: type[ChangeCommand],
+    *,
+    confirms: bool = False,
+    options: Mapping[str, Any] = {},
 ) -> Callable[[Callable[[ClientSession, TypedChange], None]], Any]:
-    """Register a command that makes a change of this kind."""
+    """Register a command that makes a change of this kind. `options` are the types of its options by name instead of a
+    value that is a JSON object."""
 
     def register(function: Callable[[ClientSession, TypedChange], None]) -> Any:
         def run(session: ClientSession, **given: Any) -> None:
@@ -106,17 +113,19 @@ def change_command(
             function(session, TypedChange(session, kind, given, **note))
 
         run.__doc__, run.__name__, run.__module__ = function.__doc__, function.__name__, function.__module__
-        run.__signature__ = inspect.Signature(_parameters(kind))  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature(_parameters(kind, options))  # type: ignore[attr-defined]
         client_command(family, name, writes=True, confirms=confirms)(run)
         return function
 
     return register
 
 
-def _parameters(kind: type[ChangeCommand]) -> list[inspect.Parameter]:
+def _parameters(kind: type[ChangeCommand], options: Mapping[str, Any]) -> list[inspect.Parameter]:
     """The parameters of the command, after the session."""
     found: list[tuple[str, Any, Any]] = [("session", ClientSession, inspect.Parameter.empty)]
-    found += [(name, *_parameter(name, about)) for name, about in fields_of(kind).items()]
+    typed = {name: about for name, about in fields_of(kind).items() if about.kind is not JSON}
+    found += [(name, *_parameter(name, about)) for name, about in typed.items()]
+    found += [(name, hint, None) for name, hint in options.items()]
     found.append(("description", DescriptionOption, None))
     if kind.may_need_approval:
         found.append(("request_approval", RequestApprovalOption, False))

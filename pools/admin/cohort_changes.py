@@ -19,14 +19,13 @@ from pools.admin.cohort_forms import (
     CohortForm,
     CreateCohortForm,
     DeleteCohortForm,
-    cohort_config_from,
     format_quota_line,
 )
 from pools.admin.confirm_flow import Change, ConfirmFlow, ResultT, typed_input
 from pools.admin.effect_tables import changed_fields
 from pools.admin.forms import script_media
 from pools.admin.git_ownership import owned_reason
-from pools.domain.amounts import GPU, NO_LIMIT, UNLIMITED
+from pools.domain.amounts import DEFAULT_FLAVOR, GPU, NO_LIMIT, UNLIMITED
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PutCohort
 from pools.domain.cohort_config import rows_from_stored
 from pools.domain.numbers import TREE_NUMBERS
@@ -38,7 +37,7 @@ from pools.models import Cohort
 from pools.permissions import require_platform
 from pools.selectors.quota_tree import read_quota_view
 from pools.services.cohort_effects import effect_on_cohort
-from pools.services.cohorts import create_cohort, delete_cohort, get_cohort, put_cohort
+from pools.services.cohorts import CohortResult, create_cohort, delete_cohort, get_cohort, put_cohort
 from pools.services.dry_run import warnings_of
 
 COMPARED_NUMBERS = ("subtree_quota", "available", "potential_available", "borrowed", "lent", "debt")
@@ -102,13 +101,13 @@ def create_cohort_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse
         title="Create a cohort",
         button=f"Create {name}",
         breadcrumbs=_breadcrumbs(None),
-        form_class=CreateCohortForm,
+        form_class=partial(CreateCohortForm, CreateCohort, {"name": name}),
         initial={"nominal": "0", "weight": "1"},
         preview=CohortPreview(actor=actor, cohort=None, name=name),
-        command=lambda form: CreateCohort(name=name, body=cohort_config_from(form)),
+        command=CreateCohortForm.command,
         service=create_cohort,
-        success_message=lambda result: f"Cohort {result.row.name} was saved.",
-        success_url=lambda result: _node_url(result.row.name),
+        success_message=f"Cohort {name} was saved.",
+        success_url=_saved_url,
     )
     return ConfirmFlow(admin, request, change).respond()
 
@@ -123,14 +122,14 @@ def configure_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -
         button="Save the cohort",
         unavailable_reason=owned_reason(OwnedKind.COHORT, cohort.name),
         breadcrumbs=_breadcrumbs(cohort),
-        form_class=CohortForm,
+        form_class=partial(CohortForm, PutCohort, {"name": cohort.name}),
         initial=cohort_form_values(cohort),
         version=cohort.version,
         preview=CohortPreview(actor=actor, cohort=cohort, name=cohort.name),
-        command=lambda form: PutCohort(name=cohort.name, body=cohort_config_from(form)),
+        command=CohortForm.command,
         service=put_cohort,
-        success_message=lambda result: f"Cohort {result.row.name} was saved.",
-        success_url=lambda result: _node_url(result.row.name),
+        success_message=f"Cohort {cohort.name} was saved.",
+        success_url=_node_url(cohort.name),
     )
     return ConfirmFlow(admin, request, change).respond()
 
@@ -157,6 +156,10 @@ def delete_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -> H
     return ConfirmFlow(admin, request, change).respond()
 
 
+def _saved_url(result: CohortResult) -> str:
+    return _node_url(result.row.name)
+
+
 def _node_url(name: str) -> str:
     return reverse("admin:pools_quota_node", args=["cohort", name])
 
@@ -169,12 +172,10 @@ def _breadcrumbs(cohort: Cohort | None) -> Breadcrumbs:
 def cohort_form_values(cohort: Cohort) -> dict[str, Any]:
     """A cohort as the values of its form."""
     rows = {f"{row.flavor}/{row.resource}": row for row in rows_from_stored(cohort.quotas)}
-    gpus = rows.pop(GPU, QuotaRow("", "default", "gpu", 0))
+    gpus = rows.pop(GPU, QuotaRow("", DEFAULT_FLAVOR, "gpu", 0))
     return {
         "parent": cohort.parent.name if cohort.parent else "",
-        "nominal": gpus.nominal,
-        "borrowing_limit": gpus.borrowing_limit,
-        "lending_limit": gpus.lending_limit,
+        **gpus.amounts,
         "weight": f"{cohort.weight.normalize():f}",
         "others": "\n".join(format_quota_line(row) for row in rows.values()),
     }

@@ -3,50 +3,42 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+
+from django.forms import Field
 
 from pools.admin import forms
-from pools.admin.command_forms import CommandForm
-from pools.admin.confirm_flow import REASON_HELP, ChangeForm
+from pools.admin.command_forms import CommandForm, input_field, reason_field
 from pools.domain.amounts import DEFAULT_FLAVOR
+from pools.domain.changes.command import ChangeCommand
+from pools.domain.cohort_config import FIELDS_OF_FORM, optional_number, row_from_text
 from pools.domain.errors import DomainError, Violation
 from pools.domain.quota.rules import QuotaRow
-from pools.domain.scalars import typed_number
-
-_QUOTA_LINE = re.compile(r"(?:([^/=\s]+)/)?([^=\s]+)\s*=\s*([^:\s]+)(?::([^:\s]*))?(?::([^:\s]*))?")
+from pools.domain.quota.tree import AMOUNT_KEYS
 
 
-class CohortForm(ChangeForm):
-    """A cohort's configuration."""
+class CohortForm(CommandForm):
+    """A cohort's configuration (:data:`pools.domain.cohort_config.FIELDS_OF_FORM`)."""
 
-    parent = forms.text_field(
-        "Parent", help_text="The cohort above this one; empty for a root. A new name creates a cohort."
-    )
-    nominal = forms.text_field(
-        "Nominal quota in GPUs",
-        help_text="The cohort's own quota, in addition to the quotas of the pools and cohorts below; 0 adds nothing.",
-        inputmode="numeric",
-    )
-    borrowing_limit = forms.text_field(
-        "Borrowing limit in GPUs",
-        help_text="How many GPUs the subtree may use beyond its effective quota. Empty: no limit.",
-        inputmode="numeric",
-    )
-    lending_limit = forms.text_field(
-        "Lending limit in GPUs",
-        help_text="How many GPUs of the effective quota others may use. Empty: no limit.",
-        inputmode="numeric",
-    )
-    weight = forms.text_field(
-        "Weight", help_text="The weight in fair sharing of borrowed GPUs; usually 1.", inputmode="decimal"
-    )
-    others = forms.code_field(
-        "Other resources",
-        rows=3,
-        help_text="One resource a line: RESOURCE=QUOTA[:BORROWING LIMIT[:LENDING LIMIT]], such as cpu=4000:1000 or "
-        "h100/gpu=8. The quota tree shows them; admission checks GPUs only.",
-    )
-    description = forms.text_field("Reason", help_text=REASON_HELP)
+    def own_fields(self) -> dict[str, Field]:
+        """The fields of the configuration, and the reason."""
+        fields = {name: input_field(each.looks, each.label, each.help) for name, each in FIELDS_OF_FORM.items()}
+        others = forms.code_field(
+            "Other resources",
+            rows=3,
+            help_text="One resource a line: RESOURCE=QUOTA[:BORROWING LIMIT[:LENDING LIMIT]], such as cpu=4000:1000 or "
+            "h100/gpu=8. The quota tree shows them; admission checks GPUs only.",
+        )
+        return {**fields, "others": others, "description": reason_field()}
+
+    def command(self) -> ChangeCommand:
+        """The change of the valid form; an invalid number stays a text, which the service refuses."""
+        data = self.cleaned_data
+        gpus = {"resource": "gpu", **{key: optional_number(data[key]) for key in AMOUNT_KEYS}}
+        lines = [line.strip() for line in data["others"].splitlines() if line.strip()]
+        rows = [gpus, *(row_from_text(line) or {"resource": line[:60], "nominal": "?"} for line in lines)]
+        parent, weight = data["parent"].strip() or None, optional_number(data["weight"])
+        values = {**self.given, "body": {"parent": parent, "quotas": rows, "weight": weight}}
+        return self.kind(**values)
 
     def add_errors(self, refusal: DomainError) -> None:
         """Show errors of the first row of quotas at the fields of the GPUs, errors of other rows at their lines."""
@@ -78,39 +70,11 @@ class CreateCohortForm(CohortForm):
     name = forms.text_field("Name", help_text="Lower-case letters, digits and single hyphens, a letter first.")
 
 
-def cohort_config_from(form: ChangeForm) -> dict[str, Any]:
-    """The input as the configuration's JSON; an invalid number stays a text, which the service refuses."""
-    data = form.cleaned_data
-    gpus = {
-        "resource": "gpu",
-        "nominal": _parse_number(data["nominal"]) or 0,
-        "borrowing_limit": _parse_number(data["borrowing_limit"]),
-        "lending_limit": _parse_number(data["lending_limit"]),
-    }
-    quotas = [gpus, *(_parse_quota_line(line) for line in data["others"].splitlines() if line.strip())]
-    weight = data["weight"].strip()
-    return {"parent": data["parent"].strip() or None, "quotas": quotas, "weight": _parse_number(weight)}
-
-
-def _parse_number(text: str | None) -> int | float | str | None:
-    return typed_number(text) if text and text.strip() else None
-
-
-def _parse_quota_line(line: str) -> dict[str, Any]:
-    match = _QUOTA_LINE.fullmatch(line.strip())
-    if match is None:
-        return {"resource": line.strip()[:60], "nominal": "?"}
-    flavor, resource, *amounts = match.groups()
-    nominal, borrowing, lending = map(_parse_number, amounts)
-    row = {"resource": resource, "nominal": nominal, "borrowing_limit": borrowing, "lending_limit": lending}
-    return row | ({"flavor": flavor} if flavor else {})
-
-
 def format_quota_line(row: QuotaRow) -> str:
     """A row of quotas as a line of the form."""
     flavor = "" if row.flavor == DEFAULT_FLAVOR else f"{row.flavor}/"
-    limits = ["" if limit is None else str(limit) for limit in (row.borrowing_limit, row.lending_limit)]
-    return f"{flavor}{row.resource}={':'.join([str(row.nominal), *limits]).rstrip(':')}"
+    amounts = ":".join("" if amount is None else str(amount) for amount in row.amounts.values())
+    return f"{flavor}{row.resource}={amounts.rstrip(':')}"
 
 
 class DeleteCohortForm(CommandForm):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django import forms as django_forms
@@ -35,7 +36,7 @@ class CohortAdmin(PolicyAdmin):
 
     def extra_urls(self) -> list[URLPattern]:
         def protect(view: Callable[..., HttpResponse]) -> Any:
-            return self.protect(lambda request, **arguments: view(self, request, **arguments))
+            return self.protect(partial(view, self))
 
         return [
             *change_paths("create/", protect(create_cohort_page), name="pools_cohort_create"),

@@ -6,95 +6,64 @@ Only roles of the platform may read and change cohorts. The tree shows each call
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change, unwrap_as
 from pools.api.request_parsing import etag_header
-from pools.api.schema import (
-    BOOLEAN,
-    INTEGER,
-    NULL,
-    OBJECT,
-    TEXT,
-    QueryParameter,
-    array_of,
-    describe_operation,
-    nullable,
-    object_with,
-)
+from pools.api.schema import NULL, TEXT, QueryParameter, describe_operation, object_with, without_type_lists
 from pools.api.views import View
 from pools.domain.changes.cohorts import CohortChange, DeleteCohort, PatchCohort, PutCohort
+from pools.domain.cohort_config import COHORT_FIELDS
+from pools.domain.pool_fields import properties_of
 from pools.domain.roles import Actor, Permission
 from pools.models import Cohort
 from pools.permissions import require_platform
-from pools.representations.cohort import cohort_bodies, cohort_body
-from pools.representations.quota_tree import tree_node_bodies
+from pools.representations.cohort import CohortAnswer, cohort_bodies, cohort_body
+from pools.representations.quota_tree import TreeNodeAnswer, tree_node_bodies
 from pools.selectors.quota_tree import read_quota_view
 from pools.services.cohort_effects import effect_on_cohort
 from pools.services.cohorts import CohortResult, delete_cohort, patch_cohort, put_cohort, read_cohort
 
-AMOUNT = {"type": "integer", "minimum": 0}
-QUOTA_ROW = object_with(
-    {
-        "flavor": TEXT,
-        "resource": TEXT,
-        "nominal": AMOUNT,
-        "borrowing_limit": nullable(AMOUNT),
-        "lending_limit": nullable(AMOUNT),
-    },
-    required=["resource"],
-)
-COHORT_BODY = object_with(
-    {"parent": nullable(TEXT), "quotas": array_of(QUOTA_ROW), "weight": {"type": "number", "minimum": 0}},
-    required=[],
-    additional=True,
-)
-COHORT = object_with(
-    {
-        "name": TEXT,
-        "parent": nullable(TEXT),
-        "explicit": BOOLEAN,
-        "quotas": array_of(OBJECT),
-        "weight": {"type": "number"},
-        "active": BOOLEAN,
-        "condition": nullable(OBJECT),
-        "inactive_since": nullable(TEXT),
-        "cohorts": array_of(TEXT),
-        "pools": array_of(TEXT),
-        "version": INTEGER,
-        "warnings": array_of(TEXT),
-    },
-    additional=True,
-)
+COHORT_BODY = object_with(without_type_lists(properties_of(COHORT_FIELDS)), required=[], additional=True)
+
+
+class CohortListAnswer(TypedDict):
+    """Cohorts by name."""
+
+    cohorts: list[CohortAnswer]
+
+
+class QuotaTreeAnswer(TypedDict):
+    """The nodes, each parent before its children."""
+
+    nodes: list[TreeNodeAnswer]
 
 
 class CohortList(View):
     """All cohorts, implicit ones too."""
 
-    @describe_operation(
-        "List cohorts with their quotas and children.", answer=object_with({"cohorts": array_of(COHORT)})
-    )
+    @describe_operation("List cohorts with their quotas and children.", answer=CohortListAnswer)
     def get(self, request: Request) -> Response:
         require_platform(self.actor, Permission.PLATFORM_READ)
-        return Response({"cohorts": cohort_bodies(Cohort.objects.order_by("name"))})
+        return Response(CohortListAnswer(cohorts=cohort_bodies(Cohort.objects.order_by("name"))))
 
 
 class CohortDetail(View):
     """One cohort."""
 
-    @describe_operation("Show one cohort.", answer=COHORT)
+    @describe_operation("Show one cohort.", answer=CohortAnswer)
     def get(self, request: Request, name: str) -> Response:
         row = read_cohort(self.actor, name)
         return Response(cohort_body(row), headers=etag_header(row.version))
 
-    @describe_change(PutCohort, answer=COHORT, body=COHORT_BODY)
+    @describe_change(PutCohort, answer=CohortAnswer, body=COHORT_BODY)
     def put(self, request: Request, name: str) -> Response:
         return answer_change(self, PutCohort, put_cohort, COHORT_CHANGES, {"name": name}, unwrap=unwrap_as("body"))
 
-    @describe_change(PatchCohort, answer=COHORT, body=COHORT_BODY)
+    @describe_change(PatchCohort, answer=CohortAnswer, body=COHORT_BODY)
     def patch(self, request: Request, name: str) -> Response:
         return answer_change(self, PatchCohort, patch_cohort, COHORT_CHANGES, {"name": name}, unwrap=unwrap_as("patch"))
 
@@ -122,9 +91,9 @@ class QuotaTreeView(View):
         "Show the tree of quotas: for each node its quota, its usage, what it borrows and lends, and in `available` "
         "the amount that can start now.",
         query_parameters=[QueryParameter("root", TEXT, "Only this cohort or pool and the nodes below it.")],
-        answer=object_with({"nodes": array_of(OBJECT)}),
+        answer=QuotaTreeAnswer,
         extra_statuses=[404],
     )
     def get(self, request: Request) -> Response:
         view = read_quota_view(self.actor, root=request.query_params.get("root") or None)
-        return Response({"nodes": tree_node_bodies(view)})
+        return Response(QuotaTreeAnswer(nodes=tree_node_bodies(view)))

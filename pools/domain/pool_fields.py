@@ -7,7 +7,7 @@ can set back. A key that is only carried is one entry here (docs/developing/add-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,6 +40,11 @@ _QUANTITY: Final[Schema] = {
 AMOUNT_HELP = "Whole GPUs; -1 for no limit."
 
 
+def properties_of(fields: Iterable[ConfigField]) -> dict[str, Any]:
+    """The JSON schemas of these keys, with their sentences."""
+    return {each.key: {"description": each.help, **each.schema} for each in fields}
+
+
 def object_schema(properties: Mapping[str, Schema], required: tuple[str, ...] = ()) -> dict[str, Any]:
     """A JSON schema of an object with these keys and no others."""
     schema: dict[str, Any] = {"type": "object", "properties": dict(properties), "additionalProperties": False}
@@ -47,11 +52,11 @@ def object_schema(properties: Mapping[str, Schema], required: tuple[str, ...] = 
 
 
 @dataclass(frozen=True, slots=True)
-class PoolField:
-    """One key of a pool's configuration, with dots for a key inside another one. `default` is what answers show where
-    nothing is configured. `read` is the reader of a key that is stored as it is, among others in the column `config`;
-    without it the key has a place of its own in :func:`pools.domain.pool_config.parse_pool`. `is_column`: it is a
-    column of the pool. `input` is the name of its input in the form of a pool, `looks` the kind of that input."""
+class ConfigField:
+    """One key of the configuration of a pool or a cohort, with dots for a key inside another one. `default` is what
+    answers show where nothing is configured. `read` is its reader; a key of a pool that is not stored as it is, among
+    others in the column `config`, has a place of its own in :func:`pools.domain.pool_config.parse_pool`. `is_column`:
+    it is a column of the pool. `input` is the name of its input in the form, `looks` the kind of that input."""
 
     key: str
     schema: Schema
@@ -140,89 +145,89 @@ _TIMEOUT_HELP: Final = {
     "max_queue_timeout": "Longest wait that work may name.",
 }
 POOL_FIELDS: Final = (
-    PoolField(
+    ConfigField(
         "description", TEXT, "Description", "What the pool is for; everybody who sees the pool can read it.",
         default="", is_column=True, input="about", looks="long text",
     ),
-    PoolField("backend", TEXT, "Cluster (backend)", "The backend on which the work of the pool runs."),
-    PoolField(
+    ConfigField("backend", TEXT, "Cluster (backend)", "The backend on which the work of the pool runs."),
+    ConfigField(
         "download_type", {"enum": [*DOWNLOAD_TYPES, None]}, "Download type", "Kept for OSMO; it has no effect.",
         read=_read_download_type,
     ),
-    PoolField(
+    ConfigField(
         "enable_maintenance", {"type": "boolean"}, "In maintenance",
         "Only osmo-admin may submit. Running work continues.",
         default=False, is_column=True, input="maintenance", looks="boolean",
     ),
-    PoolField(
+    ConfigField(
         "default_platform", {"type": ["string", "null"]}, "Default platform", "The platform of work that names none.",
     ),
     *(
-        PoolField(key, _TIME, key.replace("_", " ").capitalize(), help_text, default="", read=_read_timeout)
+        ConfigField(key, _TIME, key.replace("_", " ").capitalize(), help_text, default="", read=_read_timeout)
         for key, help_text in _TIMEOUT_HELP.items()
     ),
-    PoolField(
+    ConfigField(
         "default_exit_actions", object_schema(dict.fromkeys(EXIT_ACTIONS, _SIZE)), "Default exit actions",
         "What follows from an exit code: exit codes by action.", default={}, read=_read_exit_actions,
     ),
-    PoolField(
+    ConfigField(
         "resources.gpu.guarantee", _GPUS, "Quota in GPUs",
         f"{AMOUNT_HELP} Subpools get their quotas from it (“guarantee” in the API).", is_column=True, input="guarantee",
     ),
-    PoolField(
+    ConfigField(
         "resources.gpu.maximum", _GPUS, "Maximum in GPUs",
         f"{AMOUNT_HELP} LOW work may use GPUs over the quota up to this number.", is_column=True, input="maximum",
     ),
-    PoolField(
+    ConfigField(
         "resources.gpu.weight", COUNT, "Weight", "Share of unused GPUs, relative to other pools.",
         is_column=True, input="weight",
     ),
-    PoolField(
+    ConfigField(
         "cohort", {"type": ["string", "null"]}, "Cohort",
         "The group of pools that lend each other unused GPUs; empty for none. A new name creates a cohort.",
         input="cohort", looks="text",
     ),
-    PoolField(
+    ConfigField(
         "borrowing_limit", _LIMIT, "Borrowing limit in GPUs",
         "In its cohort: how many GPUs LOW work may use beyond the quota. Empty: no limit.",
         is_column=True, input="borrowing_limit",
     ),
-    PoolField(
+    ConfigField(
         "lending_limit", _LIMIT, "Lending limit in GPUs",
         "In its cohort: how much of the idle quota others may use. Empty: all of it.",
         is_column=True, input="lending_limit",
     ),
-    PoolField(
+    ConfigField(
         "topology_keys", {"type": "array", "items": object_schema({"key": TEXT, "label": TEXT}, ("key", "label"))},
         "Topology keys", "Levels of the network by name, each with the label of the nodes that says it.",
         default=[], read=_read_topology_keys,
     ),
-    PoolField(
+    ConfigField(
         GPU_NAMESPACE, TEXT, "Namespace of the GPU quota",
         "The namespace whose GPU quota counts the work of the pool; empty for none.",
         default="", read=lambda pool, _key: parse_gpu_namespace(pool),
     ),
-    PoolField(
+    ConfigField(
         APPROVAL_ABOVE, _LIMIT, "Approval above (GPUs)",
         "A change of a quota here by more GPUs needs the approval of a second person. Empty: none does.",
         read=whole_number_up_to(MAX_GPUS), input=APPROVAL_ABOVE,
     ),
-    PoolField(
+    ConfigField(
         HOLD_AFTER, _LIMIT, "Hold later work after (seconds)",
         "On a Kubernetes cluster: after this wait the first work of a queue keeps its place, and later work of the "
         "pool that would compete with it is not sent to the cluster until it has started. Empty: never.",
         read=whole_number_up_to(MAX_HOLD_AFTER), input=HOLD_AFTER,
     ),
-    PoolField(
+    ConfigField(
         "platforms", {"type": ["object", "null"], "additionalProperties": PLATFORM_SCHEMA}, "Platforms",
         "The kinds of nodes by name, with the settings of work there.",
     ),
-    PoolField(
+    ConfigField(
         "common_default_variables", {"type": "object"}, "Default variables",
         "Values of variables that a workflow file does not set.", default={}, read=parse_variables,
     ),
     *(
-        PoolField(
+        ConfigField(
             key, TEXTS, key.replace("_", " ").capitalize(), "Kept for OSMO; it has no effect.",
             default=[], read=FieldReader.read_texts,
         )
@@ -239,9 +244,7 @@ FIELDS_OF_FORM: Final = {each.input: each for each in POOL_FIELDS if each.input}
 
 def pool_properties() -> dict[str, Any]:
     """The JSON schemas of the keys of a configuration."""
-    own: dict[str, Any] = {
-        each.key: {"description": each.help, **each.schema} for each in POOL_FIELDS if "." not in each.key
-    }
+    own = properties_of(each for each in POOL_FIELDS if "." not in each.key)
     gpu = {each.column: each.schema for each in POOL_FIELDS if each.key.startswith("resources.gpu.")}
     own["resources"] = object_schema({"gpu": object_schema(gpu)})
     return {key: own[key] for key in EDITABLE_KEYS}

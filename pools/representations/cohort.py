@@ -4,24 +4,37 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
+from datetime import datetime
+from typing import Annotated
 
 from django.db.models import QuerySet
 
-from pools.domain.cohort_config import editable_body
+from pools.domain.cohort_config import CohortConfigBody, editable_body
 from pools.domain.quota.tree import QuotaNode, QuotaTree
 from pools.models import Cohort, Pool
-from pools.selectors.quota_tree import cycle_condition
-
-JsonBody = dict[str, Any]
+from pools.selectors.quota_tree import CycleCondition, cycle_condition
 
 
-def cohort_body(row: Cohort, *, warnings: Iterable[str] = ()) -> JsonBody:
-    """One cohort: the keys of a PUT, and the keys that the ledger adds."""
-    return cohort_bodies(Cohort.objects.filter(pk=row.pk))[0] | {"warnings": list(warnings)}
+class CohortAnswer(CohortConfigBody):
+    """A cohort: the keys of a PUT, and the keys that the ledger adds."""
+
+    name: str
+    explicit: Annotated[bool, "False for a cohort that is only named by others and has no configuration."]
+    active: bool
+    condition: CycleCondition | None
+    inactive_since: datetime | None
+    cohorts: list[str]
+    pools: list[str]
+    version: int
+    warnings: list[str]
 
 
-def cohort_bodies(rows: QuerySet[Cohort]) -> list[JsonBody]:
+def cohort_body(row: Cohort, *, warnings: Iterable[str] = ()) -> CohortAnswer:
+    """One cohort."""
+    return {**cohort_bodies(Cohort.objects.filter(pk=row.pk))[0], "warnings": list(warnings)}
+
+
+def cohort_bodies(rows: QuerySet[Cohort]) -> list[CohortAnswer]:
     """Cohorts in the order of the query; always four queries."""
     found = list(rows.select_related("parent"))
     ids = [row.pk for row in found]

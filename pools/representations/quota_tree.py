@@ -2,23 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, TypedDict
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount, as_json
 from pools.domain.quota.forest import display_name
-from pools.domain.quota.outline import OutlineNode
-from pools.domain.quota.tree import LIMIT_KEYS, NO_QUOTA
-from pools.selectors.quota_tree import Body, QuotaView
+from pools.domain.quota.outline import NodeKind, OutlineNode
+from pools.domain.quota.tree import NO_QUOTA
+from pools.selectors.quota_tree import CycleCondition, QuotaView
 
-_NUMBERS = ("subtree_quota", "usage", "t", "available", "potential_available", "borrowed", "lent", "lendable")
+JsonAmount = int | float | str
 
 
-def tree_node_bodies(view: QuotaView) -> list[Body]:
+class NodeQuotaAnswer(TypedDict):
+    """The quota of a node for one resource, its limits (null: none) and its numbers (docs/glossary.md)."""
+
+    flavor: str
+    resource: str
+    nominal: JsonAmount
+    borrowing_limit: JsonAmount | None
+    lending_limit: JsonAmount | None
+    subtree_quota: JsonAmount
+    usage: JsonAmount
+    t: JsonAmount
+    available: JsonAmount
+    potential_available: JsonAmount
+    borrowed: JsonAmount
+    lent: JsonAmount
+    lendable: JsonAmount
+    debt: JsonAmount
+    pending: int
+
+
+class TreeNodeAnswer(TypedDict):
+    """A node of the quota tree."""
+
+    name: str
+    kind: Annotated[str, NodeKind]
+    parent: str | None
+    explicit: bool
+    active: bool
+    condition: CycleCondition | None
+    quotas: list[NodeQuotaAnswer]
+    weight: JsonAmount
+    weighted_share: Annotated[int | str, "In thousandths; infinite for a node of weight 0 that borrows."]
+    dominant_resource: str | None
+
+
+def tree_node_bodies(view: QuotaView) -> list[TreeNodeAnswer]:
     """The nodes as the API shows them."""
     return [_node_body(view, node) for node in view.nodes]
 
 
-def _node_body(view: QuotaView, node: OutlineNode) -> Body:
+def _node_body(view: QuotaView, node: OutlineNode) -> TreeNodeAnswer:
     condition, found = view.condition(node), view.share(node)
     return {
         "name": node.name,
@@ -34,19 +69,27 @@ def _node_body(view: QuotaView, node: OutlineNode) -> Body:
     }
 
 
-def _quota_body(view: QuotaView, node: OutlineNode, key: str) -> Body:
+def _quota_body(view: QuotaView, node: OutlineNode, key: str) -> NodeQuotaAnswer:
     flavor, _, resource = key.partition("/")
     own, held = view.tree.nodes[node.key].quotas.get(key, NO_QUOTA), view.numbers[key][node.key]
     return {
         "flavor": flavor,
         "resource": resource,
         "nominal": as_json(own.nominal),
-        **{limit: _limit(getattr(own, limit)) for limit in LIMIT_KEYS},
-        **{number: as_json(getattr(held, number)) for number in _NUMBERS},
+        "borrowing_limit": _limit(own.borrowing_limit),
+        "lending_limit": _limit(own.lending_limit),
+        "subtree_quota": as_json(held.subtree_quota),
+        "usage": as_json(held.usage),
+        "t": as_json(held.t),
+        "available": as_json(held.available),
+        "potential_available": as_json(held.potential_available),
+        "borrowed": as_json(held.borrowed),
+        "lent": as_json(held.lent),
+        "lendable": as_json(held.lendable),
         "debt": as_json(view.debt(node, key)),
         "pending": view.pending.get(node.key, 0) if key == GPU else 0,
     }
 
 
-def _limit(limit: Amount) -> Any:
+def _limit(limit: Amount) -> JsonAmount | None:
     return None if limit == UNLIMITED else as_json(limit)

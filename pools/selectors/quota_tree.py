@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from django.db.models import BigIntegerField, F, Q, QuerySet, Sum, Value
 from django.db.models.functions import Greatest
@@ -31,7 +31,15 @@ from pools.selectors.quota_facts import (
     read_cohort_facts,
 )
 
-Body = dict[str, Any]
+
+class CycleCondition(TypedDict):
+    """Why a node is not active: its parents form this cycle, or it is below one."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    cycle: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +71,12 @@ class QuotaView:
         """The weighted share of a node in the amounts that it could borrow."""
         return weighted_share(self.tree, node.key)
 
-    def condition(self, node: OutlineNode) -> Body | None:
+    def condition(self, node: OutlineNode) -> CycleCondition | None:
         """The condition of a node on or below a cycle of parents; None for any other node."""
         return cycle_condition([display_name(key) for key in self.tree.cycle_of(node.key)])
 
 
-def cycle_condition(cycle: Sequence[str]) -> Body | None:
+def cycle_condition(cycle: Sequence[str]) -> CycleCondition | None:
     """The condition of a node on this cycle of parents or below it; None without a cycle."""
     if not cycle:
         return None

@@ -10,12 +10,11 @@ from typing import Any, Final
 from pools.domain.backend_config import BACKEND_TYPES, NAME_PATTERN, POLICY_TIMES, VictimRule
 from pools.domain.changes.command import fields_of
 from pools.domain.cluster_config import ACCESS_MODES, SYNC_MODES
-from pools.domain.cohort_config import MAX_AMOUNT, MAX_WEIGHT
+from pools.domain.cohort_config import COHORT_FIELDS
 from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
 from pools.domain.names import SHORT_NAME_PATTERN
 from pools.domain.ownership import OwnerKind
-from pools.domain.pool_fields import COUNT, PLATFORM_SCHEMA, TEXT, TEXTS, pool_properties
-from pools.domain.quota.tree import AMOUNT_KEYS
+from pools.domain.pool_fields import COUNT, PLATFORM_SCHEMA, TEXT, TEXTS, pool_properties, properties_of
 from scheduling.configuration.bodies import (
     SETTINGS_NAME,
     SUBPOOLS,
@@ -30,7 +29,6 @@ _TEXT: Final[dict[str, Any]] = dict(TEXT)
 _TEXTS: Final[dict[str, Any]] = dict(TEXTS)
 _SIZE: Final = {"type": ["string", "integer"]}
 _COUNT: Final[dict[str, Any]] = dict(COUNT)
-_AMOUNT: Final = {"type": ["integer", "null"], "minimum": 0, "maximum": MAX_AMOUNT}
 _QUANTITY: Final = {"type": ["string", "number"], "description": "A Kubernetes quantity, such as 1500m or 40Gi."}
 
 
@@ -70,23 +68,7 @@ _POOL: Final = _object(
     },
     ("backend",),
 )
-_COHORT: Final = _object(
-    {
-        "parent": {"type": ["string", "null"]},
-        "weight": {"type": "number", "minimum": 0, "maximum": MAX_WEIGHT},
-        "quotas": {
-            "type": "array",
-            "items": _object(
-                {
-                    "flavor": _TEXT,
-                    "resource": _TEXT,
-                    **dict.fromkeys(AMOUNT_KEYS, _AMOUNT),
-                },
-                ("resource",),
-            ),
-        },
-    }
-)
+_COHORT: Final = _object(properties_of(COHORT_FIELDS))
 _NODE: Final = _object(
     {"name": _TEXT, "gpus": _COUNT, "cpu": _COUNT, "memory": _SIZE, "storage": _SIZE, "platform": _TEXT},
     ("name", "gpus"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 import typer
@@ -11,107 +10,65 @@ from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.completion import complete_cohorts
-from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
-from osmo_admin.cli.options import DescriptionOption, IfMatchOption
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.quota_tree_table import quota_tree_table
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import Facts, build_table
-from osmo_admin.cli.yaml_files import parse_number
-from pools.domain.changes.cohorts import DeleteCohort
-from pools.domain.quota.tree import AMOUNT_KEYS, LIMIT_KEYS
+from pools.domain.changes.cohorts import DeleteCohort, PatchCohort, PutCohort
+from pools.domain.cohort_config import COHORT_FIELDS, row_from_text
+from pools.domain.quota.tree import LIMIT_KEYS
 
 app = command_group("Cohorts: limits of borrowing and lending above the pools.")
-QUOTA_ROW_PATTERN = re.compile(r"(?:([^/=]+)/)?([^=]+)=([^:]*)(?::([^:]*))?(?::([^:]*))?")
+_FIELDS = {each.key: each for each in COHORT_FIELDS}
 HEADER = ("Cohort", "Parent", "Weight", "Quotas", "Cohorts", "Pools")
 
 CohortArgument = Annotated[
     str, typer.Argument(metavar="COHORT", help="Name of the cohort.", autocompletion=complete_cohorts)
 ]
-QuotasOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--quota",
-        "-q",
-        metavar="RESOURCE=NOMINAL[:BORROW[:LEND]]...",
-        help="Nominal quota of a resource, with the limits of borrowing and lending of its subtree: gpu=6, gpu=6:8, "
-        "gpu=0::5, h100/gpu=4.",
-    ),
-]
-ParentOption = Annotated[
-    str | None, typer.Option("--parent", metavar="COHORT", help="Parent cohort; without it the cohort is a root.")
-]
-WeightOption = Annotated[
-    float | None, typer.Option("--weight", min=0, help="Weight in the comparison of fair shares. Default: 1.")
-]
+ParentOption = Annotated[str | None, typer.Option("--parent", metavar="COHORT", help=_FIELDS["parent"].help)]
+CONFIGURATION = {
+    "parent": ParentOption,
+    "quotas": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--quota",
+            "-q",
+            metavar="RESOURCE=NOMINAL[:BORROW[:LEND]]...",
+            help="Nominal quota of a resource, with the limits of borrowing and lending of its subtree: gpu=6, "
+            "gpu=6:8, gpu=0::5, h100/gpu=4.",
+        ),
+    ],
+    "weight": Annotated[float | None, typer.Option("--weight", min=0, help=_FIELDS["weight"].help)],
+}
 ROOT_HELP = "Cohort or pool at the top of the printed tree. Default: everything that you may see."
 
 
 def parse_quota_rows(typed: list[str] | None) -> list[dict[str, Any]]:
     """The rows of a PUT from `gpu=6:8:2`. Text that is not a number is sent unchanged: the server's message is better.
     Raises :class:`ClientError` for text that is not a row."""
-    rows = []
-    for text in typed or []:
-        match = QUOTA_ROW_PATTERN.fullmatch(text.strip())
-        if match is None:
-            raise ClientError("--quota: write RESOURCE=NOMINAL[:BORROW[:LEND]], as gpu=6:8 or gpu=0::5.")
-        flavor, resource, *amounts = match.groups()
-        row = {"resource": resource, **dict(zip(AMOUNT_KEYS, map(_parse_amount, amounts), strict=True))}
-        rows.append(row | ({"flavor": flavor} if flavor else {}))
-    return rows
-
-
-def _parse_amount(text: str | None) -> int | float | str | None:
-    text = (text or "").strip()
-    return parse_number(text) if text else None
+    rows = [row_from_text(text) for text in typed or []]
+    if None in rows:
+        raise ClientError("--quota: write RESOURCE=NOMINAL[:BORROW[:LEND]], as gpu=6:8 or gpu=0::5.")
+    return [row for row in rows if row is not None]
 
 
 def _cohort_url(*name: str) -> str:
     return url_path("api", "configs", "cohort", *name)
 
 
-@client_command(app, "put", writes=True)
-def put(
-    session: ClientSession,
-    *,
-    name: CohortArgument,
-    parent: ParentOption = None,
-    quotas: QuotasOption = None,
-    weight: WeightOption = None,
-    description: DescriptionOption = None,
-    if_match: IfMatchOption = None,
-) -> None:
+@change_command(app, "put", PutCohort, options=CONFIGURATION)
+def put(_session: ClientSession, change: TypedChange) -> None:
     """Create a cohort, or replace its whole configuration: options that are not given are cleared."""
-    body: dict[str, Any] = {"parent": parent, "quotas": parse_quota_rows(quotas)}
-    body |= {} if weight is None else {"weight": weight}
-    _send_change(session, "PUT", name, body, description, if_match)
+    weight = {} if change["weight"] is None else {"weight": change["weight"]}
+    body = {"parent": change["parent"], "quotas": parse_quota_rows(change["quotas"]), **weight}
+    change.show(change.send("PUT", _cohort_url(change["name"]), body), _result_message)
 
 
-@client_command(app, "move", writes=True)
-def move(
-    session: ClientSession,
-    *,
-    name: CohortArgument,
-    parent: ParentOption = None,
-    description: DescriptionOption = None,
-    if_match: IfMatchOption = None,
-) -> None:
+@change_command(app, "move", PatchCohort, options={"parent": ParentOption})
+def move(_session: ClientSession, change: TypedChange) -> None:
     """Move a cohort with its subtree to another parent. Without --parent it becomes a root, without limits."""
-    _send_change(session, "PATCH", name, {"parent": parent}, description, if_match)
-
-
-def _send_change(
-    session: ClientSession, method: str, name: str, body: dict[str, Any], description: str | None, if_match: str | None
-) -> None:
-    body |= {"description": description} if description else {}
-    answer = session.http().send_change(
-        method, _cohort_url(name), query=session.dry_run_query, body=body, if_match=if_match
-    )
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: _result_message(answer))
+    change.show(change.send("PATCH", _cohort_url(change["name"]), {"parent": change["parent"]}), _result_message)
 
 
 def _result_message(answer: dict[str, Any]) -> str:

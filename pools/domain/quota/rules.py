@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final, TypedDict, cast
 
 from pools.domain.amounts import Amount, Number
 from pools.domain.errors import Violation
@@ -16,6 +16,14 @@ MAX_QUOTA_ROWS: Final = 16 * 64
 
 MIN_WEIGHT: Final = Fraction(1, 10**9)
 """A weight below this, and not 0, would make shares larger than anything."""
+
+
+class AmountsBody(TypedDict):
+    """The amounts of a node in JSON; null is no limit."""
+
+    nominal: int
+    borrowing_limit: int | None
+    lending_limit: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +38,13 @@ class QuotaRow:
     lending_limit: Number | None = None
 
     @property
-    def amounts(self) -> dict[str, Any]:
+    def amounts(self) -> AmountsBody:
         """Its quota and limits by their keys."""
-        return {key: getattr(self, key) for key in AMOUNT_KEYS}
+        return {
+            "nominal": cast("int", self.nominal),
+            "borrowing_limit": cast("int | None", self.borrowing_limit),
+            "lending_limit": cast("int | None", self.lending_limit),
+        }
 
 
 def check_quota_rows(rows: Sequence[QuotaRow], *, has_parent: bool, is_pool: bool) -> list[Violation]:
@@ -48,7 +60,8 @@ def check_quota_rows(rows: Sequence[QuotaRow], *, has_parent: bool, is_pool: boo
 
 def _check(row: QuotaRow, *, has_parent: bool, is_pool: bool) -> Iterator[Violation]:
     what = f"{row.flavor}/{row.resource}"
-    for name, amount in row.amounts.items():
+    for name in AMOUNT_KEYS:
+        amount = getattr(row, name)
         if amount is None:
             continue
         called = name.replace("_", " ")
