@@ -11,7 +11,7 @@ from typing import Annotated, Any, NotRequired, Union, get_args, get_origin, get
 
 from drf_spectacular.plumbing import resolve_type_hint
 
-from pools.api.schema import DATETIME, NULL, NUMBER, array_of, nullable, object_with
+from pools.api.schema import DATETIME, NULL, NUMBER, array_of, nullable, object_with, without_type_lists
 
 
 def schema_of(shape: Any) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def schema_of(shape: Any) -> dict[str, Any]:
     where annotations are texts, and names required keys in no fixed order, so the rest is read here.
     """
     if isinstance(shape, Mapping):
-        return dict(shape)
+        return dict(without_type_lists(shape))
     if is_typeddict(shape):
         return _object_schema(shape)
     origin, args = get_origin(shape), get_args(shape)

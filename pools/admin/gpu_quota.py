@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
+from django.forms import Field
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
-from pools.admin.command_forms import CommandForm, form_for
+from pools.admin.command_forms import CommandForm, form_for, reason_field
 from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, change_paths, typed_input
 from pools.admin.git_ownership import owned_reason
-from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
+from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.admin.paging import paginate
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.errors import Conflict, DomainError
 from pools.domain.gpu_quota.checks import headroom_for
-from pools.domain.gpu_quota.spec import gpu_quota_spec_body
+from pools.domain.gpu_quota.spec import PARTS, SPEC_FIELDS, gpu_quota_spec_body
 from pools.domain.gpu_quota.workers import parse_worker
 from pools.domain.numbers import GPU_QUOTA_NUMBERS
 from pools.domain.ownership import OwnedKind
@@ -50,69 +52,49 @@ from pools.services.gpu_quotas import delete_gpu_quota, put_gpu_quota
 from pools.services.ownership import find_owner
 
 LIST_TITLE = "GPU quota"
-_AMOUNT_GROUPS = {
-    "total": ("requests", "limits"),
-    "single": ("max_requests", "max_limits", "default_requests", "default_limits"),
-}
-_SPEC_KEYS = {
-    "max_requests": "maxRequests",
-    "max_limits": "maxLimits",
-    "default_requests": "defaultRequests",
-    "default_limits": "defaultLimits",
-}
-_NUMBER_FIELDS = {
-    "max_workers": ("total", "maxWorkers"),
-    "alert_threshold": ("total", "alertThresholdPercent"),
-    "max_gpu_count": ("single", "maxGPUCount"),
-}
-_QUANTITY_HELP = "A quantity such as 100, 0.5 or 16Gi; empty: no cap."
+_WORDS = {"tflops": "TFLOPS", "vram": "Memory"}
 
 
-def _field_by_path() -> dict[str, str]:
-    found = {f"spec.{part}.{key}": name for name, (part, key) in _NUMBER_FIELDS.items()}
-    for part, groups in _AMOUNT_GROUPS.items():
-        for group in groups:
-            for resource in ("tflops", "vram"):
-                found[f"spec.{part}.{_SPEC_KEYS.get(group, group)}.{resource}"] = f"{group}_{resource}"
+def _inputs() -> dict[str, tuple[str, str, str]]:
+    """The name, the label and the help of each input of the form, by the path of its cap."""
+    found = {}
+    for each in SPEC_FIELDS:
+        if each.looks == "number":
+            found[f"spec.{each.key}"] = (each.input, each.label, each.help)
+            continue
+        for resource, word in _WORDS.items():
+            found[f"spec.{each.key}.{resource}"] = (f"{each.input}_{resource}", each.label.format(word), each.help)
     return found
 
 
-class GpuQuotaForm(ChangeForm):
-    """The caps of a namespace; an empty cap is not checked."""
+_INPUTS = _inputs()
 
-    field_by_path = _field_by_path()
-    requests_tflops = forms.text_field("TFLOPS requested, in total", help_text=_QUANTITY_HELP)
-    requests_vram = forms.text_field("Memory requested, in total", help_text=_QUANTITY_HELP)
-    limits_tflops = forms.text_field("TFLOPS limit, in total", help_text="Not below the cap of requests.")
-    limits_vram = forms.text_field("Memory limit, in total", help_text="Not below the cap of requests.")
-    max_workers = forms.text_field("Workers", help_text="A worker is one pod, with any number of GPUs.")
-    alert_threshold = forms.text_field("Alert above this percentage of usage", help_text="0 to 100.")
-    max_requests_tflops = forms.text_field("TFLOPS requested, per GPU of one worker", help_text="Zero: no cap.")
-    max_requests_vram = forms.text_field("Memory requested, per GPU of one worker")
-    max_limits_tflops = forms.text_field("TFLOPS limit, per GPU of one worker")
-    max_limits_vram = forms.text_field("Memory limit, per GPU of one worker")
-    max_gpu_count = forms.text_field("GPUs of one worker")
-    default_requests_tflops = forms.text_field("TFLOPS for a worker that requests none")
-    default_requests_vram = forms.text_field("Memory for a worker that requests none")
-    default_limits_tflops = forms.text_field("TFLOPS limit for a worker that names none")
-    default_limits_vram = forms.text_field("Memory limit for a worker that names none")
-    description = forms.text_field("Reason", help_text=REASON_HELP)
 
-    def spec(self) -> dict[str, Any]:
-        """The spec for the service, which checks it."""
-        data = self.cleaned_data
-        spec: dict[str, Any] = {"total": {}, "single": {}}
-        for part, groups in _AMOUNT_GROUPS.items():
-            for group in groups:
-                amounts = {
-                    key: data[f"{group}_{key}"].strip() for key in ("tflops", "vram") if data[f"{group}_{key}"].strip()
-                }
-                if amounts:
-                    spec[part][_SPEC_KEYS.get(group, group)] = amounts
-        for name, (part, key) in _NUMBER_FIELDS.items():
-            if text := data[name].strip():
-                spec[part][key] = typed_number(text)
-        return spec
+class GpuQuotaForm(CommandForm):
+    """The caps of a namespace (:data:`pools.domain.gpu_quota.spec.SPEC_FIELDS`); an empty cap is not checked."""
+
+    field_by_path = {path: name for path, (name, _, _) in _INPUTS.items()}
+
+    def own_fields(self) -> dict[str, Field]:
+        """The caps, and the reason."""
+        fields = {name: forms.text_field(label, help_text=said) for name, label, said in _INPUTS.values()}
+        return {**fields, "description": reason_field()}
+
+    def command(self) -> PutGpuQuota:
+        """The change, whose service checks the caps."""
+        spec: dict[str, Any] = {part: {} for part in PARTS}
+        for cap, (name, _, _) in _INPUTS.items():
+            if text := self.cleaned_data[name].strip():
+                part, key, *resource = cap.split(".")[1:]
+                if resource:
+                    spec[part].setdefault(key, {})[resource[0]] = text
+                else:
+                    spec[part][key] = typed_number(text)
+        return PutGpuQuota(**self.given, spec=spec)
+
+
+def _cap_label(path: str) -> str:
+    return _INPUTS[path][1] if path in _INPUTS else path
 
 
 class CreateGpuQuotaForm(GpuQuotaForm):
@@ -219,13 +201,13 @@ class GpuQuotaAdmin(PolicyAdmin):
             title="Limit a namespace",
             button="Set the quota",
             breadcrumbs=_breadcrumbs(None),
-            form_class=CreateGpuQuotaForm,
+            form_class=partial(CreateGpuQuotaForm, PutGpuQuota, {"namespace": namespace}),
             initial={"alert_threshold": 95, "namespace": namespace},
-            preview=_preview(actor, namespace, CreateGpuQuotaForm),
-            command=lambda form: PutGpuQuota(namespace=namespace, spec=form.spec()),
+            preview=_preview(actor, namespace),
+            command=GpuQuotaForm.command,
             service=create,
             success_message=f"The quota of namespace {namespace} was saved.",
-            success_url=lambda _: _address(namespace),
+            success_url=_saved_address,
         )
         return ConfirmFlow(self, request, change).respond()
 
@@ -236,11 +218,11 @@ class GpuQuotaAdmin(PolicyAdmin):
             button="Save the quota",
             unavailable_reason=owned_reason(OwnedKind.GPU_QUOTA, namespace),
             breadcrumbs=_breadcrumbs(namespace),
-            form_class=GpuQuotaForm,
+            form_class=partial(GpuQuotaForm, PutGpuQuota, {"namespace": namespace}),
             initial=spec_form_values(spec_from_row(quota)),
             version=quota.version,
-            preview=_preview(actor, namespace, GpuQuotaForm),
-            command=lambda form: PutGpuQuota(namespace=namespace, spec=form.spec()),
+            preview=_preview(actor, namespace),
+            command=GpuQuotaForm.command,
             service=put_gpu_quota,
             success_message=f"The quota of namespace {namespace} was saved.",
             success_url=_address(namespace),
@@ -257,7 +239,7 @@ class GpuQuotaAdmin(PolicyAdmin):
             breadcrumbs=_breadcrumbs(namespace),
             form_class=form_for(DeleteGpuQuota, namespace=namespace),
             version=quota.version,
-            preview=_preview(actor, namespace, GpuQuotaForm),
+            preview=_preview(actor, namespace),
             command=CommandForm.command,
             service=delete_gpu_quota,
             success_message=f"The workers of namespace {namespace} are no longer limited.",
@@ -304,15 +286,19 @@ class GpuQuotaAdmin(PolicyAdmin):
         )
 
 
-def _preview(actor: Actor, namespace: str, form_class: type[ChangeForm]) -> ObjectPreview[Any]:
+def _preview(actor: Actor, namespace: str) -> ObjectPreview[Any]:
     return ObjectPreview(
         actor=actor,
-        read_state=lambda: _state(namespace),
-        label_of=form_label(form_class),
+        read_state=partial(_state, namespace),
+        label_of=_cap_label,
         messages=_effect_messages,
         warnings=_effect_warnings,
-        tables=lambda before, after: {"gauges": changed_gauges(before["facts"], after["facts"])},
+        tables=_effect_tables,
     )
+
+
+def _effect_tables(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    return {"gauges": changed_gauges(before["facts"], after["facts"])}
 
 
 def _state(namespace: str) -> dict[str, Any]:
@@ -335,7 +321,7 @@ def _effect_messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[
     raised = [set(each.quota.alerting) if each.quota else set() for each in (old, new)]
     for key in sorted(raised[1] - raised[0]):
         label = GPU_QUOTA_NUMBERS[key].label
-        yield f"An alert begins for {label}, which is above the alert threshold of {new.spec.threshold} percent."
+        yield f"An alert begins for {label}, which is above the alert threshold of {new.spec.alert_threshold} percent."
     for key in sorted(raised[0] - raised[1]):
         yield f"The alert for {GPU_QUOTA_NUMBERS[key].label} ends."
     if pools := pools_using_namespace(new.name, Pool.objects.all()):
@@ -354,6 +340,10 @@ def _effect_warnings(before: dict[str, Any], after: dict[str, Any]) -> Iterator[
 def _breadcrumbs(namespace: str | None) -> Breadcrumbs:
     top = (LIST_TITLE, reverse("admin:pools_gpuquota_changelist"))
     return [top, (namespace, _address(namespace))] if namespace is not None else [top]
+
+
+def _saved_address(facts: GpuNamespace) -> str:
+    return _address(facts.name)
 
 
 def _address(namespace: str) -> str:

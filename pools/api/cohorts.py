@@ -17,8 +17,8 @@ from pools.api.schema import NULL, TEXT, QueryParameter, describe_operation, obj
 from pools.api.views import View
 from pools.domain.changes.cohorts import CohortChange, DeleteCohort, PatchCohort, PutCohort
 from pools.domain.cohort_config import COHORT_FIELDS
-from pools.domain.pool_fields import properties_of
 from pools.domain.roles import Actor, Permission
+from pools.domain.structured_input.config_fields import properties_of
 from pools.models import Cohort
 from pools.permissions import require_platform
 from pools.representations.cohort import CohortAnswer, cohort_bodies, cohort_body

@@ -3,58 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.gpu_quotas import GPU_AMOUNTS
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import collect_faults, query_boolean, query_page, reject_unknown_keys, unwrap_body
 from pools.api.schema import (
     BOOLEAN,
-    DATETIME,
     DRY_RUN,
     INTEGER,
     LIMIT,
     OFFSET,
     TEXT,
     QueryParameter,
-    array_of,
+    UtcText,
     describe_operation,
-    nullable,
     object_with,
+    without_type_lists,
 )
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound
-from pools.domain.gpu_quota.workers import parse_allocation
+from pools.domain.gpu_quota.spec import AMOUNTS_SCHEMA
+from pools.domain.gpu_quota.workers import GpuAmountsBody, parse_allocation
 from pools.domain.roles import Permission
 from pools.filtersets.gpu_quota import GpuAllocationFilterSet
 from pools.models import GpuAllocation
 from pools.permissions import require_namespace
-from pools.representations.gpu_quota import allocation_body
+from pools.selectors.gpu_namespace import worker_from_row
 from pools.services.dry_run import read_effect
 from pools.services.gpu_allocations import adjust, allocate, commit, release
 
-ALLOCATION = object_with(
-    {
-        "id": TEXT,
-        "namespace": TEXT,
-        "workload": TEXT,
-        "request": GPU_AMOUNTS,
-        "limit": GPU_AMOUNTS,
-        "count": INTEGER,
-        "uncounted": array_of(TEXT),
-        "state": {"type": "string", "enum": [str(state) for state in GpuAllocation.State.values]},
-        "created": DATETIME,
-        "expires": nullable(DATETIME),
-    },
-    additional=True,
-)
+GPU_AMOUNTS = without_type_lists(AMOUNTS_SCHEMA)
 ASSUME_PARAMETER = QueryParameter(
     "assume", BOOLEAN, "Only reserve the worker; a reservation expires after 30 minutes unless it is committed."
 )
 INCLUDE_RELEASED = QueryParameter("include_released", BOOLEAN, "Show what was released, too.")
+
+
+class AllocationAnswer(TypedDict):
+    """One worker of a namespace; the amounts are per GPU."""
+
+    id: str
+    namespace: str
+    workload: str
+    request: GpuAmountsBody
+    limit: GpuAmountsBody
+    count: int
+    uncounted: list[str]
+    state: Annotated[str, GpuAllocation.State]
+    source: Annotated[str, GpuAllocation.Source]
+    created: UtcText
+    expires: UtcText | None
+    released: UtcText | None
+
+
+class AllocationListAnswer(TypedDict):
+    """A page of workers, the newest first."""
+
+    allocations: list[AllocationAnswer]
+    more_entries: bool
 
 
 class GpuAllocationList(View):
@@ -63,7 +72,7 @@ class GpuAllocationList(View):
     @describe_operation(
         "List the workers of a namespace, the newest first.",
         query_parameters=[INCLUDE_RELEASED, LIMIT, OFFSET],
-        answer=object_with({"allocations": array_of(ALLOCATION), "more_entries": BOOLEAN}),
+        answer=AllocationListAnswer,
     )
     def get(self, request: Request, namespace: str) -> Response:
         require_namespace(self.actor, namespace)
@@ -71,9 +80,8 @@ class GpuAllocationList(View):
         filters = GpuAllocationFilterSet(request.query_params, newest_first, actor=self.actor)
         (limit, offset), rows = collect_faults(lambda: query_page(request), filters.matching_rows)
         found = list(rows[offset : offset + limit + 1])
-        return Response(
-            {"allocations": [_storable_body(row) for row in found[:limit]], "more_entries": len(found) > limit}
-        )
+        allocations = [allocation_body(row) for row in found[:limit]]
+        return Response(AllocationListAnswer(allocations=allocations, more_entries=len(found) > limit))
 
     @describe_operation(
         "Allocate one worker if every cap allows it; an id that is in use already is answered as it is.",
@@ -83,7 +91,7 @@ class GpuAllocationList(View):
             required=["id"],
             additional=True,
         ),
-        answer=ALLOCATION,
+        answer=AllocationAnswer,
         extra_statuses=(409,),
     )
     def post(self, request: Request, namespace: str) -> Response:
@@ -108,7 +116,7 @@ class GpuAllocationList(View):
 class GpuAllocationDetail(View):
     """One worker."""
 
-    @describe_operation("Show one worker; a released one too.", answer=ALLOCATION)
+    @describe_operation("Show one worker; a released one too.", answer=AllocationAnswer)
     def get(self, request: Request, namespace: str, name: str) -> Response:
         require_namespace(self.actor, namespace)
         body = _find_body(namespace, name)
@@ -120,7 +128,7 @@ class GpuAllocationDetail(View):
         "Change the amounts of a worker per GPU; only an increase is checked.",
         query_parameters=[DRY_RUN],
         body=object_with({"request": GPU_AMOUNTS, "limit": GPU_AMOUNTS}, required=[], additional=True),
-        answer=ALLOCATION,
+        answer=AllocationAnswer,
         extra_statuses=(409,),
     )
     def patch(self, request: Request, namespace: str, name: str) -> Response:
@@ -135,7 +143,7 @@ class GpuAllocationDetail(View):
     @describe_operation(
         "Release a worker; releasing it again is allowed.",
         query_parameters=[DRY_RUN],
-        answer=ALLOCATION,
+        answer=AllocationAnswer,
         extra_statuses=(409,),
     )
     def delete(self, request: Request, namespace: str, name: str) -> Response:
@@ -152,7 +160,9 @@ class GpuAllocationDetail(View):
 class GpuAllocationCommit(View):
     """The commit of a reservation."""
 
-    @describe_operation("Commit a reservation.", query_parameters=[DRY_RUN], answer=ALLOCATION, extra_statuses=(409,))
+    @describe_operation(
+        "Commit a reservation.", query_parameters=[DRY_RUN], answer=AllocationAnswer, extra_statuses=(409,)
+    )
     def post(self, request: Request, namespace: str, name: str) -> Response:
         body, description, _ = unwrap_body(request)
         reject_unknown_keys(body)
@@ -171,15 +181,28 @@ def _run_or_preview(request: Request, namespace: str, name: str, operation: Call
     """Run the operation, or with `dry_run` answer the effect."""
     if query_boolean(request, "dry_run"):
         return Response(read_effect(operation, read_state=lambda: _find_body(namespace, name)))
-    return Response(_storable_body(operation()))
+    return Response(allocation_body(operation()))
 
 
-def _find_body(namespace: str, name: str) -> dict[str, Any] | None:
+def _find_body(namespace: str, name: str) -> AllocationAnswer | None:
     row = GpuAllocation.objects.filter(namespace=namespace, name=name).order_by("-id").first()
-    return None if row is None else _storable_body(row)
+    return None if row is None else allocation_body(row)
 
 
-def _storable_body(row: GpuAllocation) -> dict[str, Any]:
-    """The allocation with times as texts, because an answer may be stored and sent again."""
-    body = allocation_body(row)
-    return body | {name: utc_text(body[name]) for name in ("created", "expires", "released")}
+def allocation_body(row: GpuAllocation) -> AllocationAnswer:
+    """One allocation with times as texts, because an answer may be stored and sent again."""
+    worker = worker_from_row(row)
+    return {
+        "id": row.name,
+        "namespace": row.namespace,
+        "workload": row.workload,
+        "request": worker.request.as_dict(),
+        "limit": worker.limit.as_dict(),
+        "count": worker.count,
+        "uncounted": row.uncounted.split(),
+        "state": row.state,
+        "source": row.source,
+        "created": utc_text(row.created_at),
+        "expires": utc_text(row.expires_at),
+        "released": utc_text(row.released_at),
+    }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,28 +17,30 @@ from pools.api.request_parsing import (
     unwrap_body,
 )
 from pools.api.schema import (
-    BOOLEAN,
     DATETIME,
     INTEGER,
     LIMIT,
     NULL,
-    OBJECT,
     OFFSET,
     TEXT,
     QueryParameter,
-    array_of,
     describe_operation,
-    nullable,
     object_with,
+    without_type_lists,
 )
 from pools.api.views import View
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, GpuQuotaChange, PutGpuQuota
 from pools.domain.errors import BadInput, Violation
+from pools.domain.gpu_quota.spec import spec_schema
 from pools.domain.gpu_quota.workers import parse_worker
+from pools.domain.roles import Actor
 from pools.filtersets.gpu_quota import GpuSampleFilterSet
 from pools.models import GpuUsage, GpuUsageSample
 from pools.permissions import namespaces_for, require_namespace, unknown_namespace
 from pools.representations.gpu_quota import (
+    GpuQuotaAnswer,
+    HeadroomAnswer,
+    UsageHistory,
     current_gpu_quota_body,
     gpu_quota_bodies,
     gpu_quota_body,
@@ -47,39 +51,7 @@ from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
 from pools.services.dry_run import read_effect
 from pools.services.gpu_quotas import delete_gpu_quota, put_gpu_quota
 
-QUANTITY = {"anyOf": [TEXT, {"type": "number", "minimum": 0}]}
-GPU_AMOUNTS = object_with({"tflops": QUANTITY, "vram": QUANTITY}, required=[])
-SPEC = object_with(
-    {
-        "total": object_with(
-            {"requests": GPU_AMOUNTS, "limits": GPU_AMOUNTS, "maxWorkers": INTEGER, "alertThresholdPercent": INTEGER},
-            required=[],
-        ),
-        "single": object_with(
-            {
-                "maxRequests": GPU_AMOUNTS,
-                "maxLimits": GPU_AMOUNTS,
-                "maxGPUCount": INTEGER,
-                "defaultRequests": GPU_AMOUNTS,
-                "defaultLimits": GPU_AMOUNTS,
-            },
-            required=[],
-        ),
-    },
-    required=[],
-)
-USED = object_with({"requests": GPU_AMOUNTS, "limits": GPU_AMOUNTS, "workers": INTEGER})
-STATUS = object_with(
-    {
-        "used": USED,
-        "availablePercent": {"type": "object", "additionalProperties": TEXT},
-        "conditions": array_of(
-            object_with({"type": TEXT, "status": TEXT, "reason": TEXT, "message": TEXT, "lastTransitionTime": DATETIME})
-        ),
-        "lastUpdateTime": nullable(DATETIME),
-    }
-)
-GPU_QUOTA = object_with({"namespace": TEXT, "spec": SPEC, "status": STATUS, "version": INTEGER}, additional=True)
+SPEC = without_type_lists(spec_schema())
 WORKER_PARAMETERS = (
     QueryParameter("request_tflops", TEXT, "Requested TFLOPS, per GPU."),
     QueryParameter("request_vram", TEXT, "Requested memory, per GPU."),
@@ -88,22 +60,33 @@ WORKER_PARAMETERS = (
     QueryParameter("count", INTEGER, "GPUs of one worker, 1 if not given."),
 )
 READ_KEYS = ("namespace", "status", "assumed", "source", "alerting", "alert_since", "alerts", "version")
-SAMPLE = object_with({"time": DATETIME, "requests": GPU_AMOUNTS, "limits": GPU_AMOUNTS, "workers": INTEGER})
 SINCE = QueryParameter("since", DATETIME, "Begin here; a day ago if not given.")
+
+
+class GpuQuotaListAnswer(TypedDict):
+    """GPU quotas by namespace."""
+
+    quotas: list[GpuQuotaAnswer]
+
+
+class UsageHistoryAnswer(UsageHistory):
+    """A page of the use of a namespace over time."""
+
+    more_entries: bool
 
 
 class GpuQuotaList(View):
     """All quotas the caller may see."""
 
-    @describe_operation("List GPU quotas with their status.", answer=object_with({"quotas": array_of(GPU_QUOTA)}))
+    @describe_operation("List GPU quotas with their status.", answer=GpuQuotaListAnswer)
     def get(self, request: Request) -> Response:
-        return Response({"quotas": gpu_quota_bodies(namespaces_for(self.actor))})
+        return Response(GpuQuotaListAnswer(quotas=gpu_quota_bodies(namespaces_for(self.actor))))
 
 
 class GpuQuotaDetail(View):
     """The quota of one namespace."""
 
-    @describe_operation("Show the GPU quota of a namespace with its status.", answer=GPU_QUOTA)
+    @describe_operation("Show the GPU quota of a namespace with its status.", answer=GpuQuotaAnswer)
     def get(self, request: Request, namespace: str) -> Response:
         require_namespace(self.actor, namespace)
         body = current_gpu_quota_body(namespace)
@@ -111,7 +94,7 @@ class GpuQuotaDetail(View):
             raise unknown_namespace(namespace)
         return Response(body, headers=etag_header(body["version"]))
 
-    @describe_change(PutGpuQuota, answer=GPU_QUOTA, body=object_with({"spec": SPEC}, required=[], additional=True))
+    @describe_change(PutGpuQuota, answer=GpuQuotaAnswer, body=object_with({"spec": SPEC}, required=[], additional=True))
     def put(self, request: Request, namespace: str) -> Response:
         return answer_change(
             self, PutGpuQuota, put_gpu_quota, QUOTA_CHANGES, {"namespace": namespace}, unwrap=_unwrap_read_back
@@ -139,9 +122,13 @@ def _render(facts: GpuNamespace | None) -> Response:
     return Response(answer, headers=etag_header(answer["version"]))
 
 
+def _effect(command: GpuQuotaChange, run: Callable[[], GpuNamespace | None], _actor: Actor) -> dict[str, Any]:
+    return read_effect(run, read_state=partial(current_gpu_quota_body, command.namespace))
+
+
 QUOTA_CHANGES: ChangeAnswer[GpuQuotaChange, GpuNamespace | None] = ChangeAnswer(
     _render,
-    effect=lambda command, run, _: read_effect(run, read_state=lambda: current_gpu_quota_body(command.namespace)),
+    _effect,
 )
 
 
@@ -152,7 +139,7 @@ class GpuHeadroom(View):
         "Show how many more workers of a size fit in a namespace (null: no cap counts them), and the caps that "
         "stop the next one.",
         query_parameters=WORKER_PARAMETERS,
-        answer=object_with({"namespace": TEXT, "fits": nullable(INTEGER), "stopped_by": array_of(OBJECT)}),
+        answer=HeadroomAnswer,
     )
     def get(self, request: Request, namespace: str) -> Response:
         require_namespace(self.actor, namespace)
@@ -169,7 +156,7 @@ class GpuUsageHistory(View):
     @describe_operation(
         "Show the use of GPUs in a namespace over time, oldest first; the last sample is now.",
         query_parameters=[SINCE, LIMIT, OFFSET],
-        answer=object_with({"namespace": TEXT, "samples": array_of(SAMPLE), "more_entries": BOOLEAN}),
+        answer=UsageHistoryAnswer,
     )
     def get(self, request: Request, namespace: str) -> Response:
         require_namespace(self.actor, namespace)
@@ -179,4 +166,5 @@ class GpuUsageHistory(View):
         found = list(rows[offset : offset + limit + 1])
         more = len(found) > limit
         usage = None if more else GpuUsage.objects.filter(namespace=namespace).first()
-        return Response(usage_history_body(namespace, found[:limit], usage) | {"more_entries": more})
+        history = usage_history_body(namespace, found[:limit], usage)
+        return Response(UsageHistoryAnswer(**history, more_entries=more))

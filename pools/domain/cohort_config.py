@@ -17,10 +17,10 @@ from typing import Any, Final, TypedDict, cast
 from pools.domain.amounts import DEFAULT_FLAVOR, Number, as_json, decode_gpus, simplify
 from pools.domain.errors import Violation
 from pools.domain.numbers import TREE_NUMBERS, WEIGHT
-from pools.domain.pool_fields import TEXT, ConfigField, Schema, object_schema, properties_of
 from pools.domain.quota.rules import AmountsBody, QuotaRow, check_quota_rows, check_weight
 from pools.domain.quota.tree import AMOUNT_KEYS, LIMIT_KEYS, NodeQuota
 from pools.domain.scalars import typed_number
+from pools.domain.structured_input.config_fields import TEXT, ConfigField, Schema, object_schema, properties_of
 from pools.domain.structured_input.fields import FieldReader
 
 MAX_AMOUNT: Final = 2**53 - 1

@@ -7,8 +7,7 @@ can set back. A key that is only carried is one entry here (docs/developing/add-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Final
 
 from pools.domain.durations import parse_duration
@@ -16,9 +15,9 @@ from pools.domain.exit_codes import EXIT_ACTIONS, EXIT_CODES_RULE, parse_exit_co
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE, parse_gpu_namespace
 from pools.domain.platforms import FLAG_KEYS, GPU_CAPACITY_KEYS, LIST_KEYS, parse_variables
 from pools.domain.quota.pool_balance import MAX_GPUS
+from pools.domain.structured_input.config_fields import TEXT, ConfigField, Schema, object_schema, properties_of
 from pools.domain.structured_input.fields import FieldReader, shorten_value
 
-Schema = Mapping[str, Any]
 DOWNLOAD_TYPES = ("download",)
 TIMEOUT_KEYS = ("default_exec_timeout", "default_queue_timeout", "max_exec_timeout", "max_queue_timeout")
 APPROVAL_ABOVE = "approval_above"
@@ -26,7 +25,6 @@ HOLD_AFTER = "hold_after"
 MAX_HOLD_AFTER = 31 * 86_400
 NAME_LIST_KEYS = ("common_resource_validations", "common_pod_template", "common_group_templates")
 
-TEXT: Final[Schema] = {"type": "string"}
 TEXTS: Final[Schema] = {"type": "array", "items": TEXT}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_GPUS}
 _GPUS: Final[Schema] = {"type": "integer", "minimum": -1, "maximum": MAX_GPUS, "description": "GPUs; -1 is unlimited."}
@@ -38,40 +36,6 @@ _QUANTITY: Final[Schema] = {
     "description": "A Kubernetes quantity, such as 1500m or 40Gi.",
 }
 AMOUNT_HELP = "Whole GPUs; -1 for no limit."
-
-
-def properties_of(fields: Iterable[ConfigField]) -> dict[str, Any]:
-    """The JSON schemas of these keys, with their sentences."""
-    return {each.key: {"description": each.help, **each.schema} for each in fields}
-
-
-def object_schema(properties: Mapping[str, Schema], required: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A JSON schema of an object with these keys and no others."""
-    schema: dict[str, Any] = {"type": "object", "properties": dict(properties), "additionalProperties": False}
-    return schema | ({"required": list(required)} if required else {})
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigField:
-    """One key of the configuration of a pool or a cohort, with dots for a key inside another one. `default` is what
-    answers show where nothing is configured. `read` is its reader; a key of a pool that is not stored as it is, among
-    others in the column `config`, has a place of its own in :func:`pools.domain.pool_config.parse_pool`. `is_column`:
-    it is a column of the pool. `input` is the name of its input in the form, `looks` the kind of that input."""
-
-    key: str
-    schema: Schema
-    label: str
-    help: str
-    default: Any = None
-    read: Callable[[FieldReader, str], Any] | None = None
-    is_column: bool = False
-    input: str = ""
-    looks: str = "number"
-
-    @property
-    def column(self) -> str:
-        """The name of the column: the last part of the key."""
-        return self.key.rpartition(".")[2]
 
 
 def whole_number_up_to(maximum: int) -> Callable[[FieldReader, str], int | None]:

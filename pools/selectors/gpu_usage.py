@@ -13,10 +13,11 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from pools.domain.gpu_quota.checks import GpuQuotaSpec, ResourceCaps
+from pools.domain.gpu_quota.checks import GpuQuotaSpec
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
+from pools.domain.gpu_quota.spec import SPEC_FIELDS
 from pools.domain.gpu_quota.status import GAUGE_KEYS, WORKERS, GpuQuotaCondition, UsageGauge, usage_gauges
-from pools.domain.gpu_quota.workers import GpuAmounts, WorkerTotals
+from pools.domain.gpu_quota.workers import RESOURCES, GpuAmounts, WorkerTotals
 from pools.domain.numbers import GPU_QUOTA_NUMBERS
 from pools.domain.quantities import Quantity, QuantityFormat
 from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample, Pool
@@ -125,7 +126,7 @@ def _meters(facts: GpuNamespace) -> Iterator[GpuMeter]:
             committed=committed,
             assumed=assumed,
             left=0 if cap is None else max(0, 1000 - committed - assumed),
-            is_in_alert=gauge.available_percent < 100 - spec.threshold,
+            is_in_alert=gauge.available_percent < 100 - spec.alert_threshold,
             is_exceeded=gauge.is_exceeded,
         )
 
@@ -248,22 +249,14 @@ def _number_text(value: int, key: str, family: QuantityFormat) -> str:
 
 def spec_form_values(spec: GpuQuotaSpec) -> dict[str, Any]:
     """A spec as the texts of a form, by field."""
-    found: dict[str, Any] = {
-        "max_workers": spec.max_workers,
-        "alert_threshold": spec.threshold,
-        "max_gpu_count": spec.max_gpu_count,
-    }
-    groups: dict[str, ResourceCaps | GpuAmounts] = {
-        "requests": spec.requests,
-        "limits": spec.limits,
-        "max_requests": spec.max_requests,
-        "max_limits": spec.max_limits,
-        "default_requests": spec.default_requests,
-        "default_limits": spec.default_limits,
-    }
-    for name, group in groups.items():
-        for resource in ("tflops", "vram"):
-            value = group.of(resource)
-            is_said = value is not None and (value.milli or not name.startswith("default"))
-            found[f"{name}_{resource}"] = str(value) if is_said else ""
+    found: dict[str, Any] = {}
+    for each in SPEC_FIELDS:
+        value = getattr(spec, each.input)
+        if each.looks == "number":
+            found[each.input] = value
+            continue
+        for resource in RESOURCES:
+            amount = value.of(resource)
+            is_said = amount is not None and (amount.milli or not isinstance(value, GpuAmounts))
+            found[f"{each.input}_{resource}"] = str(amount) if is_said else ""
     return found

@@ -11,10 +11,11 @@ from pools.domain.backend_config import BACKEND_TYPES, NAME_PATTERN, POLICY_TIME
 from pools.domain.changes.command import fields_of
 from pools.domain.cluster_config import ACCESS_MODES, SYNC_MODES
 from pools.domain.cohort_config import COHORT_FIELDS
-from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
+from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN, spec_schema
 from pools.domain.names import SHORT_NAME_PATTERN
 from pools.domain.ownership import OwnerKind
-from pools.domain.pool_fields import COUNT, PLATFORM_SCHEMA, TEXT, TEXTS, pool_properties, properties_of
+from pools.domain.pool_fields import COUNT, PLATFORM_SCHEMA, TEXTS, pool_properties
+from pools.domain.structured_input.config_fields import TEXT, properties_of
 from scheduling.configuration.bodies import (
     SETTINGS_NAME,
     SUBPOOLS,
@@ -91,28 +92,6 @@ _BACKEND: Final = _object(
         "sync_mode": {"enum": list(SYNC_MODES)},
     }
 )
-_CAPS: Final = _object({"tflops": _QUANTITY, "vram": _QUANTITY})
-_GPU_QUOTA: Final = _object(
-    {
-        "total": _object(
-            {
-                "requests": _CAPS,
-                "limits": _CAPS,
-                "maxWorkers": _COUNT,
-                "alertThresholdPercent": {"type": "integer", "minimum": 0, "maximum": 100},
-            }
-        ),
-        "single": _object(
-            {
-                "maxRequests": _CAPS,
-                "maxLimits": _CAPS,
-                "maxGPUCount": _COUNT,
-                "defaultRequests": _CAPS,
-                "defaultLimits": _CAPS,
-            }
-        ),
-    }
-)
 _ROLE: Final = _object({USERS: {**_TEXTS, "description": "Exactly the users who have the role."}}, (USERS,))
 
 SCHEMA: Final[dict[str, Any]] = {
@@ -125,7 +104,7 @@ SCHEMA: Final[dict[str, Any]] = {
             "backends": _map(_BACKEND, NAME_PATTERN, "Clusters by name."),
             "pools": _map(_POOL, SHORT_NAME_PATTERN, "Top-level pools by name."),
             "cohorts": _map(_COHORT, about="Cohorts by name."),
-            "gpu_quotas": _map(_GPU_QUOTA, NAMESPACE_PATTERN, "GPU quotas by namespace."),
+            "gpu_quotas": _map(spec_schema(), NAMESPACE_PATTERN, "GPU quotas by namespace."),
             "roles": _map(_ROLE, about="Users by role: osmo-admin, osmo-viewer, osmo-POOL-admin, osmo-POOL-user."),
             SETTINGS_NAME: _nullable(
                 _object(

@@ -398,7 +398,7 @@ REMOVALS = (
     ),
     Removal(
         GPU_QUOTA, "status", "an alert below the threshold that the quota sets", _CAP_STATUS,
-        "if gauge.has_less_than(100 - spec.threshold)]", "if gauge.has_less_than(1)]",
+        "if gauge.has_less_than(100 - spec.alert_threshold)]", "if gauge.has_less_than(1)]",
         f"{_TEST_CAP_STATUS}::test_the_alert_condition_compares_the_exact_percent",
     ),
     Removal(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.completion import complete_namespaces
 from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
-from osmo_admin.cli.options import DescriptionOption, IfMatchOption, LimitOption, OffsetOption
+from osmo_admin.cli.options import DescriptionOption, LimitOption, OffsetOption
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.quota_text import (
     allocations_table,
@@ -27,7 +28,9 @@ from osmo_admin.cli.quota_text import (
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.times import format_local_time as shown_time
 from osmo_admin.cli.yaml_files import parse_number, read_yaml_text
-from pools.domain.changes.gpu_quotas import DeleteGpuQuota
+from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
+from pools.domain.gpu_quota.spec import PARTS, SPEC_FIELDS
+from pools.domain.structured_input.config_fields import ConfigField
 
 app = command_group("GPU quota by namespace: TFLOPS, memory and workers.")
 
@@ -50,48 +53,26 @@ WorkerLimitOption = Annotated[
 GpusOption = Annotated[int, typer.Option("--gpus", "-g", help="GPUs of one worker, 1 to 128.")]
 
 
-RequestsOption = Annotated[
-    str | None,
-    typer.Option("--requests", metavar=AMOUNTS_METAVAR, help="Cap on the sum of requests; `none` removes it."),
-]
-LimitsOption = Annotated[
-    str | None, typer.Option("--limits", metavar=AMOUNTS_METAVAR, help="Cap on the sum of limits; `none` removes it.")
-]
-MaxWorkersOption = Annotated[
-    str | None, typer.Option("--max-workers", metavar="N", help="Cap on workers; `none` removes it.")
-]
-AlertOption = Annotated[
-    str | None,
+FileOption = Annotated[
+    Path | None,
     typer.Option(
-        "--alert-threshold",
-        metavar="N",
-        help="Percent of use above which an alert is raised. Default: 95; `none` removes it.",
+        "--file", "-f", help="Take the whole spec from this YAML or JSON file (a GPUResourceQuota, or its spec)."
     ),
 ]
-MaxRequestsOption = Annotated[
-    str | None,
-    typer.Option("--max-requests", metavar=AMOUNTS_METAVAR, help="Cap per GPU on a request; `none` removes it."),
-]
-MaxLimitsOption = Annotated[
-    str | None, typer.Option("--max-limits", metavar=AMOUNTS_METAVAR, help="Cap per GPU on a limit; `none` removes it.")
-]
-MaxGpusOption = Annotated[
-    str | None, typer.Option("--max-gpus", metavar="N", help="Cap on the GPUs of one worker; `none` removes it.")
-]
-DefaultRequestsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--default-requests",
-        metavar=AMOUNTS_METAVAR,
-        help="Request of a worker that names none; `none` removes it.",
-    ),
-]
-DefaultLimitsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--default-limits", metavar=AMOUNTS_METAVAR, help="Limit of a worker that names none; `none` removes it."
-    ),
-]
+_CAPS = {"max_gpus" if each.input == "max_gpu_count" else each.input: each for each in SPEC_FIELDS}
+"""The caps by the names of their options."""
+
+
+def _cap_option(name: str, about: ConfigField) -> Any:
+    metavar = "N" if about.looks == "number" else AMOUNTS_METAVAR
+    option = typer.Option(f"--{name.replace('_', '-')}", metavar=metavar, help=f"{about.help} `none` removes it.")
+    return Annotated[str | None, option]
+
+
+_SET_OPTIONS = {"file": FileOption, **{name: _cap_option(name, each) for name, each in _CAPS.items()}}
+
+
+_SET_OPTIONS = {"file": FileOption, **{name: _cap_option(name, each) for name, each in _CAPS.items()}}
 
 
 def _allocation_url(namespace: str, *more: str) -> str:
@@ -132,71 +113,39 @@ def show(session: ClientSession, *, namespace: NamespaceArgument) -> None:
     print_answer(session, answer, lambda: quota_facts(answer))
 
 
-@client_command(app, "set", writes=True)
-def set_(
-    session: ClientSession,
-    *,
-    namespace: NamespaceArgument,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--file", "-f", help="Take the whole spec from this YAML or JSON file (a GPUResourceQuota, or its spec)."
-        ),
-    ] = None,
-    requests: RequestsOption = None,
-    limits: LimitsOption = None,
-    max_workers: MaxWorkersOption = None,
-    alert: AlertOption = None,
-    max_requests: MaxRequestsOption = None,
-    max_limits: MaxLimitsOption = None,
-    max_gpus: MaxGpusOption = None,
-    default_requests: DefaultRequestsOption = None,
-    default_limits: DefaultLimitsOption = None,
-    description: DescriptionOption = None,
-    if_match: IfMatchOption = None,
-) -> None:
+@change_command(app, "set", PutGpuQuota, options=_SET_OPTIONS)
+def set_(session: ClientSession, change: TypedChange) -> None:
     """Create or change the quota of a namespace. Caps and amounts that are not named stay; `vram=none` removes one
     amount. A file replaces the spec as a whole.
 
     A cap may be below the current use: workers stay, and new ones are refused until enough is free.
     """
-    http = session.http()
-    total = {"requests": requests, "limits": limits, "maxWorkers": max_workers, "alertThresholdPercent": alert}
-    single = {
-        "maxRequests": max_requests,
-        "maxLimits": max_limits,
-        "maxGPUCount": max_gpus,
-        "defaultRequests": default_requests,
-        "defaultLimits": default_limits,
-    }
-    changes = {
-        part: {key: text for key, text in keys.items() if text is not None}
-        for part, keys in (("total", total), ("single", single))
-    }
-    if file is not None and any(changes.values()):
+    caps: dict[str, dict[str, str]] = {part: {} for part in PARTS}
+    for name, each in _CAPS.items():
+        if change[name] is not None:
+            caps[each.key.partition(".")[0]][each.column] = change[name]
+    file, address = change["file"], _quota_url(change["namespace"])
+    if file is not None and any(caps.values()):
         raise ClientError("Name a file with the whole spec or single caps, not both.")
     if file is not None:
         spec = _read_spec_file(file)
     else:
-        before = _fetch_current(http, namespace)
-        if_match = if_match or (None if before is None else str(before["version"]))
-        spec = apply_cap_changes({} if before is None else before["spec"], changes)
-    body = {"spec": spec} | ({"description": description} if description else {})
-    answer = http.send_change("PUT", _quota_url(namespace), query=session.dry_run_query, body=body, if_match=if_match)
-    if session.dry_run:
-        show_effect(session, answer, summarize_caps)
-    else:
-        print_answer(session, answer, lambda: quota_facts(answer))
+        before = _fetch_current(session.http(), change["namespace"])
+        if before is not None:
+            change = replace(change, if_match=change.if_match or str(before["version"]))
+        spec = apply_cap_changes({} if before is None else before["spec"], caps)
+    change.show(change.send("PUT", address, {"spec": spec}), quota_facts, summarize_caps)
 
 
 def apply_cap_changes(spec: dict[str, Any], changes: dict[str, dict[str, str]]) -> dict[str, Any]:
     """The spec with these caps set, or removed for `none`. Of two amounts the one that is not named stays."""
-    result = {part: dict(spec.get(part) or {}) for part in ("total", "single")}
+    result = {part: dict(spec.get(part) or {}) for part in PARTS}
+    numbers = {each.column for each in SPEC_FIELDS if each.looks == "number"}
     for part, keys in changes.items():
         for key, text in keys.items():
             if text == REMOVE_CAP:
                 value: Any = None
-            elif key in {"maxWorkers", "maxGPUCount", "alertThresholdPercent"}:
+            elif key in numbers:
                 value = parse_number(text)
             else:
                 both = {**(result[part].get(key) or {}), **parse_amounts(text)}

@@ -55,7 +55,7 @@ class GpuQuotaSpec:
     requests: ResourceCaps = ResourceCaps()
     limits: ResourceCaps = ResourceCaps()
     max_workers: int | None = None
-    threshold: int = DEFAULT_THRESHOLD
+    alert_threshold: int = DEFAULT_THRESHOLD
     max_requests: ResourceCaps = ResourceCaps()
     max_limits: ResourceCaps = ResourceCaps()
     max_gpu_count: int | None = None

@@ -7,19 +7,18 @@ Source: tensorfusion-quota.md, sections 1 and 9; decision D14 (unknown keys such
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from pools.domain.errors import Violation
 from pools.domain.gpu_quota.checks import DEFAULT_THRESHOLD, GpuQuotaSpec, ResourceCaps
 from pools.domain.gpu_quota.workers import RESOURCES, GpuAmounts, read_gpu_amounts, read_quantity
+from pools.domain.structured_input.config_fields import ConfigField, Schema, object_schema
 from pools.domain.structured_input.fields import FieldReader
 
 MAX_COUNT = 2**31 - 1
 NAMESPACE_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _NAMESPACE = re.compile(NAMESPACE_PATTERN)
-_TOTAL = ("requests", "limits", "maxWorkers", "alertThresholdPercent")
-_SINGLE = ("maxRequests", "maxLimits", "maxGPUCount", "defaultRequests", "defaultLimits")
 
 
 def namespace_violations(namespace: str) -> list[Violation]:
@@ -28,64 +27,6 @@ def namespace_violations(namespace: str) -> list[Violation]:
         return []
     rule = "1 to 63 lower-case letters, digits and hyphens, no hyphen at an end"
     return [Violation("namespace", "bad_name", f"This is not a valid namespace: {rule}.")]
-
-
-def parse_gpu_quota_spec(body: object, path: str = "spec") -> tuple[GpuQuotaSpec, list[Violation]]:
-    """The `spec` of a quota, and every fault in it. An absent cap is not checked."""
-    faults: list[Violation] = []
-    if not isinstance(body, Mapping):
-        return GpuQuotaSpec(), [Violation(path, "bad_value", f"{path} must be an object with total and single.")]
-    spec = FieldReader(body, path, faults)
-    spec.reject_unknown_keys(("total", "single"))
-    total = spec.nested("total") or FieldReader({}, spec.path_of("total"), faults)
-    single = spec.nested("single") or FieldReader({}, spec.path_of("single"), faults)
-    total.reject_unknown_keys(_TOTAL)
-    single.reject_unknown_keys(_SINGLE)
-    requests, limits = _caps(total, "requests"), _caps(total, "limits")
-    _check_limits(total, requests, limits)
-    found = GpuQuotaSpec(
-        requests=requests,
-        limits=limits,
-        max_workers=_count(total, "maxWorkers"),
-        threshold=_threshold(total),
-        max_requests=_caps(single, "maxRequests"),
-        max_limits=_caps(single, "maxLimits"),
-        max_gpu_count=_count(single, "maxGPUCount"),
-        default_requests=read_gpu_amounts(single, "defaultRequests"),
-        default_limits=read_gpu_amounts(single, "defaultLimits"),
-    )
-    return found, faults
-
-
-def gpu_quota_spec_body(spec: GpuQuotaSpec) -> dict[str, Any]:
-    """The spec as JSON, without empty parts; the threshold is always present."""
-    total = {
-        "requests": _caps_body(spec.requests),
-        "limits": _caps_body(spec.limits),
-        "maxWorkers": spec.max_workers,
-        "alertThresholdPercent": spec.threshold,
-    }
-    single = {
-        "maxRequests": _caps_body(spec.max_requests),
-        "maxLimits": _caps_body(spec.max_limits),
-        "maxGPUCount": spec.max_gpu_count,
-        "defaultRequests": _amounts_body(spec.default_requests),
-        "defaultLimits": _amounts_body(spec.default_limits),
-    }
-    parts = {name: _without_empty(part) for name, part in (("total", total), ("single", single))}
-    return _without_empty(parts)
-
-
-def _without_empty(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in body.items() if value is not None and value != {}}
-
-
-def _caps_body(caps: ResourceCaps) -> dict[str, str]:
-    return {resource: str(cap) for resource in RESOURCES if (cap := caps.of(resource)) is not None}
-
-
-def _amounts_body(amounts: GpuAmounts) -> dict[str, str]:
-    return {resource: str(amounts.of(resource)) for resource in RESOURCES if amounts.of(resource).milli}
 
 
 def _caps(place: FieldReader, key: str) -> ResourceCaps:
@@ -102,13 +43,111 @@ def _count(place: FieldReader, key: str) -> int | None:
     return place.whole_number(key, 0, minimum=0, maximum=MAX_COUNT, below_code="negative")
 
 
-def _threshold(place: FieldReader) -> int:
-    value = place.body.get("alertThresholdPercent")
+def _threshold(place: FieldReader, key: str) -> int:
+    value = place.body.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value <= 100:
-        said = "must be between 0 and 100."
-        place.add_fault("alertThresholdPercent", "bad_value", said)
+        place.add_fault(key, "bad_value", "must be between 0 and 100.")
         return DEFAULT_THRESHOLD
-    return place.whole_number("alertThresholdPercent", DEFAULT_THRESHOLD, minimum=0, maximum=100)
+    return place.whole_number(key, DEFAULT_THRESHOLD, minimum=0, maximum=100)
+
+
+_QUANTITY: Final[Schema] = {
+    "type": ["string", "number"],
+    "description": "A Kubernetes quantity, such as 1500m or 40Gi.",
+}
+AMOUNTS_SCHEMA: Final = object_schema(dict.fromkeys(RESOURCES, _QUANTITY))
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_COUNT}
+
+
+def _amounts(key: str, label: str, help_text: str, name: str, read: Callable[[FieldReader, str], Any]) -> ConfigField:
+    return ConfigField(key, AMOUNTS_SCHEMA, label, help_text, read=read, input=name, looks="amounts")
+
+
+SPEC_FIELDS: Final = (
+    _amounts("total.requests", "{} requested, in total", "Cap on the sum of requests.", "requests", _caps),
+    _amounts(
+        "total.limits", "{} limit, in total", "Cap on the sum of limits; not below the cap of requests.", "limits",
+        _caps,
+    ),
+    ConfigField(
+        "total.maxWorkers", _COUNT, "Workers", "Cap on workers; a worker is one pod, with any number of GPUs.",
+        read=_count, input="max_workers",
+    ),
+    ConfigField(
+        "total.alertThresholdPercent", {"type": "integer", "minimum": 0, "maximum": 100},
+        "Alert above this percentage of usage",
+        f"Percent of use above which an alert is raised; {DEFAULT_THRESHOLD} if it is not given.",
+        read=_threshold, input="alert_threshold",
+    ),
+    _amounts(
+        "single.maxRequests", "{} requested, per GPU of one worker", "Cap per GPU on a request; zero is no cap.",
+        "max_requests", _caps,
+    ),
+    _amounts(
+        "single.maxLimits", "{} limit, per GPU of one worker", "Cap per GPU on a limit; zero is no cap.",
+        "max_limits", _caps,
+    ),
+    ConfigField(
+        "single.maxGPUCount", _COUNT, "GPUs of one worker", "Cap on the GPUs of one worker.",
+        read=_count, input="max_gpu_count",
+    ),
+    _amounts(
+        "single.defaultRequests", "{} for a worker that requests none", "Request of a worker that names none.",
+        "default_requests", read_gpu_amounts,
+    ),
+    _amounts(
+        "single.defaultLimits", "{} limit for a worker that names none", "Limit of a worker that names none.",
+        "default_limits", read_gpu_amounts,
+    ),
+)  # fmt: skip
+"""The caps of a namespace, each said once; `input` is also its name in :class:`GpuQuotaSpec`. The label of amounts has
+a place for the word of the resource."""
+PARTS: Final = {part: [each for each in SPEC_FIELDS if each.key.startswith(f"{part}.")] for part in ("total", "single")}
+
+
+def spec_schema() -> dict[str, Any]:
+    """The JSON schema of a spec."""
+    return object_schema(
+        {
+            part: object_schema({each.column: {"description": each.help, **each.schema} for each in fields})
+            for part, fields in PARTS.items()
+        }
+    )
+
+
+def parse_gpu_quota_spec(body: object, path: str = "spec") -> tuple[GpuQuotaSpec, list[Violation]]:
+    """The `spec` of a quota, and every fault in it. An absent cap is not checked."""
+    faults: list[Violation] = []
+    if not isinstance(body, Mapping):
+        return GpuQuotaSpec(), [Violation(path, "bad_value", f"{path} must be an object with total and single.")]
+    spec = FieldReader(body, path, faults)
+    spec.reject_unknown_keys(PARTS)
+    found: dict[str, Any] = {}
+    for part, fields in PARTS.items():
+        place = spec.nested(part) or FieldReader({}, spec.path_of(part), faults)
+        place.reject_unknown_keys([each.column for each in fields])
+        found |= {each.input: each.read(place, each.column) for each in fields if each.read is not None}
+        if part == "total":
+            _check_limits(place, found["requests"], found["limits"])
+    return GpuQuotaSpec(**found), faults
+
+
+def gpu_quota_spec_body(spec: GpuQuotaSpec) -> dict[str, Any]:
+    """The spec as JSON, without empty parts; the threshold is always present."""
+    body: dict[str, Any] = {}
+    for part, fields in PARTS.items():
+        values = {each.column: _value_body(getattr(spec, each.input)) for each in fields}
+        if said := {key: value for key, value in values.items() if value is not None and value != {}}:
+            body[part] = said
+    return body
+
+
+def _value_body(value: ResourceCaps | GpuAmounts | int | None) -> dict[str, str] | int | None:
+    if isinstance(value, ResourceCaps):
+        return {resource: str(cap) for resource in RESOURCES if (cap := value.of(resource)) is not None}
+    if isinstance(value, GpuAmounts):
+        return {resource: str(value.of(resource)) for resource in RESOURCES if value.of(resource).milli}
+    return value
 
 
 def _check_limits(total: FieldReader, requests: ResourceCaps, limits: ResourceCaps) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
-from typing import Any
+from typing import TypedDict
 
 from pools.domain.gpu_quota.checks import GpuQuotaSpec
 from pools.domain.gpu_quota.workers import RESOURCES, SIDES, WorkerTotals
@@ -59,6 +59,16 @@ class UsageGauge:
         return percent_text(self.available_percent) if self.total else "100"
 
 
+class ConditionBody(TypedDict):
+    """A condition of the GPUResourceQuota object."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    lastTransitionTime: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class GpuQuotaCondition:
     """One condition as in Kubernetes. `since` is the time of the last change of its status."""
@@ -69,7 +79,7 @@ class GpuQuotaCondition:
     message: str
     since: datetime
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ConditionBody:
         """The condition for JSON; the time stays a `datetime`."""
         return {
             "type": self.type,
@@ -99,13 +109,13 @@ def usage_gauges(spec: GpuQuotaSpec, used: WorkerTotals) -> list[UsageGauge]:
 
 def gauges_in_alert(spec: GpuQuotaSpec, used: WorkerTotals) -> list[UsageGauge]:
     """The gauges with less available than the threshold requires."""
-    return [gauge for gauge in usage_gauges(spec, used) if gauge.has_less_than(100 - spec.threshold)]
+    return [gauge for gauge in usage_gauges(spec, used) if gauge.has_less_than(100 - spec.alert_threshold)]
 
 
 def alerts_after_change(spec: GpuQuotaSpec, used: WorkerTotals, raised: Collection[str]) -> list[str]:
     """The amounts with an active alert, given those with an active alert before. An amount that moves up and down
     around the threshold counts as one crossing; each amount is judged separately."""
-    left = 100 - spec.threshold
+    left = 100 - spec.alert_threshold
     calm = min(100, left + ALERT_HYSTERESIS)
     return [
         gauge.key for gauge in usage_gauges(spec, used) if gauge.has_less_than(calm if gauge.key in raised else left)
@@ -170,7 +180,7 @@ def _conditions(
     else:
         yield GpuQuotaCondition(EXCEEDED, False, "QuotaNotExceeded", "Nothing is used beyond its total.", now)
     near = [f"{gauge.key} {gauge.available_text}" for gauge in gauges_in_alert(spec, used)]
-    left = 100 - spec.threshold
+    left = 100 - spec.alert_threshold
     if near:
         said = f"Less than {left} percent is available: {', '.join(near)}."
         yield GpuQuotaCondition(ALERT, True, "AlertThresholdReached", said, now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from pools.domain.errors import Violation
 from pools.domain.quantities import ZERO, InvalidQuantity, Quantity, parse_quantity
@@ -22,6 +22,21 @@ MAX_GPUS = 128
 
 MAX_NAME_LENGTH = 253
 _NAME = re.compile(r"[!-.0-~]+")
+
+
+class GpuAmountsBody(TypedDict):
+    """Compute and memory, as quantities."""
+
+    tflops: str
+    vram: str
+
+
+class TotalsBody(TypedDict):
+    """The totals of the workers of a namespace."""
+
+    requests: GpuAmountsBody
+    limits: GpuAmountsBody
+    workers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +75,7 @@ class GpuAmounts:
         """Both amounts in thousandths, for comparison."""
         return self.tflops.milli, self.vram.milli
 
-    def as_dict(self) -> dict[str, str]:
+    def as_dict(self) -> GpuAmountsBody:
         """For JSON."""
         return {"tflops": str(self.tflops), "vram": str(self.vram)}
 
@@ -111,7 +126,7 @@ class WorkerTotals:
             max(0, self.workers - other.workers),
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> TotalsBody:
         """As `status.used`."""
         return {"requests": self.requests.as_dict(), "limits": self.limits.as_dict(), "workers": self.workers}
 
