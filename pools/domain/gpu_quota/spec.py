@@ -53,6 +53,7 @@ def _threshold(place: FieldReader, key: str) -> int:
 
 _QUANTITY: Final[Schema] = {
     "type": ["string", "number"],
+    "minimum": 0,
     "description": "A Kubernetes quantity, such as 1500m or 40Gi.",
 }
 AMOUNTS_SCHEMA: Final = object_schema(dict.fromkeys(RESOURCES, _QUANTITY))
