@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, TypedDict
+from functools import partial
+from typing import Annotated, Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -78,7 +79,7 @@ class GpuAllocationList(View):
         require_namespace(self.actor, namespace)
         newest_first = GpuAllocation.objects.filter(namespace=namespace).order_by("-id")
         filters = GpuAllocationFilterSet(request.query_params, newest_first, actor=self.actor)
-        (limit, offset), rows = collect_faults(lambda: query_page(request), filters.matching_rows)
+        (limit, offset), rows = collect_faults(partial(query_page, request), filters.matching_rows)
         found = list(rows[offset : offset + limit + 1])
         allocations = [allocation_body(row) for row in found[:limit]]
         return Response(AllocationListAnswer(allocations=allocations, more_entries=len(found) > limit))
@@ -99,18 +100,9 @@ class GpuAllocationList(View):
         requested, faults = parse_allocation(body)
         if faults:
             raise BadInput.of(faults)
-        assume = query_boolean(request, "assume")
-
-        def operation() -> GpuAllocation:
-            return allocate(
-                actor=self.actor, namespace=namespace, request=requested, assume=assume, description=description
-            )
-
-        return self.run_once(
-            lambda: _run_or_preview(request, namespace, requested.name, operation),
-            require=lambda: require_namespace(self.actor, namespace, Permission.POOL_MANAGE_WORK),
-            is_preview=query_boolean(request, "dry_run"),
-        )
+        note: dict[str, Any] = {"actor": self.actor, "namespace": namespace, "description": description}
+        operation = partial(allocate, request=requested, assume=query_boolean(request, "assume"), **note)
+        return _run_once(self, namespace, requested.name, operation)
 
 
 class GpuAllocationDetail(View):
@@ -133,12 +125,8 @@ class GpuAllocationDetail(View):
     )
     def patch(self, request: Request, namespace: str, name: str) -> Response:
         body, description, _ = unwrap_body(request)
-        return _run_or_preview(
-            request,
-            namespace,
-            name,
-            lambda: adjust(actor=self.actor, namespace=namespace, name=name, body=body, description=description),
-        )
+        note: dict[str, Any] = {"actor": self.actor, "namespace": namespace, "description": description}
+        return _run_or_preview(request, namespace, name, partial(adjust, name=name, body=body, **note))
 
     @describe_operation(
         "Release a worker; releasing it again is allowed.",
@@ -149,12 +137,8 @@ class GpuAllocationDetail(View):
     def delete(self, request: Request, namespace: str, name: str) -> Response:
         body, description, _ = unwrap_body(request)
         reject_unknown_keys(body)
-        return _run_or_preview(
-            request,
-            namespace,
-            name,
-            lambda: release(actor=self.actor, namespace=namespace, name=name, description=description),
-        )
+        note: dict[str, Any] = {"actor": self.actor, "namespace": namespace, "description": description}
+        return _run_or_preview(request, namespace, name, partial(release, name=name, **note))
 
 
 class GpuAllocationCommit(View):
@@ -166,21 +150,22 @@ class GpuAllocationCommit(View):
     def post(self, request: Request, namespace: str, name: str) -> Response:
         body, description, _ = unwrap_body(request)
         reject_unknown_keys(body)
+        operation = partial(commit, actor=self.actor, namespace=namespace, name=name, description=description)
+        return _run_once(self, namespace, name, operation)
 
-        def operation() -> GpuAllocation:
-            return commit(actor=self.actor, namespace=namespace, name=name, description=description)
 
-        return self.run_once(
-            lambda: _run_or_preview(request, namespace, name, operation),
-            require=lambda: require_namespace(self.actor, namespace, Permission.POOL_MANAGE_WORK),
-            is_preview=query_boolean(request, "dry_run"),
-        )
+def _run_once(view: View, namespace: str, name: str, operation: Callable[[], GpuAllocation]) -> Response:
+    return view.run_once(
+        partial(_run_or_preview, view.request, namespace, name, operation),
+        require=partial(require_namespace, view.actor, namespace, Permission.POOL_MANAGE_WORK),
+        is_preview=query_boolean(view.request, "dry_run"),
+    )
 
 
 def _run_or_preview(request: Request, namespace: str, name: str, operation: Callable[[], GpuAllocation]) -> Response:
     """Run the operation, or with `dry_run` answer the effect."""
     if query_boolean(request, "dry_run"):
-        return Response(read_effect(operation, read_state=lambda: _find_body(namespace, name)))
+        return Response(read_effect(operation, read_state=partial(_find_body, namespace, name)))
     return Response(allocation_body(operation()))
 
 

@@ -162,7 +162,7 @@ class GpuUsageHistory(View):
         require_namespace(self.actor, namespace)
         oldest_first = GpuUsageSample.objects.filter(namespace=namespace).order_by("at")
         filters = GpuSampleFilterSet(request.query_params, oldest_first, actor=self.actor)
-        (limit, offset), rows = collect_faults(lambda: query_page(request, limit=1000), filters.matching_rows)
+        (limit, offset), rows = collect_faults(partial(query_page, request, limit=1000), filters.matching_rows)
         found = list(rows[offset : offset + limit + 1])
         more = len(found) > limit
         usage = None if more else GpuUsage.objects.filter(namespace=namespace).first()
