@@ -29,7 +29,6 @@ from pools.domain.amounts import DEFAULT_FLAVOR, GPU, NO_LIMIT, UNLIMITED
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PutCohort
 from pools.domain.cohort_config import rows_from_stored
 from pools.domain.numbers import TREE_NUMBERS
-from pools.domain.ownership import OwnedKind
 from pools.domain.quota.forest import cohort_key
 from pools.domain.quota.rules import QuotaRow
 from pools.domain.roles import Actor
@@ -120,7 +119,7 @@ def configure_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -
     change = Change(
         title=f"Configure {cohort.name}",
         button="Save the cohort",
-        unavailable_reason=owned_reason(OwnedKind.COHORT, cohort.name),
+        unavailable_reason=owned_reason(PutCohort, cohort.name),
         breadcrumbs=_breadcrumbs(cohort),
         form_class=partial(CohortForm, PutCohort, {"name": cohort.name}),
         initial=cohort_form_values(cohort),
@@ -142,7 +141,7 @@ def delete_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -> H
     change = Change(
         title=f"Delete {cohort.name}",
         button=f"Delete {cohort.name}",
-        unavailable_reason=owned_reason(OwnedKind.COHORT, cohort.name),
+        unavailable_reason=owned_reason(DeleteCohort, cohort.name),
         danger=True,
         breadcrumbs=_breadcrumbs(cohort),
         form_class=partial(DeleteCohortForm, DeleteCohort, {"name": cohort.name}),

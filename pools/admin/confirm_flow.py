@@ -146,8 +146,7 @@ class Change(Generic[ResultT]):
     """One change and the texts of its pages. `unavailable_reason` says why the present state does not allow it, and
     `first_steps` say what has to happen before; with either of them there is no form. `breadcrumbs` are the pages
     above, the target of the back link last. `version` is None for a row that does not exist yet. `command` is the
-    change of a valid form, which `service` makes. A page without a command has `execute`, which gets the valid form and
-    the expected version; that is None in the dry run. What is said afterwards, and where, may depend on the result."""
+    change of a valid form, which `service` makes. What is said afterwards, and where, may depend on the result."""
 
     title: str
     button: str
@@ -159,9 +158,8 @@ class Change(Generic[ResultT]):
     initial: Mapping[str, Any] = field(default_factory=dict)
     version: int | None = None
     preview: Preview[ResultT]
-    command: Callable[[Any], ChangeCommand] | None = None
-    service: Callable[..., ResultT] | None = None
-    execute: Callable[[ChangeForm, int | None], ResultT] | None = None
+    command: Callable[[Any], ChangeCommand]
+    service: Callable[..., ResultT]
     success_message: str | Callable[[ResultT], str]
     success_url: str | Callable[[ResultT], str]
 
@@ -352,7 +350,7 @@ class ConfirmFlow(Generic[ResultT]):
             return self._redirect_to_preview(form, sent, is_repeated=True)
         except ApprovalNeeded as need:
             if asks and self._may_ask(form):
-                return self._ask(form, self._command(form), need)
+                return self._ask(form, self.change.command(form), need)
             form.add_errors(need)
             return self._form_page(form)
         except REFUSALS as refusal:
@@ -364,22 +362,13 @@ class ConfirmFlow(Generic[ResultT]):
 
     def _make(self, form: ChangeForm, version: int | None) -> ResultT:
         """Make the change of a valid form; also the operation of its dry run."""
-        change = self.change
-        if change.command is None or change.service is None:
-            assert change.execute is not None
-            return change.execute(form, version)
         note = {"actor": actor_of(self.request), "description": form.cleaned_data["description"]}
-        command = self._command(form)
-        return change.service(command, **note, **({"expected_version": version} if command.needs_version else {}))
-
-    def _command(self, form: ChangeForm) -> ChangeCommand:
-        """The change of a valid form."""
-        assert self.change.command is not None
-        return self.change.command(form)
+        command = self.change.command(form)
+        return self.change.service(command, **note, **({"expected_version": version} if command.needs_version else {}))
 
     def _may_ask(self, form: ChangeForm) -> bool:
         """Whether the approval of a second person can be requested for this change."""
-        return self.change.command is not None and self._command(form).may_need_approval
+        return self.change.command(form).may_need_approval
 
     def _ask(self, form: ChangeForm, command: ChangeCommand, need: ApprovalNeeded) -> HttpResponse:
         actor, reason = actor_of(self.request), form.cleaned_data["description"]

@@ -216,7 +216,7 @@ class GpuQuotaAdmin(PolicyAdmin):
         change = Change(
             title=f"GPU quota of {namespace}",
             button="Save the quota",
-            unavailable_reason=owned_reason(OwnedKind.GPU_QUOTA, namespace),
+            unavailable_reason=owned_reason(PutGpuQuota, namespace),
             breadcrumbs=_breadcrumbs(namespace),
             form_class=partial(GpuQuotaForm, PutGpuQuota, {"namespace": namespace}),
             initial=spec_form_values(spec_from_row(quota)),
@@ -235,7 +235,7 @@ class GpuQuotaAdmin(PolicyAdmin):
             title=f"Delete the quota of {namespace}",
             button="Delete the quota",
             danger=True,
-            unavailable_reason=owned_reason(OwnedKind.GPU_QUOTA, namespace),
+            unavailable_reason=owned_reason(DeleteGpuQuota, namespace),
             breadcrumbs=_breadcrumbs(namespace),
             form_class=form_for(DeleteGpuQuota, namespace=namespace),
             version=quota.version,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -22,7 +23,6 @@ from pools.domain.amounts import encode_gpus
 from pools.domain.changes.pools import DeletePool
 from pools.domain.counting import counted
 from pools.domain.names import SHARED_QUEUE
-from pools.domain.ownership import OwnedKind
 from pools.domain.quota.tree import LIMIT_KEYS
 from pools.domain.roles import Actor, PoolRoleKind, pool_role
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -54,7 +54,7 @@ def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Ht
         title=f"Archive {root.name}",
         button=f"Archive {root.name}",
         danger=True,
-        unavailable_reason=owned_reason(OwnedKind.POOL, root.name) or _archived_reason(root),
+        unavailable_reason=owned_reason(DeletePool, root.name) or _archived_reason(root),
         first_steps=tuple(_first_steps(root)),
         breadcrumbs=pool_breadcrumbs(root),
         form_class=form_for(DeletePool, name=root.name),
@@ -63,9 +63,13 @@ def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Ht
         command=CommandForm.command,
         service=_remove,
         success_message=success_message,
-        success_url=lambda result: pool_url(root.name) if result.row else reverse("admin:pools_pool_changelist"),
+        success_url=_next_page,
     )
     return ConfirmFlow(admin, request, change).respond()
+
+
+def _next_page(result: _Removed) -> str:
+    return pool_url(result.row.name) if result.row else reverse("admin:pools_pool_changelist")
 
 
 def _archived_reason(root: Pool) -> str:
@@ -113,9 +117,9 @@ def _work_address(leaf: str) -> str:
 def _archive_preview(actor: Actor, name: str) -> ObjectPreview[_Removed]:
     return ObjectPreview(
         actor=actor,
-        read_state=lambda: _archive_state(name),
+        read_state=partial(_archive_state, name),
         label_of=field_label,
-        messages=lambda before, after: _archive_messages(name, before, after),
+        messages=partial(_archive_messages, name),
         form_words={
             "lead": f"{name} accepts no more work and leaves the lists; its archived subpools and its history stay, "
             "and it can be brought back. It must have no subpools and no active work. A pool that never had any is "

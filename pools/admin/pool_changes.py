@@ -16,7 +16,6 @@ from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, poo
 from pools.domain.amounts import NO_LIMIT
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.changes.pools import CreatePool, PatchPool, PutPool
-from pools.domain.ownership import OwnedKind
 from pools.domain.pool_config import editable_body
 from pools.domain.pool_fields import FIELDS_OF_FORM
 from pools.domain.roles import Permission
@@ -136,7 +135,7 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
     change = Change(
         title=f"Bring {root.name} back" if root.archived else f"Configure {root.name}",
         button=f"Bring {root.name} back" if root.archived else "Save the configuration",
-        unavailable_reason=owned_reason(OwnedKind.POOL, root.name),
+        unavailable_reason=owned_reason(PatchPool, root.name),
         breadcrumbs=pool_breadcrumbs(root),
         form_class=PoolConfigForm,
         initial=pool_form_values(root),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
@@ -43,26 +44,21 @@ class PoolAdmin(PolicyAdmin):
     """Pools by name."""
 
     def extra_urls(self) -> list[URLPattern]:
-        def on_pool(view: Callable[[PolicyAdmin, HttpRequest, str], HttpResponse]) -> Any:
-            return self.protect(lambda request, pool: view(self, request, pool))
+        def page(view: Callable[..., HttpResponse]) -> Any:
+            return self.protect(partial(view, self))
 
-        def on_subpool(view: Callable[[PolicyAdmin, HttpRequest, str, str], HttpResponse]) -> Any:
-            return self.protect(lambda request, pool, subpool: view(self, request, pool, subpool))
-
-        creation = self.protect(lambda request: create_pool_page(self, request))
-        quotas = self.protect(lambda request: import_quotas_page(self, request))
         subpool = "<str:pool>/subpools/<str:subpool>"
         return [
-            *change_paths("create/", creation, name="pools_pool_create"),
-            *change_paths("quotas/", quotas, name="pools_pool_quotas"),
-            *change_paths("<str:pool>/quotas/", on_pool(resize_pool_page), name="pools_subpool_quotas"),
-            *change_paths("<str:pool>/configuration/", on_pool(configure_pool_page), name="pools_pool_configure"),
-            *change_paths("<str:pool>/archive/", on_pool(archive_pool_page), name="pools_pool_archive"),
-            *change_paths("<str:pool>/subpools/create/", on_pool(create_subpool_page), name="pools_subpool_create"),
-            *change_paths(f"{subpool}/resize/", on_subpool(resize_subpool_page), name="pools_subpool_resize"),
-            *change_paths(f"{subpool}/delete/", on_subpool(delete_subpool_page), name="pools_subpool_delete"),
-            *change_paths(f"{subpool}/deadline/", on_subpool(drain_deadline_page), name="pools_subpool_deadline"),
-            *change_paths(f"{subpool}/recreate/", on_subpool(recreate_subpool_page), name="pools_subpool_recreate"),
+            *change_paths("create/", page(create_pool_page), name="pools_pool_create"),
+            *change_paths("quotas/", page(import_quotas_page), name="pools_pool_quotas"),
+            *change_paths("<str:pool>/quotas/", page(resize_pool_page), name="pools_subpool_quotas"),
+            *change_paths("<str:pool>/configuration/", page(configure_pool_page), name="pools_pool_configure"),
+            *change_paths("<str:pool>/archive/", page(archive_pool_page), name="pools_pool_archive"),
+            *change_paths("<str:pool>/subpools/create/", page(create_subpool_page), name="pools_subpool_create"),
+            *change_paths(f"{subpool}/resize/", page(resize_subpool_page), name="pools_subpool_resize"),
+            *change_paths(f"{subpool}/delete/", page(delete_subpool_page), name="pools_subpool_delete"),
+            *change_paths(f"{subpool}/deadline/", page(drain_deadline_page), name="pools_subpool_deadline"),
+            *change_paths(f"{subpool}/recreate/", page(recreate_subpool_page), name="pools_subpool_recreate"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:

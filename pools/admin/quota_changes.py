@@ -22,7 +22,6 @@ from pools.domain.changes.subpools import ResizeSubpools
 from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Forbidden, Violation
 from pools.domain.names import split_name
-from pools.domain.ownership import OwnedKind
 from pools.domain.quota_file import MAX_FILE_LENGTH, QuotaFile, format_quota_file, parse_quota_file
 from pools.domain.roles import Actor, Permission
 from pools.models import Pool
@@ -103,7 +102,7 @@ def resize_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Htt
         root,
         quotas,
         title=f"Resize subpools of {root.name}",
-        unavailable_reason=owned_reason(OwnedKind.POOL, root.name, subpools=True)
+        unavailable_reason=owned_reason(ResizeSubpools, root.name)
         or ("" if present else f"Pool {root.name} has no ACTIVE subpools."),
         form_class=_pool_form(present),
         initial={_field_of(name): quota for name, quota in present.items()},

@@ -21,11 +21,10 @@ from pools.admin.pool_tree_preview import (
 )
 from pools.domain import names
 from pools.domain.change_effects import NodeEffect, consequence_messages
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline, SubpoolChange
 from pools.domain.counting import counted
 from pools.domain.durations import minute_text
 from pools.domain.errors import NotFound
-from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
@@ -42,21 +41,16 @@ from pools.services.subpools import (
 def create_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
     """The pages that create a subpool."""
     root = _dividable_root(request, pool)
-
-    def success_message(result: SubpoolResult) -> str:
-        verb = "is active again" if result.reactivated else "was created"
-        return f"{result.row.name} {verb}; its quota is {result.subpool.quota} GPUs."
-
     return _respond(
         admin,
         request,
         root,
         title=f"Create a subpool of {root.name}",
-        unavailable_reason=owned_reason(OwnedKind.POOL, root.name, subpools=True),
+        unavailable_reason=owned_reason(CreateSubpool, root.name),
         button=f"Create {names.canonical_name(root.name, typed_input(request).get('subpool_name', ''))}",
         form_class=form_for(CreateSubpool, parent=root.name),
         service=create_subpool,
-        success_message=success_message,
+        success_message=_creation_message,
     )
 
 
@@ -73,15 +67,13 @@ def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
         root,
         messages,
         title=f"Resize {row.name}",
-        unavailable_reason=_unavailable_reason(root, row, SubpoolState.ACTIVE),
+        unavailable_reason=_unavailable_reason(ResizeSubpool, row, SubpoolState.ACTIVE),
         button=f"Resize {row.name}",
         form_class=form_for(ResizeSubpool, parent=root.name, subpool_name=subpool),
         initial={"quota": row.last_quota},
         version=row.version,
         service=resize_subpool,
-        success_message=lambda result: " ".join(
-            [f"The quota of {result.row.name} is {result.subpool.quota} GPUs now.", *_end_messages(result)]
-        ),
+        success_message=_quota_message,
     )
 
 
@@ -93,13 +85,13 @@ def recreate_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, s
         request,
         root,
         title=f"Recreate {row.name}",
-        unavailable_reason=_unavailable_reason(root, row, SubpoolState.ARCHIVED),
+        unavailable_reason=_unavailable_reason(CreateSubpool, row, SubpoolState.ARCHIVED),
         button=f"Recreate {row.name}",
         form_class=form_for(CreateSubpool, parent=root.name, subpool_name=subpool),
         initial={"quota": row.last_quota},
         version=row.version,
         service=create_subpool,
-        success_message=lambda result: f"{result.row.name} is active again; its quota is {result.subpool.quota} GPUs.",
+        success_message=_creation_message,
     )
 
 
@@ -131,7 +123,7 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
         messages,
         remaining_work,
         title=f"Delete {row.name}",
-        unavailable_reason=_unavailable_reason(root, row, SubpoolState.ACTIVE),
+        unavailable_reason=_unavailable_reason(DeleteSubpool, row, SubpoolState.ACTIVE),
         button=f"Delete {row.name}",
         danger=True,
         form_class=form_for(DeleteSubpool, parent=root.name, subpool_name=subpool),
@@ -154,7 +146,7 @@ def drain_deadline_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
         root,
         messages,
         title=f"Deadline of the drain of {row.name}",
-        unavailable_reason=_state_reason(row, SubpoolState.DELETING),
+        unavailable_reason=_unavailable_reason(SetDrainDeadline, row, SubpoolState.DELETING),
         button="Save the deadline",
         form_class=form_for(SetDrainDeadline, parent=root.name, subpool_name=subpool),
         initial={"drain_by": row.drain_by},
@@ -186,6 +178,15 @@ def _respond(
     return ConfirmFlow(admin, request, change).respond()
 
 
+def _creation_message(result: SubpoolResult) -> str:
+    verb = "is active again" if result.reactivated else "was created"
+    return f"{result.row.name} {verb}; its quota is {result.subpool.quota} GPUs."
+
+
+def _quota_message(result: SubpoolResult) -> str:
+    return " ".join([f"The quota of {result.row.name} is {result.subpool.quota} GPUs now.", *_end_messages(result)])
+
+
 def _deadline_message(result: SubpoolResult) -> str:
     """The deadline of a drain."""
     if result.row.drain_by is None:
@@ -202,9 +203,9 @@ def _end_messages(result: SubpoolResult) -> tuple[str, ...]:
     return (f"At {minute_text(end)} it is {after} GPUs again, without stopping running work.",)
 
 
-def _unavailable_reason(root: Pool, row: Pool, required: SubpoolState) -> str:
+def _unavailable_reason(kind: type[SubpoolChange], row: Pool, required: SubpoolState) -> str:
     """The reason why the subpool cannot be changed here: its owner, or its state; empty if it can."""
-    return owned_reason(OwnedKind.POOL, root.name, subpools=True) or _state_reason(row, required)
+    return owned_reason(kind, row.root.name) or _state_reason(row, required)
 
 
 def _state_reason(row: Pool, required: SubpoolState) -> str:

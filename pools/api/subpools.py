@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -111,6 +114,8 @@ def _render(result: SubpoolResult) -> Response:
     return Response(body, headers=etag_header(result.row.version))
 
 
-SUBPOOL_CHANGES: ChangeAnswer[SubpoolChange, SubpoolResult] = ChangeAnswer(
-    _render, effect=lambda command, run, actor: effect_on_pool_tree(command.parent, run, actor=actor)
-)
+def _effect(command: SubpoolChange, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+    return effect_on_pool_tree(command.parent, run, actor=actor)
+
+
+SUBPOOL_CHANGES = ChangeAnswer(_render, _effect)

@@ -15,7 +15,6 @@ from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlo
 from pools.admin.git_ownership import owned_reason
 from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
 from pools.domain.changes.command import fields_of, read_command
-from pools.domain.ownership import OwnedKind
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.scalars import typed_number
@@ -85,7 +84,7 @@ class WorkflowConfigAdmin(PolicyAdmin):
         change = Change(
             title=TITLE,
             button="Save the settings",
-            unavailable_reason=owned_reason(OwnedKind.SETTINGS, "workflow"),
+            unavailable_reason=owned_reason(UpdateSettings, "workflow"),
             breadcrumbs=[above],
             form_class=SchedulerSettingsForm,
             initial={"minutes": row.subpool_drain_interval_minutes, "retries": row.max_retry_per_task},

@@ -172,7 +172,7 @@ class ChangeCommand:
     sentence for the API document. `permission` is needed on the pool that the field `pool_field` names (on the platform
     if it is empty); None: the service judges, by the owner of the object. `needs_version`: a caller may name the
     version of the object that it has seen. `has_preview`: a dry run shows the effect.
-    `owned_kind`: the kind of the object that Git may own."""
+    `owned_kind`: the kind of the object that Git may own; `is_of_subpools`: only where it owns the subpools, too."""
 
     __slots__ = ()
     service: ClassVar[str]
@@ -183,6 +183,7 @@ class ChangeCommand:
     may_need_approval: ClassVar[bool] = False
     has_tags: ClassVar[bool] = False
     owned_kind: ClassVar[OwnedKind | None] = None
+    is_of_subpools: ClassVar[bool] = False
     format: ClassVar[int] = 1
     """The version of the stored form. A new field with a default does not need another one."""
 

@@ -38,6 +38,7 @@ class SubpoolChange(ChangeCommand):
     permission: ClassVar = Permission.POOL_PARTITION
     pool_field: ClassVar = "parent"
     owned_kind: ClassVar[OwnedKind | None] = OwnedKind.POOL
+    is_of_subpools: ClassVar = True
 
     parent: str = in_address("PARENT", "Pool", "Pool that has the subpools.")
 
@@ -124,6 +125,7 @@ class ResizeSubpools(ChangeCommand):
     permission: ClassVar = None  # of each pool
     needs_version: ClassVar = False
     owned_kind: ClassVar[OwnedKind | None] = OwnedKind.POOL
+    is_of_subpools: ClassVar = True
 
     quotas: Mapping[str, object] = value(
         _QUOTAS, "Quotas", "The quota of each subpool by its name, such as team--a.", missing=_QUOTAS_RULE
