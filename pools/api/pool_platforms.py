@@ -38,11 +38,7 @@ class PlatformDetail(View):
         row = get_visible_root(self.actor, name)
         return Response(_body(row, platform), headers=etag_header(row.version))
 
-    @describe_change(
-        PutPlatform,
-        body=object_with({"configs": OBJECT, "description": TEXT}, required=[], additional=True),
-        answer=OBJECT,
-    )
+    @describe_change(PutPlatform, body=_BODY, answer=OBJECT)
     def put(self, request: Request, name: str, platform: str) -> Response:
         address, unwrap = {"name": name, "platform": platform}, unwrap_as("body", read_configuration)
         return answer_change(self, PutPlatform, put_platform, PLATFORM_CHANGES, address, unwrap=unwrap)

@@ -54,19 +54,21 @@ def read_query(kind: type[QueryT], request: Request) -> QueryT:
     return kind(**read_values(kind, request))
 
 
-def read_values(kind: type[Any], request: Request, **options: Any) -> dict[str, Any]:
-    """The values that the query gives to a question or a change. Raises BadInput with every fault and these options."""
+def read_values(kind: type[Any], request: Request, **defaults: Any) -> dict[str, Any]:
+    """What the query of a question or a change holds; `defaults` count before those of the declaration. Raises BadInput
+    with every fault."""
     faults: list[Violation] = []
-    found = {}
-    for name, about in query_fields(kind).items():
+    found = {each.name: each.default for each in dataclasses.fields(kind)} | defaults
+    about_query = query_fields(kind)
+    for name, about in about_query.items():
         texts = [text for text in request.query_params.getlist(name) if text]
         if texts:
             found[name] = _read(name, about.kind, texts, faults)
         elif about.is_required:
             faults.append(Violation(name, "missing", f"{name} {about.missing}"))
     if faults:
-        raise BadInput.of(faults, **options)
-    return found
+        raise BadInput.of(faults)
+    return {name: found[name] for name in about_query}
 
 
 def _read(name: str, kind: ValueKind, texts: list[str], faults: list[Violation]) -> Any:

@@ -107,7 +107,7 @@ def _query_value(request: Request, name: str, parse: Callable[[str], Value | Non
 
 def query_page(request: Request, *, limit: int = 20) -> tuple[int, int]:
     """(limit, offset) of a list."""
-    page = {"limit": limit, "offset": 0} | read_values(Page, request)
+    page = read_values(Page, request, limit=limit)
     return page["limit"], page["offset"]
 
 

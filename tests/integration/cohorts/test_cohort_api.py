@@ -71,6 +71,8 @@ def test_a_patch_moves_and_orphans_need_a_parameter(admin: ApiCaller) -> None:
     create_cohorts("a 0", "  b 1", "z 0")
     assert admin("PATCH", "/api/configs/cohort/b", {"parent": "z", "description": "moved"}).body["parent"] == "z"
     assert admin("PATCH", "/api/configs/cohort/nope", {"parent": "z"}).status == 404
+    in_body = admin("DELETE", "/api/configs/cohort/z", {"orphan": True})
+    assert (in_body.status, in_body.body["details"][0]["code"]) == (400, "unknown_key")
     assert admin("DELETE", "/api/configs/cohort/z", query={"orphan": "True"}).status == 200
     assert admin("GET", "/api/configs/cohort/b").body["parent"] is None
     trail = admin("GET", "/api/audit", query={"object": "cohort/b"}).body["entries"]
