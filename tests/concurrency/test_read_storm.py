@@ -17,6 +17,7 @@ from django.db import connections
 from django.db.models.functions import Now
 from django.test import Client
 
+from pools.domain.changes.approvals import Approve, Reject
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
@@ -112,8 +113,10 @@ class Writers:
         quota = Pool.objects.get(name="other--x").last_quota or 0
         with suppress(AssertionError):  # the pool changed meanwhile, so that no approval is needed
             row = factories.request_quota(self._root, "other", "x", quota + 40 if quota < 40 else quota - 40)
-            decide = rng.choice([approve, approve, reject])
-            decide(actor=SYSTEM, pk=row.pk)
+            if rng.random() < 2 / 3:
+                approve(Approve(approval=row.pk), actor=SYSTEM)
+            else:
+                reject(Reject(approval=row.pk), actor=SYSTEM)
         target = NoticeTarget.objects.get(user__username="rita")
         if Notice.objects.filter(target=target).count() < 20:
             send_test(actor=self._rita, target_id=target.pk)
