@@ -137,7 +137,7 @@ def _respond(
     the preview has shown."""
     command = ResizeSubpools(quotas=quotas)
     seen = dict(part.rsplit(":", 1) for part in typed_input(request).get("seen", "").split() if ":" in part)
-    versions = {name: int(version) for name, version in seen.items() if version.isdecimal()}
+    versions = {name: int(version) for name, version in seen.items() if version.isdecimal() and len(version) < 18}
     change = Change(
         button="Save the quotas",
         breadcrumbs=pool_breadcrumbs(pool),

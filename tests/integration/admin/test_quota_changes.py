@@ -46,6 +46,14 @@ def test_a_change_in_between_is_shown_first(as_person: Callable[[str], Client]) 
     assert "changed meanwhile" in chief.post(SEVERAL, {**stale, "step": "confirm"}, follow=True).content.decode()
 
 
+def test_a_version_that_no_page_has_shown_is_no_version(as_person: Callable[[str], Client]) -> None:
+    """More digits than Python reads as a number."""
+    chief = as_person("chief")
+    typed = {"quota-a": "10", "quota-b": "20", "seen": f"team--a:{'9' * 5000} team--b"}
+    assert chief.get(SEVERAL, typed).status_code == 200
+    assert chief.post(SEVERAL, {**typed, "step": "preview"}, follow=True).status_code in {200, 400}
+
+
 def test_faults_stand_at_the_number_that_has_them(as_person: Callable[[str], Client]) -> None:
     answer = as_person("chief").post(SEVERAL, {"quota-a": "lots", "quota-b": "20", "step": "preview"}, follow=True)
     assert answer.status_code == 400
