@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from bench.installation import ADMIN_PASSWORD, Installation
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 
 STREAMS = 500
@@ -59,7 +60,7 @@ def _make_readers() -> list[Any]:
     tokens = []
     for number in range(STREAMS):
         create_user(CreateUser(id=f"live{number}", roles=[role]), actor=SYSTEM)
-        tokens.append(create_token(actor=SYSTEM, owner=f"live{number}", name="stream")[0])
+        tokens.append(create_token(CreateToken(owner=f"live{number}", name="stream"), actor=SYSTEM)[0])
     return tokens
 
 

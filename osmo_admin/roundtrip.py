@@ -19,6 +19,7 @@ import httpx
 
 from osmo_admin.operator_errors import exit_with_message
 from osmo_admin.ops.errors import OperationError
+from pools.domain.changes.tokens import CreateToken, DeleteToken
 
 CHECK_POOL = "osmo-check"
 START_TIMEOUT_SECONDS = 60.0
@@ -54,11 +55,11 @@ def _temporary_token() -> Iterator[str]:
         )
     name = f"check-{uuid4().hex[:12]}"
     soon = timezone.now() + timedelta(seconds=10 * START_TIMEOUT_SECONDS)
-    secret = create_token(actor=SYSTEM, owner=owner.username, name=name, expires_at=soon)[1]
+    secret = create_token(CreateToken(owner=owner.username, name=name, expires_at=soon), actor=SYSTEM)[1]
     try:
         yield secret
     finally:
-        delete_token(actor=SYSTEM, owner=owner.username, name=name)
+        delete_token(DeleteToken(owner=owner.username, name=name), actor=SYSTEM)
 
 
 def _call_api(client: httpx.Client, method: str, path: str, **options: Any) -> Any:

@@ -11,6 +11,7 @@ kind has: `--description`, `--request-approval`, `--if-match`.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.times import parse_time
 from osmo_admin.cli.yaml_files import parse_number
-from pools.domain.changes.command import JSON, NUMBER, ChangeCommand, ChangeField, body_fields, fields_of, query_fields
+from pools.domain.changes.command import JSON, ChangeCommand, ChangeField, body_fields, fields_of, query_fields
 
 _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
     "COHORT": complete_cohorts,
@@ -34,6 +35,7 @@ _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
     "PARENT": complete_parent_pools,
 }
 """By the word of the argument."""
+_TYPES: Mapping[str, Any] = {"texts": list[str], "number": int}
 _READERS: Mapping[str, Callable[[str], Any]] = {"quota": parse_number, "time": parse_time}
 
 
@@ -55,8 +57,10 @@ class TypedChange:
     def body(self) -> dict[str, Any]:
         """The body of the request: the values that were given, and the reason."""
         found: dict[str, Any] = {}
+        usual = {each.name: each.default for each in dataclasses.fields(self.kind)}  # type: ignore[arg-type]
         for name, about in body_fields(self.kind).items():
-            if name not in self.values or (self[name] in (None, "", False) and not about.is_sent_always):
+            is_usual = name in self.values and self[name] in (None, "", usual[name])
+            if name not in self.values or (is_usual and not about.is_sent_always):
                 continue
             read = _READERS.get(about.kind.looks)
             found[name] = read(self[name]) if read and self[name] else self[name]
@@ -65,7 +69,7 @@ class TypedChange:
     @property
     def query(self) -> dict[str, Any]:
         """The query of the request: what was chosen of the fields that stand there."""
-        return {name: True for name in query_fields(self.kind) if self[name]}
+        return {name: self[name] for name in query_fields(self.kind) if self[name]}
 
     def send(self, method: str, address: str, configuration: Mapping[str, Any] = {}) -> Any:
         """Send the change, or with `--dry-run` ask for its effect. `configuration` has the keys of a value that was not
@@ -104,17 +108,18 @@ def change_command(
     confirms: bool = False,
     options: Mapping[str, Any] = {},
 ) -> Callable[[Callable[[ClientSession, TypedChange], None]], Any]:
-    """Register a command that makes a change of this kind. `options` are the types of its options by name instead of a
-    value that is a JSON object."""
+    """Register a command that makes a change of this kind. `options` are the types of its options by name: instead
+    of a value that is a JSON object, and of a value that is typed in another way."""
+    notes = {"description", "request_approval", "if_match"} - fields_of(kind).keys()
 
     def register(function: Callable[[ClientSession, TypedChange], None]) -> Any:
         def run(session: ClientSession, **given: Any) -> None:
-            note = {key: given.pop(key) for key in ("description", "request_approval", "if_match") if key in given}
+            note = {key: given.pop(key) for key in notes & given.keys()}
             function(session, TypedChange(session, kind, given, **note))
 
         run.__doc__, run.__name__, run.__module__ = function.__doc__, function.__name__, function.__module__
         run.__signature__ = inspect.Signature(_parameters(kind, options))  # type: ignore[attr-defined]
-        client_command(family, name, writes=True, confirms=confirms)(run)
+        client_command(family, name, writes=kind.has_preview, confirms=confirms)(run)
         return function
 
     return register
@@ -123,10 +128,11 @@ def change_command(
 def _parameters(kind: type[ChangeCommand], options: Mapping[str, Any]) -> list[inspect.Parameter]:
     """The parameters of the command, after the session."""
     found: list[tuple[str, Any, Any]] = [("session", ClientSession, inspect.Parameter.empty)]
-    typed = {name: about for name, about in fields_of(kind).items() if about.kind is not JSON}
-    found += [(name, *_parameter(name, about)) for name, about in typed.items()]
-    found += [(name, hint, None) for name, hint in options.items()]
-    found.append(("description", DescriptionOption, None))
+    typed = {name: _parameter(name, about) for name, about in fields_of(kind).items() if about.kind is not JSON}
+    typed |= {name: (hint, None) for name, hint in options.items()}
+    found += [(name, *each) for name, each in typed.items()]
+    if "description" not in typed:
+        found.append(("description", DescriptionOption, None))
     if kind.may_need_approval:
         found.append(("request_approval", RequestApprovalOption, False))
     if kind.needs_version:
@@ -141,7 +147,7 @@ def _parameter(name: str, about: ChangeField) -> tuple[Any, Any]:
     about_text = (
         f"{about.sentence} Such as 2026-11-27T18:00, local time." if about.kind.looks == "time" else about.sentence
     )
-    kind = int if about.kind is NUMBER else str
+    kind = _TYPES.get(about.kind.looks, str)
     if about.positional:
         argument = typer.Argument(
             metavar=about.metavar, help=about_text, autocompletion=_COMPLETIONS.get(about.metavar or "")
@@ -151,7 +157,7 @@ def _parameter(name: str, about: ChangeField) -> tuple[Any, Any]:
     option = typer.Option(*words, metavar=about.metavar, help=about_text)
     if about.kind.looks == "boolean":
         return Annotated[bool, option], False
-    return (Annotated[str, option], empty) if about.is_required else (Annotated[str | None, option], None)
+    return (Annotated[kind, option], empty) if about.is_required else (Annotated[kind | None, option], None)
 
 
 def approval_query(session: ClientSession, request_approval: bool) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import Count, Q
@@ -13,6 +13,16 @@ from django.urls import URLPattern, path, reverse
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import paginate
+from pools.domain.changes.notices import (
+    CreateTarget,
+    DeleteTarget,
+    RenewSecret,
+    ReplayDeadNotices,
+    ReplayNotice,
+    SendTest,
+    TargetChange,
+    UpdateTarget,
+)
 from pools.domain.errors import DomainError
 from pools.domain.notices import PLATFORM_KINDS, POOL_KINDS, Channel, NoticeKind
 from pools.domain.roles import Actor, Permission, is_allowed
@@ -56,11 +66,10 @@ _LIST = "admin:pools_noticetarget_changelist"
 class ChangeTargetForm(forms.ServiceForm):
     """What a target takes. An empty address keeps the present one, which is secret."""
 
-    field_by_path = {"enabled": "is_enabled"}
     address = forms.text_field("New address", help_text="Empty: the present one stays.")
     kinds = forms.multiple_choice_field("Kinds of notices")
     pools = forms.multiple_choice_field("Only about these pools", help_text="None selected: about all.")
-    is_enabled = forms.checkbox_field("Send notices")
+    enabled = forms.checkbox_field("Send notices")
 
     def __init__(self, *args: Any, actor: Actor, target: NoticeTarget, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -69,7 +78,7 @@ class ChangeTargetForm(forms.ServiceForm):
         if target.pool_id is not None:
             del self.fields["pools"]
         if target.is_profile:
-            del self.fields["address"], self.fields["is_enabled"]
+            del self.fields["address"], self.fields["enabled"]
 
 
 class NewTargetForm(forms.ServiceForm):
@@ -146,59 +155,40 @@ class NoticeTargetAdmin(PolicyAdmin):
     def _create(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
         form = NewTargetForm(forms.submitted_data(request), actor=actor, initial={"kinds": list(POOL_KINDS)})
-        if request.method == "POST" and form.is_valid():
-            data = form.cleaned_data
-            owner = data["owner"]
-            try:
-                target, secret = create_target(
-                    actor=actor,
-                    name=data["name"],
-                    channel=data["channel"],
-                    address=data["address"],
-                    kinds=data["kinds"],
-                    pools=data["pools"],
-                    pool=owner if owner not in {MINE, INSTALLATION} else None,
-                    is_installation=owner == INSTALLATION,
-                )
-            except DomainError as refusal:
-                form.add_errors(refusal)
-            else:
-                if secret:
-                    return self._secret_page(request, target, secret)
-                self.show_success(request, f"Notices go to {target.name} from now on.")
-                return _back()
-        return self.render_form_page(
-            request, form, title="Add a target of notices", button="Add the target", crumbs=_crumbs()
+
+        def create() -> HttpResponse:
+            data = {**form.cleaned_data}
+            owner = data.pop("owner")
+            pool = owner if owner not in {MINE, INSTALLATION} else None
+            command = CreateTarget(pool=pool, installation=owner == INSTALLATION, **data)
+            target, secret = create_target(command, actor=actor)
+            if secret:
+                return self._secret_page(request, target, secret)
+            self.show_success(request, f"Notices go to {target.name} from now on.")
+            return _back()
+
+        return self.change_by_form(
+            request, form, create, title="Add a target of notices", button="Add the target", crumbs=_crumbs()
         )
 
     def _edit(self, request: HttpRequest, target: int) -> HttpResponse:
         actor = actor_of(request)
         row = get_target(actor, target)
-        start = {"kinds": row.kinds, "pools": row.pools, "is_enabled": row.is_enabled}
+        start = {"kinds": row.kinds, "pools": row.pools, "enabled": row.is_enabled}
         form = ChangeTargetForm(forms.submitted_data(request), actor=actor, target=row, initial=start)
-        if request.method == "POST" and form.is_valid():
-            data = form.cleaned_data
-            try:
-                update_target(
-                    actor=actor,
-                    target_id=target,
-                    address=data.get("address") or None,
-                    kinds=data["kinds"],
-                    pools=data.get("pools"),
-                    is_enabled=data.get("is_enabled"),
-                )
-            except DomainError as refusal:
-                form.add_errors(refusal)
-            else:
-                self.show_success(request, f"Target {row.name} was changed.")
-                return _back()
-        return self.render_form_page(request, form, title=f"Change {row.name}", button="Save", crumbs=_crumbs())
+
+        def save() -> HttpResponse:
+            address = form.cleaned_data.pop("address", "") or None
+            update_target(UpdateTarget(target=target, address=address, **form.cleaned_data), actor=actor)
+            self.show_success(request, f"Target {row.name} was changed.")
+            return _back()
+
+        return self.change_by_form(request, form, save, title=f"Change {row.name}", button="Save", crumbs=_crumbs())
 
     def _delete(self, request: HttpRequest, target: int) -> HttpResponse:
         row = get_target(actor_of(request), target)
         if request.method == "POST":
-            actor = actor_of(request)
-            return self._done(request, lambda: delete_target(actor=actor, target_id=target), "was deleted", row)
+            return self._done(request, delete_target, DeleteTarget(target=target), "was deleted", row)
         return self.render_form_page(
             request,
             forms.ServiceForm(),
@@ -213,7 +203,9 @@ class NoticeTargetAdmin(PolicyAdmin):
         row = get_target(actor_of(request), target)
         if request.method == "POST":
             try:
-                return self._secret_page(request, row, renew_secret(actor=actor_of(request), target_id=target))
+                return self._secret_page(
+                    request, row, renew_secret(RenewSecret(target=target), actor=actor_of(request))
+                )
             except DomainError as refusal:
                 self.show_warning(request, refusal.message)
                 return _back()
@@ -232,29 +224,29 @@ class NoticeTargetAdmin(PolicyAdmin):
         if request.method != "POST":
             return _back()
         words = "gets a test notice within seconds; the list below shows what came of it"
-        return self._done(request, lambda: send_test(actor=actor_of(request), target_id=target), words, row)
+        return self._done(request, send_test, SendTest(target=target), words, row)
 
     def _replay_dead(self, request: HttpRequest, target: int) -> HttpResponse:
         row = get_target(actor_of(request), target)
         if request.method != "POST":
             return _back()
         words = "gets its dead letters again"
-        return self._done(request, lambda: replay_dead_notices(actor=actor_of(request), target_id=target), words, row)
+        return self._done(request, replay_dead_notices, ReplayDeadNotices(target=target), words, row)
 
     def _replay(self, request: HttpRequest, notice: str) -> HttpResponse:
         if request.method == "POST":
             try:
-                found = replay_notice(actor=actor_of(request), message_id=UUID(notice.removeprefix("msg_")))
+                found = replay_notice(ReplayNotice(notice=notice), actor=actor_of(request))
                 self.show_success(request, f"“{found.title}” is sent again.")
-            except ValueError:
-                self.show_warning(request, "This is not the id of a notice.")
             except DomainError as refusal:
                 self.show_warning(request, refusal.message)
         return _back()
 
-    def _done(self, request: HttpRequest, operation: Any, words: str, row: NoticeTarget) -> HttpResponse:
+    def _done(
+        self, request: HttpRequest, service: Callable[..., object], command: TargetChange, words: str, row: NoticeTarget
+    ) -> HttpResponse:
         try:
-            operation()
+            service(command, actor=actor_of(request))
         except DomainError as refusal:
             self.show_warning(request, refusal.message)
         else:

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.domain.errors import DomainError
+from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.models import AccessToken, User
 from pools.services.access_tokens import create_token, delete_token, get_token_owner
 
@@ -70,33 +70,34 @@ class TokenAdmin(PolicyAdmin):
         owner = self._owner(request)
         form = TokenForm(forms.submitted_data(request), owner=owner, initial={"days": "31"})
         back = reverse("admin:pools_accesstoken_changelist") + _owner_query(request, owner)
-        if request.method == "POST" and form.is_valid():
+
+        def create() -> HttpResponse:
             data = form.cleaned_data
-            try:
-                token, secret = create_token(
-                    actor=actor_of(request),
+            token, secret = create_token(
+                CreateToken(
                     owner=owner.username,
                     name=data["name"],
                     expires_at=timezone.now() + timedelta(days=int(data["days"])),
                     description=data["description"],
                     roles=data["roles"] or None,
-                )
-            except DomainError as refusal:
-                form.add_errors(refusal)
-            else:
-                return self.render_page(
-                    request,
-                    "osmo/token_secret.html",
-                    title=f"Token {token.name}",
-                    crumbs=[("Access tokens", back)],
-                    token=token,
-                    secret=secret,
-                    back=back,
-                )
+                ),
+                actor=actor_of(request),
+            )
+            return self.render_page(
+                request,
+                "osmo/token_secret.html",
+                title=f"Token {token.name}",
+                crumbs=[("Access tokens", back)],
+                token=token,
+                secret=secret,
+                back=back,
+            )
+
         for_owner = "" if owner == request.user else f" for {owner.username}"
-        return self.render_form_page(
+        return self.change_by_form(
             request,
             form,
+            create,
             title=f"Create an access token{for_owner}",
             button="Create the token",
             crumbs=[("Access tokens", back)],
@@ -106,7 +107,7 @@ class TokenAdmin(PolicyAdmin):
         owner = self._owner(request)
         back = reverse("admin:pools_accesstoken_changelist") + _owner_query(request, owner)
         if request.method == "POST":
-            delete_token(actor=actor_of(request), owner=owner.username, name=name)
+            delete_token(DeleteToken(owner=owner.username, name=name), actor=actor_of(request))
             self.show_success(request, f"Token {name} was revoked; requests with this token are refused from now on.")
             return HttpResponseRedirect(back)
         return self.render_form_page(

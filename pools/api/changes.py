@@ -147,9 +147,10 @@ def _property(about: ChangeField) -> dict[str, Any]:
     return {**about.kind.schema, "description": " ".join(text for text in texts if text)}
 
 
-def schema_of(fields: Mapping[str, ChangeField]) -> Schema:
-    """The schema of a body with these keys, none of which is required; more may follow (wrapper, reason)."""
-    return object_with({name: _property(about) for name, about in fields.items()}, required=[], additional=True)
+def schema_of(fields: Mapping[str, ChangeField], required: Sequence[str] = ()) -> Schema:
+    """The schema of a body with these keys; more may follow (wrapper, reason). No key is required where a wrapper may
+    be around them."""
+    return object_with({name: _property(about) for name, about in fields.items()}, required=required, additional=True)
 
 
 def describe_change(

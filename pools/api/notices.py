@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
-from uuid import UUID
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, effect_on, schema_of
+from pools.api.questions import Page, asked, parameters_of, read_query
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import BodyReader, body_object, collect_faults, query_boolean, query_integer, query_page
-from pools.api.schema import (
-    BOOLEAN,
-    DRY_RUN,
-    INTEGER,
-    LIMIT,
-    NULL,
-    OFFSET,
-    TEXT,
-    QueryParameter,
-    UtcText,
-    array_of,
-    describe_operation,
-    object_with,
-)
+from pools.api.schema import NULL, UtcText, describe_operation
 from pools.api.views import View
-from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.changes.command import body_fields, choice, whole_number
+from pools.domain.changes.notices import (
+    CreateTarget,
+    DeleteTarget,
+    NoticeChange,
+    RenewSecret,
+    ReplayDeadNotices,
+    ReplayNotice,
+    SendTest,
+    UpdateTarget,
+)
+from pools.domain.errors import Conflict, Violation
 from pools.domain.notices import Channel, NoticeKind
+from pools.domain.query_values import MAX_INTEGER
+from pools.domain.roles import Actor
 from pools.models import Notice, NoticeTarget
-from pools.services.dry_run import read_effect
 from pools.services.notice_targets import (
     create_target,
     delete_target,
@@ -106,19 +107,82 @@ class SentAgainAnswer(TypedDict):
     notices: int
 
 
-_CHANNEL = {"type": "string", "enum": [str(each) for each in Channel]}
-_KIND = {"type": "string", "enum": [str(each) for each in NoticeKind]}
-_STATUS = {"type": "string", "enum": list(Notice.Status.values)}
-_CHANGES = {"address": TEXT, "kinds": array_of(_KIND), "pools": array_of(TEXT), "enabled": BOOLEAN}
-_NEW = {
-    "name": TEXT,
-    "channel": {"type": "string", "enum": ["webhook", "mail", "apprise"]},
-    "address": TEXT,
-    "kinds": array_of(_KIND),
-    "pools": array_of(TEXT),
-    "pool": TEXT,
-    "installation": BOOLEAN,
-}
+@dataclass(frozen=True, slots=True)
+class NoticeQuery(Page):
+    """Which notices are asked for."""
+
+    status: str | None = asked(choice(Notice.Status.values), "waiting, delivered, or dead (no longer tried).")
+    target: int | None = asked(whole_number(0, MAX_INTEGER), "Only those to this target.")
+
+
+def _require_owner(actor: Actor, address: Mapping[str, Any]) -> None:
+    require_owner(actor, get_target(actor, address["target"]))
+
+
+def _all_bodies(_: NoticeChange, actor: Actor) -> list[TargetAnswer]:
+    return [target_body(row) for row in list_targets(actor)]
+
+
+def _one_body(command: UpdateTarget, actor: Actor) -> TargetAnswer:
+    return target_body(get_target(actor, command.target))
+
+
+def _left_bodies(command: DeleteTarget, actor: Actor) -> list[TargetAnswer]:
+    return [target_body(row) for row in list_targets(actor).filter(pk=command.target)]
+
+
+def _render_new(made: tuple[NoticeTarget, str]) -> Response:
+    answer: NewTargetAnswer = {"target": target_body(made[0]), "secret": made[1] or None}
+    return Response(answer)
+
+
+def _render_target(row: NoticeTarget) -> Response:
+    return Response(target_body(row))
+
+
+def _render_notice(row: Notice) -> Response:
+    return Response(notice_body(row))
+
+
+def _render_secret(secret: str) -> Response:
+    return Response(SecretAnswer(secret=secret))
+
+
+def _render_number(count: int) -> Response:
+    return Response(SentAgainAnswer(notices=count))
+
+
+def _secret_was_shown(done: str) -> Conflict:
+    message = (
+        f"{done} by the first request with this Idempotency-Key. A secret was in that answer only. If it was lost, ask "
+        "for a new one: POST /api/notices/target/ID/secret."
+    )
+    return Conflict(message, [Violation("Idempotency-Key", "secret_shown_once", message)])
+
+
+def _repeat_creation(command: CreateTarget) -> Response:
+    raise _secret_was_shown(f"The target {command.name} was added")
+
+
+def _repeat_renewal(_: RenewSecret) -> Response:
+    raise _secret_was_shown("The secret was replaced")
+
+
+_CREATION: ChangeAnswer[CreateTarget, tuple[NoticeTarget, str]] = ChangeAnswer(
+    _render_new, effect_on(_all_bodies), repeat_secret=_repeat_creation
+)
+_UPDATE: ChangeAnswer[UpdateTarget, NoticeTarget] = ChangeAnswer(
+    _render_target, effect_on(_one_body), guard=_require_owner
+)
+_DELETION: ChangeAnswer[DeleteTarget, None] = ChangeAnswer(
+    answer_nothing, effect_on(_left_bodies), guard=_require_owner
+)
+_TEST: ChangeAnswer[SendTest, Notice] = ChangeAnswer(_render_notice, guard=_require_owner)
+_RENEWAL: ChangeAnswer[RenewSecret, str] = ChangeAnswer(
+    _render_secret, guard=_require_owner, repeat_secret=_repeat_renewal
+)
+_REPLAY_DEAD: ChangeAnswer[ReplayDeadNotices, int] = ChangeAnswer(_render_number, guard=_require_owner)
+_REPLAY: ChangeAnswer[ReplayNotice, Notice] = ChangeAnswer(_render_notice)
 
 
 class NoticeTargetList(View):
@@ -128,45 +192,13 @@ class NoticeTargetList(View):
     def get(self, request: Request) -> Response:
         return Response([target_body(row) for row in list_targets(self.actor)])
 
-    @describe_operation(
-        "Add a target of notices: a signed webhook, a mail address, or an address of Apprise (Slack, Teams and "
-        "others). Only this answer contains the secret that verifies a webhook's signatures.",
-        query_parameters=[DRY_RUN],
-        body=object_with(_NEW, required=["name", "channel", "address"]),
+    @describe_change(
+        CreateTarget,
+        body=schema_of(body_fields(CreateTarget), required=("name", "channel", "address")),
         answer=NewTargetAnswer,
     )
     def post(self, request: Request) -> Response:
-        reader = BodyReader(body_object(request))
-        reader.reject_unknown_keys(tuple(_NEW))
-        name, channel, address = (reader.required_text(key) for key in ("name", "channel", "address"))
-        values: dict[str, Any] = {
-            "kinds": reader.read_texts("kinds") if reader.is_given("kinds") else None,
-            "pools": reader.read_texts("pools") if reader.is_given("pools") else [],
-            "pool": reader.any_text("pool") or None,
-            "is_installation": reader.boolean("installation"),
-            "description": reader.description,
-        }
-        reader.raise_faults()
-
-        def operation() -> Response:
-            made, secret = create_target(actor=self.actor, name=name, channel=channel, address=address, **values)
-            answer: NewTargetAnswer = {"target": target_body(made), "secret": secret or None}
-            return Response(answer)
-
-        if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=self._bodies))
-
-        def repeat_secret() -> Response:
-            message = (
-                f"The target {name} was added by the first request with this Idempotency-Key. A secret was in that "
-                "answer only. If it was lost, ask for a new one: POST /api/notices/target/ID/secret."
-            )
-            raise Conflict(message, [Violation("Idempotency-Key", "secret_shown_once", message)])
-
-        return self.run_once(operation, require=lambda: None, repeat_secret=repeat_secret)
-
-    def _bodies(self) -> list[TargetAnswer]:
-        return [target_body(row) for row in list_targets(self.actor)]
+        return answer_change(self, CreateTarget, create_target, _CREATION, {})
 
 
 class NoticeTargetDetail(View):
@@ -176,120 +208,61 @@ class NoticeTargetDetail(View):
     def get(self, request: Request, target: int) -> Response:
         return Response(target_body(get_target(self.actor, target)))
 
-    @describe_operation(
-        "Change a target: its address, the kinds of notices, the pools to which it is limited, on or off.",
-        query_parameters=[DRY_RUN],
-        body=object_with(_CHANGES, required=()),
-        answer=TargetAnswer,
-    )
+    @describe_change(UpdateTarget, answer=TargetAnswer)
     def patch(self, request: Request, target: int) -> Response:
-        reader = BodyReader(body_object(request))
-        reader.reject_unknown_keys(tuple(_CHANGES))
-        values: dict[str, Any] = {
-            "address": reader.required_text("address") if reader.is_given("address") else None,
-            "kinds": reader.read_texts("kinds") if reader.is_given("kinds") else None,
-            "pools": reader.read_texts("pools") if reader.is_given("pools") else None,
-            "is_enabled": reader.boolean("enabled") if reader.is_given("enabled") else None,
-            "description": reader.description,
-        }
-        reader.raise_faults()
+        return answer_change(self, UpdateTarget, update_target, _UPDATE, {"target": target})
 
-        def operation() -> Response:
-            return Response(target_body(update_target(actor=self.actor, target_id=target, **values)))
-
-        if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: target_body(get_target(self.actor, target))))
-        return operation()
-
-    @describe_operation("Remove a target and its notices.", query_parameters=[DRY_RUN], answer=NULL)
+    @describe_change(DeleteTarget, answer=NULL)
     def delete(self, request: Request, target: int) -> Response:
-        BodyReader(body_object(request)).reject_unknown_keys(())
-
-        def operation() -> None:
-            delete_target(actor=self.actor, target_id=target)
-
-        def left() -> list[TargetAnswer]:
-            return [target_body(row) for row in list_targets(self.actor).filter(pk=target)]
-
-        if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=left))
-        operation()
-        return Response(None)
+        return answer_change(self, DeleteTarget, delete_target, _DELETION, {"target": target})
 
 
 class NoticeTargetTest(View):
     """A test of a target."""
 
-    @describe_operation(
-        "Send a test notice. It is sent within seconds; GET /api/notices shows what came of it.", answer=NoticeAnswer
-    )
+    @describe_change(SendTest, answer=NoticeAnswer)
     def post(self, request: Request, target: int) -> Response:
-        return self.run_once(
-            lambda: Response(notice_body(send_test(actor=self.actor, target_id=target))),
-            require=lambda: require_owner(self.actor, get_target(self.actor, target)),
-        )
+        return answer_change(self, SendTest, send_test, _TEST, {"target": target})
 
 
 class NoticeTargetSecret(View):
     """The secret of a webhook."""
 
-    @describe_operation(
-        "Replace the secret that verifies a webhook's signatures; only this answer contains it.", answer=SecretAnswer
-    )
+    @describe_change(RenewSecret, answer=SecretAnswer)
     def post(self, request: Request, target: int) -> Response:
-        return Response({"secret": renew_secret(actor=self.actor, target_id=target)})
+        return answer_change(self, RenewSecret, renew_secret, _RENEWAL, {"target": target})
 
 
 class NoticeTargetReplay(View):
     """The dead letters of a target."""
 
-    @describe_operation("Send all dead letters of a target again, in their order.", answer=SentAgainAnswer)
+    @describe_change(ReplayDeadNotices, answer=SentAgainAnswer)
     def post(self, request: Request, target: int) -> Response:
-        return Response({"notices": replay_dead_notices(actor=self.actor, target_id=target)})
+        return answer_change(self, ReplayDeadNotices, replay_dead_notices, _REPLAY_DEAD, {"target": target})
 
 
 class NoticeList(View):
     """The notices to the targets that the caller may see."""
 
     @describe_operation(
-        "List notices, the newest first.",
-        query_parameters=[
-            QueryParameter("status", _STATUS, "waiting, delivered, or dead (no longer tried)."),
-            QueryParameter("target", INTEGER, "Only those to this target."),
-            LIMIT,
-            OFFSET,
-        ],
-        answer=NoticeListAnswer,
+        "List notices, the newest first.", query_parameters=parameters_of(NoticeQuery), answer=NoticeListAnswer
     )
     def get(self, request: Request) -> Response:
-        (limit, offset), target, status = collect_faults(
-            lambda: query_page(request), lambda: query_integer(request, "target", 0), lambda: _query_status(request)
-        )
+        query = read_query(NoticeQuery, request)
         rows = list_notices(self.actor)
-        rows = rows.filter(status=status) if status else rows
-        rows = rows.filter(target_id=target) if target else rows
-        found = list(rows[offset : offset + limit + 1])
-        return Response({"notices": [notice_body(row) for row in found[:limit]], "more_entries": len(found) > limit})
+        rows = rows.filter(status=query.status) if query.status else rows
+        rows = rows.filter(target_id=query.target) if query.target else rows
+        found = list(rows[query.offset : query.offset + query.limit + 1])
+        shown = [notice_body(row) for row in found[: query.limit]]
+        return Response(NoticeListAnswer(notices=shown, more_entries=len(found) > query.limit))
 
 
 class NoticeReplay(View):
     """One notice."""
 
-    @describe_operation("Send a notice again, with the same id.", answer=NoticeAnswer)
+    @describe_change(ReplayNotice, answer=NoticeAnswer)
     def post(self, request: Request, notice: str) -> Response:
-        try:
-            message_id = UUID(notice.removeprefix("msg_"))
-        except ValueError:
-            raise NotFound(f"{notice[:60]} is not the id of a notice; one begins with msg_.") from None
-        return Response(notice_body(replay_notice(actor=self.actor, message_id=message_id)))
-
-
-def _query_status(request: Request) -> str:
-    status = request.query_params.get("status", "")
-    if status and status not in Notice.Status.values:
-        message = f"status: give {', '.join(Notice.Status.values)}."
-        raise BadInput.of([Violation("status", "bad_query", message)])
-    return status
+        return answer_change(self, ReplayNotice, replay_notice, _REPLAY, {"notice": notice})
 
 
 def target_body(row: NoticeTarget) -> TargetAnswer:

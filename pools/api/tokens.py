@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, effect_on
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import body_object, query_boolean, query_datetime, reject_unknown_keys
-from pools.api.schema import (
-    DRY_RUN,
-    NULL,
-    TEXT,
-    QueryParameter,
-    UtcText,
-    describe_operation,
-)
+from pools.api.schema import NULL, TEXT, UtcText, describe_operation
 from pools.api.users import RoleAnswer, role_bodies
 from pools.api.views import View
+from pools.domain.changes.tokens import CreateToken, DeleteToken, TokenChange
 from pools.domain.errors import Conflict, Violation
+from pools.domain.roles import Actor
 from pools.models import AccessToken, User
 from pools.services.access_tokens import create_token, delete_token, get_token, get_token_owner, list_tokens
-from pools.services.dry_run import read_effect
 
 
 class TokenAnswer(TypedDict):
@@ -44,86 +39,55 @@ class TokenRolesAnswer(TypedDict):
     roles: list[RoleAnswer]
 
 
-TOKEN_PARAMETERS = [
-    QueryParameter(
-        "expires_at",
-        TEXT,
-        "The day (UTC) on which the token expires, at most a year away; 31 days from now if not given.",
-    ),
-    QueryParameter("description", TEXT, "The purpose of the token."),
-    QueryParameter("roles", TEXT, "Only these of the owner's roles; all if not given.", is_list=True),
-    DRY_RUN,
-]
+def _require_owner(actor: Actor, address: Mapping[str, Any]) -> None:
+    get_token_owner(actor, address["owner"])
 
 
-class _Tokens(View):
-    def _token_bodies(self, owner: str) -> list[TokenAnswer]:
-        rows = list_tokens(actor=self.actor, owner=owner)
-        held = User.objects.get(username=owner).as_actor().roles if rows else frozenset()
-        return [token_body(row, owner, held) for row in rows]
+def _token_bodies(command: TokenChange, actor: Actor) -> list[TokenAnswer]:
+    return token_bodies(actor, command.owner)
 
 
-class TokenList(_Tokens):
+def _render_secret(made: tuple[AccessToken, str]) -> Response:
+    return Response(made[1])
+
+
+def _repeat_secret(command: CreateToken) -> Response:
+    message = (
+        f"The token {command.name} of {command.owner} was created by the first request with this Idempotency-Key. Its "
+        "secret was in that answer only and is stored nowhere. If that answer was lost, delete the token and create "
+        "another."
+    )
+    raise Conflict(message, [Violation("Idempotency-Key", "secret_shown_once", message)])
+
+
+TOKEN_CREATION: ChangeAnswer[CreateToken, tuple[AccessToken, str]] = ChangeAnswer(
+    _render_secret, effect_on(_token_bodies), guard=_require_owner, repeat_secret=_repeat_secret
+)
+TOKEN_DELETION: ChangeAnswer[DeleteToken, None] = ChangeAnswer(
+    answer_nothing, effect_on(_token_bodies), guard=_require_owner
+)
+
+
+class TokenList(View):
     """The access tokens of a user; never their secrets."""
 
     @describe_operation("List access tokens.", answer=list[TokenAnswer])
     def get(self, request: Request, user: str | None = None) -> Response:
-        return Response(self._token_bodies(user or self.actor.username))
+        return Response(token_bodies(self.actor, user or self.actor.username))
 
 
-class TokenDetail(_Tokens):
+class TokenDetail(View):
     """One access token."""
 
-    @describe_operation(
-        "Create an access token. Only this answer contains its secret.", query_parameters=TOKEN_PARAMETERS, answer=TEXT
-    )
+    @describe_change(CreateToken, answer=TEXT)
     def post(self, request: Request, name: str, user: str | None = None) -> Response:
-        reject_unknown_keys(body_object(request), "description", "tags")
-        owner = user or self.actor.username
-        expires_at, roles = query_datetime(request, "expires_at"), request.query_params.getlist("roles")
+        address = {"owner": user or self.actor.username, "name": name}
+        return answer_change(self, CreateToken, create_token, TOKEN_CREATION, address)
 
-        def operation() -> str:
-            return create_token(
-                actor=self.actor,
-                owner=owner,
-                name=name,
-                expires_at=expires_at,
-                description=request.query_params.get("description", ""),
-                roles=[role for role in roles if role] or None,
-            )[1]
-
-        def repeat_secret() -> Response:
-            message = (
-                f"The token {name} of {owner} was created by the first request with this Idempotency-Key. Its secret "
-                "was in that answer only and is stored nowhere. If that answer was lost, delete the token and create "
-                "another."
-            )
-            raise Conflict(message, [Violation("Idempotency-Key", "secret_shown_once", message)])
-
-        if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: self._token_bodies(owner)))
-        return self.run_once(
-            lambda: Response(operation()),
-            require=lambda: get_token_owner(self.actor, owner),
-            repeat_secret=repeat_secret,
-        )
-
-    @describe_operation(
-        "Delete an access token and the tokens made with it; their sessions end at once.",
-        query_parameters=[DRY_RUN],
-        answer=NULL,
-    )
+    @describe_change(DeleteToken, answer=NULL)
     def delete(self, request: Request, name: str, user: str | None = None) -> Response:
-        reject_unknown_keys(body_object(request), "description", "tags")
-        owner = user or self.actor.username
-
-        def operation() -> None:
-            delete_token(actor=self.actor, owner=owner, name=name)
-
-        if query_boolean(request, "dry_run"):
-            return Response(read_effect(operation, read_state=lambda: self._token_bodies(owner)))
-        operation()
-        return Response(None)
+        address = {"owner": user or self.actor.username, "name": name}
+        return answer_change(self, DeleteToken, delete_token, TOKEN_DELETION, address)
 
 
 class TokenRoles(View):
@@ -139,6 +103,13 @@ class TokenRoles(View):
         roles = [role for role in role_bodies(token.owner) if token.roles is None or role["role_name"] in token.roles]
         answer: TokenRolesAnswer = {"user_name": owner, "token_name": token.name, "roles": roles}
         return Response(answer)
+
+
+def token_bodies(actor: Actor, owner: str) -> list[TokenAnswer]:
+    """The tokens of a user, by name."""
+    rows = list_tokens(actor=actor, owner=owner)
+    held = User.objects.get(username=owner).as_actor().roles if rows else frozenset()
+    return [token_body(row, owner, held) for row in rows]
 
 
 def token_body(token: AccessToken, owner: str, owner_roles: frozenset[str]) -> TokenAnswer:

@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Conflict, NotFound, Throttled, Unauthenticated, Violation
 from pools.domain.roles import Actor, Permission, is_allowed
@@ -27,14 +28,7 @@ _NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?\Z")
 
 
 def create_token(
-    *,
-    actor: Actor,
-    owner: str,
-    name: str,
-    expires_at: datetime | None = None,
-    description: str = "",
-    roles: Collection[str] | None = None,
-    identity_id: int | None = None,
+    command: CreateToken, *, actor: Actor, description: str = "", identity_id: int | None = None
 ) -> tuple[AccessToken, str]:
     """Create a token and return (token, secret); only this call returns the secret. With `roles` None the token has all
     roles that its owner has at the time of use. `identity_id` is the account at a provider on which it depends.
@@ -43,16 +37,17 @@ def create_token(
     never lives longer, and is deleted with it. Raises BadInput (name, expiry, roles that the owner or the parent does
     not have), Conflict (name taken), Throttled (too many tokens), NotFound, Forbidden.
     """
+    owner, name, roles = command.owner, command.name, command.roles
     user = get_token_owner(actor, owner)
     secret = new_secret()
-    with change(actor=actor, description=description):
+    with change(actor=actor, description=description or command.description):
         lock_user(owner)
         parent = _acting_token(actor)
         held = user.as_actor().roles
         if parent is not None and parent.roles is not None:
             held &= actor.roles if parent.owner_id == user.pk else held
             roles = held if roles is None else roles
-        expires = expires_at or _default_expiry(parent)
+        expires = command.expires_at or _default_expiry(parent)
         found = _violations(name, expires, roles, user.username, held, parent)
         if found:
             raise BadInput.of(found)
@@ -63,7 +58,7 @@ def create_token(
             owner=user,
             name=name,
             digest=secret_digest(secret),
-            description=description,
+            description=command.description,
             expires_at=expires,
             roles=sorted(roles) if roles is not None else None,
             parent=parent,
@@ -79,10 +74,11 @@ def note_token_use(token: AccessToken) -> None:
     AccessToken.objects.filter(is_stale, pk=token.pk).update(last_used_at=Now())
 
 
-def delete_token(*, actor: Actor, owner: str, name: str) -> None:
+def delete_token(command: DeleteToken, *, actor: Actor, description: str = "") -> None:
     """Revoke a token and all tokens that were made with it; requests with them are refused from now on."""
+    owner, name = command.owner, command.name
     user = get_token_owner(actor, owner)
-    with change(actor=actor):
+    with change(actor=actor, description=description):
         tokens = _tokens_within_reach(actor, user, Permission.PLATFORM_WRITE)
         gone, _ = tokens.filter(name=name).delete()
         if not gone:

@@ -16,6 +16,7 @@ from enum import StrEnum
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.errors import BadInput, DomainError, NotFound, Throttled, Violation
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import AccessToken, ClientLogin, SignOnIdentity, User
@@ -128,11 +129,13 @@ def _approved(owner: User, identity: SignOnIdentity | None, client_name: str, ad
     AccessToken.objects.filter(owner=owner, name__startswith=AccessToken.LOGIN_PREFIX, expires_at__lte=Now()).delete()
     longest = timezone.now() + DEFAULT_LIFETIME
     token, token_secret = create_token(
+        CreateToken(
+            owner=owner.username,
+            name=f"{AccessToken.LOGIN_PREFIX}{secrets.token_hex(4)}",
+            description=f"osmo login on {client_name or 'a client'}, from {address}",
+            expires_at=longest if identity is None else min(longest, identity.session_until),
+        ),
         actor=Actor(username=owner.username, user_id=owner.pk),
-        owner=owner.username,
-        name=f"{AccessToken.LOGIN_PREFIX}{secrets.token_hex(4)}",
-        description=f"osmo login on {client_name or 'a client'}, from {address}",
-        expires_at=longest if identity is None else min(longest, identity.session_until),
         identity_id=identity.pk if identity else None,
     )
     return LoginOutcome(LoginState.APPROVED, token_secret, token.name, token.expires_at)

@@ -5,15 +5,26 @@ from __future__ import annotations
 import base64
 import re
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.domain.changes.notices import (
+    CHANNELS,
+    CreateTarget,
+    DeleteTarget,
+    RenewSecret,
+    ReplayDeadNotices,
+    ReplayNotice,
+    SendTest,
+    UpdateTarget,
+)
 from pools.domain.cluster_addresses import AddressRule
 from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Conflict, NotFound, Throttled, Violation
@@ -81,40 +92,30 @@ def possible_kinds(target: NoticeTarget) -> tuple[NoticeKind, ...]:
     return (*POOL_KINDS, *PLATFORM_KINDS)
 
 
-def create_target(
-    *,
-    actor: Actor,
-    name: str,
-    channel: str,
-    address: str,
-    kinds: Collection[str] | None = None,
-    pools: Sequence[str] = (),
-    pool: str | None = None,
-    is_installation: bool = False,
-    description: str = "",
-) -> tuple[NoticeTarget, str]:
+def create_target(command: CreateTarget, *, actor: Actor, description: str = "") -> tuple[NoticeTarget, str]:
     """Add a target of the actor, of a pool (for its admins) or of the installation (for platform admins). Returns it
     and, for a webhook, the secret that verifies its signatures; only this call returns the secret. With `kinds` None
     it takes every kind that it may.
 
     Raises BadInput, Conflict (name taken, too many), NotFound, Forbidden.
     """
-    target = NoticeTarget(name=name, pools=list(pools))
-    if pool is not None and is_installation:
+    name, channel = command.name, command.channel
+    target = NoticeTarget(name=name, pools=list(command.pools))
+    if command.pool and command.installation:
         raise BadInput.of(
             [Violation("pool", "bad_value", "A target belongs to a pool or to the installation, not both.")]
         )
-    if pool is not None:
-        root = get_visible_root(actor, pool)
+    if command.pool:
+        root = get_visible_root(actor, command.pool)
         require_permission(actor, Permission.POOL_PARTITION, root.name)
         target.pool = root
-    elif is_installation:
+    elif command.installation:
         require_platform(actor)
     else:
         target.user = User.objects.get(username=actor.username)
-    target.kinds = list(possible_kinds(target) if kinds is None else kinds)
+    target.kinds = list(possible_kinds(target) if command.kinds is None else command.kinds)
     found = [] if _NAME.match(name) and len(name) <= 60 else [_bad_name(name)]
-    found += _choose_channel(target, channel, address)
+    found += _choose_channel(target, channel, command.address)
     found += _violations(actor, target)
     if found:
         raise BadInput.of(found)
@@ -129,20 +130,12 @@ def create_target(
     return target, secret
 
 
-def update_target(
-    *,
-    actor: Actor,
-    target_id: int,
-    address: str | None = None,
-    kinds: Collection[str] | None = None,
-    pools: Sequence[str] | None = None,
-    is_enabled: bool | None = None,
-    description: str = "",
-) -> NoticeTarget:
+def update_target(command: UpdateTarget, *, actor: Actor, description: str = "") -> NoticeTarget:
     """Change a target; None keeps a value. A target that is switched on is tried again at once. Raises BadInput,
     NotFound, Forbidden."""
-    asked = get_target(actor, target_id)
+    asked = get_target(actor, command.target)
     require_owner(actor, asked)
+    address, kinds, pools, is_enabled = command.address, command.kinds, command.pools, command.enabled
     found = []
     if asked.is_profile and (address is not None or is_enabled is not None):
         message = "This target follows the switch of the profile: osmo profile set notifications email true (or slack)."
@@ -171,37 +164,37 @@ def update_target(
     return target
 
 
-def renew_secret(*, actor: Actor, target_id: int) -> str:
+def renew_secret(command: RenewSecret, *, actor: Actor, description: str = "") -> str:
     """Replace the secret of a webhook; only this call returns the new one. Notices are signed with it from now on."""
-    asked = get_target(actor, target_id)
+    asked = get_target(actor, command.target)
     require_owner(actor, asked)
     if asked.channel != Channel.WEBHOOK:
         raise Conflict(f"Notice target {asked.name} is no webhook: only notices to webhooks are signed.")
-    with change(actor=actor, description="renewed the secret"):
+    with change(actor=actor, description=description or "renewed the secret"):
         target = _lock_target(asked)
         secret = _renew_secret(target)
         target.save(update_fields=["sealed_secret"])
     return secret
 
 
-def delete_target(*, actor: Actor, target_id: int) -> None:
+def delete_target(command: DeleteTarget, *, actor: Actor, description: str = "") -> None:
     """Remove a target with its notices; the switch of a profile removes its own."""
-    asked = get_target(actor, target_id)
+    asked = get_target(actor, command.target)
     require_owner(actor, asked)
     if asked.is_profile:
         raise Conflict(
             "This target follows the switch of the profile: switch it off with osmo profile set notifications email "
             "false (or slack)."
         )
-    with change(actor=actor):
+    with change(actor=actor, description=description):
         _lock_target(asked).delete()
 
 
-def send_test(*, actor: Actor, target_id: int) -> Notice:
+def send_test(command: SendTest, *, actor: Actor, description: str = "") -> Notice:
     """Queue a test notice; the background job sends it within seconds, and the notice shows what came of it."""
-    asked = get_target(actor, target_id)
+    asked = get_target(actor, command.target)
     require_owner(actor, asked)
-    with change(actor=actor):
+    with change(actor=actor, description=description):
         target = _lock_target(asked)
         tests = Notice.objects.filter(kind=NoticeKind.TEST, target__user=target.user, target__pool=target.pool)
         if tests.filter(target=target, status=Notice.Status.WAITING).count() >= MAX_OPEN_TESTS:
@@ -219,8 +212,12 @@ def send_test(*, actor: Actor, target_id: int) -> Notice:
         )  # fmt: skip
 
 
-def replay_notice(*, actor: Actor, message_id: Any) -> Notice:
+def replay_notice(command: ReplayNotice, *, actor: Actor, description: str = "") -> Notice:
     """Send a notice again that was delivered or is a dead letter, with the same id. Raises NotFound, Conflict."""
+    try:
+        message_id = UUID(command.notice.removeprefix("msg_"))
+    except ValueError:
+        raise NotFound(f"{command.notice[:60]} is not the id of a notice; one begins with msg_.") from None
     found = list_notices(actor).filter(message_id=message_id).first()
     if found is None:
         raise NotFound(f"Notice {message_id} does not exist, or it is somebody else's.")
@@ -228,21 +225,23 @@ def replay_notice(*, actor: Actor, message_id: Any) -> Notice:
     recent = Notice.objects.filter(pk=found.pk, status=Notice.Status.DELIVERED, attempted_at__gt=Now() - REPLAY_PAUSE)
     if recent.exists():
         raise _too_often("This notice was delivered within the last minute")
-    if not _replay(actor, Notice.objects.filter(pk=found.pk), found.target_id):
+    if not _replay(Notice.objects.filter(pk=found.pk), found.target_id, actor=actor, description=description):
         raise Conflict("This notice waits to be sent already.")
     found.refresh_from_db()
     return found
 
 
-def replay_dead_notices(*, actor: Actor, target_id: int) -> int:
+def replay_dead_notices(command: ReplayDeadNotices, *, actor: Actor, description: str = "") -> int:
     """Send all dead letters of a target again, in their order; returns their number."""
-    target = get_target(actor, target_id)
+    target = get_target(actor, command.target)
     require_owner(actor, target)
-    return _replay(actor, Notice.objects.filter(target=target, status=Notice.Status.DEAD), target.pk)
+    return _replay(
+        Notice.objects.filter(target=target, status=Notice.Status.DEAD), target.pk, actor=actor, description=description
+    )
 
 
-def _replay(actor: Actor, rows: QuerySet[Notice], target_id: int) -> int:
-    with change(actor=actor):
+def _replay(rows: QuerySet[Notice], target_id: int, *, actor: Actor, description: str) -> int:
+    with change(actor=actor, description=description):
         NoticeTarget.objects.filter(pk=target_id).update(retry_at=None, failures=0)
         return rows.exclude(status=Notice.Status.WAITING).update(
             status=Notice.Status.WAITING, attempts=0, ended_at=None, error="", created_at=timezone.now()
@@ -287,9 +286,8 @@ def profile_warnings(user: User) -> list[str]:
 
 def _choose_channel(target: NoticeTarget, channel: str, address: str) -> list[Violation]:
     """Set channel and address, and return their faults."""
-    possible = [Channel.WEBHOOK, Channel.MAIL, Channel.APPRISE]
-    if channel not in possible:
-        return [Violation("channel", "bad_value", f"The channel must be one of {', '.join(possible)}.")]
+    if channel not in CHANNELS:
+        return [Violation("channel", "bad_value", f"The channel must be one of {', '.join(CHANNELS)}.")]
     target.channel = channel
     if channel == Channel.MAIL and not settings.OSMO.mail_url:
         message = "This installation sends no mail: an operator sets OSMO_MAIL_URL."

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.errors import DomainError, Throttled
 from pools.locking import LOCK_ANSWERS_SQL
 from pools.models import AccessToken, IdempotencyRecord, User
@@ -137,7 +138,7 @@ def test_tokens(most: int, limit: Callable[..., None], monkeypatch: pytest.Monke
     actor = factories.make_user("ann")
     Rendezvous(2).after_call(monkeypatch, access_tokens, "_require_room")
     results = run_concurrently(
-        [lambda n=n: create_token(actor=actor, owner="ann", name=f"t{n}") for n in range(2)]  # type: ignore[misc]
+        [lambda n=n: create_token(CreateToken(owner="ann", name=f"t{n}"), actor=actor) for n in range(2)]  # type: ignore[misc]
     )
     refusals = [result.details[0].code for result in results if isinstance(result, Throttled)]
     assert refusals == ["too_many_tokens"] * (2 - most)

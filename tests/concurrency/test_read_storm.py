@@ -20,6 +20,7 @@ from django.test import Client
 from pools.domain.changes.approvals import Approve, Reject
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
+from pools.domain.changes.notices import SendTest
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
@@ -119,7 +120,7 @@ class Writers:
                 reject(Reject(approval=row.pk), actor=SYSTEM)
         target = NoticeTarget.objects.get(user__username="rita")
         if Notice.objects.filter(target=target).count() < 20:
-            send_test(actor=self._rita, target_id=target.pk)
+            send_test(SendTest(target=target.pk), actor=self._rita)
         ended = {"status": rng.choice([Notice.Status.DELIVERED, Notice.Status.DEAD]), "ended_at": Now()}
         Notice.objects.filter(target=target, status=Notice.Status.WAITING).update(**ended)
 

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 from prometheus_client import REGISTRY
 
+from pools.domain.changes.notices import CreateTarget
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.errors import Busy
 from pools.domain.notices import PERSONAL_KINDS
@@ -326,7 +327,7 @@ class TestNotices:
         factories.make_pool("team", 100)
         actor = factories.make_user("ann", "osmo-team-user")
         values = {"name": "hook", "channel": "webhook", "address": "https://hook.example", "kinds": PERSONAL_KINDS}
-        create_target(actor=actor, **values)
+        create_target(CreateTarget(**values), actor=actor)
         for name in ("bad", "good"):
             work = factories.submit_workflow(actor, "team", name=name)
             cancel_workflow(actor=actor, name=work.name)

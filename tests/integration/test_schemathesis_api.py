@@ -26,6 +26,7 @@ from schemathesis.specs.openapi.checks import (
 
 from pools.api import events
 from pools.domain.changes.gpu_quotas import PutGpuQuota
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
@@ -88,7 +89,7 @@ def sign_in(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     factories.make_pool("team", 100, a=30, b=20)
     create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
     create_user(CreateUser(id="bob", roles=["osmo-team-user"]), actor=SYSTEM)
-    create_token(actor=SYSTEM, owner="bob", name="ci")
+    create_token(CreateToken(owner="bob", name="ci"), actor=SYSTEM)
     put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 2}}), actor=SYSTEM)
     allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w1", "", GpuWorker()))
     for leaf in ("team", "team--a"):
@@ -98,7 +99,7 @@ def sign_in(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
     def headers(username: str) -> dict[str, str]:
         if username not in made:
-            token = create_token(actor=SYSTEM, owner=username, name="fuzz")[0]
+            token = create_token(CreateToken(owner=username, name="fuzz"), actor=SYSTEM)[0]
             made[username] = {"Authorization": f"Bearer {tokens.issue_jwt(token)[0]}"}
         return made[username]
 

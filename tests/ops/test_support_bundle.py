@@ -19,6 +19,7 @@ from osmo_admin.doctor import bundle, redaction
 from osmo_admin.doctor.redaction import HIDDEN, Redactor
 from osmo_admin.env import Env
 from osmo_admin.ops.data_directory import DataDirectory
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings, NoticeTarget, SignOnIdentity, User
 from pools.security.sealing import seal
@@ -134,7 +135,7 @@ def test_no_secret_is_in_it(db: None, settings: Any, tmp_path: Path, canaries: C
     _plant_in_settings(canaries, settings)
     settings.SECRET_KEY = settings.OSMO.secret_key * 2
     _plant_in_database(canaries)
-    token = create_token(actor=SYSTEM, owner="bob", name="ci")[1]
+    token = create_token(CreateToken(owner="bob", name="ci"), actor=SYSTEM)[1]
     known = list(canaries.all)
     typed = [
         f"2026-11-26 [info] login password={canaries.new()} user=bob",

@@ -16,8 +16,10 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
+from pools.domain.changes.notices import CreateTarget, SendTest
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM
@@ -300,15 +302,17 @@ def create_example_installation() -> None:
     create_subpool(CreateSubpool(parent="other", subpool_name="x", quota=10), actor=SYSTEM)
     for username, roles in ROLES_BY_USER.items():
         create_user(CreateUser(id=username, roles=roles), actor=SYSTEM)
-        create_token(actor=SYSTEM, owner=username, name="mine")
+        create_token(CreateToken(owner=username, name="mine"), actor=SYSTEM)
     caps = {"requests": {"tflops": "1000", "vram": "100Gi"}, "limits": {"tflops": "1000", "vram": "100Gi"}}
     put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {**caps, "maxWorkers": 50}}), actor=SYSTEM)
     amount = {"tflops": "10", "vram": "1Gi"}
     worker = parse_allocation({"id": "w1", "workload": "infer", "request": amount, "limit": amount})[0]
     allocate(actor=SYSTEM, namespace="team-a", request=worker)
     rita = User.objects.get(username="rita").as_actor()
-    hook = create_target(actor=rita, name="ci", channel="webhook", address="https://ci.example.com/hook")[0]
-    send_test(actor=rita, target_id=hook.pk)
+    hook = create_target(CreateTarget(name="ci", channel="webhook", address="https://ci.example.com/hook"), actor=rita)[
+        0
+    ]
+    send_test(SendTest(target=hook.pk), actor=rita)
     backend = Backend.objects.get(name="sim")
     for name, leaf, gpus in (("running", "team--a", 4), ("drained", "team--b", 2), ("failed", "team", 2)):
         factories.submit_workflow(rita, leaf, gpus, name=name)

@@ -23,6 +23,7 @@ from psycopg.rows import dict_row
 from osmo_admin.ops import process_commands
 from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
 from osmo_admin.static_build import build_static_files
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from tests.support import database
 from tests.support.services import ROOT, Services
@@ -163,7 +164,7 @@ class Stack:
                 if user is None:
                     user = create_user(CreateUser(id=username, roles=roles), actor=SYSTEM)
                 token_name = f"test-{next(self._numbers)}"
-                self._tokens[key] = create_token(actor=SYSTEM, owner=user, name=token_name)[1]
+                self._tokens[key] = create_token(CreateToken(owner=user, name=token_name), actor=SYSTEM)[1]
         return self._tokens[key]
 
     def client_for(self, username: str, *roles: str) -> httpx.Client:

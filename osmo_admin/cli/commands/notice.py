@@ -6,27 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
 from osmo_admin.cli.tables import AnswerPart, build_table
+from pools.domain.changes.command import fields_of
+from pools.domain.changes.notices import CreateTarget, DeleteTarget, RenewSecret, SendTest, UpdateTarget
 
 app = command_group("Notices about work, pools and the installation: by webhook, mail, Slack and others.")
-TargetArgument = Annotated[int, typer.Argument(metavar="ID", help="Number of the target, from osmo notice targets.")]
-KindsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kinds",
-        metavar="KIND...",
-        help="workflow_ended, preempted, long_wait, drain, quota_nearly_used, approval; of the installation "
-        "also job_late, cluster_silent, configuration_refused. Default: all.",
-    ),
-]
-PoolsOption = Annotated[
-    list[str] | None, typer.Option("--pools", metavar="POOL...", help="Only about these pools. Default: all.")
-]
+_ON_OR_OFF = typer.Option("--on/--off", help=fields_of(UpdateTarget)["enabled"].help)
 
 
 def _target_url(*rest: str) -> str:
@@ -65,32 +55,13 @@ def _state_text(row: dict[str, Any]) -> str:
     return f"{row['failures']} failures, again at {row.get('retry_at')}" if row.get("failures") else "on"
 
 
-@client_command(app, "add", writes=True)
-def add(
-    session: ClientSession,
-    *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the target.")],
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="webhook, mail or apprise.")],
-    address: Annotated[
-        str,
-        typer.Argument(metavar="ADDRESS", help="https://…, a mail address, or an address of Apprise (slack://…)."),
-    ],
-    kinds: KindsOption = None,
-    pools: PoolsOption = None,
-    pool: Annotated[str | None, typer.Option("--pool", help="A target of this pool, for its admins.")] = None,
-    installation: Annotated[bool, typer.Option("--installation", help="A target of the installation.")] = False,
-) -> None:
+@change_command(app, "add", CreateTarget)
+def add(session: ClientSession, change: TypedChange) -> None:
     """Add a target. The secret of a webhook is shown only once."""
-    body: dict[str, Any] = {"name": name, "channel": channel, "address": address}
-    body |= {key: value for key, value in (("kinds", kinds), ("pools", pools), ("pool", pool)) if value}
-    body |= {"installation": True} if installation else {}
-    answer = session.http().send_change("POST", _target_url(), query=session.dry_run_query, body=body)
-    if session.dry_run:
-        show_effect(session, answer)
-        return
-    if answer.get("secret") and not session.is_machine_readable:
+    answer = change.send("POST", _target_url())
+    if not session.dry_run and answer.get("secret") and not session.is_machine_readable:
         print_warning("Note: save the secret in a secure place, it will not be shown again.")
-    print_answer(session, answer, lambda: _added_text(answer))
+    change.show(answer, _added_text)
 
 
 def _added_text(answer: dict[str, Any]) -> str:
@@ -99,49 +70,32 @@ def _added_text(answer: dict[str, Any]) -> str:
     return f"Target {target.get('name')} added with the number {target.get('id')}.{secret}"
 
 
-@client_command(app, "set", writes=True)
-def set_(
-    session: ClientSession,
-    *,
-    target: TargetArgument,
-    address: Annotated[str | None, typer.Option("--address", help="A new address.")] = None,
-    kinds: KindsOption = None,
-    pools: PoolsOption = None,
-    enabled: Annotated[bool | None, typer.Option("--on/--off", help="Send to it or not.")] = None,
-) -> None:
+@change_command(app, "set", UpdateTarget, options={"enabled": Annotated[bool | None, _ON_OR_OFF]})
+def set_(_: ClientSession, change: TypedChange) -> None:
     """Change a target."""
-    values = {"address": address, "kinds": kinds or None, "pools": pools or None, "enabled": enabled}
-    body = {key: value for key, value in values.items() if value is not None}
-    answer = session.http().send_change("PATCH", _target_url(str(target)), query=session.dry_run_query, body=body)
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: _targets_table([answer]))
+    change.show(change.send("PATCH", _target_url(str(change["target"]))), lambda answer: _targets_table([answer]))
 
 
-@client_command(app, "delete", writes=True, confirms=True)
-def delete(session: ClientSession, target: TargetArgument) -> None:
+@change_command(app, "delete", DeleteTarget, confirms=True)
+def delete(session: ClientSession, change: TypedChange) -> None:
     """Delete a target and its notices."""
+    target = change["target"]
     confirm(session, f"Delete notice target {target}?")
-    answer = session.http().send_change("DELETE", _target_url(str(target)), query=session.dry_run_query)
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: f"Target {target} deleted.")
+    change.show(change.send("DELETE", _target_url(str(target))), lambda _: f"Target {target} deleted.")
 
 
-@client_command(app, "test")
-def test(session: ClientSession, target: TargetArgument) -> None:
+@change_command(app, "test", SendTest)
+def test(_: ClientSession, change: TypedChange) -> None:
     """Send a test notice. It is sent within seconds; osmo notice list shows what came of it."""
-    answer = session.http().send_change("POST", _target_url(str(target), "test"))
-    print_answer(session, answer, lambda: f"Test notice {answer.get('id')} waits to be sent: osmo notice list.")
+    answer = change.send("POST", _target_url(str(change["target"]), "test"))
+    change.show(answer, lambda notice: f"Test notice {notice.get('id')} waits to be sent: osmo notice list.")
 
 
-@client_command(app, "secret")
-def secret(session: ClientSession, target: TargetArgument) -> None:
+@change_command(app, "secret", RenewSecret)
+def secret(_: ClientSession, change: TypedChange) -> None:
     """Replace the secret of a webhook. The new one is shown only once."""
-    answer = session.http().send_change("POST", _target_url(str(target), "secret"))
-    print_answer(session, answer, lambda: f"Secret: {answer.get('secret')}")
+    answer = change.send("POST", _target_url(str(change["target"]), "secret"))
+    change.show(answer, lambda renewed: f"Secret: {renewed.get('secret')}")
 
 
 @client_command(app, "list")

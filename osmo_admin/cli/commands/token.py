@@ -6,16 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import UserOption
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
 from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, build_table
+from pools.domain.changes.tokens import CreateToken, DeleteToken
 
 app = command_group("Access tokens.")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.")]
+
+
+OWNER = {"owner": UserOption}
 
 
 def _token_url(user: str | None, *rest: str) -> str:
@@ -23,33 +27,13 @@ def _token_url(user: str | None, *rest: str) -> str:
     return url_path(*owner, "access_token", *rest)
 
 
-@client_command(app, "set", writes=True)
-def set_(
-    session: ClientSession,
-    *,
-    name: NameArgument,
-    expires_at: Annotated[
-        str | None,
-        typer.Option(
-            "--expires-at", "-e", metavar="YYYY-MM-DD", help="Day on which it expires (UTC). Default: in 31 days."
-        ),
-    ] = None,
-    description: Annotated[str | None, typer.Option("--description", "-d", help="Purpose of the token.")] = None,
-    user: UserOption = None,
-    roles: Annotated[
-        list[str] | None,
-        typer.Option("--roles", "-r", metavar="ROLE...", help="Only these of your roles. Default: all."),
-    ] = None,
-) -> None:
+@change_command(app, "set", CreateToken, options=OWNER)
+def set_(session: ClientSession, change: TypedChange) -> None:
     """Create an access token. It is shown only once."""
-    query = {"expires_at": expires_at, "description": description, "roles": roles} | session.dry_run_query
-    answer = session.http().send_change("POST", _token_url(user, name), query=query)
-    if session.dry_run:
-        show_effect(session, answer)
-        return
-    if not session.is_machine_readable:
+    answer = change.send("POST", _token_url(change["owner"], change["name"]))
+    if not (session.dry_run or session.is_machine_readable):
         print_warning("Note: save the token in a secure place, it will not be shown again.")
-    print_answer(session, answer, lambda: f"Access token: {answer}")
+    change.show(answer, "Access token: {}".format)
 
 
 @client_command(app, "list")
@@ -76,15 +60,12 @@ def _tokens_table(entries: list[dict[str, Any]]) -> AnswerPart:
     return build_table(("Name", "User", "Description", "Expires At (UTC)", "Last Used (UTC)", "Roles"), rows)
 
 
-@client_command(app, "delete", writes=True, confirms=True)
-def delete(session: ClientSession, name: NameArgument, user: UserOption = None) -> None:
+@change_command(app, "delete", DeleteToken, confirms=True, options=OWNER)
+def delete(session: ClientSession, change: TypedChange) -> None:
     """Delete an access token. Programs that use it lose access at once."""
+    name = change["name"]
     confirm(session, f"Delete access token {name}?")
-    answer = session.http().send_change("DELETE", _token_url(user, name), query=session.dry_run_query)
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: f"Access token {name} deleted.")
+    change.show(change.send("DELETE", _token_url(change["owner"], name)), lambda _: f"Access token {name} deleted.")
 
 
 @client_command(app, "roles")

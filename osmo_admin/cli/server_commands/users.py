@@ -15,6 +15,7 @@ from osmo_admin.cli.session import OutputFormat
 from osmo_admin.cli.tables import Table, build_table
 from osmo_admin.cli.times import format_local_time
 from osmo_admin.ops.errors import OperationError
+from pools.domain.changes.tokens import CreateToken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -251,7 +252,8 @@ def create_token(
     end = None if days is None else timezone.now() + timedelta(days=days) - timedelta(seconds=1)
     if expires_at is not None and (end := parse_datetime(expires_at)) is None:
         raise OperationError("--expires-at must be a day as 2027-01-31.")
-    print(service.create_token(actor=SYSTEM, owner=user, name=name, expires_at=end, description=description)[1])
+    command = CreateToken(owner=user, name=name, expires_at=end, description=description)
+    print(service.create_token(command, actor=SYSTEM)[1])
 
 
 @token_commands.command("list")

@@ -62,7 +62,17 @@ def _read_time(reader: FieldReader, key: str) -> datetime | None:
     return found
 
 
+def _read_name(reader: FieldReader, key: str) -> str:
+    text = reader.body[key]
+    if isinstance(text, str) and text:
+        return text
+    reader.add_fault(key, "bad_value", "must be a text.")
+    return ""
+
+
 TEXT = ValueKind("text", {"type": "string"}, lambda reader, key: reader.field(key).text() or "")
+NAME = dataclasses.replace(TEXT, read=_read_name)
+"""A text that is not empty."""
 BOOLEAN = ValueKind("boolean", {"type": "boolean"}, FieldReader.boolean, parse=parse_boolean, rule=BOOLEAN_RULE)
 TIME = ValueKind(
     "time",
@@ -72,6 +82,8 @@ TIME = ValueKind(
     parse=parse_datetime,
     rule=DATETIME_RULE,
 )
+DAY = dataclasses.replace(TIME, looks="day")
+"""A time of which a day is enough: midnight, UTC."""
 QUOTA = ValueKind(
     "quota",
     {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]},

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pools.domain.changes.command import TEXT, TEXTS, ChangeCommand, in_address, value
+from pools.domain.changes.command import NAME, TEXTS, ChangeCommand, in_address, value
 from pools.domain.roles import Permission
-from pools.domain.structured_input.fields import FieldReader
 
 _ROLE_HELP = "osmo-admin, osmo-viewer, osmo-POOL-admin or osmo-POOL-user."
-
-
-def _read_name(reader: FieldReader, key: str) -> str:
-    text = reader.body[key]
-    if isinstance(text, str) and text:
-        return text
-    reader.add_fault(key, "bad_value", "must be a text.")
-    return ""
-
-
-NAME = dataclasses.replace(TEXT, read=_read_name)
-"""A text that is not empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from pools.admin.notices import KIND_LABELS
+from pools.domain.changes.notices import CreateTarget, SendTest
 from pools.domain.notices import NoticeKind
 from pools.models import Notice, NoticeTarget, User
 from pools.services.notice_targets import create_target, send_test
@@ -118,9 +119,10 @@ def test_the_number_of_queries_does_not_depend_on_the_rows(
     counts = []
     for number in range(6):
         target, _ = create_target(
-            actor=actor, name=f"t{number}", channel="webhook", address="https://ci.example.com/", kinds=["drain"]
+            CreateTarget(name=f"t{number}", channel="webhook", address="https://ci.example.com/", kinds=["drain"]),
+            actor=actor,
         )
-        send_test(actor=actor, target_id=target.pk)
+        send_test(SendTest(target=target.pk), actor=actor)
         with django_assert_max_num_queries(40) as queries:  # type: ignore[attr-defined]
             _text(bob)
         counts.append(len(queries))

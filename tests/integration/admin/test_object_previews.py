@@ -10,6 +10,7 @@ from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.gpu_quotas import PutGpuQuota
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import SetRoles
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
@@ -141,7 +142,7 @@ def test_a_gpu_quota_shows_use_against_the_new_cap(as_person: Callable[[str], Cl
 
 
 def test_roles_say_who_gains_and_loses_which_right(as_person: Callable[[str], Client]) -> None:
-    create_token(actor=SYSTEM, owner="worker", name="ci", roles=["osmo-team-user"])
+    create_token(CreateToken(owner="worker", name="ci", roles=["osmo-team-user"]), actor=SYSTEM)
     submit_workflow("team--a")
     root = as_person("root")
     page = _preview(root, ROLES, roles=["osmo-other-admin"], description="moves")

@@ -16,6 +16,7 @@ from django.urls import reverse
 
 from pools.domain.changes.cohorts import DeleteCohort, PatchCohort, PutCohort
 from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, Cohort, LeafUsage, User
 from pools.services.cohort_cycles import mark_cycles_now
@@ -137,7 +138,7 @@ def test_every_read_of_the_api_answers(cycle: None, admin: ApiCaller, sql: str) 
 def _secret(caller: ApiCaller) -> str:
     from pools.services.access_tokens import create_token
 
-    return create_token(actor=SYSTEM, owner=caller.token.owner, name="scrape")[1]
+    return create_token(CreateToken(owner=caller.token.owner, name="scrape"), actor=SYSTEM)[1]
 
 
 WRITES: list[tuple[str, str, dict[str, Any]]] = [

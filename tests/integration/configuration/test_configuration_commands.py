@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands import configuration
 from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import Pool, User
@@ -104,7 +105,9 @@ def test_the_api_and_the_pages_say_where_an_object_comes_from(run, tmp_path: Pat
     assert "/pools/pool/team/configuration/" not in page
     assert "Create a subpool" not in page
     assert "Owned by Git" in client.get("/pools/backend/sim/change/").content.decode()
-    bearer = {"Authorization": f"Bearer {issue_jwt(create_token(actor=SYSTEM, owner='root', name='t')[0])[0]}"}
+    bearer = {
+        "Authorization": f"Bearer {issue_jwt(create_token(CreateToken(owner='root', name='t'), actor=SYSTEM)[0])[0]}"
+    }
     body = {"backend": "sim", "resources": {"gpu": {"guarantee": 33}}}
     answer = Client().put("/api/configs/pool/team", {"configs": body}, content_type="application/json", headers=bearer)
     assert answer.status_code == 409

@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.gpu_quotas import PutGpuQuota
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuAllocation
@@ -66,7 +67,7 @@ def lab() -> None:
 @pytest.fixture
 def call(db: None) -> ApiCaller:
     create_user(CreateUser(id="root", roles=("osmo-admin",)), actor=SYSTEM)
-    return ApiCaller(create_token(actor=SYSTEM, owner="root", name="t")[0])
+    return ApiCaller(create_token(CreateToken(owner="root", name="t"), actor=SYSTEM)[0])
 
 
 def pod(marks: Mapping[str, Any], uid: str = "u1") -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, User
@@ -64,7 +65,7 @@ def caller(db: None) -> Callable[..., ApiCaller]:
         if user is None:
             create_user(CreateUser(id=username, roles=roles), actor=SYSTEM)
         name = f"t{AccessToken.objects.count()}"
-        return ApiCaller(create_token(actor=SYSTEM, owner=username, name=name, roles=token_roles)[0])
+        return ApiCaller(create_token(CreateToken(owner=username, name=name, roles=token_roles), actor=SYSTEM)[0])
 
     return make
 

@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from pools.api import events
 from pools.domain.changes.subpools import CreateSubpool
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole
 from pools.domain.errors import DomainError
 from pools.domain.roles import SYSTEM
@@ -38,7 +39,7 @@ class Stream:
     """An open stream, read event by event."""
 
     def __init__(self, username: str, last: str | None = None) -> None:
-        token = create_token(actor=SYSTEM, owner=username, name=f"t{AccessToken.objects.count()}")[0]
+        token = create_token(CreateToken(owner=username, name=f"t{AccessToken.objects.count()}"), actor=SYSTEM)[0]
         headers = {"Authorization": f"Bearer {issue_jwt(token)[0]}"} | ({"Last-Event-ID": last} if last else {})
         self._begin(Client().get("/api/events", headers=headers))
 
@@ -296,7 +297,7 @@ class TestWhoSeesWhat:
         stream = Stream("bob")
         revoke_role(RevokeRole(username="bob", role_name="osmo-viewer"), actor=SYSTEM)
         create_user(CreateUser(id="carol"), actor=SYSTEM)
-        create_token(actor=SYSTEM, owner="bob", name="own")
+        create_token(CreateToken(owner="bob", name="own"), actor=SYSTEM)
         seen = [event["object"] for event in stream.events("token/own")]
         assert "user/carol" not in seen
 
@@ -503,7 +504,7 @@ def test_a_browser_names_the_last_event_in_the_address(admin: str) -> None:
     create_user(CreateUser(id="bob"), actor=SYSTEM)
     entry = AuditEntry.objects.get(action="user.created", object="user/bob")
     create_user(CreateUser(id="carol"), actor=SYSTEM)
-    token = issue_jwt(create_token(actor=SYSTEM, owner=admin, name="address")[0])[0]
+    token = issue_jwt(create_token(CreateToken(owner=admin, name="address"), actor=SYSTEM)[0])[0]
     answer = Client().get(f"/api/events?last_event_id={entry.pk}", headers={"Authorization": f"Bearer {token}"})
     chunks = iter(answer.streaming_content)
     assert b"user/carol" in next(chunk for chunk in chunks if b"user/" in chunk)
@@ -511,7 +512,7 @@ def test_a_browser_names_the_last_event_in_the_address(admin: str) -> None:
 
 
 def _get(user: Any, query: dict[str, str], headers: dict[str, str]) -> Any:
-    token = issue_jwt(create_token(actor=SYSTEM, owner=user, name="place")[0])[0]
+    token = issue_jwt(create_token(CreateToken(owner=user, name="place"), actor=SYSTEM)[0])[0]
     return Client().get("/api/events", query, headers={"Authorization": f"Bearer {token}"} | headers)
 
 

@@ -14,6 +14,7 @@ from django.test import Client, override_settings
 from django.utils import timezone
 
 from osmo_admin import __version__
+from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, SignOnIdentity, User
@@ -29,7 +30,7 @@ WHO = "/api/profile/settings"
 def _secret(owner: str = "bob", name: str = "ci", **more: object) -> str:
     if not User.objects.filter(username=owner).exists():
         create_user(CreateUser(id=owner), actor=SYSTEM)
-    return create_token(actor=SYSTEM, owner=owner, name=name, **more)[1]  # type: ignore[arg-type]
+    return create_token(CreateToken(owner=owner, name=name, **more), actor=SYSTEM)[1]  # type: ignore[arg-type]
 
 
 def _session(secret: str, anonymous: ApiCaller) -> ApiCaller:
@@ -111,7 +112,7 @@ class TestSession:
     def test_it_ends_with_its_token(self, anonymous: ApiCaller) -> None:
         session = _session(_secret(), anonymous)
         assert session("GET", WHO).status == 200
-        delete_token(actor=SYSTEM, owner="bob", name="ci")
+        delete_token(DeleteToken(owner="bob", name="ci"), actor=SYSTEM)
         assert session("GET", WHO).status == 401
 
     def test_it_ends_with_its_user(self, anonymous: ApiCaller) -> None:

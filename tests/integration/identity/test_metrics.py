@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from osmo_admin import metrics
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.subpools import DeleteSubpool
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
 from pools.domain.quantities import parse_quantity
@@ -82,7 +83,7 @@ def test_nobody_may_not(db: None) -> None:
 
 def test_a_scraper_shows_its_access_token_as_it_is(db: None) -> None:
     create_user(CreateUser(id="prometheus", roles=["osmo-viewer"]), actor=SYSTEM)
-    secret = create_token(actor=SYSTEM, owner="prometheus", name="scrape")[1]
+    secret = create_token(CreateToken(owner="prometheus", name="scrape"), actor=SYSTEM)[1]
 
     def scrape(shown: str) -> int:
         return Client().get("/metrics", headers={"Authorization": f"Bearer {shown}"}).status_code
@@ -92,7 +93,7 @@ def test_a_scraper_shows_its_access_token_as_it_is(db: None) -> None:
 
 def test_nowhere_else(db: None) -> None:
     create_user(CreateUser(id="prometheus", roles=["osmo-viewer"]), actor=SYSTEM)
-    secret = create_token(actor=SYSTEM, owner="prometheus", name="scrape")[1]
+    secret = create_token(CreateToken(owner="prometheus", name="scrape"), actor=SYSTEM)[1]
     assert Client().get("/api/audit", headers={"Authorization": f"Bearer {secret}"}).status_code == 401
 
 

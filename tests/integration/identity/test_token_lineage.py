@@ -9,6 +9,7 @@ import pytest
 from django.db import IntegrityError, connection
 from django.utils import timezone
 
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import GrantRole, RevokeRole
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, User
@@ -107,7 +108,7 @@ class TestLife:
         assert not AccessToken.objects.exists()
 
     def test_a_token_made_in_the_browser_or_by_the_operator_has_no_parent(self, alice: ApiCaller) -> None:
-        create_token(actor=User.objects.get(username="alice").as_actor(), owner="alice", name="own")
+        create_token(CreateToken(owner="alice", name="own"), actor=User.objects.get(username="alice").as_actor())
         assert set(AccessToken.objects.values_list("parent", flat=True)) == {None}
 
     def test_a_token_that_ends_during_its_own_request_makes_none(self, alice: ApiCaller) -> None:
@@ -115,7 +116,7 @@ class TestLife:
         actor = alice.token.owner.as_actor(token=alice.token)
         AccessToken.objects.filter(pk=alice.token.pk).delete()
         with pytest.raises(Exception, match="Log in again"):
-            create_token(actor=actor, owner="alice", name="late")
+            create_token(CreateToken(owner="alice", name="late"), actor=actor)
 
 
 class TestReach:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands import users
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
@@ -172,7 +173,7 @@ class TestDisable:
     def test_its_access_token_is_not_exchanged(self, run: Run, anonymous: ApiCaller) -> None:
         from pools.services.access_tokens import create_token
 
-        secret = create_token(actor=SYSTEM, owner="bob", name="ci")[1]
+        secret = create_token(CreateToken(owner="bob", name="ci"), actor=SYSTEM)[1]
         run("disable", "bob")
         assert anonymous("POST", EXCHANGE, {"token": secret}).status == 401
         run("enable", "bob")

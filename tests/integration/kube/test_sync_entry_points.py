@@ -19,6 +19,7 @@ from osmo_admin.cli.server import app
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, KubernetesSettings, Pool, User
@@ -73,7 +74,7 @@ NAMES = {
 def caller(fake_lab: SyncHarness) -> Callable[[str, str], ApiCaller]:
     def make(name: str, role: str) -> ApiCaller:
         create_user(CreateUser(id=name, roles=[role]), actor=SYSTEM)
-        return ApiCaller(create_token(actor=SYSTEM, owner=name, name=f"t{AccessToken.objects.count()}")[0])
+        return ApiCaller(create_token(CreateToken(owner=name, name=f"t{AccessToken.objects.count()}"), actor=SYSTEM)[0])
 
     return make
 
@@ -477,7 +478,7 @@ def test_a_scraper_sees_which_cluster_is_behind(fake_lab: SyncHarness) -> None:
     tasks.sync_backend_queues(fake_lab.backend.pk)
     assert read_sync_metrics()["lab"]["drift_fields"] == 1
     create_user(CreateUser(id="prometheus", roles=["osmo-viewer"]), actor=SYSTEM)
-    secret = create_token(actor=SYSTEM, owner="prometheus", name="scrape")[1]
+    secret = create_token(CreateToken(owner="prometheus", name="scrape"), actor=SYSTEM)[1]
     page = Client().get("/metrics", headers={"Authorization": f"Bearer {secret}"}).content.decode()
     assert 'osmo_cluster_drift_fields{backend="lab"} 1.0' in page
     assert 'osmo_cluster_in_step{backend="lab"} 0.0' in page

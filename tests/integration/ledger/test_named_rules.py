@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.roles import SYSTEM
 from pools.models import (
     AuditEntry,
@@ -208,7 +209,7 @@ def filled() -> None:
     factories.submit_workflow(admin, "team--a", 8, name="runs")
     assert root.backend_id is not None
     reconcile_backend(root.backend_id)
-    create_token(actor=admin, owner=admin.username, name="laptop")
+    create_token(CreateToken(owner=admin.username, name="laptop"), actor=admin)
     owner = User.objects.get(username=admin.username)
     SavedView.objects.create(owner=owner, page="pools", name="mine", query="q=x")
     HistoryReplay.objects.create(user=owner, backend_id=1, question={}, reads_all=True, pools=[])
@@ -318,7 +319,7 @@ def test_what_follows_from_a_raw_change_is_written(filled: None, rule: str) -> N
 
 def test_a_token_of_a_token_does_not_live_longer(filled: None) -> None:
     admin = factories.admin_actor()
-    create_token(actor=admin, owner=admin.username, name="phone")
+    create_token(CreateToken(owner=admin.username, name="phone"), actor=admin)
     child = "UPDATE pools_accesstoken SET expires_at = now() + interval '{days} days',"
     parent = "parent_id = (SELECT id FROM pools_accesstoken WHERE name = 'laptop') WHERE name = 'phone'"
     run_at_commit(

@@ -14,6 +14,7 @@ from pools.domain.changes.backends import DeleteBackend
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PutPool
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuUsage, LeafUsage, Pool
@@ -124,7 +125,7 @@ def filled() -> None:
     cancel_workflow(actor=admin, name="ended-1")
     put_gpu_quota(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 9}}), actor=SYSTEM)
     allocate(actor=admin, namespace="ns", request=AllocationRequest("w1", "", GpuWorker()))
-    create_token(actor=admin, owner=admin.username, name="laptop")
+    create_token(CreateToken(owner=admin.username, name="laptop"), actor=admin)
     Pool.objects.filter(pk=root.pk).update(config={"approval_above": 10})
     factories.request_quota(admin, "team", "a", 90)
     now = timezone.now()

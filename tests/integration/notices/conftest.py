@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from pools.domain.changes.notices import CreateTarget
 from pools.domain.cluster_addresses import LOOPBACK
 from pools.domain.notices import PERSONAL_KINDS
 from pools.domain.roles import Actor
@@ -50,6 +51,6 @@ def hook(receiver: Receiver) -> Hook:
     def add(actor: Actor, path: str = "/hook", **more: Any) -> tuple[NoticeTarget, str]:
         plan_notices()
         values = {"name": "hook", "channel": "webhook", "address": receiver.url + path, "kinds": PERSONAL_KINDS} | more
-        return create_target(actor=actor, **values)
+        return create_target(CreateTarget(**values), actor=actor)
 
     return add

@@ -33,8 +33,8 @@ def alice(ledger: None, hook: Hook) -> Actor:
     hook(alice, name="alice", kinds=KINDS)
     hook(alice, name="team", pool="team", kinds=KINDS)
     hook(user, name="ulf", kinds=KINDS, pools=["team"])
-    hook(factories.admin_actor(), name="ops", is_installation=True, kinds=KINDS)
-    hook(factories.admin_actor(), name="other", is_installation=True, kinds=["job_late"])
+    hook(factories.admin_actor(), name="ops", installation=True, kinds=KINDS)
+    hook(factories.admin_actor(), name="other", installation=True, kinds=["job_late"])
     plan_notices()
     return alice
 

@@ -116,7 +116,7 @@ def test_a_condition_is_told_once_and_again_when_it_returns(hook: Hook) -> None:
     ensure_periodic_tasks()
     PeriodicTask.objects.update(last_run_at=timezone.now())  # another test may have left them late
     root = admin_actor()
-    hook(root, name="ops", is_installation=True, kinds=["job_late"])
+    hook(root, name="ops", installation=True, kinds=["job_late"])
     late = PeriodicTask.objects.filter(name=SAMPLE_GPU_USAGE)
     expected = [("ops", "job_late", f"job/{SAMPLE_GPU_USAGE}")]
     assert _told() == []
@@ -132,7 +132,7 @@ def test_a_condition_is_told_once_and_again_when_it_returns(hook: Hook) -> None:
 
 
 def test_a_silent_cluster(hook: Hook) -> None:
-    hook(admin_actor(), name="ops", is_installation=True, kinds=["cluster_silent"])
+    hook(admin_actor(), name="ops", installation=True, kinds=["cluster_silent"])
     prod = Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod")
     assert _told() == []
     KubernetesSettings.objects.create(backend=prod, access="in_cluster")
@@ -143,7 +143,7 @@ def test_nothing_is_searched_that_nobody_chose(hook: Hook) -> None:
     ensure_periodic_tasks()
     PeriodicTask.objects.update(last_run_at=timezone.now() - timedelta(days=9))
     assert find_conditions() == 0
-    target, _ = hook(admin_actor(), is_installation=True, kinds=["job_late"])
+    target, _ = hook(admin_actor(), installation=True, kinds=["job_late"])
     assert find_conditions() > 0
     target.delete()
     find_conditions()

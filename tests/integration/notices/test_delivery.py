@@ -12,6 +12,7 @@ from django.utils import timezone
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from osmo_admin.work_metrics import WorkCollector
+from pools.domain.changes.notices import ReplayDeadNotices, UpdateTarget
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
 from pools.domain.notices import MAX_ATTEMPTS, Outcome
 from pools.domain.roles import Actor
@@ -219,7 +220,7 @@ def test_a_notice_that_always_fails_becomes_a_dead_letter_and_can_be_replayed(
     _is_due()
     send_notices()
     assert _statuses()[1] == ("delivered", 1)
-    assert notice_targets.replay_dead_notices(actor=bob, target_id=target.pk) == 1
+    assert notice_targets.replay_dead_notices(ReplayDeadNotices(target=target.pk), actor=bob) == 1
     assert AuditEntry.objects.filter(action="notice.replayed", actor="bob", owner="bob").count() == 1
     send_notices()
     assert _statuses()[0] == ("delivered", 1)
@@ -259,7 +260,7 @@ def test_a_receiver_that_is_gone_is_switched_off(bob: Actor, hook: Hook, receive
     target.refresh_from_db()
     assert not target.is_enabled
     assert "410" in target.off_reason
-    notice_targets.update_target(actor=bob, target_id=target.pk, is_enabled=True)
+    notice_targets.update_target(UpdateTarget(target=target.pk, enabled=True), actor=bob)
     assert send_notices() == 1
     assert _statuses() == [("dead", 1), ("delivered", 1)]
 

@@ -13,6 +13,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from django.conf import settings
 
+from pools.domain.changes.notices import CreateTarget
 from pools.domain.notices import Outcome
 from pools.domain.roles import Actor
 from pools.models import Notice, NoticeTarget, SignOnIdentity, User
@@ -137,7 +138,7 @@ def test_a_mail_server_that_refuses_is_asked_again(bob: Actor, inbox: _Inbox) ->
 def test_a_pool_sends_mail_to_an_address(bob: Actor, inbox: _Inbox) -> None:
     plan_notices()
     values = {"name": "oncall", "channel": "mail", "address": "oncall@example.com", "pool": "team"}
-    create_target(actor=admin_actor(), **values)
+    create_target(CreateTarget(**values), actor=admin_actor())
     _end_work(bob, "a-b")
     assert (plan_notices(), send_notices()) == (1, 1)
     assert inbox.recipients == [["oncall@example.com"]]

@@ -14,8 +14,8 @@ from tests.support.notices import plan_notices
 
 @pytest.mark.usefixtures("ledger")
 def test_the_installation_is_told_once(hook: Hook) -> None:
-    hook(admin_actor(), name="ops", is_installation=True, kinds=["configuration_refused"])
-    hook(admin_actor(), name="other", is_installation=True, kinds=["job_late"])
+    hook(admin_actor(), name="ops", installation=True, kinds=["configuration_refused"])
+    hook(admin_actor(), name="other", installation=True, kinds=["job_late"])
     plan_notices()
     for _ in range(2):
         with pytest.raises(FileRefused):

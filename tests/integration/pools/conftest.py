@@ -12,6 +12,7 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import AccessToken, User
@@ -65,7 +66,9 @@ def caller(db: None) -> Callable[..., ApiCaller]:
         user = User.objects.filter(username=username).first()
         if user is None:
             create_user(CreateUser(id=username, roles=roles), actor=SYSTEM)
-        return ApiCaller(create_token(actor=SYSTEM, owner=username, name=f"t{AccessToken.objects.count()}")[0])
+        return ApiCaller(
+            create_token(CreateToken(owner=username, name=f"t{AccessToken.objects.count()}"), actor=SYSTEM)[0]
+        )
 
     return make
 

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.roles import SYSTEM
 from pools.domain.saved_views import FilteredList
 from pools.models import User
@@ -108,7 +109,7 @@ def test_workflows_are_found_by_an_index(installation: None) -> None:
 
 
 def test_the_answer_of_the_api_leads_to_pages(installation: None) -> None:
-    token = issue_jwt(create_token(actor=SYSTEM, owner="root", name="search")[0])[0]
+    token = issue_jwt(create_token(CreateToken(owner="root", name="search"), actor=SYSTEM)[0])[0]
     answer = Client().get("/api/search?q=team", headers={"Authorization": f"Bearer {token}"}).json()
     browser = Client()
     browser.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")

@@ -12,6 +12,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.domain.sign_on import SyncMode
@@ -52,7 +53,7 @@ def is_admin(token: str) -> bool:
 def make_tokens() -> list[str]:
     actor = User.objects.get(username="ann").as_actor()
     return [
-        create_token(actor=actor, owner="ann", name=name, roles=roles)[1]
+        create_token(CreateToken(owner="ann", name=name, roles=roles), actor=actor)[1]
         for name, roles in (("all", None), ("named", [ROLE]))
     ]
 

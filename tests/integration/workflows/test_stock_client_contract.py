@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.roles import SYSTEM
 from pools.services.access_tokens import create_token
 from tests.support import factories, stock_client_keys
@@ -29,7 +30,7 @@ default-values: {name: hello}
 def logged_in(name: str, *roles: str) -> StockClient:
     """`osmo login URL --method token --token T` of a new user."""
     factories.make_user(name, *roles)
-    return StockClient(token=create_token(actor=SYSTEM, owner=name, name="cli")[1])
+    return StockClient(token=create_token(CreateToken(owner=name, name="cli"), actor=SYSTEM)[1])
 
 
 @pytest.fixture

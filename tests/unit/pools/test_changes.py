@@ -15,6 +15,15 @@ from pools.domain.changes.backends import BACKEND_KEYS, DeleteBackend, PutBacken
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort, PutCohort
 from pools.domain.changes.command import ChangeCommand, body_fields, fields_of, query_fields, read_command, summary_of
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
+from pools.domain.changes.notices import (
+    CreateTarget,
+    DeleteTarget,
+    RenewSecret,
+    ReplayDeadNotices,
+    ReplayNotice,
+    SendTest,
+    UpdateTarget,
+)
 from pools.domain.changes.pools import CreatePool, PutPlatform, PutPools, RenamePlatform, RenamePool
 from pools.domain.changes.subpools import (
     CreateSubpool,
@@ -23,6 +32,7 @@ from pools.domain.changes.subpools import (
     ResizeSubpools,
     SetDrainDeadline,
 )
+from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetRoles, UnlinkUser
 from pools.domain.cluster_config import KEYS
 from pools.domain.errors import BadInput
@@ -57,6 +67,15 @@ CHANGES: list[type[ChangeCommand]] = [
     Approve,
     Reject,
     Withdraw,
+    CreateToken,
+    DeleteToken,
+    CreateTarget,
+    UpdateTarget,
+    DeleteTarget,
+    SendTest,
+    RenewSecret,
+    ReplayDeadNotices,
+    ReplayNotice,
 ]
 
 

@@ -1,0 +1,130 @@
+"""Changes of the targets of notices, and notices that are sent again (docs/notices.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from pools.domain.changes.command import BOOLEAN, NAME, NUMBER, TEXT, TEXTS, ChangeCommand, choice, in_address, value
+from pools.domain.notices import Channel, NoticeKind
+
+CHANNELS: Final = (Channel.WEBHOOK, Channel.MAIL, Channel.APPRISE)
+"""The channels of targets that people add."""
+_ADDRESS = dataclasses.replace(NAME, looks="secret", is_secret=True)
+_KINDS = dataclasses.replace(
+    TEXTS, schema={"type": "array", "items": {"type": "string", "enum": [str(each) for each in NoticeKind]}}
+)
+_KINDS_LABEL = "Kinds of notices"
+_KINDS_HELP = (
+    "workflow_ended, preempted, long_wait, drain, quota_nearly_used, approval; of the installation also job_late, "
+    "cluster_silent, configuration_refused. Default: all."
+)
+_POOLS_LABEL = "Only about these pools"
+_POOLS_HELP = "Only about these pools. Default: all."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeChange(ChangeCommand):
+    """A change of targets or notices."""
+
+    permission: ClassVar = None
+    needs_version: ClassVar = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTarget(NoticeChange):
+    """Add a target of notices: a signed webhook, a mail address, or an address of Apprise (Slack, Teams and others).
+    Only this answer contains the secret that verifies a webhook's signatures."""
+
+    service: ClassVar = "create_target"
+
+    name: str = value(
+        NAME,
+        "Name",
+        "A letter first, then letters, digits, - and _.",
+        metavar="NAME",
+        positional=True,
+        missing="must be a text.",
+    )
+    channel: str = value(
+        choice(CHANNELS),
+        "Channel",
+        "webhook, mail or apprise.",
+        metavar="CHANNEL",
+        positional=True,
+        missing="must be a text.",
+    )
+    address: str = value(
+        _ADDRESS,
+        "Address",
+        "https://… for a webhook, a mail address, or an address of Apprise (slack://…).",
+        metavar="ADDRESS",
+        positional=True,
+        missing="must be a text.",
+    )
+    kinds: Collection[str] | None = value(_KINDS, _KINDS_LABEL, _KINDS_HELP, default=None, metavar="KIND...")
+    pools: Collection[str] = value(TEXTS, _POOLS_LABEL, _POOLS_HELP, default=(), metavar="POOL...")
+    pool: str | None = value(TEXT, "Pool", "A target of this pool, for its admins.", default=None)
+    installation: bool = value(BOOLEAN, "A target of the installation", "For administrators.", default=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetChange(NoticeChange):
+    """A change of a target that exists."""
+
+    target: int = in_address("ID", "Target", "Number of the target, from osmo notice targets.", kind=NUMBER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateTarget(TargetChange):
+    """Change a target: its address, the kinds of notices, the pools to which it is limited, on or off."""
+
+    service: ClassVar = "update_target"
+
+    address: str | None = value(_ADDRESS, "New address", "A new address. Default: the present one stays.", default=None)
+    kinds: Collection[str] | None = value(_KINDS, _KINDS_LABEL, _KINDS_HELP, default=None, metavar="KIND...")
+    pools: Collection[str] | None = value(TEXTS, _POOLS_LABEL, _POOLS_HELP, default=None, metavar="POOL...")
+    enabled: bool | None = value(BOOLEAN, "Send notices", "Send to it or not.", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTarget(TargetChange):
+    """Remove a target and its notices."""
+
+    service: ClassVar = "delete_target"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendTest(TargetChange):
+    """Send a test notice. It is sent within seconds; GET /api/notices shows what came of it."""
+
+    service: ClassVar = "send_test"
+    has_preview: ClassVar = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewSecret(TargetChange):
+    """Replace the secret that verifies a webhook's signatures; only this answer contains it."""
+
+    service: ClassVar = "renew_secret"
+    has_preview: ClassVar = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayDeadNotices(TargetChange):
+    """Send all dead letters of a target again, in their order."""
+
+    service: ClassVar = "replay_dead_notices"
+    has_preview: ClassVar = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayNotice(NoticeChange):
+    """Send a notice again, with the same id."""
+
+    service: ClassVar = "replay_notice"
+    has_preview: ClassVar = False
+
+    notice: str = in_address("NOTICE", "Notice", "Id of a notice: msg_….")
