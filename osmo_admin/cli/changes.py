@@ -15,12 +15,13 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated, Any
 
 import typer
 
 from osmo_admin.cli.command_decorator import client_command
-from osmo_admin.cli.completion import complete_cohorts, complete_namespaces, complete_parent_pools
+from osmo_admin.cli.completion import complete_cohorts, complete_namespaces, complete_parent_pools, complete_workflows
 from osmo_admin.cli.effect_text import as_it_is, print_effect, show_effect
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption, RequestApprovalOption
 from osmo_admin.cli.output import confirm, print_answer
@@ -33,6 +34,7 @@ _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
     "COHORT": complete_cohorts,
     "NAMESPACE": complete_namespaces,
     "PARENT": complete_parent_pools,
+    "WORKFLOW": complete_workflows,
 }
 """By the word of the argument."""
 _TYPES: Mapping[str, Any] = {"texts": list[str], "number": int}
@@ -128,7 +130,12 @@ def change_command(
 def _parameters(kind: type[ChangeCommand], options: Mapping[str, Any]) -> list[inspect.Parameter]:
     """The parameters of the command, after the session."""
     found: list[tuple[str, Any, Any]] = [("session", ClientSession, inspect.Parameter.empty)]
-    typed = {name: _parameter(name, about) for name, about in fields_of(kind).items() if about.kind is not JSON}
+    defaults = {each.name: each.default for each in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    typed = {
+        name: _parameter(name, about, defaults[name])
+        for name, about in fields_of(kind).items()
+        if about.kind is not JSON
+    }
     typed |= {name: (hint, None) for name, hint in options.items()}
     found += [(name, *each) for name, each in typed.items()]
     if "description" not in typed:
@@ -141,8 +148,8 @@ def _parameters(kind: type[ChangeCommand], options: Mapping[str, Any]) -> list[i
     return [inspect.Parameter(name, keyword, default=default, annotation=hint) for name, hint, default in found]
 
 
-def _parameter(name: str, about: ChangeField) -> tuple[Any, Any]:
-    """The annotation and the default of one field."""
+def _parameter(name: str, about: ChangeField, usual: Any) -> tuple[Any, Any]:
+    """The annotation and the default of one field; `usual` is the default of the change."""
     empty = inspect.Parameter.empty
     about_text = (
         f"{about.sentence} Such as 2026-11-27T18:00, local time." if about.kind.looks == "time" else about.sentence
@@ -154,6 +161,8 @@ def _parameter(name: str, about: ChangeField) -> tuple[Any, Any]:
         )
         return (Annotated[kind, argument], empty) if about.is_required else (Annotated[str | None, argument], None)
     words = [f"--{name.replace('_', '-')}", *([about.short] if about.short else [])]
+    if about.kind.looks == "choice" and isinstance(usual, Enum):
+        return Annotated[type(usual), typer.Option(*words, case_sensitive=False, help=about_text)], usual
     option = typer.Option(*words, metavar=about.metavar, help=about_text)
     if about.kind.looks == "boolean":
         return Annotated[bool, option], False

@@ -37,13 +37,6 @@ class SortOrder(StrEnum):
     DESC = "desc"
 
 
-class EndStatus(StrEnum):
-    """Statuses with which simulated work may end."""
-
-    COMPLETED = "COMPLETED"
-    FAILED = "FAILED"
-
-
 OUTPUT_HELP = (
     "Output format; a table fits the terminal, wide is not cut, csv has the rows of the table; json and yaml are the "
     "unchanged answer of the server; text is the same as table."

@@ -43,6 +43,14 @@ Unwrap = Callable[[Request], Unwrapped]
 """The keys, the reason and the tags of a request."""
 
 
+def require_change(actor: Actor, kind: type[ChangeCommand], address: Mapping[str, Any]) -> None:
+    """Refuse actors without the permission for this change: Forbidden, or NotFound for a pool that they do not see."""
+    if kind.pool_field:
+        require_permission(actor, kind.permission, address[kind.pool_field])
+    else:
+        require_platform(actor, kind.permission)
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeAnswer(Generic[CommandT, ResultT]):
     """How the changes of one kind of object are answered: the result of the service, and the effect of a dry run, which

@@ -10,11 +10,13 @@ from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.domain.changes.command import fields_of
 from pools.domain.errors import DomainError
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.services.dry_run import impact_body
 from pools.signals import Impact
 from pools.templatetags.osmo import state_label
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.selectors.impact import read_cancel_impact
@@ -26,10 +28,13 @@ MAX_SELECTED = 200
 _MAX_FILTERS = 2000
 
 
+_REASON = fields_of(CancelWorkflow)["message"]
+
+
 class CancelWorkflowForm(forms.ServiceForm):
     """The reason of a cancellation."""
 
-    message = forms.text_field("Reason", help_text="Optional. The owner sees it with the workflow.")
+    message = forms.text_field(_REASON.label, help_text=_REASON.help)
 
 
 class RetryWorkflowForm(forms.ServiceForm):
@@ -90,7 +95,7 @@ def _retry_obstacle(actor: Actor, workflow: Workflow) -> str:
 
 
 def _cancel(actor: Actor, workflow: Workflow, form: forms.ServiceForm) -> tuple[Workflow, str]:
-    cancel_workflow(actor=actor, name=workflow.name, message=form.cleaned_data["message"])
+    cancel_workflow(CancelWorkflow(name=workflow.name, message=form.cleaned_data["message"]), actor=actor)
     return workflow, f"{workflow.name} was cancelled."
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from urllib.parse import urlencode
 
 from django.contrib import admin
@@ -13,6 +16,7 @@ from django.utils import timezone
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
+from pools.domain.changes.command import fields_of
 from pools.domain.errors import DomainError
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -27,7 +31,8 @@ from scheduling.admin.pool_queue import pool_queue_page
 from scheduling.admin.submit import submit_workflow_page
 from scheduling.admin.whole_queue import whole_queue_page
 from scheduling.admin.work_actions import CANCEL, RETRY, action_page, can_cancel, can_retry
-from scheduling.domain.statuses import TaskStatus, WorkflowStatus
+from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
+from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.selectors.attempt_bars import read_attempt_chart
 from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
@@ -50,9 +55,7 @@ MAX_ROOM_SHOWN = 5
 class EndWorkflowForm(forms.ServiceForm):
     """The result of the running gangs."""
 
-    status = forms.choice_field(
-        "The running gangs", [(TaskStatus.COMPLETED, "completed"), (TaskStatus.FAILED, "failed")]
-    )
+    status = forms.choice_field(fields_of(EndWorkflow)["status"].label, [(each, each.lower()) for each in EndStatus])
 
 
 @admin.register(Workflow)
@@ -60,38 +63,17 @@ class WorkflowAdmin(PolicyAdmin):
     """The reader's own workflows, and those of the pools on which the reader has a role."""
 
     def extra_urls(self) -> list[URLPattern]:
+        pages: dict[str, tuple[str, Callable[..., HttpResponse]]] = {
+            "submit": ("submit/", partial(submit_workflow_page, self)),
+            "whole_queue": ("queue/", partial(whole_queue_page, self)),
+            "queue": ("queue/<str:pool>/", partial(pool_queue_page, self)),
+            "compare": ("compare/", partial(comparison_page, self)),
+            "cancel": ("cancel/", partial(action_page, self, action=CANCEL)),
+            "retry": ("retry/", partial(action_page, self, action=RETRY)),
+            "end": ("<str:name>/end/", self._end),
+        }
         return [
-            path(
-                "submit/",
-                self.protect(lambda request: submit_workflow_page(self, request)),
-                name="scheduling_workflow_submit",
-            ),
-            path(
-                "queue/",
-                self.protect(lambda request: whole_queue_page(self, request)),
-                name="scheduling_workflow_whole_queue",
-            ),
-            path(
-                "queue/<str:pool>/",
-                self.protect(lambda request, pool: pool_queue_page(self, request, pool)),
-                name="scheduling_workflow_queue",
-            ),
-            path(
-                "compare/",
-                self.protect(lambda request: comparison_page(self, request)),
-                name="scheduling_workflow_compare",
-            ),
-            path(
-                "cancel/",
-                self.protect(lambda request: action_page(self, request, CANCEL)),
-                name="scheduling_workflow_cancel",
-            ),
-            path(
-                "retry/",
-                self.protect(lambda request: action_page(self, request, RETRY)),
-                name="scheduling_workflow_retry",
-            ),
-            path("<str:name>/end/", self.protect(self._end), name="scheduling_workflow_end"),
+            path(route, self.protect(page), name=f"scheduling_workflow_{name}") for name, (route, page) in pages.items()
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
@@ -170,12 +152,11 @@ class WorkflowAdmin(PolicyAdmin):
         workflow = get_visible_workflow(actor_of(request), name)
         require_permission(actor_of(request), Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
         back = reverse("admin:scheduling_workflow_change", args=[workflow.name])
-        form = EndWorkflowForm(forms.submitted_data(request), initial={"status": TaskStatus.COMPLETED})
+        form = EndWorkflowForm(forms.submitted_data(request), initial={"status": EndStatus.COMPLETED})
         if request.method == "POST" and form.is_valid():
             try:
-                ended = end_workflow(
-                    actor=actor_of(request), name=workflow.name, status=TaskStatus(form.cleaned_data["status"])
-                )
+                command = EndWorkflow(name=workflow.name, status=EndStatus(form.cleaned_data["status"]))
+                ended = end_workflow(command, actor=actor_of(request))
             except DomainError as refusal:
                 form.add_errors(refusal)
             else:
@@ -205,7 +186,7 @@ def _subpools_with_room(actor: Actor, workflow: Workflow, gpus: int) -> list[Poo
         for row in tree.leaves
         if row.name != workflow.pool.name and row.state == SubpoolState.ACTIVE and row.available >= gpus
     ]
-    return sorted(fits, key=lambda row: row.available, reverse=True)[:MAX_ROOM_SHOWN]
+    return sorted(fits, key=attrgetter("available"), reverse=True)[:MAX_ROOM_SHOWN]
 
 
 @dataclass(frozen=True, slots=True)

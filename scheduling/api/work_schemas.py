@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pools.api.schema import ANY_VALUE, BOOLEAN, LIMIT, OFFSET, TEXT, QueryParameter, array_of, nullable, object_with
+from pools.api.questions import Page, parameters_of
+from pools.api.schema import ANY_VALUE, BOOLEAN, TEXT, QueryParameter, array_of, nullable, object_with
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 
@@ -34,15 +35,6 @@ BATCH_SUBMISSION_BODY = object_with(
         "tags": ANY_VALUE,
     },
     required=["workflows"],
-)
-END_REPORT = object_with(
-    {
-        "status": {"type": "string", "enum": ["COMPLETED", "FAILED"]},
-        "group": nullable(TEXT),
-        "description": TEXT,
-        "tags": ANY_VALUE,
-    },
-    required=["status"],
 )
 NOTES_BODY = object_with({"description": ANY_VALUE, "tags": ANY_VALUE}, required=[])
 
@@ -78,8 +70,6 @@ ORDER_PARAMETER = QueryParameter(
     "order", {"type": "string", "enum": ["ASC", "DESC"]}, "By submit time; DESC if not given."
 )
 COMMON_FILTERS = (
-    LIMIT,
-    OFFSET,
     ORDER_PARAMETER,
     QueryParameter("users", TEXT, "Only work of these users; without it the caller's own.", is_list=True),
     QueryParameter("all_users", BOOLEAN, "The work of all users, as far as the caller may see it."),
@@ -99,6 +89,7 @@ WORKFLOW_FILTERS = (
     QueryParameter("submitted_before", TEXT, "Before this time, UTC."),
 )
 TASK_FILTERS = (
+    *parameters_of(Page),
     *COMMON_FILTERS,
     QueryParameter("statuses", TASK_STATUS, "Only tasks with these statuses.", is_list=True),
     QueryParameter("nodes", TEXT, "Only tasks on these nodes.", is_list=True),

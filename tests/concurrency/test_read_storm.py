@@ -38,8 +38,9 @@ from pools.services.notice_targets import send_test
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
 from pools.services.users import create_user, delete_user, grant_role
+from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
 from scheduling.domain.priorities import Priority
-from scheduling.domain.statuses import TaskStatus, WorkflowStatus
+from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
@@ -133,13 +134,13 @@ class Writers:
     def _cancel(self, rng: random.Random) -> None:
         names = list(Workflow.objects.active().filter(spec_name="storm").values_list("name", flat=True))
         if names:
-            cancel_workflow(actor=SYSTEM, name=rng.choice(names))
+            cancel_workflow(CancelWorkflow(name=rng.choice(names)), actor=SYSTEM)
 
     def _run(self, rng: random.Random) -> None:
         reconcile_backend(self._backend)
         names = list(Workflow.objects.filter(status=WorkflowStatus.RUNNING, spec_name="storm").values_list("name"))
         if names:
-            end_workflow(actor=SYSTEM, name=rng.choice(names)[0], status=TaskStatus.COMPLETED)
+            end_workflow(EndWorkflow(name=rng.choice(names)[0]), actor=SYSTEM)
 
     def _take_gpus(self, rng: random.Random) -> None:
         live = GpuAllocation.objects.filter(namespace="team-a").exclude(state="released").exclude(name="w1")

@@ -13,7 +13,8 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, LeafUsage, Pool, Reservation
 from pools.services import subpools
 from pools.services.subpools import SubpoolResult, archive_drained, delete_subpool
-from scheduling.domain.statuses import TaskStatus, WorkflowStatus
+from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
+from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
@@ -91,7 +92,7 @@ def test_the_last_workflow_ending_against_the_monitor() -> None:
     for number in range(8):
         delete_subpool(DeleteSubpool(parent="team", subpool_name=f"s{number}"), actor=SYSTEM)
     names = list(Workflow.objects.values_list("name", flat=True))
-    ends = [lambda name=name: end_workflow(actor=admin, name=name, status=TaskStatus.COMPLETED) for name in names]
+    ends = [lambda name=name: end_workflow(EndWorkflow(name=name), actor=admin) for name in names]
     results = run_concurrently([*ends, archive_drained, archive_drained])  # type: ignore[list-item]
     assert not [result for result in results if isinstance(result, Exception)]
     assert set(Pool.objects.filter(parent=root).values_list("subpool_state", flat=True)) == {"ARCHIVED"}
@@ -166,7 +167,7 @@ def test_cancel_against_start_and_end() -> None:
     names = [factories.submit_workflow(admin, "team", 4).name for _ in range(6)]
     assert root.backend_id is not None
     backend_id = root.backend_id
-    cancels = [lambda name=name: cancel_workflow(actor=admin, name=name) for name in names]
+    cancels = [lambda name=name: cancel_workflow(CancelWorkflow(name=name), actor=admin) for name in names]
     results = run_concurrently([*cancels, lambda: reconcile_backend(backend_id), lambda: reconcile_backend(backend_id)])  # type: ignore[list-item]
     assert not [
         result for result in results if isinstance(result, Exception) and not isinstance(result, BadInput | Busy)

@@ -25,6 +25,7 @@ from pools.services import gpu_allocations
 from pools.services.notice_targets import create_target
 from pools.services.subpools import resize_subpool
 from scheduling import tasks
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, HistoryReplay
 from scheduling.services import forecasts, notifications, periodic_tasks, usage
@@ -330,7 +331,7 @@ class TestNotices:
         create_target(CreateTarget(**values), actor=actor)
         for name in ("bad", "good"):
             work = factories.submit_workflow(actor, "team", name=name)
-            cancel_workflow(actor=actor, name=work.name)
+            cancel_workflow(CancelWorkflow(name=work.name), actor=actor)
         fail_once(monkeypatch, planning, "_read_facts")
         plan_notices()
         assert [each.data["subject"].split("-")[0] for each in Notice.objects.all()] == ["workflow/good"]

@@ -16,6 +16,7 @@ from pools.domain.errors import DomainError
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, LeafUsage, Node, Pool
 from pools.services.subpools import delete_subpool, resize_subpool
+from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
 from scheduling.domain.gang import tree_from_json
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
@@ -89,9 +90,9 @@ class ReconciledScene:
             leaf, priority, pods, least = how
             submit(actor=self.admin, pool=leaf, submission=Submission(elastic_gang_file(pods, least), priority))
         elif what == "end":
-            end_workflow(actor=SYSTEM, name=f"job-{how[0]}", status=how[1])
+            end_workflow(EndWorkflow(name=f"job-{how[0]}", status=how[1]), actor=SYSTEM)
         elif what == "cancel":
-            cancel_workflow(actor=self.admin, name=f"job-{how[0]}")
+            cancel_workflow(CancelWorkflow(name=f"job-{how[0]}"), actor=self.admin)
         elif what == "quota":
             parent, _, short = how[0].partition("--")
             resize_subpool(ResizeSubpool(parent=parent, subpool_name=short, quota=how[1]), actor=SYSTEM)

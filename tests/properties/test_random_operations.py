@@ -18,6 +18,7 @@ from pools.domain.roles import Actor
 from pools.models import Backend, User
 from pools.services import pools as pool_services
 from pools.services.subpools import archive_drained, create_subpool, delete_subpool, resize_subpool
+from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Workflow
@@ -178,11 +179,11 @@ class RandomOperations(RuleBasedStateMachine):
 
     @rule(user=USER, number=NUMBER)
     def cancel(self, user: str, number: int) -> None:
-        self._attempt(lambda: cancel_workflow(actor=self._as(user), name=f"job-{number}"))
+        self._attempt(lambda: cancel_workflow(CancelWorkflow(name=f"job-{number}"), actor=self._as(user)))
 
     @rule(user=USER, number=NUMBER, status=st.sampled_from([TaskStatus.COMPLETED, TaskStatus.FAILED]))
     def end(self, user: str, number: int, status: TaskStatus) -> None:
-        self._attempt(lambda: end_workflow(actor=self._as(user), name=f"job-{number}", status=status))
+        self._attempt(lambda: end_workflow(EndWorkflow(name=f"job-{number}", status=status), actor=self._as(user)))
 
     @rule()
     def reconcile(self) -> None:

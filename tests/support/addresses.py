@@ -35,8 +35,8 @@ from pools.services.pools import patch_pool, put_pool
 from pools.services.subpools import create_subpool, delete_subpool
 from pools.services.users import create_user
 from pools.transactions import database_time
+from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
-from scheduling.domain.statuses import TaskStatus
 from scheduling.models import HistoryReplay
 from scheduling.services.own_replay import ReplayQuestion
 from scheduling.services.replays import request_replay, run_replay
@@ -317,7 +317,7 @@ def create_example_installation() -> None:
     for name, leaf, gpus in (("running", "team--a", 4), ("drained", "team--b", 2), ("failed", "team", 2)):
         factories.submit_workflow(rita, leaf, gpus, name=name)
     reconcile_backend(backend.pk)
-    end_workflow(actor=SYSTEM, name="failed-1", status=TaskStatus.FAILED)
+    end_workflow(EndWorkflow(name="failed-1", status=EndStatus.FAILED), actor=SYSTEM)
     for name, priority in (("waiting", Priority.NORMAL), ("lower", Priority.LOW)):
         factories.submit_workflow(rita, "team--a", 8, name=name, priority=priority)
     reconcile_backend(backend.pk)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.commands import workflow_compare, workflow_queue, workflow_submit
@@ -16,8 +17,6 @@ from osmo_admin.cli.gang_table import gang_table
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import (
     AllUsersOption,
-    DescriptionOption,
-    EndStatus,
     LimitOption,
     OffsetOption,
     OrderOption,
@@ -32,6 +31,8 @@ from osmo_admin.cli.session import ClientSession, OutputFormat
 from osmo_admin.cli.start_text import start_cell, start_facts
 from osmo_admin.cli.tables import AnswerText, Facts, build_table, format_cell, printable_text, with_more_entries
 from osmo_admin.cli.times import format_duration, format_local_time, parse_time
+from pools.domain.changes.command import fields_of
+from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
 
 app = command_group("Submit and follow workflows.")
 workflow_submit.add_to(app)
@@ -43,6 +44,7 @@ RetryOption = Annotated[
     typer.Option("--retry-id", "-r", min=0, help="Only this attempt of --task, from 0. Default: the last."),
 ]
 LinesOption = Annotated[int | None, typer.Option("--last-n-lines", "-n", min=1, help="Only the last lines, so many.")]
+_CANCEL = fields_of(CancelWorkflow)
 HEADER = ("Workflow ID", "User", "Pool", "Priority", "Status", "Submit Time", "Queued", "Duration", "Labels")
 STARTS_AT = HEADER.index("Duration")
 """Where a column with the starts of waiting work stands, if there is one."""
@@ -234,10 +236,8 @@ def cancel(
         list[str],
         typer.Argument(metavar="WORKFLOW...", help="Workflow IDs or UUIDs.", autocompletion=complete_workflows),
     ],
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Cancel it even if it has ended, and remove its pods at once.")
-    ] = False,
-    message: Annotated[str | None, typer.Option("--message", "-m", help="Reason.")] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help=_CANCEL["force"].sentence)] = False,
+    message: Annotated[str | None, typer.Option("--message", "-m", help=_CANCEL["message"].sentence)] = None,
 ) -> None:
     """Cancel workflows. After a failure the others are still cancelled; the exit code is that of the first failure."""
     confirm(session, f"Cancel {', '.join(workflows)}?")
@@ -274,28 +274,13 @@ def spec(
         typer.echo(text, nl=not text.endswith("\n"))  # a file, not a message: without colours and replacements
 
 
-@client_command(app, "end", writes=True, confirms=True)
-def end(
-    session: ClientSession,
-    *,
-    workflow: WorkflowArgument,
-    status: Annotated[
-        EndStatus, typer.Option("--status", "-s", case_sensitive=False, help="Final status.")
-    ] = EndStatus.COMPLETED,
-    group_name: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
-    description: DescriptionOption = None,
-) -> None:
+@change_command(app, "end", EndWorkflow, confirms=True)
+def end(session: ClientSession, change: TypedChange) -> None:
     """End running tasks of a simulated workflow; tasks that depend on them continue."""
-    confirm(session, f"End {workflow} as {status.value}?")
-    body = {"status": status.value}
-    if group_name:
-        body["group"] = group_name
-    if description:
-        body["description"] = description
-    answer = session.http().send_change(
-        "POST", url_path("api", "workflow", workflow, "end"), query=session.dry_run_query, body=body
-    )
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: f"Workflow {format_cell(answer['name'])} is {answer['status']}.")
+    confirm(session, f"End {change['name']} as {change['status']}?")
+    answer = change.send("POST", url_path("api", "workflow", change["name"], "end"))
+    change.show(answer, _ended_text)
+
+
+def _ended_text(answer: dict[str, Any]) -> str:
+    return f"Workflow {format_cell(answer['name'])} is {answer['status']}."

@@ -120,5 +120,5 @@ class ValueReader:
 
 def unknown_key_message(path: str, key: str, known: Collection[str], faults: Faults) -> str:
     """The message for an unknown key."""
-    near = faults.suggestion(key, known)
-    return f"{shorten(path, _MAX_SUBJECT)} is not known here.{near} Known are {join_words(known)}."
+    allowed = f"{faults.suggestion(key, known)} Known are {join_words(known)}." if known else " Leave it out."
+    return f"{shorten(path, _MAX_SUBJECT)} is not known here.{allowed}"

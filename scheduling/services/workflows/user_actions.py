@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.roles import Actor, Permission, is_allowed
@@ -11,6 +10,7 @@ from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
 from pools.permissions import require_permission
 from pools.transactions import change, database_time
+from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, TagWorkflow
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.locking import lock_workflow
 from scheduling.models import Workflow
@@ -21,19 +21,20 @@ MAX_TAGS = 64
 _TAG = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:/-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
 
 
-def cancel_workflow(*, actor: Actor, name: str, message: str = "", force: bool = False) -> Workflow:
+def cancel_workflow(command: CancelWorkflow, *, actor: Actor, description: str = "") -> Workflow:
     """End an active workflow as FAILED_CANCELED and release its GPUs at once. For the owner or an admin of the pool.
 
     A finished workflow is a BadInput, unless `force`; then nothing changes.
     """
-    visible = require_own_or_manage(actor, name)
-    with change(actor=actor, description=message):
+    visible = require_own_or_manage(actor, command.name)
+    reason = command.message or description
+    with change(actor=actor, description=reason):
         root = _lock_root(visible)
         work = WorkflowTransition(root, [visible.pk], now=database_time())
         workflow = work.workflows[visible.pk]
         if WorkflowStatus(workflow.status).is_active:
-            _cancel_all(work, actor, message)
-        elif not force:
+            _cancel_all(work, actor, reason)
+        elif not command.force:
             message = f"Workflow {workflow.name} has already ended ({workflow.status}); there is nothing to cancel."
             raise BadInput(message, [Violation("status", "ended", message)], workflow_id=workflow.name)
     return workflow
@@ -46,16 +47,15 @@ def cancel_pending_workflows(*, actor: Actor, leaf: Pool) -> None:
     _cancel_all(work, actor, f"{leaf.name} was deleted")
 
 
-def end_workflow(
-    *, actor: Actor, name: str, status: TaskStatus, group: str | None = None, description: str = ""
-) -> Workflow:
+def end_workflow(command: EndWorkflow, *, actor: Actor, description: str = "") -> Workflow:
     """Report the end of the running gangs (or of one) of a workflow on a simulated backend. For an admin of the pool.
     The exit actions of the gangs may change the result.
 
     Raises Conflict for a gang that is not running and for a cluster, where ends are observed, NotFound for an
     unknown group.
     """
-    visible = require_manage(actor, name)
+    visible = require_manage(actor, command.name)
+    group, status = command.group, TaskStatus(command.status)
     with change(actor=actor, description=description):
         root = _lock_root(visible)
         assert root.backend is not None
@@ -78,16 +78,16 @@ def end_workflow(
     return work.workflows[visible.pk]
 
 
-def tag_workflow(*, actor: Actor, name: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Workflow:
+def tag_workflow(command: TagWorkflow, *, actor: Actor, description: str = "") -> Workflow:
     """Remove tags, then add tags. For the owner or an admin of the pool. A repetition is not an error."""
-    visible = require_own_or_manage(actor, name)
+    visible = require_own_or_manage(actor, command.name)
     rule = "1 to 63 letters, digits and - _ . : /, a letter or digit first and last"
-    found = [Violation("add", "bad_tag", f"A tag is not valid: {rule}.") for tag in add if not _TAG.match(tag)]
+    found = [Violation("add", "bad_tag", f"A tag is not valid: {rule}.") for tag in command.add if not _TAG.match(tag)]
     if found:
         raise BadInput.of(found)
-    with change(actor=actor):
+    with change(actor=actor, description=description):
         workflow = lock_workflow(visible.pk)
-        tags = dict.fromkeys([tag for tag in workflow.tags if tag not in remove] + list(add))
+        tags = dict.fromkeys([tag for tag in workflow.tags if tag not in command.remove] + list(command.add))
         if len(tags) > MAX_TAGS:
             message = f"{workflow.name} would have {len(tags)} tags; at most {MAX_TAGS} are allowed. Remove some."
             raise BadInput.of([Violation("add", "too_many", message)])

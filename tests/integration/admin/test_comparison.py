@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.models import Group, WaitCauseChange, Workflow
 from scheduling.services.workflows.user_actions import cancel_workflow
@@ -32,7 +33,7 @@ def pair(as_person: SignedIn) -> tuple[str, str]:
     submit_workflow("team--a", gpus=8, name="train", priority="HIGH")
     run_cycles()
     submit_workflow("team--b", gpus=4, name="train")
-    cancel_workflow(actor=SYSTEM, name="train-2", message="not needed")
+    cancel_workflow(CancelWorkflow(name="train-2", message="not needed"), actor=SYSTEM)
     return "train-1", "train-2"
 
 

@@ -16,6 +16,7 @@ from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry
 from pools.services.subpools import delete_subpool
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Workflow
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.admin.conftest import run_cycles, submit_workflow
@@ -87,7 +88,7 @@ def test_work_without_a_limit_and_waiting_work_have_no_known_end(as_person: Sign
     page = as_person("chief").get(PAGE).content.decode()
     assert "1 workflow runs without a time limit, and 1 waits to start" in " ".join(page.split())
     for work in (first, second):
-        cancel_workflow(actor=SYSTEM, name=work.name)
+        cancel_workflow(CancelWorkflow(name=work.name), actor=SYSTEM)
     (drain,) = drains(as_person("chief"))
     assert drain["half_free_by"] is None and drain["limits_end_at"] is None
     assert "not known: the work that holds them has no time limit" in as_person("chief").get(PAGE).content.decode()

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.test import Client
 
-from scheduling.domain.statuses import TaskStatus
+from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.models import Workflow
 from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
 from tests.integration.admin.conftest import actor_named, run_cycles, submit_workflow
@@ -27,7 +27,7 @@ def _page(client: Client, address: str, **query: Any) -> str:
 def _failed(name: str) -> Workflow:
     row = submit_workflow("team--a", gpus=8, name=name)
     run_cycles()
-    return end_workflow(actor=actor_named("root"), name=row.name, status=TaskStatus.FAILED)
+    return end_workflow(EndWorkflow(name=row.name, status=EndStatus.FAILED), actor=actor_named("root"))
 
 
 def test_the_menu_marks_one_entry(as_person: Callable[[str], Client]) -> None:
@@ -132,7 +132,7 @@ def test_two_completed_workflows_are_chosen_for_their_comparison(as_person: Call
         submit_workflow("team--a", gpus=1, name=name)
     run_cycles()
     for work in Workflow.objects.all():
-        end_workflow(actor=actor_named("root"), name=work.name, status=TaskStatus.COMPLETED)
+        end_workflow(EndWorkflow(name=work.name), actor=actor_named("root"))
     viewer = as_person("viewer")
     plain = _page(viewer, LIST, pool="team")
     assert plain.count('type="checkbox" class="oa-select"') == 2
@@ -156,7 +156,7 @@ def test_each_canceled_row_has_its_result(as_person: Callable[[str], Client]) ->
     live = submit_workflow("team--a", gpus=1, name="live")
     other = submit_workflow("team--a", gpus=1, name="other")
     root = as_person("root")
-    cancel_workflow(actor=actor_named("root"), name=other.name)
+    cancel_workflow(CancelWorkflow(name=other.name), actor=actor_named("root"))
     answer = root.post(f"{LIST}cancel/", {"name": [live.name, other.name], "step": "confirm", "filters": "pool=team"})
     text = answer.content.decode()
     results = {row.name: row for row in answer.context["results"]}
@@ -170,7 +170,7 @@ def test_each_canceled_row_has_its_result(as_person: Callable[[str], Client]) ->
 
 def test_the_cancel_page_of_an_ended_workflow_says_so(as_person: Callable[[str], Client]) -> None:
     row = submit_workflow("team--a", gpus=1, name="gone")
-    cancel_workflow(actor=actor_named("root"), name=row.name)
+    cancel_workflow(CancelWorkflow(name=row.name), actor=actor_named("root"))
     text = _page(as_person("root"), f"{LIST}cancel/", name=row.name)
     assert "gone-1 has already ended (CANCELED); there is nothing to cancel." in text
     assert "Running tasks are stopped now" not in text

@@ -14,6 +14,7 @@ from pools.models import GpuAllocation, Pool
 from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.port import Cluster
@@ -120,7 +121,7 @@ def test_dispatched_work_counts_before_it_runs(fake: AgentHarness) -> None:
     fake.run_pods(*fake.list_pods(first))
     fake.run_agent()
     assert fake.list_pods(second) == [], "it counts once, and still counts"
-    cancel_workflow(actor=factories.admin_actor(), name=first.name)
+    cancel_workflow(CancelWorkflow(name=first.name), actor=factories.admin_actor())
     fake.run_agent()
     assert len(fake.list_pods(second)) == 1
 

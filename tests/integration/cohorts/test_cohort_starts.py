@@ -14,6 +14,7 @@ from pools.models import Backend, Cohort, LeafUsage
 from pools.selectors.quota_facts import read_admission_tree
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
 from scheduling.selectors.visible_queue import WaitingGang, list_waiting_gangs
@@ -129,7 +130,7 @@ def test_a_smaller_limit_stops_nothing_and_ending_work_reduces_the_debt() -> Non
     reconcile()
     assert (read_status(starts), read_status(waits)) == ("RUNNING", "PENDING")
     for name in names[:2]:
-        cancel_workflow(actor=factories.admin_actor(), name=name)
+        cancel_workflow(CancelWorkflow(name=name), actor=factories.admin_actor())
     reconcile()
     assert (total_usage_of("a", "b"), read_status(waits)) == ([6, 3], "RUNNING")
 

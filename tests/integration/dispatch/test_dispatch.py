@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pools.models import Reservation
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.kube import resource_kinds
 from scheduling.models import Workflow
@@ -109,7 +110,7 @@ def test_the_objects_of_a_cancelled_workflow_are_deleted(harness: AgentHarness) 
     harness.run_agent()
     harness.run_pods(harness.list_pods()[0])
     harness.run_agent()
-    cancel_workflow(actor=factories.admin_actor(), name=workflow.name)
+    cancel_workflow(CancelWorkflow(name=workflow.name), actor=factories.admin_actor())
     harness.run_agent()
     assert (harness.list_pods(), harness.list_pod_groups()) == ([], [])
     assert {status for _, _, status, _ in task_statuses(workflow)} == {"FAILED_CANCELED"}

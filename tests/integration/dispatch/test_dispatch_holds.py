@@ -14,6 +14,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.forecast.futures import sample_waits
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Workflow
@@ -95,7 +96,7 @@ def test_the_end_of_the_setting_or_of_the_gang_releases_the_work(fake_harness: A
     another = fake_harness.submit(gpus=1)
     fake_harness.run_agent()
     assert not is_sent(fake_harness, another)
-    cancel_workflow(actor=factories.admin_actor(), name=first.name)
+    cancel_workflow(CancelWorkflow(name=first.name), actor=factories.admin_actor())
     fake_harness.run_agent()
     assert is_sent(fake_harness, another)
     assert is_sent(fake_harness, last)

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.cluster.drift import SCHEDULER_FIELDS, find_drift
 from scheduling.domain.cluster.pod import pod_manifest
 from scheduling.domain.priorities import Priority
@@ -253,7 +254,7 @@ def test_events_tell_the_life_of_a_gang(harness: AgentHarness) -> None:
     harness.run_agent()
     harness.evict_pods(harness.find_pod(workflow, "other"))
     harness.run_agent()
-    cancel_workflow(actor=factories.admin_actor(), name=workflow.name)
+    cancel_workflow(CancelWorkflow(name=workflow.name), actor=factories.admin_actor())
     harness.run_agent()
     assert harness.agent._events.flush(30)
     events = harness.cluster.list(resource_kinds.EVENT, namespace=harness.backend.namespace).items

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import resource_kinds
 from scheduling.kube.port import ResourceKind
@@ -76,7 +77,7 @@ def running(harness: AgentHarness, gpus: int = 8) -> tuple[Workflow, Object]:
 def test_a_cancelled_pod_that_terminates_holds_its_gpus_and_is_named(fake_harness: AgentHarness) -> None:
     workflow, pod = running(fake_harness)
     assert numbers() == (8, 0, 0, 0)
-    cancel_workflow(actor=factories.admin_actor(), name=workflow.name)
+    cancel_workflow(CancelWorkflow(name=workflow.name), actor=factories.admin_actor())
     assert numbers() == (0, 8, 0, 0), "before the agent has seen anything"
     fake_harness.run_agent()
     assert numbers() == (0, 8, 0, 0)
@@ -174,7 +175,7 @@ def test_pods_that_are_bound_on_a_real_server(kube: KubeNamespace, db: None) -> 
     harness.run_agent()
     assert numbers(node) == (8, 0, 0, 0)
     hold_open(harness, *pods)
-    cancel_workflow(actor=factories.admin_actor(), name=cancelled.name)
+    cancel_workflow(CancelWorkflow(name=cancelled.name), actor=factories.admin_actor())
     harness.evict_pods(pods[1])
     harness.run_agent()
     assert [pod["metadata"].get("deletionTimestamp") is not None for pod in harness.list_pods(cancelled)] == [True]

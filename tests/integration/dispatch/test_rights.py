@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pools.models import KubernetesSettings
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.kube import errors, rbac, resource_kinds
 from scheduling.models import Workflow
 from scheduling.services.kubernetes import connections
@@ -44,7 +45,7 @@ def test_the_rights_are_enough(fake_harness: AgentHarness, lawful: RbacCluster) 
     assert {status for _, _, status, _ in task_statuses(workflow)} == {"COMPLETED"}
     other = fake_harness.submit(gang_file("lead", "other", task_fields=FILES))
     fake_harness.run_agent()
-    cancel_workflow(actor=factories.admin_actor(), name=other.name)
+    cancel_workflow(CancelWorkflow(name=other.name), actor=factories.admin_actor())
     fake_harness.run_agent()
     assert Workflow.objects.get(pk=other.pk).status == "FAILED_CANCELED"
     for kind in (resource_kinds.POD, resource_kinds.POD_GROUP, resource_kinds.SECRET, resource_kinds.SERVICE):

@@ -12,6 +12,7 @@ from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.roles import SYSTEM
 from pools.models import Pool, Reservation
 from pools.services.subpools import resize_subpool
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Decision, Task, Workflow
 from scheduling.services.simulated import apply_plan, reconcile
 from scheduling.services.verify import verify
@@ -54,7 +55,7 @@ def borrowed(cluster: Make) -> Any:
 
 def cancel(name: str) -> object:
     """Cancel a workflow."""
-    return cancel_workflow(actor=factories.admin_actor(), name=f"{name}-1")
+    return cancel_workflow(CancelWorkflow(name=f"{name}-1"), actor=factories.admin_actor())
 
 
 class TestEvicting:

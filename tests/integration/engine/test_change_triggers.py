@@ -25,6 +25,7 @@ from pools.services.subpools import create_subpool
 from pools.signals import changes_committed
 from pools.transactions import Changes, change, read_changes
 from scheduling import tasks
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import BackendDirtyMark
 from scheduling.services import notifications
@@ -156,7 +157,7 @@ def test_changes_by_its_own_controller_are_not_announced_to_a_backend(team: Pool
     committed.clear()
     assert reconcile_backend(team.backend_id or 0)["steps"]
     assert (committed, marked()) == ([], [])
-    cancel_workflow(actor=factories.admin_actor(), name="job-1")
+    cancel_workflow(CancelWorkflow(name="job-1"), actor=factories.admin_actor())
     assert team.backend_id in committed[-1].backend_ids
     assert marked() == ["sim"]
 

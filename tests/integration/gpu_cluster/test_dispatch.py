@@ -10,6 +10,7 @@ from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage, Pool
 from pools.services.gpu_quotas import put_gpu_quota
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import Workflow
@@ -74,7 +75,7 @@ def test_work_that_is_cancelled_before_its_pods_run_is_released(harness: AgentHa
     work = harness.submit(priority=Priority.HIGH)
     harness.run_agent()
     assert used() == (10, 1)
-    cancel_workflow(actor=factories.admin_actor(), name=work.name)
+    cancel_workflow(CancelWorkflow(name=work.name), actor=factories.admin_actor())
     assert used() == (0, 0)
 
 

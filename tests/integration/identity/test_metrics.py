@@ -31,6 +31,7 @@ from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.subpools import delete_subpool
 from pools.services.users import create_user
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.engine.liveness import StuckKind
 from scheduling.domain.priorities import Priority
 from scheduling.domain.promised_starts import PromiseOutcome
@@ -259,7 +260,7 @@ class TestWork:
         factories.submit_workflow(self.bob, "team--a", gpus=8, name="second")
         self._run()
         forecast_starts()
-        cancel_workflow(actor=self.bob, name=first.name)
+        cancel_workflow(CancelWorkflow(name=first.name), actor=self.bob)
         self._run()
         forecast_starts()
         assert page()["osmo_forecast_coverage"] in {0.0, 1.0}

@@ -18,6 +18,7 @@ from pools.services.backends import put_backend
 from pools.services.cohorts import put_cohort
 from pools.services.pools import delete_pool, put_pool, rename_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.kube.resource_kinds import PRIORITY_CLASS, QUEUE, TOPOLOGY
 from scheduling.models import QueueDrift
 from scheduling.services.kubernetes.queue_sync import (
@@ -127,7 +128,7 @@ def test_a_draining_subpool_keeps_its_queue_until_it_is_archived(lab: SyncHarnes
     lab.sync()
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 88, "team--a": 12}
     assert not needs_no_sync(lab.backend.pk), "each end of its work may free quota"
-    cancel_workflow(actor=SYSTEM, name=work.name)
+    cancel_workflow(CancelWorkflow(name=work.name), actor=SYSTEM)
     lab.sync()
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
     assert needs_no_sync(lab.backend.pk)

@@ -24,6 +24,7 @@ from pools.services.cohorts import put_cohort
 from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.pools import delete_pool, put_pool
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Group, PromisedStart, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.user_actions import cancel_workflow
@@ -122,7 +123,7 @@ def filled() -> None:
     assert root.backend_id is not None
     reconcile_backend(root.backend_id)
     factories.submit_workflow(admin, "team--a", 8, name="ended")
-    cancel_workflow(actor=admin, name="ended-1")
+    cancel_workflow(CancelWorkflow(name="ended-1"), actor=admin)
     put_gpu_quota(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 9}}), actor=SYSTEM)
     allocate(actor=admin, namespace="ns", request=AllocationRequest("w1", "", GpuWorker()))
     create_token(CreateToken(owner=admin.username, name="laptop"), actor=admin)

@@ -19,6 +19,7 @@ from pools.domain.roles import Actor
 from pools.models import AuditEntry, Notice, NoticeProgress, NoticeTarget
 from pools.services import notice_targets
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool, set_drain_deadline
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.selectors.work_metrics import read_notice_counts
 from scheduling.services.notices import planning, sending
 from scheduling.services.notices.sender_process import SenderProcess
@@ -63,7 +64,7 @@ def bob() -> Actor:
 def _end_work(actor: Actor, *names: str, to: str = "team--a") -> list[str]:
     made = [submit_workflow(actor, to, name=name).name for name in names]
     for name in made:
-        cancel_workflow(actor=actor, name=name)
+        cancel_workflow(CancelWorkflow(name=name), actor=actor)
     return made
 
 
@@ -111,7 +112,7 @@ def test_a_change_that_is_not_committed_yet_holds_back_later_ones(bob: Actor, ho
     other = connection.copy()
     try:
         with transaction.atomic():
-            cancel_workflow(actor=bob, name=first)
+            cancel_workflow(CancelWorkflow(name=first), actor=bob)
             with other.cursor() as cursor:  # an entry of another transaction, as `second` that ends meanwhile
                 cursor.execute("SELECT set_config('session_replication_role', 'replica', false)")
                 cursor.execute(

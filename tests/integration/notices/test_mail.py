@@ -19,6 +19,7 @@ from pools.domain.roles import Actor
 from pools.models import Notice, NoticeTarget, SignOnIdentity, User
 from pools.services.notice_targets import create_target, profile_targets, profile_warnings
 from pools.services.users import update_profile
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.services.notices import sending
 from scheduling.services.notices.sender_worker import SendRequest, send
 from scheduling.services.notices.sending import send_notices
@@ -85,7 +86,7 @@ def bob(ledger: None, in_this_process: None) -> Actor:
 
 
 def _end_work(actor: Actor, name: str = "train") -> None:
-    cancel_workflow(actor=actor, name=submit_workflow(actor, "team", name=name).name)
+    cancel_workflow(CancelWorkflow(name=submit_workflow(actor, "team", name=name).name), actor=actor)
 
 
 def test_the_switch_of_a_profile_sends_mail_about_the_own_work(bob: Actor, inbox: _Inbox) -> None:

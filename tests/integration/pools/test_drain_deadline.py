@@ -14,6 +14,7 @@ from pools.domain.errors import BadInput, Conflict, Forbidden, NotFound, Stale
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import AuditEntry, Pool, User
 from pools.services.subpools import archive_drained, create_subpool, delete_subpool, set_drain_deadline
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import factories
 
@@ -54,7 +55,7 @@ def test_it_is_set_with_the_deletion_and_ends_with_the_drain(work: str) -> None:
     end = friday()
     assert delete(drain_by=end).row.drain_by == end
     assert AuditEntry.objects.filter(object="pool/team--a").latest("id").action == "subpool.deleting"
-    cancel_workflow(actor=SYSTEM, name=work)
+    cancel_workflow(CancelWorkflow(name=work), actor=SYSTEM)
     assert (row().subpool_state, row().drain_by) == ("ARCHIVED", None)
     create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=10), actor=SYSTEM)
     assert row().drain_by is None

@@ -14,8 +14,8 @@ from pools.domain.roles import SYSTEM
 from pools.locking import lock_pool_tree
 from pools.models import Backend, Node, Pool, Reservation
 from pools.transactions import change
+from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
-from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow, WorkflowConfig
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
@@ -182,8 +182,10 @@ class TestMoved:
 
 
 class TestReportedEnds:
-    def end(self, status: TaskStatus = TaskStatus.FAILED) -> None:
-        end_workflow(actor=factories.admin_actor(), name="pair-1", status=status, group="both", description="broken")
+    def end(self, status: EndStatus = EndStatus.FAILED) -> None:
+        end_workflow(
+            EndWorkflow(name="pair-1", status=status, group="both"), actor=factories.admin_actor(), description="broken"
+        )
 
     def test_a_failure_fails(self, team: Pool) -> None:
         running_pair(team)
@@ -199,7 +201,7 @@ class TestReportedEnds:
 
     def test_success_may_count_as_failure(self, team: Pool) -> None:
         running_pair(team, "FAIL: '0'")
-        self.end(TaskStatus.COMPLETED)
+        self.end(EndStatus.COMPLETED)
         assert attempts_of() == [("one", 0, "FAILED", 0), ("two", 0, "FAILED", 0)]
         assert "exit code 0" in Workflow.objects.get().failure_message
 
@@ -272,7 +274,7 @@ class TestElastic:
         assert (held(), Workflow.objects.get().status) == (4, "RUNNING")
 
     def test_it_completes_without_those_that_never_started(self, gang: Pool) -> None:
-        end_workflow(actor=factories.admin_actor(), name="gang-1", status=TaskStatus.COMPLETED)
+        end_workflow(EndWorkflow(name="gang-1"), actor=factories.admin_actor())
         assert Workflow.objects.get().status == "COMPLETED"
         assert [status for _, _, status, _ in attempts_of("g")] == ["COMPLETED"] * 3 + ["FAILED_CANCELED"]
         assert Task.objects.get(name="t3").failure_message == UNUSED_TASK_MESSAGE

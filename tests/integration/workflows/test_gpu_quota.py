@@ -18,6 +18,7 @@ from pools.models import GpuAllocation, GpuUsage, Pool
 from pools.services.gpu_allocations import adjust, allocate, release
 from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.pools import put_pool
+from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Task as TaskRow
@@ -114,7 +115,7 @@ def test_each_task_is_a_worker_while_it_runs() -> None:
     assert {(row.source, row.state) for row in rows.values()} == {("workflow", "committed")}
     assert (rows[f"{work.name}/t0"].count, int(rows[f"{work.name}/t0"].request_tflops)) == (2, 100)
     assert verify() == []
-    end_workflow(actor=factories.admin_actor(), name=work.name, status=TaskStatus.COMPLETED)
+    end_workflow(EndWorkflow(name=work.name), actor=factories.admin_actor())
     assert used() == (0, 0)
     assert set(GpuAllocation.objects.values_list("state", "reason")) == {("released", "ended")}
 
@@ -162,7 +163,7 @@ def test_work_over_a_total_waits_with_the_reason_and_starts_when_there_is_headro
     )
     assert (entry.reason.queue, entry.reason.limit) == ("team-a", "total.max.tflops.request")
     assert "until 200 fit under 300" in entry.unblock[0]
-    end_workflow(actor=factories.admin_actor(), name=first.name, status=TaskStatus.COMPLETED)
+    end_workflow(EndWorkflow(name=first.name), actor=factories.admin_actor())
     reconcile_pool()
     assert status(second) == WorkflowStatus.RUNNING
     assert used() == (300, 2)
@@ -233,7 +234,7 @@ def test_preempted_work_is_released_and_counts_again() -> None:
     high = whole(Priority.HIGH)
     assert (status(low), status(high)) == ("PENDING", "RUNNING")
     assert used() == (12_800, 4)
-    cancel_workflow(actor=factories.admin_actor(), name=high.name)
+    cancel_workflow(CancelWorkflow(name=high.name), actor=factories.admin_actor())
     reconcile_pool()
     assert status(low) == WorkflowStatus.RUNNING
     assert used() == (12_800, 4)
@@ -264,7 +265,7 @@ spec:
     caps({"maxWorkers": 3})
     reconcile_pool()
     assert used()[1] == 3
-    cancel_workflow(actor=factories.admin_actor(), name=work.name)
+    cancel_workflow(CancelWorkflow(name=work.name), actor=factories.admin_actor())
     assert used() == (0, 0)
 
 
@@ -395,7 +396,7 @@ def test_a_worker_of_a_workflow_cannot_be_released_manually() -> None:
             operation()
         assert refusal.value.details[0].code == "kept_by_workflow"
     assert used() == (100, 1)
-    cancel_workflow(actor=factories.admin_actor(), name=work.name)
+    cancel_workflow(CancelWorkflow(name=work.name), actor=factories.admin_actor())
     assert release(actor=SYSTEM, namespace=NAMESPACE, name=name).state == "released", "a repetition is not an error"
 
 
@@ -423,7 +424,7 @@ def test_work_counts_where_it_was_counted_when_its_pool_moves_to_another_namespa
     work = factories.submit_workflow(factories.admin_actor(), "team", 1)
     reconcile_pool()
     Pool.objects.filter(pk=row.pk).update(config={"platforms": {"default": AMOUNTS_PER_GPU}})
-    cancel_workflow(actor=factories.admin_actor(), name=work.name)
+    cancel_workflow(CancelWorkflow(name=work.name), actor=factories.admin_actor())
     assert used() == (0, 0)
 
 

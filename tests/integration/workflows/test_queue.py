@@ -15,6 +15,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend, Cohort, GpuQuota, GpuUsage, Node, Pool
 from pools.services.subpools import delete_subpool, resize_subpool
 from scheduling.apps import scheduling_app
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task, Workflow
 from scheduling.selectors import admitted_specs, pending_queue
@@ -277,7 +278,7 @@ def test_an_unchanged_queue_is_not_built_again(
         lambda: Group.objects.update(waiting_reason={"code": "x"}),
         lambda: Task.objects.update(pod_ip="10.0.0.1"),
         lambda: submit_workflow(admin_actor(), "team", 1),
-        lambda: cancel_workflow(actor=admin_actor(), name="job-1"),
+        lambda: cancel_workflow(CancelWorkflow(name="job-1"), actor=admin_actor()),
     ],
 )  # fmt: skip
 def test_a_change_of_any_row_of_the_queue_is_seen(team: Pool, change: Callable[[], object]) -> None:
@@ -327,7 +328,7 @@ def large(ledger: None, cache: PendingQueueCache, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.django_db(transaction=True)
 def test_of_a_large_queue_the_gangs_are_current_and_their_reasons_some_seconds_old(large: Backend) -> None:
     late = submit_workflow(admin_actor(), "team", 1, priority=Priority.HIGH)
-    cancel_workflow(actor=admin_actor(), name="job-1")
+    cancel_workflow(CancelWorkflow(name="job-1"), actor=admin_actor())
 
     entries, more = list_waiting_gangs(SYSTEM, limit=10)
     assert [(gang.workflow, gang.position, gang.position_in_queue, gang.reason.code) for gang in entries] == [

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pools.models import Pool
+from scheduling.domain.changes.workflows import EndWorkflow
 from scheduling.domain.priorities import Priority
-from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, WaitSpan
 from scheduling.replay.trace import TraceReader
 from scheduling.services.simulated.reconcile import reconcile_backend
@@ -41,9 +41,9 @@ def test_the_history_is_a_trace(caller: Callable[..., Caller], tmp_path: Path) -
     running = worker.get("/api/usage/trace")
     assert worker.last.content.decode().count("\n") == 1, running
     for work in (first, shared):
-        end_workflow(actor=admin, name=work.name, status=TaskStatus.COMPLETED)
+        end_workflow(EndWorkflow(name=work.name), actor=admin)
     reconcile_backend(backend)
-    end_workflow(actor=admin, name=waits.name, status=TaskStatus.COMPLETED)
+    end_workflow(EndWorkflow(name=waits.name), actor=admin)
     worker.get("/api/usage/trace")
     jobs = read_jobs(worker.last.content.decode(), tmp_path / "t.csv")
     assert [(job.name, job.gpus, job.team, job.user) for job in jobs] == [

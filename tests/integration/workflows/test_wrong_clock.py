@@ -17,6 +17,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, IdempotencyRecord
 from pools.services.gpu_allocations import allocate, expire_assumed
 from pools.services.idempotency import purge_old_records
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Group, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.user_actions import cancel_workflow
@@ -77,7 +78,7 @@ def test_running_work_is_not_ended_early_and_ends_in_time(alice: Any, team: Any)
 def test_a_cancellation_ends_work_now(alice: Any) -> None:
     name = alice.submit("team", factories.workflow_file())["name"]
     with clock_ahead():
-        cancel_workflow(actor=alice.actor, name=name)
+        cancel_workflow(CancelWorkflow(name=name), actor=alice.actor)
     assert is_near(Workflow.objects.get().end_time)
 
 

@@ -37,6 +37,7 @@ from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, Revoke
 from pools.domain.cluster_config import KEYS
 from pools.domain.errors import BadInput
 from scheduling.domain.changes.settings import UpdateSettings
+from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, TagWorkflow
 
 WHERE = {"parent": "team", "subpool_name": "a"}
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
@@ -76,6 +77,9 @@ CHANGES: list[type[ChangeCommand]] = [
     RenewSecret,
     ReplayDeadNotices,
     ReplayNotice,
+    CancelWorkflow,
+    EndWorkflow,
+    TagWorkflow,
 ]
 
 
