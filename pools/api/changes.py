@@ -43,14 +43,6 @@ Unwrap = Callable[[Request], Unwrapped]
 """The keys, the reason and the tags of a request."""
 
 
-def require_change(actor: Actor, kind: type[ChangeCommand], address: Mapping[str, Any]) -> None:
-    """Refuse actors without the permission for this change: Forbidden, or NotFound for a pool that they do not see."""
-    if kind.pool_field:
-        require_permission(actor, kind.permission, address[kind.pool_field])
-    else:
-        require_platform(actor, kind.permission)
-
-
 @dataclass(frozen=True, slots=True)
 class ChangeAnswer(Generic[CommandT, ResultT]):
     """How the changes of one kind of object are answered: the result of the service, and the effect of a dry run, which
@@ -167,6 +159,7 @@ def describe_change(
     body: Schema | None = None,
     given: Sequence[str] = (),
     query_parameters: Sequence[QueryParameter] = (),
+    status: int = 200,
 ) -> Callable[[Handler], Handler]:
     """The description of an operation that makes one of these changes; `body` is the schema of a body that is one field
     of the change. `given` are fields that the address has."""
@@ -179,4 +172,5 @@ def describe_change(
         query_parameters=[*query_parameters, *asked, *preview, *needs],
         body=body or (schema_of(fields) if fields else None),
         answer=answer,
+        status=status,
     )

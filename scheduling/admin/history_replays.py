@@ -24,10 +24,11 @@ from pools.domain.scalars import typed_number
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Pool
 from pools.templatetags.osmo import span
+from scheduling.domain.changes.replays import DEFAULT_TRIES
 from scheduling.models import HistoryReplay
 from scheduling.selectors.history_replays import find_replay, list_replays
 from scheduling.selectors.usage_charts import PERIODS
-from scheduling.services.own_replay import DEFAULT_TRIES, ReplayQuestion, viewpoint, visible_roots
+from scheduling.services.own_replay import ReplayQuestion, viewpoint, visible_roots
 from scheduling.services.replays import cancel_replay, request_replay
 
 ROWS = 4
@@ -37,6 +38,12 @@ OWN_PERIOD = "own"
 ADVISE = "advise"
 """The name of the button that asks for proposals."""
 CHANGED = (("quota", "Quota"), ("limit", "Limit"), ("weight", "Weight"))
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:.1f}"
+
+
 TEAM_COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("jobs", "Workloads", str),
     ("wait_mean_s", "Mean wait", span),
@@ -44,15 +51,15 @@ TEAM_COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("starts", "Starts", str),
     ("reclaims", "Reclaims", str),
     ("preemptions", "Preemptions", str),
-    ("used_gpu_h", "Used (GPU h)", lambda hours: f"{hours:.1f}"),
+    ("used_gpu_h", "Used (GPU h)", _hours),
 )
 
 
 ADVICE_COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("jobs", "Workloads", str),
     ("wait_mean_s", "Mean wait", span),
-    ("waiting_gpu_h", "Waiting (GPU h)", lambda hours: f"{hours:.1f}"),
-    ("lost_gpu_h", "Lost to preemption (GPU h)", lambda hours: f"{hours:.1f}"),
+    ("waiting_gpu_h", "Waiting (GPU h)", _hours),
+    ("lost_gpu_h", "Lost to preemption (GPU h)", _hours),
     ("reclaims", "Reclaims", str),
 )
 
@@ -251,10 +258,10 @@ def _team_rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
     one None where it reads the same."""
     against = answer["against"]["teams"] if answer["against"] else answer["on"]["teams"]
     rows = []
-    for name, on in answer["on"]["teams"].items():
+    for name, on in sorted(answer["on"]["teams"].items()):
         cells = []
         for key, title, show in TEAM_COLUMNS:
             was, would = show(on[key]), show(against[name][key])
             cells.append((title, was, None if was == would else would))
         rows.append({"name": name, "cells": cells, "changes": any(would is not None for _, _, would in cells)})
-    return sorted(rows, key=lambda row: (not row["changes"], row["name"]))
+    return [*(row for row in rows if row["changes"]), *(row for row in rows if not row["changes"])]

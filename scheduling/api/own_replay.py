@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, TypedDict
 from uuid import UUID
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.changes import describe_change
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import BodyReader, body_object
-from pools.api.schema import (
-    BOOLEAN,
-    DATETIME,
-    INTEGER,
-    OBJECT,
-    TEXT,
-    UtcText,
-    array_of,
-    describe_operation,
-    object_with,
-)
+from pools.api.request_parsing import body_object
+from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
-from pools.domain.query_values import parse_datetime
+from pools.domain.changes.command import read_command
 from pools.transactions import database_time
+from scheduling.domain.changes.replays import DEFAULT_TRIES, RequestReplay
 from scheduling.models import HistoryReplay
 from scheduling.models.history_replay import ReplayStatus
 from scheduling.selectors.history_replays import find_replay, list_replays
-from scheduling.services.own_replay import DEFAULT_TRIES, ReplayQuestion, find_replay_backend
+from scheduling.services.own_replay import ReplayQuestion, find_replay_backend
 from scheduling.services.replays import cancel_replay, request_replay
-
-REPLAY_BODY = object_with(
-    {
-        "since": {**DATETIME, "description": "The beginning of the window (UTC)."},
-        "until": {**DATETIME, "description": "Its end, at most 31 days later and not in the future; by default now."},
-        "backend": {**TEXT, "description": "A simulated cluster; needed where you administer pools on several."},
-        "changes": array_of(object_with({"set": OBJECT})),
-        "advise": {**BOOLEAN, "description": "Propose quotas and lending limits, instead of trying changes."},
-        "tries": {
-            **INTEGER,
-            "description": f"With `advise`: how many replays it may take besides today's (default {DEFAULT_TRIES}).",
-        },
-    },
-    required=["since"],
-)
 
 
 class ReplaySideAnswer(TypedDict):
@@ -100,34 +77,19 @@ class OwnReplays(View):
     def get(self, request: Request) -> Response:
         return Response([replay_body(row, with_answer=False) for row in list_replays(self.actor)])
 
-    @describe_operation(
-        "Request a replay of the recorded history of a simulated cluster, as it was and with other quotas, limits or "
-        "weights; or, with `advise`, proposals of quotas and lending limits. It runs in the background and changes "
-        "nothing.",
-        body=REPLAY_BODY,
-        answer=ReplayAnswer,
-        status=202,
-    )
+    @describe_change(RequestReplay, answer=ReplayAnswer, status=202)
     def post(self, request: Request) -> Response:
-        reader = BodyReader(body_object(request))
-        reader.reject_unknown_keys(("since", "until", "backend", "changes", "advise", "tries"), ())
-        since, until = _read_time(reader, "since"), None
-        if reader.body.get("until") is not None:
-            until = _read_time(reader, "until")
-        changes = reader.body.get("changes", [])
-        if not isinstance(changes, list):
-            reader.add_fault("changes", "bad_value", "must be a list of changes.")
-        backend = reader.required_text("backend") if reader.is_given("backend") else None
-        tries = _read_tries(reader)
-        reader.raise_faults()
-        assert since is not None
-        question = ReplayQuestion(since, until or database_time(), changes, backend, tries)
+        asked = read_command(RequestReplay, body_object(request))
+        tries = (asked.tries or DEFAULT_TRIES) if asked.advise else None
+        question = ReplayQuestion(asked.since, asked.until or database_time(), asked.changes, asked.backend, tries)
         response = self.run_once(
-            lambda: Response(replay_body(request_replay(actor=self.actor, question=question))),
-            require=lambda: find_replay_backend(self.actor, question),
+            partial(self._request, question), require=partial(find_replay_backend, self.actor, question)
         )
         response.status_code = 202
         return response
+
+    def _request(self, question: ReplayQuestion) -> Response:
+        return Response(replay_body(request_replay(actor=self.actor, question=question)))
 
 
 class OwnReplay(View):
@@ -159,28 +121,3 @@ def replay_body(row: HistoryReplay, *, with_answer: bool = True) -> ReplayAnswer
         "answer": row.answer if with_answer else None,
         "refusal": row.refusal,
     }
-
-
-def _read_tries(reader: BodyReader) -> int | None:
-    """The number of replays for advice; None if no advice is asked for."""
-    is_advice, tries = reader.body.get("advise", False), reader.body.get("tries", DEFAULT_TRIES)
-    if not isinstance(is_advice, bool):
-        reader.add_fault("advise", "bad_value", "must be true or false.")
-    if isinstance(tries, bool) or not isinstance(tries, int):
-        reader.add_fault("tries", "bad_value", "must be a whole number.")
-    elif is_advice is not True and "tries" in reader.body:
-        reader.add_fault("tries", "bad_value", "is the number of replays for advice: add `advise`.")
-    elif is_advice is True:
-        return tries
-    return None
-
-
-def _read_time(reader: BodyReader, key: str) -> datetime | None:
-    """A required time, in UTC if it has no zone; None with a fault."""
-    text = reader.body.get(key)
-    found = parse_datetime(text) if isinstance(text, str) else None
-    if found is None:
-        reader.add_fault(
-            key, "missing" if text is None else "bad_value", "must be a time such as 2026-11-16T00:00:00 (UTC)."
-        )
-    return found

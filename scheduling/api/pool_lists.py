@@ -7,9 +7,9 @@ from rest_framework.request import Request
 
 from pools.api.pool_lists import POOL_FILTERS, requested_pools
 from pools.api.request_parsing import query_boolean
-from pools.api.schema import OBJECT, array_of, describe_operation, object_with
+from pools.api.schema import describe_operation
 from pools.api.views import View
-from scheduling.selectors.pool_quota import render_pool_quota
+from scheduling.selectors.pool_quota import PoolQuotaAnswer, render_pool_quota
 
 
 class PoolQuota(View):
@@ -18,7 +18,7 @@ class PoolQuota(View):
     @describe_operation(
         "List pools with quota and use.",
         query_parameters=POOL_FILTERS,
-        answer=object_with({"node_sets": array_of(OBJECT), "resource_sum": OBJECT}),
+        answer=PoolQuotaAnswer,
     )
     def get(self, request: Request) -> HttpResponse:
         names, archived = requested_pools(request), query_boolean(request, "include_archived")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -19,7 +21,7 @@ class ReconcileRequest(View):
     @describe_operation("Run scheduling on a simulated backend now.", body=NOTES_BODY, answer=ReconcileAnswer)
     def post(self, request: Request, backend: str) -> Response:
         reject_unknown_keys(body_object(request), "description", "tags")
-        return self.run_once(
-            lambda: Response(reconcile_now(actor=self.actor, backend=backend)),
-            require=lambda: require_platform(self.actor),
-        )
+        return self.run_once(partial(self._run, backend), require=partial(require_platform, self.actor))
+
+    def _run(self, backend: str) -> Response:
+        return Response(reconcile_now(actor=self.actor, backend=backend))

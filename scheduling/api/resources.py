@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.pool_lists import POOL_FILTERS, requested_pools
-from pools.api.schema import OBJECT, TEXT, QueryParameter, array_of, describe_operation, object_with
+from pools.api.questions import asked, parameters_of, read_query
+from pools.api.schema import describe_operation
 from pools.api.views import View
+from pools.domain.changes.command import TEXTS
 from pools.domain.errors import NotFound
-from scheduling.selectors.node_resources import list_node_resources
+from scheduling.selectors.node_resources import ResourceListAnswer, list_node_resources
 
-NODES = object_with({"resources": array_of(OBJECT)})
+
+@dataclass(frozen=True, slots=True)
+class ResourceQuery:
+    """Which nodes are asked for, beside their pools."""
+
+    platforms: list[str] = asked(TEXTS, "Only these platforms.", default=())
 
 
 class ResourceList(View):
@@ -19,22 +28,21 @@ class ResourceList(View):
 
     @describe_operation(
         "List nodes.",
-        query_parameters=[*POOL_FILTERS[:2], QueryParameter("platforms", TEXT, "Only these platforms.", is_list=True)],
-        answer=NODES,
+        query_parameters=[*POOL_FILTERS[:2], *parameters_of(ResourceQuery)],
+        answer=ResourceListAnswer,
     )
     def get(self, request: Request) -> Response:
-        platforms = {name for name in request.query_params.getlist("platforms") if name} or None
-        return Response(
-            {"resources": list_node_resources(self.actor, pools=requested_pools(request), platforms=platforms)}
-        )
+        platforms = read_query(ResourceQuery, request).platforms or None
+        found = list_node_resources(self.actor, pools=requested_pools(request), platforms=platforms)
+        return Response(ResourceListAnswer(resources=found))
 
 
 class ResourceDetail(View):
     """The nodes of one name: one, or one on each of several backends."""
 
-    @describe_operation("Show one node.", answer=NODES)
+    @describe_operation("Show one node.", answer=ResourceListAnswer)
     def get(self, request: Request, name: str) -> Response:
         found = list_node_resources(self.actor, node=name)
         if not found:
             raise NotFound(f"There is no node {name} that you can see.")
-        return Response({"resources": found})
+        return Response(ResourceListAnswer(resources=found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict
 
 from pools.domain.byte_sizes import size_text
 from pools.domain.node_sets import NodeGroup
@@ -15,7 +15,54 @@ from pools.selectors.pool_lists import ListedPool, list_pools
 from scheduling.selectors.nodes import NodeUsage, read_node_usage
 
 RESERVED, SHARED, UNUSED = "RESERVED", "SHARED", "UNUSED"
-ResourceBody = dict[str, Any]
+
+
+class AmountFields(TypedDict):
+    """Amounts as texts, as Kubernetes writes them."""
+
+    storage: str
+    cpu: str
+    memory: str
+    gpu: str
+
+
+ByPlatform = dict[str, dict[str, AmountFields]]
+
+
+class PlatformConfigAnswer(TypedDict):
+    """What tasks may do on a platform of a pool."""
+
+    host_network: bool
+    privileged: bool
+    default_mounts: list[str]
+    allowed_mounts: list[str]
+
+
+class ResourceAnswer(TypedDict):
+    """A node of `osmo resource`; what follows from its pool is there by pool and platform."""
+
+    hostname: str
+    exposed_fields: dict[str, Any]
+    taints: list[dict[str, Any]]
+    usage_fields: AmountFields
+    non_workflow_usage_fields: Annotated[dict[str, str], "What foreign pods use; empty for a simulated node."]
+    allocatable_fields: AmountFields
+    platform_allocatable_fields: ByPlatform
+    platform_available_fields: ByPlatform
+    platform_workflow_allocatable_fields: ByPlatform
+    config_fields: dict[str, dict[str, PlatformConfigAnswer]]
+    label_fields: dict[str, str]
+    notes: list[str]
+    conditions: Annotated[list[str] | None, "Null for a simulated node."]
+    pool_platform_labels: dict[str, list[str]]
+    backend: str
+    resource_type: Annotated[str, Literal["RESERVED", "SHARED", "UNUSED"]]
+
+
+class ResourceListAnswer(TypedDict):
+    """Nodes."""
+
+    resources: list[ResourceAnswer]
 
 
 def list_node_resources(
@@ -24,7 +71,7 @@ def list_node_resources(
     pools: Collection[str] | None = None,
     platforms: Collection[str] | None = None,
     node: str | None = None,
-) -> list[ResourceBody]:
+) -> list[ResourceAnswer]:
     """The nodes of the pools that `actor` may see (of `pools` only, of `platforms` only, of one name only).
 
     Nodes without a pool are for readers of the whole installation. The nodes of a subpool are those of its pool; a
@@ -48,7 +95,7 @@ def list_node_resources(
 
 def _resource_body(
     use: NodeUsage, trees: Collection[ListedPool], requested_names: Collection[str] | None, backend: str
-) -> ResourceBody:
+) -> ResourceAnswer:
     names = _pool_names(trees, requested_names)
     config = {name: {use.platform: _platform_config(tree, use.platform)} for name, tree in names.items()}
     allocatable = _amount_fields(use.cpu, use.gpus, use.memory_bytes, use.storage_bytes, round_up=False)
@@ -115,7 +162,7 @@ def _pool_names(trees: Collection[ListedPool], requested_names: Collection[str] 
     return {name: by_name[name] for name in sorted(requested_names) if name in by_name}
 
 
-def _platform_config(tree: ListedPool, platform: str) -> ResourceBody:
+def _platform_config(tree: ListedPool, platform: str) -> PlatformConfigAnswer:
     body: Mapping[str, Any] = platforms_of(tree.root.config)[platform]
     return {
         "host_network": body.get("host_network_allowed", False),
@@ -125,7 +172,7 @@ def _platform_config(tree: ListedPool, platform: str) -> ResourceBody:
     }
 
 
-def _amount_fields(cpu: int, gpus: int, memory: int, storage: int, *, round_up: bool) -> dict[str, str]:
+def _amount_fields(cpu: int, gpus: int, memory: int, storage: int, *, round_up: bool) -> AmountFields:
     return {
         "storage": size_text(storage, round_up=round_up),
         "cpu": str(cpu),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from pools.domain.amounts import NO_LIMIT, UNLIMITED
 from pools.domain.roles import Actor
@@ -27,6 +27,30 @@ from pools.selectors.pool_lists import (
     root_body,
 )
 from scheduling.selectors.nodes import gpus_by_node_set
+
+
+class ResourceUsageAnswer(TypedDict):
+    """GPUs, as texts."""
+
+    quota_used: str
+    quota_free: str
+    quota_limit: str
+    total_usage: str
+    total_capacity: str
+    total_free: str
+
+
+class NodeSetAnswer(TypedDict):
+    """The pools and subpools that share nodes."""
+
+    pools: Annotated[list[dict[str, Any]], "The keys of a pool or subpool, with its use."]
+
+
+class PoolQuotaAnswer(TypedDict):
+    """Pools with quota and use, and the sums over all of them."""
+
+    node_sets: list[NodeSetAnswer]
+    resource_sum: ResourceUsageAnswer
 
 
 @dataclass(slots=True)
@@ -44,7 +68,7 @@ class _QuotaTotals:
 
 
 def render_pool_quota(actor: Actor, *, names: Collection[str] | None = None, include_archived: bool = False) -> str:
-    """The answer of `/api/pool_quota`; three queries for any number of pools."""
+    """A :class:`PoolQuotaAnswer` as text; three queries for any number of pools."""
     trees = list_pools(actor, names=names, include_archived=include_archived)
     gpus = gpus_by_node_set()
     sums, capacity_sum, free_sum, sets = _QuotaTotals(), 0, 0, []
@@ -101,8 +125,7 @@ def _pool_limit(tree: ListedPool, capacity: int) -> tuple[int, str]:
     return unallocated, f"{unallocated} (Total: {guarantee})" if tree.is_partitioned else str(unallocated)
 
 
-def _usage_body(limit: int, used: int, usage: int, capacity: int, free: int) -> dict[str, str]:
-    """`resource_usage`: six numbers, as strings."""
+def _usage_body(limit: int, used: int, usage: int, capacity: int, free: int) -> ResourceUsageAnswer:
     return {
         "quota_used": str(used),
         "quota_free": str(limit - used),

@@ -14,6 +14,7 @@ from pools.domain.names import canonical_name, queue_name
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend, Pool
 from pools.transactions import database_time
+from scheduling.domain.changes.replays import MAX_TRIES, MIN_TRIES
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.replay.history import Configuration, RecordedHistory, RecordedStep
 from scheduling.domain.replay.history_clock import (
@@ -37,8 +38,6 @@ from scheduling.selectors.what_if import find_backend
 MAX_WINDOW = timedelta(days=31)
 MAX_CHANGES = 20
 MAX_PEOPLE = 200
-DEFAULT_TRIES, MIN_TRIES, MAX_TRIES = 60, 2, 200
-"""The replays of an advice besides that of today's quotas."""
 CHANGED_KEYS = frozenset({"quota", "limit", "weight"})
 
 Pace = Callable[[float], bool]
