@@ -150,7 +150,12 @@ def _property(about: ChangeField) -> dict[str, Any]:
 def schema_of(fields: Mapping[str, ChangeField], required: Sequence[str] = ()) -> Schema:
     """The schema of a body with these keys; more may follow (wrapper, reason). No key is required where a wrapper may
     be around them."""
-    return object_with({name: _property(about) for name, about in fields.items()}, required=required, additional=True)
+    return object_with(properties_of(fields), required=required, additional=True)
+
+
+def properties_of(fields: Mapping[str, ChangeField]) -> dict[str, Schema]:
+    """The schema of each of these keys."""
+    return {name: _property(about) for name, about in fields.items()}
 
 
 def describe_change(

@@ -11,8 +11,10 @@ from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.domain.changes.command import fields_of
 from pools.domain.errors import DomainError, Forbidden, NotFound
 from pools.domain.roles import Actor
+from scheduling.domain.changes.submissions import SubmitWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.selectors.submission_leaves import submission_leaves
 from scheduling.selectors.workflows import get_visible_workflow
@@ -25,6 +27,7 @@ from scheduling.services.workflows.submission import (
     submit,
 )
 
+_SUBMITTED = fields_of(SubmitWorkflow)
 MAX_FILE_BYTES = 1024 * 1024
 MAX_POOL_CHOICES = 300  # with more pools than that, the name is typed instead of chosen
 SUBPOOL_PREFIX = "\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}└ "
@@ -64,12 +67,12 @@ class FileFault:
 class SubmitForm(forms.ServiceForm):
     """A file, and the pool that runs it."""
 
-    pool = forms.choice_field("Pool or subpool")
-    priority = forms.choice_field("Priority", PRIORITY_CHOICES, required=False)
+    pool = forms.choice_field(_SUBMITTED["pool"].label)
+    priority = forms.choice_field(_SUBMITTED["priority"].label, PRIORITY_CHOICES, required=False)
     upload = FileField(label="Upload a file", required=False, widget=FileInput(), help_text="Replaces the text below.")
-    file = forms.code_field("Workflow or PodGroup (YAML or JSON)", rows=18)
+    file = forms.code_field(_SUBMITTED["file"].label, rows=18)
     variables = forms.code_field(
-        "Template variables",
+        _SUBMITTED["set_variables"].label,
         rows=2,
         max_length=forms.MAX_TEXT_LENGTH,
         help_text="One NAME=VALUE a line, over the file's default-values.",
@@ -79,7 +82,10 @@ class SubmitForm(forms.ServiceForm):
         super().__init__(*args, **kwargs)
         if len(pools) > MAX_POOL_CHOICES:
             self.fields["pool"] = forms.text_field(
-                "Pool or subpool", help_text="The beginning of its name finds it.", required=True, data_complete="pools"
+                _SUBMITTED["pool"].label,
+                help_text="The beginning of its name finds it.",
+                required=True,
+                data_complete="pools",
             )
         else:
             self.fields["pool"].choices = pools  # type: ignore[attr-defined]

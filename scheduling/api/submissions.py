@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+from typing import Annotated, Literal, NotRequired, TypedDict, TypeVar
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.request_parsing import BodyReader, body_object, query_boolean
+from pools.api.changes import describe_change, require_change
+from pools.api.questions import parameters_of, read_query
+from pools.api.request_parsing import BodyReader, body_object
 from pools.api.schema import describe_operation
 from pools.api.views import View
+from pools.domain.changes.command import body_fields, read_fields
 from pools.domain.errors import BadInput, ErrorCode, Violation
-from pools.domain.roles import Permission
+from pools.domain.roles import Actor
 from pools.domain.structured_input import ValueReader
-from pools.permissions import require_permission
 from scheduling.api.pending_queue import StartAnswer, start_body
-from scheduling.api.queries import parse_pairs, query_list
 from scheduling.api.work_schemas import (
+    BATCH_ITEM_FIELDS,
     BATCH_SUBMISSION_BODY,
     NOTES_BODY,
     SUBMISSION_BODY,
-    SUBMIT_DRY_RUN,
-    SUBMIT_PARAMETERS,
-    SUBMIT_START,
-    SUBMIT_WAYS,
-    VALIDATION_ONLY,
+    BatchQuery,
+    SubmissionQuery,
 )
 from scheduling.api.workflow_bodies import WorkflowLinks
+from scheduling.domain.changes.submissions import RestartWorkflow, SubmitWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.selectors.workflows import get_visible_workflow, queue_names_of
 from scheduling.services.workflows.start_question import (
@@ -50,8 +50,10 @@ from scheduling.services.workflows.submission import (
 
 MAX_BATCH = 500
 _VALID_MESSAGE = "The workflow file is valid and pool {pool} would accept it."
-_FILE_KEYS = ("file", "set_variables", "set_string_variables", "uploaded_templated_spec")
-_PARAMETER_KEYS = ("priority", "label", "env_vars", "app_uuid", "app_version")
+QueryT = TypeVar("QueryT", bound=BatchQuery)
+_FILE_FIELDS = body_fields(SubmitWorkflow)
+_LISTS = ("label", "env_vars")
+_QUERY_FIELDS = [key for key in BATCH_ITEM_FIELDS if key not in _FILE_FIELDS]
 
 
 class WayAnswer(TypedDict):
@@ -93,15 +95,15 @@ class BatchSubmissionAnswer(TypedDict):
 class WorkflowSubmission(View):
     """The submission of one workflow: a file in the body, or the file of the recorded workflow `workflow_id`."""
 
-    @describe_operation(
-        "Submit a workflow file, or a PodGroup manifest as work.",
-        query_parameters=SUBMIT_PARAMETERS,
+    @describe_change(
+        SubmitWorkflow,
+        query_parameters=parameters_of(SubmissionQuery),
+        has_dry_run=False,
         body=SUBMISSION_BODY,
         answer=SubmissionAnswer,
     )
     def post(self, request: Request, pool: str) -> Response:
-        submission = _read_submission_request(self, request)
-        return _run_once(self, request, pool, submission)
+        return _run_once(self, pool, _read_submission_request(self, request))
 
 
 class WorkflowBatchSubmission(View):
@@ -109,7 +111,7 @@ class WorkflowBatchSubmission(View):
 
     @describe_operation(
         "Submit up to 500 workflows, all or none.",
-        query_parameters=[SUBMIT_DRY_RUN, SUBMIT_START],
+        query_parameters=parameters_of(BatchQuery),
         body=BATCH_SUBMISSION_BODY,
         answer=BatchSubmissionAnswer,
     )
@@ -125,11 +127,11 @@ class WorkflowBatchSubmission(View):
         submissions = [_read_batch_item(item) for item in reader.field("workflows").list_items("objects")]
         reader.raise_faults(error_code=ErrorCode.USAGE)
 
-        links = WorkflowLinks(request)
-        prepare = cache(lambda: prepare_submissions(actor=self.actor, pool=pool, submissions=submissions))
-        if _query_flag(request, "dry_run"):
+        links, query = WorkflowLinks(request), _read_query(BatchQuery, request)
+        prepare = _preparation(self, pool, submissions)
+        if query.dry_run:
             checked = check_prepared(actor=self.actor, prepared=prepare())
-            starts = _starts(self, request, prepare())
+            starts = _starts(self.actor, query, prepare())
             bodies = [_dry_run_body(receipt, links, start) for receipt, start in zip(checked, starts, strict=True)]
             return Response(BatchSubmissionAnswer(workflows=bodies))
 
@@ -138,17 +140,16 @@ class WorkflowBatchSubmission(View):
             bodies = [_submission_body(receipt, links) for receipt in receipts]
             return Response(BatchSubmissionAnswer(workflows=bodies))
 
-        return self.run_once(
-            operation, require=lambda: require_permission(self.actor, Permission.POOL_SUBMIT, pool), prepare=prepare
-        )
+        return self.run_once(operation, require=partial(_require_submit, self, pool), prepare=prepare)
 
 
 class WorkflowRestart(View):
     """The submission of a failed workflow again, as a new workflow with the same priority."""
 
-    @describe_operation(
-        "Submit a failed workflow again.",
-        query_parameters=[SUBMIT_DRY_RUN, SUBMIT_START, SUBMIT_WAYS, VALIDATION_ONLY],
+    @describe_change(
+        RestartWorkflow,
+        query_parameters=parameters_of(SubmissionQuery),
+        has_dry_run=False,
         body=NOTES_BODY,
         answer=SubmissionAnswer,
     )
@@ -156,59 +157,63 @@ class WorkflowRestart(View):
         reader = BodyReader(body_object(request))
         reader.reject_unknown_keys(())
         reader.raise_faults(error_code=ErrorCode.USAGE)
-        failed = get_visible_workflow(self.actor, workflow)
-        submission = retry_submission(failed)
-        return _run_once(self, request, pool, submission)
+        return _run_once(self, pool, retry_submission(get_visible_workflow(self.actor, workflow)))
 
 
-def _run_once(view: View, request: Request, pool: str, submission: Submission) -> Response:
-    prepare = cache(lambda: prepare_submissions(actor=view.actor, pool=pool, submissions=[submission]))
+def _preparation(view: View, pool: str, submissions: list[Submission]) -> Callable[[], PreparedSubmissions]:
+    """The part of a submission that needs no transaction; it is done once."""
+    return cache(partial(prepare_submissions, actor=view.actor, pool=pool, submissions=submissions))
+
+
+def _require_submit(view: View, pool: str) -> None:
+    require_change(view.actor, SubmitWorkflow, {"pool": pool})
+
+
+def _run_once(view: View, pool: str, submission: Submission) -> Response:
+    query, prepare = _read_query(SubmissionQuery, view.request), _preparation(view, pool, [submission])
     return view.run_once(
-        lambda: _submit_or_check(view, request, prepare),
-        require=lambda: require_permission(view.actor, Permission.POOL_SUBMIT, pool),
-        is_preview=_query_flag(request, "validation_only") or _query_flag(request, "dry_run"),
+        partial(_submit_or_check, view, query, prepare),
+        require=partial(_require_submit, view, pool),
+        is_preview=query.validation_only or query.dry_run,
         prepare=prepare,
     )
 
 
-def _query_flag(request: Request, name: str) -> bool:
-    """The boolean of a query parameter; a fault is one of a submission, which OSMO's clients word as such."""
+def _read_query(kind: type[QueryT], request: Request) -> QueryT:
+    """The question of a request; a fault is one of a submission, which OSMO's clients word as such."""
     try:
-        return query_boolean(request, name, default=False)
+        return read_query(kind, request)
     except BadInput as refusal:
-        raise BadInput.of(list(refusal.violations), error_code=ErrorCode.USAGE) from None
+        raise _usage_error(refusal.violations) from None
 
 
-def _submit_or_check(view: View, request: Request, prepare: Callable[[], PreparedSubmissions]) -> Response:
-    links, is_dry_run = WorkflowLinks(request), _query_flag(request, "dry_run")
-    if _query_flag(request, "validation_only"):
+def _submit_or_check(view: View, query: SubmissionQuery, prepare: Callable[[], PreparedSubmissions]) -> Response:
+    links = WorkflowLinks(view.request)
+    if query.validation_only:
         [receipt] = check_prepared(actor=view.actor, prepared=prepare())
         message = _VALID_MESSAGE.format(pool=receipt.pool.name)
-        spec = receipt.rendered if is_dry_run else None  # `workflow validate` reads it
+        spec = receipt.rendered if query.dry_run else None  # `workflow validate` reads it
         return Response(_receipt_body(receipt, links, logs=message, spec=spec))
-    if is_dry_run:
+    if query.dry_run:
         [receipt] = check_prepared(actor=view.actor, prepared=prepare())
-        if _query_flag(request, "ways"):
+        if query.ways:
             ways = compare_ways_in(view.actor, prepare())
             asked = next((way.start for way in ways if way.code == "as_asked"), None)
             body = _dry_run_body(receipt, links, start_body(asked))
             body["ways"] = [_way_body(way) for way in ways]
             return Response(body)
-        [start] = _starts(view, request, prepare())
+        [start] = _starts(view.actor, query, prepare())
         return Response(_dry_run_body(receipt, links, start))
     [receipt] = submit_prepared(actor=view.actor, prepared=prepare())
     return Response(_submission_body(receipt, links))
 
 
-def _starts(view: View, request: Request, prepared: PreparedSubmissions) -> list[StartAnswer | None]:
+def _starts(actor: Actor, query: BatchQuery, prepared: PreparedSubmissions) -> list[StartAnswer | None]:
     """The start of each workflow: computed with `start=true`, none with `start=false`; otherwise what can be told at
     once, because the dry run of a large cluster has to stay quick."""
-    if not request.query_params.get("start"):
-        starts = estimate_submissions(view.actor, prepared)
-    elif _query_flag(request, "start"):
-        starts = forecast_submissions(view.actor, prepared)
-    else:
+    if query.start is False:
         return [None] * len(prepared.items)
+    starts = (forecast_submissions if query.start else estimate_submissions)(actor, prepared)
     return [start_body(start) for start in starts]
 
 
@@ -258,36 +263,25 @@ def _receipt_body(
 
 def _read_submission_request(view: View, request: Request) -> Submission:
     """The submission of a request: the file in its body, or the one that `workflow_id` names."""
-    body = body_object(request)
-    old = request.query_params.get("workflow_id")
-    parameters: dict[str, Any] = {
-        "priority": request.query_params.get("priority"),
-        "label": query_list(request, "label"),
-        "env_vars": query_list(request, "env_vars"),
-        "app_uuid": request.query_params.get("app_uuid"),
-        "app_version": request.query_params.get("app_version"),
-    }
+    body, query = body_object(request), request.query_params
+    old = query.get("workflow_id")
     if old and body:
         raise _usage_error(
             [Violation("workflow_id", "two_files", "Give a file or the workflow_id of an old one, not both.")]
         )
     if not old and not body:
         raise _usage_error([Violation("file", "missing", "Give a workflow file, or the workflow_id of one on record.")])
-    if old:
-        reader = BodyReader({"file": ""} | parameters)
-        return resubmission(get_visible_workflow(view.actor, old), _reject_faults(_read_submission(reader), reader))
     outer = BodyReader(body)
-    outer.reject_unknown_keys(_FILE_KEYS, ())
-    reader = BodyReader({key: body.get(key) for key in _FILE_KEYS} | parameters, faults=outer.faults)
-    return _reject_faults(_read_submission(reader), reader)
-
-
-def _reject_faults(submission: Submission, reader: BodyReader) -> Submission:
+    outer.reject_unknown_keys(_FILE_FIELDS, ())
+    texts = {key: query.get(key) for key in _QUERY_FIELDS}
+    lists = {key: [text for text in query.getlist(key) if text] for key in _LISTS}
+    reader = BodyReader(({"file": ""} if old else body) | texts | lists, faults=outer.faults)
+    submission = _read_submission(reader)
     reader.raise_faults(error_code=ErrorCode.USAGE)
-    return submission
+    return resubmission(get_visible_workflow(view.actor, old), submission) if old else submission
 
 
-def _usage_error(faults: list[Violation]) -> BadInput:
+def _usage_error(faults: Iterable[Violation]) -> BadInput:
     return BadInput.of(faults, error_code=ErrorCode.USAGE)  # type: ignore[return-value]
 
 
@@ -296,32 +290,23 @@ def _read_batch_item(item: ValueReader) -> Submission:
         item.add_fault("bad_value", "Each workflow is an object with its file.")
         return Submission(file="")
     reader = BodyReader(item.value, item.path, item.faults)
-    reader.reject_unknown_keys((*_FILE_KEYS, *_PARAMETER_KEYS), ())
+    reader.reject_unknown_keys(BATCH_ITEM_FIELDS, ())
     return _read_submission(reader)
 
 
 def _read_submission(reader: BodyReader) -> Submission:
     """The submission that an object describes; the reader collects the faults."""
-    if not reader.is_given("file"):
-        reader.add_fault("file", "missing", "is missing: give the text of the workflow file.")
-    template = reader.any_text("uploaded_templated_spec")
+    found = read_fields(reader, BATCH_ITEM_FIELDS)
+    template = found.get("uploaded_templated_spec", "")
     return Submission(
-        file=reader.any_text("file"),
-        priority=_read_priority(reader),
-        set_variables=tuple(reader.read_texts("set_variables")),
-        set_string_variables=tuple(reader.read_texts("set_string_variables")),
+        file=found.get("file", ""),
+        priority=found.get("priority"),
+        set_variables=tuple(found.get("set_variables", ())),
+        set_string_variables=tuple(found.get("set_string_variables", ())),
         template=template,
         already_rendered=bool(template),
-        labels=parse_pairs(reader, "label"),
-        env_vars=parse_pairs(reader, "env_vars"),
-        app_uuid=reader.any_text("app_uuid"),
-        app_version=reader.any_text("app_version"),
+        labels=found.get("label", {}),
+        env_vars=found.get("env_vars", {}),
+        app_uuid=found.get("app_uuid", ""),
+        app_version=found.get("app_version", ""),
     )
-
-
-def _read_priority(reader: BodyReader) -> Priority | None:
-    text = reader.any_text("priority")
-    priority = {str(each): each for each in Priority}.get(text.upper())
-    if text and priority is None:
-        reader.add_fault("priority", "bad_query", f"must be one of {', '.join(Priority)}.")
-    return priority

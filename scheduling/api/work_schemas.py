@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from pools.api.questions import Page, parameters_of
-from pools.api.schema import ANY_VALUE, BOOLEAN, TEXT, QueryParameter, array_of, nullable, object_with
+from dataclasses import dataclass
+
+from pools.api.changes import properties_of
+from pools.api.questions import Page, asked, parameters_of
+from pools.api.schema import ANY_VALUE, TEXT, QueryParameter, array_of, object_with
+from pools.api.schema import BOOLEAN as BOOLEAN_SCHEMA
+from pools.domain.changes.command import BOOLEAN, body_fields, query_fields
+from scheduling.domain.changes.submissions import SubmitWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 
 PRIORITY = {"type": "string", "enum": [str(each) for each in Priority]}
 WORKFLOW_STATUS = {"type": "string", "enum": [str(each) for each in WorkflowStatus]}
 TASK_STATUS = {"type": "string", "enum": [str(each) for each in TaskStatus]}
-_FILE = {
-    "file": {**TEXT, "description": "The workflow file, YAML."},
-    "set_variables": array_of(TEXT),
-    "set_string_variables": array_of(TEXT),
-    "uploaded_templated_spec": nullable(TEXT),
-}
-SUBMISSION_BODY = object_with(_FILE, required=[])
-BATCH_ITEM = object_with(
-    {
-        **_FILE,
-        "priority": PRIORITY,
-        "label": array_of(TEXT),
-        "env_vars": array_of(TEXT),
-        "app_uuid": TEXT,
-        "app_version": TEXT,
-    },
-    required=["file"],
-)
+_SUBMITTED = properties_of(body_fields(SubmitWorkflow))
+_ACCOMPANYING = {key: about for key, about in query_fields(SubmitWorkflow).items() if key != "workflow_id"}
+BATCH_ITEM_FIELDS = body_fields(SubmitWorkflow) | _ACCOMPANYING
+"""In a batch, what accompanies a file stands beside it."""
+SUBMISSION_BODY = object_with(_SUBMITTED, required=[])
+BATCH_ITEM = object_with(properties_of(BATCH_ITEM_FIELDS), required=["file"])
 BATCH_SUBMISSION_BODY = object_with(
     {
         "workflows": {**array_of(BATCH_ITEM), "minItems": 1, "maxItems": 500},
@@ -38,43 +32,39 @@ BATCH_SUBMISSION_BODY = object_with(
 )
 NOTES_BODY = object_with({"description": ANY_VALUE, "tags": ANY_VALUE}, required=[])
 
-SUBMIT_DRY_RUN = QueryParameter("dry_run", BOOLEAN, "Check the file and answer the rendered file; submit nothing.")
-SUBMIT_START = QueryParameter(
-    "start",
-    BOOLEAN,
-    "With dry_run: when the work would start. True: it is computed, in up to seconds on a large cluster. False: "
-    "it is not told. Not given: computed on a cluster of at most 64 nodes and 100 live workflows; on a larger one it "
-    "is the kept forecast of the last gang before it in its queue, or null.",
-)
-SUBMIT_WAYS = QueryParameter(
-    "ways", BOOLEAN, "With dry_run: also list other ways in with their starts. Takes up to some seconds."
-)
-VALIDATION_ONLY = QueryParameter("validation_only", BOOLEAN, "Check the file and answer a message; submit nothing.")
-SUBMIT_PARAMETERS = (
-    QueryParameter(
-        "priority",
-        PRIORITY,
-        "NORMAL if neither the query nor the PodGroup gives one. LOW work may go over quota and be preempted.",
-    ),
-    SUBMIT_DRY_RUN,
-    SUBMIT_START,
-    SUBMIT_WAYS,
-    VALIDATION_ONLY,
-    QueryParameter("workflow_id", TEXT, "Submit the file of this workflow again; then there is no body."),
-    QueryParameter("env_vars", TEXT, "KEY=VALUE for every task.", is_list=True),
-    QueryParameter("label", TEXT, "KEY=VALUE; overrides the label of the file.", is_list=True),
-    QueryParameter("app_uuid", TEXT, "The app that this work belongs to."),
-    QueryParameter("app_version", TEXT, "Its version."),
-)
+
+@dataclass(frozen=True, slots=True)
+class BatchQuery:
+    """How a batch is submitted: really, or as a question."""
+
+    dry_run: bool = asked(BOOLEAN, "Check the file and answer the rendered file; submit nothing.", default=False)
+    start: bool | None = asked(
+        BOOLEAN,
+        "With dry_run: when the work would start. True: it is computed, in up to seconds on a large cluster. False: "
+        "it is not told. Not given: computed on a cluster of at most 64 nodes and 100 live workflows; on a larger one "
+        "it is the kept forecast of the last gang before it in its queue, or null.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionQuery(BatchQuery):
+    """How one workflow is submitted."""
+
+    ways: bool = asked(
+        BOOLEAN, "With dry_run: also list other ways in with their starts. Takes up to some seconds.", default=False
+    )
+    validation_only: bool = asked(BOOLEAN, "Check the file and answer a message; submit nothing.", default=False)
+
+
 ORDER_PARAMETER = QueryParameter(
     "order", {"type": "string", "enum": ["ASC", "DESC"]}, "By submit time; DESC if not given."
 )
 COMMON_FILTERS = (
     ORDER_PARAMETER,
     QueryParameter("users", TEXT, "Only work of these users; without it the caller's own.", is_list=True),
-    QueryParameter("all_users", BOOLEAN, "The work of all users, as far as the caller may see it."),
+    QueryParameter("all_users", BOOLEAN_SCHEMA, "The work of all users, as far as the caller may see it."),
     QueryParameter("pools", TEXT, "Only work on these pools.", is_list=True),
-    QueryParameter("all_pools", BOOLEAN, "Work on every pool; the default without `pools`."),
+    QueryParameter("all_pools", BOOLEAN_SCHEMA, "Work on every pool; the default without `pools`."),
     QueryParameter("priority", PRIORITY, "Only work of these priorities.", is_list=True),
 )
 WORKFLOW_FILTERS = (
@@ -96,8 +86,8 @@ TASK_FILTERS = (
     QueryParameter("workflow_id", TEXT, "Only tasks of workflows whose id contains this."),
     QueryParameter("started_after", TEXT, "From this time on, UTC."),
     QueryParameter("started_before", TEXT, "Before this time, UTC."),
-    QueryParameter("summary", BOOLEAN, "The sums of their requests, by user, pool and priority."),
-    QueryParameter("aggregate_by_workflow", BOOLEAN, "As `summary`, and also by workflow."),
+    QueryParameter("summary", BOOLEAN_SCHEMA, "The sums of their requests, by user, pool and priority."),
+    QueryParameter("aggregate_by_workflow", BOOLEAN_SCHEMA, "As `summary`, and also by workflow."),
 )
 LINE_FILTERS = (
     QueryParameter("task_name", TEXT, "Only of this task."),

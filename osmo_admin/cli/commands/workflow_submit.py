@@ -17,11 +17,17 @@ from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
 from osmo_admin.cli.start_text import late_start_cell, start_cell, start_sentence
 from osmo_admin.cli.tables import AnswerText, build_table
+from pools.domain.changes.command import fields_of
+from scheduling.domain.changes.submissions import SubmitWorkflow
 
 PREEMPTIBLE_WARNING = "WARNING: workflows with LOW priority can be preempted while they run."
 ENDED_PREFIXES = ("COMPLETED", "FAILED")
 FIRST_POLL_PAUSE, MAX_POLL_PAUSE = 1.0, 10.0  # seconds between two requests while waiting
 
+_SUBMITTED = fields_of(SubmitWorkflow)
+SubmitPriorityOption = Annotated[
+    PriorityChoice | None, typer.Option("--priority", case_sensitive=False, help=_SUBMITTED["priority"].help)
+]
 FileArgument = Annotated[
     str,
     typer.Argument(
@@ -31,13 +37,13 @@ FileArgument = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE...", help="Value for a template; numbers become numbers."),
+    typer.Option("--set", metavar="KEY=VALUE...", help=_SUBMITTED["set_variables"].help),
 ]
 SetStringOption = Annotated[
-    list[str] | None, typer.Option("--set-string", metavar="KEY=VALUE...", help="Value for a template, always text.")
+    list[str] | None, typer.Option("--set-string", metavar="KEY=VALUE...", help=_SUBMITTED["set_string_variables"].help)
 ]
 LabelOption = Annotated[
-    list[str] | None, typer.Option("--label", metavar="KEY=VALUE...", help="Label; wins over the file's.")
+    list[str] | None, typer.Option("--label", metavar="KEY=VALUE...", help=_SUBMITTED["label"].help)
 ]
 
 
@@ -54,16 +60,11 @@ def submit(
     *,
     file: FileArgument,
     pool: PoolOption = None,
-    priority: Annotated[
-        PriorityChoice | None,
-        typer.Option(
-            case_sensitive=False, help="HIGH, NORMAL or LOW. Default: the priority of a PodGroup, else NORMAL."
-        ),
-    ] = None,
+    priority: SubmitPriorityOption = None,
     set_values: SetOption = None,
     set_strings: SetStringOption = None,
     set_env: Annotated[
-        list[str] | None, typer.Option("--set-env", metavar="KEY=VALUE...", help="Environment variable of every task.")
+        list[str] | None, typer.Option("--set-env", metavar="KEY=VALUE...", help=_SUBMITTED["env_vars"].help)
     ] = None,
     labels: LabelOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended; exit code 1 if it failed.")] = False,
@@ -130,12 +131,7 @@ def forecast(
     *,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Workflow file or PodGroup, - for standard input.")],
     pool: PoolOption = None,
-    priority: Annotated[
-        PriorityChoice | None,
-        typer.Option(
-            case_sensitive=False, help="HIGH, NORMAL or LOW. Default: the priority of a PodGroup, else NORMAL."
-        ),
-    ] = None,
+    priority: SubmitPriorityOption = None,
     set_values: SetOption = None,
     set_strings: SetStringOption = None,
 ) -> None:

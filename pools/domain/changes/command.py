@@ -244,18 +244,23 @@ def summary_of(kind: type[ChangeCommand]) -> str:
     return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
 
 
+def read_fields(reader: FieldReader, fields: Mapping[str, ChangeField]) -> dict[str, Any]:
+    """The values that an object gives to these fields; `null` is the same as no value. Faults are noted."""
+    for name, about in fields.items():
+        if about.is_required and not reader.is_given(name):
+            reader.add_fault(name, "missing", about.missing)
+    return {name: about.kind.read(reader, name) for name, about in fields.items() if reader.is_given(name)}
+
+
 def read_command(kind: type[CommandT], values: Mapping[str, Any], address: Mapping[str, Any] | None = None) -> CommandT:
     """The change of these values: a JSON object of the fields that `address` does not have. Raises BadInput with every
-    fault: unknown keys, missing keys, values of another kind. `null` is the same as no value."""
+    fault: unknown keys, missing keys, values of another kind."""
     given = dict(address or {})
     faults: list[Violation] = []
     reader = FieldReader(values, "", faults)
     fields = {name: about for name, about in fields_of(kind).items() if name not in given}
     reader.reject_unknown_keys(fields)
-    for name, about in fields.items():
-        if about.is_required and not reader.is_given(name):
-            reader.add_fault(name, "missing", about.missing)
-    found = {name: about.kind.read(reader, name) for name, about in fields.items() if reader.is_given(name)}
+    found = read_fields(reader, fields)
     kind.note_faults(reader)
     if faults:
         raise BadInput.of(faults)

@@ -36,7 +36,9 @@ from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetRoles, UnlinkUser
 from pools.domain.cluster_config import KEYS
 from pools.domain.errors import BadInput
+from scheduling.domain.changes.replays import RequestReplay
 from scheduling.domain.changes.settings import UpdateSettings
+from scheduling.domain.changes.submissions import RestartWorkflow, SubmitWorkflow
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, TagWorkflow
 
 WHERE = {"parent": "team", "subpool_name": "a"}
@@ -80,6 +82,9 @@ CHANGES: list[type[ChangeCommand]] = [
     CancelWorkflow,
     EndWorkflow,
     TagWorkflow,
+    SubmitWorkflow,
+    RestartWorkflow,
+    RequestReplay,
 ]
 
 
