@@ -7,74 +7,69 @@ from __future__ import annotations
 
 from typing import Any
 
-import django_filters
-from django import forms as django_forms
-from django.db.models import Q, QuerySet
+from django import forms
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
+from pools.admin.base import actor_of
 from pools.admin.forms import DATETIME_FORMATS, MAX_TEXT_LENGTH, datetime_widget
-from pools.domain.audit_actions import AuditAction
-from pools.models import AuditEntry, Pool
+from pools.domain.changes.command import TEXT, ChangeField, fields_of
+from pools.domain.lists import PoolQuery
+from pools.filtersets.audit import AuditFilterSet
+from pools.filtersets.base import QueryFilter, QueryFilterSet
+from pools.models import AuditEntry
 from pools.selectors.pool_filters import PoolFilter, rows_in_state, rows_with_name
 
-OBJECT_KINDS = ("pool", "workflow", "user", "token", "backend", "config")
+
+def on_page(label: str, hint: str = "") -> ChangeField:
+    """A filter that only a page has."""
+    return ChangeField(TEXT, label, "", in_query=True, hint=hint)
 
 
-def text_filter(
-    label: str,
-    field_name: str | None = None,
-    lookup: str = "exact",
-    *,
-    placeholder: str = "",
-    method: str | None = None,
-) -> django_filters.CharFilter:
-    """A filter by a text."""
-    widget = UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", "placeholder": placeholder})
-    return django_filters.CharFilter(
-        field_name, lookup, label=label, method=method, max_length=MAX_TEXT_LENGTH, widget=widget
-    )
+class PageFilterSet(QueryFilterSet):
+    """The filters of one list, read from the address of its page. `shown` names the filters in the order of the page,
+    if the list has others, too. `primary` names the fields that are shown at once, the others are in a collapsed
+    section. Empty: all are shown at once."""
 
-
-def choice_filter(
-    label: str, choices: Any, field_name: str | None = None, *, empty: str = "any", method: str | None = None
-) -> django_filters.ChoiceFilter:
-    """A filter by one of several values."""
-    return django_filters.ChoiceFilter(
-        field_name,
-        label=label,
-        choices=choices,
-        empty_label=empty,
-        method=method,
-        widget=UnfoldAdminSelectWidget(),
-        error_messages={"invalid_choice": "This is not a known value."},  # Django's own repeats what was sent
-    )
-
-
-def time_filter(label: str, field_name: str, lookup: str) -> django_filters.DateTimeFilter:
-    """A filter by a time in UTC."""
-    return django_filters.DateTimeFilter(
-        field_name, lookup, label=f"{label} (UTC)", widget=datetime_widget(), input_formats=DATETIME_FORMATS
-    )
-
-
-class PageFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # the library has no types
-    """The filters of one list, read from the address of its page. `primary` names the fields that are shown at once,
-    the others are in a collapsed section. Empty: all are shown at once."""
-
+    shown: tuple[str, ...] = ()
     primary: tuple[str, ...] = ()
 
     def __init__(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        super().__init__(request.GET, queryset, request=request)
+        super().__init__(request.GET, queryset, actor=actor_of(request))
         self.form.use_required_attribute = False
 
+    @classmethod
+    def get_filters(cls) -> dict[str, QueryFilter]:
+        found = super().get_filters()
+        return {name: found[name] for name in cls.shown or found}
+
+    @staticmethod
+    def form_field(each: QueryFilter) -> forms.Field:
+        about, choices = each.about, each.choices or [(text, text) for text in each.about.kind.options]
+        if choices:
+            return forms.ChoiceField(
+                label=about.label,
+                required=False,
+                choices=[("", each.empty), *choices],
+                widget=UnfoldAdminSelectWidget(),
+                error_messages={"invalid_choice": "This is not a known value."},  # Django's own repeats what was sent
+            )
+        if about.kind.looks == "time":
+            label = f"{about.label} (UTC)"
+            return forms.DateTimeField(
+                label=label, required=False, widget=datetime_widget(), input_formats=DATETIME_FORMATS
+            )
+        widget = UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", "placeholder": about.hint})
+        return forms.CharField(label=about.label, required=False, max_length=MAX_TEXT_LENGTH, widget=widget)
+
     @property
-    def primary_fields(self) -> list[django_forms.BoundField]:
+    def primary_fields(self) -> list[forms.BoundField]:
         """The fields that are shown at once."""
         return [field for field in self.form if not self.primary or field.name in self.primary]
 
     @property
-    def other_fields(self) -> list[django_forms.BoundField]:
+    def other_fields(self) -> list[forms.BoundField]:
         """The fields in the collapsed section."""
         return [field for field in self.form if self.primary and field.name not in self.primary]
 
@@ -95,7 +90,7 @@ class PageFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # the libr
         for name, errors in self.form.errors.items():
             field = self.form.fields[name]
             message = " ".join(str(error) for error in errors)
-            if isinstance(field, django_forms.ChoiceField):
+            if isinstance(field, forms.ChoiceField):
                 known = ", ".join(str(value) for value, _ in field.widget.choices if value)
                 message = f"this is not a known value. Known are: {known}."
             messages.append(f"The filter was not applied: {field.label}: {message}")
@@ -110,10 +105,11 @@ class PageFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # the libr
 class PoolTreeFilterSet(PageFilterSet):
     """The filters of top-level pools; archived pools are shown only on request."""
 
-    q = text_filter("Name", placeholder="part of the name of a pool or subpool", method="with_name")
-    show = choice_filter(
-        "Show",
-        [
+    q = QueryFilter(method="with_name", about=on_page("Name", "part of the name of a pool or subpool"))
+    show = QueryFilter(
+        method="in_state",
+        about=on_page("Show"),
+        choices=[
             (PoolFilter.DRAINING, "draining"),
             (PoolFilter.OVER, "over quota (preemptible)"),
             (PoolFilter.MAINTENANCE, "in maintenance"),
@@ -121,9 +117,8 @@ class PoolTreeFilterSet(PageFilterSet):
             (PoolFilter.ARCHIVED, "archived"),
         ],
         empty="all pools",
-        method="in_state",
     )
-    backend = text_filter("Cluster", "backend__name", placeholder="exact name")
+    backend = QueryFilter("backend__name", about=fields_of(PoolQuery)["backend"])
 
     def with_name(self, rows: Any, name: str, value: str) -> Any:
         """Pools whose name, or whose subpool's name, contains the text."""
@@ -140,36 +135,19 @@ class PoolTreeFilterSet(PageFilterSet):
 class UserPageFilterSet(PageFilterSet):
     """The filters of users."""
 
-    q = text_filter("Name", "username", "icontains", placeholder="part of a name")
-    role = text_filter("Role", "groups__name", placeholder="exact, such as osmo-team-admin")
+    q = QueryFilter("username", "icontains", about=on_page("Name", "part of a name"))
+    role = QueryFilter("groups__name", about=on_page("Role", "exact, such as osmo-team-admin"))
 
 
-class AuditPageFilterSet(PageFilterSet):
+class AuditPageFilterSet(PageFilterSet, AuditFilterSet):
     """The filters of entries of the audit log."""
 
+    shown = ("q", "actor", "kind", "action", "pool", "since", "until")
     primary = ("q", "actor", "kind")
 
-    q = text_filter("Object", placeholder="pool/team--a, workflow/hello-1, or a part of it", method="of_object")
-    actor = text_filter("User", "actor", placeholder="exact name")
-    kind = choice_filter("Kind", [(kind, kind) for kind in OBJECT_KINDS], empty="all kinds", method="of_kind")
-    action = text_filter("Action", placeholder=f"{AuditAction.SUBPOOL_UPDATED}, or updated", method="with_action")
-    pool = text_filter("Pool", placeholder="exact name, with its subpools", method="in_pool")
-    since = time_filter("From", "time", "gte")
-    until = time_filter("Until", "time", "lte")
+    q = QueryFilter(method="of_object", about=on_page("Object", "pool/team--a, workflow/hello-1, or a part of it"))
 
     def of_object(self, rows: Any, name: str, value: str) -> Any:
         """Entries of the object of this name, or of objects whose names contain the text."""
         is_whole = "/" in value and AuditEntry.objects.filter(object=value).exists()
         return rows.filter(object=value) if is_whole else rows.filter(object__contains=value)
-
-    def of_kind(self, rows: Any, name: str, value: str) -> Any:
-        """Entries of objects of one kind."""
-        return rows.filter(object__startswith=f"{value}/")
-
-    def with_action(self, rows: Any, name: str, value: str) -> Any:
-        """Entries of an action, with or without the name of its object."""
-        return rows.filter(Q(action=value) | Q(action__endswith=f".{value}"))
-
-    def in_pool(self, rows: Any, name: str, value: str) -> Any:
-        """Entries of a pool and of its subpools."""
-        return rows.filter(pool_id__in=Pool.objects.filter(name=value).values("pk"))

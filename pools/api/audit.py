@@ -7,23 +7,13 @@ from typing import TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.request_parsing import collect_faults, query_page
-from pools.api.schema import LIMIT, OFFSET, TEXT, QueryParameter, describe_operation
+from pools.api.questions import parameters_of
+from pools.api.schema import describe_operation
 from pools.api.views import View
-from pools.domain.audit_actions import AuditAction
+from pools.domain.lists import AuditQuery
 from pools.filtersets.audit import AuditFilterSet
 from pools.models import AuditEntry
 from pools.selectors.audit_trail import AuditEntryAnswer, entry_body
-
-AUDIT_FILTERS = [
-    QueryParameter("object", TEXT, "Only this object, as pool/team--a or workflow/hello-1."),
-    QueryParameter("actor", TEXT, "Only what this user did."),
-    QueryParameter("action", TEXT, f"Only this action, as {AuditAction.SUBPOOL_UPDATED}."),
-    QueryParameter("since", TEXT, "From this time on (UTC)."),
-    QueryParameter("until", TEXT, "Up to this time (UTC)."),
-    LIMIT,
-    OFFSET,
-]
 
 
 class AuditTrailAnswer(TypedDict):
@@ -39,12 +29,10 @@ class AuditTrail(View):
 
     @describe_operation(
         "List who changed what, the newest first.",
-        query_parameters=AUDIT_FILTERS,
+        query_parameters=parameters_of(AuditQuery),
         answer=AuditTrailAnswer,
     )
     def get(self, request: Request) -> Response:
         filters = AuditFilterSet(request.query_params, AuditEntry.objects.visible_to(self.actor), actor=self.actor)
-        (limit, offset), found = collect_faults(lambda: query_page(request, limit=50), filters.matching_rows)
-        rows = list(found[offset : offset + limit + 1])
-        entries = [entry_body(row) for row in rows[:limit]]
-        return Response(AuditTrailAnswer(entries=entries, more_entries=len(rows) > limit))
+        rows, more = filters.read_page()
+        return Response(AuditTrailAnswer(entries=[entry_body(row) for row in rows], more_entries=more))

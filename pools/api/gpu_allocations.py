@@ -9,14 +9,13 @@ from typing import Annotated, Any, TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.questions import parameters_of
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import collect_faults, query_boolean, query_page, reject_unknown_keys, unwrap_body
+from pools.api.request_parsing import query_boolean, reject_unknown_keys, unwrap_body
 from pools.api.schema import (
     BOOLEAN,
     DRY_RUN,
     INTEGER,
-    LIMIT,
-    OFFSET,
     TEXT,
     QueryParameter,
     UtcText,
@@ -28,6 +27,7 @@ from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound
 from pools.domain.gpu_quota.spec import AMOUNTS_SCHEMA
 from pools.domain.gpu_quota.workers import GpuAmountsBody, parse_allocation
+from pools.domain.lists import GpuAllocationQuery
 from pools.domain.roles import Permission
 from pools.filtersets.gpu_quota import GpuAllocationFilterSet
 from pools.models import GpuAllocation
@@ -40,7 +40,6 @@ GPU_AMOUNTS = without_type_lists(AMOUNTS_SCHEMA)
 ASSUME_PARAMETER = QueryParameter(
     "assume", BOOLEAN, "Only reserve the worker; a reservation expires after 30 minutes unless it is committed."
 )
-INCLUDE_RELEASED = QueryParameter("include_released", BOOLEAN, "Show what was released, too.")
 
 
 class AllocationAnswer(TypedDict):
@@ -72,17 +71,16 @@ class GpuAllocationList(View):
 
     @describe_operation(
         "List the workers of a namespace, the newest first.",
-        query_parameters=[INCLUDE_RELEASED, LIMIT, OFFSET],
+        query_parameters=parameters_of(GpuAllocationQuery),
         answer=AllocationListAnswer,
     )
     def get(self, request: Request, namespace: str) -> Response:
         require_namespace(self.actor, namespace)
         newest_first = GpuAllocation.objects.filter(namespace=namespace).order_by("-id")
         filters = GpuAllocationFilterSet(request.query_params, newest_first, actor=self.actor)
-        (limit, offset), rows = collect_faults(partial(query_page, request), filters.matching_rows)
-        found = list(rows[offset : offset + limit + 1])
-        allocations = [allocation_body(row) for row in found[:limit]]
-        return Response(AllocationListAnswer(allocations=allocations, more_entries=len(found) > limit))
+        rows, more = filters.read_page()
+        allocations = [allocation_body(row) for row in rows]
+        return Response(AllocationListAnswer(allocations=allocations, more_entries=more))
 
     @describe_operation(
         "Allocate one worker if every cap allows it; an id that is in use already is answered as it is.",

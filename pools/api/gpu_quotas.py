@@ -10,18 +10,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change
+from pools.api.questions import parameters_of
 from pools.api.request_parsing import (
-    collect_faults,
     etag_header,
-    query_page,
     unwrap_body,
 )
 from pools.api.schema import (
-    DATETIME,
     INTEGER,
-    LIMIT,
     NULL,
-    OFFSET,
     TEXT,
     QueryParameter,
     describe_operation,
@@ -33,6 +29,7 @@ from pools.domain.changes.gpu_quotas import DeleteGpuQuota, GpuQuotaChange, PutG
 from pools.domain.errors import BadInput, Violation
 from pools.domain.gpu_quota.spec import spec_schema
 from pools.domain.gpu_quota.workers import parse_worker
+from pools.domain.lists import GpuSampleQuery
 from pools.domain.roles import Actor
 from pools.filtersets.gpu_quota import GpuSampleFilterSet
 from pools.models import GpuUsage, GpuUsageSample
@@ -60,7 +57,6 @@ WORKER_PARAMETERS = (
     QueryParameter("count", INTEGER, "GPUs of one worker, 1 if not given."),
 )
 READ_KEYS = ("namespace", "status", "assumed", "source", "alerting", "alert_since", "alerts", "version")
-SINCE = QueryParameter("since", DATETIME, "Begin here; a day ago if not given.")
 
 
 class GpuQuotaListAnswer(TypedDict):
@@ -155,16 +151,14 @@ class GpuUsageHistory(View):
 
     @describe_operation(
         "Show the use of GPUs in a namespace over time, oldest first; the last sample is now.",
-        query_parameters=[SINCE, LIMIT, OFFSET],
+        query_parameters=parameters_of(GpuSampleQuery),
         answer=UsageHistoryAnswer,
     )
     def get(self, request: Request, namespace: str) -> Response:
         require_namespace(self.actor, namespace)
         oldest_first = GpuUsageSample.objects.filter(namespace=namespace).order_by("at")
         filters = GpuSampleFilterSet(request.query_params, oldest_first, actor=self.actor)
-        (limit, offset), rows = collect_faults(partial(query_page, request, limit=1000), filters.matching_rows)
-        found = list(rows[offset : offset + limit + 1])
-        more = len(found) > limit
+        rows, more = filters.read_page()
         usage = None if more else GpuUsage.objects.filter(namespace=namespace).first()
-        history = usage_history_body(namespace, found[:limit], usage)
+        history = usage_history_body(namespace, rows, usage)
         return Response(UsageHistoryAnswer(**history, more_entries=more))

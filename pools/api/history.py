@@ -7,22 +7,19 @@ from typing import Any, TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.questions import parameters_of
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import (
     BodyReader,
     collect_faults,
     query_boolean,
     query_integer,
-    query_page,
     unwrap_body,
 )
 from pools.api.schema import (
-    BOOLEAN,
     DRY_RUN,
     INTEGER,
-    LIMIT,
     NULL,
-    OFFSET,
     TEXT,
     QueryParameter,
     UtcText,
@@ -31,6 +28,7 @@ from pools.api.schema import (
 )
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
+from pools.domain.lists import RevisionQuery
 from pools.domain.roles import Permission
 from pools.filtersets.revisions import RevisionFilterSet
 from pools.models import ConfigRevision, Pool
@@ -47,20 +45,6 @@ from pools.services.config_rollback import rollback_configuration
 
 MAX_REVISION = 2**31 - 1
 MAX_ROWS_WITH_DATA = 100
-ORDERS = ("ASC", "DESC")
-REVISION_FILTERS = [
-    QueryParameter("config_types", TEXT, "Only these types; POOL has a history here.", is_list=True),
-    QueryParameter("name", TEXT, "Only changes of this pool."),
-    QueryParameter("revision", INTEGER, "Only this revision."),
-    QueryParameter("tags", TEXT, "Only revisions with one of these tags.", is_list=True),
-    QueryParameter("created_after", TEXT, "From this time on, UTC."),
-    QueryParameter("created_before", TEXT, "Until this time, UTC."),
-    QueryParameter("at_timestamp", TEXT, "The one in force at this time, UTC."),
-    QueryParameter("omit_data", BOOLEAN, "Without the configuration itself."),
-    QueryParameter("order", {"type": "string", "enum": list(ORDERS)}, "Newest first (DESC) if not given."),
-    LIMIT,
-    OFFSET,
-]
 
 
 class RevisionAnswer(TypedDict):
@@ -94,15 +78,13 @@ class RevisionList(View):
 
     @describe_operation(
         "List revisions of the configuration.",
-        query_parameters=REVISION_FILTERS,
+        query_parameters=parameters_of(RevisionQuery),
         answer=RevisionListAnswer,
     )
     def get(self, request: Request) -> Response:
         filters = RevisionFilterSet(request.query_params, list_revisions(self.actor), actor=self.actor)
-        (limit, offset), omit_data, rows = collect_faults(
-            lambda: query_page(request), lambda: query_boolean(request, "omit_data"), filters.matching_rows
-        )
-        with_data = not omit_data
+        rows, limit, offset = filters.matching_rows(), filters.value("limit"), filters.value("offset")
+        with_data = not filters.value("omit_data")
         if with_data:
             limit = min(limit, MAX_ROWS_WITH_DATA)
         page = rows[offset : offset + limit]

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, effect_on, schema_of
-from pools.api.questions import Page, asked, parameters_of, read_query
+from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import utc_text
 from pools.api.schema import NULL, UtcText, describe_operation
 from pools.api.views import View
@@ -28,6 +28,7 @@ from pools.domain.changes.notices import (
 from pools.domain.errors import Conflict, Violation
 from pools.domain.notices import Channel, NoticeKind
 from pools.domain.query_values import MAX_INTEGER
+from pools.domain.questions import Page, asked
 from pools.domain.roles import Actor
 from pools.models import Notice, NoticeTarget
 from pools.services.notice_targets import (

@@ -11,9 +11,9 @@ from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change, unwrap_as
 from pools.api.pool_requests import read_configuration, require_top_level_name
+from pools.api.questions import parameters_of
 from pools.api.request_parsing import etag_header, query_boolean, unwrap_body
 from pools.api.schema import (
-    INCLUDE_ARCHIVED,
     NULL,
     OBJECT,
     TEXT,
@@ -28,6 +28,7 @@ from pools.api.views import View
 from pools.api.warnings_header import warning_header
 from pools.domain import names
 from pools.domain.changes.pools import DeletePool, PatchPool, PoolChange, PutPool, PutPools, RenamePool
+from pools.domain.lists import PoolQuery
 from pools.domain.pool_fields import pool_properties
 from pools.domain.roles import Actor
 from pools.filtersets.pools import PoolFilterSet
@@ -59,11 +60,7 @@ class PoolConfigs(View):
 
     @describe_operation(
         "Show the configuration of pools.",
-        query_parameters=[
-            VERBOSE_PARAMETER,
-            QueryParameter("backend", TEXT, "Only pools on this backend."),
-            INCLUDE_ARCHIVED,
-        ],
+        query_parameters=parameters_of(PoolQuery),
         answer=object_with({"pools": {"type": "object", "additionalProperties": POOL}}),
     )
     def get(self, request: Request) -> Response:

@@ -1,52 +1,18 @@
-"""The query of a request, declared once: for the reader, which finds all faults at once, and for the API document.
-
-@dataclass(frozen=True, slots=True)
-class UsageQuery(Page):
-    since: datetime | None = asked(TIME, "From this time on (UTC).")
-    by: UsageKey = asked(choice(UsageKey), "What a row is about; by default pool.", default=UsageKey.POOL)
-
-@describe_operation("Show what was used.", query_parameters=parameters_of(UsageQuery), answer=UsageAnswer)
-def get(self, request: Request) -> Response:
-    query = read_query(UsageQuery, request)
-"""
+"""The reader of a declared query (:mod:`pools.domain.questions`), and its words in the API document."""
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rest_framework.request import Request
 
-from pools.api.schema import LIMIT, OFFSET, QueryParameter
-from pools.domain.changes.command import TEXTS, ChangeField, ValueKind, query_fields, whole_number
+from pools.api.schema import QueryParameter
+from pools.domain.changes.command import ChangeField, ValueKind, query_fields
 from pools.domain.errors import BadInput, Violation
-from pools.domain.query_values import MAX_FILTER_VALUES, MAX_INTEGER
 
 QueryT = TypeVar("QueryT")
-MAX_ROWS = 1000
-FILTER_TEXTS = dataclasses.replace(TEXTS, max_values=MAX_FILTER_VALUES)
-"""The values of a filter of which every one costs a search."""
 _OF_JSON_ALONE = ("description", "nullable")
-
-
-def asked(kind: ValueKind, help: str, *, default: Any = None) -> Any:  # noqa: A002  # as in `command.value`
-    """A value of the query; `dataclasses.MISSING` as its default makes it required."""
-    about = ChangeField(kind, "", help, in_query=True, is_required=default is dataclasses.MISSING)
-    return dataclasses.field(default=default, metadata={"about": about})
-
-
-def page_limit(default: int) -> Any:
-    """The number of rows of a page."""
-    return asked(whole_number(1, MAX_ROWS), LIMIT.description, default=default)
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """The part of a list that is asked for."""
-
-    limit: int = page_limit(20)
-    offset: int = asked(whole_number(0, MAX_INTEGER), OFFSET.description, default=0)
 
 
 def read_query(kind: type[QueryT], request: Request) -> QueryT:
@@ -72,7 +38,7 @@ def read_values(kind: type[Any], request: Request, **defaults: Any) -> dict[str,
 
 
 def _read(name: str, kind: ValueKind, texts: list[str], faults: list[Violation]) -> Any:
-    if kind.schema.get("type") != "array":  # as Django reads a name that is given twice, the last text counts
+    if not kind.is_list:  # as Django reads a name that is given twice, the last text counts
         value = kind.parse(texts[-1])
         if value is None:
             faults.append(Violation(name, "bad_query", f"{name}: give {kind.rule}."))
@@ -89,7 +55,7 @@ def parameters_of(kind: type[Any]) -> tuple[QueryParameter, ...]:
 
 
 def _parameter(name: str, about: ChangeField) -> QueryParameter:
-    schema = about.kind.schema
-    is_list = schema.get("type") == "array"
+    schema, is_list = about.kind.schema, about.kind.is_list
     shown = schema["items"] if is_list else {key: schema[key] for key in schema if key not in _OF_JSON_ALONE}
-    return QueryParameter(name, shown, about.sentence, is_list, about.is_required)
+    sentence = f"{about.sentence} In UTC." if about.kind.looks == "time" else about.sentence
+    return QueryParameter(name, shown, sentence, is_list, about.is_required)

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from rest_framework import parsers
 from rest_framework.request import Request
 
-from pools.api.questions import Page, read_values
+from pools.api.questions import read_values
 from pools.domain.errors import BadInput, Stale, Violation
 from pools.domain.query_values import (
     BOOLEAN_RULE,
@@ -23,6 +23,7 @@ from pools.domain.query_values import (
     parse_datetime,
     parse_integer,
 )
+from pools.domain.questions import Page
 from pools.domain.stored_text import are_storable
 from pools.domain.structured_input import Faults, FieldReader, join_words, shorten
 

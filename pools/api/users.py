@@ -10,18 +10,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change
-from pools.api.questions import MAX_ROWS
+from pools.api.questions import parameters_of
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import (
     BodyReader,
     body_object,
     collect_faults,
-    query_integer,
 )
 from pools.api.schema import (
     NULL,
     TEXT,
-    QueryParameter,
     UtcText,
     array_of,
     describe_operation,
@@ -31,6 +29,7 @@ from pools.api.views import View
 from pools.domain.changes.command import read_command
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, NamedUserChange, RevokeRole, UnlinkUser
 from pools.domain.errors import NotFound
+from pools.domain.lists import UserQuery
 from pools.domain.roles import Actor, Permission
 from pools.filtersets.users import UserFilterSet
 from pools.models import RoleAssignment, User
@@ -93,28 +92,12 @@ class IdentityAnswer(TypedDict):
     is_renewable: bool
 
 
-USER_FILTERS = [
-    QueryParameter(
-        "count",
-        {"type": "integer", "minimum": 1, "maximum": MAX_ROWS},
-        "The largest number of users; 100 if not given.",
-    ),
-    QueryParameter(
-        "start_index",
-        {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
-        "The number of the first user to list; counting begins at 1.",
-    ),
-    QueryParameter("id_prefix", TEXT, "Only names that begin with this text."),
-    QueryParameter("roles", TEXT, "Only users with one of these roles.", is_list=True),
-]
-
-
 class UserList(View):
     """All users who may sign in."""
 
     @describe_operation(
         "List users by name.",
-        query_parameters=USER_FILTERS,
+        query_parameters=parameters_of(UserQuery),
         answer=UserListAnswer,
     )
     def get(self, request: Request) -> Response:
@@ -122,11 +105,7 @@ class UserList(View):
         filters = UserFilterSet(
             request.query_params, User.objects.filter(is_active=True).order_by("username"), actor=self.actor
         )
-        count, start, rows = collect_faults(
-            lambda: query_integer(request, "count", 100, minimum=1, maximum=MAX_ROWS),
-            lambda: query_integer(request, "start_index", 1, minimum=1),
-            filters.matching_rows,
-        )
+        rows, count, start = filters.matching_rows(), filters.value("count"), filters.value("start_index")
         page = [user_body(row) for row in rows[start - 1 : start - 1 + count]]
         answer: UserListAnswer = {
             "total_results": rows.count(),

@@ -1,4 +1,4 @@
-"""The base of all FilterSets, and filters that read a query as the API contract writes it.
+"""The base of all FilterSets: the declared query of a list (:mod:`pools.domain.questions`) as conditions on its rows.
 
 A list takes its conditions from the address. Values that cannot be read are reported together, each with the name of
 its parameter and the code `bad_query`. An empty value is the same as a parameter that is not given.
@@ -6,8 +6,8 @@ its parameter and the code `bad_query`. An empty value is the same as a paramete
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from enum import StrEnum
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import django_filters
@@ -15,35 +15,19 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 
+from pools.domain.changes.command import ChangeField, ValueKind, fields_of
 from pools.domain.errors import BadInput, Violation
-from pools.domain.query_values import (
-    BOOLEAN_RULE,
-    DATETIME_RULE,
-    ORDER_RULE,
-    integer_rule,
-    parse_boolean,
-    parse_datetime,
-    parse_descending,
-    parse_integer,
-)
 from pools.domain.roles import Actor
-
-_SHOWN = 60
-
-
-def not_readable(value: str, rule: str) -> ValidationError:
-    """The error for a value that breaks `rule`; the FilterSet puts the parameter's name in front."""
-    return ValidationError("%(value)s: give %(rule)s.", code="bad_query", params={"value": value, "rule": rule})
 
 
 class ParsedField(forms.Field):
-    """A text that `parse` turns into a value; `parse` returns None for a text that breaks `rule`."""
+    """A text of the query as a value of its kind."""
 
     widget: type[forms.Widget] = forms.TextInput
 
-    def __init__(self, *, parse: Callable[[str], Any], rule: str, **options: Any) -> None:
-        self.parse, self.rule = parse, rule
-        super().__init__(**options)
+    def __init__(self, kind: ValueKind) -> None:
+        self.kind = kind
+        super().__init__(required=False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """The field itself, in the form of every request: nothing changes it."""
@@ -52,9 +36,9 @@ class ParsedField(forms.Field):
     def to_python(self, value: Any) -> Any:
         if value in self.empty_values:
             return None
-        found = self.parse(str(value))
+        found = self.kind.parse(str(value))
         if found is None:
-            raise not_readable(str(value), self.rule)
+            raise ValidationError(f"give {self.kind.rule}.")
         return found
 
 
@@ -63,15 +47,13 @@ class ParsedListField(ParsedField):
 
     widget = forms.SelectMultiple
 
-    def __init__(self, *, max_values: int | None = None, **options: Any) -> None:
-        self.max_values = max_values
-        super().__init__(**options)
-
     def to_python(self, value: Any) -> list[Any]:
         faults: list[ValidationError] = []
         values: list[Any] = []
-        if self.max_values is not None and len(value or ()) > self.max_values:
-            raise ValidationError(f"There are {len(value)} values: give at most {self.max_values}.", code="bad_query")
+        most = self.kind.max_values
+        if most is not None and len(value or ()) > most:
+            message = f"There are {len(value)} values: give at most {most}."
+            raise ValidationError(message, code="whole_message")
         for text in value or ():
             try:
                 values.append(super().to_python(text))
@@ -82,76 +64,59 @@ class ParsedListField(ParsedField):
         return [each for each in values if each is not None]
 
 
-class TextFilter(django_filters.Filter):  # type: ignore[misc]  # the library has no types
-    """A text, taken exactly as it is written."""
+class QueryFilter(django_filters.Filter):  # type: ignore[misc]  # the library has no types
+    """A condition on `field_name`, by default the one of its own name, or by a method of the FilterSet; any of the
+    values of a list. `about` is what the query declares of it; a filter that only a page has brings its own. `choices`
+    are the words of a page for the values, `empty` those for no condition."""
 
-    field_class = ParsedField
+    about: ChangeField
 
-    def __init__(self, field_name: str | None = None, lookup_expr: str = "exact", **options: Any) -> None:
+    def __init__(
+        self,
+        field_name: str | None = None,
+        lookup_expr: str = "",
+        *,
+        method: str | None = None,
+        about: ChangeField | None = None,
+        choices: Sequence[tuple[str, str]] = (),
+        empty: str = "any",
+    ) -> None:
+        self.choices, self.empty = choices, empty
+        if about is not None:
+            self.about = about
         # The label has no use here, and the library would look it up in the model for each request.
-        super().__init__(field_name, lookup_expr, label="", **{"parse": str, "rule": "a text", **options})
+        super().__init__(field_name, lookup_expr, label="", method=method)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """The copy for one request, with the same field: only the owner of its method differs."""
+        """The copy for one request: only the owner of its method differs."""
         mine = object.__new__(type(self))
         mine.__dict__.update(self.__dict__)  # `copy.copy` takes four times as long, for each filter of each request
         if self.method is not None:
             mine.method = self.method
         return mine
 
-
-class BooleanFilter(TextFilter):
-    """True or False."""
-
-    def __init__(self, field_name: str | None = None, **options: Any) -> None:
-        super().__init__(field_name, parse=parse_boolean, rule=BOOLEAN_RULE, **options)
-
-
-class IntegerFilter(TextFilter):
-    """A whole number from `minimum`."""
-
-    def __init__(self, field_name: str | None = None, *, minimum: int = 0, **options: Any) -> None:
-        super().__init__(
-            field_name, parse=lambda text: parse_integer(text, minimum), rule=integer_rule(minimum), **options
-        )
+    def filter(self, qs: QuerySet[Any], value: Any) -> QuerySet[Any]:
+        if value in ParsedField.empty_values:
+            return qs
+        if self.about.kind.is_list and isinstance(value, str):
+            value = [value]  # a page has one input for it
+        lookup = self.lookup_expr or ("in" if self.about.kind.is_list else "exact")
+        return qs.filter(**{f"{self.field_name}__{lookup}": value})
 
 
-class DateTimeFilter(TextFilter):
-    """A time in UTC."""
+class NoCondition(QueryFilter):
+    """A value that the list reads itself, such as the number of rows."""
 
-    def __init__(self, field_name: str | None = None, lookup_expr: str = "exact", **options: Any) -> None:
-        super().__init__(field_name, lookup_expr, parse=parse_datetime, rule=DATETIME_RULE, **options)
-
-
-class TextListFilter(TextFilter):
-    """Any of several texts."""
-
-    field_class = ParsedListField
-
-    def __init__(self, field_name: str | None = None, lookup_expr: str = "in", **options: Any) -> None:
-        super().__init__(field_name, lookup_expr, **options)
+    def filter(self, qs: QuerySet[Any], value: Any) -> QuerySet[Any]:
+        return qs
 
 
-class EnumListFilter(TextListFilter):
-    """Any of several members of `kind`, in any case."""
+class OrderFilter(QueryFilter):
+    """The order over `fields`; descending if nothing is given."""
 
-    def __init__(self, field_name: str | None = None, *, kind: type[StrEnum], **options: Any) -> None:
-        members = {str(member): member for member in kind}
-        in_any_case = {text.lower(): member for text, member in members.items()}
-        super().__init__(
-            field_name,
-            parse=lambda text: in_any_case.get(text.lower()),
-            rule=f"one of {', '.join(members)}",
-            **options,
-        )
-
-
-class OrderFilter(TextFilter):
-    """`ASC` or `DESC` over `fields`; descending if nothing is given."""
-
-    def __init__(self, *fields: str, tie_breakers: tuple[str, ...] = (), **options: Any) -> None:
+    def __init__(self, *fields: str, tie_breakers: tuple[str, ...] = ()) -> None:
         self.fields, self.tie_breakers = fields, tie_breakers
-        super().__init__(parse=parse_descending, rule=ORDER_RULE, **options)
+        super().__init__()
 
     def filter(self, qs: QuerySet[Any], value: bool | None) -> QuerySet[Any]:
         sign = "" if value is False else "-"
@@ -159,19 +124,38 @@ class OrderFilter(TextFilter):
 
 
 class QueryFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # as above
-    """The conditions of one list, read for one caller."""
+    """The conditions of one list, read for one caller. `query` declares its parameters; those without a filter are no
+    conditions."""
 
+    query: ClassVar[type[Any] | None] = None
     _form_class: ClassVar[type[forms.Form]]
 
-    def __init__(self, query: Mapping[str, Any], queryset: QuerySet[Any], *, actor: Actor) -> None:
-        super().__init__(query, queryset)
+    def __init__(self, parameters: Mapping[str, Any], queryset: QuerySet[Any], *, actor: Actor) -> None:
+        super().__init__(parameters, queryset)
         self.caller = actor
+        self._defaults = {each.name: each.default for each in dataclasses.fields(self.query)} if self.query else {}
+
+    @classmethod
+    def get_filters(cls) -> dict[str, QueryFilter]:
+        """The filters of the declared query in its order, then those that only a page has."""
+        asked = fields_of(cls.query) if cls.query else {}
+        declared: dict[str, QueryFilter] = cls.declared_filters
+        found = {name: declared.get(name) or NoCondition() for name in asked} | declared
+        for name in asked:
+            found[name].about = asked[name]
+        return found
+
+    @staticmethod
+    def form_field(each: QueryFilter) -> forms.Field:
+        """The field that reads the values of a filter."""
+        return (ParsedListField if each.about.kind.is_list else ParsedField)(each.about.kind)
 
     def get_form_class(self) -> type[forms.Form]:
         """The class of the form: it is the same for each request."""
         kind = type(self)
         if "_form_class" not in vars(kind):
-            kind._form_class = super().get_form_class()
+            fields = {name: self.form_field(each) for name, each in self.base_filters.items()}
+            kind._form_class = type(f"{kind.__name__}Form", (forms.Form,), fields)
         return kind._form_class
 
     def matching_rows(self) -> QuerySet[Any]:
@@ -184,20 +168,23 @@ class QueryFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # as abov
             raise BadInput.of([Violation(str(error.code), "bad_query", str(error.message))]) from None
         return rows
 
+    def read_page(self) -> tuple[list[Any], bool]:
+        """The rows of the page that is asked for, and whether more follow. One query. Raises as `matching_rows`."""
+        rows, limit, offset = self.matching_rows(), self.value("limit"), self.value("offset")
+        found = list(rows[offset : offset + limit + 1])
+        return found[:limit], len(found) > limit
+
     def violations(self) -> list[Violation]:
         """Each parameter that cannot be read."""
         return [
-            Violation(name, "bad_query", _message(name, fault))
+            Violation(
+                name, "bad_query", str(fault.message) if fault.code == "whole_message" else f"{name}: {fault.message}"
+            )
             for name, faults in self.form.errors.as_data().items()
             for fault in faults
         ]
 
     def value(self, name: str) -> Any:
-        """The value of a parameter that was read."""
-        return self.form.cleaned_data.get(name)
-
-
-def _message(name: str, fault: ValidationError) -> str:
-    if fault.params is None:
-        return str(fault.message)
-    return f"{name}: give {fault.params['rule']}."
+        """The value of a parameter that was read; its default if it was not given."""
+        found = self.form.cleaned_data.get(name)
+        return self._defaults.get(name) if found is None else found

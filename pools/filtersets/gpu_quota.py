@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import QuerySet
 from django.utils import timezone
 
-from pools.filtersets.base import BooleanFilter, DateTimeFilter, QueryFilterSet
+from pools.domain.lists import GpuAllocationQuery, GpuSampleQuery
+from pools.filtersets.base import QueryFilterSet
 from pools.models import GpuAllocation
 
 DEFAULT_HISTORY = timedelta(days=1)
@@ -17,11 +17,7 @@ DEFAULT_HISTORY = timedelta(days=1)
 class GpuAllocationFilterSet(QueryFilterSet):
     """The allocations of a namespace to show; released ones only on request."""
 
-    include_released = BooleanFilter(method="keep")
-
-    def keep(self, rows: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
-        """`filter_queryset` decides, because the parameter counts when it is absent, too."""
-        return rows
+    query = GpuAllocationQuery
 
     def filter_queryset(self, queryset: Any) -> Any:
         rows = super().filter_queryset(queryset)
@@ -31,11 +27,7 @@ class GpuAllocationFilterSet(QueryFilterSet):
 class GpuSampleFilterSet(QueryFilterSet):
     """The samples of a namespace to show: those of the last day without `since`."""
 
-    since = DateTimeFilter(method="keep")
-
-    def keep(self, rows: QuerySet[Any], name: str, value: object) -> QuerySet[Any]:
-        """`filter_queryset` decides, because the parameter has a default."""
-        return rows
+    query = GpuSampleQuery
 
     def filter_queryset(self, queryset: Any) -> Any:
         rows = super().filter_queryset(queryset)

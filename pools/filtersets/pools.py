@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import QuerySet
-
-from pools.filtersets.base import BooleanFilter, QueryFilterSet, TextFilter
+from pools.domain.lists import PoolQuery
+from pools.filtersets.base import QueryFilter, QueryFilterSet
 
 
 class PoolFilterSet(QueryFilterSet):
     """The filters of top-level pools; archived pools are shown only on request."""
 
-    backend = TextFilter("backend__name")
-    include_archived = BooleanFilter(method="keep")
-    verbose = BooleanFilter(method="keep")
+    query = PoolQuery
 
-    def keep(self, rows: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
-        """`filter_queryset` decides, because the parameter counts when it is absent, too."""
-        return rows
+    backend = QueryFilter("backend__name")
 
     def filter_queryset(self, queryset: Any) -> Any:
         rows = super().filter_queryset(queryset)

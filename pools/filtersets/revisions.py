@@ -8,14 +8,8 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 
-from pools.filtersets.base import (
-    DateTimeFilter,
-    IntegerFilter,
-    OrderFilter,
-    QueryFilterSet,
-    TextFilter,
-    TextListFilter,
-)
+from pools.domain.lists import RevisionQuery
+from pools.filtersets.base import OrderFilter, QueryFilter, QueryFilterSet
 from pools.models import ConfigRevision
 
 Revisions = QuerySet[ConfigRevision]
@@ -24,13 +18,15 @@ Revisions = QuerySet[ConfigRevision]
 class RevisionFilterSet(QueryFilterSet):
     """The filters of revisions. With `at_timestamp` only those in force at that time, one for each type."""
 
-    config_types = TextListFilter("config_type", parse=str.upper)
-    name = TextFilter("name")
-    revision = IntegerFilter("revision", minimum=1)
-    tags = TextListFilter(method="with_any_tag")
-    created_after = DateTimeFilter("created_at", "gte")
-    created_before = DateTimeFilter("created_at", "lte")
-    at_timestamp = DateTimeFilter(method="in_force_at")
+    query = RevisionQuery
+
+    config_types = QueryFilter("config_type")
+    name = QueryFilter()
+    revision = QueryFilter()
+    tags = QueryFilter(method="with_any_tag")
+    created_after = QueryFilter("created_at", "gte")
+    created_before = QueryFilter("created_at", "lte")
+    at_timestamp = QueryFilter(method="in_force_at")
     order = OrderFilter("revision")
 
     def with_any_tag(self, rows: Revisions, name: str, tags: list[str]) -> Revisions:

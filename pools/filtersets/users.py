@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from django.db.models import QuerySet
 
-from pools.filtersets.base import QueryFilterSet, TextFilter, TextListFilter
+from pools.domain.lists import UserQuery
+from pools.filtersets.base import QueryFilter, QueryFilterSet
 from pools.models import RoleAssignment, User
 
 
 class UserFilterSet(QueryFilterSet):
     """The filters of users."""
 
-    id_prefix = TextFilter("username", "startswith")
-    roles = TextListFilter(method="with_any_role")
+    query = UserQuery
+
+    id_prefix = QueryFilter("username", "startswith")
+    roles = QueryFilter(method="with_any_role")
 
     def with_any_role(self, rows: QuerySet[User], name: str, roles: list[str]) -> QuerySet[User]:
         """Users who hold one of the roles."""

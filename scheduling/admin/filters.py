@@ -7,18 +7,20 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from pools.admin.base import actor_of
-from pools.admin.filters import PageFilterSet, choice_filter, text_filter, time_filter
+from pools.admin.filters import PageFilterSet, on_page
+from pools.domain.changes.command import fields_of
 from pools.domain.names import REMAINDER_LABEL, SEPARATOR, SHARED_QUEUE
+from pools.filtersets.base import NoCondition, QueryFilter
 from pools.models import Pool
-from scheduling.domain.priorities import Priority
+from scheduling.domain.lists import WorkflowQuery
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, WorkflowStatus
-from scheduling.selectors.decisions import about_workflow, in_pool
+from scheduling.filtersets.scheduler_events import SchedulerEventFilterSet, SchedulerEventQuery
 from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.templatetags.gangs import EVENT_LABELS
 
 ACTIVE = "active"
 ENDED = "ended"
+_WORK, _EVENT = fields_of(WorkflowQuery), fields_of(SchedulerEventQuery)
 
 
 class WorkflowPageFilterSet(PageFilterSet):
@@ -26,21 +28,21 @@ class WorkflowPageFilterSet(PageFilterSet):
 
     primary = ("q", "status", "pool")
 
-    q = text_filter("Name", "name", "contains", placeholder="part of a name")
-    status = choice_filter(
-        "Status",
-        [
+    q = QueryFilter("name", "contains", about=_WORK["name"])
+    status = QueryFilter(
+        method="with_status",
+        about=on_page("Status"),
+        choices=[
             (ACTIVE, "active: running or pending"),
             (ENDED, "ended"),
             *((status, status) for status in WorkflowStatus if status is not WorkflowStatus.WAITING),
         ],
-        method="with_status",
     )
-    pool = text_filter("Pool or subpool", placeholder="team or team--a", method="in_pool")
-    user = text_filter("Submitted by", "submitted_by__username", placeholder="exact name")
-    priority = choice_filter("Priority", [(each, each) for each in Priority], "priority")
-    since = time_filter("Submitted from", "submit_time", "gte")
-    until = time_filter("Submitted until", "submit_time", "lt")
+    pool = QueryFilter(method="in_pool", about=_EVENT["pool"])
+    user = QueryFilter("submitted_by__username", about=_EVENT["user"])
+    priority = QueryFilter(about=_WORK["priority"])
+    since = QueryFilter("submit_time", "gte", about=_WORK["submitted_after"])
+    until = QueryFilter("submit_time", "lt", about=_WORK["submitted_before"])
 
     def with_status(self, rows: Any, name: str, value: str) -> Any:
         """Workflows with the status; `active` are the running and pending ones, `ended` all others."""
@@ -50,41 +52,23 @@ class WorkflowPageFilterSet(PageFilterSet):
 
     def in_pool(self, rows: Any, name: str, value: str) -> Any:
         """Workflows of a pool with its subpools, or of one leaf."""
-        return rows.filter(pool__name__in=leaf_names_of(actor_of(self.request), value))
+        return rows.filter(pool__name__in=leaf_names_of(self.caller, value))
 
 
-class DecisionPageFilterSet(PageFilterSet):
+class DecisionPageFilterSet(PageFilterSet, SchedulerEventFilterSet):
     """The filters of the page of scheduler events."""
 
+    shown = ("pool", "workflow", "action", "user", "since", "until")
     primary = ("pool", "workflow", "action")
 
-    pool = text_filter("Pool or subpool", placeholder="team or team--a", method="in_pool")
-    workflow = text_filter(
-        "Workflow", placeholder="hello-1: its own events, and those that it caused", method="of_workflow"
-    )
-    action = choice_filter("Event", list(EVENT_LABELS.items()), "action")
-    user = text_filter("Submitted by", "workflow__submitted_by__username", placeholder="exact name")
-    since = time_filter("From", "time", "gte")
-    until = time_filter("Until", "time", "lt")
-
-    def in_pool(self, rows: Any, name: str, value: str) -> Any:
-        """Events in a pool with its subpools, or in one leaf."""
-        return in_pool(actor_of(self.request), rows, value)
-
-    def of_workflow(self, rows: Any, name: str, value: str) -> Any:
-        """Events of a workflow, and those that it caused."""
-        return about_workflow(rows, value)
+    action = QueryFilter(choices=list(EVENT_LABELS.items()))
 
 
 class WholeQueueFilterSet(PageFilterSet):
-    """The filters of the queue across pools."""
+    """The filters of the queue across pools, where the pending queue itself reads them."""
 
-    pool = text_filter("Pool or subpool", placeholder="team or team--a", method="keep_all")
-    user = text_filter("Submitted by", placeholder="exact name", method="keep_all")
-
-    def keep_all(self, rows: Any, name: str, value: str) -> Any:
-        """The gangs are filtered in the pending queue, not in the database."""
-        return rows
+    pool = NoCondition(about=_EVENT["pool"])
+    user = NoCondition(about=_EVENT["user"])
 
 
 class QueueFilterSet(PageFilterSet):
@@ -92,14 +76,14 @@ class QueueFilterSet(PageFilterSet):
 
     primary = ("leaf", "user")
 
-    leaf = choice_filter("Subpool", [], empty="the whole pool", method="in_leaf")
-    user = text_filter("Submitted by", "submitted_by__username", placeholder="exact name")
+    leaf = QueryFilter(method="in_leaf", about=on_page("Subpool"), choices=[(SHARED_QUEUE, REMAINDER_LABEL)])
+    user = QueryFilter("submitted_by__username", about=_EVENT["user"])
 
     def __init__(self, request: HttpRequest, queryset: QuerySet[Any], *, root: Pool, leaves: list[str]) -> None:
         super().__init__(request, queryset)
         self.root, self.leaves = root, leaves
         choices = [(name, name) for name in (leaf.partition(SEPARATOR)[2] for leaf in leaves) if name]
-        self.form.fields["leaf"].choices = [(SHARED_QUEUE, REMAINDER_LABEL), *choices]
+        self.form.fields["leaf"].choices = [("", "the whole pool"), (SHARED_QUEUE, REMAINDER_LABEL), *choices]
 
     @property
     def chosen_leaves(self) -> list[str]:
@@ -107,7 +91,7 @@ class QueueFilterSet(PageFilterSet):
         chosen = self.value("leaf")
         if chosen is None:
             return self.leaves
-        return leaf_names_of(actor_of(self.request), f"{self.root.name}{SEPARATOR}{chosen}")
+        return leaf_names_of(self.caller, f"{self.root.name}{SEPARATOR}{chosen}")
 
     def in_leaf(self, rows: Any, name: str, value: str) -> Any:
         """Workflows of one leaf."""

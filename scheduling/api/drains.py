@@ -9,10 +9,11 @@ from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.questions import FILTER_TEXTS, Page, asked, page_limit, parameters_of, read_query
+from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import utc_text
 from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
+from pools.domain.questions import FILTER_TEXTS, Page, asked, page_limit
 from scheduling.selectors.drains import Drain, read_drains
 from scheduling.selectors.leaf_names import leaf_names_of
 

@@ -8,12 +8,13 @@ from typing import TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.questions import Page, asked, parameters_of, read_query
+from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import utc_text
 from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import TEXT, whole_number
 from pools.domain.query_values import MAX_INTEGER
+from pools.domain.questions import Page, asked
 from scheduling.selectors.node_map import MappedNode, NodeMap, NodeWork, read_node_map
 
 

@@ -8,10 +8,11 @@ from typing import Annotated, TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.questions import FILTER_TEXTS, Page, asked, page_limit, parameters_of, read_query
+from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import utc_text
 from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
+from pools.domain.questions import FILTER_TEXTS, Page, asked, page_limit
 from scheduling.domain.priorities import Priority
 from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.selectors.visible_queue import (

@@ -8,11 +8,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.pool_lists import POOL_FILTERS, requested_pools
-from pools.api.questions import asked, parameters_of, read_query
+from pools.api.questions import parameters_of, read_query
 from pools.api.schema import describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import TEXTS
 from pools.domain.errors import NotFound
+from pools.domain.questions import asked
 from scheduling.selectors.node_resources import ResourceListAnswer, list_node_resources
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.questions import parameters_of
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import collect_faults, query_page
-from pools.api.schema import LIMIT, OFFSET, TEXT, QueryParameter, UtcText, describe_operation
+from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
 from scheduling.domain.engine.steps import StepAction
-from scheduling.filtersets.scheduler_events import SchedulerEventFilterSet
+from scheduling.filtersets.scheduler_events import SchedulerEventFilterSet, SchedulerEventQuery
 from scheduling.models import Decision
 from scheduling.selectors.decisions import VisibleDecision, list_decisions
-
-_ACTION = {"type": "string", "enum": [str(action) for action in StepAction]}
 
 
 class SchedulerEventAnswer(TypedDict):
@@ -47,22 +44,13 @@ class SchedulerEvents(View):
 
     @describe_operation(
         "List scheduler events that the caller may see, the newest first.",
-        query_parameters=(
-            LIMIT,
-            OFFSET,
-            QueryParameter("pool", TEXT, "Only events in this pool with its subpools, or in this subpool."),
-            QueryParameter("workflow", TEXT, "Only events of this workflow, and those that it caused."),
-            QueryParameter("action", _ACTION, "Only these events.", is_list=True),
-            QueryParameter("user", TEXT, "Only events of work of this user."),
-            QueryParameter("since", TEXT, "From this time on, UTC."),
-            QueryParameter("until", TEXT, "Before this time, UTC."),
-        ),
+        query_parameters=parameters_of(SchedulerEventQuery),
         answer=SchedulerEventListAnswer,
     )
     def get(self, request: Request) -> Response:
         visible = Decision.objects.visible_to(self.actor)
         filters = SchedulerEventFilterSet(request.query_params, visible, actor=self.actor)
-        (limit, offset), matching = collect_faults(partial(query_page, request), filters.matching_rows)
+        matching, limit, offset = filters.matching_rows(), filters.value("limit"), filters.value("offset")
         found, more = list_decisions(self.actor, matching, limit=limit, offset=offset)
         return Response(SchedulerEventListAnswer(events=[_event_body(each) for each in found], more_entries=more))
 

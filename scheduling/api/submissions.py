@@ -98,7 +98,6 @@ class WorkflowSubmission(View):
     @describe_change(
         SubmitWorkflow,
         query_parameters=parameters_of(SubmissionQuery),
-        has_dry_run=False,
         body=SUBMISSION_BODY,
         answer=SubmissionAnswer,
     )
@@ -149,7 +148,6 @@ class WorkflowRestart(View):
     @describe_change(
         RestartWorkflow,
         query_parameters=parameters_of(SubmissionQuery),
-        has_dry_run=False,
         body=NOTES_BODY,
         answer=SubmissionAnswer,
     )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.request_parsing import collect_faults, query_page
+from pools.api.questions import parameters_of
 from pools.api.schema import describe_operation
 from pools.api.views import View
-from scheduling.api.work_schemas import TASK_FILTERS
 from scheduling.api.workflow_bodies import TaskListAnswer, WorkflowLinks, summary_entry, task_entry
+from scheduling.domain.lists import TaskQuery
 from scheduling.filtersets.work import TaskFilterSet
 from scheduling.selectors.tasks import list_tasks, sum_tasks, visible_tasks
 
@@ -20,11 +18,11 @@ class TaskList(View):
     """Tasks; with `summary` or `aggregate_by_workflow` the sums of their requests."""
 
     @describe_operation(
-        "List tasks, or the sums of their requests.", query_parameters=TASK_FILTERS, answer=TaskListAnswer
+        "List tasks, or the sums of their requests.", query_parameters=parameters_of(TaskQuery), answer=TaskListAnswer
     )
     def get(self, request: Request) -> Response:
         filters = TaskFilterSet(request.query_params, visible_tasks(self.actor), actor=self.actor)
-        (limit, offset), matching = collect_faults(partial(query_page, request), filters.matching_rows)
+        matching, limit, offset = filters.matching_rows(), filters.value("limit"), filters.value("offset")
         by_workflow = filters.value("aggregate_by_workflow")
         if by_workflow or filters.value("summary"):
             sums = sum_tasks(matching, by_workflow=bool(by_workflow), limit=limit, offset=offset)

@@ -11,12 +11,13 @@ from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.questions import FILTER_TEXTS, Page, asked, page_limit, parameters_of, read_query
+from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import utc_text
 from pools.api.schema import TEXT, UtcText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import TIME, choice
 from pools.domain.errors import BadInput, Violation
+from pools.domain.questions import FILTER_TEXTS, Page, asked, page_limit
 from pools.representations.csv_files import csv_response
 from scheduling.replay.trace_file import csv_trace, swf_trace
 from scheduling.selectors.leaf_names import leaf_names_of
@@ -39,8 +40,8 @@ class UsageQuery(Page):
     """What is asked of the record of use."""
 
     limit: int = page_limit(1000)
-    since: datetime | None = asked(TIME, "From this time on (UTC); 30 days ago if it is not given.")
-    until: datetime | None = asked(TIME, "Up to this time (UTC); now if it is not given.")
+    since: datetime | None = asked(TIME, "From this time on; 30 days ago if it is not given.")
+    until: datetime | None = asked(TIME, "Up to this time; now if it is not given.")
     by: UsageKey = asked(choice(list(UsageKey)), "What a row is about; by default pool.", default=UsageKey.POOL)
     bucket: Bucket = asked(choice(list(Bucket)), "Time of a row; by default day.", default=Bucket.DAY)
     pool: list[str] = asked(FILTER_TEXTS, "Only this pool with its subpools, or this subpool.", default=())
@@ -52,8 +53,8 @@ class UsageQuery(Page):
 class TraceQuery:
     """What is asked of the history."""
 
-    since: datetime | None = asked(TIME, "Submitted from this time on (UTC); 30 days ago if it is not given.")
-    until: datetime | None = asked(TIME, "Submitted before this time (UTC); now if it is not given.")
+    since: datetime | None = asked(TIME, "Submitted from this time on; 30 days ago if it is not given.")
+    until: datetime | None = asked(TIME, "Submitted before this time; now if it is not given.")
     format: str = asked(choice(["csv", "swf"]), "The form of the trace.", default="csv")
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pools.api.changes import properties_of
-from pools.api.questions import Page, asked, parameters_of
 from pools.api.schema import ANY_VALUE, TEXT, QueryParameter, array_of, object_with
-from pools.api.schema import BOOLEAN as BOOLEAN_SCHEMA
 from pools.domain.changes.command import BOOLEAN, body_fields, query_fields
+from pools.domain.questions import asked
 from scheduling.domain.changes.submissions import SubmitWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
@@ -56,39 +55,6 @@ class SubmissionQuery(BatchQuery):
     validation_only: bool = asked(BOOLEAN, "Check the file and answer a message; submit nothing.", default=False)
 
 
-ORDER_PARAMETER = QueryParameter(
-    "order", {"type": "string", "enum": ["ASC", "DESC"]}, "By submit time; DESC if not given."
-)
-COMMON_FILTERS = (
-    ORDER_PARAMETER,
-    QueryParameter("users", TEXT, "Only work of these users; without it the caller's own.", is_list=True),
-    QueryParameter("all_users", BOOLEAN_SCHEMA, "The work of all users, as far as the caller may see it."),
-    QueryParameter("pools", TEXT, "Only work on these pools.", is_list=True),
-    QueryParameter("all_pools", BOOLEAN_SCHEMA, "Work on every pool; the default without `pools`."),
-    QueryParameter("priority", PRIORITY, "Only work of these priorities.", is_list=True),
-)
-WORKFLOW_FILTERS = (
-    *COMMON_FILTERS,
-    QueryParameter("statuses", WORKFLOW_STATUS, "Only workflows with these statuses.", is_list=True),
-    QueryParameter("name", TEXT, "Only ids that contain this text."),
-    QueryParameter("tags", TEXT, "Only workflows with all of these tags.", is_list=True),
-    QueryParameter("label", TEXT, "KEY=SELECTOR: a value, `*` for anything, `(A|B)` for alternatives.", is_list=True),
-    QueryParameter("no_label", TEXT, "Only workflows without this label.", is_list=True),
-    QueryParameter("app", TEXT, "Only work of this app, as UUID or UUID:VERSION."),
-    QueryParameter("submitted_after", TEXT, "From this time on, UTC."),
-    QueryParameter("submitted_before", TEXT, "Before this time, UTC."),
-)
-TASK_FILTERS = (
-    *parameters_of(Page),
-    *COMMON_FILTERS,
-    QueryParameter("statuses", TASK_STATUS, "Only tasks with these statuses.", is_list=True),
-    QueryParameter("nodes", TEXT, "Only tasks on these nodes.", is_list=True),
-    QueryParameter("workflow_id", TEXT, "Only tasks of workflows whose id contains this."),
-    QueryParameter("started_after", TEXT, "From this time on, UTC."),
-    QueryParameter("started_before", TEXT, "Before this time, UTC."),
-    QueryParameter("summary", BOOLEAN_SCHEMA, "The sums of their requests, by user, pool and priority."),
-    QueryParameter("aggregate_by_workflow", BOOLEAN_SCHEMA, "As `summary`, and also by workflow."),
-)
 LINE_FILTERS = (
     QueryParameter("task_name", TEXT, "Only of this task."),
     QueryParameter(

@@ -11,14 +11,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change
-from pools.api.questions import Page, asked, parameters_of, read_query
-from pools.api.request_parsing import collect_faults
+from pools.api.questions import parameters_of, read_query
 from pools.api.schema import NULL, describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import BOOLEAN
+from pools.domain.questions import asked
 from pools.domain.roles import Actor
 from pools.services.dry_run import read_effect
-from scheduling.api.work_schemas import NOTES_BODY, WORKFLOW_FILTERS
+from scheduling.api.work_schemas import NOTES_BODY
 from scheduling.api.workflow_bodies import (
     WorkflowAnswer,
     WorkflowLinks,
@@ -28,7 +28,8 @@ from scheduling.api.workflow_bodies import (
     workflow_list_entry,
 )
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, TagWorkflow, WorkflowChange
-from scheduling.filtersets.work import matching_workflows
+from scheduling.domain.lists import WorkflowQuery
+from scheduling.filtersets.work import workflow_filters
 from scheduling.models import Workflow
 from scheduling.selectors.visible_queue import waiting_gangs_of
 from scheduling.selectors.workflow_rows import read_workflow_rows
@@ -49,44 +50,28 @@ from scheduling.services.workflows.user_actions import (
 WorkflowChangeT = TypeVar("WorkflowChangeT", bound=WorkflowChange)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowListQuery(Page):
-    """What a list of workflows shows; :mod:`scheduling.filtersets.work` has its filters."""
-
-    details: bool = asked(
-        BOOLEAN, "With the GPUs of each workflow, and the reason and start of work that waits.", default=False
-    )
-    total: bool = asked(BOOLEAN, "With the number of all workflows that match, as `total`.", default=False)
-
-
 class WorkflowList(View):
     """Workflows that the caller may see; by default only those of the caller."""
 
-    @describe_operation(
-        "List workflows.",
-        query_parameters=[*parameters_of(WorkflowListQuery), *WORKFLOW_FILTERS],
-        answer=WorkflowListAnswer,
-    )
+    @describe_operation("List workflows.", query_parameters=parameters_of(WorkflowQuery), answer=WorkflowListAnswer)
     def get(self, request: Request) -> Response:
-        query, matching = collect_faults(
-            partial(read_query, WorkflowListQuery, request),
-            partial(matching_workflows, request.query_params, self.actor),
-        )
+        filters = workflow_filters(request.query_params, self.actor)
+        matching, limit, offset = filters.matching_rows(), filters.value("limit"), filters.value("offset")
         links = WorkflowLinks(request)
-        if query.details:
-            workflows, more = list_workflows(matching, limit=query.limit, offset=query.offset)
+        if filters.value("details"):
+            workflows, more = list_workflows(matching, limit=limit, offset=offset)
             entries = [detailed_list_entry(row, links) for row in read_workflow_rows(self.actor, workflows)]
         else:
-            listed, more = list_workflow_entries(matching, limit=query.limit, offset=query.offset)
+            listed, more = list_workflow_entries(matching, limit=limit, offset=offset)
             entries = [workflow_list_entry(each, links) for each in listed]
         answer: WorkflowListAnswer = {"workflows": entries, "more_entries": more}
-        if query.total:
+        if filters.value("total"):
             answer["total"] = matching.order_by().count()
         return Response(answer)
 
 
 @dataclass(frozen=True, slots=True)
-class WorkflowQuery:
+class WorkflowDetailQuery:
     """How much of a workflow is shown."""
 
     verbose: bool = asked(BOOLEAN, "With the earlier attempts of its tasks.", default=False)
@@ -97,11 +82,11 @@ class WorkflowDetail(View):
 
     @describe_operation(
         "Show a workflow with its groups and tasks.",
-        query_parameters=parameters_of(WorkflowQuery),
+        query_parameters=parameters_of(WorkflowDetailQuery),
         answer=WorkflowAnswer,
     )
     def get(self, request: Request, name: str) -> Response:
-        return Response(_workflow_body(self, name, all_attempts=read_query(WorkflowQuery, request).verbose))
+        return Response(_workflow_body(self, name, all_attempts=read_query(WorkflowDetailQuery, request).verbose))
 
 
 class WorkflowNameAnswer(TypedDict):

@@ -82,7 +82,7 @@ def list_workflow_entries(rows: QuerySet[Workflow], *, limit: int, offset: int) 
 
 @lru_cache(maxsize=256)
 def _page_sql(rows: QuerySet[Workflow], begin: int, end: int) -> tuple[str, Sequence[Any]] | None:
-    """The statement of a page of these rows (which are kept, see `matching_workflows`) with its parameters; None if
+    """The statement of a page of these rows (which are kept, see `workflow_filters`) with its parameters; None if
     Django knows without a query that no row matches."""
     try:
         matching, parameters = rows.values_list("uuid")[begin:end].query.sql_with_params()

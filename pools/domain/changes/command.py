@@ -53,6 +53,17 @@ class ValueKind:
     rule: str = "a text"
     max_values: int | None = None
 
+    @property
+    def is_list(self) -> bool:
+        """Whether it is several values."""
+        return self.schema.get("type") == "array"
+
+    @property
+    def options(self) -> Sequence[str]:
+        """The words of a choice; none of another kind."""
+        found: Sequence[str] = self.schema.get("items", self.schema).get("enum", ())
+        return found
+
 
 def _read_time(reader: FieldReader, key: str) -> datetime | None:
     text = reader.body[key]
@@ -130,8 +141,9 @@ def whole_number(minimum: int, maximum: int, rule: str = "") -> ValueKind:
 @dataclass(frozen=True, slots=True)
 class ChangeField:
     """What is said about one field. `in_address`: it stands in the address of the object, not in the body;
-    `in_query`: it stands in the query. `metavar` and `short` (`-q`) are its words in the client; with
-    `positional` it is an argument there. `missing` is said of a required field without a value."""
+    `in_query`: it stands in the query. `metavar`, `short` (`-q`) and `option` (`--name` if None; empty: there is none)
+    are its words in the client; with `positional` it is an argument there. `missing` is said of a required field
+    without a value; `hint` stands in the empty filter of a page."""
 
     kind: ValueKind
     label: str
@@ -143,6 +155,8 @@ class ChangeField:
     short: str | None = None
     positional: bool = False
     missing: str = "is missing."
+    option: str | None = None
+    hint: str = ""
 
     @property
     def sentence(self) -> str:

@@ -56,6 +56,7 @@ class SubmitWorkflow(ChangeCommand):
     permission: ClassVar = Permission.POOL_SUBMIT
     pool_field: ClassVar = "pool"
     needs_version: ClassVar = False
+    has_preview: ClassVar = False  # its dry run answers the rendered file, and is a part of its query
 
     pool: str = in_address("POOL", "Pool or subpool", "Pool or subpool that runs it.")
     file: str = value(
@@ -102,6 +103,7 @@ class RestartWorkflow(ChangeCommand):
     permission: ClassVar = Permission.POOL_SUBMIT
     pool_field: ClassVar = "pool"
     needs_version: ClassVar = False
+    has_preview: ClassVar = False  # its dry run answers the rendered file, and is a part of its query
 
     pool: str = in_address("POOL", "Pool or subpool", "Pool or subpool that runs it.")
     workflow: str = in_address("WORKFLOW", "Workflow", "Workflow ID or UUID.")

@@ -12,9 +12,10 @@ import pytest
 from django.http import QueryDict
 from rest_framework.request import Request
 
-from pools.api.questions import FILTER_TEXTS, Page, asked, parameters_of, read_query
+from pools.api.questions import parameters_of, read_query
 from pools.domain.changes.command import BOOLEAN, TIME, choice
 from pools.domain.errors import BadInput
+from pools.domain.questions import FILTER_TEXTS, Page, asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,6 @@ def test_the_document_names_every_value() -> None:
     found: dict[str, Any] = {each.name: each for each in parameters_of(_Question)}
     assert list(found) == ["limit", "offset", "revision", "since", "by", "names"]
     assert found["limit"].schema == {"type": "integer", "minimum": 1, "maximum": 1000}
-    assert (found["since"].schema, found["since"].description) == ({"type": "string"}, "From this time on.")
+    assert (found["since"].schema, found["since"].description) == ({"type": "string"}, "From this time on. In UTC.")
     assert found["names"].schema == {"type": "string"} and found["names"].is_list
     assert found["revision"].is_required and not found["by"].is_required

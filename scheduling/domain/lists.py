@@ -1,0 +1,85 @@
+"""The queries of the lists of work: filters and pages."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import datetime
+
+from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, TIME
+from pools.domain.questions import FILTER_TEXTS, ORDER, Page, any_of, asked
+from scheduling.domain.label_selectors import selector_pattern
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import TaskStatus, WorkflowStatus
+
+
+def parse_label_selector(text: str) -> tuple[str, str] | None:
+    """`KEY=SELECTOR` as the key and the regular expression of the whole value."""
+    key, equals, selector = text.partition("=")
+    pattern = selector_pattern(selector)
+    return (key, pattern) if key and equals and pattern is not None else None
+
+
+_SELECTORS = dataclasses.replace(
+    FILTER_TEXTS,
+    parse=parse_label_selector,
+    rule="KEY=SELECTOR, where a selector is a value, with * for anything and (A|B) for alternatives",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkQuery(Page):
+    """What is asked of workflows and of tasks alike; without a condition on users, the caller's own."""
+
+    order: bool = asked(ORDER, "By submit time; DESC if not given.", default=True, option="")
+    users: list[str] = asked(
+        TEXTS, "Only work of these users; without it your own.", option="--user", short="-u", metavar="NAME..."
+    )
+    all_users: bool = asked(BOOLEAN, "The work of all users, as far as you may see it.", default=False, short="-a")
+    pools: list[str] = asked(TEXTS, "Only work on these pools.", option="--pool", short="-p", metavar="NAME...")
+    all_pools: bool = asked(BOOLEAN, "Work on every pool; the default without `pools`.", default=False, option="")
+    priority: list[Priority] = asked(
+        any_of(Priority), "Only work of these priorities.", label="Priority", metavar="PRIORITY..."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowQuery(WorkQuery):
+    """What is asked of the list of workflows."""
+
+    statuses: list[WorkflowStatus] = asked(
+        any_of(WorkflowStatus),
+        "Only workflows with these statuses, as RUNNING or PENDING.",
+        option="--status",
+        short="-s",
+        metavar="STATUS...",
+    )
+    name: str = asked(TEXT, "Only ids that contain this text.", label="Name", hint="part of a name", short="-n")
+    tags: list[str] = asked(TEXTS, "Only workflows with all of these tags.", metavar="TAG...")
+    label: list[tuple[str, str]] = asked(
+        _SELECTORS, "Only with this label: `*` is anything, `(A|B)` are alternatives.", metavar="KEY=VALUE..."
+    )
+    no_label: list[str] = asked(FILTER_TEXTS, "Only workflows without this label.", metavar="KEY...")
+    app: str = asked(TEXT, "Only work of this app, as UUID or UUID:VERSION.", option="")
+    submitted_after: datetime | None = asked(TIME, "From this time on.", label="Submitted from")
+    submitted_before: datetime | None = asked(TIME, "Before this time.", label="Submitted until")
+    details: bool = asked(
+        BOOLEAN,
+        "With the GPUs of each workflow, and the reason and start of work that waits.",
+        default=False,
+        option="",
+    )
+    total: bool = asked(BOOLEAN, "With the number of all workflows that match, as `total`.", default=False, option="")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskQuery(WorkQuery):
+    """What is asked of the list of tasks."""
+
+    statuses: list[TaskStatus] = asked(any_of(TaskStatus), "Only tasks with these statuses.", option="")
+    nodes: list[str] = asked(TEXTS, "Only tasks on these nodes.", option="--node", short="-n", metavar="NODE...")
+    workflow_id: str = asked(TEXT, "Only tasks of workflows whose id contains this.", short="-w")
+    started_after: datetime | None = asked(TIME, "From this time on.")
+    started_before: datetime | None = asked(TIME, "Before this time.")
+    summary: bool = asked(BOOLEAN, "The sums of their requests, by user, pool and priority.", default=False, short="-S")
+    aggregate_by_workflow: bool = asked(BOOLEAN, "The sums by workflow, too.", default=False, short="-W")
