@@ -57,12 +57,13 @@ class TypedChange:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The body of the request: the values that were given, and the reason."""
+        """The body of the request: the values that were given, and the reason. A default that is not empty is sent too:
+        the server may have another one, or none."""
         found: dict[str, Any] = {}
         usual = {each.name: each.default for each in dataclasses.fields(self.kind)}  # type: ignore[arg-type]
         for name, about in body_fields(self.kind).items():
-            is_usual = name in self.values and self[name] in (None, "", usual[name])
-            if name not in self.values or (is_usual and not about.is_sent_always):
+            is_empty = self.values.get(name) in (None, "") or self[name] is usual[name] is False
+            if name not in self.values or (is_empty and not about.is_sent_always):
                 continue
             read = _READERS.get(about.kind.looks)
             found[name] = read(self[name]) if read and self[name] else self[name]

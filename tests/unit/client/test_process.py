@@ -64,9 +64,9 @@ def test_no_part_of_the_client_imports_django(stub, home):
         "import sys; from typer.testing import CliRunner; from osmo_admin.cli.client import app;"
         "assert CliRunner().invoke(app, ['pool', 'list']).exit_code == 0;"
         "assert CliRunner().invoke(app, ['workflow', 'list', '-o', 'yaml']).exit_code == 0;"
-        "servers = {'django', 'celery', 'psycopg', 'rest_framework', 'redis', 'scheduling', 'kubernetes', 'jinja2'};"
-        "ours = {each for each in sys.modules if each.startswith('pools.')};"
-        "ours -= {each for each in ours if f'{each}.'.startswith('pools.domain.')};"
+        "servers = {'django', 'celery', 'psycopg', 'rest_framework', 'redis', 'kubernetes', 'jinja2'};"
+        "ours = {each for each in sys.modules if each.startswith(('pools.', 'scheduling.'))};"
+        "ours -= {each for each in ours if f'{each}.'.startswith(('pools.domain.', 'scheduling.domain.'))};"
         "print(sorted(servers & set(sys.modules) | ours))"
     )
     stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
