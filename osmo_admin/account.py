@@ -13,12 +13,17 @@ from django.urls import URLPattern, path, reverse
 from pools.admin import forms
 from pools.admin.base import actor_of
 from pools.admin.users import PASSWORD_RULES
+from pools.domain.changes.command import fields_of
+from pools.domain.changes.profiles import UpdateProfile
 from pools.domain.errors import DomainError
 from pools.models import User
 from pools.services.users import set_password, update_profile
 
 if TYPE_CHECKING:
     from django.contrib.admin import AdminSite
+
+
+_EMAIL = fields_of(UpdateProfile)["email"]
 
 
 class OwnPasswordForm(forms.ServiceForm):
@@ -51,7 +56,7 @@ class OwnPasswordForm(forms.ServiceForm):
 class OwnMailForm(forms.ServiceForm):
     """The mail address of the own account."""
 
-    email = forms.text_field("Mail address", help_text="Notices of your profile go to it. Empty: none.")
+    email = forms.text_field(_EMAIL.label, help_text=_EMAIL.help)
 
 
 def account_urls(site: AdminSite) -> list[URLPattern]:
@@ -96,7 +101,7 @@ def change_own_mail_page(site: AdminSite, request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         email = form.cleaned_data["email"].strip()
         try:
-            update_profile(actor=actor_of(request), email=email)
+            update_profile(UpdateProfile(email=email), actor=actor_of(request))
         except DomainError as refusal:
             form.add_errors(refusal)
         else:

@@ -5,23 +5,26 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.domain.errors import DomainError
-from pools.domain.saved_views import MAX_NAME_LENGTH, FilteredList
+from pools.domain.changes.command import fields_of
+from pools.domain.changes.saved_views import DeleteView, SaveView
+from pools.domain.saved_views import FilteredList, filtered_list
 from pools.models import SavedView
 from pools.representations.saved_views import LIST_TITLES, view_address
 from pools.selectors.saved_views import list_views
 from pools.services.saved_views import delete_view, save_view
 
+_NAME = fields_of(SaveView)["name"]
+
 
 class SaveViewForm(forms.ServiceForm):
     """The name of a view. Its list and its filters are in the address."""
 
-    name = forms.text_field("Name", help_text=f"At most {MAX_NAME_LENGTH} characters, such as: my pending work")
+    name = forms.text_field(_NAME.label, help_text=_NAME.help)
 
 
 @admin.register(SavedView)
@@ -47,20 +50,20 @@ class SavedViewAdmin(PolicyAdmin):
         return HttpResponseRedirect(_list_address())
 
     def _save(self, request: HttpRequest, page: str) -> HttpResponse:
-        chosen = _list_named(page)
+        chosen = filtered_list(page)
         query = urlencode([(name, text) for name in request.GET for text in request.GET.getlist(name)])
         form = SaveViewForm(forms.submitted_data(request))
-        if request.method == "POST" and form.is_valid():
-            try:
-                view = save_view(actor=actor_of(request), page=chosen, name=form.cleaned_data["name"], query=query)
-            except DomainError as refusal:
-                form.add_errors(refusal)
-            else:
-                self.show_success(request, f"View {view.name} was saved: it is above the filters of this list.")
-                return HttpResponseRedirect(view_address(view))
-        return self.render_form_page(
+
+        def save() -> HttpResponse:
+            command = SaveView(page=chosen, name=form.cleaned_data["name"], query=query)
+            view = save_view(command, actor=actor_of(request))
+            self.show_success(request, f"View {view.name} was saved: it is above the filters of this list.")
+            return HttpResponseRedirect(view_address(view))
+
+        return self.change_by_form(
             request,
             form,
+            save,
             title=f"Save a view of {LIST_TITLES[chosen]}",
             button="Save the view",
             crumbs=[("Saved views", _list_address())],
@@ -68,9 +71,9 @@ class SavedViewAdmin(PolicyAdmin):
         )
 
     def _delete(self, request: HttpRequest, page: str, name: str) -> HttpResponse:
-        chosen = _list_named(page)
+        chosen = filtered_list(page)
         if request.method == "POST":
-            delete_view(actor=actor_of(request), page=chosen, name=name)
+            delete_view(DeleteView(page=chosen, name=name), actor=actor_of(request))
             self.show_success(request, f"View {name} was deleted.")
             return HttpResponseRedirect(_list_address())
         return self.render_form_page(
@@ -86,9 +89,3 @@ class SavedViewAdmin(PolicyAdmin):
 
 def _list_address() -> str:
     return reverse("admin:pools_savedview_changelist")
-
-
-def _list_named(page: str) -> FilteredList:
-    if page not in set(FilteredList):
-        raise Http404
-    return FilteredList(page)

@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.questions import parameters_of
+from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, schema_of
+from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import (
-    BodyReader,
-    collect_faults,
-    query_boolean,
-    query_integer,
-    unwrap_body,
-)
-from pools.api.schema import (
-    DRY_RUN,
-    INTEGER,
-    NULL,
-    TEXT,
-    QueryParameter,
-    UtcText,
-    describe_operation,
-    object_with,
-)
+from pools.api.schema import NULL, UtcText, describe_operation
 from pools.api.views import View
-from pools.domain.errors import BadInput, Violation
-from pools.domain.lists import RevisionQuery
-from pools.domain.roles import Permission
+from pools.domain.changes.command import body_fields
+from pools.domain.changes.revisions import RollBack
+from pools.domain.lists import RevisionDiffQuery, RevisionQuery
+from pools.domain.roles import Actor, Permission
 from pools.filtersets.revisions import RevisionFilterSet
 from pools.models import ConfigRevision, Pool
 from pools.permissions import require_platform
 from pools.services.cohort_effects import effect_on_pools
-from pools.services.config_history import (
-    POOL,
-    current_revision,
-    get_revision,
-    list_revisions,
-    revision_data,
-)
+from pools.services.config_history import current_revision, get_revision, list_revisions, revision_data
 from pools.services.config_rollback import rollback_configuration
 
-MAX_REVISION = 2**31 - 1
 MAX_ROWS_WITH_DATA = 100
 
 
@@ -91,39 +71,19 @@ class RevisionList(View):
         return Response(RevisionListAnswer(configs=[revision_body(row, with_data=with_data) for row in page]))
 
 
+def _effect_of_rollback(_command: RollBack, run: Callable[[], None], actor: Actor) -> dict[str, Any]:
+    return effect_on_pools(run, names=_all_pool_names, actor=actor)
+
+
+_ROLLBACK: ChangeAnswer[RollBack, None] = ChangeAnswer(answer_nothing, _effect_of_rollback)
+
+
 class ConfigurationRollback(View):
     """The rollback to an old configuration."""
 
-    @describe_operation(
-        "Restore the pools of a revision; pools created since then stay.",
-        query_parameters=[DRY_RUN],
-        body=object_with(
-            {"revision": INTEGER, "config_type": TEXT, "description": TEXT}, required=["revision"], additional=True
-        ),
-        answer=NULL,
-    )
+    @describe_change(RollBack, body=schema_of(body_fields(RollBack), required=["revision"]), answer=NULL)
     def post(self, request: Request) -> Response:
-        require_platform(self.actor, Permission.POOL_CONFIGURE)
-        body, description, tags = unwrap_body(request, wrappers=())
-        reader = BodyReader(body)
-        reader.reject_unknown_keys(("revision", "config_type"), ())
-        number, config_type = reader.body.get("revision"), reader.any_text("config_type", POOL)
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= MAX_REVISION:
-            reader.add_fault("revision", "bad_value", "must be the number of a revision.")
-        if config_type.upper() != POOL:
-            reader.add_fault("config_type", "bad_value", f"must be {POOL}: only pools have revisions.")
-        reader.raise_faults()
-
-        def operation() -> None:
-            rollback_configuration(actor=self.actor, revision=int(number or 0), description=description, tags=tags)
-
-        def answer() -> Response:
-            operation()
-            return Response(None)
-
-        if query_boolean(request, "dry_run"):
-            return Response(effect_on_pools(operation, names=_all_pool_names, actor=self.actor))
-        return self.run_once(answer, require=lambda: require_platform(self.actor, Permission.POOL_CONFIGURE))
+        return answer_change(self, RollBack, rollback_configuration, _ROLLBACK, {})
 
 
 class RevisionDiff(View):
@@ -131,29 +91,17 @@ class RevisionDiff(View):
 
     @describe_operation(
         "Show the configuration at two revisions.",
-        query_parameters=[
-            QueryParameter("config_type", TEXT, "POOL."),
-            QueryParameter("first_revision", INTEGER, "The older one.", is_required=True),
-            QueryParameter("second_revision", INTEGER, "The newer one; the one in force if not given."),
-        ],
+        query_parameters=parameters_of(RevisionDiffQuery),
         answer=RevisionDiffAnswer,
         extra_statuses=[404],
     )
     def get(self, request: Request) -> Response:
         require_platform(self.actor, Permission.PLATFORM_READ)
-        config_type = request.query_params.get("config_type") or POOL
-        older, number = collect_faults(
-            lambda: _first_revision(request), lambda: query_integer(request, "second_revision", 0, minimum=1)
-        )
-        first = get_revision(self.actor, config_type, older)
-        second = get_revision(self.actor, config_type, number) if number else current_revision(self.actor) or first
+        asked = read_query(RevisionDiffQuery, request)
+        first = get_revision(self.actor, asked.config_type, asked.first_revision)
+        newer = asked.second_revision and get_revision(self.actor, asked.config_type, asked.second_revision)
+        second = newer or current_revision(self.actor) or first
         return Response(RevisionDiffAnswer(first_data=revision_data(first), second_data=revision_data(second)))
-
-
-def _first_revision(request: Request) -> int:
-    if not request.query_params.get("first_revision"):
-        raise BadInput.of([Violation("first_revision", "missing", "first_revision is missing.")])
-    return query_integer(request, "first_revision", 0, minimum=1)
 
 
 def revision_body(row: ConfigRevision, *, with_data: bool) -> RevisionAnswer:

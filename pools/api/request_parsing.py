@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from django.http import HttpRequest
@@ -16,11 +16,9 @@ from pools.api.questions import read_values
 from pools.domain.errors import BadInput, Stale, Violation
 from pools.domain.query_values import (
     BOOLEAN_RULE,
-    DATETIME_RULE,
     MAX_INTEGER,
     integer_rule,
     parse_boolean,
-    parse_datetime,
     parse_integer,
 )
 from pools.domain.questions import Page
@@ -85,15 +83,9 @@ def query_boolean(request: Request, name: str, default: bool = False) -> bool:
 
 def query_integer(request: Request, name: str, default: int, *, minimum: int = 0, maximum: int = MAX_INTEGER) -> int:
     """The whole number of a query parameter, inside its bounds."""
-    found = _query_value(
-        request, name, lambda text: parse_integer(text, minimum, maximum), integer_rule(minimum, maximum)
-    )
+    parse = partial(parse_integer, minimum=minimum, maximum=maximum)
+    found = _query_value(request, name, parse, integer_rule(minimum, maximum))
     return default if found is None else found
-
-
-def query_datetime(request: Request, name: str) -> datetime | None:
-    """The time of a query parameter, None if it is not given."""
-    return _query_value(request, name, parse_datetime, DATETIME_RULE)
 
 
 def _query_value(request: Request, name: str, parse: Callable[[str], Value | None], rule: str) -> Value | None:

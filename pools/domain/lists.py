@@ -10,6 +10,7 @@ from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, TIME, choice, whole_number
 from pools.domain.query_values import MAX_INTEGER
 from pools.domain.questions import MAX_ROWS, ORDER, Page, asked, page_limit
+from pools.domain.saved_views import FilteredList
 
 OBJECT_KINDS = ("pool", "workflow", "user", "token", "backend", "config")
 
@@ -74,6 +75,22 @@ class RevisionQuery(Page):
     at_timestamp: datetime | None = asked(TIME, "The one in force at this time.")
     omit_data: bool = asked(BOOLEAN, "Without the configuration itself.", default=False, option="")
     order: bool = asked(ORDER, "Newest first (DESC) if not given.", default=True, option="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionDiffQuery:
+    """The two revisions that are compared."""
+
+    config_type: str = asked(TEXT, "POOL.", default="POOL")
+    first_revision: int = asked(whole_number(1, MAX_INTEGER), "The older one.", default=dataclasses.MISSING)
+    second_revision: int | None = asked(whole_number(1, MAX_INTEGER), "The newer one; the one in force if not given.")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedViewQuery:
+    """Which views are listed."""
+
+    list: FilteredList | None = asked(choice(tuple(FilteredList)), "Only views of this list.")
 
 
 @dataclass(frozen=True, slots=True)

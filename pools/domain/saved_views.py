@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode
 
-from pools.domain.errors import Violation
+from pools.domain.errors import NotFound, Violation
 
 MAX_NAME_LENGTH = 40
 MAX_QUERY_LENGTH = 2000
@@ -27,6 +27,13 @@ class FilteredList(StrEnum):
     SCHEDULER_EVENTS = "scheduler_events"
     AUDIT = "audit"
     USERS = "users"
+
+
+def filtered_list(name: str) -> FilteredList:
+    """The list of this name. Raises NotFound."""
+    if name not in set(FilteredList):
+        raise NotFound(f"There is no such list with filters. The lists are {', '.join(FilteredList)}.")
+    return FilteredList(name)
 
 
 def normalize_query(text: str) -> str:

@@ -15,6 +15,7 @@ from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from pools.domain.audit_actions import AuditAction
+from pools.domain.changes.revisions import POOL, DeleteRevision, RevisionChange, TagRevision
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.pool_config import PoolSettings, editable_body
 from pools.domain.pool_fields import COLUMNS
@@ -24,7 +25,6 @@ from pools.models import AuditEntry, Backend, ConfigRevision
 from pools.permissions import require_platform
 from pools.transactions import change
 
-POOL = "POOL"
 MAX_TAGS = 100
 
 
@@ -90,30 +90,28 @@ def pools_at(audit_id: int) -> list[PastPool]:
     return sorted(found, key=lambda pool: pool.name)
 
 
-def delete_revision(*, actor: Actor, config_type: str, revision: int, description: str = "") -> None:
+def delete_revision(command: DeleteRevision, *, actor: Actor, description: str = "") -> None:
     """Hide a revision from the history. Raises Conflict for the revision in force."""
     require_platform(actor)
     with change(actor=actor, description=description):
-        row = _lock_revision_of_type(actor, config_type, revision)
+        row = _lock_revision(actor, command)
         newest = ConfigRevision.objects.filter(config_type=row.config_type, deleted_at__isnull=True)
         if row.revision == newest.aggregate(last=Max("revision"))["last"]:
             raise Conflict(
-                f"Revision {revision} of {row.config_type} is the one in force and stays. Write another one first, "
+                f"Revision {row.revision} of {row.config_type} is the one in force and stays. Write another one first, "
                 "or delete an older one."
             )
         row.deleted_at, row.deleted_by = timezone.now(), actor.username
         row.save(update_fields=["deleted_at", "deleted_by"])
 
 
-def tag_revision(
-    *, actor: Actor, config_type: str, revision: int, add: Sequence[str] = (), remove: Sequence[str] = ()
-) -> ConfigRevision:
+def tag_revision(command: TagRevision, *, actor: Actor, description: str = "") -> ConfigRevision:
     """Add tags to a revision and remove others."""
     require_platform(actor)
-    with change(actor=actor):
-        row = _lock_revision_of_type(actor, config_type, revision)
-        tags = [tag for tag in row.tags or [] if tag not in remove]
-        tags += [tag for tag in dict.fromkeys(add) if tag not in tags]
+    with change(actor=actor, description=description):
+        row = _lock_revision(actor, command)
+        tags = [tag for tag in row.tags or [] if tag not in command.delete_tags]
+        tags += [tag for tag in dict.fromkeys(command.set_tags) if tag not in tags]
         if len(tags) > MAX_TAGS:
             raise BadInput.of(
                 [Violation("set_tags", "too_many", f"A revision carries at most {MAX_TAGS} tags, not {len(tags)}.")]
@@ -123,9 +121,8 @@ def tag_revision(
         return row
 
 
-def _lock_revision_of_type(actor: Actor, config_type: str, revision: int) -> ConfigRevision:
-    found = get_revision(actor, config_type, revision)
-    return lock_revision(found.pk)
+def _lock_revision(actor: Actor, command: RevisionChange) -> ConfigRevision:
+    return lock_revision(get_revision(actor, command.config_type, command.revision).pk)
 
 
 def _settings_from_image(image: Mapping[str, Any], backends: Mapping[int, str]) -> PoolSettings:

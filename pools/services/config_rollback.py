@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pools.domain.changes.revisions import POOL, RollBack
 from pools.domain.errors import NotFound
 from pools.domain.pool_config import editable_body
 from pools.domain.roles import Actor, Permission
 from pools.models import ConfigRevision, Pool
 from pools.permissions import require_platform
-from pools.services.config_history import POOL, pools_at
+from pools.services.config_history import pools_at
 from pools.services.pool_configuration import configuration_change, write_pools
 
 
 def rollback_configuration(
-    *, actor: Actor, revision: int, description: str = "", tags: Sequence[str] | None = None
+    command: RollBack, *, actor: Actor, description: str = "", tags: Sequence[str] | None = None
 ) -> None:
     """Give every pool of a revision the configuration it had at that time.
 
@@ -24,10 +25,10 @@ def rollback_configuration(
     Raises NotFound, and the errors of `put_pools`.
     """
     require_platform(actor, Permission.POOL_CONFIGURE)
-    past = ConfigRevision.objects.filter(config_type=POOL, revision=revision, deleted_at__isnull=True).first()
+    past = ConfigRevision.objects.filter(config_type=POOL, revision=command.revision, deleted_at__isnull=True).first()
     if past is None:
-        raise NotFound(f"There is no revision {revision} of {POOL}.")
-    why = description or f"rolled back to revision {revision}"
+        raise NotFound(f"There is no revision {command.revision} of {POOL}.")
+    why = description or f"rolled back to revision {command.revision}"
     with configuration_change(actor=actor, name="", description=why, tags=tags):
         then = pools_at(past.audit_id)
         names = dict(Pool.objects.roots().filter(pk__in=[pool.id for pool in then]).values_list("pk", "name"))

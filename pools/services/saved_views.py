@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from pools.domain.changes.saved_views import DeleteView, SaveView
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.roles import Actor
-from pools.domain.saved_views import MAX_VIEWS, FilteredList, normalize_query, saved_view_violations
+from pools.domain.saved_views import MAX_VIEWS, normalize_query, saved_view_violations
 from pools.locking import lock_user
 from pools.models import SavedView
 from pools.transactions import change
 
 
-def save_view(*, actor: Actor, page: FilteredList, name: str, query: str) -> SavedView:
+def save_view(command: SaveView, *, actor: Actor, description: str = "") -> SavedView:
     """Save these filters of a list under a name; a view of this name and list is replaced. Raises BadInput (name,
     filters), Conflict (too many views)."""
-    name = name.strip()
-    kept = normalize_query(query)
+    page, name, kept = command.page, command.name.strip(), normalize_query(command.query)
     if found := saved_view_violations(name, kept):
         raise BadInput.of(found)
-    with change(actor=actor):
+    with change(actor=actor, description=description):
         owner = lock_user(actor.username)
         if owner is None:
             raise NotFound(f"User {actor.username} does not exist.")
@@ -31,9 +31,10 @@ def save_view(*, actor: Actor, page: FilteredList, name: str, query: str) -> Sav
         return view
 
 
-def delete_view(*, actor: Actor, page: FilteredList, name: str) -> None:
+def delete_view(command: DeleteView, *, actor: Actor, description: str = "") -> None:
     """Delete one of the actor's views. Raises NotFound."""
-    with change(actor=actor):
-        gone, _ = SavedView.objects.filter(owner__username=actor.username, page=page, name=name).delete()
+    mine = SavedView.objects.filter(owner__username=actor.username, page=command.page, name=command.name)
+    with change(actor=actor, description=description):
+        gone, _ = mine.delete()
         if not gone:
-            raise NotFound(f"You have no saved view {name} of the list {page}.")
+            raise NotFound(f"You have no saved view {command.name} of the list {command.page}.")

@@ -11,6 +11,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db.models.functions import Now
 
+from pools.domain.changes.profiles import UpdateProfile
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.notices import Channel, check_address
@@ -189,18 +190,12 @@ def list_roles(username: str) -> list[str]:
     return sorted(_find_user(username).as_actor().roles)
 
 
-def update_profile(
-    *,
-    actor: Actor,
-    pool: str | None = None,
-    email_notification: bool | None = None,
-    slack_notification: bool | None = None,
-    email: str | None = None,
-) -> User:
+def update_profile(command: UpdateProfile, *, actor: Actor, description: str = "") -> User:
     """Change the actor's own settings; None keeps a setting, an empty `email` removes the address. Raises BadInput for
     a pool to which the actor may not submit and for a text that is no mail address, Conflict for the address of an
     account of an identity provider, which states it at each sign-on."""
-    with change(actor=actor):
+    pool, email = command.pool, command.email
+    with change(actor=actor, description=description):
         user = _find_user(actor.username)
         if email is not None and email != user.email:
             _check_own_mail_address(user, email)
@@ -209,14 +204,17 @@ def update_profile(
             if pool not in submittable_pools(actor):
                 raise BadInput.of([Violation("pool", "unknown_pool", f"Pool {pool} not found.")])
             user.default_pool = pool
-        if email_notification is not None:
-            user.email_notification = email_notification
-        if slack_notification is not None:
-            user.slack_notification = slack_notification
+        if command.email_notification is not None:
+            user.email_notification = command.email_notification
+        if command.slack_notification is not None:
+            user.slack_notification = command.slack_notification
         user.save(update_fields=["default_pool", "email_notification", "slack_notification", "email"])
         switched_on = [
             channel
-            for channel, is_on in ((Channel.MAIL, email_notification), (Channel.SLACK, slack_notification))
+            for channel, is_on in (
+                (Channel.MAIL, command.email_notification),
+                (Channel.SLACK, command.slack_notification),
+            )
             if is_on
         ]
         NoticeTarget.objects.filter(user=user, is_profile=True, channel__in=switched_on, is_enabled=False).update(

@@ -9,6 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from pools.domain.changes.cohorts import PutCohort
+from pools.domain.changes.saved_views import SaveView
 from pools.domain.roles import SYSTEM
 from pools.domain.saved_views import FilteredList
 from pools.models import SavedView
@@ -60,7 +61,7 @@ def test_each_list_shows_its_views(as_person: SignedIn, page: FilteredList) -> N
     put_cohort(PutCohort(name="org", body={}), actor=SYSTEM)
     root = as_person("root")
     actor = root.get("/").context["request"].user.as_actor()
-    save_view(actor=actor, page=page, name="of this list", query="q=x&pool=team")
+    save_view(SaveView(page=page, name="of this list", query="q=x&pool=team"), actor=actor)
     plain = root.get(reverse(LIST_ADDRESSES[page])).content.decode()
     assert "of this list</a>" in plain and 'aria-current="true">of this list' not in plain
     found = root.get(f"{reverse(LIST_ADDRESSES[page])}?pool=team&q=x").content.decode()

@@ -8,6 +8,7 @@ import pytest
 
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort, PutCohort
 from pools.domain.changes.pools import CreatePool, DeletePool, PatchPool
+from pools.domain.changes.revisions import RollBack
 from pools.domain.errors import BadInput, Conflict, DomainError, Forbidden, NotFound, Stale
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, ConfigRevision, Pool
@@ -216,7 +217,7 @@ def test_an_old_configuration_of_a_pool_brings_its_cohort_back() -> None:
     create_member_pool("p", "org", 8, lend=3)
     then = ConfigRevision.objects.order_by("-revision")[0].revision
     patch_pool(PatchPool(name="p", patch={"cohort": None, "lending_limit": None}), actor=SYSTEM)
-    rollback_configuration(actor=SYSTEM, revision=then)
+    rollback_configuration(RollBack(revision=then), actor=SYSTEM)
     pool = Pool.objects.select_related("cohort").get(name="p")
     assert pool.cohort is not None
     assert (pool.cohort.name, pool.cohort.explicit, pool.lending_limit) == ("org", False, 3)

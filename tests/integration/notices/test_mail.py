@@ -14,6 +14,7 @@ from aiosmtpd.controller import Controller
 from django.conf import settings
 
 from pools.domain.changes.notices import CreateTarget
+from pools.domain.changes.profiles import UpdateProfile
 from pools.domain.notices import Outcome
 from pools.domain.roles import Actor
 from pools.models import Notice, NoticeTarget, SignOnIdentity, User
@@ -94,7 +95,7 @@ def test_the_switch_of_a_profile_sends_mail_about_the_own_work(bob: Actor, inbox
     plan_notices()
     _end_work(bob, "before")
     plan_notices()
-    update_profile(actor=bob, email_notification=True)
+    update_profile(UpdateProfile(email_notification=True), actor=bob)
     _end_work(bob)
     _end_work(alice)
     assert (plan_notices(), send_notices()) == (1, 1)
@@ -106,23 +107,23 @@ def test_the_switch_of_a_profile_sends_mail_about_the_own_work(bob: Actor, inbox
     assert mail["X-OSMO-Notice-Id"] == f"msg_{notice.message_id.hex}"
     text = str(mail.get_payload(decode=True) or b"", "utf-8") if not mail.is_multipart() else str(mail)
     assert "Workflow train-1 of bob ended: FAILED_CANCELED" in text
-    update_profile(actor=bob, email_notification=False)
+    update_profile(UpdateProfile(email_notification=False), actor=bob)
     _end_work(bob, "later")
     assert (plan_notices(), send_notices()) == (0, 0)
 
 
 def test_mail_that_waits_is_not_sent_after_the_switch_is_off(bob: Actor, inbox: _Inbox) -> None:
     plan_notices()
-    update_profile(actor=bob, email_notification=True)
+    update_profile(UpdateProfile(email_notification=True), actor=bob)
     _end_work(bob)
     plan_notices()
-    update_profile(actor=bob, email_notification=False)
+    update_profile(UpdateProfile(email_notification=False), actor=bob)
     assert send_notices() == 0
 
 
 def test_a_mail_server_that_refuses_is_asked_again(bob: Actor, inbox: _Inbox) -> None:
     plan_notices()
-    update_profile(actor=bob, email_notification=True)
+    update_profile(UpdateProfile(email_notification=True), actor=bob)
     _end_work(bob)
     plan_notices()
     inbox.answer = "451 later"
@@ -218,12 +219,12 @@ def test_a_switch_warns_if_it_has_no_effect(caller: Callable[..., ApiCaller], se
 
 def test_a_switch_of_a_person_who_cannot_be_reached_makes_no_notices(bob: Actor, inbox: _Inbox) -> None:
     User.objects.filter(username="bob").update(email="")
-    update_profile(actor=bob, email_notification=True, slack_notification=True)
+    update_profile(UpdateProfile(email_notification=True, slack_notification=True), actor=bob)
     assert profile_targets([bob.user_id or 0]) == []
 
 
 def test_a_target_of_a_profile_follows_its_switch(bob: Actor, inbox: _Inbox, caller: Callable[..., ApiCaller]) -> None:
-    update_profile(actor=bob, email_notification=True)
+    update_profile(UpdateProfile(email_notification=True), actor=bob)
     (target,) = profile_targets([bob.user_id or 0])
     call, address = caller("bob"), f"/api/notices/target/{target.pk}"
     shown = call("GET", address).body
@@ -237,7 +238,7 @@ def test_slack_needs_the_bot_of_the_operator(bob: Actor, set_osmo: Callable[...,
     """The call itself is Apprise's; without the network it fails, and names no token."""
     set_osmo(slack_token="xoxb-1234-1234-abcdefgh")
     SignOnIdentity.objects.create(user_id=bob.user_id, provider="corp", issuer="https://corp.example", subject="s-1")
-    update_profile(actor=bob, slack_notification=True)
+    update_profile(UpdateProfile(slack_notification=True), actor=bob)
     (target,) = profile_targets([bob.user_id or 0])
     assert (target.channel, target.name) == ("slack", "profile-slack")
     outcome, error = send(SendRequest("slack", "bob@example.com", "msg_1", "T", "t"))
@@ -249,7 +250,7 @@ def test_the_bot_of_the_operator_writes_to_nobody_whom_a_person_names_as_oneself
 ) -> None:
     """The address of a password account is what its person typed, perhaps that of somebody else."""
     set_osmo(slack_token="xoxb-1234-1234-abcdefgh")
-    user = update_profile(actor=bob, email="alice@example.com", slack_notification=True)
+    user = update_profile(UpdateProfile(email="alice@example.com", slack_notification=True), actor=bob)
     assert profile_targets([bob.user_id or 0]) == []
     assert "identity provider" in profile_warnings(user)[0]
 

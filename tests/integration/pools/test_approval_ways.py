@@ -17,6 +17,7 @@ from django.utils import timezone
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import DeleteCohort, PatchCohort, PutCohort
 from pools.domain.changes.pools import DeletePool, PatchPool, PutPool, PutPools
+from pools.domain.changes.revisions import RollBack
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, ResizeSubpools
 from pools.domain.errors import Conflict
 from pools.domain.roles import SYSTEM
@@ -87,7 +88,7 @@ SERVICES: dict[str, Callable[[], object]] = {
     "raise the limit with a quiet change": partial(
         patch_pool, PatchPool(name="team", patch={"approval_above": 99, "hold_after": 60}), actor=SYSTEM
     ),
-    "roll back": lambda: rollback_configuration(actor=SYSTEM, revision=_first_revision()),
+    "roll back": lambda: rollback_configuration(RollBack(revision=_first_revision()), actor=SYSTEM),
     "delete its cohort": partial(delete_cohort, DeleteCohort(name="org", orphan=True), actor=SYSTEM),
     "delete the cohort above its cohort": partial(delete_cohort, DeleteCohort(name="lab", orphan=True), actor=SYSTEM),
     "move its cohort": partial(patch_cohort, PatchCohort(name="org", patch={"parent": "other"}), actor=SYSTEM),

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from pools.domain.changes.saved_views import SaveView
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.roles import SYSTEM
 from pools.domain.saved_views import FilteredList
@@ -28,7 +29,9 @@ def installation(db: None) -> None:
     """Pool team with subpools, work, users, a GPU quota, and a saved view of root."""
     create_example_installation()
     root = User.objects.get(username="root").as_actor()
-    save_view(actor=root, page=FilteredList.SCHEDULER_EVENTS, name="Mine, failed", query="event=fail&user=root")
+    save_view(
+        SaveView(page=FilteredList.SCHEDULER_EVENTS, name="Mine, failed", query="event=fail&user=root"), actor=root
+    )
 
 
 def found(username: str, text: str) -> set[tuple[str, str]]:

@@ -25,6 +25,9 @@ from pools.domain.changes.notices import (
     UpdateTarget,
 )
 from pools.domain.changes.pools import CreatePool, PutPlatform, PutPools, RenamePlatform, RenamePool
+from pools.domain.changes.profiles import UpdateProfile
+from pools.domain.changes.revisions import DeleteRevision, RollBack, TagRevision
+from pools.domain.changes.saved_views import DeleteView, SaveView
 from pools.domain.changes.subpools import (
     CreateSubpool,
     DeleteSubpool,
@@ -85,6 +88,12 @@ CHANGES: list[type[ChangeCommand]] = [
     SubmitWorkflow,
     RestartWorkflow,
     RequestReplay,
+    SaveView,
+    DeleteView,
+    UpdateProfile,
+    DeleteRevision,
+    TagRevision,
+    RollBack,
 ]
 
 

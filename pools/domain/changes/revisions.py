@@ -1,0 +1,75 @@
+"""Changes of revisions of the configuration (OSMO contract, section 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+from pools.domain.changes.command import TEXT, TEXTS, ChangeCommand, in_address, value, whole_number
+from pools.domain.query_values import MAX_INTEGER
+from pools.domain.roles import Permission
+from pools.domain.structured_input.fields import FieldReader
+
+POOL: Final = "POOL"
+_NUMBER = whole_number(1, MAX_INTEGER, "must be the number of a revision.")
+
+
+def _read_tags(reader: FieldReader, key: str) -> list[str]:
+    tags = reader.read_texts(key)
+    if not all(tags):
+        reader.add_fault(key, "bad_value", "must be a list of texts that are not empty.")
+    return tags
+
+
+def _read_type(reader: FieldReader, key: str) -> str:
+    found = reader.field(key).text() or POOL
+    if found.upper() != POOL:
+        reader.add_fault(key, "bad_value", f"must be {POOL}: only pools have revisions.")
+    return found
+
+
+_TAGS = replace(TEXTS, read=_read_tags)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionChange(ChangeCommand):
+    """A change of one revision."""
+
+    permission: ClassVar = Permission.PLATFORM_WRITE
+    needs_version: ClassVar = False
+
+    config_type: str = in_address("TYPE", "Type", f"{POOL}: only pools have revisions.")
+    revision: int = in_address("REVISION", "Revision", "Number of the revision.", kind=_NUMBER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRevision(RevisionChange):
+    """Hide a revision from the history; the revision in force stays."""
+
+    service: ClassVar = "delete_revision"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagRevision(RevisionChange):
+    """Add tags to a revision and remove others."""
+
+    service: ClassVar = "tag_revision"
+
+    set_tags: Sequence[str] = value(_TAGS, "Add", "Tags to add.", default=())
+    delete_tags: Sequence[str] = value(_TAGS, "Remove", "Tags to remove.", default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollBack(ChangeCommand):
+    """Restore the pools of a revision; pools created since then stay."""
+
+    service: ClassVar = "rollback_configuration"
+    permission: ClassVar = Permission.POOL_CONFIGURE
+    needs_version: ClassVar = False
+    has_tags: ClassVar = True
+
+    revision: int = value(_NUMBER, "Revision", "Number of the revision.", missing="must be the number of a revision.")
+    config_type: str = value(
+        replace(TEXT, read=_read_type), "Type", f"{POOL}: only pools have revisions.", default=POOL
+    )
