@@ -35,34 +35,24 @@ STATUS_OF_KIND = {
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Each domain error as `{"message", "error_code", "workflow_id", "details"}` with the status of its kind."""
+    """Each domain error as its JSON, with the status of its kind."""
     refusal = to_domain_error(error)
     if refusal is None:
         return None
     set_rollback()
     if isinstance(error, exceptions.MethodNotAllowed):
-        return Response(error_body(refusal), status=error.status_code)
+        return Response(refusal.as_dict(), status=error.status_code)
     headers = retry_after_header(refusal)
     if refusal.kind is ErrorKind.UNAUTHENTICATED:
         headers["WWW-Authenticate"] = "Bearer"
     if refusal.kind is ErrorKind.UNSUPPORTED:
         headers["Accept-Encoding"] = "identity"
-    return Response(error_body(refusal), status=STATUS_OF_KIND[refusal.kind], headers=headers)
+    return Response(refusal.as_dict(), status=STATUS_OF_KIND[refusal.kind], headers=headers)
 
 
 def retry_after_header(refusal: DomainError) -> dict[str, str]:
     """The header with the seconds until the next attempt, if the error has them."""
     return {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
-
-
-def error_body(refusal: DomainError) -> dict[str, Any]:
-    """The JSON of a domain error."""
-    return {
-        "message": refusal.message,
-        "error_code": str(refusal.error_code),
-        "workflow_id": refusal.workflow_id,
-        "details": [violation.as_dict() for violation in refusal.violations],
-    }
 
 
 def to_domain_error(error: Exception) -> DomainError | None:

@@ -13,7 +13,7 @@ from django.template import loader
 from django.template.response import TemplateResponse
 from django.views import defaults
 
-from osmo_admin.error_responses import error_body, retry_after_header, to_domain_error
+from osmo_admin.error_responses import retry_after_header, to_domain_error
 from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, NotFound, Violation
 from pools.transactions import request_id
 
@@ -72,4 +72,4 @@ def _is_api_request(request: HttpRequest) -> bool:
 
 
 def _json_response(refusal: DomainError, status: int) -> JsonResponse:
-    return JsonResponse(error_body(refusal), status=status)
+    return JsonResponse(refusal.as_dict(), status=status)

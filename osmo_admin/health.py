@@ -1,14 +1,13 @@
 """Liveness and readiness probes, without a login.
 
 `GET /health` → 200 `{"status": "OK"}` while the web process answers (restart it otherwise).
-`GET /ready` → 200 or 503 `{"status": "OK"|"UNAVAILABLE", "checks": {name: {"ok": bool, "message": str}}}`: database,
+`GET /ready` → 200 or 503 (:class:`ReadyAnswer`; the status is OK or UNAVAILABLE): database,
 migrations, Redis, worker and the secret key are required. Beat, clusters and events are reported, but not required:
 without beat only periodic tasks pause, without clusters only Kubernetes backends, and events that an open transaction
 holds back come later. A process that has the key of the database
 but not yet the newest one is reported, but not required, so that a change of the key in steps stops nothing.
-`restarts` names the processes that `osmo-admin up` had to start again:
-`{name: {"count": int, "last": time, "keeps_dying": bool}}`. With a data directory the check `disk` tells whether it has
-room; the other checks tell whether that keeps something from working.
+`restarts` names the processes that `osmo-admin up` had to start again. With a data directory the check
+`disk` tells whether it has room; the other checks tell whether that keeps something from working.
 `?only=database,redis` checks these alone, for a probe that must not depend on the rest.
 Responses contain no addresses or error texts; those are in the log.
 """
@@ -19,6 +18,7 @@ import pkgutil
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
+from typing import NotRequired, TypedDict
 
 import redis
 import structlog
@@ -35,7 +35,7 @@ from django.views.decorators.http import require_safe
 
 from osmo_admin import heartbeat
 from osmo_admin.ops.disk_space import describe_full_disk
-from osmo_admin.ops.restarts import read_restarts
+from osmo_admin.ops.restarts import RestartAnswer, read_restarts
 from pools.models import SecretKeyCheck
 from pools.security.sealing import find_reading_key, key_marks
 from pools.selectors.audit_trail import seconds_held_back
@@ -45,11 +45,32 @@ REQUIRED_CHECKS = ("database", "migrations", "redis", "worker", "secret_key")
 log = structlog.get_logger(__name__)
 
 
+class HealthAnswer(TypedDict):
+    """A process that answers."""
+
+    status: str
+
+
+class CheckAnswer(TypedDict):
+    """Whether a dependency works; the message is public."""
+
+    ok: bool
+    message: str
+
+
+class ReadyAnswer(HealthAnswer):
+    """Whether the installation can do its work."""
+
+    checks: dict[str, CheckAnswer]
+    restarts: NotRequired[dict[str, RestartAnswer]]
+
+
 @never_cache
 @require_safe
 def health(request: HttpRequest) -> JsonResponse:
     """Liveness of this process only."""
-    return JsonResponse({"status": "OK"})
+    body: HealthAnswer = {"status": "OK"}
+    return JsonResponse(body)
 
 
 @never_cache
@@ -63,18 +84,18 @@ def ready(request: HttpRequest) -> JsonResponse:
         return JsonResponse({"status": "UNKNOWN", "message": message}, status=400)
     checks, failed = run_checks(only or known)
     ok = failed.isdisjoint(REQUIRED_CHECKS)
-    body = {"status": "OK" if ok else "UNAVAILABLE", "checks": checks}
+    body: ReadyAnswer = {"status": "OK" if ok else "UNAVAILABLE", "checks": checks}
     if settings.OSMO.data_dir is not None and (found := read_restarts(settings.OSMO.data_dir)):
         body["restarts"] = found
     return JsonResponse(body, status=200 if ok else 503)
 
 
-def run_all_checks() -> tuple[dict[str, dict[str, object]], set[str]]:
+def run_all_checks() -> tuple[dict[str, CheckAnswer], set[str]]:
     """The answer of each check, tried from this process, and the checks of what does not work at all."""
     return run_checks(_known_checks())
 
 
-def run_checks(names: Iterable[str]) -> tuple[dict[str, dict[str, object]], set[str]]:
+def run_checks(names: Iterable[str]) -> tuple[dict[str, CheckAnswer], set[str]]:
     """The answers of these checks, in the same form."""
     checks, failed = {}, set()
     known = _known_checks()
@@ -97,7 +118,7 @@ class _NotReady(Exception):
         self.is_partial = is_partial
 
 
-def _run_check(name: str, check: Callable[[], str]) -> tuple[dict[str, object], bool]:
+def _run_check(name: str, check: Callable[[], str]) -> tuple[CheckAnswer, bool]:
     """The answer of a check, and whether what it checks does not work at all."""
     try:
         return {"ok": True, "message": check()}, False

@@ -17,7 +17,6 @@ from django.urls import reverse
 from unfold.widgets import BASE_INPUT_CLASSES
 
 from osmo_admin.env import PasswordLogin
-from osmo_admin.error_responses import error_body
 from osmo_admin.login_limits import is_address_locked
 from pools.domain.errors import DomainError, Throttled
 
@@ -91,7 +90,7 @@ def lockout_response(
     place = "this address" if is_address_locked(request) else "this name from this address"
     message = f"There were too many failed logins for {place}. Wait 15 minutes, then try again."
     if request.path.startswith("/api/"):
-        body = error_body(Throttled(message, retry_after=900))
+        body = Throttled(message, retry_after=900).as_dict()
         return JsonResponse(body, status=429, headers={"Retry-After": "900"})
     context = {"title": "Too many attempts", "message": message}
     response = TemplateResponse(request, "osmo/plain.html", context, status=429)

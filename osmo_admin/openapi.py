@@ -9,28 +9,13 @@ from typing import Any
 from drf_spectacular.openapi import AutoSchema as SpectacularSchema
 
 from osmo_admin.answer_schema import schema_of
-from pools.api.schema import (
-    BOOLEAN,
-    DRY_RUN,
-    DRY_RUN_ANSWER,
-    REQUEST_APPROVAL,
-    TEXT,
-    OperationDescription,
-    QueryParameter,
-    array_of,
-    object_with,
-)
+from osmo_admin.health import HealthAnswer, ReadyAnswer
+from pools.api.schema import BOOLEAN, DRY_RUN, REQUEST_APPROVAL, TEXT, OperationDescription, QueryParameter
 from pools.api.version import VersionAnswer
+from pools.domain.errors import ErrorAnswer
 from pools.representations.approval import ApprovalAnswer
+from pools.services.dry_run import EffectAnswer
 
-ERROR = object_with(
-    {
-        "message": TEXT,
-        "error_code": {"type": "string", "enum": ["USER", "USAGE", "RESOURCE", "NOTFOUND", "SERVER", "SCENARIO"]},
-        "workflow_id": {"type": "string", "nullable": True},
-        "details": array_of(object_with({"path": TEXT, "code": TEXT, "message": TEXT}, additional=True)),
-    }
-)
 ERROR_DESCRIPTIONS = {
     400: "The request breaks rules of form, name or quota; `details` lists all of them.",
     401: "The request has no login, or the login has ended.",
@@ -44,7 +29,11 @@ ERROR_DESCRIPTIONS = {
 }
 CHANGING_METHODS = {"POST", "PUT", "PATCH", "DELETE"}
 COMPONENTS = {
-    "schemas": {"Error": ERROR, "DryRun": DRY_RUN_ANSWER, "Approval": schema_of(ApprovalAnswer)},
+    "schemas": {
+        "Error": schema_of(ErrorAnswer),
+        "DryRun": schema_of(EffectAnswer),
+        "Approval": schema_of(ApprovalAnswer),
+    },
     "responses": {
         str(status): {
             "description": description,
@@ -200,20 +189,12 @@ def complete(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """A hook of the generator: the shared parts of all operations, and the addresses of probes (plain views)."""
     result["info"]["description"] = DESCRIPTION
     result["components"] = COMPONENTS
-    check = object_with({"ok": BOOLEAN, "message": TEXT})
-    ready = object_with({"status": TEXT, "checks": {"type": "object", "additionalProperties": check}})
+    ready = _json_response(ReadyAnswer)
+    version = _json_response(VersionAnswer)
     plain = {
-        "/health": ("health", "Is the process alive?", {"200": _json_response(object_with({"status": TEXT}))}),
-        "/ready": (
-            "ready",
-            "Can the installation do its work?",
-            {"200": _json_response(ready), "503": _json_response(ready)},
-        ),
-        "/client/version": (
-            "client_version",
-            "The client release to install.",
-            {"200": _json_response(VersionAnswer)},
-        ),
+        "/health": ("health", "Is the process alive?", {"200": _json_response(HealthAnswer)}),
+        "/ready": ("ready", "Can the installation do its work?", {"200": ready, "503": ready}),
+        "/client/version": ("client_version", "The client release to install.", {"200": version}),
     }
     for path, (name, summary, responses) in plain.items():
         operation = {"operationId": name, "summary": summary, "tags": ["operations"], "responses": responses}

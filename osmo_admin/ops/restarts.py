@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TypedDict
 
 from osmo_admin.ops.data_directory import DataDirectory, read_json_object, write_private_file
 from osmo_admin.ops.services import Service
@@ -12,8 +13,16 @@ from osmo_admin.ops.services import Service
 FILE = "restarts.json"
 
 
-def describe_restarts(services: Iterable[Service], now: float) -> dict[str, dict[str, object]]:
-    """What :func:`read_restarts` returns, of the services that died since the start."""
+class RestartAnswer(TypedDict):
+    """How often and when (UTC; empty: not yet) a process that died was started again, and whether it dies again."""
+
+    count: int
+    last: str
+    keeps_dying: bool
+
+
+def describe_restarts(services: Iterable[Service], now: float) -> dict[str, RestartAnswer]:
+    """The services that died since the start, by name."""
     return {
         each.name: {"count": each.restarts, "last": each.last_restart, "keeps_dying": each.keeps_dying(now)}
         for each in services
@@ -26,10 +35,8 @@ def record_restarts(data: DataDirectory, restarts: Mapping[str, object]) -> None
     write_private_file(data.root / FILE, json.dumps(restarts, indent=2) + "\n")
 
 
-def read_restarts(root: Path) -> dict[str, dict[str, object]]:
-    """Name → `{"count": int, "last": time in UTC, "keeps_dying": bool}` of the processes that died since the start: how
-    often and when each was started again (empty if it was not yet), and whether it dies again and again. Empty without
-    a death or a supervisor."""
+def read_restarts(root: Path) -> dict[str, RestartAnswer]:
+    """The processes that died since the start, by name; empty without a death or a supervisor."""
     return read_json_object(root / FILE)
 
 

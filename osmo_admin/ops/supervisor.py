@@ -105,7 +105,7 @@ class Supervisor:
         self.owner_url = os.environ.get(process_commands.OWNER_URL, "")
         self.url = ""
         self._signals = 0
-        self._noted: dict[str, dict[str, object]] = {}
+        self._noted: Mapping[str, object] = {}
         self._full_disk = ""
         self._lost_notes: set[str] = set()
 

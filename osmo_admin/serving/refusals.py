@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from django.template import loader
 
-from osmo_admin.error_responses import error_body
 from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, NotFound, Violation
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def send_refusal(proto: HTTPProtocol, path: str, refusal: RequestRefused) -> Non
         headers.append(("retry-after", str(refusal.error.retry_after)))
     if path.startswith(_PROGRAM_PATHS):
         headers.append(("content-type", "application/json"))
-        text = json.dumps(error_body(refusal.error))
+        text = json.dumps(refusal.error.as_dict())
     else:
         headers.append(("content-type", "text/html; charset=utf-8"))
         text = _page(_TITLES.get(refusal.status, "An error occurred"), refusal.error.message)

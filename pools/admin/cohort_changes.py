@@ -37,7 +37,7 @@ from pools.permissions import require_platform
 from pools.selectors.quota_tree import read_quota_view
 from pools.services.cohort_effects import effect_on_cohort
 from pools.services.cohorts import CohortResult, create_cohort, delete_cohort, get_cohort, put_cohort
-from pools.services.dry_run import warnings_of
+from pools.services.dry_run import EffectAnswer, warnings_of
 
 COMPARED_NUMBERS = ("subtree_quota", "available", "potential_available", "borrowed", "lent", "debt")
 
@@ -58,11 +58,11 @@ class CohortPreview(Generic[ResultT]):
         names = list(Cohort.objects.order_by("name").values_list("name", flat=True))
         return {"script": script_media("quota-form"), "below": self._children(), "names": names}
 
-    def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
+    def dry_run(self, operation: Callable[[], object]) -> EffectAnswer:
         """The effect on every node of the cohort's tree."""
         return effect_on_cohort(self.actor, self.name, operation)
 
-    def effect_context(self, effect: dict[str, Any], result: ResultT) -> dict[str, Any]:
+    def effect_context(self, effect: EffectAnswer, result: ResultT) -> dict[str, Any]:
         """The nodes whose numbers change."""
         return {
             "changed_nodes": _changed_nodes(effect["before"], effect["after"]),

@@ -31,7 +31,7 @@ from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import BadInput, Busy, Conflict, Stale, Violation
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.services.approvals import request_approval
-from pools.services.dry_run import warnings_of
+from pools.services.dry_run import EffectAnswer, warnings_of
 
 REASON_HELP = "Optional. Recorded in the audit log beside your name."
 REFUSALS = (BadInput, Conflict, Busy)
@@ -119,10 +119,10 @@ class Preview(Protocol[ResultT_contra]):
     def form_context(self) -> dict[str, Any]:
         """Further context of the form's page."""
 
-    def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
+    def dry_run(self, operation: Callable[[], object]) -> EffectAnswer:
         """The effect of `operation`, which is rolled back (:func:`pools.services.dry_run.read_effect`)."""
 
-    def effect_context(self, effect: dict[str, Any], result: ResultT_contra) -> dict[str, Any]:
+    def effect_context(self, effect: EffectAnswer, result: ResultT_contra) -> dict[str, Any]:
         """Further context of the preview's page."""
 
     def current_state(self) -> dict[str, Any] | None:

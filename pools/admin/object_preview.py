@@ -10,7 +10,7 @@ from pools.admin.confirm_flow import ChangeForm, ResultT
 from pools.admin.effect_tables import changed_fields
 from pools.domain.field_changes import field_changes
 from pools.domain.roles import Actor
-from pools.services.dry_run import read_effect, warnings_of
+from pools.services.dry_run import EffectAnswer, read_effect, warnings_of
 
 CONFIGS = "configs"
 """The key of a state that has the configuration; the other keys are facts for the messages."""
@@ -38,11 +38,11 @@ class ObjectPreview(Generic[ResultT]):
         """The words of the form's page."""
         return dict(self.form_words)
 
-    def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
+    def dry_run(self, operation: Callable[[], object]) -> EffectAnswer:
         """The effect, with the work that the next scheduling cycle would treat differently."""
         return read_effect(operation, read_state=self.read_state, actor=self.actor)
 
-    def effect_context(self, effect: dict[str, Any], result: ResultT) -> dict[str, Any]:
+    def effect_context(self, effect: EffectAnswer, result: ResultT) -> dict[str, Any]:
         """The fields that change, what follows from them, and warnings."""
         before, after = effect["before"], effect["after"]
         changes = field_changes(before[CONFIGS], after[CONFIGS])

@@ -17,7 +17,7 @@ from pools.models import Pool, Reservation
 from pools.representations.subpool import pool_tree_body
 from pools.selectors import pool_tree
 from pools.services.cohort_effects import effect_on_pool
-from pools.services.dry_run import effect_on_pool_tree, warnings_of
+from pools.services.dry_run import EffectAnswer, effect_on_pool_tree, warnings_of
 
 EffectMessages = Callable[[tuple[NodeEffect, ...], list[Reservation], ResultT], tuple[str, ...]]
 
@@ -27,7 +27,7 @@ def tree_messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], r
     return consequence_messages(nodes)
 
 
-def no_remaining_work(effect: dict[str, Any]) -> list[Reservation]:
+def no_remaining_work(effect: EffectAnswer) -> list[Reservation]:
     """For changes that end no leaf."""
     return []
 
@@ -46,20 +46,20 @@ class PoolTreePreview(Generic[ResultT]):
     root_name: str
     changes_configuration: bool = False
     messages: EffectMessages[ResultT] = tree_messages
-    remaining_work: Callable[[dict[str, Any]], list[Reservation]] = no_remaining_work
+    remaining_work: Callable[[EffectAnswer], list[Reservation]] = no_remaining_work
 
     def form_context(self) -> dict[str, Any]:
         """The tree as it is now."""
         tree = pool_tree.pool_trees_of([self.pool])[0] if self.pool else None
         return {"pool": self.pool, "tree": tree}
 
-    def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
+    def dry_run(self, operation: Callable[[], object]) -> EffectAnswer:
         """The effect on the pool's tree."""
         if self.changes_configuration:
             return effect_on_pool(self.root_name, operation, actor=self.actor)
         return effect_on_pool_tree(self.root_name, operation, actor=self.actor)
 
-    def effect_context(self, effect: dict[str, Any], result: ResultT) -> dict[str, Any]:
+    def effect_context(self, effect: EffectAnswer, result: ResultT) -> dict[str, Any]:
         """Each node before and after, messages, and the names of the work that stays or is reclaimed."""
         nodes, remaining = node_effects(effect["before"], effect["after"]), self.remaining_work(effect)
         return {

@@ -28,6 +28,7 @@ from pools.models import Pool
 from pools.permissions import get_visible_root, require_permission
 from pools.selectors import pool_tree
 from pools.selectors.subpool_quotas import visible_quotas
+from pools.services.dry_run import EffectAnswer
 from pools.services.subpool_quotas import QuotasResult, effect_on_quotas, resize_subpools
 
 QUOTA_FIELD = "quota-"
@@ -51,11 +52,11 @@ class QuotasPreview:
         tree = pool_tree.pool_trees_of([self.pool])[0] if self.pool else None
         return {"pool": self.pool, "tree": tree, "has_many_numbers": self.pool is not None}
 
-    def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
+    def dry_run(self, operation: Callable[[], object]) -> EffectAnswer:
         """The effect on the trees of all pools."""
         return effect_on_quotas(self.command, operation, self.actor)
 
-    def effect_context(self, effect: dict[str, Any], result: QuotasResult) -> dict[str, Any]:
+    def effect_context(self, effect: EffectAnswer, result: QuotasResult) -> dict[str, Any]:
         """Each node of each pool before and after."""
         trees = [node_effects(tree, (effect["after"] or {}).get(name)) for name, tree in effect["before"].items()]
         return {

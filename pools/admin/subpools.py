@@ -29,6 +29,7 @@ from pools.domain.roles import Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
 from pools.permissions import get_visible_root, require_permission
+from pools.services.dry_run import EffectAnswer
 from pools.services.subpools import (
     SubpoolResult,
     create_subpool,
@@ -99,7 +100,7 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
     """The pages that delete a subpool, whose running work continues."""
     root, row = _subpool_of(request, pool, subpool)
 
-    def remaining_work(effect: dict[str, Any]) -> list[Reservation]:
+    def remaining_work(effect: EffectAnswer) -> list[Reservation]:
         rows = Reservation.objects.filter(pool=row, workflow_name__in=effect["draining"])
         return list(rows.order_by("held_since", "workflow_name"))
 
@@ -161,7 +162,7 @@ def _respond(
     request: HttpRequest,
     root: Pool,
     messages: EffectMessages[SubpoolResult] = tree_messages,
-    remaining_work: Callable[[dict[str, Any]], list[Reservation]] = no_remaining_work,
+    remaining_work: Callable[[EffectAnswer], list[Reservation]] = no_remaining_work,
     **texts: Any,
 ) -> HttpResponse:
     """The pages of one change of a subpool of `root`; `texts` are fields of its :class:`Change`."""

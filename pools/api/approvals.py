@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypedDict, TypeVar
+from typing import TypedDict, TypeVar
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,7 +21,7 @@ from pools.models import ApprovalRequest
 from pools.representations.approval import ApprovalAnswer, approval_body
 from pools.services.approvals import approve, get_request, list_requests, reject, withdraw
 from pools.services.cohort_effects import effect_on_pool
-from pools.services.dry_run import effect_on_pool_tree
+from pools.services.dry_run import EffectAnswer, effect_on_pool_tree
 
 DecisionT = TypeVar("DecisionT", bound=ApprovalDecision)
 _NOTE = object_with({"description": TEXT}, required=[], additional=True)
@@ -73,7 +73,7 @@ def _state(command: ApprovalDecision, actor: Actor) -> ApprovalAnswer:
     return approval_body(get_request(actor, command.approval), actor)
 
 
-def _approval_effect(command: Approve, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+def _approval_effect(command: Approve, run: Callable[[], object], actor: Actor) -> EffectAnswer:
     """The effect of an approval is that of the requested change."""
     row = get_request(actor, command.approval)
     effect_of = effect_on_pool if row.changes_pool else effect_on_pool_tree
@@ -109,7 +109,7 @@ def _decide(
     kind: type[DecisionT],
     service: Callable[..., ApprovalRequest],
     approval: int,
-    effect: Callable[[DecisionT, Callable[[], object], Actor], dict[str, Any]],
+    effect: Callable[[DecisionT, Callable[[], object], Actor], EffectAnswer],
 ) -> Response:
     # An approval of what changed meanwhile is noted in a transaction of its own: no stored answer can be around it.
     answer = ChangeAnswer(partial(_render, view.actor), effect, keeps_answers=False)

@@ -20,7 +20,7 @@ from pools.domain.roles import Actor, Permission
 from pools.models import Backend, KubernetesSettings
 from pools.permissions import require_platform
 from pools.services.backends import BackendResult, delete_backend, put_backend, read_backend
-from pools.services.dry_run import read_effect
+from pools.services.dry_run import EffectAnswer, read_effect
 
 
 class BackendList(View):
@@ -50,7 +50,7 @@ class BackendDetail(View):
         return answer_change(self, DeleteBackend, delete_backend, BACKEND_DELETION, {"name": name})
 
 
-def _effect(command: BackendChange, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+def _effect(command: BackendChange, run: Callable[[], object], actor: Actor) -> EffectAnswer:
     return read_effect(run, read_state=lambda: _find_backend_body(command.name), actor=actor)
 
 

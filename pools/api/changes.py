@@ -35,7 +35,7 @@ from pools.domain.roles import Actor
 from pools.permissions import require_permission, require_platform
 from pools.representations.approval import approval_body
 from pools.services.approvals import request_approval
-from pools.services.dry_run import read_effect
+from pools.services.dry_run import EffectAnswer, read_effect
 
 ResultT = TypeVar("ResultT")
 Unwrapped = tuple[dict[str, Any], str, list[str] | None]
@@ -51,7 +51,7 @@ class ChangeAnswer(Generic[CommandT, ResultT]):
     stored. A change that does not keep its answers is made again when a request is repeated."""
 
     render: Callable[[ResultT], Response]
-    effect: Callable[[CommandT, Callable[[], ResultT], Actor], dict[str, Any]] | None = None
+    effect: Callable[[CommandT, Callable[[], ResultT], Actor], EffectAnswer] | None = None
     guard: Callable[[Actor, Mapping[str, Any]], object] | None = None
     repeat_secret: Callable[[CommandT], Response] | None = None
     keeps_answers: bool = True
@@ -64,10 +64,10 @@ def answer_nothing(_result: object) -> Response:
 
 def effect_on(
     read_state: Callable[[CommandT, Actor], object],
-) -> Callable[[CommandT, Callable[[], object], Actor], dict[str, Any]]:
+) -> Callable[[CommandT, Callable[[], object], Actor], EffectAnswer]:
     """The effect of a change on what `read_state` finds for it."""
 
-    def effect(command: CommandT, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+    def effect(command: CommandT, run: Callable[[], object], actor: Actor) -> EffectAnswer:
         return read_effect(run, read_state=partial(read_state, command, actor))
 
     return effect

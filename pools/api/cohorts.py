@@ -6,7 +6,7 @@ Only roles of the platform may read and change cohorts. The tree shows each call
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -26,6 +26,7 @@ from pools.representations.quota_tree import TreeNodeAnswer, tree_node_bodies
 from pools.selectors.quota_tree import read_quota_view
 from pools.services.cohort_effects import effect_on_cohort
 from pools.services.cohorts import CohortResult, delete_cohort, patch_cohort, put_cohort, read_cohort
+from pools.services.dry_run import EffectAnswer
 
 COHORT_BODY = object_with(without_type_lists(properties_of(COHORT_FIELDS)), required=[], additional=True)
 
@@ -72,7 +73,7 @@ class CohortDetail(View):
         return answer_change(self, DeleteCohort, delete_cohort, COHORT_DELETION, {"name": name})
 
 
-def _effect(command: CohortChange, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+def _effect(command: CohortChange, run: Callable[[], object], actor: Actor) -> EffectAnswer:
     return effect_on_cohort(actor, command.name, run)
 
 

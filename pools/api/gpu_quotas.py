@@ -45,7 +45,7 @@ from pools.representations.gpu_quota import (
     usage_history_body,
 )
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
-from pools.services.dry_run import read_effect
+from pools.services.dry_run import EffectAnswer, read_effect
 from pools.services.gpu_quotas import delete_gpu_quota, put_gpu_quota
 
 SPEC = without_type_lists(spec_schema())
@@ -118,7 +118,7 @@ def _render(facts: GpuNamespace | None) -> Response:
     return Response(answer, headers=etag_header(answer["version"]))
 
 
-def _effect(command: GpuQuotaChange, run: Callable[[], GpuNamespace | None], _actor: Actor) -> dict[str, Any]:
+def _effect(command: GpuQuotaChange, run: Callable[[], GpuNamespace | None], _actor: Actor) -> EffectAnswer:
     return read_effect(run, read_state=partial(current_gpu_quota_body, command.namespace))
 
 

@@ -23,6 +23,7 @@ from pools.permissions import require_platform
 from pools.services.cohort_effects import effect_on_pools
 from pools.services.config_history import current_revision, get_revision, list_revisions, revision_data
 from pools.services.config_rollback import rollback_configuration
+from pools.services.dry_run import EffectAnswer
 
 MAX_ROWS_WITH_DATA = 100
 
@@ -71,7 +72,7 @@ class RevisionList(View):
         return Response(RevisionListAnswer(configs=[revision_body(row, with_data=with_data) for row in page]))
 
 
-def _effect_of_rollback(_command: RollBack, run: Callable[[], None], actor: Actor) -> dict[str, Any]:
+def _effect_of_rollback(_command: RollBack, run: Callable[[], None], actor: Actor) -> EffectAnswer:
     return effect_on_pools(run, names=_all_pool_names, actor=actor)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -36,7 +35,7 @@ from pools.models import Pool
 from pools.permissions import get_visible_root
 from pools.representations.pool import pool_body, pool_list_body
 from pools.services.cohort_effects import effect_on_pool, effect_on_pools
-from pools.services.dry_run import warnings_of
+from pools.services.dry_run import EffectAnswer, warnings_of
 from pools.services.pool_configuration import PoolResult
 from pools.services.pools import delete_pool, patch_pool, put_pool, put_pools, rename_pool
 
@@ -107,13 +106,13 @@ class PoolConfig(View):
         return answer_change(self, DeletePool, delete_pool, POOL_DELETION, {"name": name})
 
 
-def pool_effect(command: PoolChange, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+def pool_effect(command: PoolChange, run: Callable[[], object], actor: Actor) -> EffectAnswer:
     """The effect of a change of one pool."""
     new_name = command.new_name if isinstance(command, RenamePool) else None
     return effect_on_pool(command.name, run, actor=actor, renamed_to=new_name)
 
 
-def _effect_on_many(command: PutPools, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+def _effect_on_many(command: PutPools, run: Callable[[], object], actor: Actor) -> EffectAnswer:
     return effect_on_pools(run, names=partial(list, command.configs), actor=actor)
 
 

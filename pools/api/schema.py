@@ -99,22 +99,6 @@ OFFSET = QueryParameter(
     "offset", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "The number of rows to leave out first."
 )
 INCLUDE_ARCHIVED = QueryParameter("include_archived", BOOLEAN, "Show archived objects, too.")
-DRY_RUN_ANSWER = object_with(
-    {
-        "dry_run": BOOLEAN,
-        "before": ANY_VALUE,
-        "after": ANY_VALUE,
-        "violations": array_of(OBJECT),
-        "draining": array_of(TEXT),
-        "may_be_reclaimed": array_of(TEXT),
-        "may_be_reclaimed_elsewhere": INTEGER,
-        "could_start": array_of(TEXT),
-        "could_start_elsewhere": INTEGER,
-        "could_no_longer_start": array_of(TEXT),
-        "could_no_longer_start_elsewhere": INTEGER,
-    },
-    additional=True,  # dry runs of pools and cohorts have the debts, too
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -31,7 +30,7 @@ from pools.permissions import get_visible_root
 from pools.representations.subpool import PoolTreeAnswer, SubpoolAnswer, pool_tree_body, subpool_body
 from pools.selectors.pool_balance import read_balances, subpool_from_row
 from pools.selectors.start_room import read_start_room
-from pools.services.dry_run import effect_on_pool_tree
+from pools.services.dry_run import EffectAnswer, effect_on_pool_tree
 from pools.services.subpools import (
     SubpoolResult,
     create_subpool,
@@ -114,7 +113,7 @@ def _render(result: SubpoolResult) -> Response:
     return Response(body, headers=etag_header(result.row.version))
 
 
-def _effect(command: SubpoolChange, run: Callable[[], object], actor: Actor) -> dict[str, Any]:
+def _effect(command: SubpoolChange, run: Callable[[], object], actor: Actor) -> EffectAnswer:
     return effect_on_pool_tree(command.parent, run, actor=actor)
 
 

@@ -35,7 +35,7 @@ from pools.filtersets.users import UserFilterSet
 from pools.models import RoleAssignment, User
 from pools.permissions import require_platform
 from pools.selectors.sign_on import IdentityRow, identity_rows
-from pools.services.dry_run import read_effect
+from pools.services.dry_run import EffectAnswer, read_effect
 from pools.services.sign_on import unlink
 from pools.services.users import create_user, delete_user, grant_role, revoke_role
 
@@ -234,7 +234,7 @@ def _answer(
 ) -> Response:
     """The answer of a change of a user; a dry run shows the user with the roles."""
 
-    def effect(command: AnyUserChange, run: Callable[[], object], _: Actor) -> dict[str, Any]:
+    def effect(command: AnyUserChange, run: Callable[[], object], _: Actor) -> EffectAnswer:
         return read_effect(run, read_state=lambda: _find_user_body(command.username))
 
     def unwrap(request: Request) -> tuple[dict[str, Any], str, None]:

@@ -16,6 +16,8 @@ from typing import Final
 Number = int | Fraction
 Amount = int | Fraction | float
 """A `Number`, or `UNLIMITED` (the only float there is)."""
+JsonAmount = int | float | str
+"""An amount in JSON, see :func:`as_json`."""
 
 
 UNLIMITED: Final = math.inf
@@ -88,7 +90,7 @@ def sum_amounts(parts: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
     return whole
 
 
-def as_json(amount: Amount) -> int | float | str:
+def as_json(amount: Amount) -> JsonAmount:
     """An amount for JSON: integers as they are, decimals as a JSON number if that is exact, else as text."""
     if amount == UNLIMITED:
         return "unlimited"

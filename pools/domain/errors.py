@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NotRequired, TypedDict, cast
 
 
 class ErrorCode(StrEnum):
@@ -36,6 +36,27 @@ class ErrorKind(StrEnum):
     BUSY = "busy"
 
 
+class ViolationBody(TypedDict):
+    """One broken rule; its numbers follow under keys of their own."""
+
+    path: str
+    code: str
+    message: str
+    line: NotRequired[int]
+
+
+ViolationAnswer = Annotated[ViolationBody, {"additionalProperties": True}]
+
+
+class ErrorAnswer(TypedDict):
+    """A refusal; `details` are all broken rules at once."""
+
+    message: str
+    error_code: Annotated[str, ErrorCode]
+    workflow_id: str | None
+    details: list[ViolationAnswer]
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     """One broken rule: its place (`path`, and `line` from 1 in a file), its `code`, and a message for people."""
@@ -47,12 +68,12 @@ class Violation:
     severity: str = "error"
     numbers: tuple[tuple[str, Any], ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """The shape of one entry of `details`."""
-        body: dict[str, Any] = {"path": self.path, "code": self.code, "message": self.message}
+    def as_dict(self) -> ViolationBody:
+        """One entry of `details`."""
+        body: ViolationBody = {"path": self.path, "code": self.code, "message": self.message}
         if self.line is not None:
             body["line"] = self.line
-        return body | dict(self.numbers)
+        return cast("ViolationBody", {**body, **dict(self.numbers)})
 
 
 class DomainError(Exception):
@@ -82,6 +103,15 @@ class DomainError(Exception):
     def violations(self) -> tuple[Violation, ...]:
         """All broken rules. If none is given, the error itself is the only one, with its kind as the code."""
         return self.details or (Violation("", str(self.kind), self.message),)
+
+    def as_dict(self) -> ErrorAnswer:
+        """The JSON of the error."""
+        return {
+            "message": self.message,
+            "error_code": str(self.error_code),
+            "workflow_id": self.workflow_id,
+            "details": [violation.as_dict() for violation in self.violations],
+        }
 
     @classmethod
     def of(cls, violations: Iterable[Violation], **more: Any) -> DomainError:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypedDict
 
 from django.utils import timezone
 
+from pools.domain.errors import ViolationAnswer
 from pools.domain.gpu_quota.checks import headroom_for
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body, spec_schema
 from pools.domain.gpu_quota.status import ConditionBody, usage_gauges
@@ -44,7 +45,7 @@ class HeadroomAnswer(TypedDict):
 
     namespace: str
     fits: int | None
-    stopped_by: list[dict[str, Any]]
+    stopped_by: list[ViolationAnswer]
 
 
 class SampleAnswer(TotalsBody):

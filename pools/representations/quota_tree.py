@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from pools.domain.amounts import GPU, UNLIMITED, Amount, as_json
+from pools.domain.amounts import GPU, UNLIMITED, Amount, JsonAmount, as_json
 from pools.domain.quota.forest import display_name
 from pools.domain.quota.outline import NodeKind, OutlineNode
 from pools.domain.quota.tree import NO_QUOTA
 from pools.selectors.quota_tree import CycleCondition, QuotaView
-
-JsonAmount = int | float | str
 
 
 class NodeQuotaAnswer(TypedDict):

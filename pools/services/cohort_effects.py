@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from pools.domain import names
-from pools.domain.amounts import Amount, Gpus, as_json
+from pools.domain.amounts import Amount, Gpus, JsonAmount, as_json
 from pools.domain.field_changes import field_changes
 from pools.domain.pool_config import editable_body
 from pools.domain.quota.borrowers import newly_reclaimable
@@ -24,10 +24,10 @@ from pools.representations.subpool import pool_tree_body
 from pools.selectors.pool_balance import read_balances
 from pools.selectors.quota_facts import cohort_roots, read_admission_tree
 from pools.selectors.quota_tree import read_quota_view
-from pools.services.dry_run import read_effect
+from pools.services.dry_run import DebtAnswer, EffectAnswer, NeighbourAnswer, NodeBody, NumberChangeBody, read_effect
 
 
-def effect_on_cohort(actor: Actor, name: str, operation: Callable[[], object]) -> dict[str, Any]:
+def effect_on_cohort(actor: Actor, name: str, operation: Callable[[], object]) -> EffectAnswer:
     """The effect of `operation`: the cohort before and after, each with the `nodes` of its tree, and everything that
     :func:`effect_with_debts` returns."""
     return effect_with_debts(
@@ -40,7 +40,7 @@ def effect_on_cohort(actor: Actor, name: str, operation: Callable[[], object]) -
 
 def effect_on_pool(
     name: str, operation: Callable[[], object], *, actor: Actor, renamed_to: str | None = None
-) -> dict[str, Any]:
+) -> EffectAnswer:
     """The effect of a change on a pool: its configuration and tree before and after, and everything that
     :func:`effect_with_debts` returns."""
     return effect_with_debts(
@@ -52,7 +52,7 @@ def effect_on_pool(
     )
 
 
-def effect_on_pools(operation: Callable[[], object], *, names: Callable[[], list[str]], actor: Actor) -> dict[str, Any]:
+def effect_on_pools(operation: Callable[[], object], *, names: Callable[[], list[str]], actor: Actor) -> EffectAnswer:
     """The effect of a change on several pools: the snapshot of each by name, and everything that
     :func:`effect_with_debts` returns. `names` is called before and after the change."""
     return effect_with_debts(
@@ -89,7 +89,7 @@ def effect_with_debts(
     read_state_after: Callable[[], Any] | None = None,
     configuration_of: Callable[[Any], Any],
     actor: Actor,
-) -> dict[str, Any]:
+) -> EffectAnswer:
     """The effect of :func:`pools.services.dry_run.read_effect` with more keys: `changes`, every field of the
     configuration (`configuration_of` a state) that differs; `neighbours`, every node of the cohort trees whose numbers
     differ; the `debts` there; and `becomes_reclaimable`, the running LOW work that more lenders than before may
@@ -114,7 +114,8 @@ def effect_with_debts(
     )
     is_possible = not effect["violations"]
     fields = field_changes(*map(configuration_of, (effect["before"], effect["after"]))) if is_possible else []
-    return effect | {
+    return {
+        **effect,
         "changes": [{"path": each.path, "before": each.before, "after": each.after} for each in fields],
         "neighbours": [_neighbour_body(each) for each in neighbour_effects(trees[0], trees[-1])],
         "debts": [_debt_body(debt) for debt in changed_debts(trees[0], trees[-1])],
@@ -151,25 +152,25 @@ def _cohort_with_tree(actor: Actor, name: str) -> dict[str, Any] | None:
     return cohort_body(row) | {"nodes": tree_node_bodies(read_quota_view(actor, root=top.name))}
 
 
-def _node_body(node: str, key: str) -> dict[str, Any]:
+def _node_body(node: str, key: str) -> NodeBody:
     flavor, _, resource = key.partition("/")
     kind = "cohort" if node.startswith(COHORT_PREFIX) else "pool"
     return {"name": display_name(node), "kind": kind, "flavor": flavor, "resource": resource}
 
 
-def _neighbour_body(effect: NeighbourEffect) -> dict[str, Any]:
-    numbers = {
+def _neighbour_body(effect: NeighbourEffect) -> NeighbourAnswer:
+    numbers: dict[str, NumberChangeBody] = {
         name: {"before": _amount(number.before), "after": _amount(number.after)}
         for name, number in effect.numbers.items()
     }
     return {**_node_body(effect.node, effect.key), "numbers": numbers}
 
 
-def _amount(amount: Amount | None) -> Any:
+def _amount(amount: Amount | None) -> JsonAmount | None:
     return None if amount is None else as_json(amount)
 
 
-def _debt_body(debt: Debt) -> dict[str, Any]:
+def _debt_body(debt: Debt) -> DebtAnswer:
     return {
         **_node_body(debt.node, debt.key),
         "before": as_json(debt.before),

@@ -5,13 +5,14 @@ A change and its dry run therefore share one code path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NotRequired, TypedDict
 
 from django.db import transaction
 
+from pools.domain.amounts import JsonAmount
 from pools.domain.approvals import ApprovalNeeded
-from pools.domain.errors import BadInput, Conflict, DomainError, Violation
+from pools.domain.errors import BadInput, Conflict, DomainError, Violation, ViolationAnswer
 from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
@@ -21,7 +22,67 @@ from pools.signals import AffectedWorkflows, Impact, ImpactReader, impact_reques
 from pools.transactions import one_snapshot, read_changes, reset_changes
 
 
-def effect_on_pool_tree(root_name: str, operation: Callable[[], object], *, actor: Actor) -> dict[str, Any]:
+class ImpactBody(TypedDict):
+    """The workflows that a change would concern: the names that the actor may see, and the number of others."""
+
+    may_be_reclaimed: list[str]
+    may_be_reclaimed_elsewhere: int
+    could_start: list[str]
+    could_start_elsewhere: int
+    could_no_longer_start: list[str]
+    could_no_longer_start_elsewhere: int
+
+
+class NodeBody(TypedDict):
+    """A resource of a node of the cohort trees."""
+
+    name: str
+    kind: str
+    flavor: str
+    resource: str
+
+
+class NumberChangeBody(TypedDict):
+    """A number before and after a change; null where the node is not in a cohort tree."""
+
+    before: JsonAmount | None
+    after: JsonAmount | None
+
+
+class NeighbourAnswer(NodeBody):
+    """A node whose numbers a change moves."""
+
+    numbers: dict[str, NumberChangeBody]
+
+
+class DebtAnswer(NodeBody, NumberChangeBody):
+    """A debt that a change moves."""
+
+
+class FieldChangeAnswer(TypedDict):
+    """A value of the configuration that differs."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+class EffectAnswer(ImpactBody):
+    """The effect of a change, which is not made; the last keys are there for a change of a pool or a cohort."""
+
+    dry_run: bool
+    before: Any
+    after: Any
+    violations: list[ViolationAnswer]
+    warnings: list[str]
+    draining: list[str]
+    changes: NotRequired[list[FieldChangeAnswer]]
+    neighbours: NotRequired[list[NeighbourAnswer]]
+    debts: NotRequired[list[DebtAnswer]]
+    becomes_reclaimable: NotRequired[list[str]]
+
+
+def effect_on_pool_tree(root_name: str, operation: Callable[[], object], *, actor: Actor) -> EffectAnswer:
     """The effect of `operation` on a pool's tree (api.md, "Subpools", `dry_run`); `before` is None for a pool that does
     not exist yet. See :func:`read_effect`."""
     return read_effect(
@@ -39,11 +100,10 @@ def read_effect(
     read_state_after: Callable[[], Any] | None = None,
     read_draining: Callable[[], list[str]] = list,
     actor: Actor | None = None,
-) -> dict[str, Any]:
+) -> EffectAnswer:
     """The effect of `operation`, which runs and is rolled back: the state before it (`read_state`) and after it
     (`read_state_after`, or `read_state` again).
 
-    `{"dry_run": true, "before", "after", "violations", "warnings", "draining"}` and the keys of :data:`IMPACT_KEYS`.
     `warnings` are those that the change itself would answer with. `draining` are the workflows of `read_draining` that
     do not drain before the change. A change that a rule forbids (quota, name, state) has violations and no `after`; one
     that needs the approval of a second person has violations of code `approval_needed` and its effect. Unreadable
@@ -80,7 +140,7 @@ def read_effect(
         "violations": violations,
         "warnings": warnings,
         "draining": drains,
-        **impact_body(impact),
+        **impact_body(impact),  # type: ignore[typeddict-item]  # it has none of the keys that are not always there
     }
 
 
@@ -93,34 +153,33 @@ def _run_past_approval(operation: Callable[[], object]) -> tuple[object, tuple[V
             return operation(), refusal.violations
 
 
-def impact_body(impact: Collection[Impact]) -> dict[str, Any]:
-    """The keys of an effect about workflows, see :data:`IMPACT_KEYS`."""
+def impact_body(impact: Collection[Impact]) -> ImpactBody:
+    """The keys of an effect about workflows."""
+    reclaimed, starting, blocked = (
+        [getattr(each, kind) for each in impact] for kind in ("reclaimed", "starting", "blocked")
+    )
     return {
-        key: value
-        for impact_key, select in IMPACT_KEYS.items()
-        for key, value in _workflows_body(impact_key, map(select, impact)).items()
+        "may_be_reclaimed": _names(reclaimed),
+        "may_be_reclaimed_elsewhere": _count_hidden(reclaimed),
+        "could_start": _names(starting),
+        "could_start_elsewhere": _count_hidden(starting),
+        "could_no_longer_start": _names(blocked),
+        "could_no_longer_start_elsewhere": _count_hidden(blocked),
     }
+
+
+def _names(affected: Iterable[AffectedWorkflows]) -> list[str]:
+    return [name for each in affected for name in each.names]
+
+
+def _count_hidden(affected: Iterable[AffectedWorkflows]) -> int:
+    return sum(each.hidden_count for each in affected)
 
 
 def warnings_of(result: object) -> list[str]:
     """The warnings of the result of a change, or of a list of results, each once."""
     results = result if isinstance(result, list) else [result]
     return list(dict.fromkeys(text for each in results for text in getattr(each, "warnings", ())))
-
-
-IMPACT_KEYS: Mapping[str, Callable[[Impact], AffectedWorkflows]] = {
-    "may_be_reclaimed": lambda impact: impact.reclaimed,
-    "could_start": lambda impact: impact.starting,
-    "could_no_longer_start": lambda impact: impact.blocked,
-}
-"""The keys of an effect that hold names of workflows. Each has a second key, `…_elsewhere`, with the number of
-workflows that the actor may not see."""
-
-
-def _workflows_body(key: str, affected: Iterable[AffectedWorkflows]) -> dict[str, Any]:
-    found = list(affected)
-    names = [name for each in found for name in each.names]
-    return {key: names, f"{key}_elsewhere": sum(each.hidden_count for each in found)}
 
 
 UNREADABLE_CODES = frozenset({"unknown_key", "missing", "bad_value", "bad_quota", "bad_json", "bad_query"})

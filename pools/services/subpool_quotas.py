@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.subpools import ResizeSubpools
@@ -22,7 +21,7 @@ from pools.models import Pool
 from pools.permissions import get_visible_root, require_permission
 from pools.selectors.pool_balance import read_balances
 from pools.services.approval_check import require_no_subpool_approval
-from pools.services.dry_run import read_effect, read_pool_tree
+from pools.services.dry_run import EffectAnswer, read_effect, read_pool_tree
 from pools.services.subpools import SubpoolResult, read_result
 from pools.transactions import change
 
@@ -83,7 +82,7 @@ def resize_subpools(
         return QuotasResult(results, tuple(quota.warning for quota in different.values() if quota.warning))
 
 
-def effect_on_quotas(command: ResizeSubpools, operation: Callable[[], object], actor: Actor) -> dict[str, Any]:
+def effect_on_quotas(command: ResizeSubpools, operation: Callable[[], object], actor: Actor) -> EffectAnswer:
     """The effect of such a change as :func:`pools.services.dry_run.read_effect` answers it; `before` and `after` have
     the tree of each pool by its name."""
     roots = sorted({split_name(name).parent for name in command.quotas})

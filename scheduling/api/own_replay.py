@@ -21,7 +21,7 @@ from scheduling.models import HistoryReplay
 from scheduling.models.history_replay import ReplayStatus
 from scheduling.selectors.history_replays import find_replay, list_replays
 from scheduling.services.own_replay import ReplayQuestion, find_replay_backend
-from scheduling.services.replays import cancel_replay, request_replay
+from scheduling.services.replays import ReplayRefusalAnswer, cancel_replay, request_replay
 
 
 class ReplaySideAnswer(TypedDict):
@@ -47,13 +47,6 @@ class ReplayResultAnswer(TypedDict):
     more_people: int
     sentences: list[str]
     advice: dict[str, Any] | None
-
-
-class ReplayRefusalAnswer(TypedDict):
-    """Why a replay failed."""
-
-    message: str
-    details: list[dict[str, Any]]
 
 
 class ReplayAnswer(TypedDict):

@@ -17,7 +17,7 @@ from pools.api.views import View
 from pools.domain.changes.command import BOOLEAN
 from pools.domain.questions import asked
 from pools.domain.roles import Actor
-from pools.services.dry_run import read_effect
+from pools.services.dry_run import EffectAnswer, read_effect
 from scheduling.api.work_schemas import NOTES_BODY
 from scheduling.api.workflow_bodies import (
     WorkflowAnswer,
@@ -158,7 +158,7 @@ def _answer_change(
     return answer_change(view, kind, service, changes, {"name": view.kwargs["name"]})
 
 
-def _effect(view: View, command: WorkflowChange, run: Callable[[], Workflow], actor: Actor) -> dict[str, Any]:
+def _effect(view: View, command: WorkflowChange, run: Callable[[], Workflow], actor: Actor) -> EffectAnswer:
     return read_effect(run, read_state=partial(_workflow_body, view, command.name), actor=actor)
 
 

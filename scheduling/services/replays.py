@@ -9,7 +9,7 @@ import logging
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID
 
 from django.db import transaction
@@ -17,7 +17,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from pools.database_errors import is_database_away
-from pools.domain.errors import Conflict, DomainError, NotFound, Throttled, Violation
+from pools.domain.errors import Conflict, DomainError, NotFound, Throttled, Violation, ViolationAnswer
 from pools.domain.roles import Actor
 from pools.locking import lock_user
 from pools.models import Backend, Pool
@@ -232,8 +232,16 @@ def _fail(row: HistoryReplay, refusal: DomainError) -> None:
     _ours(row).update(status=ReplayStatus.FAILED, ended_at=Now(), refusal=_refusal_body(refusal))
 
 
-def _refusal_body(refusal: DomainError) -> dict[str, Any]:
-    return {"message": refusal.message, "details": [violation.as_dict() for violation in refusal.violations]}
+class ReplayRefusalAnswer(TypedDict):
+    """Why a replay failed."""
+
+    message: str
+    details: list[ViolationAnswer]
+
+
+def _refusal_body(refusal: DomainError) -> ReplayRefusalAnswer:
+    error = refusal.as_dict()
+    return {"message": error["message"], "details": error["details"]}
 
 
 def _text(at: datetime) -> str:

@@ -20,7 +20,7 @@ from pools.domain.errors import BadInput, Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node
 from pools.services.cohorts import put_cohort
-from pools.services.dry_run import IMPACT_KEYS, read_effect
+from pools.services.dry_run import read_effect
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
 from scheduling.domain.engine.cycle import run_cycle
@@ -184,12 +184,15 @@ def test_the_preview_equals_the_later_effect(scene: PreviewScene, restores: bool
         _compare(build(scene), _restore(scene.quotas) if restores else operation)
 
 
+IMPACT_KEYS = ("may_be_reclaimed", "could_start", "could_no_longer_start")
+
+
 def _compare(backend: Backend, operation: Operation) -> None:
     running, waiting = set(_running_firm_names()), set(_pending_names())
     effect = read_effect(operation, read_state=lambda: None, actor=SYSTEM)
     last = Decision.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
     if effect["violations"]:
-        assert [effect[key] for key in IMPACT_KEYS] == [[], [], []]
+        assert [dict(effect)[key] for key in IMPACT_KEYS] == [[], [], []]
         with pytest.raises((BadInput, Conflict)):
             operation()
         return
@@ -199,7 +202,7 @@ def _compare(backend: Backend, operation: Operation) -> None:
     assert effect["may_be_reclaimed"] == list(
         dict.fromkeys(taken.order_by("pk").values_list("workflow__name", flat=True))
     )
-    assert [effect[f"{key}_elsewhere"] for key in IMPACT_KEYS] == [0, 0, 0]
+    assert [dict(effect)[f"{key}_elsewhere"] for key in IMPACT_KEYS] == [0, 0, 0]
     still, cancelled = set(_pending_names()), waiting - set(_active_names())
     assert set(effect["could_start"]) == waiting - still - cancelled, (
         "the scene was reconciled, so all of it is the effect of the change"
@@ -207,7 +210,7 @@ def _compare(backend: Backend, operation: Operation) -> None:
     assert set(effect["could_no_longer_start"]) <= still
     assert running <= set(_running_firm_names()), "HIGH and NORMAL work is never preempted"
     for key in IMPACT_KEYS:
-        event(f"{key} {min(2, len(effect[key]))}")
+        event(f"{key} {min(2, len(dict(effect)[key]))}")
 
 
 def _pending_names() -> list[str]:
