@@ -58,23 +58,24 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
 
 
 def _parse_worker() -> Any:
-    from pools.domain.gpu_quota.workers import parse_allocation
+    from pools.domain.changes.gpu_allocations import AllocateWorker
 
-    return parse_allocation({"id": MARK, "workload": "bench", **BODY})[0]
+    return AllocateWorker.from_json({"namespace": "ns0", "id": MARK, "workload": "bench", **BODY})
 
 
 def _capture_statements() -> list[str]:
     """Every statement of one allocation and its release, as the services send them."""
     from django.db import connection
 
+    from pools.domain.changes.gpu_allocations import ReleaseWorker
     from pools.domain.roles import SYSTEM
     from pools.services.gpu_allocations import allocate, release
 
     with connection.cursor() as cursor:  # a number that occurs nowhere else in the statements
         cursor.execute("SELECT setval(pg_get_serial_sequence('pools_gpuallocation', 'id'), 917364528)")
     with pgbench.captured_statements() as queries:
-        row = allocate(actor=SYSTEM, namespace="ns0", request=_parse_worker())
-        release(actor=SYSTEM, namespace="ns0", name=MARK)
+        row = allocate(_parse_worker(), actor=SYSTEM)
+        release(ReleaseWorker(namespace="ns0", id=MARK), actor=SYSTEM)
     return [re.sub(rf"\b{row.pk}\b", ":id", re.sub(r"\s+", " ", sql).strip()) for sql in queries]
 
 
@@ -177,20 +178,21 @@ def _run_process(namespaces: int, seconds: float, prefix: str) -> None:
     django.setup()
     from dataclasses import replace
 
+    from pools.domain.changes.gpu_allocations import ReleaseWorker
     from pools.domain.roles import SYSTEM
     from pools.services.gpu_allocations import allocate, release
 
     worker_request, pairs = _parse_worker(), 0
-    release_first = replace(worker_request, name=f"{prefix}-warm")
-    allocate(actor=SYSTEM, namespace="ns0", request=release_first)
-    release(actor=SYSTEM, namespace="ns0", name=release_first.name)
+    release_first = replace(worker_request, id=f"{prefix}-warm")
+    allocate(release_first, actor=SYSTEM)
+    release(ReleaseWorker(namespace="ns0", id=release_first.id), actor=SYSTEM)
     print("ready", flush=True)
     sys.stdin.readline()
     begun = time.perf_counter()
     while (taken := time.perf_counter() - begun) < seconds:
         name, namespace = f"{prefix}-{pairs}", f"ns{(hash(prefix) + pairs * 7919) % namespaces}"
-        allocate(actor=SYSTEM, namespace=namespace, request=replace(worker_request, name=name))
-        release(actor=SYSTEM, namespace=namespace, name=name)
+        allocate(replace(worker_request, namespace=namespace, id=name), actor=SYSTEM)
+        release(ReleaseWorker(namespace=namespace, id=name), actor=SYSTEM)
         pairs += 1
     print(json.dumps({"pairs": pairs, "seconds": taken}))
 

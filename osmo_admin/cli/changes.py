@@ -27,7 +27,7 @@ from osmo_admin.cli.options import DescriptionOption, IfMatchOption, RequestAppr
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.times import parse_time
-from osmo_admin.cli.yaml_files import parse_number
+from osmo_admin.cli.yaml_files import parse_amounts, parse_number
 from pools.domain.changes.command import JSON, ChangeCommand, ChangeField, body_fields, fields_of, query_fields
 
 _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
@@ -38,7 +38,7 @@ _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
 }
 """By the word of the argument."""
 _TYPES: Mapping[str, Any] = {"texts": list[str], "number": int}
-_READERS: Mapping[str, Callable[[str], Any]] = {"quota": parse_number, "time": parse_time}
+_READERS: Mapping[str, Callable[[str], Any]] = {"amounts": parse_amounts, "quota": parse_number, "time": parse_time}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _parameter(name: str, about: ChangeField, usual: Any) -> tuple[Any, Any]:
             metavar=about.metavar, help=about_text, autocompletion=_COMPLETIONS.get(about.metavar or "")
         )
         return (Annotated[kind, argument], empty) if about.is_required else (Annotated[str | None, argument], None)
-    words = [f"--{name.replace('_', '-')}", *([about.short] if about.short else [])]
+    words = [about.option or f"--{name.replace('_', '-')}", *([about.short] if about.short else [])]
     if about.kind.looks == "choice" and isinstance(usual, Enum):
         return Annotated[type(usual), typer.Option(*words, case_sensitive=False, help=about_text)], usual
     option = typer.Option(*words, metavar=about.metavar, help=about_text)

@@ -62,3 +62,14 @@ def parse_number(text: str) -> int | float | str:
     from pools.domain.scalars import typed_number
 
     return typed_number(text)
+
+
+def parse_amounts(text: str) -> dict[str, str]:
+    """`tflops=10,vram=1Gi` as an object. Raises :class:`ClientError` for other text; the server checks quantities."""
+    result: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = part.strip().partition("=")
+        if not equals or key not in {"tflops", "vram"} or key in result:
+            raise ClientError("This is not a valid amount: write tflops=10,vram=1Gi, or one of the two.")
+        result[key] = value
+    return result

@@ -14,12 +14,13 @@ from django.urls import URLPattern, path, reverse
 from pools.admin import forms
 from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
 from pools.admin.command_forms import CommandForm, form_for, reason_field
-from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, change_paths, typed_input
+from pools.admin.confirm_flow import Change, ConfirmFlow, change_paths, typed_input
 from pools.admin.git_ownership import owned_reason
 from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.admin.paging import paginate
+from pools.domain.changes.gpu_allocations import ReleaseWorker
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
-from pools.domain.errors import Conflict, DomainError
+from pools.domain.errors import Conflict
 from pools.domain.gpu_quota.checks import headroom_for
 from pools.domain.gpu_quota.spec import PARTS, SPEC_FIELDS, gpu_quota_spec_body
 from pools.domain.gpu_quota.workers import parse_worker
@@ -119,12 +120,6 @@ class WorkerSizeForm(forms.ServiceForm):
         """The valid inputs by field; empty texts for the others."""
         self.is_valid()
         return {name: str(self.cleaned_data.get(name, "")).strip() for name in self.fields}
-
-
-class ReasonForm(ChangeForm):
-    """The reason of a change."""
-
-    description = forms.text_field("Reason", help_text=REASON_HELP)
 
 
 @admin.register(GpuQuota)
@@ -256,28 +251,22 @@ class GpuQuotaAdmin(PolicyAdmin):
 
     def _release(self, request: HttpRequest, namespace: str, worker: str) -> HttpResponse:
         facts = self._visible_namespace(request, namespace)
-        form = ReasonForm(forms.submitted_data(request))
-        page = reverse("admin:pools_gpuquota_change", args=[namespace])
-        if request.method == "POST" and form.is_valid():
-            try:
-                release(
-                    actor=actor_of(request),
-                    namespace=namespace,
-                    name=worker,
-                    description=form.cleaned_data["description"],
-                )
-            except DomainError as refusal:
-                form.add_errors(refusal)
-            else:
-                self.show_success(request, f"Worker {worker} was released.")
-                return HttpResponseRedirect(page)
+        form = form_for(ReleaseWorker, namespace=namespace, id=worker)(forms.submitted_data(request))
+
+        def make() -> HttpResponse:
+            command = ReleaseWorker(namespace=namespace, id=worker)
+            release(command, actor=actor_of(request), description=form.cleaned_data["description"])
+            self.show_success(request, f"Worker {worker} was released.")
+            return HttpResponseRedirect(_address(namespace))
+
         lead = (
             "The quota of this worker becomes free at once. This ends no pod: release only workers whose pod no "
             "longer exists."
         )
-        return self.render_form_page(
+        return self.change_by_form(
             request,
             form,
+            make,
             title=f"Release {worker}",
             button="Release the worker",
             crumbs=_breadcrumbs(facts.name),

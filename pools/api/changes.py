@@ -20,7 +20,16 @@ from rest_framework.response import Response
 
 from pools.api.questions import parameters_of, read_values
 from pools.api.request_parsing import expected_version, query_boolean, unwrap_body
-from pools.api.schema import DRY_RUN, REQUEST_APPROVAL, Handler, QueryParameter, Schema, describe_operation, object_with
+from pools.api.schema import (
+    DRY_RUN,
+    REQUEST_APPROVAL,
+    Handler,
+    QueryParameter,
+    Schema,
+    describe_operation,
+    object_with,
+    without_type_lists,
+)
 from pools.api.views import View
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.command import (
@@ -47,12 +56,14 @@ Unwrap = Callable[[Request], Unwrapped]
 class ChangeAnswer(Generic[CommandT, ResultT]):
     """How the changes of one kind of object are answered: the result of the service, and the effect of a dry run, which
     calls the function that it is given. `guard` refuses an address of another kind, and actors who may not change what
-    belongs to somebody else. `repeat_secret` answers the repetition of a change whose answer had a secret, which is not
-    stored. A change that does not keep its answers is made again when a request is repeated."""
+    belongs to somebody else; with `guards_repetitions` it is asked only before an answer is repeated, because it makes
+    a query that the service repeats. `repeat_secret` answers the repetition of a change whose answer had a secret,
+    which is not stored. A change that does not keep its answers is made again when a request is repeated."""
 
     render: Callable[[ResultT], Response]
     effect: Callable[[CommandT, Callable[[], ResultT], Actor], EffectAnswer] | None = None
     guard: Callable[[Actor, Mapping[str, Any]], object] | None = None
+    guards_repetitions: bool = False
     repeat_secret: Callable[[CommandT], Response] | None = None
     keeps_answers: bool = True
 
@@ -89,7 +100,8 @@ def answer_change(
             answer.guard(view.actor, address)
         require_change(view.actor, kind, address)
 
-    require()
+    if not answer.guards_repetitions:
+        require()
     values, description, tags = unwrap(view.request)
     asked = read_values(kind, view.request)
     command = read_command(kind, values, {**address, **asked})
@@ -144,7 +156,7 @@ def require_change(actor: Actor, kind: type[ChangeCommand], address: Mapping[str
 
 def _property(about: ChangeField) -> dict[str, Any]:
     texts = (about.sentence, about.kind.schema.get("description", ""))
-    return {**about.kind.schema, "description": " ".join(text for text in texts if text)}
+    return {**without_type_lists(about.kind.schema), "description": " ".join(text for text in texts if text)}
 
 
 def schema_of(fields: Mapping[str, ChangeField], required: Sequence[str] = ()) -> Schema:

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change, unwrap_as
 from pools.api.request_parsing import etag_header
-from pools.api.schema import NULL, TEXT, QueryParameter, describe_operation, object_with, without_type_lists
+from pools.api.schema import NULL, TEXT, QueryParameter, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.changes.cohorts import CohortChange, DeleteCohort, PatchCohort, PutCohort
 from pools.domain.cohort_config import COHORT_FIELDS
@@ -28,7 +28,7 @@ from pools.services.cohort_effects import effect_on_cohort
 from pools.services.cohorts import CohortResult, delete_cohort, patch_cohort, put_cohort, read_cohort
 from pools.services.dry_run import EffectAnswer
 
-COHORT_BODY = object_with(without_type_lists(properties_of(COHORT_FIELDS)), required=[], additional=True)
+COHORT_BODY = object_with(properties_of(COHORT_FIELDS), required=[], additional=True)
 
 
 class CohortListAnswer(TypedDict):

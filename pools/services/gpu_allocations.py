@@ -16,15 +16,15 @@ from uuid import UUID
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
 from pools.domain.errors import BadInput, Conflict, DomainError, ErrorCode, NotFound, Violation
 from pools.domain.gpu_quota.checks import BrokenCap, broken_caps, broken_caps_of_change, broken_caps_of_gang
 from pools.domain.gpu_quota.spec import namespace_violations
 from pools.domain.gpu_quota.workers import (
     NO_WORKERS,
-    AllocationRequest,
+    GangWorker,
     GpuWorker,
     WorkerTotals,
-    parse_adjustment,
     totals_of_worker,
     totals_of_workers,
 )
@@ -50,9 +50,7 @@ PURGE_BATCH = 10_000
 State, Source = GpuAllocation.State, GpuAllocation.Source
 
 
-def allocate(
-    *, actor: Actor, namespace: str, request: AllocationRequest, assume: bool = False, description: str = ""
-) -> GpuAllocation:
+def allocate(command: AllocateWorker, *, actor: Actor, description: str = "") -> GpuAllocation:
     """Record one worker if every cap allows it. `assume` only reserves it, until it is committed or
     :data:`ASSUMPTION_LIFETIME` is over.
 
@@ -60,20 +58,21 @@ def allocate(
     on one worker raises BadInput, a broken total Conflict; both carry every broken rule in the order of the checks.
     Without a quota every worker is recorded.
     """
+    namespace, assume = command.namespace, command.assume
     require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
     if faults := namespace_violations(namespace):
         raise BadInput.of(faults)
     with change(actor=actor, description=description):
-        facts, newest = lock_namespace_and_worker(namespace, request.name)
+        facts, newest = lock_namespace_and_worker(namespace, command.id)
         spec = facts.spec
-        worker = spec.with_defaults(request.worker)
+        worker = spec.with_defaults(command.worker)
         if newest is not None and newest.state != State.RELEASED:
-            return _require_same_amounts(newest, request, worker)
+            return _require_same_amounts(newest, command.worker, worker)
         raise_broken_caps(namespace, broken_caps(spec, facts.committed_and_assumed, worker))
         row = GpuAllocation(
             namespace=namespace,
-            name=request.name,
-            workload=request.workload,
+            name=command.id,
+            workload=command.workload,
             state=State.ASSUMED if assume else State.COMMITTED,
             expires_at=database_time() + ASSUMPTION_LIFETIME if assume else None,
             **allocation_columns(worker),
@@ -108,10 +107,11 @@ _RELEASE_SQL = f"""
 """
 
 
-def adjust(*, actor: Actor, namespace: str, name: str, body: Mapping[str, Any], description: str = "") -> GpuAllocation:
-    """Give a live allocation new amounts per GPU; an amount that `body` leaves out stays. Only amounts that grow
-    are checked, so a decrease is never refused. Raises BadInput, NotFound, and Conflict (a broken total, a released
-    allocation, or an allocation of a pod or of a workflow task)."""
+def adjust(command: AdjustWorker, *, actor: Actor, description: str = "") -> GpuAllocation:
+    """Give a live allocation new amounts per GPU. Only amounts that grow are checked, so a decrease is never refused.
+    Raises BadInput, NotFound, and Conflict (a broken total, a released allocation, or an allocation of a pod or of a
+    workflow task)."""
+    namespace, name = command.namespace, command.id
     require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):
         facts, row = _require_live(namespace, name, "it cannot change")
@@ -120,9 +120,7 @@ def adjust(*, actor: Actor, namespace: str, name: str, body: Mapping[str, Any], 
             raise Conflict(message, [Violation("id", "kept_by_pod", message)])
         _refuse_workflow(row, "its platform sets its amounts")
         before = worker_from_row(row)
-        after, faults = parse_adjustment(body, before)
-        if faults:
-            raise BadInput.of(faults)
+        after = command.changed(before)
         if after.is_same_size(before):
             return row
         raise_broken_caps(namespace, broken_caps_of_change(facts.spec, facts.committed_and_assumed, before, after))
@@ -132,24 +130,24 @@ def adjust(*, actor: Actor, namespace: str, name: str, body: Mapping[str, Any], 
     return row
 
 
-def commit(*, actor: Actor, namespace: str, name: str, description: str = "") -> GpuAllocation:
+def commit(command: CommitWorker, *, actor: Actor, description: str = "") -> GpuAllocation:
     """Make a reservation a worker. A repeated commit is not an error. Raises Conflict for a released reservation."""
-    require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
+    require_namespace(actor, command.namespace, Permission.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):
-        facts, row = _require_live(namespace, name, "it cannot be committed; allocate it again")
+        facts, row = _require_live(command.namespace, command.id, "it cannot be committed; allocate it again")
         if row.state == State.ASSUMED:
             _update_columns(row, {"state": State.COMMITTED, "expires_at": None})
             _update_conditions(facts, totals_of_worker(worker_from_row(row)))
     return row
 
 
-def release(*, actor: Actor, namespace: str, name: str, description: str = "") -> GpuAllocation:
+def release(command: ReleaseWorker, *, actor: Actor, description: str = "") -> GpuAllocation:
     """Release an allocation. A repeated release is not an error; an unknown allocation is NotFound. An
     allocation of a workflow task ends only with its workflow (Conflict). Only `osmo-admin` or the cluster may release
     the allocation of a pod."""
-    require_namespace(actor, namespace, Permission.POOL_MANAGE_WORK)
+    require_namespace(actor, command.namespace, Permission.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):
-        facts, row = _lock_newest(namespace, name)
+        facts, row = _lock_newest(command.namespace, command.id)
         if row.state != State.RELEASED:
             _refuse_workflow(row, "cancel the workflow instead")
             if row.source == Source.POD:
@@ -187,7 +185,7 @@ def purge_released() -> int:
         gone += len(some)
 
 
-def allocate_gang(*, namespace: str, holder: UUID, workers: Sequence[AllocationRequest]) -> list[BrokenCap]:
+def allocate_gang(*, namespace: str, holder: UUID, workers: Sequence[GangWorker]) -> list[BrokenCap]:
     """Commit all workers of a gang, or none; returns the caps that do not allow it (defaults are filled in here).
 
     Inside the caller's transaction; the namespace is locked here. Workers that are committed already do not change.
@@ -209,7 +207,7 @@ def allocate_gang(*, namespace: str, holder: UUID, workers: Sequence[AllocationR
 
 
 def replace_gang_allocations(
-    moves: Mapping[str, tuple[Collection[str], Sequence[tuple[UUID, AllocationRequest]]]],
+    moves: Mapping[str, tuple[Collection[str], Sequence[tuple[UUID, GangWorker]]]],
 ) -> None:
     """By namespace: release the workers of these names, and commit those of these gangs. No cap is
     checked: admission checked the gangs before, and work that runs in a cluster counts whatever the caps say.
@@ -238,7 +236,7 @@ def change_pod_amounts(facts: GpuNamespace, row: GpuAllocation, after: GpuWorker
     return broken
 
 
-def _commit_workers(facts: GpuNamespace, new: Sequence[tuple[UUID, AllocationRequest]]) -> WorkerTotals:
+def _commit_workers(facts: GpuNamespace, new: Sequence[tuple[UUID, GangWorker]]) -> WorkerTotals:
     """Commit workers of gangs, defaults filled in, and return their totals."""
     workers = [facts.spec.with_defaults(each.worker) for _, each in new]
     GpuAllocation.objects.bulk_create(
@@ -307,13 +305,13 @@ def _update_conditions(facts: GpuNamespace, committed_totals: WorkerTotals, *, g
     update_conditions(facts.quota, facts.spec, (facts.committed + committed_totals).minus(gone), timezone.now())
 
 
-def _require_same_amounts(live: GpuAllocation, requested: AllocationRequest, worker: GpuWorker) -> GpuAllocation:
+def _require_same_amounts(live: GpuAllocation, requested: GpuWorker, worker: GpuWorker) -> GpuAllocation:
     before = worker_from_row(live)
     # The first request may have been filled with defaults that have changed since.
-    if before.is_same_size(worker) or before.is_same_size(requested.worker):
+    if before.is_same_size(worker) or before.is_same_size(requested):
         return live
     message = (
-        f"Allocation {requested.name} is live in namespace {live.namespace} with other amounts; "
+        f"Allocation {live.name} is live in namespace {live.namespace} with other amounts; "
         "adjust it, or release it first."
     )
     raise Conflict(message, [Violation("id", "other_amounts", message)])

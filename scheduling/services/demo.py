@@ -24,11 +24,11 @@ from django.utils import timezone
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
+from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.changes.users import CreateUser
-from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.quota.tree import AMOUNT_KEYS, LIMIT_KEYS
 from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_pool_tree
@@ -247,9 +247,8 @@ def _create_gpu_quotas() -> None:
             workload, count, _, each, memory = fleet.split()
             size = {"tflops": each, "vram": memory}
             for number in range(int(count)):
-                body = {"id": f"{workload}-{number}", "workload": workload, "request": size, "limit": size, "count": 1}
-                requested, _ = parse_allocation(body)
-                allocate(actor=SYSTEM, namespace=namespace, request=requested)
+                worker = {"namespace": namespace, "id": f"{workload}-{number}", "workload": workload}
+                allocate(AllocateWorker.from_json({**worker, "request": size, "limit": size}), actor=SYSTEM)
     sample_usage()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.gpu_allocations import AllocateWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from tests.browser.pool_scene import PoolScene
 from tests.support.browser import expect, expect_text
@@ -26,12 +27,11 @@ def namespace(scene: PoolScene) -> str:
 
         from django.utils import timezone
 
-        from pools.domain.gpu_quota.workers import AllocationRequest
         from pools.domain.roles import SYSTEM
         from pools.models import GpuUsageSample
         from pools.services.gpu_allocations import allocate, release
         from pools.services.gpu_quotas import put_gpu_quota, sample_usage
-        from tests.unit.gpu_quota.builders import make_amounts, make_worker
+        from tests.unit.gpu_quota.builders import make_amounts
 
         total = {"requests": {"tflops": "250", "vram": "64Gi"}, "limits": {"tflops": "400", "vram": "128Gi"}}
         single = {"maxRequests": {"tflops": "100", "vram": "16Gi"}, "maxGPUCount": 8}
@@ -39,16 +39,24 @@ def namespace(scene: PoolScene) -> str:
             PutGpuQuota(namespace=name, spec={"total": total | {"maxWorkers": 20}, "single": single}), actor=SYSTEM
         )
         for number in range(4):
-            size = make_worker(make_amounts(24, "6Gi"), make_amounts(40, "8Gi"), 2)
-            request = AllocationRequest(f"worker-{number}", f"inference-{number % 2}", size)
-            allocate(actor=SYSTEM, namespace=name, request=request, assume=number == 3)
+            worker = AllocateWorker(
+                namespace=name,
+                id=f"worker-{number}",
+                workload=f"inference-{number % 2}",
+                request=make_amounts(24, "6Gi"),
+                limit=make_amounts(40, "8Gi"),
+                count=2,
+                assume=number == 3,
+            )
+            allocate(worker, actor=SYSTEM)
             sample_usage()
         allocate(
+            AllocateWorker(
+                namespace=name, id="big", workload="training", request=make_amounts(50, "4Gi"), limit=make_amounts(60)
+            ),
             actor=SYSTEM,
-            namespace=name,
-            request=AllocationRequest("big", "training", make_worker(make_amounts(50, "4Gi"), make_amounts(60))),
         )
-        release(actor=SYSTEM, namespace=name, name="worker-0")
+        release(ReleaseWorker(namespace=name, id="worker-0"), actor=SYSTEM)
         for age, sample in enumerate(GpuUsageSample.objects.filter(namespace=name).order_by("-at"), 1):
             GpuUsageSample.objects.filter(pk=sample.pk).update(at=timezone.now() - timedelta(days=1.5 * age))
         total["requests"]["tflops"] = "150"

@@ -17,8 +17,9 @@ def main(gate: str, namespace: str, name: str, tflops: str, how: str = "locked")
     django.setup()
     from django.db import connection
 
+    from pools.domain.changes.gpu_allocations import AllocateWorker
     from pools.domain.errors import DomainError
-    from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
+    from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker
     from pools.domain.quantities import parse_quantity
     from pools.domain.roles import SYSTEM
     from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
@@ -45,7 +46,10 @@ def main(gate: str, namespace: str, name: str, tflops: str, how: str = "locked")
     try:
         print(
             gpu_allocations.allocate(
-                actor=SYSTEM, namespace=namespace, request=AllocationRequest(name, "", worker)
+                AllocateWorker(
+                    namespace=namespace, id=name, request=worker.request, limit=worker.limit, count=worker.count
+                ),
+                actor=SYSTEM,
             ).state
         )
     except DomainError as refusal:

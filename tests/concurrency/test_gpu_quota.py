@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Busy, Conflict
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
+from pools.domain.gpu_quota.workers import GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
@@ -43,7 +44,9 @@ def cap_of_fifty() -> None:
 
 
 def request_ten(name: str) -> Any:
-    return allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest(name, "", TEN))
+    return allocate(
+        AllocateWorker(namespace="ns", id=name, request=TEN.request, limit=TEN.limit, count=TEN.count), actor=SYSTEM
+    )
 
 
 def used_tflops() -> int:
@@ -103,7 +106,10 @@ class TestTwoWorkersThatGrow:
 
     def grow_both(self) -> list[Any]:
         body = {"request": {"tflops": "40"}}
-        operations = [lambda n=name: adjust(actor=SYSTEM, namespace="ns", name=n, body=body) for name in "ab"]  # type: ignore[misc]
+        operations = [
+            lambda n=name: adjust(AdjustWorker.from_json({"namespace": "ns", "id": n, **body}), actor=SYSTEM)
+            for name in "ab"
+        ]  # type: ignore[misc]
         return run_concurrently(operations)
 
     def test_without_the_lock_both_grow(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,11 +149,14 @@ def test_commit_against_release(cap_of_fifty: None) -> None:
     """One of the two is first; no worker is counted twice and none stays counted."""
     for number in range(5):
         name = f"w{number}"
-        allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest(name, "", TEN), assume=True)
+        allocate(
+            AllocateWorker(namespace="ns", id=name, request=TEN.request, limit=TEN.limit, count=TEN.count, assume=True),
+            actor=SYSTEM,
+        )
         run_concurrently(
             [
-                lambda name=name: commit(actor=SYSTEM, namespace="ns", name=name),  # type: ignore[misc]
-                lambda name=name: release(actor=SYSTEM, namespace="ns", name=name),  # type: ignore[misc]
+                lambda name=name: commit(CommitWorker(namespace="ns", id=name), actor=SYSTEM),  # type: ignore[misc]
+                lambda name=name: release(ReleaseWorker(namespace="ns", id=name), actor=SYSTEM),  # type: ignore[misc]
             ]
         )
     row = GpuUsage.objects.get(pk="ns")
@@ -175,7 +184,7 @@ def test_a_rebuild_allocates_nothing_twice(cap_of_fifty: None) -> None:
             except Conflict:
                 continue
             seen.append(used_tflops())
-            retry_while_busy(lambda name=name: release(actor=SYSTEM, namespace="ns", name=name))  # type: ignore[misc]
+            retry_while_busy(lambda name=name: release(ReleaseWorker(namespace="ns", id=name), actor=SYSTEM))  # type: ignore[misc]
 
     outcome = run_concurrently([keep_rebuilding, *(lambda who=who: allocate_and_release(who) for who in range(4))])  # type: ignore[misc]
     assert outcome == [None] * 5

@@ -20,12 +20,12 @@ from django.test import Client
 from pools.domain.changes.approvals import Approve, Reject
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
+from pools.domain.changes.gpu_allocations import AllocateWorker, ReleaseWorker
 from pools.domain.changes.notices import SendTest
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
 from pools.domain.errors import DomainError
-from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, Backend, GpuAllocation, Notice, NoticeTarget, Pool, User
 from pools.security.tokens import issue_jwt
@@ -146,10 +146,10 @@ class Writers:
         live = GpuAllocation.objects.filter(namespace="team-a").exclude(state="released").exclude(name="w1")
         names = list(live.values_list("name", flat=True))
         if len(names) > 10:
-            release(actor=SYSTEM, namespace="team-a", name=rng.choice(names))
+            release(ReleaseWorker(namespace="team-a", id=rng.choice(names)), actor=SYSTEM)
         amount = {"tflops": str(rng.randrange(1, 30)), "vram": "1Gi"}
         body = {"id": uuid4().hex, "workload": "storm", "request": amount, "limit": amount}
-        allocate(actor=SYSTEM, namespace="team-a", request=parse_allocation(body)[0])
+        allocate(AllocateWorker.from_json({"namespace": "team-a", **body}), actor=SYSTEM)
 
     def _configure(self, rng: random.Random) -> None:
         change = rng.randrange(3)

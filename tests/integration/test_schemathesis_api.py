@@ -25,10 +25,10 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from pools.api import events
+from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import User
 from pools.security import tokens
@@ -91,7 +91,7 @@ def sign_in(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     create_user(CreateUser(id="bob", roles=["osmo-team-user"]), actor=SYSTEM)
     create_token(CreateToken(owner="bob", name="ci"), actor=SYSTEM)
     put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 2}}), actor=SYSTEM)
-    allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w1", "", GpuWorker()))
+    allocate(AllocateWorker(namespace="team-a", id="w1"), actor=SYSTEM)
     for leaf in ("team", "team--a"):
         factories.submit_workflow(User.objects.get(username="bob").as_actor(), leaf)
 

@@ -29,8 +29,9 @@ from osmo_admin.doctor.findings import Finding
 from osmo_admin.doctor.reports import REPORTS, Reporter
 from osmo_admin.ops import certificates
 from pools.domain.changes.cohorts import PutCohort
+from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
+from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker
 from pools.domain.quantities import parse_quantity
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, Backend, KubernetesSettings
@@ -180,7 +181,10 @@ def _fill_installation(folder: Path) -> None:
     reconcile_backend(pool.backend_id)
     put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}), actor=SYSTEM)
     worker = GpuWorker(request=GpuAmounts(tflops=parse_quantity("9.6"), vram=parse_quantity("1Gi")), count=1)
-    allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w1", "", worker))
+    allocate(
+        AllocateWorker(namespace="team-a", id="w1", request=worker.request, limit=worker.limit, count=worker.count),
+        actor=SYSTEM,
+    )
     cluster = Backend.objects.create(name="prod", namespace="prod", kind=Backend.Kind.KUBERNETES)
     KubernetesSettings.objects.create(backend=cluster, access=KubernetesSettings.Access.IN_CLUSTER)
     _count_more()

@@ -15,13 +15,13 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
+from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.notices import CreateTarget, SendTest
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
-from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM
 from pools.models import ApprovalRequest, AuditEntry, Backend, NoticeTarget, User
 from pools.services.access_tokens import create_token
@@ -306,8 +306,8 @@ def create_example_installation() -> None:
     caps = {"requests": {"tflops": "1000", "vram": "100Gi"}, "limits": {"tflops": "1000", "vram": "100Gi"}}
     put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {**caps, "maxWorkers": 50}}), actor=SYSTEM)
     amount = {"tflops": "10", "vram": "1Gi"}
-    worker = parse_allocation({"id": "w1", "workload": "infer", "request": amount, "limit": amount})[0]
-    allocate(actor=SYSTEM, namespace="team-a", request=worker)
+    worker = {"namespace": "team-a", "id": "w1", "workload": "infer", "request": amount, "limit": amount}
+    allocate(AllocateWorker.from_json(worker), actor=SYSTEM)
     rita = User.objects.get(username="rita").as_actor()
     hook = create_target(CreateTarget(name="ci", channel="webhook", address="https://ci.example.com/hook"), actor=rita)[
         0

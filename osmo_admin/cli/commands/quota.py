@@ -13,9 +13,8 @@ from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.completion import complete_namespaces
-from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
-from osmo_admin.cli.options import DescriptionOption, LimitOption, OffsetOption
+from osmo_admin.cli.options import LimitOption, OffsetOption
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.quota_text import (
     allocations_table,
@@ -27,7 +26,9 @@ from osmo_admin.cli.quota_text import (
 )
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.times import format_local_time as shown_time
-from osmo_admin.cli.yaml_files import parse_number, read_yaml_text
+from osmo_admin.cli.yaml_files import parse_amounts, parse_number, read_yaml_text
+from pools.domain.changes.command import fields_of
+from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.gpu_quota.spec import PARTS, SPEC_FIELDS
 from pools.domain.structured_input.config_fields import ConfigField
@@ -41,18 +42,12 @@ _NUMBER = re.compile(r"-?[0-9]{1,18}")
 NamespaceArgument = Annotated[
     str, typer.Argument(metavar="NAMESPACE", help="Namespace of the quota.", autocompletion=complete_namespaces)
 ]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the allocation, chosen by the caller.")]
-RequestOption = Annotated[
-    str | None,
-    typer.Option("--request", metavar=AMOUNTS_METAVAR, help="Request per GPU: tflops=10,vram=1Gi."),
-]
+_ABOUT = fields_of(AllocateWorker)
+RequestOption = Annotated[str | None, typer.Option("--request", metavar=AMOUNTS_METAVAR, help=_ABOUT["request"].help)]
 WorkerLimitOption = Annotated[
-    str | None,
-    typer.Option("--limit-to", metavar=AMOUNTS_METAVAR, help="Limit per GPU: tflops=20,vram=2Gi."),
+    str | None, typer.Option("--limit-to", metavar=AMOUNTS_METAVAR, help=_ABOUT["limit"].help)
 ]
-GpusOption = Annotated[int, typer.Option("--gpus", "-g", help="GPUs of one worker, 1 to 128.")]
-
-
+GpusOption = Annotated[int, typer.Option("--gpus", "-g", help=_ABOUT["count"].help)]
 FileOption = Annotated[
     Path | None,
     typer.Option(
@@ -72,26 +67,12 @@ def _cap_option(name: str, about: ConfigField) -> Any:
 _SET_OPTIONS = {"file": FileOption, **{name: _cap_option(name, each) for name, each in _CAPS.items()}}
 
 
-_SET_OPTIONS = {"file": FileOption, **{name: _cap_option(name, each) for name, each in _CAPS.items()}}
-
-
 def _allocation_url(namespace: str, *more: str) -> str:
     return url_path("api", "gpu_quota", namespace, "allocation", *more)
 
 
 def _quota_url(namespace: str) -> str:
     return url_path("api", "configs", "gpu_quota", namespace)
-
-
-def parse_amounts(text: str) -> dict[str, str]:
-    """`tflops=10,vram=1Gi` as an object. Raises :class:`ClientError` for other text; the server checks quantities."""
-    result: dict[str, str] = {}
-    for part in text.split(","):
-        key, equals, value = part.strip().partition("=")
-        if not equals or key not in {"tflops", "vram"} or key in result:
-            raise ClientError("This is not a valid amount: write tflops=10,vram=1Gi, or one of the two.")
-        result[key] = value
-    return result
 
 
 def _worker_amounts(request: str | None, limit: str | None) -> dict[str, Any]:
@@ -203,67 +184,28 @@ def allocations(
     )
 
 
-@client_command(app, "allocate", writes=True)
-def allocate(
-    session: ClientSession,
-    *,
-    namespace: NamespaceArgument,
-    id_: IdArgument,
-    request: RequestOption = None,
-    limit: WorkerLimitOption = None,
-    gpus: GpusOption = 1,
-    workload: Annotated[str | None, typer.Option("--workload", help="Workload of the worker.")] = None,
-    assume: Annotated[
-        bool,
-        typer.Option(
-            "--assume", help="Only reserve it; the reservation expires after 30 minutes unless it is committed."
-        ),
-    ] = False,
-    description: DescriptionOption = None,
-) -> None:
+@change_command(app, "allocate", AllocateWorker)
+def allocate(_: ClientSession, change: TypedChange) -> None:
     """Allocate one worker if every cap allows it. Repeating the command with the same id changes nothing."""
-    body = {"id": id_, "count": gpus, **_worker_amounts(request, limit)}
-    body |= {key: value for key, value in (("workload", workload), ("description", description)) if value}
-    query = session.dry_run_query | ({"assume": True} if assume else {})
-    answer = session.http().send_change("POST", _allocation_url(namespace), query=query, body=body)
-    _print_result(session, answer)
+    change.show(change.send("POST", _allocation_url(change["namespace"])), _worker_message)
 
 
-@client_command(app, "adjust", writes=True)
-def adjust(
-    session: ClientSession,
-    *,
-    namespace: NamespaceArgument,
-    id_: IdArgument,
-    request: RequestOption = None,
-    limit: WorkerLimitOption = None,
-    description: DescriptionOption = None,
-) -> None:
+@change_command(app, "adjust", AdjustWorker)
+def adjust(_: ClientSession, change: TypedChange) -> None:
     """Change the amounts of a worker per GPU. Amounts that are not named stay; a decrease is never refused."""
-    body = _worker_amounts(request, limit) | ({"description": description} if description else {})
-    _print_result(
-        session,
-        session.http().send_change("PATCH", _allocation_url(namespace, id_), query=session.dry_run_query, body=body),
-    )
+    change.show(change.send("PATCH", _allocation_url(change["namespace"], change["id"])), _worker_message)
 
 
-@client_command(app, "commit", writes=True)
-def commit(session: ClientSession, *, namespace: NamespaceArgument, id_: IdArgument) -> None:
+@change_command(app, "commit", CommitWorker)
+def commit(_: ClientSession, change: TypedChange) -> None:
     """Commit a reservation: it becomes a worker."""
-    answer = session.http().send_change("POST", _allocation_url(namespace, id_, "commit"), query=session.dry_run_query)
-    _print_result(session, answer)
+    change.show(change.send("POST", _allocation_url(change["namespace"], change["id"], "commit")), _worker_message)
 
 
-@client_command(app, "release", writes=True)
-def release(
-    session: ClientSession, *, namespace: NamespaceArgument, id_: IdArgument, description: DescriptionOption = None
-) -> None:
+@change_command(app, "release", ReleaseWorker)
+def release(_: ClientSession, change: TypedChange) -> None:
     """Release a worker. Releasing it again changes nothing."""
-    body = {"description": description} if description else None
-    answer = session.http().send_change(
-        "DELETE", _allocation_url(namespace, id_), query=session.dry_run_query, body=body
-    )
-    _print_result(session, answer)
+    change.show(change.send("DELETE", _allocation_url(change["namespace"], change["id"])), _worker_message)
 
 
 @client_command(app, "rebuild")
@@ -294,13 +236,6 @@ def fits(
     query = {f"{side}_{key}": value for side, amounts in sizes for key, value in amounts.items()}
     answer = session.http().get(url_path("api", "gpu_quota", namespace, "room"), query | {"count": gpus})
     print_answer(session, answer, lambda: fits_message(answer))
-
-
-def _print_result(session: ClientSession, answer: Any) -> None:
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: _worker_message(answer))
 
 
 def _worker_message(answer: dict[str, Any]) -> str:

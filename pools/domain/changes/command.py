@@ -180,10 +180,11 @@ def value(
     positional: bool = False,
     in_query: bool = False,
     missing: str = "is missing.",
+    option: str | None = None,
 ) -> Any:
     """A field of the body, or of the query; without a default it is required."""
     required = default is dataclasses.MISSING
-    about = ChangeField(kind, label, help, False, in_query, required, metavar, short, positional, missing)
+    about = ChangeField(kind, label, help, False, in_query, required, metavar, short, positional, missing, option)
     return field(default=default, repr=not kind.is_secret, metadata={"about": about})
 
 

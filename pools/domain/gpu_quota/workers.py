@@ -6,10 +6,9 @@ TFLOPS are plain numbers, vram is in bytes. Source: tensorfusion-quota.md, secti
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from pools.domain.errors import Violation
 from pools.domain.quantities import ZERO, InvalidQuantity, Quantity, parse_quantity
@@ -19,9 +18,6 @@ RESOURCES = ("tflops", "vram")
 SIDES = ("requests", "limits")
 MAX_GPUS = 128
 """The most GPUs of one allocation by name, as in the pod annotation."""
-
-MAX_NAME_LENGTH = 253
-_NAME = re.compile(r"[!-.0-~]+")
 
 
 class GpuAmountsBody(TypedDict):
@@ -145,26 +141,12 @@ def totals_of_workers(workers: Iterable[GpuWorker]) -> WorkerTotals:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocationRequest:
-    """An allocation as a client requests it: the owner (`name` is the id of the client), the purpose, and the
-    amounts."""
+class GangWorker:
+    """A worker of a gang: its id, the purpose, and the amounts."""
 
     name: str
     workload: str
     worker: GpuWorker
-
-
-def parse_allocation(body: Mapping[str, Any]) -> tuple[AllocationRequest, list[Violation]]:
-    """A new allocation from JSON (api.md, "GPU quota by namespace"), and every fault in it."""
-    faults: list[Violation] = []
-    place = FieldReader(body, "", faults)
-    place.reject_unknown_keys(("id", "workload", "request", "limit", "count"))
-    name, workload = _name(place), place.read_text("workload")
-    if len(workload) > MAX_NAME_LENGTH:
-        place.add_fault("workload", "bad_value", f"has {len(workload)} characters; the most is {MAX_NAME_LENGTH}.")
-    request, limit = read_gpu_amounts(place, "request"), read_gpu_amounts(place, "limit")
-    count = place.whole_number("count", 1, minimum=1, maximum=MAX_GPUS)
-    return AllocationRequest(name, workload, GpuWorker(request, limit, count)), faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,27 +175,19 @@ def _gpus(text: str) -> int | None:
     return int(text) if good else None
 
 
-def parse_adjustment(body: Mapping[str, Any], before: GpuWorker) -> tuple[GpuWorker, list[Violation]]:
-    """New amounts per GPU of an allocation; an amount that is left out stays the same."""
-    faults: list[Violation] = []
-    place = FieldReader(body, "", faults)
-    place.reject_unknown_keys(("request", "limit"))
-    if not faults and not place.is_given("request") and not place.is_given("limit"):
-        faults.append(Violation("request", "missing", "Give new amounts as request, as limit, or both."))
-    request = read_gpu_amounts(place, "request", before.request)
-    limit = read_gpu_amounts(place, "limit", before.limit)
-    return GpuWorker(request, limit, before.count), faults
-
-
-def read_gpu_amounts(place: FieldReader, key: str, default: GpuAmounts = NO_AMOUNTS) -> GpuAmounts:
-    """`{"tflops", "vram"}` under a key; an amount that is left out has the default value."""
+def read_given_amounts(place: FieldReader, key: str) -> dict[str, Quantity]:
+    """Those of `{"tflops", "vram"}` that stand under a key."""
     table = place.nested(key)
     if table is None:
-        return default
+        return {}
     table.reject_unknown_keys(RESOURCES)
-    return GpuAmounts(
-        tflops=read_quantity(table, "tflops") or default.tflops, vram=read_quantity(table, "vram") or default.vram
-    )
+    found = {resource: read_quantity(table, resource) for resource in RESOURCES}
+    return {resource: amount for resource, amount in found.items() if amount is not None}
+
+
+def read_gpu_amounts(place: FieldReader, key: str) -> GpuAmounts:
+    """`{"tflops", "vram"}` under a key; an amount that is left out is zero."""
+    return GpuAmounts(**read_given_amounts(place, key))
 
 
 def read_quantity(table: FieldReader, key: str) -> Quantity | None:
@@ -225,16 +199,3 @@ def read_quantity(table: FieldReader, key: str) -> Quantity | None:
     except InvalidQuantity as fault:
         table.add_fault(key, fault.code, str(fault))
         return None
-
-
-def _name(place: FieldReader) -> str:
-    if not place.is_given("id"):
-        place.add_fault("id", "missing", "is missing: name the allocation, so that asking again does nothing twice.")
-        return ""
-    name = place.body["id"]
-    if not isinstance(name, str) or len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name):
-        place.add_fault(
-            "id", "bad_value", f"must be 1 to {MAX_NAME_LENGTH} printable characters without spaces and without '/'."
-        )
-        return ""
-    return name

@@ -12,7 +12,7 @@ from uuid import UUID
 from pools.domain.errors import Violation
 from pools.domain.gpu_quota.checks import BrokenCap, broken_caps_of_gang, broken_single_caps
 from pools.domain.gpu_quota.pool_settings import gpu_namespace_of, worker_for_task
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker, WorkerTotals, totals_of_workers
+from pools.domain.gpu_quota.workers import GangWorker, GpuWorker, WorkerTotals, totals_of_workers
 from pools.locking import lock_namespaces
 from pools.models import GpuAllocation, Pool
 from pools.selectors.gpu_namespace import read_namespaces
@@ -118,7 +118,7 @@ def update_allocations(
             open_names.add(str(task.pk))
             if namespace and task.status in _PLACED and task.gpu_count and str(task.pk) not in counted:
                 workload = f"{workflow_names[group.workflow_id]}/{task.name}"
-                new.append((group.pk, AllocationRequest(str(task.pk), workload, worker_of_task(root, task))))
+                new.append((group.pk, GangWorker(str(task.pk), workload, worker_of_task(root, task))))
     released: dict[str, list[str]] = {}
     for name, task_namespace in counted.items():
         if name not in open_names:
@@ -137,7 +137,6 @@ def reserve_for_dispatch(root: Pool, group: Group) -> bool:
         return True
     waiting = Task.objects.filter(group=group, status=TaskStatus.SCHEDULING, dispatched_at=None, gpu_count__gt=0)
     workers = [
-        AllocationRequest(str(task.pk), f"{group.workflow.name}/{task.name}", worker_of_task(root, task))
-        for task in waiting
+        GangWorker(str(task.pk), f"{group.workflow.name}/{task.name}", worker_of_task(root, task)) for task in waiting
     ]
     return not workers or not allocate_gang(namespace=namespace, holder=group.pk, workers=workers)

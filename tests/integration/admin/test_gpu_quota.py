@@ -12,8 +12,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
+from pools.domain.gpu_quota.workers import GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsageSample, Pool
 from pools.services.gpu_allocations import allocate
@@ -36,8 +37,19 @@ def quota(pools_and_users: None) -> None:
     put_gpu_quota(PutGpuQuota(namespace="team-a", spec=SPEC), actor=SYSTEM)
     for name, more in (("w1", {}), ("w2", {"assume": True})):
         worker = GpuWorker(make_amounts(10, "1Gi"), make_amounts(20, "2Gi"), 2)
-        allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest(name, "infer", worker), **more)
-    allocate(actor=SYSTEM, namespace="team-b", request=AllocationRequest("other", "", GpuWorker(make_amounts(1))))
+        allocate(
+            AllocateWorker(
+                namespace="team-a",
+                id=name,
+                workload="infer",
+                request=worker.request,
+                limit=worker.limit,
+                count=worker.count,
+                **more,
+            ),
+            actor=SYSTEM,
+        )
+    allocate(AllocateWorker(namespace="team-b", id="other", request=make_amounts(1)), actor=SYSTEM)
 
 
 def text(client: Client, path: str) -> str:
@@ -113,8 +125,8 @@ def test_free_capacity(quota: None, as_person: SignedIn) -> None:
 
 
 def test_an_alert_is_visible(quota: None, as_person: SignedIn) -> None:
-    allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w3", "", GpuWorker(make_amounts(50))))
-    allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w4", "", GpuWorker(make_amounts(10))))
+    allocate(AllocateWorker(namespace="team-a", id="w3", request=make_amounts(50)), actor=SYSTEM)
+    allocate(AllocateWorker(namespace="team-a", id="w4", request=make_amounts(10)), actor=SYSTEM)
     put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "83"}}}), actor=SYSTEM)
     assert "The alert threshold of 95 % was passed" in text(as_person("chief"), PAGE)
     assert "ALERT" in text(as_person("chief"), LIST)

@@ -9,10 +9,10 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import SetRoles
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, GpuQuota, User
 from pools.services.access_tokens import create_token
@@ -122,7 +122,7 @@ def test_a_gpu_quota_shows_use_against_the_new_cap(as_person: Callable[[str], Cl
     put_gpu_quota(
         PutGpuQuota(namespace="lab", spec={"total": {"requests": {"tflops": "100"}, "maxWorkers": 9}}), actor=SYSTEM
     )
-    allocate(actor=SYSTEM, namespace="lab", request=AllocationRequest("w1", "", GpuWorker(make_amounts(50))))
+    allocate(AllocateWorker(namespace="lab", id="w1", request=make_amounts(50)), actor=SYSTEM)
     root = as_person("root")
     page = _preview(root, CAPS, requests_tflops="40", alert_threshold="90", max_gpu_count="2")
     assert _changes(page) == {

@@ -10,10 +10,10 @@ from django.db import connection
 
 from pools.domain.changes.backends import DeleteBackend
 from pools.domain.changes.cohorts import PutCohort
+from pools.domain.changes.gpu_allocations import AllocateWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool
-from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings, Node, Pool
 from pools.services.backends import delete_backend
@@ -163,12 +163,10 @@ def test_changes_by_its_own_controller_are_not_announced_to_a_backend(team: Pool
 
 
 def test_workers_that_release_capacity_are_announced_by_their_namespace(team: Pool, committed: list[Changes]) -> None:
-    worker = {"id": "w", "workload": "w", "request": {"tflops": "1"}, "limit": {"tflops": "1"}, "count": 1}
-    parsed, faults = parse_allocation(worker)
-    assert not faults
-    allocate(actor=SYSTEM, namespace="team-a", request=parsed)
+    worker = {"namespace": "team-a", "id": "w", "request": {"tflops": "1"}, "limit": {"tflops": "1"}}
+    allocate(AllocateWorker.from_json(worker), actor=SYSTEM)
     assert committed == []
-    release(actor=SYSTEM, namespace="team-a", name="w")
+    release(ReleaseWorker(namespace="team-a", id="w"), actor=SYSTEM)
     assert committed == [Changes(namespaces=frozenset({"team-a"}))]
     assert marked() == []
 

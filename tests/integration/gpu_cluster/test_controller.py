@@ -15,9 +15,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Conflict, Forbidden
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import GpuAllocation, GpuQuota, Pool, User
 from pools.representations.gpu_quota import current_gpu_quota_body
@@ -244,14 +244,12 @@ def _reserve(gpu_cluster: GpuClusterHarness, name: str) -> None:
 
 def test_a_rebuild_keeps_manual_allocations_and_repairs_the_rest(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.pod("w1")
-    allocate(
-        actor=SYSTEM, namespace=gpu_cluster.namespace, request=AllocationRequest("mine", "", GpuWorker(make_amounts(1)))
-    )
+    allocate(AllocateWorker(namespace=gpu_cluster.namespace, id="mine", request=make_amounts(1)), actor=SYSTEM)
     found = rebuild_from_clusters({gpu_cluster.backend.pk: gpu_cluster.cluster}, only_namespace=gpu_cluster.namespace)
     assert [each.code for each in found] == ["added"]
     assert gpu_cluster.used() == (21, 2)
     uid = found[0].path
-    release(actor=SYSTEM, namespace=gpu_cluster.namespace, name=uid)
+    release(ReleaseWorker(namespace=gpu_cluster.namespace, id=uid), actor=SYSTEM)
     assert [
         each.code
         for each in rebuild_from_clusters(
@@ -328,11 +326,16 @@ class TestOnTheFakeCluster:
         Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": fake_gpu_cluster.namespace})
         boss = Actor("boss", roles=frozenset({"osmo-team-admin"}))
         with pytest.raises(Forbidden):
-            release(actor=boss, namespace=fake_gpu_cluster.namespace, name=uid)
+            release(ReleaseWorker(namespace=fake_gpu_cluster.namespace, id=uid), actor=boss)
         with pytest.raises(Conflict, match="annotations"):
-            adjust(actor=boss, namespace=fake_gpu_cluster.namespace, name=uid, body={"request": {"tflops": "1"}})
+            adjust(
+                AdjustWorker.from_json(
+                    {"namespace": fake_gpu_cluster.namespace, "id": uid, "request": {"tflops": "1"}}
+                ),
+                actor=boss,
+            )
         assert fake_gpu_cluster.used() == (20, 1)
-        assert release(actor=SYSTEM, namespace=fake_gpu_cluster.namespace, name=uid).state == "released"
+        assert release(ReleaseWorker(namespace=fake_gpu_cluster.namespace, id=uid), actor=SYSTEM).state == "released"
 
     def test_a_reservation_ends_with_its_pod(self, fake_gpu_cluster: GpuClusterHarness) -> None:
         fake_gpu_cluster.controller.relist_and_reconcile()
@@ -498,11 +501,7 @@ def test_a_status_does_not_wait_for_a_long_rebuild(
     thread.start()
     try:
         assert begun.wait(60)
-        allocate(
-            actor=SYSTEM,
-            namespace=gpu_cluster.namespace,
-            request=AllocationRequest("mine", "", GpuWorker(make_amounts(1))),
-        )
+        allocate(AllocateWorker(namespace=gpu_cluster.namespace, id="mine", request=make_amounts(1)), actor=SYSTEM)
         wait_for(lambda: gpu_cluster.status()["used"]["workers"] == 1)
         assert not on.is_set()
     finally:

@@ -17,11 +17,12 @@ from django_celery_beat.models import PeriodicTask
 from prometheus_client.parser import text_string_to_metric_families
 
 from osmo_admin import metrics
+from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
+from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker
 from pools.domain.quantities import parse_quantity
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, Pool
@@ -327,7 +328,10 @@ def test_gpu_quota_of_each_namespace(caller: Callers) -> None:
     admin = caller("bob", "osmo-admin")
     put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}), actor=SYSTEM)
     worker = GpuWorker(request=GpuAmounts(tflops=parse_quantity("9.6"), vram=parse_quantity("1Gi")), count=1)
-    allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w1", "", worker))
+    allocate(
+        AllocateWorker(namespace="team-a", id="w1", request=worker.request, limit=worker.limit, count=worker.count),
+        actor=SYSTEM,
+    )
     _, values = _scrape(admin.token)
     assert values['osmo_gpu_quota_used{amount="requests.tflops",namespace="team-a"}'] == 9.6
     assert values['osmo_gpu_quota_used{amount="workers",namespace="team-a"}'] == 1

@@ -10,7 +10,8 @@ from django.db import DatabaseError, connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker, WorkerTotals, totals_of_worker
+from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
+from pools.domain.gpu_quota.workers import GpuWorker, WorkerTotals, totals_of_worker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
 from pools.selectors.gpu_namespace import read_namespaces
@@ -23,10 +24,8 @@ pytestmark = pytest.mark.django_db
 
 def create_allocation(name: str = "w1", **more: Any) -> GpuAllocation:
     return allocate(
+        AllocateWorker(namespace="ns", id=name, request=make_amounts(5, "1Gi"), limit=make_amounts(7), count=2, **more),
         actor=SYSTEM,
-        namespace="ns",
-        request=AllocationRequest(name, "", GpuWorker(make_amounts(5, "1Gi"), make_amounts(7), 2)),
-        **more,
     )
 
 
@@ -52,7 +51,7 @@ def test_raw_sql_is_refused(sql: str, sentence: str) -> None:
 
 def test_a_released_allocation_cannot_change() -> None:
     create_allocation()
-    release(actor=SYSTEM, namespace="ns", name="w1")
+    release(ReleaseWorker(namespace="ns", id="w1"), actor=SYSTEM)
     with pytest.raises(DatabaseError, match="was released and cannot change"), transaction.atomic():
         GpuAllocation.objects.update(count=3)
 
@@ -106,21 +105,26 @@ def test_counters_are_always_the_sum_of_live_rows(steps: list[tuple[str, int, in
             state = model[name][0] if name in model else None
             if operation in {"allocate", "assume"} and state is None:
                 allocate(
+                    AllocateWorker(
+                        namespace="ns",
+                        id=name,
+                        request=worker.request,
+                        limit=worker.limit,
+                        count=worker.count,
+                        assume=operation == "assume",
+                    ),
                     actor=SYSTEM,
-                    namespace="ns",
-                    request=AllocationRequest(name, "", worker),
-                    assume=operation == "assume",
                 )
                 model[name] = ("assumed" if operation == "assume" else "committed", worker)
             elif operation == "commit" and state is not None:
-                commit(actor=SYSTEM, namespace="ns", name=name)
+                commit(CommitWorker(namespace="ns", id=name), actor=SYSTEM)
                 model[name] = ("committed", model[name][1])
             elif operation == "adjust" and state is not None:
                 body = {"request": worker.request.as_dict(), "limit": worker.limit.as_dict()}
-                adjust(actor=SYSTEM, namespace="ns", name=name, body=body)
+                adjust(AdjustWorker.from_json({"namespace": "ns", "id": name, **body}), actor=SYSTEM)
                 model[name] = (model[name][0], GpuWorker(worker.request, worker.limit, model[name][1].count))
             elif operation == "release" and state is not None:
-                release(actor=SYSTEM, namespace="ns", name=name)
+                release(ReleaseWorker(namespace="ns", id=name), actor=SYSTEM)
                 del model[name]
         facts = read_namespaces(["ns"])["ns"]
         for state, found in (("committed", facts.committed), ("assumed", facts.assumed)):

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from pools.domain.changes.gpu_allocations import AllocateWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
+from pools.domain.gpu_quota.workers import GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
 from pools.services.gpu_allocations import allocate, release
@@ -63,7 +64,9 @@ def test_new_unchanged_changed_and_deleted_pods(cluster_id: int) -> None:
 
 
 def test_allocations_of_the_api_and_of_workflows_stay(cluster_id: int) -> None:
-    allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest("mine", "", ONE))
+    allocate(
+        AllocateWorker(namespace="ns", id="mine", request=ONE.request, limit=ONE.limit, count=ONE.count), actor=SYSTEM
+    )
     assert rebuild(cluster_id) == []
     assert live_names() == {"mine"}
 
@@ -106,7 +109,7 @@ def test_rows_changed_after_the_list_began_stay(cluster_id: int) -> None:
     rebuild(cluster_id, pod_worker(cluster_id, "old"))
     before = database_time()
     rebuild(cluster_id, pod_worker(cluster_id, "old"), pod_worker(cluster_id, "new"))
-    release(actor=SYSTEM, namespace="ns", name="old")
+    release(ReleaseWorker(namespace="ns", id="old"), actor=SYSTEM)
     assert rebuild(cluster_id, pod_worker(cluster_id, "old"), since=before) == []
     assert live_names() == {"new"}
 
@@ -129,7 +132,9 @@ def test_other_clusters_are_not_touched(cluster_id: int) -> None:
 
 
 def test_a_wrong_counter_is_recounted_and_reported(cluster_id: int) -> None:
-    allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest("mine", "", ONE))
+    allocate(
+        AllocateWorker(namespace="ns", id="mine", request=ONE.request, limit=ONE.limit, count=ONE.count), actor=SYSTEM
+    )
     with factories.triggers_off():
         GpuUsage.objects.update(workers=9, limits_vram=0.5)
     assert [difference.code for difference in verify()] == ["gpu_usage"] * 2

@@ -12,10 +12,10 @@ from django.utils import timezone
 
 from pools.domain.changes.backends import DeleteBackend
 from pools.domain.changes.cohorts import PutCohort
+from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuUsage, LeafUsage, Pool
 from pools.services.access_tokens import create_token
@@ -125,7 +125,7 @@ def filled() -> None:
     factories.submit_workflow(admin, "team--a", 8, name="ended")
     cancel_workflow(CancelWorkflow(name="ended-1"), actor=admin)
     put_gpu_quota(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 9}}), actor=SYSTEM)
-    allocate(actor=admin, namespace="ns", request=AllocationRequest("w1", "", GpuWorker()))
+    allocate(AllocateWorker(namespace="ns", id="w1"), actor=admin)
     create_token(CreateToken(owner=admin.username, name="laptop"), actor=admin)
     Pool.objects.filter(pk=root.pk).update(config={"approval_above": 10})
     factories.request_quota(admin, "team", "a", 90)
@@ -260,7 +260,7 @@ class TestOurOwnPaths:
     def test_a_backend_with_pods(self) -> None:
         """Its pods are released first; the counters of their namespaces follow."""
         backend = factories.make_backend("gone")
-        row: Any = allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest("pod", "", GpuWorker()))
+        row: Any = allocate(AllocateWorker(namespace="ns", id="pod"), actor=SYSTEM)
         with factories.triggers_off():
             type(row).objects.filter(pk=row.pk).update(source="pod", backend=backend)
         assert GpuUsage.objects.get(pk="ns").workers == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
+from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
 from pools.services.gpu_allocations import allocate
@@ -50,7 +50,7 @@ def pool_tree() -> None:
     assert root.backend_id is not None
     reconcile_backend(root.backend_id)
     factories.submit_workflow(admin, "team--a", 2, name="later", priority=factories.Priority.LOW)
-    allocate(actor=admin, namespace="team-a", request=AllocationRequest("w1", "", GpuWorker()))
+    allocate(AllocateWorker(namespace="team-a", id="w1"), actor=admin)
     Pool.objects.filter(name="team--left").update(subpool_state=SubpoolState.DELETING)
     factories.check_deferred_constraints()
 

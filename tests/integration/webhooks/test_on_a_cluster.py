@@ -26,6 +26,7 @@ from osmo_admin.ops import process_commands
 from osmo_admin.ops.certificates import ServerCertificate, ensure_certificate
 from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
 from pools.domain.changes.backends import DeleteBackend, PutBackend
+from pools.domain.changes.gpu_allocations import ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Busy, Conflict
 from pools.domain.roles import SYSTEM
@@ -287,7 +288,7 @@ def test_the_quota_of_a_namespace_limits_its_workers(
     with stack.orm():
         row = GpuAllocation.objects.get(namespace=kube.namespace)
         assert (row.name, row.state, row.count) == (first.json()["metadata"]["uid"], "assumed", 2)
-        release(actor=SYSTEM, namespace=kube.namespace, name=row.name)
+        release(ReleaseWorker(namespace=kube.namespace, id=row.name), actor=SYSTEM)
     assert create("pods", worker("third")).status_code == 201
 
     labelled = worker("becomes-one")

@@ -9,10 +9,10 @@ import pytest
 from django.db import connection
 
 from bench.fill import insert_pools
+from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PutPool
 from pools.domain.errors import BadInput, Conflict
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage, Pool
 from pools.services.gpu_allocations import adjust, allocate, release
@@ -186,11 +186,11 @@ def test_others_in_the_namespace_count() -> None:
     pool()
     pool("else")
     caps({"maxWorkers": 2})
-    allocate(actor=SYSTEM, namespace=NAMESPACE, request=AllocationRequest("mine", "", GpuWorker(make_amounts(1))))
+    allocate(AllocateWorker(namespace=NAMESPACE, id="mine", request=make_amounts(1)), actor=SYSTEM)
     works = [factories.submit_workflow(factories.admin_actor(), name, 1) for name in ("team", "else")]
     assert reconcile_pool()["settled"]
     assert sorted(status(work) for work in works) == ["PENDING", "RUNNING"]
-    release(actor=SYSTEM, namespace=NAMESPACE, name="mine")
+    release(ReleaseWorker(namespace=NAMESPACE, id="mine"), actor=SYSTEM)
     reconcile_pool()
     assert [status(work) for work in works] == ["RUNNING", "RUNNING"]
     assert used() == (200, 2)
@@ -207,9 +207,7 @@ def test_a_worker_that_came_after_the_plan_is_seen_under_the_lock(monkeypatch: p
         found = real(backend)
         if not came:
             came.append("between")
-            allocate(
-                actor=SYSTEM, namespace=NAMESPACE, request=AllocationRequest("between", "", GpuWorker(make_amounts(1)))
-            )
+            allocate(AllocateWorker(namespace=NAMESPACE, id="between", request=make_amounts(1)), actor=SYSTEM)
         return found
 
     monkeypatch.setattr(reconciliation, "read_live_facts", allocate_meanwhile)
@@ -366,9 +364,9 @@ def test_headroom_that_is_used_after_the_plan_preempts_nothing(monkeypatch: pyte
         if not came:
             for number in range(5):  # with 4 of LOW, which would be preempted, 4 more do not fit
                 came.append(f"between{number}")
-                one = AllocationRequest(came[-1], "", GpuWorker(make_amounts(1)))
+                one = AllocateWorker(namespace=NAMESPACE, id=came[-1], request=make_amounts(1))
                 caps({"maxWorkers": 20})
-                allocate(actor=SYSTEM, namespace=NAMESPACE, request=one)
+                allocate(one, actor=SYSTEM)
                 caps({"maxWorkers": 8})
         return found
 
@@ -388,8 +386,10 @@ def test_a_worker_of_a_workflow_cannot_be_released_manually() -> None:
     reconcile_pool()
     name = GpuAllocation.objects.get().name
     operations: list[Any] = [
-        lambda: release(actor=SYSTEM, namespace=NAMESPACE, name=name),
-        lambda: adjust(actor=SYSTEM, namespace=NAMESPACE, name=name, body={"request": {"tflops": "1"}}),
+        lambda: release(ReleaseWorker(namespace=NAMESPACE, id=name), actor=SYSTEM),
+        lambda: adjust(
+            AdjustWorker.from_json({"namespace": NAMESPACE, "id": name, "request": {"tflops": "1"}}), actor=SYSTEM
+        ),
     ]
     for operation in operations:
         with pytest.raises(Conflict, match=f"is the workflow task {work.name}/") as refusal:
@@ -397,7 +397,9 @@ def test_a_worker_of_a_workflow_cannot_be_released_manually() -> None:
         assert refusal.value.details[0].code == "kept_by_workflow"
     assert used() == (100, 1)
     cancel_workflow(CancelWorkflow(name=work.name), actor=factories.admin_actor())
-    assert release(actor=SYSTEM, namespace=NAMESPACE, name=name).state == "released", "a repetition is not an error"
+    assert release(ReleaseWorker(namespace=NAMESPACE, id=name), actor=SYSTEM).state == "released", (
+        "a repetition is not an error"
+    )
 
 
 def test_a_cap_that_was_cut_below_waiting_work_is_the_reason() -> None:

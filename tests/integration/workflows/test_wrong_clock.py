@@ -11,7 +11,8 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
+from pools.domain.changes.gpu_allocations import AllocateWorker
+from pools.domain.gpu_quota.workers import GpuAmounts
 from pools.domain.quantities import parse_quantity
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, IdempotencyRecord
@@ -94,5 +95,5 @@ def test_an_assumed_allocation_keeps_its_half_hour() -> None:
 
 def make_assumed(name: str) -> None:
     amounts = GpuAmounts(parse_quantity("1"), parse_quantity("1Gi"))
-    request = AllocationRequest(name, "infer", GpuWorker(amounts, amounts))
-    allocate(actor=SYSTEM, namespace="team-a", request=request, assume=True)
+    worker = AllocateWorker(namespace="team-a", id=name, workload="infer", request=amounts, limit=amounts, assume=True)
+    allocate(worker, actor=SYSTEM)

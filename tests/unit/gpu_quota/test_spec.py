@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.command import ChangeCommand, read_command
+from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker
+from pools.domain.errors import BadInput
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
-from pools.domain.gpu_quota.workers import GpuWorker, parse_adjustment, parse_allocation
+from pools.domain.gpu_quota.workers import GpuWorker
 from tests.unit.gpu_quota.builders import make_amounts
 
 SEED = {
@@ -117,17 +120,31 @@ def test_namespaces(name: str, good: bool) -> None:
     assert (namespace_violations(name) == []) is good
 
 
+NS = {"namespace": "team-a"}
+
+
+def faults_of(kind: type[ChangeCommand], body: dict[str, Any]) -> list[tuple[str, str]]:
+    address = NS if kind is AllocateWorker else NS | {"id": "w"}
+    try:
+        read_command(kind, body, address)
+    except BadInput as refusal:
+        return [(fault.path, fault.code) for fault in refusal.details]
+    return []
+
+
 def test_an_allocation() -> None:
-    allocation, faults = parse_allocation(
-        {"id": "w-1", "workload": "team/infer", "request": {"tflops": 10, "vram": "1Gi"}, "count": 2}
+    allocation = read_command(
+        AllocateWorker,
+        {"id": "w-1", "workload": "team/infer", "request": {"tflops": 10, "vram": "1Gi"}, "count": 2},
+        NS,
     )
-    assert not faults
-    assert (allocation.name, allocation.workload) == ("w-1", "team/infer")
+    assert (allocation.id, allocation.workload) == ("w-1", "team/infer")
     assert allocation.worker.is_same_size(GpuWorker(make_amounts(10, "1Gi"), make_amounts(), 2))
 
 
 def test_all_faults_of_an_allocation_at_once() -> None:
-    _, faults = parse_allocation(
+    faults = faults_of(
+        AllocateWorker,
         {
             "id": "a/b",
             "workload": "x" * 254,
@@ -135,9 +152,9 @@ def test_all_faults_of_an_allocation_at_once() -> None:
             "limit": 7,
             "count": 129,
             "gpu": 1,
-        }
+        },
     )
-    assert sorted((fault.path, fault.code) for fault in faults) == [
+    assert sorted(faults) == [
         ("count", "too_large"),
         ("gpu", "unknown_key"),
         ("id", "bad_value"),
@@ -153,20 +170,19 @@ def test_all_faults_of_an_allocation_at_once() -> None:
     [({}, "missing"), *(({"id": name}, "bad_value") for name in (1, "", " a", "a" * 254))],
 )
 def test_an_allocation_is_named(body: dict[str, Any], code: str) -> None:
-    assert [(fault.path, fault.code) for fault in parse_allocation(body)[1]] == [("id", code)]
+    assert faults_of(AllocateWorker, body) == [("id", code)]
 
 
 @pytest.mark.parametrize(
     ("count", "good"), [(0, False), (1, True), (128, True), (129, False), (1.5, False), (True, False)]
 )
 def test_gpus_of_an_allocation(count: object, good: bool) -> None:
-    assert (parse_allocation({"id": "a", "count": count})[1] == []) is good
+    assert (faults_of(AllocateWorker, {"id": "a", "count": count}) == []) is good
 
 
 def test_a_change_keeps_absent_amounts() -> None:
     before = GpuWorker(make_amounts(10, "1Gi"), make_amounts(20, "2Gi"), 3)
-    after, faults = parse_adjustment({"request": {"tflops": "11"}}, before)
-    assert not faults
+    after = read_command(AdjustWorker, {"request": {"tflops": "11"}}, NS | {"id": "w"}).changed(before)
     assert after.is_same_size(GpuWorker(make_amounts(11, "1Gi"), make_amounts(20, "2Gi"), 3))
-    assert [fault.code for fault in parse_adjustment({}, before)[1]] == ["missing"]
-    assert [fault.path for fault in parse_adjustment({"count": 2}, before)[1]] == ["count"]
+    assert faults_of(AdjustWorker, {}) == [("request", "missing")]
+    assert faults_of(AdjustWorker, {"count": 2}) == [("count", "unknown_key")]

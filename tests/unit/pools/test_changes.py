@@ -14,6 +14,7 @@ from pools.domain.changes.approvals import Approve, Reject, Withdraw
 from pools.domain.changes.backends import BACKEND_KEYS, DeleteBackend, PutBackend
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort, PutCohort
 from pools.domain.changes.command import ChangeCommand, body_fields, fields_of, query_fields, read_command, summary_of
+from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.notices import (
     CreateTarget,
@@ -39,12 +40,15 @@ from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetRoles, UnlinkUser
 from pools.domain.cluster_config import KEYS
 from pools.domain.errors import BadInput
+from pools.domain.gpu_quota.workers import GpuAmounts
+from pools.domain.quantities import parse_quantity
 from scheduling.domain.changes.replays import RequestReplay
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.domain.changes.submissions import RestartWorkflow, SubmitWorkflow
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, TagWorkflow
 
 WHERE = {"parent": "team", "subpool_name": "a"}
+AMOUNTS = GpuAmounts(parse_quantity("10"), parse_quantity("1Gi"))
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
 CHANGES: list[type[ChangeCommand]] = [
     *APPROVABLE.values(),
@@ -63,6 +67,10 @@ CHANGES: list[type[ChangeCommand]] = [
     DeleteBackend,
     PutGpuQuota,
     DeleteGpuQuota,
+    AllocateWorker,
+    AdjustWorker,
+    CommitWorker,
+    ReleaseWorker,
     CreateUser,
     DeleteUser,
     SetRoles,
@@ -143,6 +151,8 @@ def test_null_is_the_same_as_no_value() -> None:
         CreateSubpool(parent="team", subpool_name="a", quota="25%"),
         ResizeSubpool(parent="team", subpool_name="a", quota=3, until=NOON),
         DeleteSubpool(parent="team", subpool_name="a", cancel_pending=True),
+        AllocateWorker(namespace="team-a", id="w1", request=AMOUNTS, limit=AMOUNTS, count=2),
+        AdjustWorker(namespace="team-a", id="w1", limit={"vram": parse_quantity("1Gi")}),
     ],
 )
 def test_the_stored_form_is_read_back(command: Any) -> None:
