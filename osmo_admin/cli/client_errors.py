@@ -65,7 +65,7 @@ class ClientError(Exception):
         if len(faults) > 1 and self.message.endswith(f" ({len(faults) - 1} more in details)"):
             return f"{len(faults)} faults:"  # the message repeats the first one, for clients that show no details
         where = detail_location(self.details[0]) if self.details and not faults else ""
-        if where in self.message:  # the server named the place already
+        if where and f"{where}{self.details[0].get('message', '')}" in self.message:  # the server named the place
             where = ""
         return where + (self.message or "The request was refused.")
 

@@ -191,6 +191,12 @@ def test_a_message_that_begins_with_its_path_is_shown_without_a_second_path() ->
     assert detail_location({**detail, "message": "No number."}) == "line 3, quota: "
 
 
+def test_a_word_of_the_message_is_not_taken_for_the_place_of_the_fault() -> None:
+    message = "This is not a valid quota: give whole GPUs."
+    fault = ClientError(message, details=[{"path": "quota", "message": message}])
+    assert fault.text_lines() == [f"Error: quota: {message}"]
+
+
 @pytest.mark.parametrize("answer", [None, [], {}, {"dry_run": False}])
 def test_an_effect_without_a_dry_run_is_an_error(answer: object) -> None:
     with pytest.raises(ClientError, match="did not answer with a dry run"):
