@@ -12,9 +12,9 @@ from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import actor_of
-from pools.admin.users import PASSWORD_RULES
 from pools.domain.changes.command import fields_of
 from pools.domain.changes.profiles import UpdateProfile
+from pools.domain.changes.users import SetPassword
 from pools.domain.errors import DomainError
 from pools.models import User
 from pools.services.users import set_password, update_profile
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from django.contrib.admin import AdminSite
 
 
-_EMAIL = fields_of(UpdateProfile)["email"]
+_EMAIL, _PASSWORD = fields_of(UpdateProfile)["email"], fields_of(SetPassword)["password"]
 
 
 class OwnPasswordForm(forms.ServiceForm):
@@ -31,7 +31,7 @@ class OwnPasswordForm(forms.ServiceForm):
 
     field_by_path = {"password": "new"}
     old = forms.password_field("Current password", current=True)
-    new = forms.password_field("New password", help_text=PASSWORD_RULES)
+    new = forms.password_field(_PASSWORD.label, help_text=_PASSWORD.help)
     again = forms.password_field("New password again")
 
     def __init__(self, *args: Any, request: HttpRequest, **kwargs: Any) -> None:
@@ -81,7 +81,9 @@ def change_own_password_page(site: AdminSite, request: HttpRequest) -> HttpRespo
     form = OwnPasswordForm(forms.submitted_data(request), request=request)
     if request.method == "POST" and form.is_valid():
         try:
-            set_password(actor=actor_of(request), username=user.username, password=form.cleaned_data["new"])
+            set_password(
+                SetPassword(username=user.username, password=form.cleaned_data["new"]), actor=actor_of(request)
+            )
         except DomainError as refusal:
             form.add_errors(refusal)
         else:

@@ -40,6 +40,7 @@ from pools.domain.changes.command import (
     read_command,
     summary_of,
 )
+from pools.domain.errors import Violation
 from pools.domain.roles import Actor
 from pools.permissions import require_permission, require_platform
 from pools.representations.approval import approval_body
@@ -48,8 +49,8 @@ from pools.services.dry_run import EffectAnswer, read_effect
 
 ResultT = TypeVar("ResultT")
 Unwrapped = tuple[dict[str, Any], str, list[str] | None]
-Unwrap = Callable[[Request], Unwrapped]
-"""The keys, the reason and the tags of a request."""
+Unwrap = Callable[[Request, list[Violation]], Unwrapped]
+"""The keys, the reason and the tags of a request; faults of the last two are noted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +103,10 @@ def answer_change(
 
     if not answer.guards_repetitions:
         require()
-    values, description, tags = unwrap(view.request)
+    faults: list[Violation] = []
+    values, description, tags = unwrap(view.request, faults)
     asked = read_values(kind, view.request)
-    command = read_command(kind, values, {**address, **asked})
+    command = read_command(kind, values, {**address, **asked}, faults)
     note: dict[str, Any] = {"actor": view.actor, "description": description}
     if kind.has_tags:
         note["tags"] = tags
@@ -137,8 +139,8 @@ def answer_change(
 def unwrap_as(field: str, read: Unwrap = unwrap_body) -> Unwrap:
     """The reader of a body that is the value of one field of its change."""
 
-    def unwrap(request: Request) -> Unwrapped:
-        body, description, tags = read(request)
+    def unwrap(request: Request, faults: list[Violation]) -> Unwrapped:
+        body, description, tags = read(request, faults)
         return {field: body}, description, tags
 
     return unwrap
@@ -175,11 +177,12 @@ def describe_change(
     answer: Any,
     body: Schema | None = None,
     given: Sequence[str] = (),
+    required: Sequence[str] = (),
     query_parameters: Sequence[QueryParameter] = (),
     status: int = 200,
 ) -> Callable[[Handler], Handler]:
     """The description of an operation that makes one of these changes; `body` is the schema of a body that is one field
-    of the change. `given` are fields that the address has."""
+    of the change. `given` are fields that the address has, `required` those of a body that has no wrapper."""
     preview = [DRY_RUN] if all(kind.has_preview for kind in kinds) else []
     needs = [REQUEST_APPROVAL] if any(kind.may_need_approval for kind in kinds) else []
     fields = {name: about for kind in kinds for name, about in body_fields(kind, given).items()}
@@ -187,7 +190,7 @@ def describe_change(
     return describe_operation(
         " ".join(summary_of(kind) for kind in kinds),
         query_parameters=[*query_parameters, *asked, *preview, *needs],
-        body=body or (schema_of(fields) if fields else None),
+        body=body or (schema_of(fields, required) if fields else None),
         answer=answer,
         status=status,
     )

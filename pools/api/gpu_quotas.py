@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, describe_change
+from pools.api.changes import ChangeAnswer, Unwrapped, answer_change, describe_change
 from pools.api.questions import parameters_of
 from pools.api.request_parsing import (
     etag_header,
@@ -101,13 +101,13 @@ class GpuQuotaDetail(View):
         return answer_change(self, DeleteGpuQuota, delete_gpu_quota, QUOTA_CHANGES, {"namespace": namespace})
 
 
-def _unwrap_read_back(request: Request) -> tuple[dict[str, Any], str, list[str] | None]:
+def _unwrap_read_back(request: Request, faults: list[Violation]) -> Unwrapped:
     """The body of a put, which may be the answer of a read with the caps changed."""
-    body, description, tags = unwrap_body(request)
+    body, description, tags = unwrap_body(request, faults)
     namespace = request.parser_context["kwargs"]["namespace"]
     if body.get("namespace", namespace) != namespace:
         said = f"namespace differs from the {namespace[:100]} of the address; leave it out, or give the same name."
-        raise BadInput.of([Violation("namespace", "bad_value", said)])
+        faults.append(Violation("namespace", "bad_value", said))
     return {key: given for key, given in body.items() if key not in READ_KEYS}, description, tags
 
 

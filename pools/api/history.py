@@ -8,12 +8,11 @@ from typing import Any, TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, schema_of
+from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change
 from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import utc_text
 from pools.api.schema import NULL, UtcText, describe_operation
 from pools.api.views import View
-from pools.domain.changes.command import body_fields
 from pools.domain.changes.revisions import RollBack
 from pools.domain.lists import RevisionDiffQuery, RevisionQuery
 from pools.domain.roles import Actor, Permission
@@ -82,7 +81,7 @@ _ROLLBACK: ChangeAnswer[RollBack, None] = ChangeAnswer(answer_nothing, _effect_o
 class ConfigurationRollback(View):
     """The rollback to an old configuration."""
 
-    @describe_change(RollBack, body=schema_of(body_fields(RollBack), required=["revision"]), answer=NULL)
+    @describe_change(RollBack, required=["revision"], answer=NULL)
     def post(self, request: Request) -> Response:
         return answer_change(self, RollBack, rollback_configuration, _ROLLBACK, {})
 

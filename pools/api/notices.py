@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, effect_on, schema_of
+from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, effect_on
 from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import utc_text
 from pools.api.schema import NULL, UtcText, describe_operation
 from pools.api.views import View
-from pools.domain.changes.command import body_fields, choice, whole_number
+from pools.domain.changes.command import choice, whole_number
 from pools.domain.changes.notices import (
     CreateTarget,
     DeleteTarget,
@@ -193,11 +193,7 @@ class NoticeTargetList(View):
     def get(self, request: Request) -> Response:
         return Response([target_body(row) for row in list_targets(self.actor)])
 
-    @describe_change(
-        CreateTarget,
-        body=schema_of(body_fields(CreateTarget), required=("name", "channel", "address")),
-        answer=NewTargetAnswer,
-    )
+    @describe_change(CreateTarget, required=("name", "channel", "address"), answer=NewTargetAnswer)
     def post(self, request: Request) -> Response:
         return answer_change(self, CreateTarget, create_target, _CREATION, {})
 

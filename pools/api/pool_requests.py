@@ -17,15 +17,15 @@ from pools.permissions import require_permission
 WRAPPERS = ("configs", "configs_dict")
 
 
-def read_configuration(request: Request) -> Unwrapped:
+def read_configuration(request: Request, faults: list[Violation]) -> Unwrapped:
     """The configuration inside `configs` or `configs_dict` with description and tags beside it; or plain, where
     `description` is the pool's own."""
     body = body_object(request)
     if any(wrapper in body for wrapper in WRAPPERS):
-        return unwrap_body(request, wrappers=WRAPPERS)
+        return unwrap_body(request, faults, wrappers=WRAPPERS)
     tags = body.pop("tags", None)
     if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
-        raise BadInput.of([Violation("tags", "bad_value", "tags must be a list of texts.")])
+        faults.append(Violation("tags", "bad_value", "tags must be a list of texts."))
     return body, "", tags
 
 

@@ -171,11 +171,12 @@ class BodyReader(FieldReader):
 
 
 def unwrap_body(
-    request: Request, *, wrappers: Iterable[str] = ("configs", "configs_dict")
+    request: Request, faults: list[Violation] | None = None, *, wrappers: Iterable[str] = ("configs", "configs_dict")
 ) -> tuple[dict[str, Any], str, list[str] | None]:
-    """(keys, description, tags) of a configuration write: plain, or inside `configs` / `configs_dict`."""
+    """(keys, description, tags) of a configuration write: plain, or inside `configs` / `configs_dict`. Faults of
+    description and tags are noted in `faults`, for those who read the keys, or else raised."""
     body = body_object(request)
-    notes = BodyReader({"description": body.pop("description", None), "tags": body.pop("tags", None)})
+    notes = BodyReader({"description": body.pop("description", None), "tags": body.pop("tags", None)}, faults=faults)
     description, tags = notes.description, notes.read_texts("tags") if notes.is_given("tags") else None
     if wrapper := next((name for name in wrappers if name in body), None):
         outer = BodyReader(body, faults=notes.faults)
@@ -183,8 +184,11 @@ def unwrap_body(
         inner = outer.nested(wrapper)
         if inner is None and not outer.is_given(wrapper):
             outer.add_fault(wrapper, "bad_value", "must be an object.")
+        if inner is None:
+            notes.raise_faults()
         body = {} if inner is None else dict(inner.body)
-    notes.raise_faults()
+    if faults is None:
+        notes.raise_faults()
     return body, description, tags
 
 

@@ -7,11 +7,10 @@ from typing import Annotated, TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, effect_on, schema_of
+from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, effect_on
 from pools.api.questions import parameters_of, read_query
 from pools.api.schema import NULL, describe_operation
 from pools.api.views import View
-from pools.domain.changes.command import body_fields
 from pools.domain.changes.saved_views import DeleteView, SaveView, ViewChange
 from pools.domain.lists import SavedViewQuery
 from pools.domain.roles import Actor
@@ -69,7 +68,7 @@ class SavedViews(View):
 class SavedViewDetail(View):
     """One view of the caller."""
 
-    @describe_change(SaveView, body=schema_of(body_fields(SaveView), required=["query"]), answer=SavedViewAnswer)
+    @describe_change(SaveView, required=["query"], answer=SavedViewAnswer)
     def put(self, request: Request, page: str, name: str) -> Response:
         address = {"page": filtered_list(page), "name": name}
         return answer_change(self, SaveView, save_view, _SAVING, address)

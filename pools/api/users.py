@@ -3,30 +3,16 @@ may read their own entry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, describe_change
+from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, effect_on
 from pools.api.questions import parameters_of
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import (
-    BodyReader,
-    body_object,
-    collect_faults,
-)
-from pools.api.schema import (
-    NULL,
-    TEXT,
-    UtcText,
-    array_of,
-    describe_operation,
-    object_with,
-)
+from pools.api.schema import NULL, UtcText, describe_operation
 from pools.api.views import View
-from pools.domain.changes.command import read_command
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, NamedUserChange, RevokeRole, UnlinkUser
 from pools.domain.errors import NotFound
 from pools.domain.lists import UserQuery
@@ -35,11 +21,8 @@ from pools.filtersets.users import UserFilterSet
 from pools.models import RoleAssignment, User
 from pools.permissions import require_platform
 from pools.selectors.sign_on import IdentityRow, identity_rows
-from pools.services.dry_run import EffectAnswer, read_effect
 from pools.services.sign_on import unlink
 from pools.services.users import create_user, delete_user, grant_role, revoke_role
-
-AnyUserChange = TypeVar("AnyUserChange", bound=CreateUser | NamedUserChange)
 
 
 class UserAnswer(TypedDict):
@@ -115,11 +98,9 @@ class UserList(View):
         }
         return Response(answer)
 
-    @describe_change(
-        CreateUser, answer=UserAnswer, body=object_with({"id": TEXT, "roles": array_of(TEXT)}, required=["id"])
-    )
+    @describe_change(CreateUser, answer=UserAnswer, required=["id"])
     def post(self, request: Request) -> Response:
-        return _answer(self, CreateUser, create_user, user_body, {})
+        return answer_change(self, CreateUser, create_user, _CREATION, {})
 
 
 class UserDetail(View):
@@ -136,21 +117,15 @@ class UserDetail(View):
 
     @describe_change(DeleteUser, answer=NULL)
     def delete(self, request: Request, user: str) -> Response:
-        return _answer(self, DeleteUser, delete_user, _no_body, {"username": user})
+        return answer_change(self, DeleteUser, delete_user, _REMOVAL, {"username": user})
 
 
 class UserRoles(View):
     """A user's roles."""
 
-    @describe_change(
-        GrantRole,
-        answer=GrantedRoleAnswer,
-        body=object_with({"role_name": TEXT}),
-    )
+    @describe_change(GrantRole, answer=GrantedRoleAnswer, required=["role_name"])
     def post(self, request: Request, user: str) -> Response:
-        return _answer(
-            self, GrantRole, grant_role, lambda row: {"user_id": user, **_role_body(row)}, {"username": user}
-        )
+        return answer_change(self, GrantRole, grant_role, _GRANT, {"username": user})
 
 
 class UserRole(View):
@@ -158,7 +133,7 @@ class UserRole(View):
 
     @describe_change(RevokeRole, answer=NULL)
     def delete(self, request: Request, user: str, role: str) -> Response:
-        return _answer(self, RevokeRole, revoke_role, _no_body, {"username": user, "role_name": role})
+        return answer_change(self, RevokeRole, revoke_role, _REMOVAL, {"username": user, "role_name": role})
 
 
 class UserIdentities(View):
@@ -181,7 +156,7 @@ class UserIdentity(View):
 
     @describe_change(UnlinkUser, answer=NULL)
     def delete(self, request: Request, user: str, provider: str) -> Response:
-        return _answer(self, UnlinkUser, unlink, _no_body, {"username": user, "provider": provider})
+        return answer_change(self, UnlinkUser, unlink, _REMOVAL, {"username": user, "provider": provider})
 
 
 def _identity_body(row: IdentityRow) -> IdentityAnswer:
@@ -221,30 +196,19 @@ def _find_user_body(username: str) -> UserWithRolesAnswer | None:
     return {**user_body(user), "roles": role_bodies(user)} if user else None
 
 
-def _no_body(_: object) -> None:
-    return None
+def _state(command: CreateUser | NamedUserChange, _: Actor) -> UserWithRolesAnswer | None:
+    return _find_user_body(command.username)
 
 
-def _answer(
-    view: View,
-    kind: type[AnyUserChange],
-    service: Callable[..., Any],
-    body_of: Callable[[Any], Any],
-    address: Mapping[str, str],
-) -> Response:
-    """The answer of a change of a user; a dry run shows the user with the roles."""
+def _render_user(user: User) -> Response:
+    return Response(user_body(user))
 
-    def effect(command: AnyUserChange, run: Callable[[], object], _: Actor) -> EffectAnswer:
-        return read_effect(run, read_state=lambda: _find_user_body(command.username))
 
-    def unwrap(request: Request) -> tuple[dict[str, Any], str, None]:
-        body = body_object(request)
-        values = {key: given for key, given in body.items() if key not in {"description", "tags"}}
-        notes = BodyReader(body)
-        description = notes.description
-        if notes.faults.violations:
-            collect_faults(lambda: read_command(kind, values, address), notes.raise_faults)
-        return values, description, None
+def _render_grant(row: RoleAssignment) -> Response:
+    answer: GrantedRoleAnswer = {"user_id": row.user.username, **_role_body(row)}
+    return Response(answer)
 
-    answer = ChangeAnswer(lambda result: Response(body_of(result)), effect)
-    return answer_change(view, kind, service, answer, address, unwrap=unwrap)
+
+_CREATION: ChangeAnswer[CreateUser, User] = ChangeAnswer(_render_user, effect_on(_state))
+_GRANT: ChangeAnswer[GrantRole, RoleAssignment] = ChangeAnswer(_render_grant, effect_on(_state))
+_REMOVAL: ChangeAnswer[Any, None] = ChangeAnswer(answer_nothing, effect_on(_state))

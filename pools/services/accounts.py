@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pools.domain.changes.users import GrantRole, RevokeRole, SetRoles
+from pools.domain.changes.users import GrantRole, RevokeRole, SetActive, SetRoles
 from pools.domain.errors import BadInput, NotFound, Stale
 from pools.domain.roles import Actor
 from pools.locking import lock_user
@@ -38,17 +38,17 @@ def set_roles(
             revoke_role(RevokeRole(username=username, role_name=role), actor=actor, description=description)
 
 
-def set_active(*, actor: Actor, username: str, active: bool, description: str = "") -> None:
+def set_active(command: SetActive, *, actor: Actor, description: str = "") -> None:
     """Disable an account, or enable it. A disabled account keeps its roles, tokens and history, but its user cannot log
     in. Raises Conflict for the last account with the role osmo-admin."""
     require_platform(actor)
-    if username == actor.username:
+    if command.username == actor.username:
         raise BadInput("You cannot close your own account; ask another osmo-admin.")
     with change(actor=actor, description=description):
-        user = _lock_account(username)
-        if not active:
+        user = _lock_account(command.username)
+        if not command.active:
             require_another_admin(user)
-        user.is_active = active
+        user.is_active = command.active
         user.save(update_fields=["is_active"])
 
 

@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db.models.functions import Now
 
 from pools.domain.changes.profiles import UpdateProfile
-from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetPassword
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.notices import Channel, check_address
 from pools.domain.roles import (
@@ -114,15 +114,16 @@ def delete_user(command: DeleteUser, *, actor: Actor, description: str = "") -> 
             user.delete()
 
 
-def set_password(*, actor: Actor, username: str, password: str) -> None:
+def set_password(command: SetPassword, *, actor: Actor, description: str = "") -> None:
     """Give a user another password. Allowed for an osmo-admin, and for the users themselves unless they act through a
     token, which may have fewer roles than the account."""
+    username = command.username
     if actor.username != username or actor.token is not None:
         require_platform(actor)
-    if found := _password_violations(password, username):
+    if found := _password_violations(command.password, username):
         raise BadInput.of(found)
-    encoded = make_password(password)  # as in `create_user`
-    with change(actor=actor):
+    encoded = make_password(command.password)  # as in `create_user`
+    with change(actor=actor, description=description):
         user = _find_user(username)
         user.password = encoded
         user.save(update_fields=["password"])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, describe_change
+from pools.api.changes import ChangeAnswer, Unwrapped, answer_change, describe_change
 from pools.api.request_parsing import etag_header, unwrap_body
 from pools.api.schema import describe_operation
 from pools.api.views import View
+from pools.domain.errors import Violation
 from pools.services.dry_run import read_effect
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.models import WorkflowConfig
@@ -38,9 +37,9 @@ class WorkflowConfigView(View):
         return answer_change(self, UpdateSettings, update_workflow_config, CHANGES, {}, unwrap=_without_version)
 
 
-def _without_version(request: Request) -> tuple[dict[str, Any], str, list[str] | None]:
+def _without_version(request: Request, faults: list[Violation]) -> Unwrapped:
     """The body of a PUT, which may be an answer of GET."""
-    body, description, tags = unwrap_body(request)
+    body, description, tags = unwrap_body(request, faults)
     body.pop("version", None)
     return body, description, tags
 

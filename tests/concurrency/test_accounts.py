@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pools.domain.changes.users import SetActive
 from pools.domain.errors import Conflict
 from pools.models import User
 from pools.services import accounts, users
@@ -21,8 +22,8 @@ def _race(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return list(
         run_concurrently(
             [
-                lambda: set_active(actor=ann, username="bob", active=False),
-                lambda: set_active(actor=bob, username="ann", active=False),
+                lambda: set_active(SetActive(username="bob", active=False), actor=ann),
+                lambda: set_active(SetActive(username="ann", active=False), actor=bob),
             ]
         )
     )

@@ -16,6 +16,7 @@ from osmo_admin.cli.tables import Table, build_table
 from osmo_admin.cli.times import format_local_time
 from osmo_admin.ops.errors import OperationError
 from pools.domain.changes.tokens import CreateToken
+from pools.domain.changes.users import CreateUser, SetActive, SetPassword, SetRoles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,7 +53,6 @@ def create_user(
 ) -> None:
     """Create a user with roles. Without a password file the user signs in with a token."""
     use_django(data_dir)
-    from pools.domain.changes.users import CreateUser
     from pools.domain.roles import SYSTEM
     from pools.services import users
 
@@ -97,7 +97,7 @@ def set_password(
     from pools.domain.roles import SYSTEM
     from pools.services import users
 
-    users.set_password(actor=SYSTEM, username=user, password=_read_new_password(user, password_file))
+    users.set_password(SetPassword(username=user, password=_read_new_password(user, password_file)), actor=SYSTEM)
     print(f"The password of {user} is changed; open sessions were ended.")
 
 
@@ -119,7 +119,6 @@ def roles_of_user(
     if roles and none:
         raise OperationError("Name roles or use --none, not both.")
     use_django(data_dir)
-    from pools.domain.changes.users import SetRoles
     from pools.domain.roles import SYSTEM
     from pools.services.accounts import set_roles
     from pools.services.users import list_roles
@@ -154,7 +153,7 @@ def _set_account_active(user: str, active: bool, description: str, data_dir: Pat
     from pools.domain.roles import SYSTEM
     from pools.services.accounts import set_active
 
-    set_active(actor=SYSTEM, username=user, active=active, description=description)
+    set_active(SetActive(username=user, active=active), actor=SYSTEM, description=description)
 
 
 def _account_entry(user: User) -> dict[str, Any]:

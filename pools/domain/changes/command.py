@@ -267,16 +267,20 @@ def read_fields(reader: FieldReader, fields: Mapping[str, ChangeField]) -> dict[
     return {name: about.kind.read(reader, name) for name, about in fields.items() if reader.is_given(name)}
 
 
-def read_command(kind: type[CommandT], values: Mapping[str, Any], address: Mapping[str, Any] | None = None) -> CommandT:
+def read_command(
+    kind: type[CommandT],
+    values: Mapping[str, Any],
+    address: Mapping[str, Any] | None = None,
+    found: Sequence[Violation] = (),
+) -> CommandT:
     """The change of these values: a JSON object of the fields that `address` does not have. Raises BadInput with every
-    fault: unknown keys, missing keys, values of another kind."""
-    given = dict(address or {})
-    faults: list[Violation] = []
+    fault: those that were `found` before, unknown keys, missing keys, values of another kind."""
+    given, faults = dict(address or {}), list(found)
     reader = FieldReader(values, "", faults)
     fields = {name: about for name, about in fields_of(kind).items() if name not in given}
     reader.reject_unknown_keys(fields)
-    found = read_fields(reader, fields)
+    given |= read_fields(reader, fields)
     kind.note_faults(reader)
     if faults:
         raise BadInput.of(faults)
-    return kind(**given, **found)
+    return kind(**given)

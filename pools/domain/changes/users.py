@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pools.domain.changes.command import NAME, TEXTS, ChangeCommand, in_address, value
+from pools.domain.changes.command import BOOLEAN, NAME, SECRET, TEXTS, ChangeCommand, in_address, value
 from pools.domain.roles import Permission
 
 _ROLE_HELP = "osmo-admin, osmo-viewer, osmo-POOL-admin or osmo-POOL-user."
@@ -16,7 +16,7 @@ _ROLE_HELP = "osmo-admin, osmo-viewer, osmo-POOL-admin or osmo-POOL-user."
 class UserChange(ChangeCommand):
     """A change of one user."""
 
-    permission: ClassVar = Permission.PLATFORM_WRITE
+    permission: ClassVar[Permission | None] = Permission.PLATFORM_WRITE
     needs_version: ClassVar = False
 
 
@@ -74,6 +74,27 @@ class RevokeRole(NamedUserChange):
     service: ClassVar = "revoke_role"
 
     role_name: str = in_address("ROLE", "Role", _ROLE_HELP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetActive(NamedUserChange):
+    """Disable an account, or enable it; roles, tokens and work stay."""
+
+    service: ClassVar = "set_active"
+
+    active: bool = value(BOOLEAN, "Enabled", "Whether the user can sign in.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPassword(NamedUserChange):
+    """Give a user another password; open sessions end. Users may change their own."""
+
+    service: ClassVar = "set_password"
+    permission: ClassVar = None
+
+    password: str = value(
+        SECRET, "New password", "At least 8 characters; not a common one, and without the user's name."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

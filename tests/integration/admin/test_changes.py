@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.changes.users import CreateUser
+from pools.domain.changes.users import CreateUser, SetPassword
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, Backend, Pool, User
 from pools.services.backends import put_backend
@@ -207,7 +207,7 @@ def test_tokens_of_a_user_whose_name_has_a_plus(as_person: Callable[[str], Clien
 
 
 def test_one_s_own_password(as_person: Callable[[str], Client]) -> None:
-    set_password(actor=actor_named("worker"), username="worker", password=SECRET)
+    set_password(SetPassword(username="worker", password=SECRET), actor=actor_named("worker"))
     worker = as_person("worker")
     wrong = worker.post("/password_change/", {"old": "nope", "new": "another-secret-99", "again": "different"})
     assert set(wrong.context["form"].errors) == {"old", "again"}

@@ -17,7 +17,7 @@ from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
-from pools.domain.changes.users import CreateUser
+from pools.domain.changes.users import CreateUser, SetActive
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
 from pools.services.accounts import set_active
@@ -173,7 +173,7 @@ def test_a_folder_keeps_other_files_and_loses_those_of_objects_that_are_gone(tmp
 def test_secrets_and_closed_accounts_are_not_exported() -> None:
     user = create_user(CreateUser(id="ann", roles=["osmo-admin"]), actor=SYSTEM, password="Correct-Horse-9")
     create_user(CreateUser(id="eve", roles=["osmo-viewer"]), actor=SYSTEM)
-    set_active(actor=SYSTEM, username="eve", active=False)
+    set_active(SetActive(username="eve", active=False), actor=SYSTEM)
     everything = "".join(file_texts(read_export().objects).values())
     assert "ann" in everything
     assert "eve" not in everything

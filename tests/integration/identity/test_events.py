@@ -21,7 +21,7 @@ from django.utils import timezone
 from pools.api import events
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetPassword
 from pools.domain.errors import DomainError
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
@@ -320,7 +320,7 @@ class TestWhoSeesWhat:
             key = browser.session.session_key
             Session.objects.filter(session_key=key).update(expire_date=timezone.now() - timedelta(seconds=1))
         else:
-            set_password(actor=SYSTEM, username=admin, password="another horse 11")
+            set_password(SetPassword(username=admin, password="another horse 11"), actor=SYSTEM)
         create_user(CreateUser(id="carol"), actor=SYSTEM)
         assert stream.events() == []
         of_other = kept.events(None if end == "password" else "user/carol")

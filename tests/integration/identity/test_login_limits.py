@@ -18,7 +18,7 @@ from osmo_admin import password_hashing
 from osmo_admin.bootstrap import prepare_database
 from osmo_admin.client_address import client_address
 from osmo_admin.ops import process_commands
-from pools.domain.changes.users import CreateUser
+from pools.domain.changes.users import CreateUser, SetPassword
 from pools.domain.errors import BadInput
 from pools.domain.roles import SYSTEM
 from pools.models import User
@@ -181,7 +181,7 @@ class TestNames:
 
     def test_services(self, dora: User) -> None:
         with pytest.raises(BadInput, match="follows from the name dora"):
-            set_password(actor=SYSTEM, username="dora", password="doradora")
+            set_password(SetPassword(username="dora", password="doradora"), actor=SYSTEM)
         with pytest.raises(BadInput, match="follows from the name zed"):
             create_user(CreateUser(id="zed"), actor=SYSTEM, password="dez-2026-dez")
 

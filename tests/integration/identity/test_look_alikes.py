@@ -13,7 +13,7 @@ from django.test import Client
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
-from pools.domain.changes.users import CreateUser
+from pools.domain.changes.users import CreateUser, SetActive
 from pools.domain.errors import BadInput, Conflict
 from pools.domain.roles import SYSTEM
 from pools.domain.sign_on import LdapDirectory, OpenIdProvider, ProviderFacts
@@ -135,10 +135,10 @@ def test_two_creations_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_account_is_not_enabled_beside_one_with_such_a_name(admin: ApiCaller) -> None:
     first = create_user(CreateUser(id="bob"), actor=SYSTEM)
-    set_active(actor=SYSTEM, username="bob", active=False)
+    set_active(SetActive(username="bob", active=False), actor=SYSTEM)
     create_user(CreateUser(id="Bob"), actor=SYSTEM)
     with pytest.raises(Conflict, match="differ in capitals only"):
-        set_active(actor=SYSTEM, username="bob", active=True)
+        set_active(SetActive(username="bob", active=True), actor=SYSTEM)
     first.refresh_from_db()
     assert not first.is_active
 

@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.api import events
-from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, SetActive
 from pools.domain.roles import SYSTEM
 from pools.domain.sign_on import SyncMode
 from pools.models import AuditEntry, ConfigurationOwner, SignOnIdentity, User
@@ -133,7 +133,7 @@ class TestAccounts:
 
     def test_a_disabled_account_stays_out(self, corp: FaultyProvider) -> None:
         corp.sign_on()
-        set_active(actor=SYSTEM, username="ann", active=False)
+        set_active(SetActive(username="ann", active=False), actor=SYSTEM)
         assert not is_signed_on(corp.browser)
         answer = corp.sign_on()
         assert answer.status_code == 403 and "disabled" in error_code(answer)

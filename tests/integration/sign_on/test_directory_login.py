@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from osmo_admin.env import PasswordLogin
-from pools.domain.changes.users import CreateUser, GrantRole
+from pools.domain.changes.users import CreateUser, GrantRole, SetActive
 from pools.domain.roles import SYSTEM
 from pools.domain.sign_on import SyncMode
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
@@ -127,7 +127,7 @@ class TestAccounts:
 
     def test_a_disabled_account_stays_out(self, directory: Directory) -> None:
         browser = log_in()
-        set_active(actor=SYSTEM, username="ann", active=False)
+        set_active(SetActive(username="ann", active=False), actor=SYSTEM)
         assert not is_logged_in(browser)
         answer = enter("ann", "ann-at-corp")
         assert answer.status_code == 403 and "disabled" in errors_of(answer)

@@ -37,7 +37,16 @@ from pools.domain.changes.subpools import (
     SetDrainDeadline,
 )
 from pools.domain.changes.tokens import CreateToken, DeleteToken
-from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetRoles, UnlinkUser
+from pools.domain.changes.users import (
+    CreateUser,
+    DeleteUser,
+    GrantRole,
+    RevokeRole,
+    SetActive,
+    SetPassword,
+    SetRoles,
+    UnlinkUser,
+)
 from pools.domain.cluster_config import KEYS
 from pools.domain.errors import BadInput
 from pools.domain.gpu_quota.workers import GpuAmounts
@@ -77,6 +86,8 @@ CHANGES: list[type[ChangeCommand]] = [
     GrantRole,
     RevokeRole,
     UnlinkUser,
+    SetActive,
+    SetPassword,
     UpdateSettings,
     Approve,
     Reject,
