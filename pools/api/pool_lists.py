@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.request_parsing import query_boolean
-from pools.api.schema import INCLUDE_ARCHIVED, OBJECT, TEXT, QueryParameter, array_of, describe_operation, object_with
+from pools.api.schema import INCLUDE_ARCHIVED, TEXT, QueryParameter, describe_operation
 from pools.api.views import View
-from pools.selectors.pool_lists import group_by_node_set, list_pools, minimal_bodies, node_groups_with_nodes
+from pools.selectors.pool_lists import (
+    ListedPoolAnswer,
+    group_by_node_set,
+    list_pools,
+    minimal_bodies,
+    node_groups_with_nodes,
+)
 
 POOL_FILTERS = [
     QueryParameter("pools", TEXT, "Only these pools and subpools; unknown names are left out.", is_list=True),
@@ -17,26 +25,40 @@ POOL_FILTERS = [
 ]
 
 
+class PoolNameAnswer(TypedDict):
+    """The name of a pool."""
+
+    name: str
+
+
+class PoolSetAnswer(TypedDict):
+    """The pools that share nodes."""
+
+    pools: list[PoolNameAnswer]
+
+
+class PoolListAnswer(TypedDict):
+    """Pools and subpools by name, and the pools that share nodes."""
+
+    pools: dict[str, ListedPoolAnswer]
+    node_sets: list[PoolSetAnswer]
+
+
 class PoolList(View):
     """Every pool that the caller may see, with its subpools."""
 
-    @describe_operation(
-        "List pools.",
-        query_parameters=POOL_FILTERS,
-        answer=object_with({"pools": OBJECT, "node_sets": array_of(OBJECT)}),
-    )
+    @describe_operation("List pools.", query_parameters=POOL_FILTERS, answer=PoolListAnswer)
     def get(self, request: Request) -> Response:
         archived = query_boolean(request, "include_archived")
         trees = list_pools(self.actor, names=requested_pools(request), include_archived=archived)
         # OSMO's client takes a single name under node_sets as the default pool and submits there without asking. So
         # only the pool itself is listed; its subpools have to be named.
         sets = group_by_node_set(trees, node_groups_with_nodes())
-        return Response(
-            {
-                "pools": {name: body for tree in trees for name, body in minimal_bodies(tree)},
-                "node_sets": [{"pools": [{"name": tree.root.name} for tree in shared]} for _, shared in sets],
-            }
-        )
+        answer: PoolListAnswer = {
+            "pools": {name: body for tree in trees for name, body in minimal_bodies(tree)},
+            "node_sets": [{"pools": [{"name": tree.root.name} for tree in shared]} for _, shared in sets],
+        }
+        return Response(answer)
 
 
 def requested_pools(request: Request) -> set[str] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from pools.domain.amounts import DEFAULT_FLAVOR, NO_LIMIT, Gpus, decode_gpus, encode_gpus
 from pools.domain.durations import parse_duration
@@ -41,6 +41,14 @@ ANSWER_KEYS = frozenset(
 )
 
 
+class GpuResources(TypedDict):
+    """GPUs; -1 is unlimited."""
+
+    guarantee: int
+    maximum: int
+    weight: int
+
+
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
     """The configuration of a top-level pool as the ledger stores it, in GPUs. -1 is unlimited. None means "nothing
@@ -64,7 +72,7 @@ class PoolSettings:
         return decode_gpus(self.guarantee)
 
     @property
-    def gpu_resources(self) -> dict[str, int] | None:
+    def gpu_resources(self) -> GpuResources | None:
         """`resources.gpu`, or None if nothing is configured."""
         if self.guarantee is None and self.maximum is None and self.weight is None:
             return None

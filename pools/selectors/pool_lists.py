@@ -10,21 +10,68 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
-from pools.domain.amounts import Gpus, decode_gpus
+from pools.domain.amounts import NO_LIMIT, Gpus, decode_gpus
 from pools.domain.names import split_name
 from pools.domain.node_sets import NodeGroup, NodeSet, connected_node_sets
 from pools.domain.platforms import default_platform, platforms_of
-from pools.domain.pool_config import PoolSettings
-from pools.domain.pool_fields import TIMEOUT_KEYS
+from pools.domain.pool_config import DEFAULT_WEIGHT, GpuResources, PoolSettings
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Node
 from pools.prepared import read_rows
 from pools.representations.pool import pool_status
 
-Body = dict[str, Any]
+
+class ResourcesAnswer(TypedDict):
+    """GPUs; null for a pool without any setting of them."""
+
+    gpu: GpuResources | None
+
+
+class OwnKeys(TypedDict):
+    """The keys that a subpool does not share with its pool."""
+
+    name: str
+    resources: ResourcesAnswer
+    parent_pool: str | None
+    subpool_name: str | None
+    subpool_state: str | None
+
+
+class ListedPlatformAnswer(TypedDict):
+    """A platform; the mounts that are always there are none."""
+
+    description: str
+    host_network_allowed: bool
+    privileged_allowed: bool
+    allowed_mounts: list[str]
+    default_mounts: list[str]
+
+
+class InheritedKeys(TypedDict):
+    """The keys that a pool and all its subpools share."""
+
+    description: str
+    status: str
+    download_type: str | None
+    enable_maintenance: bool
+    backend: str
+    default_platform: str | None
+    default_exec_timeout: str
+    default_queue_timeout: str
+    max_exec_timeout: str
+    max_queue_timeout: str
+    default_exit_actions: dict[str, str]
+    topology_keys: list[dict[str, str]]
+    platforms: dict[str, ListedPlatformAnswer]
+    archived: bool
+
+
+class ListedPoolAnswer(OwnKeys, InheritedKeys):
+    """A pool or subpool in a list, with the configuration of the pool."""
+
 
 # By hand, because Django needs more time to write these statements than PostgreSQL to answer them.
 _ROOT_CONDITION = """
@@ -159,24 +206,27 @@ def group_by_node_set(
     return [(each, [by_name[name] for name in each.pools]) for each in found]
 
 
-def minimal_bodies(tree: ListedPool) -> Iterator[tuple[str, Body]]:
+def minimal_bodies(tree: ListedPool) -> Iterator[tuple[str, ListedPoolAnswer]]:
     """The rows of one tree that the list shows, by name: the pool first, then its subpools (5.1)."""
-    root, shared, gpu = tree.root, inherited_body(tree.root), gpu_resources(tree.root)
+    root, shared, gpu = tree.root, inherited_body(tree.root), subpool_resources(tree.root)
     if tree.is_listed(root.name):
-        yield root.name, root_body(root) | shared
+        yield root.name, {**root_body(root), **shared}
     for row in tree.subpools:
         if tree.is_listed(row.name):
-            own = {
-                "name": row.name,
-                "resources": {"gpu": {**(gpu or {}), "guarantee": row.quota}},
-                "parent_pool": root.name,
-                "subpool_name": row.subpool_name,
-                "subpool_state": row.subpool_state,
-            }
-            yield row.name, own | shared
+            yield (
+                row.name,
+                {
+                    "name": row.name,
+                    "resources": {"gpu": {**gpu, "guarantee": row.quota}},
+                    "parent_pool": root.name,
+                    "subpool_name": row.subpool_name,
+                    "subpool_state": row.subpool_state,
+                    **shared,
+                },
+            )
 
 
-def root_body(root: ListedRootRow) -> Body:
+def root_body(root: ListedRootRow) -> OwnKeys:
     """The keys of a top-level pool that its subpools do not share."""
     return {
         "name": root.name,
@@ -187,14 +237,20 @@ def root_body(root: ListedRootRow) -> Body:
     }
 
 
-def gpu_resources(root: ListedRootRow) -> dict[str, int] | None:
-    """`resources.gpu` of a top-level pool; a pool with subpools always has it, because subpools need a finite quota."""
+def gpu_resources(root: ListedRootRow) -> GpuResources | None:
+    """`resources.gpu` of a top-level pool."""
     return PoolSettings(
         root.backend__name, guarantee=root.guarantee, maximum=root.maximum, weight=root.weight
     ).gpu_resources
 
 
-def inherited_body(root: ListedRootRow) -> Body:
+def subpool_resources(root: ListedRootRow) -> GpuResources:
+    """The same for its subpools, whose `guarantee` is their quota. A pool with subpools has a finite quota, so only
+    archived ones need the defaults."""
+    return gpu_resources(root) or {"guarantee": 0, "maximum": NO_LIMIT, "weight": DEFAULT_WEIGHT}
+
+
+def inherited_body(root: ListedRootRow) -> InheritedKeys:
     """The keys that a pool and all its subpools share."""
     config = root.config
     return {
@@ -204,7 +260,10 @@ def inherited_body(root: ListedRootRow) -> Body:
         "enable_maintenance": root.enable_maintenance,
         "backend": root.backend__name,
         "default_platform": default_platform(config),
-        **{key: config.get(key, "") for key in TIMEOUT_KEYS},
+        "default_exec_timeout": config.get("default_exec_timeout", ""),
+        "default_queue_timeout": config.get("default_queue_timeout", ""),
+        "max_exec_timeout": config.get("max_exec_timeout", ""),
+        "max_queue_timeout": config.get("max_queue_timeout", ""),
         "default_exit_actions": config.get("default_exit_actions", {}),
         "topology_keys": config.get("topology_keys", []),
         "platforms": {name: _platform_body(platform) for name, platform in platforms_of(config).items()},
@@ -212,7 +271,7 @@ def inherited_body(root: ListedRootRow) -> Body:
     }
 
 
-def _platform_body(platform: Mapping[str, Any]) -> Body:
+def _platform_body(platform: Mapping[str, Any]) -> ListedPlatformAnswer:
     return {
         "description": platform.get("description", ""),
         "host_network_allowed": platform.get("host_network_allowed", False),

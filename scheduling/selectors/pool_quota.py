@@ -14,17 +14,18 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 
-from pools.domain.amounts import NO_LIMIT, UNLIMITED
+from pools.domain.amounts import UNLIMITED
 from pools.domain.roles import Actor
 from pools.selectors.pool_lists import (
     ListedPool,
-    gpu_resources,
+    ListedPoolAnswer,
     group_by_node_set,
     inherited_body,
     list_pools,
     root_body,
+    subpool_resources,
 )
 from scheduling.selectors.nodes import gpus_by_node_set
 
@@ -40,10 +41,19 @@ class ResourceUsageAnswer(TypedDict):
     total_free: str
 
 
+class PoolUseAnswer(ListedPoolAnswer):
+    """A pool or subpool with its use."""
+
+    resource_usage: ResourceUsageAnswer
+    gpu_quota: str
+    used: int
+    available: int
+
+
 class NodeSetAnswer(TypedDict):
     """The pools and subpools that share nodes."""
 
-    pools: Annotated[list[dict[str, Any]], "The keys of a pool or subpool, with its use."]
+    pools: list[PoolUseAnswer]
 
 
 class PoolQuotaAnswer(TypedDict):
@@ -90,7 +100,8 @@ def _render_rows(tree: ListedPool, capacity: int, free: int, sums: _QuotaTotals)
         limit, label = _pool_limit(tree, capacity)
         used, usage = root.usage__used, root.usage__total_usage
         sums.add(limit, used, usage)
-        own = root_body(root) | {
+        own = {
+            **root_body(root),
             "resource_usage": _usage_body(limit, used, usage, capacity, free),
             "gpu_quota": label,
             "used": used,
@@ -99,8 +110,8 @@ def _render_rows(tree: ListedPool, capacity: int, free: int, sums: _QuotaTotals)
         yield f"{_encode(own)[:-1]},{common}}}"
     if not tree.subpools:
         return
-    shares = gpu_resources(root) or {}
-    rest = f'"maximum":{shares.get("maximum", NO_LIMIT)},"weight":{shares.get("weight", 1)}'
+    shares = subpool_resources(root)
+    rest = f'"maximum":{shares["maximum"]},"weight":{shares["weight"]}'
     nodes = f'"total_capacity":"{capacity}","total_free":"{free}"'
     for row in tree.subpools:
         if not tree.is_listed(row.name):
