@@ -10,7 +10,7 @@ from drf_spectacular.openapi import AutoSchema as SpectacularSchema
 
 from osmo_admin.answer_schema import schema_of
 from osmo_admin.health import HealthAnswer, ReadyAnswer
-from pools.api.schema import BOOLEAN, DRY_RUN, REQUEST_APPROVAL, TEXT, OperationDescription, QueryParameter
+from pools.api.schema import BOOLEAN, DRY_RUN, REQUEST_APPROVAL, TEXT, QueryParameter, describe_operation
 from pools.api.version import VersionAnswer
 from pools.domain.errors import ErrorAnswer
 from pools.representations.approval import ApprovalAnswer
@@ -74,8 +74,7 @@ class AutoSchema(SpectacularSchema):
     def get_operation(self, path: str, path_regex: str, path_prefix: str, method: str, registry: Any) -> Any:
         if self.is_excluded():
             return None
-        handler = getattr(self.view, method.lower())
-        documented: OperationDescription = getattr(handler, "documentation", None) or _default_description(handler)
+        documented: describe_operation = getattr(self.view, method.lower()).documentation
         operation: dict[str, Any] = {
             "operationId": _operation_id(method, path),
             "summary": documented.summary,
@@ -93,11 +92,6 @@ class AutoSchema(SpectacularSchema):
         return operation
 
 
-def _default_description(handler: Any) -> OperationDescription:
-    """The description of a handler that has none: it accepts and returns any JSON."""
-    return OperationDescription((handler.__doc__ or handler.__qualname__).strip().partition("\n")[0])
-
-
 def _operation_id(method: str, path: str) -> str:
     words = re.sub(r"[^A-Za-z0-9]+", "_", path.removeprefix("/api")).strip("_")
     return f"{method.lower()}_{words}"
@@ -108,7 +102,7 @@ def _tag(path: str) -> str:
     return next((part for part in path.split("/") if part not in {"", "api", "configs"}), "installation")
 
 
-def _parameters(documented: OperationDescription, method: str, path: str, route: str) -> list[dict[str, Any]]:
+def _parameters(documented: describe_operation, method: str, path: str, route: str) -> list[dict[str, Any]]:
     numbers = set(re.findall(r"<int:(\w+)>", route))
     found: list[dict[str, Any]] = [
         {
@@ -156,7 +150,7 @@ def _query(query: QueryParameter) -> dict[str, Any]:
     }
 
 
-def _responses(documented: OperationDescription, method: str, path: str) -> dict[str, Any]:
+def _responses(documented: describe_operation, method: str, path: str) -> dict[str, Any]:
     statuses = {400, 503, *documented.extra_statuses}
     if not documented.is_anonymous:
         statuses |= {401, 403}

@@ -28,9 +28,7 @@ class AuditTrail(View):
     their own actions and work."""
 
     @describe_operation(
-        "List who changed what, the newest first.",
-        query_parameters=parameters_of(AuditQuery),
-        answer=AuditTrailAnswer,
+        "List who changed what, the newest first.", query_parameters=parameters_of(AuditQuery), answer=AuditTrailAnswer
     )
     def get(self, request: Request) -> Response:
         filters = AuditFilterSet(request.query_params, AuditEntry.objects.visible_to(self.actor), actor=self.actor)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypedDict, cast
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change, schema_of, unwrap_as
 from pools.api.request_parsing import etag_header
-from pools.api.schema import NULL, OBJECT, array_of, describe_operation, object_with
+from pools.api.schema import NULL, describe_operation
 from pools.api.views import View
-from pools.domain.backend_config import POLICY_DEFAULTS
 from pools.domain.byte_sizes import exact_size_text
 from pools.domain.changes.backends import BACKEND_KEYS, BackendChange, DeleteBackend, PutBackend
-from pools.domain.cluster_config import ANSWER_KEYS, KEYS, KUBECONFIG
+from pools.domain.cluster_config import ClusterKeys
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend, KubernetesSettings
 from pools.permissions import require_platform
@@ -23,25 +22,67 @@ from pools.services.backends import BackendResult, delete_backend, put_backend, 
 from pools.services.dry_run import EffectAnswer, read_effect
 
 
+class BackendNodeAnswer(TypedDict):
+    """A node, with sizes as texts such as 1Ti."""
+
+    name: str
+    gpus: int
+    cpu: int
+    memory: str
+    storage: str
+    platform: str
+
+
+class ClusterAnswer(ClusterKeys, total=False):
+    """The keys of a Kubernetes backend, with what was found about its access."""
+
+    server: str
+    credential_mark: str
+
+
+class BackendAnswer(ClusterAnswer):
+    """A backend as a PUT takes it (without its kubeconfig, which is never shown), with its pools and its version."""
+
+    name: str
+    type: str
+    namespace: str
+    description: str
+    nodes: list[BackendNodeAnswer]
+    auto_end: bool
+    reserve_after: int | None
+    ageing: int | None
+    victims: str
+    offline: bool
+    pools: list[str]
+    version: int
+    warnings: list[str]
+
+
+class BackendListAnswer(TypedDict):
+    """All backends."""
+
+    backends: list[BackendAnswer]
+
+
 class BackendList(View):
     """All backends."""
 
-    @describe_operation("List backends with their nodes.", answer=object_with({"backends": array_of(OBJECT)}))
+    @describe_operation("List backends with their nodes.", answer=BackendListAnswer)
     def get(self, request: Request) -> Response:
         require_platform(self.actor, Permission.PLATFORM_READ)
         rows = Backend.objects.select_related("kubernetes").prefetch_related("nodes", "pools").order_by("name")
-        return Response({"backends": [backend_body(row) for row in rows]})
+        return Response(BackendListAnswer(backends=[backend_body(row) for row in rows]))
 
 
 class BackendDetail(View):
     """One backend."""
 
-    @describe_operation("Show one backend with its nodes.", answer=OBJECT)
+    @describe_operation("Show one backend with its nodes.", answer=BackendAnswer)
     def get(self, request: Request, name: str) -> Response:
         row = read_backend(self.actor, name)
         return Response(backend_body(row), headers=etag_header(row.version))
 
-    @describe_change(PutBackend, body=schema_of(BACKEND_KEYS), answer=OBJECT)
+    @describe_change(PutBackend, body=schema_of(BACKEND_KEYS), answer=BackendAnswer)
     def put(self, request: Request, name: str) -> Response:
         return answer_change(self, PutBackend, put_backend, BACKEND_CHANGES, {"name": name}, unwrap=unwrap_as("body"))
 
@@ -62,8 +103,8 @@ BACKEND_CHANGES: ChangeAnswer[PutBackend, BackendResult] = ChangeAnswer(_render,
 BACKEND_DELETION: ChangeAnswer[DeleteBackend, None] = ChangeAnswer(lambda _: Response(None), _effect)
 
 
-def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any]:
-    """A backend as a PUT takes it (without its kubeconfig, which is never shown), with its pools and its version."""
+def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> BackendAnswer:
+    """One backend."""
     nodes = sorted(row.nodes.all(), key=lambda node: node.name)
     return {
         "name": row.name,
@@ -82,7 +123,9 @@ def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any
             for node in nodes
         ],
         "auto_end": row.auto_end,
-        **{key: getattr(row, key) for key in POLICY_DEFAULTS},
+        "reserve_after": row.reserve_after,
+        "ageing": row.ageing,
+        "victims": row.victims,
         "offline": row.desired_offline,
         **_cluster_body(row),
         "pools": sorted(pool.name for pool in row.pools.all()),
@@ -91,13 +134,13 @@ def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any
     }
 
 
-def _cluster_body(row: Backend) -> dict[str, Any]:
+def _cluster_body(row: Backend) -> ClusterAnswer:
     """The keys of a Kubernetes backend; none for a simulated one."""
     cluster: KubernetesSettings | None = getattr(row, "kubernetes", None)
-    shown_keys = [key for key in (*KEYS, *ANSWER_KEYS) if key != KUBECONFIG]
-    return {key: getattr(cluster, key) for key in shown_keys} if cluster is not None else {}
+    keys = ClusterAnswer.__annotations__ if cluster is not None else ()
+    return cast("ClusterAnswer", {key: getattr(cluster, key) for key in keys})
 
 
-def _find_backend_body(name: str) -> dict[str, Any] | None:
+def _find_backend_body(name: str) -> BackendAnswer | None:
     row = Backend.objects.filter(name=name).first()
     return backend_body(row) if row else None

@@ -57,9 +57,7 @@ class RevisionList(View):
     """The revisions with their authors."""
 
     @describe_operation(
-        "List revisions of the configuration.",
-        query_parameters=parameters_of(RevisionQuery),
-        answer=RevisionListAnswer,
+        "List revisions of the configuration.", query_parameters=parameters_of(RevisionQuery), answer=RevisionListAnswer
     )
     def get(self, request: Request) -> Response:
         filters = RevisionFilterSet(request.query_params, list_revisions(self.actor), actor=self.actor)

@@ -69,9 +69,7 @@ class PoolConfigs(View):
         return Response({"pools": {row.name: pool_list_body(row, verbose=verbose) for row in rows}})
 
     @describe_change(
-        PutPools,
-        answer=NULL,
-        body=_wrapped("configs", {"type": "object", "additionalProperties": CONFIGURATION}),
+        PutPools, answer=NULL, body=_wrapped("configs", {"type": "object", "additionalProperties": CONFIGURATION})
     )
     def put(self, request: Request) -> Response:
         read = partial(unwrap_body, wrappers=["configs"])

@@ -66,10 +66,7 @@ _CHANGES: ChangeAnswer[UpdateProfile, list[str]] = ChangeAnswer(_render, effect_
 class ProfileSettings(View):
     """The caller's name, roles, pools and settings."""
 
-    @describe_operation(
-        "Show the caller's name, roles, pools and settings.",
-        answer=CallerAnswer,
-    )
+    @describe_operation("Show the caller's name, roles, pools and settings.", answer=CallerAnswer)
     def get(self, request: Request) -> Response:
         pools = submittable_pools(self.actor)
         token = request.auth if isinstance(request.auth, AccessToken) else None

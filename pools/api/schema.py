@@ -24,7 +24,7 @@ Errors, headers and path parameters are the same for all operations and added by
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, TypeVar
 
 Schema = Mapping[str, Any]
@@ -102,53 +102,24 @@ INCLUDE_ARCHIVED = QueryParameter("include_archived", BOOLEAN, "Show archived ob
 
 
 @dataclass(frozen=True, slots=True)
-class OperationDescription:
-    """The attribute that :func:`describe_operation` puts on a handler. `excluded_statuses` are error statuses that the
-    operation never answers, `extra_statuses` are further ones; `is_anonymous` means that no login is needed;
-    `text_types` are media types of texts that the operation answers instead of `media_type` on request; `status` is the
-    one of success."""
+class describe_operation:  # noqa: N801  # it is used as a decorator
+    """Put a description on a handler method. `body` is a JSON schema, `answer` a type or a schema; without them: any
+    JSON. `excluded_statuses` are error statuses that the operation never answers, `extra_statuses` are further ones;
+    `is_anonymous` means that no login is needed; `text_types` are media types of texts that the operation answers
+    instead of `media_type` on request; `status` is the one of success."""
 
     summary: str
-    query_parameters: tuple[QueryParameter, ...] = ()
+    _: KW_ONLY
+    query_parameters: Sequence[QueryParameter] = ()
     body: Schema | None = None
     answer: Any = None
     media_type: str = "application/json"
     is_anonymous: bool = False
-    excluded_statuses: tuple[int, ...] = ()
-    extra_statuses: tuple[int, ...] = ()
-    text_types: tuple[str, ...] = ()
+    excluded_statuses: Sequence[int] = ()
+    extra_statuses: Sequence[int] = ()
+    text_types: Sequence[str] = ()
     status: int = 200
 
-
-def describe_operation(
-    summary: str,
-    *,
-    query_parameters: Sequence[QueryParameter] = (),
-    body: Schema | None = None,
-    answer: Any = None,
-    media_type: str = "application/json",
-    is_anonymous: bool = False,
-    excluded_statuses: Sequence[int] = (),
-    extra_statuses: Sequence[int] = (),
-    text_types: Sequence[str] = (),
-    status: int = 200,
-) -> Callable[[Handler], Handler]:
-    """Put a description on a handler method. `body` is a JSON schema, `answer` a type or a schema; without them: any
-    JSON."""
-
-    def mark(handler: Handler) -> Handler:
-        handler.documentation = OperationDescription(  # type: ignore[attr-defined]  # read by the schema generator
-            summary,
-            tuple(query_parameters),
-            body,
-            answer,
-            media_type,
-            is_anonymous,
-            tuple(excluded_statuses),
-            tuple(extra_statuses),
-            tuple(text_types),
-            status,
-        )
+    def __call__(self, handler: Handler) -> Handler:
+        handler.documentation = self  # type: ignore[attr-defined]  # read by the schema generator
         return handler
-
-    return mark

@@ -93,10 +93,7 @@ class TokenDetail(View):
 class TokenRoles(View):
     """The roles of one token."""
 
-    @describe_operation(
-        "Show the roles of a token.",
-        answer=TokenRolesAnswer,
-    )
+    @describe_operation("Show the roles of a token.", answer=TokenRolesAnswer)
     def get(self, request: Request, name: str, user: str | None = None) -> Response:
         owner = user or self.actor.username
         token = get_token(actor=self.actor, owner=owner, name=name)

@@ -78,11 +78,7 @@ class IdentityAnswer(TypedDict):
 class UserList(View):
     """All users who may sign in."""
 
-    @describe_operation(
-        "List users by name.",
-        query_parameters=parameters_of(UserQuery),
-        answer=UserListAnswer,
-    )
+    @describe_operation("List users by name.", query_parameters=parameters_of(UserQuery), answer=UserListAnswer)
     def get(self, request: Request) -> Response:
         require_platform(self.actor, Permission.PLATFORM_READ)
         filters = UserFilterSet(

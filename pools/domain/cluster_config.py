@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TypedDict
 
 from pools.domain.structured_input.fields import FieldReader
 
@@ -15,16 +16,6 @@ SYNC_MODES = (APPLY, REPORT, OFF)
 SCHEDULER = "kai-scheduler"
 NODE_POOL_KEY = "kai.scheduler/node-pool"
 FILE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-KEYS = (
-    "access",
-    "kubeconfig",
-    "kubeconfig_file",
-    "context",
-    "scheduler_name",
-    "node_pool_key",
-    "node_pool",
-    "sync_mode",
-)
 ANSWER_KEYS = ("server", "credential_mark")  # keys that a GET adds
 
 _FILE = re.compile(FILE_PATTERN)
@@ -33,6 +24,21 @@ _LABEL_KEY = re.compile(
     r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 )
 _SCHEDULER = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+class ClusterKeys(TypedDict, total=False):
+    """The keys of a Kubernetes backend that are shown."""
+
+    access: str
+    kubeconfig_file: str
+    context: str
+    scheduler_name: str
+    node_pool_key: str
+    node_pool: str
+    sync_mode: str
+
+
+KEYS = (*ClusterKeys.__annotations__, KUBECONFIG)
 
 
 @dataclass(frozen=True, slots=True)

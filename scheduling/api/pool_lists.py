@@ -15,11 +15,7 @@ from scheduling.selectors.pool_quota import PoolQuotaAnswer, render_pool_quota
 class PoolQuota(View):
     """Every pool that the caller may see with its subpools: quota, use, and the GPUs of its nodes."""
 
-    @describe_operation(
-        "List pools with quota and use.",
-        query_parameters=POOL_FILTERS,
-        answer=PoolQuotaAnswer,
-    )
+    @describe_operation("List pools with quota and use.", query_parameters=POOL_FILTERS, answer=PoolQuotaAnswer)
     def get(self, request: Request) -> HttpResponse:
         names, archived = requested_pools(request), query_boolean(request, "include_archived")
         answer = render_pool_quota(self.actor, names=names, include_archived=archived)

@@ -28,9 +28,7 @@ class ResourceList(View):
     """The nodes of the pools that the caller may see."""
 
     @describe_operation(
-        "List nodes.",
-        query_parameters=[*POOL_FILTERS[:2], *parameters_of(ResourceQuery)],
-        answer=ResourceListAnswer,
+        "List nodes.", query_parameters=[*POOL_FILTERS[:2], *parameters_of(ResourceQuery)], answer=ResourceListAnswer
     )
     def get(self, request: Request) -> Response:
         platforms = read_query(ResourceQuery, request).platforms or None

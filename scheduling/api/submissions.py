@@ -96,10 +96,7 @@ class WorkflowSubmission(View):
     """The submission of one workflow: a file in the body, or the file of the recorded workflow `workflow_id`."""
 
     @describe_change(
-        SubmitWorkflow,
-        query_parameters=parameters_of(SubmissionQuery),
-        body=SUBMISSION_BODY,
-        answer=SubmissionAnswer,
+        SubmitWorkflow, query_parameters=parameters_of(SubmissionQuery), body=SUBMISSION_BODY, answer=SubmissionAnswer
     )
     def post(self, request: Request, pool: str) -> Response:
         return _run_once(self, pool, _read_submission_request(self, request))
@@ -146,10 +143,7 @@ class WorkflowRestart(View):
     """The submission of a failed workflow again, as a new workflow with the same priority."""
 
     @describe_change(
-        RestartWorkflow,
-        query_parameters=parameters_of(SubmissionQuery),
-        body=NOTES_BODY,
-        answer=SubmissionAnswer,
+        RestartWorkflow, query_parameters=parameters_of(SubmissionQuery), body=NOTES_BODY, answer=SubmissionAnswer
     )
     def post(self, request: Request, pool: str, workflow: str) -> Response:
         reader = BodyReader(body_object(request))

@@ -15,7 +15,7 @@ from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN, spec_schema
 from pools.domain.names import SHORT_NAME_PATTERN
 from pools.domain.ownership import OwnerKind
 from pools.domain.pool_fields import COUNT, PLATFORM_SCHEMA, TEXTS, pool_properties
-from pools.domain.structured_input.config_fields import TEXT, properties_of
+from pools.domain.structured_input.config_fields import TEXT, object_schema, properties_of
 from scheduling.configuration.bodies import (
     SETTINGS_NAME,
     SUBPOOLS,
@@ -33,13 +33,6 @@ _COUNT: Final[dict[str, Any]] = dict(COUNT)
 _QUANTITY: Final = {"type": ["string", "number"], "description": "A Kubernetes quantity, such as 1500m or 40Gi."}
 
 
-def _object(properties: dict[str, Any], required: tuple[str, ...] = (), about: str = "") -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
-    if required:
-        schema["required"] = list(required)
-    return schema | ({"description": about} if about else {})
-
-
 def _map(inner: dict[str, Any], pattern: str | None = None, about: str = "") -> dict[str, Any]:
     schema: dict[str, Any] = {"type": ["object", "null"], "additionalProperties": inner}
     if pattern:
@@ -51,7 +44,7 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     return schema | {"type": [schema["type"], "null"]}
 
 
-_POOL: Final = _object(
+_POOL: Final = object_schema(
     {
         **pool_properties(),
         "platforms": _map(PLATFORM_SCHEMA),
@@ -69,12 +62,12 @@ _POOL: Final = _object(
     },
     ("backend",),
 )
-_COHORT: Final = _object(properties_of(COHORT_FIELDS))
-_NODE: Final = _object(
+_COHORT: Final = object_schema(properties_of(COHORT_FIELDS))
+_NODE: Final = object_schema(
     {"name": _TEXT, "gpus": _COUNT, "cpu": _COUNT, "memory": _SIZE, "storage": _SIZE, "platform": _TEXT},
     ("name", "gpus"),
 )
-_BACKEND: Final = _object(
+_BACKEND: Final = object_schema(
     {
         "type": {"enum": list(BACKEND_TYPES)},
         "namespace": {**_TEXT, "pattern": f"^(?:{NAMESPACE_PATTERN})$"},
@@ -92,14 +85,14 @@ _BACKEND: Final = _object(
         "sync_mode": {"enum": list(SYNC_MODES)},
     }
 )
-_ROLE: Final = _object({USERS: {**_TEXTS, "description": "Exactly the users who have the role."}}, (USERS,))
+_ROLE: Final = object_schema({USERS: {**_TEXTS, "description": "Exactly the users who have the role."}}, (USERS,))
 
 SCHEMA: Final[dict[str, Any]] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "$id": ADDRESS,
     "title": "Configuration of OSMO Admin",
     "description": "A file that osmo-admin export writes and osmo-admin apply reads.",
-    **_object(
+    **object_schema(
         {
             "backends": _map(_BACKEND, NAME_PATTERN, "Clusters by name."),
             "pools": _map(_POOL, SHORT_NAME_PATTERN, "Top-level pools by name."),
@@ -107,10 +100,8 @@ SCHEMA: Final[dict[str, Any]] = {
             "gpu_quotas": _map(spec_schema(), NAMESPACE_PATTERN, "GPU quotas by namespace."),
             "roles": _map(_ROLE, about="Users by role: osmo-admin, osmo-viewer, osmo-POOL-admin, osmo-POOL-user."),
             SETTINGS_NAME: _nullable(
-                _object(
-                    {name: about.kind.schema for name, about in fields_of(UpdateSettings).items()},
-                    about="Schedules and limits of the scheduler.",
-                )
+                object_schema({name: about.kind.schema for name, about in fields_of(UpdateSettings).items()})
+                | {"description": "Schedules and limits of the scheduler."}
             ),
         }
     ),

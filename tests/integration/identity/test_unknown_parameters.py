@@ -16,7 +16,7 @@ import yaml
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from osmo_admin.openapi_views import render_openapi
-from pools.api.schema import OperationDescription
+from pools.api.schema import describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import query_fields
 from pools.filtersets.base import QueryFilterSet
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 
 METHODS = ("get", "post", "put", "patch", "delete")
 READ = re.compile(r"""query_params\.get(?:list)?\("(\w+)"|(?:query|filter)_(?:\w+)\((?:self\.)?request, "(\w+)\"""")
-NOTHING = OperationDescription("")
+NOTHING = describe_operation("")
 VALUE = "Canary7value"
 EXAMPLES = {"int": "1", "uuid": "0c6b7a0e-0000-4000-8000-000000000001"}
 
