@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from django.db.models import Q
@@ -39,7 +40,7 @@ def backend_preview(
     """The preview of a change of the backend `name`, which may not exist yet."""
     return ObjectPreview(
         actor=actor,
-        read_state=lambda: _state(name),
+        read_state=partial(_state, name),
         label_of=_labels(form_class),
         messages=_messages,
         form_words=form_words or {},

@@ -14,11 +14,13 @@ from pools.admin import cluster_forms, forms
 from pools.admin.backend_preview import backend_preview, format_node_line
 from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
 from pools.admin.cluster_forms import backend_field
-from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, change_paths, typed_input
+from pools.admin.command_forms import reason_field
+from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, change_paths, typed_input
 from pools.domain.backend_config import POLICY_DEFAULTS, VictimRule
 from pools.domain.changes.backends import PutBackend
+from pools.domain.cluster_config import KUBECONFIG
 from pools.domain.errors import Conflict
-from pools.domain.ownership import OwnedKind
+from pools.domain.ownership import GitOwner, OwnedKind
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.scalars import typed_number
 from pools.models import Backend, KubernetesSettings, Pool
@@ -28,6 +30,7 @@ from pools.services.backends import BackendResult, put_backend, read_backend
 from pools.services.ownership import find_owner
 
 MAX_POOLS_SHOWN = 5
+OWNER_NOTE = "Change it in that file; only Offline and a kubeconfig are changed here."
 NEW_BACKEND_VALUES = {
     "namespace": "default", "auto_end": True, **POLICY_DEFAULTS,
 }  # fmt: skip
@@ -58,7 +61,7 @@ class SimulatedBackendForm(ChangeForm):
         help_text="One node a line: NAME GPUS, then optionally cpu=128 memory=1Ti storage=4Ti platform=default. "
         "Work on a removed node continues until it ends.",
     )
-    description = forms.text_field("Reason", help_text=REASON_HELP)
+    description = reason_field()
     field_by_path = {"description": "about"}
 
     def body(self) -> dict[str, Any]:
@@ -83,6 +86,27 @@ class CreateSimulatedBackendForm(SimulatedBackendForm):
     name = forms.text_field("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
 
 
+class OwnedBackendForm(ChangeForm):
+    """What the admins change of a cluster that Git owns."""
+
+    offline = backend_field("offline", forms.checkbox_field)
+    description = reason_field()
+
+    def body(self) -> dict[str, Any]:
+        """The keys that change."""
+        return {"offline": self.cleaned_data["offline"]}
+
+
+class OwnedClusterForm(OwnedBackendForm):
+    """The same of a cluster with a stored kubeconfig."""
+
+    field_order = ("offline", "kubeconfig")
+    kubeconfig = cluster_forms.ClusterForm.base_fields["kubeconfig"]
+
+    def body(self) -> dict[str, Any]:
+        return super().body() | {"kubeconfig": self.cleaned_data["kubeconfig"].strip() or None}
+
+
 def simulated_form_values(backend: Backend) -> dict[str, Any]:
     """A simulated backend as the values of its form."""
     return {
@@ -95,9 +119,12 @@ def simulated_form_values(backend: Backend) -> dict[str, Any]:
     }
 
 
-def _form_of(backend: Backend) -> tuple[type[ChangeForm], dict[str, Any]]:
-    """The form of an existing backend, by its kind, and the present values."""
+def _form_of(backend: Backend, owner: GitOwner | None) -> tuple[type[ChangeForm], dict[str, Any]]:
+    """The form of an existing backend, by its owner and its kind, and the present values."""
     cluster = KubernetesSettings.objects.filter(backend=backend).first()
+    if owner is not None:
+        has_kubeconfig = cluster is not None and cluster.access == KUBECONFIG
+        return OwnedClusterForm if has_kubeconfig else OwnedBackendForm, {"offline": backend.desired_offline}
     if cluster is not None:
         return cluster_forms.ClusterForm, cluster_forms.cluster_form_values(backend, cluster)
     if backend.kind == Backend.Kind.KUBERNETES:
@@ -160,7 +187,7 @@ class BackendAdmin(PolicyAdmin):
             pool_count=pools.count(),
             cluster=KubernetesSettings.objects.filter(backend=backend).first(),
             git_owner=find_owner(OwnedKind.BACKEND, backend.name),
-            git_owner_note="Change it in that file; only Offline and a kubeconfig are changed here.",
+            git_owner_note=OWNER_NOTE,
             may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
         )
 
@@ -193,12 +220,10 @@ class BackendAdmin(PolicyAdmin):
             form_class=form_class,
             initial=initial,
             preview=backend_preview(actor, name, form_class, words if is_cluster else None),
-            command=lambda form: PutBackend(name=name, body=form.body()),
+            command=partial(_command, name),
             service=create,
-            success_message=lambda result: f"Cluster {name} was added." if is_cluster else _success_message(result),
-            success_url=lambda _: (
-                reverse("admin:scheduling_queuesync_change", args=[name]) if is_cluster else _address(name)
-            ),
+            success_message=f"Cluster {name} was added." if is_cluster else f"Cluster {name} was saved.",
+            success_url=_sync_address if is_cluster else _saved_address,
         )
         return ConfirmFlow(self, request, change).respond()
 
@@ -206,7 +231,9 @@ class BackendAdmin(PolicyAdmin):
         actor = actor_of(request)
         require_platform(actor)
         backend = read_backend(actor, name)
-        form_class, present = _form_of(backend)
+        owner = find_owner(OwnedKind.BACKEND, name)
+        form_class, present = _form_of(backend, owner)
+        words = {"lead": f"Owned by Git: {owner}. {OWNER_NOTE}"} if owner else None
         change = Change(
             title=f"Edit {name}",
             button="Save the cluster",
@@ -214,17 +241,25 @@ class BackendAdmin(PolicyAdmin):
             form_class=form_class,
             initial=present,
             version=backend.version,
-            preview=backend_preview(actor, name, form_class),
-            command=lambda form: PutBackend(name=name, body=form.body()),
+            preview=backend_preview(actor, name, form_class, words),
+            command=partial(_command, name),
             service=put_backend,
-            success_message=_success_message,
+            success_message=f"Cluster {name} was saved.",
             success_url=_address(name),
         )
         return ConfirmFlow(self, request, change).respond()
 
 
-def _success_message(result: BackendResult) -> str:
-    return f"Cluster {result.row.name} was saved."
+def _command(name: str, form: Any) -> PutBackend:
+    return PutBackend(name=name, body=form.body())
+
+
+def _saved_address(result: BackendResult) -> str:
+    return _address(result.row.name)
+
+
+def _sync_address(result: BackendResult) -> str:
+    return reverse("admin:scheduling_queuesync_change", args=[result.row.name])
 
 
 def _breadcrumbs(name: str | None) -> Breadcrumbs:

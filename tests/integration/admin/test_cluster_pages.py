@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.ownership import GitOwner, OwnedKind
 from pools.models import Backend, KubernetesSettings
+from pools.services.ownership import set_owners
 from scheduling.models import QueueDrift, QueueSync
 
 LIST = "/scheduling/queuesync/"
@@ -68,3 +71,28 @@ def test_the_form_of_a_new_cluster_has_the_commands_before_it(as_person: Callabl
     assert '<details class="oa-group"><summary>' in text, "usual values are folded"
     typed = "/pools/backend/connect/?name=new&scheduler_name=mine"
     assert '<details class="oa-group" open><summary>' in _text(as_person("root"), typed)
+
+
+@pytest.mark.parametrize(
+    ("access", "shown"),
+    [(None, {"offline"}), ("in_cluster", {"offline"}), ("kubeconfig", {"offline", "kubeconfig"})],
+)
+def test_a_cluster_of_git_shows_only_what_its_admins_change(
+    as_person: Callable[[str], Client], pools_and_users: None, access: str | None, shown: set[str]
+) -> None:
+    kind = Backend.Kind.SIMULATED if access is None else Backend.Kind.KUBERNETES
+    backend = Backend.objects.create(name="owned", kind=kind, namespace="owned", description="from a file")
+    if access is not None:
+        sealed = {"sealed_kubeconfig": b"sealed", "credential_mark": "mark"} if access == "kubeconfig" else {}
+        KubernetesSettings.objects.create(backend=backend, access=access, server="in-cluster", **sealed)
+    set_owners({(OwnedKind.BACKEND, "owned"): GitOwner("git@example.com:gpu", path="all.yaml")})
+    root, address = as_person("root"), "/pools/backend/owned/configuration/"
+    page = _text(root, address)
+    assert set(re.findall(r'name="(namespace|about|nodes|access|context|offline|kubeconfig)"', page)) == shown
+    assert "Owned by Git: git@example.com:gpu, all.yaml. Change it in that file; only Offline" in page
+    if access == "kubeconfig":
+        return  # the stored text cannot be read
+    preview = root.post(address, {"offline": "on", "step": "preview"}, follow=True)
+    root.post(address, {**preview.context["hidden"], "step": "confirm"})
+    backend.refresh_from_db()
+    assert (backend.desired_offline, backend.description, backend.namespace) == (True, "from a file", "owned")

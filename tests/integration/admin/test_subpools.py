@@ -10,12 +10,14 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.domain.changes.cohorts import PutCohort
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.names import REMAINDER_LABEL
 from pools.domain.ownership import GitOwner, OwnedKind
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Pool
 from pools.services.cohorts import put_cohort
+from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.ownership import set_owners
 from pools.services.subpools import delete_subpool, resize_subpool
 from tests.integration.admin.conftest import actor_named, confirm_change, run_cycles, submit_workflow
@@ -152,14 +154,25 @@ def test_unknown_subpools_and_invalid_addresses_are_404(as_person: Callable[[str
         ("/pools/pool/team/subpools/a/delete/", False),
         ("/pools/cohort/org/configuration/", True),
         ("/pools/cohort/org/delete/", True),
+        ("/pools/pool/team/archive/", True),
+        ("/pools/pool/team/quotas/", False),
+        ("/pools/gpuquota/team-a/configuration/", True),
+        ("/pools/gpuquota/team-a/delete/", True),
+        ("/scheduling/workflowconfig/", True),
     ],
 )
 def test_a_page_of_an_object_of_git_says_so_and_has_no_form(
     as_person: Callable[[str], Client], address: str, with_subpools: bool
 ) -> None:
     put_cohort(PutCohort(name="org", body={}), actor=SYSTEM)
+    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={}), actor=SYSTEM)
     root = as_person("root")
-    kinds = {(OwnedKind.POOL, "team"), (OwnedKind.COHORT, "org")}
+    kinds = {
+        (OwnedKind.POOL, "team"),
+        (OwnedKind.COHORT, "org"),
+        (OwnedKind.GPU_QUOTA, "team-a"),
+        (OwnedKind.SETTINGS, "workflow"),
+    }
     set_owners({each: GitOwner("git@example.com:gpu", path="all.yaml") for each in kinds})
     assert (root.get(address).status_code == 409) == with_subpools
     set_owners({each: GitOwner("git@example.com:gpu", path="all.yaml", subpools=True) for each in kinds})
