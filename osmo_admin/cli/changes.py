@@ -21,7 +21,13 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.command_decorator import client_command
-from osmo_admin.cli.completion import complete_cohorts, complete_namespaces, complete_parent_pools, complete_workflows
+from osmo_admin.cli.completion import (
+    complete_cohorts,
+    complete_namespaces,
+    complete_parent_pools,
+    complete_users,
+    complete_workflows,
+)
 from osmo_admin.cli.effect_text import as_it_is, print_effect, show_effect
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption, RequestApprovalOption
 from osmo_admin.cli.output import confirm, print_answer
@@ -34,6 +40,7 @@ _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
     "COHORT": complete_cohorts,
     "NAMESPACE": complete_namespaces,
     "PARENT": complete_parent_pools,
+    "USER": complete_users,
     "WORKFLOW": complete_workflows,
 }
 """By the word of the argument."""
@@ -77,7 +84,7 @@ class TypedChange:
     def send(self, method: str, address: str, configuration: Mapping[str, Any] = {}) -> Any:
         """Send the change, or with `--dry-run` ask for its effect. `configuration` has the keys of a value that was not
         typed as it is."""
-        query = self.query | approval_query(self.session, self.request_approval)
+        query = self.query | self.session.dry_run_query | ({"request_approval": True} if self.request_approval else {})
         return self.session.http().send_change(
             method, address, query=query, body={**self.body, **configuration} or None, if_match=self.if_match
         )
@@ -168,11 +175,6 @@ def _parameter(name: str, about: ChangeField, usual: Any) -> tuple[Any, Any]:
     if about.kind.looks == "boolean":
         return Annotated[bool, option], False
     return (Annotated[kind, option], empty) if about.is_required else (Annotated[kind | None, option], None)
-
-
-def approval_query(session: ClientSession, request_approval: bool) -> dict[str, Any]:
-    """The query of a change for which an approval may be requested."""
-    return session.dry_run_query | ({"request_approval": True} if request_approval else {})
 
 
 def without_approval_needs(effect: Any) -> Any:

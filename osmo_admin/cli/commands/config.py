@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from osmo_admin.cli.changes import approval_query, requested_text
+from osmo_admin.cli.changes import TypedChange
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.config_difference import UNCHANGED, find_changes
-from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import (
     DescriptionOption,
@@ -27,6 +26,7 @@ from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
 from osmo_admin.cli.tables import AnswerPart, build_table
 from osmo_admin.cli.times import format_local_time, parse_time
 from osmo_admin.cli.yaml_files import read_yaml_text
+from pools.domain.changes.pools import DeletePool, PutPool
 
 app = command_group("Configuration of pools and of the service.")
 POOL, WORKFLOW, BACKEND = "POOL", "WORKFLOW", "BACKEND"
@@ -116,18 +116,10 @@ def update(
         if payload is UNCHANGED:
             print_answer(session, None, lambda: "No changes were made to the config.")
             return
-    body = {key: payload} if key else payload
-    answer = http.send_change(
-        method,
-        address,
-        query=approval_query(session, request_approval),
-        body=_add_description(body, description, tags),
-    )
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        done = f"Successfully updated {kind} config{f' {name}' if name else ''}."
-        print_answer(session, answer, lambda: requested_text(answer) or done)
+    change = TypedChange(session, PutPool, {}, description, request_approval)
+    body = ({key: payload} if key else payload) | change.body | _tags(tags)
+    done = f"Successfully updated {kind} config{f' {name}' if name else ''}."
+    change.show(change.send(method, address, body), lambda _: done)
     if method == "PUT" and name is None:
         would = "would get" if session.dry_run else "have"
         print_warning(
@@ -150,8 +142,8 @@ def _build_request(kind: str, name: str | None, desired: dict[str, Any]) -> tupl
     return "PATCH", "configs_dict", desired
 
 
-def _add_description(body: dict[str, Any], description: str | None, tags: list[str] | None) -> dict[str, Any]:
-    return body | ({"description": description} if description else {}) | ({"tags": tags} if tags else {})
+def _tags(tags: list[str] | None) -> dict[str, Any]:
+    return {"tags": tags} if tags else {}
 
 
 def _read_document(file: str) -> dict[str, Any]:
@@ -179,15 +171,9 @@ def delete(
     """Delete a pool (a pool with history is archived instead)."""
     kind = config.upper()
     confirm(session, f"Delete {kind} {name}?")
-    body = _add_description({}, description, tags)
-    address = url_path("api", "configs", kind.lower(), name)
-    answer = session.http().send_change(
-        "DELETE", address, query=approval_query(session, request_approval), body=body or None
-    )
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: requested_text(answer) or f'Successfully deleted {kind} config "{name}".')
+    change = TypedChange(session, DeletePool, {}, description, request_approval)
+    answer = change.send("DELETE", url_path("api", "configs", kind.lower(), name), _tags(tags))
+    change.show(answer, lambda _: f'Successfully deleted {kind} config "{name}".')
 
 
 @client_command(app, "history")

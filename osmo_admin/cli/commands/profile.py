@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.changes import TypedChange
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.completion import complete_pools
-from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerPart, Facts, build_table
+from pools.domain.changes.profiles import UpdateProfile
 
 SETTINGS_URL = "api/profile/settings"
 app = command_group("Your own profile.")
@@ -90,11 +91,8 @@ def set_(
         body = {f"{value}_notification": enabled}
     else:
         raise ClientError("There are two notifications: email and slack.")
-    answer = session.http().send_change("POST", SETTINGS_URL, query=session.dry_run_query, body=body)
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: "Profile set.")
+    change = TypedChange(session, UpdateProfile, {})
+    change.show(change.send("POST", SETTINGS_URL, body), lambda _: "Profile set.")
 
 
 def find_default_pool(session: ClientSession) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.commands.token import roles_text
@@ -16,9 +17,15 @@ from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerText, build_table
 from osmo_admin.cli.times import format_local_time
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole
 
 app = command_group("Users and their roles.")
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.", autocompletion=complete_users)]
+ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Same as --yes, for the stock client's users.")]
+
+
+def _user_url(*rest: str) -> str:
+    return url_path("api", "auth", "user", *rest)
 
 
 @client_command(app, "list")
@@ -34,7 +41,7 @@ def list_(
 ) -> None:
     """List users."""
     query = {"count": count, "start_index": start, "id_prefix": id_prefix, "roles": roles}
-    answer = session.http().get("api/auth/user", query)
+    answer = session.http().get(_user_url(), query)
     print_answer(session, answer, lambda: _users_table(answer))
 
 
@@ -51,7 +58,7 @@ def _users_table(answer: dict[str, Any]) -> AnswerText:
 @client_command(app, "get")
 def get(session: ClientSession, user: UserArgument) -> None:
     """Show a user and their roles."""
-    answer = session.http().get(url_path("api", "auth", "user", user))
+    answer = session.http().get(_user_url(user))
     print_answer(session, answer, lambda: _user_text(answer))
 
 
@@ -64,22 +71,10 @@ def _user_text(answer: dict[str, Any]) -> AnswerText:
     return roles_text(answer, head)
 
 
-@client_command(app, "create", writes=True)
-def create(
-    session: ClientSession,
-    *,
-    user: UserArgument,
-    roles: Annotated[
-        list[str] | None, typer.Option("--roles", "-r", metavar="ROLE...", help="Roles of the new user.")
-    ] = None,
-) -> None:
+@change_command(app, "create", CreateUser)
+def create(_session: ClientSession, change: TypedChange) -> None:
     """Create a user."""
-    body = {"id": user} | ({"roles": roles} if roles else {})
-    answer = session.http().send_change("POST", "api/auth/user", query=session.dry_run_query, body=body)
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: f"User {answer['id']} created.")
+    change.show(change.send("POST", _user_url()), lambda answer: f"User {answer['id']} created.")
 
 
 @client_command(app, "update", writes=True)
@@ -97,36 +92,23 @@ def update(
     """Assign roles to a user or remove them."""
     if not add and not remove:
         raise ClientError("Name a change: --add-roles or --remove-roles.")
-    http = session.http()
-    address = url_path("api", "auth", "user", user)
-    effects = [
-        http.send_change("POST", f"{address}/roles", query=session.dry_run_query, body={"role_name": role})
-        for role in add or []
-    ]
+    grants = [TypedChange(session, GrantRole, {"role_name": role}) for role in add or []]
+    effects = [grant.send("POST", _user_url(user, "roles")) for grant in grants]
     effects += [
-        http.send_change("DELETE", f"{address}/{url_path('roles', role)}", query=session.dry_run_query)
-        for role in remove or []
+        TypedChange(session, RevokeRole, {}).send("DELETE", _user_url(user, "roles", role)) for role in remove or []
     ]
     if session.dry_run:
         for effect in effects:
             show_effect(session, effect)
         return
-    answer = http.get(address)
+    answer = session.http().get(_user_url(user))
     print_answer(session, answer, lambda: _user_text(answer))
 
 
-@client_command(app, "delete", writes=True, confirms=True)
-def delete(
-    session: ClientSession,
-    *,
-    user: UserArgument,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Same as --yes, for the stock client's users.")] = False,
-) -> None:
+@change_command(app, "delete", DeleteUser, confirms=True, options={"force": ForceOption})
+def delete(session: ClientSession, change: TypedChange) -> None:
     """Delete a user with their tokens and roles. Workflows and the audit log stay."""
-    if not force:
+    user = change["username"]
+    if not change["force"]:
         confirm(session, f"Delete user {user} with all tokens and roles?")
-    answer = session.http().send_change("DELETE", url_path("api", "auth", "user", user), query=session.dry_run_query)
-    if session.dry_run:
-        show_effect(session, answer)
-    else:
-        print_answer(session, answer, lambda: f"User {user} deleted.")
+    change.show(change.send("DELETE", _user_url(user)), lambda _: f"User {user} deleted.")

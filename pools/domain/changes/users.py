@@ -26,8 +26,8 @@ class CreateUser(UserChange):
 
     service: ClassVar = "create_user"
 
-    id: str = value(NAME, "Name", "Letters, digits and @ . + - _.", metavar="USER", positional=True)
-    roles: Collection[str] = value(TEXTS, "Roles", _ROLE_HELP, default=())
+    id: str = value(NAME, "Name", "Name of the user: letters, digits and @ . + - _.", metavar="USER", positional=True)
+    roles: Collection[str] = value(TEXTS, "Roles", _ROLE_HELP, default=(), metavar="ROLE...", short="-r")
 
     @property
     def username(self) -> str:
