@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum, EnumType
-from types import NoneType, UnionType
+from types import FunctionType, NoneType, UnionType
 from typing import Annotated, Any, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from drf_spectacular.plumbing import resolve_type_hint
@@ -22,13 +22,18 @@ def schema_of(shape: Any) -> dict[str, Any]:
     """
     if isinstance(shape, Mapping):
         return dict(without_type_lists(shape))
+    if isinstance(shape, FunctionType):  # of a schema from a table
+        return schema_of(shape())
     if is_typeddict(shape):
         return _object_schema(shape)
     origin, args = get_origin(shape), get_args(shape)
     if origin is Annotated:
         schema = schema_of(args[0])
-        for note in args[1:]:  # a description, or the type of the values
-            schema |= {"description": note} if isinstance(note, str) else schema_of(note)
+        for note in args[1:]:  # a description, the type of the values, or the schema of more keys
+            more: dict[str, Any] = {"description": note} if isinstance(note, str) else schema_of(note)
+            for key in {"properties", "required"} & schema.keys() & more.keys():
+                more[key] = [*more[key], *schema[key]] if key == "required" else {**more[key], **schema[key]}
+            schema |= more
         return schema
     if origin in (Union, UnionType):
         kinds = [schema_of(each) for each in args if each is not NoneType]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any, TypedDict
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,6 +15,7 @@ from pools.api.schema import OBJECT, TEXT, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.changes.pools import PutPlatform, RenamePlatform
 from pools.domain.platforms import platform_body, platforms_of
+from pools.domain.pool_fields import PLATFORM_ANSWER
 from pools.models import Pool
 from pools.permissions import get_visible_root
 from pools.services.pool_configuration import PoolResult, unknown_platform
@@ -21,24 +24,34 @@ from pools.services.pools import put_platform, rename_platform
 _BODY = object_with({"configs": OBJECT, "description": TEXT}, required=[], additional=True)
 
 
+PlatformAnswer = Annotated[dict[str, Any], PLATFORM_ANSWER]
+
+
+class PlatformListAnswer(TypedDict):
+    """The platforms of a pool by name."""
+
+    platforms: dict[str, PlatformAnswer]
+
+
 class PlatformList(View):
     """The platforms of a pool."""
 
-    @describe_operation("List a pool's platforms.", answer=object_with({"platforms": OBJECT}))
+    @describe_operation("List a pool's platforms.", answer=PlatformListAnswer)
     def get(self, request: Request, name: str) -> Response:
         row = get_visible_root(self.actor, name)
-        return Response({"platforms": {each: platform_body(body) for each, body in platforms_of(row.config).items()}})
+        found = platforms_of(row.config)
+        return Response(PlatformListAnswer(platforms={each: platform_body(body) for each, body in found.items()}))
 
 
 class PlatformDetail(View):
     """One platform."""
 
-    @describe_operation("Show one platform of a pool.", answer=OBJECT)
+    @describe_operation("Show one platform of a pool.", answer=PlatformAnswer)
     def get(self, request: Request, name: str, platform: str) -> Response:
         row = get_visible_root(self.actor, name)
         return Response(_body(row, platform), headers=etag_header(row.version))
 
-    @describe_change(PutPlatform, body=_BODY, answer=OBJECT)
+    @describe_change(PutPlatform, body=_BODY, answer=PlatformAnswer)
     def put(self, request: Request, name: str, platform: str) -> Response:
         address, unwrap = {"name": name, "platform": platform}, unwrap_as("body", read_configuration)
         return answer_change(self, PutPlatform, put_platform, PLATFORM_CHANGES, address, unwrap=unwrap)
@@ -47,13 +60,13 @@ class PlatformDetail(View):
 class PlatformRename(View):
     """The rename of a platform."""
 
-    @describe_change(RenamePlatform, answer=OBJECT)
+    @describe_change(RenamePlatform, answer=PlatformAnswer)
     def put(self, request: Request, name: str, platform: str) -> Response:
         address = {"name": name, "platform": platform}
         return answer_change(self, RenamePlatform, rename_platform, PLATFORM_CHANGES, address)
 
 
-def _body(row: Pool, platform: str) -> dict[str, object]:
+def _body(row: Pool, platform: str) -> PlatformAnswer:
     found = platforms_of(row.config).get(platform)
     if found is None:
         raise unknown_platform(row.name, platform)

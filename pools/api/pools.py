@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,7 +15,6 @@ from pools.api.questions import parameters_of
 from pools.api.request_parsing import etag_header, query_boolean, unwrap_body
 from pools.api.schema import (
     NULL,
-    OBJECT,
     TEXT,
     QueryParameter,
     Schema,
@@ -33,7 +33,8 @@ from pools.domain.roles import Actor
 from pools.filtersets.pools import PoolFilterSet
 from pools.models import Pool
 from pools.permissions import get_visible_root
-from pools.representations.pool import pool_body, pool_list_body
+from pools.representations.pool import ListedPoolAnswer, PoolAnswer, pool_body, pool_list_body
+from pools.representations.subpool import SubpoolAnswer
 from pools.services.cohort_effects import effect_on_pool, effect_on_pools
 from pools.services.dry_run import EffectAnswer, warnings_of
 from pools.services.pool_configuration import PoolResult
@@ -43,8 +44,12 @@ VERBOSE_PARAMETER = QueryParameter(
     "verbose", {"type": "boolean"}, "With the values that follow from the configuration."
 )
 CONFIGURATION = object_with(without_type_lists(pool_properties()), required=[], additional=True)
-POOL = object_with({**CONFIGURATION["properties"], "platforms": OBJECT}, required=[], additional=True)
-"""A pool in answers, where platforms have further keys."""
+
+
+class PoolConfigListAnswer(TypedDict):
+    """The configurations of pools by name."""
+
+    pools: dict[str, ListedPoolAnswer]
 
 
 def _wrapped(wrapper: str, inner: Schema) -> Schema:
@@ -60,13 +65,13 @@ class PoolConfigs(View):
     @describe_operation(
         "Show the configuration of pools.",
         query_parameters=parameters_of(PoolQuery),
-        answer=object_with({"pools": {"type": "object", "additionalProperties": POOL}}),
+        answer=PoolConfigListAnswer,
     )
     def get(self, request: Request) -> Response:
         roots = Pool.objects.visible_to(self.actor).roots().select_related("backend", "cohort").order_by("name")
         filters = PoolFilterSet(request.query_params, roots, actor=self.actor)
         rows, verbose = filters.matching_rows(), bool(filters.value("verbose"))
-        return Response({"pools": {row.name: pool_list_body(row, verbose=verbose) for row in rows}})
+        return Response(PoolConfigListAnswer(pools={row.name: pool_list_body(row, verbose=verbose) for row in rows}))
 
     @describe_change(
         PutPools, answer=NULL, body=_wrapped("configs", {"type": "object", "additionalProperties": CONFIGURATION})
@@ -79,7 +84,9 @@ class PoolConfigs(View):
 class PoolConfig(View):
     """One pool. The canonical name of a subpool answers the same as the subpool's own address (D9)."""
 
-    @describe_operation("Show one pool or subpool.", query_parameters=[VERBOSE_PARAMETER], answer=POOL)
+    @describe_operation(
+        "Show one pool or subpool.", query_parameters=[VERBOSE_PARAMETER], answer=PoolAnswer | SubpoolAnswer
+    )
     def get(self, request: Request, name: str) -> Response:
         parent, subpool = names.split_name(name)
         if subpool is not None:
@@ -87,13 +94,13 @@ class PoolConfig(View):
         row = get_visible_root(self.actor, name)
         return Response(pool_body(row, verbose=query_boolean(request, "verbose")), headers=etag_header(row.version))
 
-    @describe_change(PutPool, answer=POOL, body=_wrapped("configs", CONFIGURATION))
+    @describe_change(PutPool, answer=PoolAnswer, body=_wrapped("configs", CONFIGURATION))
     def put(self, request: Request, name: str) -> Response:
         return answer_change(
             self, PutPool, put_pool, POOL_CHANGES, {"name": name}, unwrap=unwrap_as("body", read_configuration)
         )
 
-    @describe_change(PatchPool, answer=POOL, body=_wrapped("configs_dict", CONFIGURATION))
+    @describe_change(PatchPool, answer=PoolAnswer, body=_wrapped("configs_dict", CONFIGURATION))
     def patch(self, request: Request, name: str) -> Response:
         return answer_change(
             self, PatchPool, patch_pool, POOL_CHANGES, {"name": name}, unwrap=unwrap_as("patch", read_configuration)
@@ -115,7 +122,8 @@ def _effect_on_many(command: PutPools, run: Callable[[], object], actor: Actor) 
 
 
 def _render(result: PoolResult) -> Response:
-    body = pool_body(result.row, warnings=result.warnings) | {"reactivated": result.reactivated}
+    body = pool_body(result.row, warnings=result.warnings)
+    body["reactivated"] = result.reactivated
     return Response(body, headers=etag_header(result.row.version))
 
 
@@ -140,6 +148,6 @@ POOL_DELETION = ChangeAnswer(_render_deletion, pool_effect, guard=require_top_le
 class PoolRename(View):
     """The rename of a pool."""
 
-    @describe_change(RenamePool, answer=POOL)
+    @describe_change(RenamePool, answer=PoolAnswer)
     def put(self, request: Request, name: str) -> Response:
         return answer_change(self, RenamePool, rename_pool, POOL_CHANGES, {"name": name})

@@ -14,6 +14,7 @@ compares the two key by key, and the file gets its schema from the same class (:
         state: Annotated[str, SubpoolState]  # a text, one of these values
         quota_until: UtcText | None
         labels: dict[str, Any]
+        spec: Annotated[dict[str, Any], spec_schema]  # a schema, or a function that makes one from a table of keys
         warnings: NotRequired[list[str]]  # not always there
 
     @describe_operation("Show a subpool.", answer=SubpoolAnswer)  # or list[SubpoolAnswer], or a schema

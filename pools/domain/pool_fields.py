@@ -14,6 +14,7 @@ from pools.domain.durations import parse_duration
 from pools.domain.exit_codes import EXIT_ACTIONS, EXIT_CODES_RULE, parse_exit_codes
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE, parse_gpu_namespace
 from pools.domain.platforms import FLAG_KEYS, GPU_CAPACITY_KEYS, LIST_KEYS, parse_variables
+from pools.domain.platforms import KEYS as PLATFORM_KEYS
 from pools.domain.quota.pool_balance import MAX_GPUS
 from pools.domain.structured_input.config_fields import TEXT, ConfigField, Schema, object_schema, properties_of
 from pools.domain.structured_input.fields import FieldReader, shorten_value
@@ -204,6 +205,16 @@ COLUMNS: Final = tuple(each.column for each in POOL_FIELDS if each.is_column)
 """The columns of a pool that hold a value of its configuration as it is."""
 FIELDS_OF_FORM: Final = {each.input: each for each in POOL_FIELDS if each.input}
 """The fields that the form of a pool has, by the names of its inputs."""
+
+
+PLATFORM_ANSWER: Final = PLATFORM_SCHEMA | {"required": list(PLATFORM_KEYS)}
+"""The schema of an answer about a platform."""
+
+
+def pool_answer() -> dict[str, Any]:
+    """The schema of an answer with a whole configuration; a verbose one has more keys in each platform."""
+    platforms = {"type": "object", "additionalProperties": PLATFORM_ANSWER | {"additionalProperties": True}}
+    return object_schema(pool_properties() | {"platforms": platforms}, EDITABLE_KEYS)
 
 
 def pool_properties() -> dict[str, Any]:

@@ -30,7 +30,7 @@ class GpuQuotaAnswer(TypedDict):
     """The GPU quota of a namespace with its status."""
 
     namespace: str
-    spec: Annotated[dict[str, Any], spec_schema()]
+    spec: Annotated[dict[str, Any], spec_schema]
     status: StatusAnswer
     assumed: Annotated[TotalsBody, "The reserved amounts."]
     source: str

@@ -3,15 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any, TypedDict, cast
 
 from django.utils import timezone
 
 from pools.domain.platforms import platform_body, platforms_of
 from pools.domain.pool_config import PoolSettings, editable_body
-from pools.domain.pool_fields import COLUMNS
+from pools.domain.pool_fields import COLUMNS, pool_answer
 from pools.models import Pool
 
+
+class VerboseKeys(TypedDict, total=False):
+    """The values that OSMO derives from a configuration."""
+
+    last_heartbeat: datetime | None
+    parsed_resource_validations: list[Any]
+    parsed_pod_template: dict[str, Any]
+    parsed_group_templates: list[Any]
+    parsed_pod_template_for_accounting: dict[str, Any]
+
+
+class ListedKeys(VerboseKeys, total=False):
+    """A pool in the list of configurations."""
+
+    name: str
+    status: str
+    archived: bool
+
+
+class LedgerKeys(TypedDict):
+    """The keys that the ledger adds."""
+
+    name: str
+    status: str
+    archived: bool
+    parent_pool: None
+    subpool_name: None
+    subpool_state: None
+    version: int
+    warnings: list[str]
+
+
+class PoolKeys(LedgerKeys, VerboseKeys, total=False):
+    """A top-level pool with its configuration."""
+
+    reactivated: bool
+
+
+ListedPoolAnswer = Annotated[ListedKeys, pool_answer]
+PoolAnswer = Annotated[PoolKeys, pool_answer]
 ONLINE, OFFLINE, MAINTENANCE = "ONLINE", "OFFLINE", "MAINTENANCE"
 
 
@@ -32,9 +73,9 @@ def pool_status(*, is_maintenance: bool, is_offline: bool) -> str:
     return OFFLINE if is_offline else ONLINE
 
 
-def pool_body(row: Pool, *, verbose: bool = False, warnings: Iterable[str] = ()) -> dict[str, Any]:
+def pool_body(row: Pool, *, verbose: bool = False, warnings: Iterable[str] = ()) -> PoolAnswer:
     """One pool: the keys of a PUT, and the keys that the ledger adds."""
-    added = {
+    added: LedgerKeys = {
         "name": row.name,
         "status": pool_status_of(row),
         "archived": row.archived,
@@ -44,19 +85,21 @@ def pool_body(row: Pool, *, verbose: bool = False, warnings: Iterable[str] = ())
         "version": row.version,
         "warnings": list(warnings),
     }
-    return (verbose_pool_body(row) if verbose else editable_body(pool_settings_of(row))) | added
+    return cast("PoolAnswer", {**_configuration(row, verbose=verbose), **added})
 
 
-def pool_list_body(row: Pool, *, verbose: bool = False) -> dict[str, Any]:
+def pool_list_body(row: Pool, *, verbose: bool = False) -> ListedPoolAnswer:
     """One pool in the list of configurations, with a key that marks an archived pool."""
-    body = verbose_pool_body(row) if verbose else editable_body(pool_settings_of(row))
-    return body | {"archived": True} if row.archived else body
+    marks = {"archived": True} if row.archived else {}
+    return cast("ListedPoolAnswer", _configuration(row, verbose=verbose) | marks)
 
 
-def verbose_pool_body(row: Pool) -> dict[str, Any]:
+def _configuration(row: Pool, *, verbose: bool) -> dict[str, Any]:
     """The keys of a PUT, and the values that OSMO derives from them. Templates are only names here, so the parsed
     templates are always empty."""
     body = editable_body(pool_settings_of(row))
+    if not verbose:
+        return body
     online = row.backend is not None and not row.backend.offline
     return body | {
         "name": row.name,

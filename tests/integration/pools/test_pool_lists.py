@@ -8,7 +8,6 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from pools.api.pool_lists import PoolListAnswer
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.roles import SYSTEM
@@ -16,11 +15,9 @@ from pools.models import Pool
 from pools.services.backends import put_backend
 from pools.services.subpools import create_subpool, delete_subpool
 from scheduling.domain.priorities import Priority
-from scheduling.selectors.pool_quota import PoolQuotaAnswer
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.pools.conftest import ApiCaller, pool_config
 from tests.support import factories
-from tests.support.shapes import assert_has_shape
 
 CONFIG = "/api/configs/pool"
 
@@ -91,18 +88,6 @@ def test_low_work_counts_as_usage_and_not_against_the_quota(sim: str, admin: Api
     (row,) = rows(admin("GET", "/api/pool_quota"))
     assert (row["used"], row["available"], row["resource_usage"]["total_usage"]) == (0, 10, "20")
     assert row["resource_usage"]["total_free"] == "108"
-
-
-def test_both_lists_have_the_shapes_that_describe_them(example: None, admin: ApiCaller) -> None:
-    """The text of the second is composed from parts, so no type checker compares it with its shape."""
-    put_pool(admin, "free", {"backend": "sim"})
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="c"), actor=SYSTEM)
-    for query in ("", "?include_archived=true"):
-        assert_has_shape(admin("GET", f"/api/pool{query}").body, PoolListAnswer)
-        body = admin("GET", f"/api/pool_quota{query}").body
-        assert_has_shape(body, PoolQuotaAnswer)
-        states = [row["subpool_state"] for row in rows(admin("GET", f"/api/pool_quota{query}"))]
-        assert states == [None, None, "ACTIVE", "ACTIVE", *(["ARCHIVED"] if query else [])]
 
 
 def test_draining_and_archived_subpools(example: None, admin: ApiCaller) -> None:

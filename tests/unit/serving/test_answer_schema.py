@@ -29,6 +29,10 @@ class Outer(Inner):
     hint: NotRequired[list[str]]
 
 
+def a_table() -> dict[str, Any]:
+    return {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
+
+
 COLOURS = {"type": "string", "enum": ["red", "blue"]}
 INNER = {
     "description": "What is inside.",
@@ -69,6 +73,14 @@ INNER = {
                 },
                 "additionalProperties": False,
                 "required": ["count", "zone", "inner"],
+            },
+        ),
+        (
+            Annotated[Inner, a_table],
+            INNER
+            | {
+                "properties": {"size": {"type": "integer"}, "count": {"type": "integer"}},
+                "required": ["size", "count"],
             },
         ),
         ({"type": "string"}, {"type": "string"}),
