@@ -146,6 +146,16 @@ def unwrap_as(field: str, read: Unwrap = unwrap_body) -> Unwrap:
     return unwrap
 
 
+def unwrap_without(*keys: str) -> Unwrap:
+    """The reader of a body that may be an answer of GET, which has these keys, too."""
+
+    def unwrap(request: Request, faults: list[Violation]) -> Unwrapped:
+        body, description, tags = unwrap_body(request, faults)
+        return {key: given for key, given in body.items() if key not in keys}, description, tags
+
+    return unwrap
+
+
 def require_change(actor: Actor, kind: type[ChangeCommand], address: Mapping[str, Any]) -> None:
     """Refuse actors without the permission for this change: Forbidden, or NotFound for a pool that they do not see."""
     if kind.permission is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
 from django.db.models import Count, Sum
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -11,47 +9,38 @@ from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP
+from pools.admin.command_forms import reason_field
+from pools.domain.changes.command import body_fields, read_command
 from pools.domain.errors import DomainError, Stale
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import Backend
 from pools.permissions import require_platform
+from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.models import QueueGuard, UnmarkedReviews, WebhookInstallation
 from scheduling.services.webhooks.queue_guard import list_bypasses, put_queue_guard, queue_guard_for, read_queue_guard
 
 MAX_CALLERS_SHOWN = 200
+_ABOUT = body_fields(PutQueueGuard)
 
 
 class AdmissionWebhookForm(forms.ServiceForm):
-    """The input of `put_queue_guard`, with one account a line."""
+    """The input of :class:`PutQueueGuard`, with one account a line."""
 
-    mode = forms.choice_field("Mode", QueueGuard.Mode.choices)
-    identity = forms.text_field(
-        "Our user name in the cluster",
-        help_text="Such as system:serviceaccount:osmo:osmo-admin. Requests of this user are never refused.",
-    )
+    mode = forms.choice_field(_ABOUT["mode"].label, QueueGuard.Mode.choices)
+    identity = forms.text_field(_ABOUT["identity"].label, help_text=_ABOUT["identity"].help)
     accounts = forms.text_area_field(
-        "Other accounts that may use our queues",
-        rows=4,
-        help_text="One user or group a line, as the API server names them. The GPUs of their work are not counted.",
+        _ABOUT["accounts"].label, rows=4, help_text=f"One a line. {_ABOUT['accounts'].help}"
     )
-    strict_minimums = forms.checkbox_field(
-        "Strict minimums",
-        help_text="Refuse PodGroups of other software with minimums that KAI takes and OSMO Admin does not.",
-    )
-    description = forms.text_field("Reason", help_text=REASON_HELP)
+    strict_minimums = forms.checkbox_field(_ABOUT["strict_minimums"].label, help_text=_ABOUT["strict_minimums"].help)
+    description = reason_field()
     version = forms.hidden_number_field()
 
-    def body(self) -> dict[str, Any]:
-        """The configuration for the service."""
-        data = self.cleaned_data
-        lines = [line.strip() for line in data["accounts"].splitlines()]
-        return {
-            "mode": data["mode"],
-            "identity": data["identity"].strip(),
-            "accounts": [each for each in lines if each],
-            "strict_minimums": data["strict_minimums"],
-        }
+    def command(self, backend: str) -> PutQueueGuard:
+        """The change of a valid form. Raises BadInput with every fault of the accounts."""
+        values = {key: self.cleaned_data[key] for key in _ABOUT}
+        lines = [line.strip() for line in values["accounts"].splitlines()]
+        values |= {"identity": values["identity"].strip(), "accounts": [each for each in lines if each]}
+        return read_command(PutQueueGuard, values, {"backend": backend})
 
 
 @admin.register(QueueGuard)
@@ -87,9 +76,8 @@ class AdmissionWebhookAdmin(PolicyAdmin):
         if request.method == "POST" and form.is_valid():
             try:
                 put_queue_guard(
+                    form.command(object_id),
                     actor=actor,
-                    backend=object_id,
-                    body=form.body(),
                     description=form.cleaned_data["description"],
                     expected_version=form.cleaned_data["version"],
                 )

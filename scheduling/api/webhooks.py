@@ -7,22 +7,15 @@ from typing import Any, TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.request_parsing import (
-    body_object,
-    etag_header,
-    expected_version,
-    query_boolean,
-    reject_unknown_keys,
-    unwrap_body,
-)
-from pools.api.schema import BOOLEAN, DRY_RUN, OBJECT, TEXT, QueryParameter, array_of, describe_operation, object_with
+from pools.api.changes import ChangeAnswer, answer_change, describe_change, effect_on, unwrap_without
+from pools.api.request_parsing import body_object, etag_header
+from pools.api.schema import OBJECT, TEXT, QueryParameter, describe_operation, object_with
 from pools.api.views import View
-from pools.permissions import require_platform
-from pools.services.dry_run import read_effect
+from pools.domain.roles import Actor
+from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.domain.cluster.queue_access import WorkloadKind
+from scheduling.models import QueueGuard
 from scheduling.services.webhooks.queue_guard import (
-    GUARD_KEYS,
-    GUARD_MODES,
     BypassAnswer,
     QueueGuardAnswer,
     bypass_body,
@@ -39,12 +32,6 @@ REVIEW = object_with(
 REVIEW_TIMEOUT = QueryParameter(
     "timeout", TEXT, "How long the API server waits, as in `10s`; it adds this itself. A review takes no notice of it."
 )
-SETTINGS = {
-    "mode": {"type": "string", "enum": list(GUARD_MODES)},
-    "identity": TEXT,
-    "accounts": array_of(TEXT),
-    "strict_minimums": BOOLEAN,
-}
 
 
 class ReviewAnswer(TypedDict):
@@ -111,32 +98,23 @@ class WebhookSettings(View):
 
     @describe_operation("Show the settings of a backend's admission webhooks.", answer=QueueGuardAnswer)
     def get(self, request: Request, backend: str) -> Response:
-        row = read_queue_guard(self.actor, backend)
-        return Response(queue_guard_body(row), headers=etag_header(row.version))
+        return _render(read_queue_guard(self.actor, backend))
 
-    @describe_operation(
-        "Set mode, identity or allowed accounts of a backend's admission webhooks.",
-        query_parameters=[DRY_RUN],
-        body=object_with(SETTINGS, required=[]),
-        answer=QueueGuardAnswer,
-    )
+    @describe_change(PutQueueGuard, answer=QueueGuardAnswer)
     def put(self, request: Request, backend: str) -> Response:
-        require_platform(self.actor)
-        body, description, _ = unwrap_body(request)
-        reject_unknown_keys(body, *GUARD_KEYS, "backend", "version")
-        version = expected_version(request)
+        unwrap = unwrap_without("backend", "version")
+        return answer_change(self, PutQueueGuard, put_queue_guard, CHANGES, {"backend": backend}, unwrap=unwrap)
 
-        def operation() -> Response:
-            row = put_queue_guard(
-                actor=self.actor, backend=backend, body=body, description=description, expected_version=version
-            )
-            return Response(queue_guard_body(row), headers=etag_header(row.version))
 
-        if query_boolean(request, "dry_run"):
-            return Response(
-                read_effect(operation, read_state=lambda: queue_guard_body(read_queue_guard(self.actor, backend)))
-            )
-        return operation()
+def _render(row: QueueGuard) -> Response:
+    return Response(queue_guard_body(row), headers=etag_header(row.version))
+
+
+def _state(command: PutQueueGuard, actor: Actor) -> QueueGuardAnswer:
+    return queue_guard_body(read_queue_guard(actor, command.backend))
+
+
+CHANGES: ChangeAnswer[PutQueueGuard, QueueGuard] = ChangeAnswer(_render, effect_on(_state))
 
 
 class BypassList(View):

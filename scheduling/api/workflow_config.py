@@ -5,12 +5,11 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, Unwrapped, answer_change, describe_change
-from pools.api.request_parsing import etag_header, unwrap_body
+from pools.api.changes import ChangeAnswer, answer_change, describe_change, effect_on, unwrap_without
+from pools.api.request_parsing import etag_header
 from pools.api.schema import describe_operation
 from pools.api.views import View
-from pools.domain.errors import Violation
-from pools.services.dry_run import read_effect
+from pools.domain.roles import Actor
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.models import WorkflowConfig
 from scheduling.services.workflow_config import (
@@ -34,20 +33,17 @@ class WorkflowConfigView(View):
 
     @describe_change(UpdateSettings, answer=WorkflowConfigAnswer)
     def put(self, request: Request) -> Response:
-        return answer_change(self, UpdateSettings, update_workflow_config, CHANGES, {}, unwrap=_without_version)
-
-
-def _without_version(request: Request, faults: list[Violation]) -> Unwrapped:
-    """The body of a PUT, which may be an answer of GET."""
-    body, description, tags = unwrap_body(request, faults)
-    body.pop("version", None)
-    return body, description, tags
+        return answer_change(
+            self, UpdateSettings, update_workflow_config, CHANGES, {}, unwrap=unwrap_without("version")
+        )
 
 
 def _response(row: WorkflowConfig) -> Response:
     return Response(config_body(row), headers=etag_header(row.version))
 
 
-CHANGES: ChangeAnswer[UpdateSettings, WorkflowConfig] = ChangeAnswer(
-    _response, effect=lambda _, run, __: read_effect(run, read_state=lambda: config_body(current_config()))
-)
+def _state(_: UpdateSettings, __: Actor) -> WorkflowConfigAnswer:
+    return config_body(current_config())
+
+
+CHANGES: ChangeAnswer[UpdateSettings, WorkflowConfig] = ChangeAnswer(_response, effect_on(_state))

@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 from pools.domain.audit_actions import AuditAction
 from pools.models import Backend
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger
+from scheduling.domain.changes.webhooks import GuardMode
 
 
 class QueueGuard(models.Model):
@@ -19,9 +20,9 @@ class QueueGuard(models.Model):
     mark before the last rotation is believed too."""
 
     class Mode(models.TextChoices):
-        OFF = "off", "off: allow everything"
-        AUDIT = "audit", "audit: allow, and record requests that enforce would refuse"
-        ENFORCE = "enforce", "enforce: refuse"
+        OFF = GuardMode.OFF.value, "off: allow everything"
+        AUDIT = GuardMode.AUDIT.value, "audit: allow, and record requests that enforce would refuse"
+        ENFORCE = GuardMode.ENFORCE.value, "enforce: refuse"
 
     backend = models.OneToOneField(Backend, on_delete=models.CASCADE, related_name="guard")
     mode = models.TextField(choices=Mode.choices, default=Mode.AUDIT)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pools.domain.changes.command import read_command
 from pools.domain.errors import Busy, Conflict
 from pools.domain.roles import Actor, Permission
 from pools.locking import lock_backend
@@ -15,6 +16,7 @@ from pools.models import Backend, GpuQuota
 from pools.permissions import require_platform
 from pools.services.backends import get_backend
 from pools.transactions import change, database_time
+from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.kube import errors, webhook_configuration
 from scheduling.kube.webhook_configuration import InstalledWebhook, WebhookAddress, WebhookSpec
 from scheduling.models import QueueGuard, UnmarkedReviews, WebhookInstallation
@@ -108,7 +110,7 @@ def install_webhook(
         installed = None if there is None else webhook_configuration.read_installed(there, backend)
     new_mode = mode or (known.mode if known else QueueGuard.Mode.AUDIT)
     settings = {"mode": new_mode, "identity": found, "strict_minimums": strict_minimums}
-    guard = put_queue_guard(actor=actor, backend=backend, body=settings)
+    guard = put_queue_guard(read_command(PutQueueGuard, settings, {"backend": backend}), actor=actor)
     if installed is not None:
         bundle = join_authorities(address.ca_certificate, installed.address.ca_certificate)
         address = replace(address, ca_certificate=bundle)

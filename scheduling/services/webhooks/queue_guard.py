@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 from django.db import connection
 
+from pools.domain.changes.command import body_fields
 from pools.domain.cluster_config import NODE_POOL_KEY
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import Violation
 from pools.domain.roles import Actor, Permission
 from pools.domain.version_check import check_version
 from pools.locking import lock_backend
@@ -17,15 +18,12 @@ from pools.models import Backend, KubernetesSettings
 from pools.permissions import require_platform
 from pools.services.backends import get_backend
 from pools.transactions import change
+from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.models import Bypass, QueueGuard
 
-GUARD_MODES = tuple(QueueGuard.Mode.values)
-MAX_ACCOUNTS = 200
-MAX_ACCOUNT_LENGTH = 253
 MAX_BYPASS_ROWS = 1000
 """Rows for one backend; the attempts of further callers are counted in one row without a name."""
 
-GUARD_KEYS = ("mode", "identity", "accounts", "strict_minimums")
 _MAX_TEXT_LENGTH = 500
 
 
@@ -53,26 +51,19 @@ def read_queue_guard(actor: Actor, backend: str) -> QueueGuard:
 
 
 def put_queue_guard(
-    *,
-    actor: Actor,
-    backend: str,
-    body: Mapping[str, Any],
-    description: str = "",
-    expected_version: int | None = None,
+    command: PutQueueGuard, *, actor: Actor, description: str = "", expected_version: int | None = None
 ) -> QueueGuard:
-    """Change mode, identity, accounts or strictness; missing keys keep their values. `osmo-admin` only.
+    """Change mode, identity, accounts or strictness; what is None keeps its value. `osmo-admin` only.
 
-    Raises BadInput with every fault, NotFound, Forbidden, Stale.
+    Raises NotFound, Forbidden, Stale.
     """
     require_platform(actor)
-    if faults := _violations(body):
-        raise BadInput.of(faults)
     with change(actor=actor, description=description):
-        backend_row = get_backend(backend)
+        backend_row = get_backend(command.backend)
         lock_backend(backend_row.pk)
         row = queue_guard_for(backend_row)
-        check_version(f"The webhook of cluster {backend}", expected_version, row.version)
-        desired = {key: body[key] for key in GUARD_KEYS if body.get(key) is not None}
+        check_version(f"The webhook of cluster {command.backend}", expected_version, row.version)
+        desired = {key: given for key in body_fields(PutQueueGuard) if (given := getattr(command, key)) is not None}
         if "accounts" in desired:
             desired["accounts"] = list(dict.fromkeys(desired["accounts"]))
         changed = {key: value for key, value in desired.items() if getattr(row, key) != value}
@@ -184,37 +175,3 @@ _COUNT_ATTEMPT = """
 
 def _stored_text(text: str) -> str:
     return text.replace("\x00", "").encode("utf-8", "replace").decode()[:_MAX_TEXT_LENGTH]
-
-
-def _violations(body: Mapping[str, Any]) -> list[Violation]:
-    found = []
-    if body.get("mode") is not None and body["mode"] not in GUARD_MODES:
-        message = f"A webhook's mode is {', '.join(GUARD_MODES[:-1])} or {GUARD_MODES[-1]}."
-        found.append(Violation("mode", "bad_value", message))
-    if body.get("identity") is not None and not _is_account(body["identity"], empty=True):
-        found.append(Violation("identity", "bad_value", _ACCOUNT.format(what="identity")))
-    if body.get("strict_minimums") is not None and not isinstance(body["strict_minimums"], bool):
-        found.append(Violation("strict_minimums", "bad_value", "`strict_minimums` is true or false."))
-    accounts = body.get("accounts")
-    if accounts is None:
-        return found
-    if not isinstance(accounts, list) or len(accounts) > MAX_ACCOUNTS:
-        message = f"`accounts` is a list of at most {MAX_ACCOUNTS} users or groups."
-        return [*found, Violation("accounts", "bad_value", message)]
-    return found + [
-        Violation(f"accounts[{position}]", "bad_value", _ACCOUNT.format(what="account"))
-        for position, account in enumerate(accounts)
-        if not _is_account(account)
-    ]
-
-
-_ACCOUNT = (
-    "An {what} is a user or group as the API server names it, such as system:serviceaccount:NAMESPACE:NAME, of at most "
-    f"{MAX_ACCOUNT_LENGTH} characters and without spaces."
-)
-
-
-def _is_account(value: object, *, empty: bool = False) -> bool:
-    if not isinstance(value, str) or (not value and not empty):
-        return False
-    return len(value) <= MAX_ACCOUNT_LENGTH and value.isprintable() and " " not in value

@@ -18,6 +18,7 @@ from django.utils import timezone
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.transactions import change, database_time
+from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.kube import webhook_configuration
 from scheduling.kube.error_messages import error_message
 from scheduling.kube.errors import ClusterError
@@ -89,7 +90,7 @@ def _allow_own_account(backend: Backend, cluster: Cluster) -> None:
     if name and name not in {guard.identity, *guard.accounts}:
         accounts = [*guard.accounts, name]
         why = "OSMO Admin works in the cluster by this account now"
-        put_queue_guard(actor=SYSTEM, backend=backend.name, body={"accounts": accounts}, description=why)
+        put_queue_guard(PutQueueGuard(backend=backend.name, accounts=accounts), actor=SYSTEM, description=why)
 
 
 def _follow_authority(row: WebhookInstallation) -> None:

@@ -17,6 +17,7 @@ from pools.models import Backend, GpuAllocation
 from pools.services.access_tokens import create_token
 from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.users import create_user
+from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.services.webhooks.marks import current_mark
 from scheduling.services.webhooks.queue_guard import put_queue_guard, queue_guard_for
 from tests.integration.pools.conftest import ApiCaller
@@ -61,7 +62,7 @@ AMOUNTS = ("tflops-request", "tflops-limit", "vram-request", "vram-limit")
 @pytest.fixture(autouse=True)
 def lab() -> None:
     kubernetes_backend("ns")
-    put_queue_guard(actor=SYSTEM, backend="lab", body={"mode": "enforce"})
+    put_queue_guard(PutQueueGuard(backend="lab", mode="enforce"), actor=SYSTEM)
 
 
 @pytest.fixture
@@ -227,7 +228,7 @@ class TestChanges:
 
 @pytest.mark.parametrize("mode", ["audit", "off"])
 def test_a_guard_that_does_not_enforce_refuses_nothing(mode: str) -> None:
-    put_queue_guard(actor=SYSTEM, backend="lab", body={"mode": mode})
+    put_queue_guard(PutQueueGuard(backend="lab", mode=mode), actor=SYSTEM)
     answer = review({"tflops-request": "banana"})
     assert answer["allowed"]
     assert ("would refuse" in " ".join(answer.get("warnings", ()))) is (mode == "audit")

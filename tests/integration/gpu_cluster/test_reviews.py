@@ -15,6 +15,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuAllocation, GpuUsage
 from pools.services.gpu_allocations import expire_assumed
 from pools.services.gpu_quotas import put_gpu_quota
+from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task
 from scheduling.services.webhooks.marks import current_mark, rotate_mark
@@ -29,7 +30,7 @@ PREFIX = "tensor-fusion.ai/"
 @pytest.fixture(autouse=True)
 def lab() -> None:
     kubernetes_backend("ns")
-    put_queue_guard(actor=SYSTEM, backend="lab", body={"mode": "enforce"})
+    put_queue_guard(PutQueueGuard(backend="lab", mode="enforce"), actor=SYSTEM)
     put_gpu_quota(
         PutGpuQuota(
             namespace="team-a",
@@ -94,7 +95,7 @@ TASK, IDENTITY = "osmo.task_uuid", "system:serviceaccount:ns:osmo-admin"
 def own_task() -> str:
     """An open task on the backend, whose guard knows our account."""
     backend = Backend.objects.get(name="lab")
-    put_queue_guard(actor=SYSTEM, backend="lab", body={"mode": "enforce", "identity": IDENTITY})
+    put_queue_guard(PutQueueGuard(backend="lab", mode="enforce", identity=IDENTITY), actor=SYSTEM)
     factories.make_pool("team", 10, on=backend, a=5)
     factories.submit_workflow(factories.admin_actor(), "team--a")
     return str(Task.objects.get().pk)
@@ -140,7 +141,7 @@ class TestOursByAgreement:
     def test_a_task_of_another_backend_is_not_believed(self, own_task: str) -> None:
         put_gpu_quota(PutGpuQuota(namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}}), actor=SYSTEM)
         kubernetes_backend("ns-b", "lab2")
-        put_queue_guard(actor=SYSTEM, backend="lab2", body={"mode": "enforce", "identity": IDENTITY})
+        put_queue_guard(PutQueueGuard(backend="lab2", mode="enforce", identity=IDENTITY), actor=SYSTEM)
         Backend.objects.filter(name="lab").update(namespace="moved")
         answer = ask(claiming(own_task), namespace="ns", userInfo={"username": IDENTITY})
         assert not answer["allowed"]
@@ -239,7 +240,7 @@ def test_a_pod_that_waited_too_long_is_checked_anew_when_it_is_bound() -> None:
 
 @pytest.mark.parametrize(("mode", "warned", "reserved"), [("audit", True, 1), ("off", False, 0)])
 def test_a_guard_that_does_not_enforce(mode: str, warned: bool, reserved: int) -> None:
-    put_queue_guard(actor=SYSTEM, backend="lab", body={"mode": mode})
+    put_queue_guard(PutQueueGuard(backend="lab", mode=mode), actor=SYSTEM)
     assert ask(pod())["allowed"]
     answer = ask(pod("u2"))
     assert answer["allowed"]

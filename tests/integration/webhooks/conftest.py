@@ -10,6 +10,7 @@ from django.test import Client
 
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, User
+from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.services.webhooks.marks import current_mark
 from scheduling.services.webhooks.queue_guard import put_queue_guard, queue_guard_for
 from tests.support import factories
@@ -72,7 +73,7 @@ def ask(db: None) -> Ask:
 def cluster(db: None) -> Backend:
     """A cluster whose queues are guarded in mode enforce."""
     row = Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="ns")
-    put_queue_guard(actor=SYSTEM, backend="prod", body={"mode": "enforce"})
+    put_queue_guard(PutQueueGuard(backend="prod", mode="enforce"), actor=SYSTEM)
     return row
 
 

@@ -34,6 +34,7 @@ from pools.models import Backend, GpuAllocation
 from pools.services.backends import delete_backend, put_backend
 from pools.services.gpu_allocations import release
 from pools.services.gpu_quotas import put_gpu_quota
+from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.kube import errors, resource_kinds, webhook_configuration
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.webhook_configuration import WebhookAddress
@@ -200,7 +201,7 @@ def test_foreign_pods_and_pod_groups_are_refused(
     assert create("podgroups", pod_group("ours", queue), who=US).status_code == 201
     with stack.orm():
         counted = {row.kind: row.refused for row in Bypass.objects.filter(backend=guarded_backend, code="foreign_work")}
-        put_queue_guard(actor=SYSTEM, backend=guarded_backend.name, body={"accounts": ["team:runners"]})
+        put_queue_guard(PutQueueGuard(backend=guarded_backend.name, accounts=["team:runners"]), actor=SYSTEM)
     assert counted["Pod"] >= 2
     assert counted["PodGroup"] == 1
     allowed = create("pods", pod("let-in", queue), who="runner", groups=("team:runners", "system:masters"))
@@ -434,7 +435,7 @@ class TestUpkeep:
         install("audit")
         before = hooks()["pod"]["clientConfig"]["url"]
         with stack.orm():
-            put_queue_guard(actor=SYSTEM, backend=guarded_backend.name, body={"mode": "enforce"})
+            put_queue_guard(PutQueueGuard(backend=guarded_backend.name, mode="enforce"), actor=SYSTEM)
             rotate_mark(actor=SYSTEM, backend=guarded_backend.name)
             put_gpu_quota(PutGpuQuota(namespace=kube.namespace, spec={"total": {"maxWorkers": 1}}), actor=SYSTEM)
         keep()
@@ -470,7 +471,7 @@ class TestUpkeep:
         """Addresses without a mark, failing closed, with the conditions of before."""
         url, certificate = listener
         with stack.orm():
-            put_queue_guard(actor=SYSTEM, backend=guarded_backend.name, body={"mode": "enforce", "identity": US})
+            put_queue_guard(PutQueueGuard(backend=guarded_backend.name, mode="enforce", identity=US), actor=SYSTEM)
         older = {
             "name": f"pod.{guarded_backend.name}.osmo-admin.local",
             "clientConfig": {

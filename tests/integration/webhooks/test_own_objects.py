@@ -11,6 +11,7 @@ import pytest
 
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings
+from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.models import Bypass, ClusterState, Group, Task
 from scheduling.services.webhooks.queue_guard import put_queue_guard
 from tests.integration.webhooks.conftest import QUEUE, marked, post, question
@@ -22,7 +23,7 @@ Change = Callable[[dict[str, Any]], None]
 
 @pytest.fixture
 def installation(cluster: Backend) -> str:
-    put_queue_guard(actor=SYSTEM, backend="prod", body={"identity": US, "accounts": ["team:operators"]})
+    put_queue_guard(PutQueueGuard(backend="prod", identity=US, accounts=["team:operators"]), actor=SYSTEM)
     return str(ClusterState.objects.create(backend=cluster).identity)
 
 
@@ -249,9 +250,9 @@ def test_the_answer_names_every_field_and_no_value(installation: str) -> None:
 def test_modes(installation: str) -> None:
     old = own_pod(installation)
     new = changed(old, label("kai.scheduler/queue", None))
-    put_queue_guard(actor=SYSTEM, backend="prod", body={"mode": "audit"})
+    put_queue_guard(PutQueueGuard(backend="prod", mode="audit"), actor=SYSTEM)
     answer = ask("Pod", old, new)
     assert answer["allowed"]
     assert "would refuse" in answer["warnings"][0]
-    put_queue_guard(actor=SYSTEM, backend="prod", body={"mode": "off"})
+    put_queue_guard(PutQueueGuard(backend="prod", mode="off"), actor=SYSTEM)
     assert ask("Pod", old, new) == {"uid": "0f1e2d3c", "allowed": True}

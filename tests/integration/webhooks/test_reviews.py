@@ -13,6 +13,7 @@ from pytest_django import DjangoAssertNumQueries
 from pools.domain.errors import Forbidden
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import AuditEntry, Backend, User
+from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.kube import resource_kinds
 from scheduling.kube.events import EventReason, EventSubject
 from scheduling.models import Bypass, ClusterState, Group, QueueGuard, UnmarkedReviews
@@ -25,7 +26,9 @@ GUARD = "/api/configs/backend/prod/webhook"
 
 
 def guarded(backend: Backend, mode: str, **more: Any) -> QueueGuard:
-    return queue_guard.put_queue_guard(actor=factories.admin_actor(), backend=backend.name, body={"mode": mode, **more})
+    return queue_guard.put_queue_guard(
+        PutQueueGuard(backend=backend.name, mode=mode, **more), actor=factories.admin_actor()
+    )
 
 
 def test_a_foreign_pod_is_refused_with_the_command_to_submit(cluster: Backend, ask: Ask) -> None:

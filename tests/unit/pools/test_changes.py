@@ -54,6 +54,7 @@ from pools.domain.quantities import parse_quantity
 from scheduling.domain.changes.replays import RequestReplay
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.domain.changes.submissions import RestartWorkflow, SubmitWorkflow
+from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, TagWorkflow
 
 WHERE = {"parent": "team", "subpool_name": "a"}
@@ -107,6 +108,7 @@ CHANGES: list[type[ChangeCommand]] = [
     SubmitWorkflow,
     RestartWorkflow,
     RequestReplay,
+    PutQueueGuard,
     SaveView,
     DeleteView,
     UpdateProfile,
